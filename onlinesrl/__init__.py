@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from onlinesrl.core.version import __version__
 
 if TYPE_CHECKING:
-    from onlinesrl.core.batch import LearningError
     from onlinesrl.core.errors import (
         ConfigError,
         DatabaseError,
@@ -25,9 +24,10 @@ if TYPE_CHECKING:
         TableError,
         UsageError,
     )
+    from onlinesrl.core.evaluation.metrics import METRICS
     from onlinesrl.core.example import Example
-    from onlinesrl.core.explanation import Explanation, ExplanationError
-    from onlinesrl.core.scores import METRICS
+    from onlinesrl.core.explain.explanation import Explanation, ExplanationError
+    from onlinesrl.core.learning.batch import LearningError
     from onlinesrl.library.batch import LearnedModel, learn
     from onlinesrl.library.counting import Counts, count
     from onlinesrl.library.curves import Curves

@@ -24,8 +24,8 @@ import typer
 import yaml
 from hypothesis import HealthCheck, settings
 
-from tests import compiling
-from tests.kafka.broker import (  # noqa: F401 - fixtures
+from tests.support import compiling
+from tests.support.kafka_broker import (  # noqa: F401 - fixtures
     broker,
     broker_process,
     end_unless_needed,
@@ -33,8 +33,8 @@ from tests.kafka.broker import (  # noqa: F401 - fixtures
     running,
     topic,
 )
-from tests.paging import allocate_large, enlarge
-from tests.waiting import until
+from tests.support.paging import allocate_large, enlarge
+from tests.support.waiting import until
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported, as for the commands
 REPO = Path(__file__).parents[1]
@@ -249,10 +249,10 @@ def measuring(config: pytest.Config) -> bool:
 
 def brief() -> None:
     """Let a report show little: it would take half the time of a short run; called in a fork."""
-    from onlinesrl.runs import results
-    from onlinesrl.stream import work
+    from onlinesrl.runs import summary
+    from onlinesrl.stream import recent_examples
 
-    work.SHOWN, results.REPORTED_WEIGHTS = 1, 10
+    recent_examples.SHOWN, summary.REPORTED_WEIGHTS = 1, 10
 
 
 def command(*arguments: str) -> int:
@@ -317,7 +317,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("soak" if soak else "few")
     compiling.once(REPO / "tests" / "__pycache__" / "kernels.lock")
     if not soak:
-        from tests.shapes import same_for_all_plans
+        from tests.support.shapes import same_for_all_plans
 
         same_for_all_plans()
 
@@ -404,10 +404,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def little_room(pytestconfig: pytest.Config) -> None:
     """Let tables of weights grow in short tests, too."""
-    from onlinesrl.mln import weights
+    from onlinesrl.mln.online import weight_table
 
     if not measuring(pytestconfig):
-        weights.ROOM, weights.SLOTS = 1024, 2048
+        weight_table.ROOM, weight_table.SLOTS = 1024, 2048
 
 
 @pytest.fixture(scope="session")

@@ -21,8 +21,35 @@ LAYERS = [
 """From the lowest up: a room imports itself and rooms of lower layers."""
 
 ROOMS = {
-    "mln": [{"lang"}, {"counting"}, {"kernels"}, {"ground"}, {"engines"}],
-    "psl": [{"lang"}, {"kernels"}, {"ground"}, {"engines"}],
+    "core": [
+        {"jit"},
+        {"kernels"},
+        {"io"},
+        {"parallel", "evaluation", "explain"},
+        {"online"},
+        {"learning"},
+    ],
+    "mln": [
+        {"lang"},
+        {"counting"},
+        {"kernels"},
+        {"ground"},
+        {"inference"},
+        {"online"},
+        {"query"},
+        {"learning"},
+        {"explain"},
+    ],
+    "psl": [
+        {"lang"},
+        {"kernels"},
+        {"ground"},
+        {"inference"},
+        {"online"},
+        {"query"},
+        {"learning"},
+        {"explain"},
+    ],
 }
 """Within the languages: folders from the lowest up, the files of a language's own above them."""
 
@@ -99,7 +126,7 @@ def test_a_kernel_imports_arrays_errors_and_kernels_only():
         if file.parent.name == "kernels":
             for module in imported(file):
                 of = module.split(".")
-                assert "kernels" in of or module in plain, (file, module)
+                assert "kernels" in of or "jit" in of or module in plain, (file, module)
 
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}

@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 
 from onlinesrl.commands.cli import app
 from onlinesrl.core.example import decode
-from onlinesrl.core.section import sections_of
+from onlinesrl.core.io.config_section import sections_of
 from onlinesrl.library.model import Model
-from onlinesrl.runs.mln_batch import MlnBatch
-from onlinesrl.runs.psl_batch import PslBatch
-from onlinesrl.runs.schema import Config
+from onlinesrl.runs.config.mln_batch import MlnBatch
+from onlinesrl.runs.config.psl_batch import PslBatch
+from onlinesrl.runs.config.schema import Config
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

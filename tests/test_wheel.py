@@ -14,7 +14,7 @@ from conftest import REPO
 SCRIPT = """
 import sys
 import onlinesrl
-from onlinesrl.mln.lang import mln
+from onlinesrl.mln.lang import reader
 from onlinesrl.runs.report import page
 from onlinesrl.commands.cli import main
 

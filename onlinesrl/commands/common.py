@@ -67,7 +67,7 @@ def output_to(path: Path | None) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.flush()
         return
-    from onlinesrl.core.storage import storage_errors
+    from onlinesrl.core.io.atomic_write import storage_errors
 
     with storage_errors(path, "write"), path.open("wb") as stream:
         yield stream

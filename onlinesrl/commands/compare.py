@@ -15,8 +15,8 @@ from onlinesrl.commands.common import Distribute, Overrides, interruptible
 from onlinesrl.core.errors import UsageError, legible
 
 if TYPE_CHECKING:
-    from onlinesrl.core.pools import PoolSection
-    from onlinesrl.runs.comparison.figures import Line
+    from onlinesrl.core.parallel.config import PoolSection
+    from onlinesrl.runs.comparison.statistics import Line
 
 Grid = Annotated[
     list[str],
@@ -60,20 +60,20 @@ def compare(  # noqa: PLR0913, PLR0917 - the options of the command
     distribute: Distribute = [],  # noqa: B006
 ) -> None:
     """Compare configurations by cross-validation: mean, standard deviation, paired t-test, CPU, memory."""
-    from onlinesrl.runs.comparison import candidates, figures, folder, validation
+    from onlinesrl.runs.comparison import candidates, cross_validation, folder, statistics
     from onlinesrl.runs.comparison.folds import divided
 
     _check_metric(metric)
     pool = _pool(distribute, workers)
-    figures.check_scipy()
+    statistics.check_scipy()
     journal = folder.opened(output, fresh)
     chosen, alternatives = candidates.candidates(configs, set_, grid), candidates.grid(tune)
     with _status() as say:
-        compared = validation.cross_validated(
+        compared = cross_validation.cross_validated(
             *(chosen, alternatives, partial(divided, k=folds), metric, pool, say),
             journal,
         )
-    lines = figures.lines(compared, metric)
+    lines = statistics.lines(compared, metric)
     settings = {
         "configurations": [*map(str, configs)],
         "grid": grid,
@@ -82,7 +82,7 @@ def compare(  # noqa: PLR0913, PLR0917 - the options of the command
         "set": set_,
     }
     folder.write(output, compared, lines, metric, settings)
-    _print(figures.text(lines, metric))
+    _print(statistics.text(lines, metric))
     for candidate, line in zip(chosen, lines, strict=True):
         if line.best and not tune:
             print(f"\n{candidate.command()}")
@@ -91,7 +91,7 @@ def compare(  # noqa: PLR0913, PLR0917 - the options of the command
 
 
 def _pool(distribute: Sequence[str], workers: int | None) -> PoolSection:
-    from onlinesrl.core.pools import PoolSection, given
+    from onlinesrl.core.parallel.config import PoolSection, given
 
     here = [] if workers is None else [f"workers={workers}"]
     return given(PoolSection, [*here, *distribute])
@@ -106,7 +106,7 @@ def _check_metric(metric: str) -> None:
 
 @contextmanager
 def _status() -> Iterator[Callable[[str], object]]:
-    from onlinesrl.core.kernels.jit import told_of_compiling
+    from onlinesrl.core.jit.decorators import told_of_compiling
     from onlinesrl.runs.progress import Status
 
     with interruptible(), closing(Status(sys.stderr)) as status, told_of_compiling(status.tell):

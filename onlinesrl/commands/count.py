@@ -33,14 +33,14 @@ def count(  # noqa: PLR0913, PLR0917 - the options of the command
     """Count the satisfied groundings of each formula in a world, and all its groundings."""
     from onlinesrl.core.language import language_of
     from onlinesrl.logic.dialect import dialect_of
-    from onlinesrl.mln.count import check_method, count_program
-    from onlinesrl.mln.lang import mln
-    from onlinesrl.mln.query import read_evidence
+    from onlinesrl.mln.counting.program_counts import check_method, count_program
+    from onlinesrl.mln.lang import reader
+    from onlinesrl.mln.query.load_world import read_evidence
 
     if language_of(model.suffix) is language_of(".psl"):
         raise UsageError(f"{model} is a PSL model, whose rules have potentials; see infer --stats")
     check_method(method, i_bound)
-    program = mln.load(model, dialect_of(dialect))
+    program = reader.load(model, dialect_of(dialect))
     given = read_evidence(program, evidence, dialect_of(dialect))
     found = count_program(program, given, method, i_bound)
     write_lines(output, [*map(str, found)])

@@ -37,7 +37,7 @@ def guide(
     pages = {page.name.removesuffix(".md"): page for page in folder.iterdir()}
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     if topic in KEYS:
-        from onlinesrl.runs import guide as tables
+        from onlinesrl.runs.config import reference as tables
 
         for line in tables.config_lines(width, learning=topic != "config"):
             print(line)

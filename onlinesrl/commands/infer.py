@@ -24,9 +24,9 @@ from onlinesrl.commands.common import (
 from onlinesrl.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from onlinesrl.mln.query import WorldOptions
-    from onlinesrl.mln.world import World
-    from onlinesrl.psl.methods import Parts
+    from onlinesrl.mln.query.load_world import WorldOptions
+    from onlinesrl.mln.query.world import World
+    from onlinesrl.psl.inference.registry import Parts
 
 Model = Annotated[Path, typer.Option("--model", metavar="M.mln", help="The model.")]
 AnyModel = Annotated[
@@ -214,13 +214,13 @@ def ground(  # noqa: PLR0913, PLR0917 - the options of the command
         raise UsageError(
             f"{model} is a PSL model: its ground rules are no clauses; see infer --stats"
         )
-    from onlinesrl.core.kernels.jit import told_of_compiling
-    from onlinesrl.mln import answers
+    from onlinesrl.core.jit.decorators import told_of_compiling
+    from onlinesrl.mln.query import infer as infer_module
 
     options = _world_options(closed, open_, dialect, spill)
     with told_of_compiling(say):
         world = _world(model, evidence, query, options, max_atoms, max_groundings)
-        write_lines(output, answers.network_lines(world))
+        write_lines(output, infer_module.network_lines(world))
 
 
 def _is_psl(model: Path) -> bool:
@@ -239,7 +239,7 @@ def _names(text: str) -> list[str]:
 
 def _world_options(closed: str, opened: str, dialect: str, spill: Path | None) -> WorldOptions:
     from onlinesrl.logic.dialect import dialect_of
-    from onlinesrl.mln.query import WorldOptions
+    from onlinesrl.mln.query.load_world import WorldOptions
 
     false, unknown = (tuple(filter(None, _names(text))) for text in (closed, opened))
     return WorldOptions(false, unknown, dialect_of(dialect), spill)
@@ -256,7 +256,7 @@ def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
     """Load a world; warn of predicates that are open only because no database mentions them."""
     from dataclasses import replace
 
-    from onlinesrl.mln import query as inference
+    from onlinesrl.mln.query import load_world as inference
 
     most = max_groundings or (1_000_000 if options.folder is None else sys.maxsize)
     limits = replace(inference.LIMITS, atoms=max_atoms, groundings=most)
@@ -281,19 +281,19 @@ def _infer_mln(  # noqa: PLR0913, PLR0917 - the options of the command
     to_stdout: bool,
 ) -> dict[str, Any]:
     from onlinesrl.core.interrupt import polled
-    from onlinesrl.core.kernels.jit import told_of_compiling
-    from onlinesrl.mln import answers
+    from onlinesrl.core.jit.decorators import told_of_compiling
+    from onlinesrl.mln.query import infer as infer_module
     from onlinesrl.runs.progress import Status
-    from onlinesrl.runs.search import Search
+    from onlinesrl.runs.search_progress import Search
 
     with told_of_compiling(say), closing(Status(sys.stderr)) as status:
         advice = None if method != "mpe" else LIMITED if max_work else UNLIMITED
         with polled(Search(status, advice)):
-            values, found = answers.solve(world, method, seed, error, max_work)
+            values, found = infer_module.solve(world, method, seed, error, max_work)
     if tables is not None:
-        _write_tables(tables, answers.columns(world, values))
+        _write_tables(tables, infer_module.columns(world, values))
     if output is not None or (to_stdout and tables is None):
-        write_lines(output, answers.lines(world, values, method))
+        write_lines(output, infer_module.lines(world, values, method))
     _warn_all(found)
     return found
 
@@ -320,8 +320,8 @@ def _in_parts(distribute: Sequence[str]) -> Iterator[Parts | None]:
     if not distribute:
         yield None
         return
-    from onlinesrl.core.pools import PartsSection, given, opened
-    from onlinesrl.psl.methods import Parts
+    from onlinesrl.core.parallel.config import PartsSection, given, opened
+    from onlinesrl.psl.inference.registry import Parts
 
     section = given(PartsSection, distribute)
     with opened(section) as pool:
@@ -349,10 +349,10 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
     parts: Parts | None,
     to_stdout: bool,
 ) -> dict[str, Any]:
-    from onlinesrl.psl import query as inference
-    from onlinesrl.psl.engines.kept import Kept
     from onlinesrl.psl.ground.grounder import MOST
-    from onlinesrl.psl.methods import Options
+    from onlinesrl.psl.inference.registry import Options
+    from onlinesrl.psl.inference.resume_file import Kept
+    from onlinesrl.psl.query import infer as inference
     from onlinesrl.runs.progress import Status
 
     most = max_groundings or MOST

@@ -26,14 +26,14 @@ from onlinesrl.commands.common import (
 from onlinesrl.core.errors import ConfigError, UsageError, legible, printable
 
 if TYPE_CHECKING:
-    from onlinesrl.runs.config import Config
-    from onlinesrl.runs.exporter import Exporter
+    from onlinesrl.runs.config.loading import Config
+    from onlinesrl.runs.http.metrics import Exporter
 
 _STARTED = time.perf_counter()
 
 
 def _load(path: Path, overrides: list[str]) -> Config:
-    from onlinesrl.runs.config import load
+    from onlinesrl.runs.config.loading import load
 
     return load(path, overrides)
 
@@ -63,14 +63,14 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
 ) -> None:
     """Learn online from a stream; resumes from the last checkpoint if there is one."""
     settings = _load(config, set_)
-    from onlinesrl.runs import session
-    from onlinesrl.runs.messages import say
+    from onlinesrl.runs import run as run_module
+    from onlinesrl.runs.console import say
     from onlinesrl.runs.progress import print_summary
 
     seconds = time.perf_counter() - _STARTED
     with _exporter(metrics_host, metrics_port, allow_host, say) as exporter:
-        options = session.Options(fresh, strict, _until(until), exporter, threads=threads)
-        summary = session.run(settings, options, seconds, say)
+        options = run_module.Options(fresh, strict, _until(until), exporter, threads=threads)
+        summary = run_module.run(settings, options, seconds, say)
     print_summary(summary, sys.stdout)
 
 
@@ -96,8 +96,8 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of the command
         settings = _load(config, [*set_, "source.path=-"])
     if not settings.source.served:
         raise settings.error("source.kind", "a server learns what clients send; leave source: out")
-    from onlinesrl.runs import serve as server
-    from onlinesrl.runs.listening import At
+    from onlinesrl.runs.http import service as server
+    from onlinesrl.runs.http.listening import At
     from onlinesrl.runs.progress import print_summary
 
     seconds = time.perf_counter() - _STARTED
@@ -113,8 +113,8 @@ def _exporter(
     if port is None:
         yield None
         return
-    from onlinesrl.runs.exporter import Exporter
-    from onlinesrl.runs.listening import At
+    from onlinesrl.runs.http.listening import At
+    from onlinesrl.runs.http.metrics import Exporter
 
     at = At(host, port, allow_host, "--metrics-host {} --metrics-port {}")
     with Exporter(at) as exporter:
@@ -157,17 +157,17 @@ def predict(  # noqa: PLR0913, PLR0917 - the options of the command
             raise UsageError("--distribute writes lines; leave --tables out")
         _predict_by_file(settings, trained, distribute, output)
         return
-    from onlinesrl.core.metrics import Metrics
-    from onlinesrl.runs import held_out
-    from onlinesrl.runs.session import trained_learner
-    from onlinesrl.stream.answers import answer
+    from onlinesrl.core.evaluation.prequential import Metrics
+    from onlinesrl.runs import evaluation
+    from onlinesrl.runs.run import trained_learner
+    from onlinesrl.stream.predictions import answer
 
     learner = trained_learner(settings, trained, margins=True)
     if tables is not None:
-        from onlinesrl.stream.table_sink import new_tables
+        from onlinesrl.stream.sinks.parquet import new_tables
 
         into = new_tables(tables, settings.argument_types())
-        for found in held_out.predictions(learner, settings, Metrics()):
+        for found in evaluation.predictions(learner, settings, Metrics()):
             if found is not None:
                 into.add(*found)
             if into.full:
@@ -175,7 +175,7 @@ def predict(  # noqa: PLR0913, PLR0917 - the options of the command
         into.write()
         return
     with output_to(output) as stream:
-        for found in held_out.predictions(learner, settings, Metrics()):
+        for found in evaluation.predictions(learner, settings, Metrics()):
             if found is None:
                 stream.flush()
             else:
@@ -185,12 +185,12 @@ def predict(  # noqa: PLR0913, PLR0917 - the options of the command
 def _predict_by_file(
     settings: Config, trained: Path, distribute: list[str], output: Path | None
 ) -> None:
-    from onlinesrl.core.pools import PoolSection, given
-    from onlinesrl.runs import by_file
+    from onlinesrl.core.parallel.config import PoolSection, given
+    from onlinesrl.runs import evaluation_by_file
 
     section = given(PoolSection, distribute)
     with output_to(output) as stream:
-        for lines in by_file.predicted(settings, trained, section):
+        for lines in evaluation_by_file.predicted(settings, trained, section):
             stream.write(lines)
             stream.flush()
 
@@ -198,9 +198,9 @@ def _predict_by_file(
 def evaluate(trained: Trained, config: ConfigPath, set_: Overrides = []) -> None:  # noqa: B006
     """Score trained weights on a labelled source, without learning; JSON on standard output."""
     settings = _load(config, set_)
-    from onlinesrl.runs import held_out
+    from onlinesrl.runs import evaluation
 
-    print(json.dumps(held_out.evaluate(settings, trained), indent=2))
+    print(json.dumps(evaluation.evaluate(settings, trained), indent=2))
 
 
 def weights(  # noqa: PLR0913, PLR0917 - the options of the command
@@ -222,13 +222,13 @@ def weights(  # noqa: PLR0913, PLR0917 - the options of the command
 
     The first line describes the order. Models without a common rule are not compared.
     """
-    from onlinesrl.runs import inspect
+    from onlinesrl.runs import weights as weights_module
 
-    chosen = inspect.Chosen(rule, about, top)
+    chosen = weights_module.Chosen(rule, about, top)
     if json_:
-        print(json.dumps(inspect.as_json(trained, other, chosen), indent=2))
+        print(json.dumps(weights_module.as_json(trained, other, chosen), indent=2))
         return
-    for line in inspect.weight_lines(trained, other, chosen):
+    for line in weights_module.weight_lines(trained, other, chosen):
         print(printable(line))
 
 
@@ -239,9 +239,9 @@ def check(
 ) -> None:
     """Validate configuration, model and first examples without running."""
     settings = _load(config, set_)
-    from onlinesrl.runs import held_out
+    from onlinesrl.runs import evaluation
 
-    lines, good = held_out.check(settings, examples)
+    lines, good = evaluation.check(settings, examples)
     for line in lines:
         print(legible(line))
     if not good:

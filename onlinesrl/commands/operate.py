@@ -14,12 +14,12 @@ import typer
 
 from onlinesrl.commands.common import OutputOption, say
 from onlinesrl.core.errors import OnlinesrlError, StorageError, UsageError, printable
-from onlinesrl.core.storage import plain
+from onlinesrl.core.io.atomic_write import plain
 
 if TYPE_CHECKING:
     from onlinesrl.runs.replay import Destination, Message
-    from onlinesrl.stream.checkpoint import Checkpoint
-    from onlinesrl.stream.deadletter import Letter
+    from onlinesrl.stream.checkpoints import Checkpoint
+    from onlinesrl.stream.dead_letters import Letter
 
 
 class Target(StrEnum):
@@ -83,7 +83,7 @@ RunArgument = Annotated[
 
 
 def _letters(run: Path) -> Iterator[Letter]:
-    from onlinesrl.stream.deadletter import letters
+    from onlinesrl.stream.dead_letters import letters
 
     return letters(run / "deadletter.jsonl", plain) if run.is_dir() else letters(run)
 
@@ -179,11 +179,15 @@ CheckpointArgument = Annotated[
 
 def _loaded(path: Path) -> Iterator[tuple[Path, Checkpoint | StorageError]]:
     """Yield each checkpoint of a run folder, by number, or a file, read or damaged."""
-    from onlinesrl.stream import checkpoint
+    from onlinesrl.stream import checkpoints as checkpoints_module
 
     inside = path / "checkpoints"
     folder = inside if inside.is_dir() else path
-    files = [f for _, f in sorted(checkpoint.numbered(folder).items())] if path.is_dir() else [path]
+    files = (
+        [f for _, f in sorted(checkpoints_module.numbered(folder).items())]
+        if path.is_dir()
+        else [path]
+    )
     if not files:
         raise StorageError(f"{path}: no checkpoint in this folder")
     for file in files:
@@ -191,9 +195,11 @@ def _loaded(path: Path) -> Iterator[tuple[Path, Checkpoint | StorageError]]:
             named = file == path
             yield (
                 file,
-                checkpoint.named(file) if named else checkpoint.checked(checkpoint.load(file)),
+                checkpoints_module.named(file)
+                if named
+                else checkpoints_module.checked(checkpoints_module.load(file)),
             )
-        except checkpoint.DamagedCheckpoint as error:
+        except checkpoints_module.DamagedCheckpoint as error:
             yield file, error
         except StorageError:
             if file == path or file.exists():

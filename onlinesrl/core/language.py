@@ -7,14 +7,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from onlinesrl.core.costs import Costs
+from onlinesrl.core.evaluation.label_loss import Costs
 
 if TYPE_CHECKING:
     from onlinesrl.core.background import Background
     from onlinesrl.core.errors import ConfigError
     from onlinesrl.core.learner import Learner
-    from onlinesrl.core.row import Row
-    from onlinesrl.core.update import Update
+    from onlinesrl.core.online.update_rule import Update
+    from onlinesrl.core.rule_instance import Row
 
 Program: TypeAlias = Any
 """A parsed model, of a class of its language; ``predicates`` has the predicates by name."""

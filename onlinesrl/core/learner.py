@@ -9,16 +9,16 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from onlinesrl.core.arrays import Ints
-from onlinesrl.core.confusion import Confusion, Pair
-from onlinesrl.core.drift import Monitor, Restarts
 from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.evaluation.confusion_matrix import Confusion, Pair
+from onlinesrl.core.evaluation.ranking_metrics import Ranking
 from onlinesrl.core.example import Atoms, Constant, Example, ValuedAtom
-from onlinesrl.core.explanation import Atom, Explanation
-from onlinesrl.core.flips import DEFAULTS, Asked
-from onlinesrl.core.merging import State
-from onlinesrl.core.ranking import Ranking
+from onlinesrl.core.explain.counterfactual import DEFAULTS, Asked
+from onlinesrl.core.explain.explanation import Atom, Explanation
+from onlinesrl.core.online.drift import Monitor, Restarts
+from onlinesrl.core.online.parameter_mixing import State
+from onlinesrl.core.online.update_rule import Update
 from onlinesrl.core.slowest import Slowest
-from onlinesrl.core.update import Update
 
 
 class Prediction(msgspec.Struct, omit_defaults=True):
@@ -206,7 +206,7 @@ AHEAD = 3
 
 
 class Learner(Protocol):
-    """What a run calls of a learner (``mln.learner``, ``psl.learner``)."""
+    """What a run calls of a learner (``mln.online.learner``, ``psl.online.learner``)."""
 
     update: Update
     slowest: Slowest

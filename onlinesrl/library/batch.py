@@ -9,14 +9,14 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from onlinesrl.core.batch import BatchLearner, Problem, Step
 from onlinesrl.core.errors import DataError, ExampleError, UsageError
 from onlinesrl.core.example import Example, GroundAtom
 from onlinesrl.core.language import language_of
-from onlinesrl.library.atoms import Given, example
-from onlinesrl.library.display import table_html
+from onlinesrl.core.learning.batch import BatchLearner, Problem, Step
 from onlinesrl.library.inference import Evidence, atoms_given, psl_database
+from onlinesrl.library.inputs import Given, example
 from onlinesrl.library.model import Model
+from onlinesrl.library.notebook import table_html
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +97,8 @@ def _learner(kinds: Any, section: Mapping[str, Any] | None) -> BatchLearner[Any]
 def _psl_problem(
     model: Model, evidence: Any, query: Any, truth: Given, seed: int
 ) -> tuple[Problem, Any]:
-    from onlinesrl.psl.learning.learners import AnyPslLearner
     from onlinesrl.psl.learning.problem import grounded
+    from onlinesrl.psl.learning.registry import AnyPslLearner
 
     if not isinstance(evidence, Mapping) or not isinstance(query, Mapping):
         raise UsageError("PSL: evidence and query are mappings from predicates to atoms")
@@ -108,8 +108,8 @@ def _psl_problem(
 
 def _mln_problem(model: Model, evidence: Any, query: Any, seed: int) -> tuple[Problem, Any]:
     from onlinesrl.logic.dialect import dialect_of
-    from onlinesrl.mln.learning.learners import AnyMlnLearner
     from onlinesrl.mln.learning.problem import MlnProblem, checked
+    from onlinesrl.mln.learning.registry import AnyMlnLearner
 
     asked = (*query,) if isinstance(query, Iterable) and not isinstance(query, str) else (query,)
     if not asked or not {*asked} <= model.predicates.keys():

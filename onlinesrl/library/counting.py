@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.language import language_of
-from onlinesrl.library.display import table_html
 from onlinesrl.library.inference import Evidence, atoms_given
 from onlinesrl.library.model import Model
+from onlinesrl.library.notebook import table_html
 from onlinesrl.library.tables import Table
 
 if TYPE_CHECKING:
-    from onlinesrl.mln.count import Count
+    from onlinesrl.mln.counting.program_counts import Count
 
 _LARGEST = 2**63 - 1
 
@@ -84,13 +84,13 @@ def count(
     1
     """
     from onlinesrl.logic.dialect import dialect_of
-    from onlinesrl.mln.count import count_program
-    from onlinesrl.mln.lang import mln
+    from onlinesrl.mln.counting.program_counts import count_program
+    from onlinesrl.mln.lang import reader
 
     model = Model(model) if isinstance(model, str) else model
     if model.language is language_of(".psl"):
         raise UsageError("PSL's rules have no satisfied groundings, but potentials; see infer")
     dialect = dialect_of(model.dialect)
-    program = mln.parse(model.text, model.file, dialect)
+    program = reader.parse(model.text, model.file, dialect)
     given = atoms_given(program, evidence, dialect)
     return Counts(count_program(program, given, method, i_bound))

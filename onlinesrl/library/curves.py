@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from onlinesrl.core.storage import json_lines
+from onlinesrl.core.io.atomic_write import json_lines
 from onlinesrl.library.tables import Table
 
 _SHOWN = (
@@ -38,7 +38,7 @@ class Curves:
     @classmethod
     def read(cls, folder: str | Path) -> Curves:
         """Read the curves of a run folder. Raises StorageError."""
-        from onlinesrl.runs.results import read_summary
+        from onlinesrl.runs.summary import read_summary
 
         lines = [*json_lines(Path(folder) / "metrics.jsonl", dict[str, Any])]
         summary = read_summary(Path(folder) / "summary.json") or {}

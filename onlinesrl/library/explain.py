@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.example import Constant, Example
-from onlinesrl.core.explanation import Atom, Explanation, ExplanationError, read_atom
-from onlinesrl.core.flips import Asked
-from onlinesrl.library.atoms import Given, constant, example
+from onlinesrl.core.explain.counterfactual import Asked
+from onlinesrl.core.explain.explanation import Atom, Explanation, ExplanationError, read_atom
+from onlinesrl.library.inputs import Given, constant, example
 from onlinesrl.library.learner import OnlineLearner
 from onlinesrl.library.prediction import Prediction
 

@@ -7,14 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from onlinesrl.core.clock import Clock
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.example import Atoms, Constant, GroundAtom
 from onlinesrl.core.language import language_of
-from onlinesrl.library.atoms import Given, atoms, columns, facts
+from onlinesrl.core.timing import Clock
 from onlinesrl.library.constants import is_other_in_markov_logic, is_other_in_psl, restored
-from onlinesrl.library.display import table_html
+from onlinesrl.library.inputs import Given, atoms, columns, facts
 from onlinesrl.library.model import Model
+from onlinesrl.library.notebook import table_html
 from onlinesrl.library.tables import Table
 from onlinesrl.logic.tables import VALUE, with_names
 
@@ -95,13 +95,13 @@ def infer(  # noqa: PLR0913 - what may be asked
         if not isinstance(evidence, Mapping) or not isinstance(query, Mapping):
             raise UsageError("PSL: evidence and query are mappings from predicates to atoms")
         return _infer_psl(model, evidence, query, truth or {}, method or "admm", seed, threads)
-    from onlinesrl.mln import answers
+    from onlinesrl.mln.query import infer as infer_module
 
     if isinstance(evidence, Mapping):
         evidence = atoms(evidence, "evidence")
     world = _world(model, evidence, query, closed, opened)
-    values, stats = answers.solve(world, method or "mpe", seed, error, max_work)
-    columns = answers.columns(world, values)
+    values, stats = infer_module.solve(world, method or "mpe", seed, error, max_work)
+    columns = infer_module.columns(world, values)
     if isinstance(evidence, dict):
         columns = _restored(model, columns, evidence, is_other_in_markov_logic)
     return _answer(model, _names(query), columns, stats)
@@ -119,12 +119,12 @@ def ground(
 
     The arguments are those of ``infer``.
     """
-    from onlinesrl.mln import answers
+    from onlinesrl.mln.query import infer as infer_module
 
     model = Model(model) if isinstance(model, str) else model
     if model.language is language_of(".psl"):
         raise UsageError("PSL's ground rules are no clauses; see the stats of infer")
-    return answers.network_lines(_world(model, evidence, query, closed, opened))
+    return infer_module.network_lines(_world(model, evidence, query, closed, opened))
 
 
 def _world(
@@ -135,21 +135,21 @@ def _world(
     opened: Sequence[str],
 ) -> Any:
     from onlinesrl.logic.dialect import dialect_of
-    from onlinesrl.mln.lang import mln
-    from onlinesrl.mln.query import WorldOptions, world_of
+    from onlinesrl.mln.lang import reader
+    from onlinesrl.mln.query.load_world import WorldOptions, world_of
 
     asked = _names(query)
     if not asked:
         raise UsageError("query: expected the predicates that are asked for")
     dialect = dialect_of(model.dialect)
-    program = mln.parse(model.text, model.file, dialect)
+    program = reader.parse(model.text, model.file, dialect)
     options = WorldOptions(tuple(closed), tuple(opened), dialect)
     return world_of(program, atoms_given(program, evidence, dialect), asked, options)
 
 
 def atoms_given(program: Any, evidence: Evidence, dialect: Any) -> list[GroundAtom]:
     """Return the atoms of evidence for Markov logic. Raises DatabaseError, DataError, ExampleError."""
-    from onlinesrl.mln.query import read_evidence
+    from onlinesrl.mln.query.load_world import read_evidence
 
     if not isinstance(evidence, Mapping):
         paths = [evidence] if isinstance(evidence, str | Path) else evidence
@@ -195,8 +195,8 @@ def _restored(
 def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
     model: Model, evidence: Given, query: Given, truth: Given, method: str, seed: int, threads: int
 ) -> Answer:
-    from onlinesrl.psl import query as psl
-    from onlinesrl.psl.methods import Options, Problem
+    from onlinesrl.psl.inference.registry import Options, Problem
+    from onlinesrl.psl.query import infer as psl
 
     options = Options(method, seed, threads=threads)
     options.check()

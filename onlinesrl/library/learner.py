@@ -12,26 +12,26 @@ from pydantic import TypeAdapter, ValidationError
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ConfigError, ExampleError, UsageError
+from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Example
 from onlinesrl.core.interrupt import whole
+from onlinesrl.core.io.config_section import kind_of, not_for, sections_of
+from onlinesrl.core.io.located_yaml import Place
+from onlinesrl.core.io.restoring import Misfit, restoring
 from onlinesrl.core.language import check_costs, check_query, counted, language_of
 from onlinesrl.core.learner import Learner, Outcome
-from onlinesrl.core.metrics import Metrics
-from onlinesrl.core.restoring import Misfit, restoring
-from onlinesrl.core.section import kind_of, not_for, sections_of
-from onlinesrl.core.update import Update
-from onlinesrl.core.updates import STANDARD, AnyUpdate
-from onlinesrl.core.yamltree import Place
-from onlinesrl.library.atoms import Given, atoms, example, facts
+from onlinesrl.core.online.update_rule import Update
+from onlinesrl.core.online.update_rules import STANDARD, AnyUpdate
+from onlinesrl.library.checkpoint import Saved
 from onlinesrl.library.constants import Kind, Named, is_number, parts_of, texts
 from onlinesrl.library.curves import Curves
+from onlinesrl.library.inputs import Given, atoms, example, facts
 from onlinesrl.library.model import Model
 from onlinesrl.library.prediction import Prediction
-from onlinesrl.library.saved import Saved
 from onlinesrl.library.streams import TableExamples
 from onlinesrl.library.weights import Weights
-from onlinesrl.mln.sections import AnyEngine, EngineSection
-from onlinesrl.runs.schema import LimitsSection
+from onlinesrl.mln.inference.registry import AnyEngine, EngineSection
+from onlinesrl.runs.config.schema import LimitsSection
 
 BATCH = 128
 """How many examples are taken together; this has no effect on the results."""

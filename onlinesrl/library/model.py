@@ -10,7 +10,7 @@ from typing import Any
 
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.language import Language, Program, language_of, languages
-from onlinesrl.library.display import table_html
+from onlinesrl.library.notebook import table_html
 from onlinesrl.logic.source import read_text
 
 

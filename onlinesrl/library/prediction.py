@@ -16,7 +16,7 @@ from onlinesrl.library.constants import (
     parts_of,
     restored,
 )
-from onlinesrl.library.display import table_html
+from onlinesrl.library.notebook import table_html
 from onlinesrl.library.tables import Table
 from onlinesrl.logic.tables import VALUE, argument_names
 

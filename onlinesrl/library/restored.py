@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from onlinesrl.core.drift import DriftSection, Monitor
+from onlinesrl.core.evaluation.prequential import Metrics
+from onlinesrl.core.io.restoring import restoring
 from onlinesrl.core.learner import Learner
-from onlinesrl.core.metrics import Metrics
-from onlinesrl.core.restoring import restoring
+from onlinesrl.core.online.drift import DriftSection, Monitor
+from onlinesrl.library.checkpoint import Saved
 from onlinesrl.library.learner import OnlineLearner
-from onlinesrl.library.saved import Saved
-from onlinesrl.stream.checkpoint import Checkpoint, RunHeader, checked
-from onlinesrl.stream.labels import Labels
-from onlinesrl.stream.work import Shown
+from onlinesrl.stream.checkpoints import Checkpoint, RunHeader, checked
+from onlinesrl.stream.late_labels import Labels
+from onlinesrl.stream.recent_examples import Shown
 
 
 def restore(saved: Checkpoint) -> tuple[Learner, Metrics, Shown]:

@@ -12,9 +12,9 @@ from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.example import Example, decode
 from onlinesrl.library.tables import rows_by
 from onlinesrl.logic.tables import connect
-from onlinesrl.runs import config as configuration
-from onlinesrl.runs.messages import told_to
-from onlinesrl.stream.table_rows import lines
+from onlinesrl.runs.config import loading as configuration
+from onlinesrl.runs.console import told_to
+from onlinesrl.stream.sources.table_rows import lines
 
 
 def read(
@@ -28,8 +28,8 @@ def read(
     A .db file is one example, in which atoms of the ``query`` predicates are the truth. A bad record
     raises DataError, with its place; or ``bad`` is called with the message, and reading goes on.
     """
-    from onlinesrl.stream.examples import Reader
-    from onlinesrl.stream.files import FileSource
+    from onlinesrl.stream.decoding import Reader
+    from onlinesrl.stream.sources.files import FileSource
 
     listed = [paths] if isinstance(paths, str | Path) else paths
     reader = Reader(FileSource([Path(path) for path in listed]), _names(query))
@@ -111,7 +111,7 @@ def run(  # noqa: PLR0913 - the options of the command
     warnings; nothing is printed. Ctrl-C ends the run in good order, with a checkpoint, and returns.
     Raises ConfigError, ModelError, DataError, StorageError.
     """
-    from onlinesrl.runs import session
+    from onlinesrl.runs import run as run_module
 
     given = [f"{key}={json.dumps(value, default=str)}" for key, value in (settings or {}).items()]
     if isinstance(config, Mapping):
@@ -119,9 +119,9 @@ def run(  # noqa: PLR0913 - the options of the command
     else:
         loaded = configuration.load(Path(config), given)
     told = say or _nothing
-    options = session.Options(fresh, strict, until, display=_Callback(progress or _nothing))
+    options = run_module.Options(fresh, strict, until, display=_Callback(progress or _nothing))
     with told_to(told):
-        return session.run(loaded, options, 0.0, told)
+        return run_module.run(loaded, options, 0.0, told)
 
 
 _SECONDS = 0.125

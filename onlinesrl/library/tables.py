@@ -15,9 +15,9 @@ from typing import Any
 
 from onlinesrl.core.errors import TableError
 from onlinesrl.core.example import Constant, ValuedAtom
-from onlinesrl.library.display import table_html
+from onlinesrl.library.notebook import table_html
 from onlinesrl.logic.tables import VALUE, columns_in, connect, quoted, unexpected
-from onlinesrl.stream.table_rows import Relation, Rows, lacking, rows, types
+from onlinesrl.stream.sources.table_rows import Relation, Rows, lacking, rows, types
 
 
 class Table:

@@ -11,14 +11,14 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.mln.engines.brute import Brute, state_scores
-from onlinesrl.mln.engines.engine import MapEngine, MarginalEngine, Marginals, Solution, value
-from onlinesrl.mln.engines.rounding import Magnitude
-from onlinesrl.mln.ground.model import ClauseModel
-from onlinesrl.psl.engines.admm import Admm
-from onlinesrl.psl.engines.dual import lower_bound
-from onlinesrl.psl.engines.engine import HingeEngine, HingeSolution
-from onlinesrl.psl.ground.hinges import HingeModel
+from onlinesrl.mln.ground.ground_mrf import ClauseModel
+from onlinesrl.mln.inference.brute_force import Brute, state_scores
+from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine, Marginals, Solution, value
+from onlinesrl.mln.inference.rounding import Magnitude
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeModel
+from onlinesrl.psl.inference.admm import Admm
+from onlinesrl.psl.inference.dual import lower_bound
+from onlinesrl.psl.inference.protocols import HingeEngine, HingeSolution
 
 CLOSE = 1e-6
 GAP = 1e-3

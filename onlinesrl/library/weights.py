@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from onlinesrl.core.example import Constant
-from onlinesrl.core.row import Row
-from onlinesrl.library.display import SHOWN_ROWS, table_html
+from onlinesrl.core.rule_instance import Row
+from onlinesrl.library.notebook import SHOWN_ROWS, table_html
 from onlinesrl.library.tables import Table
 
 Key = tuple[str, ...]

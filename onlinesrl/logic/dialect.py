@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from onlinesrl.core.errors import UsageError
-from onlinesrl.logic.complaints import COMMON, MLN
 from onlinesrl.logic.parsing import Complaint
+from onlinesrl.logic.syntax_errors import COMMON, MLN
 from onlinesrl.logic.text import STRING
 
 if TYPE_CHECKING:

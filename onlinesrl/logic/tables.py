@@ -16,7 +16,7 @@ import numpy as np
 
 from onlinesrl.core.errors import StorageError, TableError
 from onlinesrl.core.example import GroundAtom, show_ground_atom
-from onlinesrl.core.storage import storage_errors, sync_folder
+from onlinesrl.core.io.atomic_write import storage_errors, sync_folder
 from onlinesrl.logic.database import Signature, load_db, valued_atom
 from onlinesrl.logic.dialect import Dialect
 

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onlinesrl.core.errors import ModelError
-from onlinesrl.core.restoring import Misfit, converted
-from onlinesrl.core.row import Row
+from onlinesrl.core.io.restoring import Misfit, converted
+from onlinesrl.core.rule_instance import Row
 from onlinesrl.logic.ast import Constant, Formula, Leaf, Program, Rule, Variable, terms
 from onlinesrl.logic.text import show, show_instance, show_leaf
 
 if TYPE_CHECKING:
     from onlinesrl.core.background import Background
     from onlinesrl.core.language import Settings
-    from onlinesrl.mln.learner import OnlineLearner
+    from onlinesrl.mln.online.learner import OnlineLearner
 
 
 class MarkovLogic:
@@ -38,10 +38,10 @@ class MarkovLogic:
     def parse(self, text: str, file: str, dialect: str, alone: bool = False) -> Program:
         """Read the text of a model, as ``load``; ``alone``: it may include no other file."""
         from onlinesrl.logic.dialect import dialect_of
-        from onlinesrl.mln.lang import mln
-        from onlinesrl.mln.lang.weights import alchemy_text
+        from onlinesrl.mln.lang import reader
+        from onlinesrl.mln.lang.weight_file import alchemy_text
 
-        program = mln.parse(text, file, dialect_of(dialect), alone)
+        program = reader.parse(text, file, dialect_of(dialect), alone)
         if dialect == "alchemy":
             return program
         for rule in program.rules:
@@ -54,7 +54,7 @@ class MarkovLogic:
                     column=rule.position.column,
                     hint="leave the mark out; infer and ground take such rules as they are",
                 )
-        return mln.parse(alchemy_text(program), file)
+        return reader.parse(alchemy_text(program), file)
 
     def check_trained(self, path: Path, program: Program) -> None:
         """Raise ModelError where a soft rule has no weight."""
@@ -69,7 +69,7 @@ class MarkovLogic:
 
     def lines(self, rule: Rule) -> Iterator[tuple[str, float | None, bool, int]]:
         """Yield a rule's text, weight, whether it is hard, and its line; of a template for each weight."""
-        from onlinesrl.mln.lang.normal import plus_variables
+        from onlinesrl.mln.lang.clausal_form import plus_variables
 
         if rule.table is None or rule.weight:
             yield rule.text, rule.weight, rule.hard, rule.position.line
@@ -91,8 +91,8 @@ class MarkovLogic:
         facts: Background,
     ) -> OnlineLearner:
         """Return a learner; ConfigError where there may be fewer weights than the rules take."""
-        from onlinesrl.mln.ground.compile import compile_program
-        from onlinesrl.mln.learner import OnlineLearner
+        from onlinesrl.mln.ground.join_planner import compile_program
+        from onlinesrl.mln.online.learner import OnlineLearner
 
         plan = compile_program(program, config.query)
         inference = config.inference.make(config.seed, config.limits.max_atoms)
@@ -109,10 +109,10 @@ class MarkovLogic:
 
     @staticmethod
     def _rows_of_file(path: Path) -> Iterator[_Row]:
-        from onlinesrl.mln.lang import mln
-        from onlinesrl.mln.lang.normal import plus_variables
+        from onlinesrl.mln.lang import reader
+        from onlinesrl.mln.lang.clausal_form import plus_variables
 
-        for number, rule in enumerate(mln.load(path).rules, 1):
+        for number, rule in enumerate(reader.load(path).rules, 1):
             template = plus_variables(rule.formula)
             weighted = () if rule.weight is None else (((), rule.weight),)
             for key, weight in weighted if rule.table is None else rule.table:
@@ -129,13 +129,13 @@ class MarkovLogic:
     def _rows_of_checkpoint(
         name: str, header: Mapping[str, Any], arrays: Mapping[str, Any]
     ) -> Iterator[_Row]:
-        from onlinesrl.mln.ground.compile import compile_program
-        from onlinesrl.mln.ground.layout import Layout
-        from onlinesrl.mln.lang import mln
-        from onlinesrl.mln.lang.weights import written
-        from onlinesrl.mln.weights import WeightTable
+        from onlinesrl.mln.ground.join_planner import compile_program
+        from onlinesrl.mln.ground.model_index import Layout
+        from onlinesrl.mln.lang import reader
+        from onlinesrl.mln.lang.weight_file import written
+        from onlinesrl.mln.online.weight_table import WeightTable
 
-        program = mln.parse(header["model"], name, alone=True)
+        program = reader.parse(header["model"], name, alone=True)
         query: list[str] = converted(header["fingerprint"].get("query"), list[str])
         if unknown := [each for each in query if each not in program.predicates]:
             raise Misfit(f"its query {unknown[0]} is not declared in its model")

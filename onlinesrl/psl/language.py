@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onlinesrl.core.row import Row
+from onlinesrl.core.rule_instance import Row
 
 if TYPE_CHECKING:
     from onlinesrl.core.background import Background
     from onlinesrl.core.language import Settings
     from onlinesrl.psl.lang.ast import PslProgram, PslRule
-    from onlinesrl.psl.learner import PslLearner
-    from onlinesrl.psl.weights import RuleWeights
+    from onlinesrl.psl.online.learner import PslLearner
+    from onlinesrl.psl.online.rule_weights import RuleWeights
 
 
 class Psl:
@@ -35,15 +35,15 @@ class Psl:
 
     def load(self, path: Path, dialect: str) -> PslProgram:
         """Read a model or a file of weights."""
-        from onlinesrl.psl.lang import psl
+        from onlinesrl.psl.lang import reader
 
-        return psl.load(path)
+        return reader.load(path)
 
     def parse(self, text: str, file: str, dialect: str, alone: bool = False) -> PslProgram:
         """Read the text of a model."""
-        from onlinesrl.psl.lang import psl
+        from onlinesrl.psl.lang import reader
 
-        return psl.parse(text, file)
+        return reader.parse(text, file)
 
     def check_trained(self, path: Path, program: PslProgram) -> None:
         """Take any program: a rule without a weight is hard."""
@@ -67,9 +67,9 @@ class Psl:
         facts: Background,
     ) -> PslLearner:
         """Return a learner; PSL's predictions have no margins."""
-        from onlinesrl.psl.engines.admm import Admm
-        from onlinesrl.psl.inference import PslInference
-        from onlinesrl.psl.learner import PslLearner
+        from onlinesrl.psl.inference.admm import Admm
+        from onlinesrl.psl.inference.policy import PslInference
+        from onlinesrl.psl.online.learner import PslLearner
 
         if config.learner.drawn():
             known = "cda1, cda2, adagrad and others that learn from one rival"
@@ -87,8 +87,8 @@ class Psl:
 
     def rows_of_file(self, path: Path) -> Iterator[Row]:
         """Yield the weights in a file of weights."""
-        from onlinesrl.core.updates import Cda2
-        from onlinesrl.psl.weights import RuleWeights
+        from onlinesrl.core.online.update_rules import Cda2
+        from onlinesrl.psl.online.rule_weights import RuleWeights
 
         return _rows(RuleWeights(self.load(path, ""), Cda2()), counted=False)
 
@@ -96,11 +96,11 @@ class Psl:
         self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Any]
     ) -> Iterator[Row]:
         """Yield the weights in a checkpoint."""
-        from onlinesrl.core.updates import Cda2
-        from onlinesrl.psl.lang import psl
-        from onlinesrl.psl.weights import RuleWeights
+        from onlinesrl.core.online.update_rules import Cda2
+        from onlinesrl.psl.lang import reader
+        from onlinesrl.psl.online.rule_weights import RuleWeights
 
-        weights = RuleWeights(psl.parse(header["model"], name), Cda2())
+        weights = RuleWeights(reader.parse(header["model"], name), Cda2())
         weights.restore(arrays)
         return _rows(weights, counted=True)
 

@@ -12,22 +12,22 @@ from pydantic import ValidationError
 
 from onlinesrl.core.errors import UsageError, printable
 from onlinesrl.core.example import Example, arguments
-from onlinesrl.core.explanation import (
+from onlinesrl.core.explain.counterfactual import Asked
+from onlinesrl.core.explain.explanation import (
     Atom,
     Explanation,
     ExplanationError,
     compared,
     read_atom,
 )
-from onlinesrl.core.flips import Asked
+from onlinesrl.core.io.atomic_write import is_plain, plain, read_plain, storage_errors
 from onlinesrl.core.learner import Prediction
-from onlinesrl.core.storage import is_plain, plain, read_plain, storage_errors
-from onlinesrl.runs.config import Config, load
+from onlinesrl.runs.config.loading import Config, load
+from onlinesrl.runs.console import say
 from onlinesrl.runs.inputs import make_reader
-from onlinesrl.runs.messages import say
-from onlinesrl.runs.session import compile_kernels, trained_learner
-from onlinesrl.stream.deadletter import letters
-from onlinesrl.stream.folder import parts
+from onlinesrl.runs.run import compile_kernels, trained_learner
+from onlinesrl.stream.dead_letters import letters
+from onlinesrl.stream.run_folder import parts
 
 SHOWN_IDS = 5
 """How many ids are named where the one that is asked for is not there."""

@@ -15,13 +15,13 @@ from onlinesrl.core.example import Example, GroundAtom, Number, show_ground_atom
 from onlinesrl.core.language import Program
 from onlinesrl.logic.dialect import Dialect, dialect_of
 from onlinesrl.logic.tables import load_atoms
-from onlinesrl.runs.config import Config
-from onlinesrl.runs.messages import warn
-from onlinesrl.stream.examples import Reader
-from onlinesrl.stream.folder import RunFolder
+from onlinesrl.runs.config.loading import Config
+from onlinesrl.runs.console import warn
+from onlinesrl.stream.decoding import Reader
 from onlinesrl.stream.protocols import Setting, Source
-from onlinesrl.stream.requests import Requests
-from onlinesrl.stream.sources.common import SourceSection
+from onlinesrl.stream.request_queue import Requests
+from onlinesrl.stream.run_folder import RunFolder
+from onlinesrl.stream.sources.config import SourceSection
 
 Stopping: TypeAlias = Callable[[], bool]
 """Tells whether the run was asked to stop."""

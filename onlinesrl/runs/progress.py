@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
 from onlinesrl.core.errors import printable
-from onlinesrl.runs.messages import acknowledge
+from onlinesrl.runs.console import acknowledge
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -21,12 +21,12 @@ from onlinesrl.core.errors import (
     UnavailableError,
     UsageError,
 )
-from onlinesrl.core.storage import storage_errors
+from onlinesrl.core.io.atomic_write import storage_errors
 from onlinesrl.logic.database import separate
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
-from onlinesrl.stream.examples import Reader
-from onlinesrl.stream.files import MAX_BYTES, FileSource, Record
-from onlinesrl.stream.stopper import Stopped, Stopper
+from onlinesrl.stream.decoding import Reader
+from onlinesrl.stream.shutdown import Stopped, Stopper
+from onlinesrl.stream.sources.files import MAX_BYTES, FileSource, Record
 
 PENDING = 5000
 BROKER_SECONDS = 10

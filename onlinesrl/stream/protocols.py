@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 if TYPE_CHECKING:
     from onlinesrl.core.errors import ConfigError
     from onlinesrl.core.learner import Outcome
-    from onlinesrl.stream.examples import Taken
-    from onlinesrl.stream.files import Record
-    from onlinesrl.stream.folder import OutputFile, RunFolder
-    from onlinesrl.stream.stopper import Stopper
+    from onlinesrl.stream.decoding import Taken
+    from onlinesrl.stream.run_folder import OutputFile, RunFolder
+    from onlinesrl.stream.shutdown import Stopper
+    from onlinesrl.stream.sources.files import Record
 
 SourcePosition: TypeAlias = dict[str, Any]
 """How far a source has been read: a JSON value that only the source interprets."""

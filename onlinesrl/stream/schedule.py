@@ -43,7 +43,7 @@ def rare_collections() -> Iterator[None]:
 
     Existing objects are frozen, and a collection runs once per 100,000 new objects; by default
     collection would take more time than learning. In a child of `multiprocessing` nothing is frozen
-    or unfrozen here: see `core.parts.depend_on`.
+    or unfrozen here: see `core.parallel.task_result.depend_on`.
     """
     thresholds, child = gc.get_threshold(), parent_process() is not None
     if not child:

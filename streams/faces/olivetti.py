@@ -22,7 +22,7 @@ from scipy.io import loadmat
 
 from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.columns import Columns, database_of
-from onlinesrl.psl.lang.psl import parse
+from onlinesrl.psl.lang.reader import parse
 from onlinesrl.psl.learning.latent import Em, Latent, PairedDual, Primal
 from onlinesrl.psl.learning.problem import PslProblem, grounded
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 import onlinesrl as srl
 from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.columns import Columns, database_of
-from onlinesrl.psl.lang.psl import parse
+from onlinesrl.psl.lang.reader import parse
 from onlinesrl.psl.learning.latent import Em, Latent, PairedDual, Primal
 from onlinesrl.psl.learning.mple import Mple
 from onlinesrl.psl.learning.problem import PslProblem, grounded

@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from onlinesrl.runs.report.chart import Series, line_chart
-from onlinesrl.runs.report.markup import Markup, join, tag
+from onlinesrl.runs.report.format import figure, paragraph
+from onlinesrl.runs.report.html import Markup, join, tag
 from onlinesrl.runs.report.page import page
-from onlinesrl.runs.report.words import figure, paragraph
 
 HERE = Path(__file__).parent
 REPO = HERE.parents[1]

@@ -35,9 +35,9 @@ from pydantic import TypeAdapter
 from scipy.stats import spearmanr, ttest_rel
 
 import onlinesrl as srl
-from onlinesrl.psl.learning.learners import AnyPslLearner
 from onlinesrl.psl.learning.mple import conditionals_of
 from onlinesrl.psl.learning.problem import PslProblem
+from onlinesrl.psl.learning.registry import AnyPslLearner
 
 LIKELIHOODS: dict[str, dict[str, Any]] = {
     "equal weights": {},

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.columns import Columns, database_of
 from onlinesrl.psl.lang.data import Database
-from onlinesrl.psl.lang.psl import parse
+from onlinesrl.psl.lang.reader import parse
 from onlinesrl.psl.learning.problem import PslProblem, grounded
 
 STREAMS = Path(__file__).parents[1]

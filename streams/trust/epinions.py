@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 import onlinesrl as srl
 from onlinesrl.psl.lang.columns import Columns, database_of
-from onlinesrl.psl.lang.psl import parse
+from onlinesrl.psl.lang.reader import parse
 from onlinesrl.psl.learning.latent import Em, Latent, PairedDual, Primal
 from onlinesrl.psl.learning.mle import Mle
 from onlinesrl.psl.learning.problem import PslProblem, grounded

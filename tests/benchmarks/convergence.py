@@ -33,16 +33,16 @@ REPO = Path(__file__).parents[2]
 sys.path += [str(REPO), str(REPO / "streams" / "searches")]
 
 from onlinesrl.core.arrays import Floats  # noqa: E402
-from onlinesrl.psl.engines.admm import Admm  # noqa: E402
-from onlinesrl.psl.engines.sgd import Sgd  # noqa: E402
-from onlinesrl.psl.engines.tandem import Tandem, TandemProgress  # noqa: E402
 from onlinesrl.psl.ground.duckdb_joins import DuckDb  # noqa: E402
+from onlinesrl.psl.ground.form_assembly import Listing  # noqa: E402
 from onlinesrl.psl.ground.grounder import Grounder  # noqa: E402
-from onlinesrl.psl.ground.hinges import AT_MOST, HingeModel  # noqa: E402
-from onlinesrl.psl.ground.rows import Listing  # noqa: E402
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HingeModel  # noqa: E402
+from onlinesrl.psl.inference.admm import Admm  # noqa: E402
+from onlinesrl.psl.inference.sgd import Sgd  # noqa: E402
+from onlinesrl.psl.inference.tandem import Tandem, TandemProgress  # noqa: E402
 from onlinesrl.psl.lang.ast import PslProgram  # noqa: E402
 from onlinesrl.psl.lang.data import Database  # noqa: E402
-from onlinesrl.psl.lang.psl import parse  # noqa: E402
+from onlinesrl.psl.lang.reader import parse  # noqa: E402
 from tests.benchmarks import tandem  # noqa: E402
 from tests.benchmarks.measure import keep, python, show_and_keep  # noqa: E402
 

@@ -21,19 +21,19 @@ from typing import TypeVar
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.psl.engines.admm import Admm
-from onlinesrl.psl.engines.engine import HingeSolution
-from onlinesrl.psl.engines.lifting import Lifting, lift
-from onlinesrl.psl.engines.qp import Qp
 from onlinesrl.psl.ground.grounder import Grounder
-from onlinesrl.psl.ground.hinges import HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeModel
+from onlinesrl.psl.inference.admm import Admm
+from onlinesrl.psl.inference.lifting import Lifting, lift
+from onlinesrl.psl.inference.protocols import HingeSolution
+from onlinesrl.psl.inference.qp import Qp
 from onlinesrl.psl.lang.data import AtomTable, Database, Relation
-from onlinesrl.psl.lang.psl import parse
+from onlinesrl.psl.lang.reader import parse
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.measure import keep, show_and_keep
-from tests.infer.hinge_models import psl_case
+from tests.support.hinge_models import psl_case
 
 T = TypeVar("T")
 Cells = tuple[str | float, ...]

@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.example import Example, ValuedAtom
-from onlinesrl.psl.engines.admm import Admm
-from onlinesrl.psl.engines.tron import Tron
+from onlinesrl.psl.inference.admm import Admm
+from onlinesrl.psl.inference.tron import Tron
 from tests.benchmarks.measure import keep, show_and_keep
 from tests.benchmarks.micrographs import (
     MODELS,

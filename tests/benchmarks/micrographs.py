@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.example import Example
-from onlinesrl.psl.engines.admm import Admm
-from onlinesrl.psl.engines.tron import Tron
 from onlinesrl.psl.ground.grounder import Grounder
-from onlinesrl.psl.ground.hinges import Micrographs
+from onlinesrl.psl.ground.hinge_loss_mrf import Micrographs
 from onlinesrl.psl.ground.packing import PslPacker
-from onlinesrl.psl.lang import psl
+from onlinesrl.psl.inference.admm import Admm
+from onlinesrl.psl.inference.tron import Tron
+from onlinesrl.psl.lang import reader
 
 STREAM = Path(__file__).parents[2] / "streams" / "search"
 sys.path.insert(0, str(STREAM))
@@ -76,7 +76,7 @@ def queries(count: int) -> list[Example]:
 
 def grounded(weights: Sequence[float], queries: Sequence[Example]) -> tuple[Micrographs, Floats]:
     """Ground the rules of non-zero weight; return the micrographs and these weights."""
-    whole = psl.load(RULES)
+    whole = reader.load(RULES)
     pairs = zip(whole.rules, weights, strict=True)
     rules = tuple(replace(rule, weight=float(weight)) for rule, weight in pairs if weight)
     program = replace(whole, rules=rules)

@@ -77,8 +77,8 @@ def infer(way: str, folder: Path) -> str:
         query = {"Votes": frame(folder / "asked.parquet")}
         stats = srl.infer(srl.Model.read(folder / "m.psl"), evidence, query).stats
     else:
-        from onlinesrl.psl import query as psl
-        from onlinesrl.psl.methods import Options
+        from onlinesrl.psl.inference.registry import Options
+        from onlinesrl.psl.query import infer as psl
 
         data = folder / f"{way}.data"
         stats = psl.infer(folder / "m.psl", data, Options()).stats

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from onlinesrl.psl.engines.tandem import Tandem
 from onlinesrl.psl.ground.duckdb_joins import DuckDb
+from onlinesrl.psl.ground.form_assembly import Listing
 from onlinesrl.psl.ground.grounder import Grounder
-from onlinesrl.psl.ground.rows import Listing
+from onlinesrl.psl.inference.tandem import Tandem
 from onlinesrl.psl.lang.data import AtomTable, Database, Relation
-from onlinesrl.psl.lang.psl import parse
+from onlinesrl.psl.lang.reader import parse
 
 PEOPLE = 1080
 MEMORY = 400_000_000

@@ -7,11 +7,11 @@ import pytest
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.example import Example, GroundAtom
-from onlinesrl.mln.ground.compile import compile_program
-from onlinesrl.mln.lang.mln import parse
+from onlinesrl.mln.ground.join_planner import compile_program
+from onlinesrl.mln.lang.reader import parse
 from tests.benchmarks.measure import show
-from tests.learn.learners import online
-from tests.test_background import copied
+from tests.mln.ground.test_background import copied
+from tests.support.small_learners import online
 
 pytestmark = pytest.mark.benchmark
 PEOPLE = [10**n for n in range(2, 6)]

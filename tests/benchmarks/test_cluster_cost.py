@@ -21,13 +21,13 @@ import numpy as np
 import pytest
 
 import onlinesrl as srl
-from onlinesrl.core.pools import PoolSection, opened
-from onlinesrl.psl.engines import distributed
-from onlinesrl.psl.engines.distributed import DistributedAdmm, Task
+from onlinesrl.core.parallel.config import PoolSection, opened
 from onlinesrl.psl.ground.grounder import Grounder
+from onlinesrl.psl.inference import admm_distributed
+from onlinesrl.psl.inference.admm_distributed import DistributedAdmm, Task
 from onlinesrl.psl.lang.data import Database
-from onlinesrl.psl.lang.psl import parse
-from onlinesrl.stream.rounds import Rounds
+from onlinesrl.psl.lang.reader import parse
+from onlinesrl.stream.distributed.coordinator import Rounds
 from tests.benchmarks import tandem
 from tests.benchmarks.measure import REPO, show
 
@@ -146,7 +146,7 @@ def inference(
     program = parse(tandem.RULES, declared={"Block": 2, "Similar": 2, "Friends": 2})
     weights = np.array([rule.weight for rule in program.rules])
     calls = []
-    call = distributed.Held.call
+    call = admm_distributed.Held.call
 
     def timed(held: Any, method: str, arguments: Any) -> Any:
         at = time.perf_counter()
@@ -155,7 +155,7 @@ def inference(
             calls.append((at, time.perf_counter(), sent(arguments), sent(answers)))
         return answers
 
-    monkeypatch.setattr(distributed.Held, "call", timed)
+    monkeypatch.setattr(admm_distributed.Held, "call", timed)
     began = time.perf_counter()
     with pool(engine, workers) as found:
         task = Task(Grounder(program), database, weights, tandem.MEMORY)

@@ -5,14 +5,14 @@ import time
 import numpy as np
 import pytest
 
-from onlinesrl.mln.count import Counters
+from onlinesrl.mln.counting.program_counts import Counters
 from onlinesrl.mln.counting.world import Table, World
-from onlinesrl.mln.lang import mln
+from onlinesrl.mln.lang import reader
 from tests.benchmarks.measure import show
-from tests.counting.test_large import ENTITIES, entities
+from tests.mln.counting.test_large import ENTITIES, entities
 
 pytestmark = pytest.mark.benchmark
-DENSE = mln.parse("""F(person, person)
+DENSE = reader.parse("""F(person, person)
 F(x, y) ^ F(y, z) => F(x, z)
 !F(x, y) v !F(y, z) v !F(z, w) v !F(w, x)
 F(x, y) ^ F(y, z) ^ F(z, w) ^ F(x, z) => F(y, w) v F(x, w)

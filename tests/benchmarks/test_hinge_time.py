@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from onlinesrl.psl.engines.admm import Admm
-from onlinesrl.psl.engines.lifting import Lifted
-from onlinesrl.psl.engines.tron import Tron
+from onlinesrl.psl.inference.admm import Admm
+from onlinesrl.psl.inference.lifting import Lifted
+from onlinesrl.psl.inference.tron import Tron
 from tests.benchmarks.measure import show
-from tests.infer.hinge_models import PSL, psl_case
+from tests.support.hinge_models import PSL, psl_case
 
 pytestmark = [
     pytest.mark.benchmark,

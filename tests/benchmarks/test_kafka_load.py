@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.benchmarks.measure import ONLINESRL, REPO, show
-from tests.kafka.broker import Cluster
+from tests.support.kafka_broker import Cluster
 
 EXAMPLES = 200_000
 CITATIONS = REPO / "streams" / "citations" / "citations.jsonl"

@@ -11,10 +11,10 @@ import pytest
 
 from onlinesrl.core.example import decode
 from onlinesrl.core.learner import Learner
-from onlinesrl.runs import session
-from onlinesrl.runs.config import load
-from onlinesrl.stream.answers import answer
-from onlinesrl.stream.files import Record
+from onlinesrl.runs import run
+from onlinesrl.runs.config.loading import load
+from onlinesrl.stream.predictions import answer
+from onlinesrl.stream.sources.files import Record
 from tests.benchmarks.measure import REPO, show
 
 pytestmark = pytest.mark.benchmark
@@ -22,7 +22,7 @@ TOKENS, WITHIN, ROUNDS = 25, 2, 40
 
 
 def learner_of(lines: list[bytes]) -> Learner:
-    learner = session.make_learner(load(REPO / "configs" / "citations.yaml"))
+    learner = run.make_learner(load(REPO / "configs" / "citations.yaml"))
     learner.compile()
     learner.step([decode(line) for line in lines])
     return learner

@@ -18,14 +18,14 @@ import numpy as np
 import pytest
 
 from onlinesrl.core.example import Example, decode
-from onlinesrl.core.kernels.jit import kernel
-from onlinesrl.mln.kernels.narrow import LEARN, PREDICT, Pass, ground, learn, mean, solve
-from onlinesrl.mln.kernels.plans import OK
-from onlinesrl.mln.kernels.weights import number
-from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.mln.outcomes import Results
-from onlinesrl.runs import session
-from onlinesrl.runs.config import load
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.mln.kernels.grounding_frames import OK
+from onlinesrl.mln.kernels.predict_and_learn import LEARN, PREDICT, Pass, ground, learn, mean, solve
+from onlinesrl.mln.kernels.weight_lookup import number
+from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.reporting import Results
+from onlinesrl.runs import run as run_module
+from onlinesrl.runs.config.loading import load
 from streams.citations import from_citeseer
 from tests.benchmarks.measure import REPO, SHARED, show
 
@@ -80,7 +80,7 @@ def alone(learner: OnlineLearner, results: Results, first: int, stop: int) -> No
 
 def ours(examples: list[Example], step: Step) -> tuple[float, float, Any]:
     """Return the CPU seconds of a step less those of grounding, those of grounding, and the weights."""
-    learner = session.make_learner(load(REPO / "configs" / "citations.yaml"))
+    learner = run_module.make_learner(load(REPO / "configs" / "citations.yaml"))
     assert isinstance(learner, OnlineLearner)
     learner.compile()
     packed(learner, examples[:1])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.measure import REPO, python
-from tests.infer.hinge_models import PSL
+from tests.support.hinge_models import PSL
 
 pytestmark = pytest.mark.benchmark
 CASES = pytest.param(

@@ -6,13 +6,13 @@ from functools import partial
 
 import pytest
 
-from onlinesrl.mln.engines.branch_and_bound import BranchAndBound, searching
-from onlinesrl.mln.engines.engine import MapEngine
-from onlinesrl.mln.engines.ilp import Ilp
-from onlinesrl.mln.engines.mpe import Elimination, Wide
-from onlinesrl.mln.engines.toulbar2 import Toulbar2
+from onlinesrl.mln.inference.branch_and_bound import BranchAndBound, searching
+from onlinesrl.mln.inference.elimination import Elimination, Wide
+from onlinesrl.mln.inference.ilp import Ilp
+from onlinesrl.mln.inference.protocols import MapEngine
+from onlinesrl.mln.inference.toulbar2 import Toulbar2
 from tests.benchmarks.measure import show
-from tests.infer.models import Instance, Refuses, instance
+from tests.support.ground_mrfs import Instance, Refuses, instance
 
 pytestmark = pytest.mark.benchmark
 NARROW = [f"{kind}-{n}" for kind in ("W1", "W2") for n in range(4)]

@@ -30,7 +30,7 @@ TIMES = 3
 LEARN = """
 import json, sys, time
 from pathlib import Path
-from onlinesrl.psl import query
+from onlinesrl.psl.query import infer
 from onlinesrl.psl.learning.mle import Mle
 from onlinesrl.psl.learning.problem import grounded
 model = query.load(Path(sys.argv[1]), None)

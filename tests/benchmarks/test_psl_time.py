@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.benchmarks.measure import show
-from tests.learn.trust import examples, learn, new_learner
+from tests.support.trust_program import examples, learn, new_learner
 
 pytestmark = pytest.mark.benchmark
 COUNT, ROUNDS = 256, 5

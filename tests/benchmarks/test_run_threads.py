@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
-from onlinesrl.runs import session
-from onlinesrl.runs.config import load
-from onlinesrl.stream.loop import Loop
+from onlinesrl.runs import run as run_module
+from onlinesrl.runs.config.loading import load
+from onlinesrl.stream.trainer import Loop
 from tests.benchmarks.measure import REPO, show
 from tests.benchmarks.test_citations_cpu import CITESEER, repeated
 
@@ -54,7 +54,7 @@ def spent(path: Path, threads: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Sp
     with monkeypatch.context() as patched:
         patched.setattr(Loop, "run", timed)
         config = load(REPO / "configs" / "citeseer.yaml", sets)
-        session.run(config, session.Options(fresh=True, threads=threads), 0.0, lambda _: None)
+        run_module.run(config, run_module.Options(fresh=True, threads=threads), 0.0, lambda _: None)
     return found[0], Path(f"{output}-out", "weights.mln").read_bytes()
 
 

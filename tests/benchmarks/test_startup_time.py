@@ -10,8 +10,8 @@ pytestmark = pytest.mark.benchmark
 ROUNDS = 5
 KERNELS = """
 from pathlib import Path
-from onlinesrl.runs.config import load
-from onlinesrl.runs.session import make_learner
+from onlinesrl.runs.config.loading import load
+from onlinesrl.runs.run import make_learner
 print(make_learner(load(Path({config!r}))).compile())
 """
 
@@ -22,7 +22,7 @@ def test_time_to_start(tmp_path):
     first = python(*kernels, **cache)
     rows = [
         least("onlinesrl --version", *ONLINESRL, "--version"),
-        least("import onlinesrl.runs.session", "-c", "import onlinesrl.runs.session"),
+        least("import onlinesrl.runs.run", "-c", "import onlinesrl.runs.run"),
         least("a learner, kernels cached", *kernels, **cache),
         row("a learner, kernels compiled", first),
     ]

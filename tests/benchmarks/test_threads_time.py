@@ -9,10 +9,10 @@ import time
 import numpy as np
 import pytest
 
-from onlinesrl.psl.engines.admm import Admm
-from onlinesrl.psl.engines.tandem import Tandem
+from onlinesrl.psl.inference.admm import Admm
+from onlinesrl.psl.inference.tandem import Tandem
 from tests.benchmarks.measure import show
-from tests.infer.hinge_models import friendship
+from tests.support.hinge_models import friendship
 
 pytestmark = pytest.mark.benchmark
 PEOPLE, BLOCKS, TIMES = 430, 10, 5

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from onlinesrl.core.example import decode
-from onlinesrl.core.kernels.averaged import measure, move
-from onlinesrl.core.kernels.jit import kernel
-from onlinesrl.mln.kernels.network import ROWS, Bytes, Floats, Ints, Network
-from onlinesrl.mln.kernels.weights import Weights, gap
-from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.runs import session
-from onlinesrl.runs.config import load
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.kernels.averaging import measure, move
+from onlinesrl.mln.kernels.ground_network import ROWS, Bytes, Floats, Ints, Network
+from onlinesrl.mln.kernels.weight_lookup import Weights, gap
+from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.runs import run
+from onlinesrl.runs.config.loading import load
 from tests.benchmarks.measure import REPO, show
 
 pytestmark = pytest.mark.benchmark
@@ -55,7 +55,7 @@ def learn(  # noqa: PLR0917 - kernels take arrays
 def learner_of(size: int) -> tuple[OnlineLearner, Ints]:
     """A learner with so many weights, one citation's network in it, and the places of its rows."""
     source = REPO / "streams" / "citations" / "citations.jsonl"
-    learner = session.make_learner(load(REPO / "configs" / "citations.yaml"))
+    learner = run.make_learner(load(REPO / "configs" / "citations.yaml"))
     learner.step([decode(source.read_bytes().splitlines()[0])])
     while len(learner.weights.arrays.uses) < size:
         learner.weights.grow()

@@ -26,7 +26,7 @@ REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO))
 
 from tests.fuzz.mutations import mutated  # noqa: E402
-from tests.shapes import same_for_all_plans  # noqa: E402
+from tests.support.shapes import same_for_all_plans  # noqa: E402
 
 SECONDS = 20
 BYTES = 2 << 30
@@ -182,7 +182,7 @@ def command(arguments: list[str]) -> tuple[int | str, str]:
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
         try:
             if arguments[0] == "load":
-                from onlinesrl.runs.config import load
+                from onlinesrl.runs.config.loading import load
 
                 load(Path(arguments[1]))
             else:

@@ -17,8 +17,8 @@ from conftest import REPO, command
 
 import onlinesrl as srl
 from onlinesrl.core.interrupt import whole
-from onlinesrl.core.updates import UPDATES
-from onlinesrl.runs.session import load_checkpoint
+from onlinesrl.core.online.update_rules import UPDATES
+from onlinesrl.runs.run import load_checkpoint
 
 SMOKERS = """
 person = {Anna, Bob, Carl}

@@ -18,7 +18,7 @@ import onlinesrl as srl
 from onlinesrl.core.example import ValuedAtom, decode
 from onlinesrl.library.tables import columns_of
 from onlinesrl.logic.tables import read_parquet
-from onlinesrl.stream.tables import TableSource
+from onlinesrl.stream.sources.parquet import TableSource
 
 LIBRARIES: dict[str, Callable[[pa.Table], Any]] = {
     "arrow": lambda table: table,

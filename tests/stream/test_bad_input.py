@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from conftest import Job, long
 
-from onlinesrl.runs import inspect, session
-from onlinesrl.runs.config import load
+from onlinesrl.runs import run as run_module
+from onlinesrl.runs import weights
+from onlinesrl.runs.config.loading import load
 
 MODEL = """\
 field = {"author", "title", "venue"}
@@ -246,9 +247,9 @@ def test_the_whole_corpus_leaves_what_is_learned_as_it_is(
 
 def learned(run: Job) -> tuple[Any, bytes]:
     """Run in this process; return every weight by name, and what the certificate is made of."""
-    session.run(load(run.config), session.Options(), 0.0, lambda message: None)
-    saved = session.load_checkpoint(run.output)
-    return inspect.rows(run.output), saved.arrays["scalar"].tobytes()
+    run_module.run(load(run.config), run_module.Options(), 0.0, lambda message: None)
+    saved = run_module.load_checkpoint(run.output)
+    return weights.rows(run.output), saved.arrays["scalar"].tobytes()
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from onlinesrl.core.errors import StorageError
-from onlinesrl.stream.checkpoint import DamagedCheckpoint, latest, load, save
+from onlinesrl.stream.checkpoints import DamagedCheckpoint, latest, load, save
 
 HEADER = {"position": {"file": 0, "line": 7}, "f1": 0.1 + 0.2, "ids": ["é", None, True]}
 SYSTEM_CALLS = ("open", "write", "fsync", "close", "replace", "unlink")
@@ -357,7 +357,7 @@ CRASHES = """
 import os, sys
 from pathlib import Path
 import numpy as np
-from onlinesrl.stream.checkpoint import latest, save
+from onlinesrl.stream.checkpoints import latest, save
 
 def arrays(number):
     return {"weights": np.full(5000, number / 7), "few": np.arange(number)}
@@ -419,7 +419,7 @@ import resource, sys
 from pathlib import Path
 import numpy as np
 from onlinesrl.core.errors import StorageError
-from onlinesrl.stream.checkpoint import latest, save
+from onlinesrl.stream.checkpoints import latest, save
 
 folder = Path(sys.argv[1])
 save(folder, 1, {}, {"a": np.arange(100)}, keep=1)
@@ -467,7 +467,7 @@ MEMORY = """
 import sys
 from pathlib import Path
 import numpy as np
-from onlinesrl.stream.checkpoint import load, save
+from onlinesrl.stream.checkpoints import load, save
 
 def peak():
     status = Path("/proc/self/status").read_text()

@@ -11,10 +11,10 @@ import pytest
 from conftest import Job, wait
 
 from onlinesrl.core.errors import DataError
-from onlinesrl.runs import session
+from onlinesrl.runs import run as run_module
 from onlinesrl.runs.progress import Display
-from onlinesrl.stream import choice
-from onlinesrl.stream.choice import Choice
+from onlinesrl.stream import group_filter
+from onlinesrl.stream.group_filter import Choice
 
 
 def met(chosen: Choice, *groups: str | None) -> list[bool]:
@@ -37,7 +37,7 @@ def test_names_never_met_are_told_with_those_that_were() -> None:
 def test_what_is_kept_is_bounded_and_never_forgets_a_name_of_the_configuration() -> None:
     chosen = Choice(None, ["late", "never"])
     met(chosen, *(f"g{n}" for n in range(1000)), "late")
-    assert len(chosen.met) == choice.NOTED + 1
+    assert len(chosen.met) == group_filter.NOTED + 1
     (said,) = chosen.complaints()
     assert said.startswith("source.without: no example of never; there are g0, g1, g10, ")
     assert said.endswith(", ...")
@@ -67,12 +67,12 @@ def test_an_endless_stream_says_it_once(capsys: pytest.CaptureFixture[str]) -> N
     source = SimpleNamespace(live=True, lag=dict)
     run: Any = SimpleNamespace(seconds=0.0, reader=SimpleNamespace(source=source, choice=chosen))
     with Display(io.StringIO()) as progress:
-        watcher = session._Watcher(progress, run, None)
-        for number in range(3 * session.ENDLESS):
+        watcher = run_module._Watcher(progress, run, None)
+        for number in range(3 * run_module.ENDLESS):
             chosen.takes("face")
             watcher.update(lambda: {"examples": 0}, 0)
             said = capsys.readouterr().err
-            assert bool(said) == (number + 1 == session.ENDLESS)
+            assert bool(said) == (number + 1 == run_module.ENDLESS)
             if said:
                 assert said == "warning: source.only: no example of fcae; there are face\n"
 

@@ -15,15 +15,15 @@ import pytest
 from conftest import REPO, Job
 
 from onlinesrl.core.errors import UnavailableError
-from onlinesrl.core.parts import PartError
-from onlinesrl.core.ray_pool import on_ray
-from onlinesrl.core.scores import Scored
-from onlinesrl.core.search import evaluations
-from onlinesrl.core.search.learners import RandomSearch
+from onlinesrl.core.evaluation.metrics import Scored
+from onlinesrl.core.learning.search import evaluator
+from onlinesrl.core.learning.search.strategies import RandomSearch
+from onlinesrl.core.parallel.ray_executor import on_ray
+from onlinesrl.core.parallel.task_result import PartError
 from onlinesrl.core.version import __version__
-from onlinesrl.stream.shards import Piece, measured
+from onlinesrl.stream.distributed.file_splits import Piece, measured
 from tests.stream.test_kill import mixed
-from tests.waiting import until
+from tests.support.waiting import until
 
 ray = pytest.importorskip("ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
@@ -181,7 +181,7 @@ def test_a_comparison_gives_the_same_table(
 
 def test_a_search_of_weights_finds_the_same(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.add_node(num_cpus=2)
-    monkeypatch.setattr(evaluations, "WORTHWHILE", 0.0)
+    monkeypatch.setattr(evaluator, "WORTHWHILE", 0.0)
 
     class Ratio:  # by its value, as a worker has no tests
         """Weights that are best where the first is two thirds of all; says who tried the last."""

@@ -14,8 +14,8 @@ import pytest
 from conftest import Job
 
 from onlinesrl.core.errors import ExampleError, StorageError
-from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.stream.crash import CrashNote
+from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.stream.crash_notes import CrashNote
 
 DEATHS = [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT]
 
@@ -215,6 +215,6 @@ def test_a_note_that_cannot_be_read_says_nothing(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk always full")
 def test_a_note_that_cannot_be_written_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onlinesrl.stream.crash.plain", os.open)  # which opens devices, too
+    monkeypatch.setattr("onlinesrl.stream.crash_notes.plain", os.open)  # which opens devices, too
     with pytest.raises(StorageError, match="/dev/full: cannot write: No space left"):
         CrashNote(Path("/dev/full"), "run", 3)

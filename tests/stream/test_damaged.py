@@ -10,7 +10,7 @@ import pytest
 from conftest import Job, tiers
 
 from onlinesrl.core.errors import StorageError
-from onlinesrl.stream.journal import Journal
+from onlinesrl.stream.kafka.read_order import Journal
 
 SUMMARIES = (
     b"",

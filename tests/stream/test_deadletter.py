@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import StorageError
-from onlinesrl.stream.deadletter import PIECE, DeadLetters
-from onlinesrl.stream.files import FileSource, Record
+from onlinesrl.stream.dead_letters import PIECE, DeadLetters
+from onlinesrl.stream.sources.files import FileSource, Record
 
 
 def letters(path):
@@ -111,7 +111,7 @@ def test_a_resumed_file_equals_an_unbroken_one(tmp_path):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk always full")
 def test_a_failing_write_stops_the_stream(monkeypatch):
-    monkeypatch.setattr("onlinesrl.stream.folder.plain", os.open)  # which opens devices, too
+    monkeypatch.setattr("onlinesrl.stream.run_folder.plain", os.open)  # which opens devices, too
     dead = DeadLetters(Path("/dev/full"))
     with pytest.raises(StorageError, match="/dev/full: cannot write: No space left") as caught:
         dead.append(Record(b"{", "in.jsonl", 1, 0, 2), "truncated")

@@ -13,8 +13,8 @@ from conftest import Job
 
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Example, ValuedAtom, decode
-from onlinesrl.stream.examples import Reader
-from onlinesrl.stream.files import FileSource
+from onlinesrl.stream.decoding import Reader
+from onlinesrl.stream.sources.files import FileSource
 
 WORLD = """\
 // one world

@@ -76,9 +76,9 @@ def test_signals_at_random_moments_end_a_run_in_order(
 
 def tell_when_it_runs(end: int) -> None:
     """Write a byte once signals are minded, and let none come when the work is done."""
-    from onlinesrl.runs import session
+    from onlinesrl.runs import run as run_module
 
-    real = session._run
+    real = run_module._run
 
     def minded(*arguments):
         os.write(end, b"!")
@@ -86,7 +86,7 @@ def tell_when_it_runs(end: int) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
         return summary
 
-    session._run = minded
+    run_module._run = minded
 
 
 # the disk ---------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def test_dead_letters_that_cannot_be_written_stop_the_run(
     run, whole = job(lines, checkpoint=EVERY), job(lines, "whole", checkpoint=EVERY)
 
     def no_letters() -> None:
-        from onlinesrl.stream.deadletter import DeadLetters
+        from onlinesrl.stream.dead_letters import DeadLetters
 
         def append(self, *arguments):
             self._descriptor = os.open("/dev/full", os.O_WRONLY)

@@ -16,9 +16,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import StorageError
-from onlinesrl.stream import opened as opened_files
-from onlinesrl.stream.files import MAX_BYTES, FileSource
-from tests.waiting import PATIENCE
+from onlinesrl.stream.sources import line_reader as opened_files
+from onlinesrl.stream.sources.files import MAX_BYTES, FileSource
+from tests.support.waiting import PATIENCE
 
 MARK = b"\xef\xbb\xbf"
 LIMIT = 12

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from onlinesrl.core.errors import LockedError, StorageError
-from onlinesrl.core.storage import write_atomic
-from onlinesrl.stream.folder import BUFFER_BYTES, OutputFile, RunFolder
-from tests.waiting import PATIENCE
+from onlinesrl.core.io.atomic_write import write_atomic
+from onlinesrl.stream.run_folder import BUFFER_BYTES, OutputFile, RunFolder
+from tests.support.waiting import PATIENCE
 
 full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 
@@ -101,7 +101,7 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path):
 
 @full
 def test_a_full_disk_is_a_storage_error_also_when_the_buffer_runs_over(monkeypatch):
-    monkeypatch.setattr("onlinesrl.stream.folder.plain", os.open)  # which opens devices, too
+    monkeypatch.setattr("onlinesrl.stream.run_folder.plain", os.open)  # which opens devices, too
     with pytest.raises(StorageError, match="No space left on device; free some space"):
         OutputFile(Path("/dev/full")).write(b"x" * BUFFER_BYTES)
 
@@ -123,7 +123,7 @@ FILE_LIMIT = """
 import resource, sys
 from pathlib import Path
 from onlinesrl.core.errors import StorageError
-from onlinesrl.stream.folder import OutputFile
+from onlinesrl.stream.run_folder import OutputFile
 
 with OutputFile(Path(sys.argv[1])) as output:
     output.write(bytes(range(100)))
@@ -188,7 +188,7 @@ def test_a_lock_file_without_a_number_still_locks(tmp_path):
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from onlinesrl.stream.folder import RunFolder
+from onlinesrl.stream.run_folder import RunFolder
 folder = RunFolder(Path(sys.argv[1]))
 if not os.fork():
     print(os.getpid(), flush=True)  # it has let go of the folder

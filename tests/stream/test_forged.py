@@ -16,11 +16,11 @@ import msgspec
 import numpy as np
 from conftest import Job, command, tiers, wait
 
-from onlinesrl.core.container import load, write
-from onlinesrl.runs import session
-from onlinesrl.runs.config import load as load_config
-from tests.learn.trust import MODEL as TRUST
-from tests.test_psl_run import LINES as TRUSTED
+from onlinesrl.core.io.checkpoint_file import load, write
+from onlinesrl.runs import run as run_module
+from onlinesrl.runs.config.loading import load as load_config
+from tests.psl.test_psl_run import LINES as TRUSTED
+from tests.support.trust_program import MODEL as TRUST
 
 ROOM = 1 << 30
 """How many bytes more than it has when it begins a process may have."""
@@ -193,7 +193,9 @@ def test_forged_checkpoints_do_no_harm(
     for number, run in enumerate(kinds(job, tmp_path, citations)):
         assert run.run("--until", "10") == 0, run.said
         config = load_config(run.config, [f"output={tmp_path / 'own'}"])
-        session.run(config, session.Options(fresh=True), 0.0, print)  # forks then have its kernels
+        run_module.run(
+            config, run_module.Options(fresh=True), 0.0, print
+        )  # forks then have its kernels
         source = run.checkpoints()[-1]
         whole = tmp_path / "whole.ckpt"
         whole.write_bytes(source.read_bytes())

@@ -14,11 +14,11 @@ import pytest
 from conftest import Job, long, wait
 
 from onlinesrl.core.errors import StorageError
-from onlinesrl.stream.files import FileSource
-from tests.learn.trust import MODEL as TRUST
-from tests.learn.trust import examples
+from onlinesrl.stream.sources.files import FileSource
 from tests.stream.test_kill import LEARNERS
-from tests.waiting import until
+from tests.support.trust_program import MODEL as TRUST
+from tests.support.trust_program import examples
+from tests.support.waiting import until
 
 Make = Callable[..., Job]
 FINISHED = "this run is finished; --fresh starts it over"
@@ -280,7 +280,7 @@ class Tail:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("onlinesrl.stream.files.WAIT_SECONDS", 0.001)
+    monkeypatch.setattr("onlinesrl.stream.sources.files.WAIT_SECONDS", 0.001)
     return
 
 

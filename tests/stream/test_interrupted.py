@@ -19,16 +19,16 @@ from conftest import REPO, Job, long, soaked, tiers, wait
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.mln.engines.ilp import Ilp
-from onlinesrl.mln.engines.mpe import Elimination, Wide
-from onlinesrl.mln.engines.solvers import SOLVERS, Highs
-from onlinesrl.mln.engines.walksat import WalkSat
 from onlinesrl.mln.ground.convert import network_of
-from onlinesrl.mln.ground.model import ClauseModel, Floats
-from onlinesrl.mln.kernels import structure
-from onlinesrl.mln.worlds import Worlds
-from tests.infer.models import clause_model
-from tests.waiting import PATIENCE, until
+from onlinesrl.mln.ground.ground_mrf import ClauseModel, Floats
+from onlinesrl.mln.inference.elimination import Elimination, Wide
+from onlinesrl.mln.inference.ilp import Ilp
+from onlinesrl.mln.inference.ilp_solvers import SOLVERS, Highs
+from onlinesrl.mln.inference.maxwalksat import WalkSat
+from onlinesrl.mln.kernels import elimination_order
+from onlinesrl.mln.online.example_step import Worlds
+from tests.support.ground_mrfs import clause_model
+from tests.support.waiting import PATIENCE, until
 
 DENSE = """Friends(person, person)
 Rivals(person, person)
@@ -223,9 +223,12 @@ def test_a_kernel_looks_at_signals_and_what_it_leaves_is_no_answer() -> None:
             with suppress(Infeasible, Wide):
                 engine.solve(*hard)
         net, _ = network_of(model)
-        memory = structure.structure_memory(60, 60, 1000, 10_000, interrupt.flag())
-        assert structure.structure(net, memory) == structure.WIDE
-    assert structure.structure(net, structure.structure_memory(60, 60, 1000, 10_000)) == 0
+        memory = elimination_order.structure_memory(60, 60, 1000, 10_000, interrupt.flag())
+        assert elimination_order.structure(net, memory) == elimination_order.WIDE
+    assert (
+        elimination_order.structure(net, elimination_order.structure_memory(60, 60, 1000, 10_000))
+        == 0
+    )
 
 
 def test_a_search_that_was_left_has_no_answer_and_no_error() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 from conftest import REPO, Job, long_if, soaked, tiers
 
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 LEARNERS = {
     "cda1": {"update": "cda1", "sigma": 0.01},

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from conftest import Job, long, wait
 
+from onlinesrl.core.evaluation.prequential import f1
 from onlinesrl.core.example import Example, Label
 from onlinesrl.core.learner import Answered
-from onlinesrl.core.metrics import f1
-from onlinesrl.core.updates import Cda2
-from onlinesrl.mln.engines.brute import Brute
-from onlinesrl.mln.engines.mpe import Mpe
-from onlinesrl.mln.inference import Inference
-from onlinesrl.stream import checkpoint
-from onlinesrl.stream.labels import Labels, Waiting
-from tests.learn.learners import examples, new_learner, online, state
+from onlinesrl.core.online.update_rules import Cda2
+from onlinesrl.mln.inference.brute_force import Brute
+from onlinesrl.mln.inference.elimination import Mpe
+from onlinesrl.mln.inference.policy import Inference
+from onlinesrl.stream import checkpoints as checkpoints_module
+from onlinesrl.stream.late_labels import Labels, Waiting
+from tests.support.small_learners import examples, new_learner, online, state
 
 
 def split(line: bytes) -> tuple[bytes, bytes]:
@@ -111,7 +111,7 @@ def test_scores_are_those_of_the_file_whatever_the_batches(
         expected = scores(run, citations[:count])
         assert {name: last[name] for name in expected} == expected
         assert (last["pending"], last["early_labels"], last["bad"]) == (0, 0, 0)
-        shown = checkpoint.load(run.checkpoints()[-1]).header["shown"]
+        shown = checkpoints_module.load(run.checkpoints()[-1]).header["shown"]
         found.append((run.results(), shown))
     assert found[0] == found[1] == found[2]
 

@@ -11,10 +11,11 @@ from conftest import Job
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.stream import checkpoint, pace
-from onlinesrl.stream.batches import Batches
-from onlinesrl.stream.choice import Choice
-from onlinesrl.stream.examples import Taken
+from onlinesrl.stream import checkpoints as checkpoints_module
+from onlinesrl.stream import pace
+from onlinesrl.stream.batching import Batches
+from onlinesrl.stream.decoding import Taken
+from onlinesrl.stream.group_filter import Choice
 from onlinesrl.stream.schedule import Schedule
 
 interval = st.none() | st.integers(1, 50)
@@ -113,9 +114,12 @@ def test_an_empty_source_is_a_run_of_nothing(job: Callable[..., Job]) -> None:
 def test_checkpoints_are_kept_as_told(job: Callable[..., Job], citations: list[bytes]) -> None:
     run = job(citations[:20], checkpoint={"every": 4, "keep": 2})
     assert run.run() == 0, run.said
-    numbers = [checkpoint.load(path).number for path in run.checkpoints()]
+    numbers = [checkpoints_module.load(path).number for path in run.checkpoints()]
     assert numbers == [5, 6]
-    assert [checkpoint.load(p).header["finished"] for p in run.checkpoints()] == [False, True]
+    assert [checkpoints_module.load(p).header["finished"] for p in run.checkpoints()] == [
+        False,
+        True,
+    ]
 
 
 def test_checkpoints_by_time(job: Callable[..., Job], citations: list[bytes]) -> None:
@@ -133,7 +137,7 @@ def test_the_last_labelled_examples_are_shown_whatever_the_batches(
         run = job(lines, f"batch{batch}", batch=batch, limits={"bad_share": 1.0})
         run.brief = False
         assert run.run() == 0, run.said
-        shown.append(checkpoint.load(run.checkpoints()[-1]).header["shown"])
+        shown.append(checkpoints_module.load(run.checkpoints()[-1]).header["shown"])
     assert shown[0] == shown[1]
     assert [example["id"] for example, _ in shown[0]] == [
         f"online-max-margin-{n:02d}" for n in range(5, 13)

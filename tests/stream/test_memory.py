@@ -15,11 +15,11 @@ from conftest import REPO, Job, wait
 
 from onlinesrl.core.example import Example, Label, decode
 from onlinesrl.core.learner import Prediction
-from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.stream import checkpoint
-from onlinesrl.stream.examples import READ_BYTES, Decoded, micro_batch
-from onlinesrl.stream.files import Record
-from onlinesrl.stream.labels import Labels, Waiting
+from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.stream import checkpoints as checkpoints_module
+from onlinesrl.stream.decoding import READ_BYTES, Decoded, micro_batch
+from onlinesrl.stream.late_labels import Labels, Waiting
+from onlinesrl.stream.sources.files import Record
 from tests.stream.test_late_labels import shuffled
 
 Make = Callable[..., Job]
@@ -135,7 +135,7 @@ def test_giants_are_read_one_by_one(job: Make, citations: list[bytes]) -> None:
 PEAK = """\
 import sys
 from onlinesrl.commands import cli
-from tests.shapes import same_for_all_plans
+from tests.support.shapes import same_for_all_plans
 same_for_all_plans()
 try:
     cli.main()
@@ -336,7 +336,7 @@ def test_a_run_goes_on_behind_what_takes_too_much_memory(job: Make, tmp_path: Pa
     assert run.lines("metrics.jsonl")[-1]["errors"] == {"memory": 2}
     assert run.predictions() == without.predictions()
     assert run.results()["weights.mln"] == without.results()["weights.mln"]
-    ours, theirs = (checkpoint.load(each.checkpoints()[-1]) for each in (run, without))
+    ours, theirs = (checkpoints_module.load(each.checkpoints()[-1]) for each in (run, without))
     assert ours.header["learner"] == theirs.header["learner"]
     assert {name: array.tobytes() for name, array in ours.arrays.items()} == {
         name: array.tobytes() for name, array in theirs.arrays.items()

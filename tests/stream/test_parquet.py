@@ -12,11 +12,11 @@ import pytest
 from conftest import KEYS, Job, command, soaked, tiers
 
 import onlinesrl as srl
-from onlinesrl.core.pool import Inline
+from onlinesrl.core.parallel.executors import Inline
 from onlinesrl.logic.tables import argument_names, read_parquet, write_parquet
-from onlinesrl.stream import table_shards
-from onlinesrl.stream.table_shards import TablePieces, TableShards
-from onlinesrl.stream.tables import TableSource
+from onlinesrl.stream.distributed import parquet_splits
+from onlinesrl.stream.distributed.parquet_splits import TablePieces, TableShards
+from onlinesrl.stream.sources.parquet import TableSource
 
 COUNT = 40
 PARQUET = {"kind": "parquet", "path": "tables"}
@@ -260,7 +260,7 @@ def test_what_tables_cannot_do_is_said(
 @pytest.fixture
 def few_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece is looked for in the tables anew."""
-    monkeypatch.setattr(table_shards, "DEALT", 3)
+    monkeypatch.setattr(parquet_splits, "DEALT", 3)
 
 
 @pytest.mark.usefixtures("few_pieces")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import Job, wait
 
-from onlinesrl.mln.lang import mln
+from onlinesrl.mln.lang import reader
 
 MODEL = "field = {...}\nWord(word, position)\nField(position, field)\nWord(+w, i) => Field(i, +f)\n"
 ELEMENTS = {"script", "img", "iframe", "a", "object", "embed", "link", "base", "form"}
@@ -106,8 +106,8 @@ def test_what_examples_say_is_only_text(
     assert Elements((run.output / "report.html").read_text()).found == []
     for said in (run.said, run.printed, *(x["reason"] for x in run.lines("deadletter.jsonl"))):
         assert all(c.isprintable() or c == "\n" for c in said)
-    learned = mln.load(run.output / "weights.mln")
-    model = mln.parse(MODEL, "words.mln")
+    learned = reader.load(run.output / "weights.mln")
+    model = reader.parse(MODEL, "words.mln")
     assert set(learned.predicates) == set(model.predicates)
     assert all(rule.weight is not None and not rule.hard for rule in learned.rules)
     assert wait(run.fork("evaluate", str(run.output / "weights.mln"), str(run.config))) == 0

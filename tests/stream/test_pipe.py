@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from conftest import Job, wait
 
-from onlinesrl.mln.learner import OnlineLearner
-from tests.waiting import until
+from onlinesrl.mln.online.learner import OnlineLearner
+from tests.support.waiting import until
 
 Make = Callable[..., Job]
 BAD = [b"{\n", b'{"id": 7, "evidence": {"Tokn": []}}\n', b"\xff\n"]

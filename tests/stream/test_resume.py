@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from conftest import MODEL, Job, wait
 
-from onlinesrl.mln.learner import OnlineLearner
-from tests.waiting import until
+from onlinesrl.mln.online.learner import OnlineLearner
+from tests.support.waiting import until
 
 EVERY = {"every": 7}
 

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from conftest import Job, wait
 
-from onlinesrl.stream.deadletter import letters
-from onlinesrl.stream.folder import OutputFile, parts
-from tests.serving import Served, learned
+from onlinesrl.stream.dead_letters import letters
+from onlinesrl.stream.run_folder import OutputFile, parts
+from tests.support.serving import Served, learned
 
 Make = Callable[..., Job]
 KEPT = 40_000

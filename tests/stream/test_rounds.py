@@ -22,13 +22,13 @@ from conftest import REPO, Job, command, soaked, tiers, wait
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.core import ray_pool
 from onlinesrl.core.errors import StorageError
-from onlinesrl.stream.files import FileSource, Record
-from onlinesrl.stream.shards import FilePieces, Shards, measured
+from onlinesrl.core.parallel import ray_executor
+from onlinesrl.stream.distributed.file_splits import FilePieces, Shards, measured
+from onlinesrl.stream.sources.files import FileSource, Record
 from tests.stream.test_crash import deadly, ids
 from tests.stream.test_kill import mixed
-from tests.waiting import until
+from tests.support.waiting import until
 
 LIMIT = 12
 MAIN = "from onlinesrl.commands.cli import main; main()"
@@ -313,7 +313,7 @@ def test_ray_gives_the_same_bits_and_its_workers_may_die(
 
 KILLING = """
 import os, signal
-from onlinesrl.core import ray_pool
+from onlinesrl.core.parallel import ray_executor
 check, calls = ray_pool._Raylet.check, 0
 def killing(raylet):
     global calls
@@ -364,7 +364,7 @@ def test_an_address_that_does_not_answer_is_said(
 def test_an_address_of_something_else_is_said(
     job: Callable[..., Job], citations: list[bytes], monkeypatch: pytest.MonkeyPatch, says: bytes
 ) -> None:
-    monkeypatch.setattr(ray_pool, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(ray_executor, "ANSWER_SECONDS", 1.0)
     lost = job(citations[:5], distribute=DISTRIBUTED)
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from conftest import MODEL, Job, tiers
 
-from onlinesrl.core.metrics import Metrics
-from onlinesrl.runs import held_out, session
-from onlinesrl.runs.config import load
+from onlinesrl.core.evaluation.prequential import Metrics
+from onlinesrl.runs import evaluation
+from onlinesrl.runs import run as run_module
+from onlinesrl.runs.config.loading import load
 
 UNDECLARED = MODEL.read_text().replace('field = {"author", "title", "venue"}', "")
 OPEN = f"field = {{...}}\n{UNDECLARED}"
@@ -28,7 +29,7 @@ def model(tmp_path: Path) -> Callable[[str], str]:
 
 def summary(job: Job, *overrides: str) -> dict[str, Any]:
     config = load(job.config, list(overrides))
-    return session.run(config, session.Options(fresh=True), 0.0, lambda _: None)
+    return run_module.run(config, run_module.Options(fresh=True), 0.0, lambda _: None)
 
 
 def test_labels_that_only_the_truth_names_are_refused(
@@ -39,14 +40,14 @@ def test_labels_that_only_the_truth_names_are_refused(
     assert refused.run() == 65
     first = refused.lines("deadletter.jsonl")[0]
     assert "only the truth names the field author; declare it in the model" in first["reason"]
-    found, good = held_out.check(load(refused.config), 20)
+    found, good = evaluation.check(load(refused.config), 20)
     assert not good
     assert (
         "type field: in 20 examples only the truth of InField (argument 2) names its constants, which "
         'can so not be predicted; declare them, `field = {"author", "title", "venue"}`, or, where '
         "the stream brings them, `field = {...}`" in found
     )
-    found, good = held_out.check(load(job(citations[:40], "open", model=model(OPEN)).config), 20)
+    found, good = evaluation.check(load(job(citations[:40], "open", model=model(OPEN)).config), 20)
     assert good
     assert not any("type field" in line for line in found)
 
@@ -67,13 +68,13 @@ def test_check_looks_at_truth_that_comes_later(
     examples, truths = map(list, zip(*apart, strict=True))
     lines = [*truths, *examples] if early else [*examples, *truths]
     refused = job(lines, model=model(UNDECLARED), labels={})
-    found, good = held_out.check(load(refused.config), 20)
+    found, good = evaluation.check(load(refused.config), 20)
     assert not good
     assert "examples: 0 of the first 20 are good" in found
     assert any(line.startswith("type field: in 20 examples only the truth") for line in found)
     place = f"{refused.source}:{1 if early else 41}: "
     assert any(line.startswith(place) and "20 in all" in line for line in found), found
-    assert held_out.check(load(job(lines, "declared", labels={}).config), 20)[1]
+    assert evaluation.check(load(job(lines, "declared", labels={}).config), 20)[1]
 
 
 def test_an_open_type_is_learned_as_the_stream_shows_it(
@@ -103,12 +104,12 @@ def test_what_was_shown_is_used_where_nothing_is_learned(
     opened = job(citations[:60], model=model(OPEN))
     summary(opened)
     config = load(job(citations[60:90], "later", model=model(OPEN)).config)
-    expected = held_out.evaluate(config, opened.output)
+    expected = evaluation.evaluate(config, opened.output)
     assert expected["f1"] > 0.6
-    assert held_out.evaluate(config, opened.checkpoints()[-1]) == expected
-    assert held_out.evaluate(config, opened.output / "weights.mln") == expected
-    learner = session.new_learner(config)
-    outcomes = [o for _, _, o in filter(None, held_out.predictions(learner, config, Metrics()))]
+    assert evaluation.evaluate(config, opened.checkpoints()[-1]) == expected
+    assert evaluation.evaluate(config, opened.output / "weights.mln") == expected
+    learner = run_module.new_learner(config)
+    outcomes = [o for _, _, o in filter(None, evaluation.predictions(learner, config, Metrics()))]
     assert all(o.prediction and o.prediction.predicted == {"InField": []} for o in outcomes)
 
 

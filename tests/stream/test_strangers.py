@@ -15,15 +15,15 @@ from conftest import MODEL, Job, long_if
 from onlinesrl import OnlineLearner
 from onlinesrl.commands.dashboard import worker
 from onlinesrl.commands.dashboard.folders import Watched
-from onlinesrl.core.container import load, write
-from onlinesrl.core.drift import DriftSection, Monitor
 from onlinesrl.core.errors import FolderError, ModelError, StorageError
-from onlinesrl.core.metrics import Metrics
-from onlinesrl.core.restoring import Misfit
-from onlinesrl.stream.checkpoint import numbered
-from onlinesrl.stream.folder import RunFolder
-from onlinesrl.stream.labels import Labels
-from tests.learn.trust import MODEL as TRUST
+from onlinesrl.core.evaluation.prequential import Metrics
+from onlinesrl.core.io.checkpoint_file import load, write
+from onlinesrl.core.io.restoring import Misfit
+from onlinesrl.core.online.drift import DriftSection, Monitor
+from onlinesrl.stream.checkpoints import numbered
+from onlinesrl.stream.late_labels import Labels
+from onlinesrl.stream.run_folder import RunFolder
+from tests.support.trust_program import MODEL as TRUST
 
 PEOPLE = """person = {Anna, Bob}
 Smokes(person)

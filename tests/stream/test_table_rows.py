@@ -13,10 +13,10 @@ from onlinesrl.core.errors import StorageError
 from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.core.learner import Outcome, Prediction
 from onlinesrl.logic.tables import read_parquet, write_parquet
-from onlinesrl.stream.files import Record
-from onlinesrl.stream.kernels import tables as kernel
-from onlinesrl.stream.table_sink import Tables
-from onlinesrl.stream.tables import TableSource
+from onlinesrl.stream.kernels import sorted_rows as kernel
+from onlinesrl.stream.sinks.parquet import Tables
+from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.sources.parquet import TableSource
 
 TEXTS = [
     "a",

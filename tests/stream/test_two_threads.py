@@ -18,16 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.core.example import Example
-from onlinesrl.mln import in_turn
-from onlinesrl.mln.ground import pack
-from onlinesrl.mln.kernels.narrow import LEARN, PREDICT
-from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.mln.outcomes import Results
-from onlinesrl.stream import checkpoint
-from onlinesrl.stream.batches import HELD, Batches
-from onlinesrl.stream.examples import Taken
+from onlinesrl.mln.ground import batch_packer
+from onlinesrl.mln.kernels.predict_and_learn import LEARN, PREDICT
+from onlinesrl.mln.online import in_turn
+from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.reporting import Results
+from onlinesrl.stream import checkpoints as checkpoints_module
+from onlinesrl.stream.batching import HELD, Batches
+from onlinesrl.stream.decoding import Taken
 from tests.stream.test_kill import BAD
-from tests.waiting import until
+from tests.support.waiting import until
 
 Make = Callable[..., Job]
 TWO = ("--threads", "2")
@@ -71,7 +71,7 @@ def saved(run: Job) -> list[Any]:
     """What the checkpoints of a run hold, but for times."""
     found = []
     for path in run.checkpoints():
-        read = checkpoint.load(path)
+        read = checkpoints_module.load(path)
         header = {k: v for k, v in read.header.items() if k not in {"seconds", "fingerprint"}}
         position = {k: v for k, v in header.pop("position").items() if k != "path"}
         arrays = {name: array.tobytes() for name, array in read.arrays.items()}
@@ -81,7 +81,7 @@ def saved(run: Job) -> list[Any]:
 
 def renumbering() -> None:
     """Have constants numbered anew after a few."""
-    pack.KEPT_NAMES = 150
+    batch_packer.KEPT_NAMES = 150
 
 
 @pytest.mark.parametrize("first", [None, renumbering])

@@ -14,10 +14,10 @@ from conftest import Job, soaked, wait
 
 from onlinesrl.core.errors import Unsolved
 from onlinesrl.core.example import decode
-from onlinesrl.mln.engines.ilp import Ilp
-from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.runs.config import load
-from onlinesrl.runs.session import make_learner
+from onlinesrl.mln.inference.ilp import Ilp
+from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.runs.config.loading import load
+from onlinesrl.runs.run import make_learner
 
 SIGNS = {"p": "", "n": "!"}
 MODEL = "Clause(var, var, var, sign, sign, sign)\nP(var)\n0.5 P(x)\n" + "".join(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import onlinesrl as srl
-from tests.streams.programs import STREAMS, generator
+from tests.support.stream_scripts import STREAMS, generator
 
 STREAM = STREAMS / "clicks"
 

@@ -8,7 +8,7 @@ from conftest import soaked
 
 import onlinesrl as srl
 from onlinesrl.core.example import decode
-from tests.streams.programs import REPO, STREAMS, generator
+from tests.support.stream_scripts import REPO, STREAMS, generator
 
 STREAM = STREAMS / "collective"
 generate, compare = generator("collective"), generator("collective", "compare")

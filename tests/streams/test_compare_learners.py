@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onlinesrl.core.example import Example, ValuedAtom
-from tests.streams.programs import REPO, STREAMS
+from tests.support.stream_scripts import REPO, STREAMS
 
 sys.path.insert(0, str(STREAMS))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import onlinesrl as srl
-from tests.streams.programs import STREAMS, generator
+from tests.support.stream_scripts import STREAMS, generator
 
 compare = generator("defaults", "compare_updates")
 data = compare.tasks.__globals__

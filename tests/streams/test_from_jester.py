@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from onlinesrl.core.example import ValuedAtom, decode
-from onlinesrl.psl.engines.admm import Admm
-from onlinesrl.psl.ground.hinges import validate
-from onlinesrl.psl.lang import psl
-from tests.streams.programs import REPO, STREAMS, ground
+from onlinesrl.psl.ground.hinge_loss_mrf import validate
+from onlinesrl.psl.inference.admm import Admm
+from onlinesrl.psl.lang import reader
+from tests.support.stream_scripts import REPO, STREAMS, ground
 
 JESTER = REPO.parent / "shared" / "data" / "psl" / "jester"
 STREAM = STREAMS / "jester"
@@ -159,7 +159,7 @@ def test_the_model_grounds_what_the_converter_writes(tmp_path: Path) -> None:
     found = ground(STREAM / "jester.psl", ["Rating"], examples)
     assert not found.failures
     validate(found.graphs.model)
-    weights = np.array([rule.weight for rule in psl.load(STREAM / "jester.psl").rules])
+    weights = np.array([rule.weight for rule in reader.load(STREAM / "jester.psl").rules])
     assert np.all(weights == 0.01)
     # User 1 and joke 30: five rules pull up or down, towards 0.8, 0.3, 0.8 + 0.3 - 0.6 and 0.6.
     model = found.graphs.micrograph(0)

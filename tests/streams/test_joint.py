@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import onlinesrl as srl
-from tests.streams.programs import STREAMS, generator
+from tests.support.stream_scripts import STREAMS, generator
 
 STREAM = STREAMS / "citations"
 joint = generator("citations", "joint").joint

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Example, decode
-from onlinesrl.core.metrics import Metrics
-from onlinesrl.mln.lang import mln
-from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.runs.config import load
-from onlinesrl.runs.session import make_learner
-from tests.streams.programs import REPO, STREAMS, generator
+from onlinesrl.mln.lang import reader
+from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.runs.config.loading import load
+from onlinesrl.runs.run import make_learner
+from tests.support.stream_scripts import REPO, STREAMS, generator
 
 STREAM = STREAMS / "meetings"
 CONFIG = REPO / "configs" / "meetings.yaml"
@@ -100,7 +100,7 @@ def f1(learner: OnlineLearner, examples: list[Example]) -> float:
 
 def test_one_pass_beats_the_rules_untrained(lines: list[bytes]) -> None:
     config = load(CONFIG, [])
-    program = mln.load(config.model)
+    program = reader.load(config.model)
     rules = tuple(replace(rule, weight=1.0) for rule in program.rules)
     trained, untrained = make_learner(config), make_learner(config, replace(program, rules=rules))
     examples = [decode(line) for line in lines]

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from tests.benchmarks import limits
-from tests.streams.programs import REPO, generator
-from tests.test_report import Page
+from tests.runs.test_report import Page
+from tests.support.stream_scripts import REPO, generator
 
 FIGURES = {
     "Huynh 2010": 2,

@@ -9,7 +9,7 @@ import pytest
 
 import onlinesrl as srl
 from onlinesrl.core.example import decode
-from tests.streams.programs import REPO, STREAMS, generator
+from tests.support.stream_scripts import REPO, STREAMS, generator
 
 STREAM = STREAMS / "scores"
 generate, compare = generator("scores"), generator("scores", "compare")

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import decode
-from onlinesrl.core.metrics import Metrics
-from onlinesrl.psl.engines.admm import Admm
-from onlinesrl.psl.engines.tron import Tron
-from onlinesrl.psl.ground.hinges import AT_MOST, validate
-from onlinesrl.psl.lang import psl
-from onlinesrl.runs.config import load
-from onlinesrl.runs.session import make_learner
-from tests.streams.programs import REPO, STREAMS, generator, ground
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, validate
+from onlinesrl.psl.inference.admm import Admm
+from onlinesrl.psl.inference.tron import Tron
+from onlinesrl.psl.lang import reader
+from onlinesrl.runs.config.loading import load
+from onlinesrl.runs.run import make_learner
+from tests.support.stream_scripts import REPO, STREAMS, generator, ground
 
 STREAM = STREAMS / "search"
 CONFIG = REPO / "configs" / "search.yaml"
@@ -96,7 +96,7 @@ def test_the_scores_are_calibrated() -> None:
 
 
 def test_the_weights_are_those_of_table_5_2() -> None:
-    rules = psl.load(STREAM / "search.psl").rules
+    rules = reader.load(STREAM / "search.psl").rules
     assert [rule.weight for rule in rules] == [10, 10, 0, 0, 1000, 1000, 10, 10, 100, 100, 1, 1]
     assert all(rule.power == 2 for rule in rules)
 
@@ -139,7 +139,7 @@ def test_a_missing_sure_score_pulls_nothing(lines: list[bytes]) -> None:
 def test_tron_and_admm_agree_and_the_prior_is_a_ridge(lines: list[bytes]) -> None:
     examples = [decode(line) for line in lines[:40]]
     graphs = ground(STREAM / "search.psl", OPEN, examples).graphs
-    weights = np.array([rule.weight for rule in psl.load(STREAM / "search.psl").rules])
+    weights = np.array([rule.weight for rule in reader.load(STREAM / "search.psl").rules])
     y, _ = Tron().solve_each(graphs, weights)
     ridged, _ = Tron(ridge=1.0).solve_each(graphs, np.where(np.arange(12) < 10, weights, 0.0))
     np.testing.assert_allclose(ridged, y, atol=1e-6)

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from tests.streams.programs import REPO, STREAMS
+from tests.support.stream_scripts import REPO, STREAMS
 
 DATA = REPO.parent / "shared" / "data" / "psl"
 pytestmark = pytest.mark.skipif(not DATA.exists(), reason="needs Jester's ratings")

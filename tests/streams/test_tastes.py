@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from onlinesrl.core.updates import UPDATES
-from onlinesrl.runs.config import load
+from onlinesrl.core.online.update_rules import UPDATES
+from onlinesrl.runs.config.loading import load
 from onlinesrl.runs.progress import Display
-from onlinesrl.runs.session import Options, run
-from tests.streams.programs import REPO, STREAMS, generator
+from onlinesrl.runs.run import Options, run
+from tests.support.stream_scripts import REPO, STREAMS, generator
 
 generate = generator("tastes")
 FIRST, SECOND = generate.CHANGES

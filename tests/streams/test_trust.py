@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Example, decode
-from onlinesrl.core.metrics import Metrics
-from onlinesrl.psl.ground.hinges import validate
-from onlinesrl.psl.lang import psl
-from onlinesrl.psl.lang.normal import normal_rules
-from onlinesrl.psl.learner import PslLearner
-from onlinesrl.runs.config import load
-from onlinesrl.runs.session import make_learner
-from tests.lang import psl_grounding
-from tests.streams.programs import REPO, STREAMS, generator, ground
+from onlinesrl.psl.ground.hinge_loss_mrf import validate
+from onlinesrl.psl.lang import reader
+from onlinesrl.psl.lang.linear_form import normal_rules
+from onlinesrl.psl.online.learner import PslLearner
+from onlinesrl.runs.config.loading import load
+from onlinesrl.runs.run import make_learner
+from tests.support import naive_psl_grounder
+from tests.support.stream_scripts import REPO, STREAMS, generator, ground
 
 STREAM = STREAMS / "trust"
 CONFIG = REPO / "configs" / "trust.yaml"
@@ -107,13 +107,13 @@ def test_a_sign_is_the_same_in_all_neighbourhoods(examples: list[dict[str, Any]]
 
 
 def test_every_rule_can_be_learned() -> None:
-    rules = psl.load(STREAM / "trust.psl").rules
+    rules = reader.load(STREAM / "trust.psl").rules
     assert [rule.weight for rule in rules] == [1.0] * len(rules)
 
 
 def test_the_sixteen_triads_of_the_literature_are_these_six_rules(lines: list[bytes]) -> None:
-    ours = psl.load(STREAM / "trust.psl")
-    theirs = psl.parse(LITERATURE)
+    ours = reader.load(STREAM / "trust.psl")
+    theirs = reader.parse(LITERATURE)
     assert len(theirs.rules) == 16
     for line in lines[:20]:
         example = decode(line)
@@ -128,7 +128,7 @@ def test_the_sixteen_triads_of_the_literature_are_these_six_rules(lines: list[by
                 (frozenset(linear.items()), constant)
                 for form in normal_rules(program)
                 if form.rule < count
-                for linear, constant in psl_grounding.ground(form, observed, targets)
+                for linear, constant in naive_psl_grounder.ground(form, observed, targets)
             }
             for program, count in ((ours, TRIADS), (theirs, 16))
         ]

@@ -18,10 +18,10 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from onlinesrl.commands.dashboard.folders import Unseen, Watched
-from onlinesrl.runs.listening import At
-from onlinesrl.runs.messages import Say
-from onlinesrl.runs.web import Server
-from onlinesrl.stream.aside import aside
+from onlinesrl.runs.console import Say
+from onlinesrl.runs.http.listening import At
+from onlinesrl.runs.http.server import Server
+from onlinesrl.stream.daemon_calls import aside
 
 STATIC = Path(__file__).parent / "static"
 STREAMS = 32

@@ -13,8 +13,8 @@ import msgspec
 from onlinesrl.commands.dashboard.tail import Tail
 from onlinesrl.core.errors import FolderError, StorageError
 from onlinesrl.core.example import Atoms, Constant, ValuedAtom, arguments, show_ground_atom
-from onlinesrl.stream.checkpoint import numbered
-from onlinesrl.stream.folder import is_run
+from onlinesrl.stream.checkpoints import numbered
+from onlinesrl.stream.run_folder import is_run
 
 POINTS = 400
 """Of twice as many points of a curve every other one is left out."""

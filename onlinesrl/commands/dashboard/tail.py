@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from onlinesrl.core.storage import plain
-from onlinesrl.stream.folder import parts
+from onlinesrl.core.io.atomic_write import plain
+from onlinesrl.stream.run_folder import parts
 
 MOST = 1 << 18
 """The most bytes that are read at once: of a file that has grown by more, the newest ones."""

@@ -19,13 +19,13 @@ import msgspec
 
 from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.core.example import Example
-from onlinesrl.core.explanation import compared, read_atom
-from onlinesrl.core.flips import Asked
+from onlinesrl.core.explain.counterfactual import Asked
+from onlinesrl.core.explain.explanation import compared, read_atom
 from onlinesrl.core.learner import Learner, Outcome, heaviest
 from onlinesrl.library.learner import OnlineLearner
 from onlinesrl.library.restored import restore
-from onlinesrl.runs.results import shown_row
-from onlinesrl.stream.checkpoint import RunHeader, checked, load
+from onlinesrl.runs.summary import shown_row
+from onlinesrl.stream.checkpoints import RunHeader, checked, load
 
 SECONDS = 60
 NICE = 5

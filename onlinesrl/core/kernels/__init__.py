@@ -1,1 +1,1 @@
-"""Compilation of kernels."""
+"""Kernels that both languages call."""

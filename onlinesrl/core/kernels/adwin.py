@@ -9,8 +9,8 @@ import math
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
-from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.jit.frames import Frame
 
 LEVELS = 48
 BUCKETS = 5

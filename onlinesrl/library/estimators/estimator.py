@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol, Self
 
 from onlinesrl.core.errors import InputError, NotFittedError, UsageError
-from onlinesrl.core.updates import STANDARD
+from onlinesrl.core.online.update_rules import STANDARD
 from onlinesrl.library.estimators.samples import Label, accuracy, labels_of, listed, samples_of
 from onlinesrl.library.estimators.scores import Lists, label_scores, table
 from onlinesrl.library.learner import section

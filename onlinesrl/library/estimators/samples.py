@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from onlinesrl.core.errors import ExampleError, InputError, shown
-from onlinesrl.library.atoms import constant
+from onlinesrl.library.inputs import constant
 
 Label: TypeAlias = str | int
 

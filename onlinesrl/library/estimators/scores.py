@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
-from onlinesrl.core.metrics import class_scores
+from onlinesrl.core.evaluation.prequential import class_scores
 from onlinesrl.library.estimators.samples import Label, labels_of
 
 _BEGINS, _GOES_ON, _ENDS = "BSU", "IEL", "ESLU"

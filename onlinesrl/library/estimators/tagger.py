@@ -12,8 +12,8 @@ import numpy as np
 
 from onlinesrl.core.errors import InputError, UsageError
 from onlinesrl.core.interrupt import whole
-from onlinesrl.core.update import Update
-from onlinesrl.core.updates import AnyUpdate
+from onlinesrl.core.online.update_rule import Update
+from onlinesrl.core.online.update_rules import AnyUpdate
 from onlinesrl.library.estimators.estimator import Estimator
 from onlinesrl.library.estimators.features import Features, Rows
 from onlinesrl.library.estimators.samples import (
@@ -35,8 +35,8 @@ from onlinesrl.library.estimators.scores import (
 )
 from onlinesrl.library.learner import validated
 from onlinesrl.logic.text import quote
-from onlinesrl.mln.chain import ChainWeights
-from onlinesrl.mln.kernels.chain import Chains
+from onlinesrl.mln.kernels.chain_crf import Chains
+from onlinesrl.mln.online.chain_weights import ChainWeights
 
 RULES = """\
 Feature(feature, position): real

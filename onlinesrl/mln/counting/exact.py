@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinesrl.logic.ast import Formula
-from onlinesrl.mln.counting.conjunctions import (
+from onlinesrl.mln.counting.disjoint_conjunctions import (
     Conjunction,
     Monomial,
     Ways,
@@ -23,6 +23,7 @@ from onlinesrl.mln.counting.conjunctions import (
     quantified,
     ways,
 )
+from onlinesrl.mln.counting.elimination_order import Step, elimination
 from onlinesrl.mln.counting.factors import (
     MAX_ROWS,
     Factor,
@@ -34,7 +35,6 @@ from onlinesrl.mln.counting.factors import (
     nonzero,
     summed,
 )
-from onlinesrl.mln.counting.order import Step, elimination
 from onlinesrl.mln.counting.world import Table, World
 
 Counts = npt.NDArray[Any]

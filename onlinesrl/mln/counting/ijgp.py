@@ -17,17 +17,17 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.logic.ast import Atom, Constant, Equal, Variable
-from onlinesrl.mln.counting.conjunctions import (
+from onlinesrl.mln.counting.disjoint_conjunctions import (
     SAME,
     Conjunction,
     Part,
     free_variables,
     unify,
 )
+from onlinesrl.mln.counting.elimination_order import min_fill
 from onlinesrl.mln.counting.exact import Counter
 from onlinesrl.mln.counting.factors import TooLarge
 from onlinesrl.mln.counting.join_graph import Edge, JoinGraph, join_graph
-from onlinesrl.mln.counting.order import min_fill
 from onlinesrl.mln.counting.world import World
 
 MAX_CELLS = 1 << 26

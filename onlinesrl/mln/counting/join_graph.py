@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from onlinesrl.mln.counting.order import Scope, min_fill
+from onlinesrl.mln.counting.elimination_order import Scope, min_fill
 
 
 class Edge(NamedTuple):

@@ -11,7 +11,7 @@ import numpy as np
 from onlinesrl.core.arrays import Ints
 from onlinesrl.core.example import GroundAtom
 from onlinesrl.logic.ast import Atom, Constant, Program, Variable
-from onlinesrl.mln.counting.conjunctions import SAME
+from onlinesrl.mln.counting.disjoint_conjunctions import SAME
 from onlinesrl.mln.counting.factors import Factor, Sparse
 
 

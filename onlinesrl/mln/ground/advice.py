@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from onlinesrl.core.arrays import Ints
-from onlinesrl.mln.ground.plan import Domain, Plan
+from onlinesrl.mln.ground.join_plan import Domain, Plan
 
 MANY = 10_000
 """So many ground clauses of one rule in an example are worth advice."""

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.core.arrays import Bools, Floats, Ints, Ints32
-from onlinesrl.mln.ground.model import ClauseModel
-from onlinesrl.mln.kernels import network as n
+from onlinesrl.mln.ground.ground_mrf import ClauseModel
+from onlinesrl.mln.kernels import ground_network as n
 
 LITERALS = 1 << 18
 """About how many literals are converted at once, in some hundred bytes each."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from onlinesrl.core.background import Background
 from onlinesrl.core.example import Atoms, Example, arguments
 from onlinesrl.logic.text import quote
-from onlinesrl.mln.ground.layout import Layout
+from onlinesrl.mln.ground.model_index import Layout
 
 SHOWN = 5
 

@@ -11,13 +11,13 @@ from onlinesrl.core.arrays import Ints, Zeros, enlarged
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Constant, Example
-from onlinesrl.core.kernels.jit import ready
-from onlinesrl.mln.ground.constants import Domain
-from onlinesrl.mln.ground.layout import Layout
-from onlinesrl.mln.ground.names import AtomNames, Named
-from onlinesrl.mln.ground.pack import KEYS, NONE, LimitKeys, Packer, Wholly
-from onlinesrl.mln.ground.reasons import KINDS, Reasons
-from onlinesrl.mln.kernels import candidates, network, plans, truth
+from onlinesrl.core.jit.decorators import ready
+from onlinesrl.mln.ground.atom_names import AtomNames, Named
+from onlinesrl.mln.ground.batch_packer import KEYS, NONE, LimitKeys, Packer, Wholly
+from onlinesrl.mln.ground.constant_index import Domain
+from onlinesrl.mln.ground.grounding_errors import KINDS, Reasons
+from onlinesrl.mln.ground.model_index import Layout
+from onlinesrl.mln.kernels import ground_network, grounding_frames, labelled_grounding, open_atoms
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,11 @@ class Limits:
 
 
 LIMITS = Limits()
-ROOM = {plans.GROW_ATOMS: "atoms", plans.GROW_ROWS: "rows", plans.GROW_INDEX: "index"}
+ROOM = {
+    grounding_frames.GROW_ATOMS: "atoms",
+    grounding_frames.GROW_ROWS: "rows",
+    grounding_frames.GROW_INDEX: "index",
+}
 """By status, the memory that a kernel ran out of."""
 ROWS = 1 << 28
 """The most rows of a network, whose literals have 32-bit numbers."""
@@ -69,9 +73,11 @@ class Grounder:
         keys = max((len(p.clause.template) for p in layout.plan.clauses), default=0)
         queries, arguments = len(layout.plan.query), len(code.query_type)
         sizes = (atoms, rows, 4 * rows, queries, arguments, keys)
-        self.net = network.network(*sizes, self.zeros)
+        self.net = ground_network.network(*sizes, self.zeros)
         self.truth = np.zeros(atoms, np.uint8)
-        self.scratch = plans.scratch(len(code.index_slot), index, self._depth(), self._variables())
+        self.scratch = grounding_frames.scratch(
+            len(code.index_slot), index, self._depth(), self._variables()
+        )
         self.room = {"atoms": atoms, "rows": rows, "index": index}
 
     def _depth(self) -> int:
@@ -96,14 +102,16 @@ class Grounder:
             raise ExampleError(f"{said}; {self.limits.keys.groundings} ends it sooner", "limit")
         self.allocate(**room)
 
-    def compile(self, batch: plans.Batch) -> None:
+    def compile(self, batch: grounding_frames.Batch) -> None:
         """Compile the kernel that grounds a world of such a batch, or load it from the cache."""
         code, net, s, limits = self.layout.plans, self.net, self.scratch, self.limits
-        ready(truth.ground_labelled, code, batch, 0, net, s, self.truth, limits.atoms, 0)
+        ready(
+            labelled_grounding.ground_labelled, code, batch, 0, net, s, self.truth, limits.atoms, 0
+        )
 
     # worlds --------------------------------------------------------------------------------------
 
-    def batch(self, learning: bool) -> plans.Batch:
+    def batch(self, learning: bool) -> grounding_frames.Batch:
         """Return the worlds that have been packed, with what hard rules leave open of each."""
         batch = self.packer.batch(learning)
         if not self.layout.candidates:
@@ -112,19 +120,21 @@ class Grounder:
         w, at = 0, len(batch.data)
         batch = _with_room(batch)
         while w < len(found):
-            status, w, at = candidates.find_open(
+            status, w, at = open_atoms.find_open(
                 self.layout.plans, batch, w, at, self.scratch, self.limits.atoms, found
             )
-            if status == plans.GROW_DATA:
+            if status == grounding_frames.GROW_DATA:
                 batch = _with_room(batch)
-            elif status != plans.OK:
+            elif status != grounding_frames.OK:
                 self.grow(status)
-        return replace(batch, listed=np.where(found, np.uint8(plans.FOUND), batch.listed))
+        return replace(
+            batch, listed=np.where(found, np.uint8(grounding_frames.FOUND), batch.listed)
+        )
 
-    def ground(self, batch: plans.Batch, w: int) -> tuple[int, int]:
+    def ground(self, batch: grounding_frames.Batch, w: int) -> tuple[int, int]:
         """Ground a world of a batch; returns a status and its detail, see ``reasons``."""
         while True:
-            status, detail = truth.ground_labelled(
+            status, detail = labelled_grounding.ground_labelled(
                 self.layout.plans,
                 batch,
                 w,
@@ -138,12 +148,14 @@ class Grounder:
                 return status, detail
             self.grow(status)
 
-    def atoms(self, batch: plans.Batch, w: int) -> Iterator[tuple[str, int, list[list[Constant]]]]:
+    def atoms(
+        self, batch: grounding_frames.Batch, w: int
+    ) -> Iterator[tuple[str, int, list[list[Constant]]]]:
         """Yield the query predicates of the world just ground: name, first atom, all arguments."""
         for part in self.named(batch, w):
             yield part.names.name, part.first, part.rows()
 
-    def named(self, batch: plans.Batch, w: int) -> Iterator[Named]:
+    def named(self, batch: grounding_frames.Batch, w: int) -> Iterator[Named]:
         """Yield the atoms of each query predicate of the world just ground."""
         for q, names in enumerate(self.names):
             first, last = self.net.query_base[q : q + 2].tolist()
@@ -154,7 +166,7 @@ class Grounder:
 
     # one example ---------------------------------------------------------------------------------
 
-    def ground_one(self, example: Example, wholly: Wholly = NONE) -> plans.Batch:
+    def ground_one(self, example: Example, wholly: Wholly = NONE) -> grounding_frames.Batch:
         """Ground one example, as all of it or only what hard rules leave is open; its batch.
 
         For ``wholly`` see ``Packer.add``. Raises ExampleError for a bad one.
@@ -163,7 +175,7 @@ class Grounder:
         self.packer.add(example, 0, wholly)
         batch = self.packer.batch(learning=False)
         status, detail = self.ground(batch, 0)
-        if status != plans.OK:
+        if status != grounding_frames.OK:
             raise ExampleError(self.reasons.of(batch, 0, status, detail), KINDS[status])
         return batch
 
@@ -175,13 +187,13 @@ class Grounder:
         self.packer.clear()
         self.packer.add(example, 0)
         self.ground(self.batch(learning=False), 0)
-        plan, rows = self.layout.plan, int(self.net.size[network.ROWS])
+        plan, rows = self.layout.plan, int(self.net.size[ground_network.ROWS])
         rule = np.array([each.clause.rule for each in plan.clauses], np.int64)
         of = rule[self.net.row_clause[:rows]]
         sizes = np.bincount(of, self.net.row_len[:rows], minlength=len(plan.program.rules))
         return sizes.astype(np.int64)
 
 
-def _with_room(batch: plans.Batch) -> plans.Batch:
+def _with_room(batch: grounding_frames.Batch) -> grounding_frames.Batch:
     """Return a batch with twice the room for tuples."""
     return replace(batch, data=enlarged(batch.data, 2 * len(batch.data) + 1024))

@@ -1,7 +1,7 @@
 """A world's query atoms: their numbers, by mixed radix or listed, and their variables."""
 
-from onlinesrl.core.kernels.jit import kernel
-from onlinesrl.mln.kernels.network import (
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.mln.kernels.ground_network import (
     ATOMS,
     FALSE,
     OPEN,
@@ -11,7 +11,14 @@ from onlinesrl.mln.kernels.network import (
     Network,
     sort,
 )
-from onlinesrl.mln.kernels.plans import EXACTLY_ONE, GROW_ATOMS, OK, TOO_MANY_ATOMS, Batch, Plans
+from onlinesrl.mln.kernels.grounding_frames import (
+    EXACTLY_ONE,
+    GROW_ATOMS,
+    OK,
+    TOO_MANY_ATOMS,
+    Batch,
+    Plans,
+)
 
 
 @kernel

@@ -11,8 +11,8 @@ the other by them.
 from typing import Any
 
 from onlinesrl.core.arrays import Ints, Ints32
-from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.jit.frames import Frame
 
 
 class Facts(Frame):

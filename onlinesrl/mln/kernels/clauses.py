@@ -18,8 +18,8 @@ from itertools import accumulate, chain, pairwise
 import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints32
-from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.jit.frames import Frame
 
 
 @kernel

@@ -1,7 +1,7 @@
 """Connected components by union-find; the root of a component is its first member."""
 
 from onlinesrl.core.arrays import Ints, Ints32
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.jit.decorators import kernel
 
 
 @kernel

@@ -8,8 +8,16 @@ variable that is decided.
 import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Floats
-from onlinesrl.core.kernels.jit import kernel
-from onlinesrl.mln.kernels.network import (
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.mln.kernels.elimination_order import (
+    CELLS,
+    GENERIC,
+    UNARY,
+    Structure,
+    find_edge,
+    values,
+)
+from onlinesrl.mln.kernels.ground_network import (
     ATOMS,
     FALSE,
     OPEN,
@@ -19,7 +27,6 @@ from onlinesrl.mln.kernels.network import (
     Network,
     soft_score,
 )
-from onlinesrl.mln.kernels.structure import CELLS, GENERIC, UNARY, Structure, find_edge, values
 
 
 @kernel

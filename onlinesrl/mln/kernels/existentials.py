@@ -1,9 +1,8 @@
 """Existential quantifiers in ground clauses: one literal per binding, or an atom defined as a conjunction."""
 
-from onlinesrl.core.kernels.jit import kernel, kernel_of
+from onlinesrl.core.jit.decorators import kernel, kernel_of
 from onlinesrl.mln.kernels.atoms import find_atom
-from onlinesrl.mln.kernels.joins import next_binding, term_value
-from onlinesrl.mln.kernels.network import (
+from onlinesrl.mln.kernels.ground_network import (
     ATOMS,
     DEFINED,
     GROUNDINGS,
@@ -13,7 +12,7 @@ from onlinesrl.mln.kernels.network import (
     VARIABLES,
     Network,
 )
-from onlinesrl.mln.kernels.plans import (
+from onlinesrl.mln.kernels.grounding_frames import (
     ALL,
     FOUND,
     GROW_ATOMS,
@@ -26,6 +25,7 @@ from onlinesrl.mln.kernels.plans import (
     Plans,
     Scratch,
 )
+from onlinesrl.mln.kernels.joins import next_binding, term_value
 
 
 @kernel

@@ -1,7 +1,7 @@
 """Features of a state from ground clauses: what batch learners read for every sample."""
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.jit.decorators import kernel
 
 
 @kernel

@@ -3,11 +3,10 @@
 Work is proportional to the tuples read and the rows written.
 """
 
-from onlinesrl.core.kernels.jit import kernel, kernel_of
+from onlinesrl.core.jit.decorators import kernel, kernel_of
 from onlinesrl.mln.kernels.atoms import find_atom, number_atoms
 from onlinesrl.mln.kernels.existentials import each_existential, undone
-from onlinesrl.mln.kernels.joins import next_binding, term_value
-from onlinesrl.mln.kernels.network import (
+from onlinesrl.mln.kernels.ground_network import (
     ATOMS,
     BARE,
     GROUNDINGS,
@@ -19,8 +18,7 @@ from onlinesrl.mln.kernels.network import (
     VARIABLES,
     Network,
 )
-from onlinesrl.mln.kernels.numbers import shared_constant
-from onlinesrl.mln.kernels.plans import (
+from onlinesrl.mln.kernels.grounding_frames import (
     ALL,
     EVIDENCE_BREAKS_RULE,
     GROW_ROWS,
@@ -31,6 +29,8 @@ from onlinesrl.mln.kernels.plans import (
     Plans,
     Scratch,
 )
+from onlinesrl.mln.kernels.integer_steps import shared_constant
+from onlinesrl.mln.kernels.joins import next_binding, term_value
 from onlinesrl.mln.kernels.relations import index_relations
 
 

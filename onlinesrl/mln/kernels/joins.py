@@ -1,9 +1,18 @@
 """Join plans, run step by step by backtracking."""
 
-from onlinesrl.core.kernels.jit import kernel, kernel_of
+from onlinesrl.core.jit.decorators import kernel, kernel_of
 from onlinesrl.mln.kernels.background import number_beside
-from onlinesrl.mln.kernels.numbers import holds, shared_constant
-from onlinesrl.mln.kernels.plans import ABSENT, DOMAIN, EQUAL, LESS, SCAN, Batch, Plans, Scratch
+from onlinesrl.mln.kernels.grounding_frames import (
+    ABSENT,
+    DOMAIN,
+    EQUAL,
+    LESS,
+    SCAN,
+    Batch,
+    Plans,
+    Scratch,
+)
+from onlinesrl.mln.kernels.integer_steps import holds, shared_constant
 
 
 @kernel

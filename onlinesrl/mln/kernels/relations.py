@@ -3,9 +3,9 @@
 import numpy as np
 
 from onlinesrl.core.arrays import Ints32
-from onlinesrl.core.kernels.jit import kernel, kernel_of
+from onlinesrl.core.jit.decorators import kernel, kernel_of
 from onlinesrl.mln.kernels.background import shared_beside
-from onlinesrl.mln.kernels.plans import GROW_INDEX, OK, SPARSE, Batch, Plans, Scratch
+from onlinesrl.mln.kernels.grounding_frames import GROW_INDEX, OK, SPARSE, Batch, Plans, Scratch
 
 
 @kernel

@@ -5,12 +5,11 @@ import math
 import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Ints32
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.kernels.random import Generator, below, uniform
 from onlinesrl.mln.kernels.clauses import Clauses, copy
-from onlinesrl.mln.kernels.completion import Trail, clear, fix_literal, propagate, units
-from onlinesrl.mln.kernels.network import OPEN, TRUE
-from onlinesrl.mln.kernels.walksat import (
+from onlinesrl.mln.kernels.ground_network import OPEN, TRUE
+from onlinesrl.mln.kernels.maxwalksat import (
     HARD,
     NONE,
     OFF,
@@ -24,6 +23,7 @@ from onlinesrl.mln.kernels.walksat import (
     pick_broken,
     true_atom,
 )
+from onlinesrl.mln.kernels.unit_propagation import Trail, clear, fix_literal, propagate, units
 
 REQUIRED = 1000.0
 """A sliced clause's weight: exp(-1000) is 0 in a float, so that no draw ever breaks it."""

@@ -23,7 +23,7 @@ from onlinesrl.logic.ast import (
     terms,
 )
 from onlinesrl.logic.text import show
-from onlinesrl.mln.lang.syntax import Cardinality
+from onlinesrl.mln.lang.statements import Cardinality
 
 MAX_AT_MOST = 4
 """A cardinality is at most this: its clauses hold so many atoms, and one more."""

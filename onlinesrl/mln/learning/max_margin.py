@@ -14,13 +14,13 @@ from typing import Any, Literal
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.batch import Learned, Trace, Watch
 from onlinesrl.core.errors import UsageError
-from onlinesrl.core.values import Count, Positive
-from onlinesrl.mln.engines.engine import MapEngine
-from onlinesrl.mln.learning.ground_world import MOST_ATOMS
+from onlinesrl.core.io.config_types import Count, Positive
+from onlinesrl.core.learning.batch import Learned, Trace, Watch
+from onlinesrl.mln.inference.protocols import MapEngine
+from onlinesrl.mln.inference.registry import LpSection, MpeSection
 from onlinesrl.mln.learning.problem import MlnLearner, MlnProblem
-from onlinesrl.mln.sections import LpSection, MpeSection
+from onlinesrl.mln.learning.reweighted_world import MOST_ATOMS
 
 
 class MaxMargin(MlnLearner):

@@ -1,4 +1,4 @@
-"""Maximum pseudo-likelihood: `mln.pseudo_likelihood` as a batch learner."""
+"""Maximum pseudo-likelihood: `mln.learning.pseudo_likelihood` as a batch learner."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from onlinesrl.core.batch import Learned, Trace, Watch
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.values import Positive
-from onlinesrl.mln.learning.estimates import CountingLearner
+from onlinesrl.core.io.config_types import Positive
+from onlinesrl.core.learning.batch import Learned, Trace, Watch
+from onlinesrl.mln.learning.estimated_counts import CountingLearner
 from onlinesrl.mln.learning.problem import MlnProblem
 
 
@@ -28,7 +28,7 @@ class Mple(CountingLearner):
     def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
         """Return the weights of the greatest pseudo-likelihood. The objective is its negative logarithm."""
         from onlinesrl.mln.counting.world import world_of
-        from onlinesrl.mln.pseudo_likelihood import Changes, changes, maximise, scipy
+        from onlinesrl.mln.learning.pseudo_likelihood import Changes, changes, maximise, scipy
 
         sparse, trace = scipy().sparse, Trace(watch)
         worlds = [world_of(problem.program, atoms) for atoms in problem.worlds]

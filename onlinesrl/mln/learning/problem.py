@@ -14,8 +14,8 @@ from typing import Any, Self
 import numpy as np
 
 from onlinesrl.core.arrays import Bools, Floats, Ints
-from onlinesrl.core.batch import Learned, LearningError, Watch
 from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.evaluation.metrics import Scored
 from onlinesrl.core.example import (
     Example,
     GroundAtom,
@@ -24,8 +24,8 @@ from onlinesrl.core.example import (
     number_of,
     show_ground_atom,
 )
-from onlinesrl.core.scores import Scored
-from onlinesrl.core.section import Section
+from onlinesrl.core.io.config_section import Section
+from onlinesrl.core.learning.batch import Learned, LearningError, Watch
 from onlinesrl.logic.ast import (
     Atom,
     Constant,
@@ -41,11 +41,11 @@ from onlinesrl.logic.database import valued_atom
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.text import show
 from onlinesrl.mln.counting.world import world_of
+from onlinesrl.mln.ground.batch_packer import LimitKeys
 from onlinesrl.mln.ground.grounder import Limits
-from onlinesrl.mln.ground.pack import LimitKeys
-from onlinesrl.mln.lang.normal import plus_variables
-from onlinesrl.mln.lang.weights import alchemy_text
-from onlinesrl.mln.learning.ground_world import GroundWorld, ground_worlds
+from onlinesrl.mln.lang.clausal_form import plus_variables
+from onlinesrl.mln.lang.weight_file import alchemy_text
+from onlinesrl.mln.learning.reweighted_world import GroundWorld, ground_worlds
 
 LIMITS = Limits(1_000_000, 10_000_000, LimitKeys("max_atoms", "max_groundings", "add"))
 """The default limits of a world."""
@@ -184,7 +184,7 @@ class MlnProblem:
 
     def _scored(self, worlds: Sequence[GroundWorld], weights: Floats) -> dict[str, Scored]:
         """Predict ground worlds; constants that the weights do not know have the weight 0."""
-        from onlinesrl.mln.answers import values_of
+        from onlinesrl.mln.query.infer import values_of
 
         known, groups = np.append(weights, 0.0), dict[tuple[Any, ...], int]()
         rows: dict[str, list[tuple[float, float, int]]] = {name: [] for name in self.query}

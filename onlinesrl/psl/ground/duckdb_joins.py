@@ -21,8 +21,7 @@ from onlinesrl.core.arrays import Ints32
 from onlinesrl.core.errors import StorageError
 from onlinesrl.logic.ast import Atom, Constant
 from onlinesrl.logic.cnf import Compared, Literal
-from onlinesrl.psl.ground.plan import RulePlan
-from onlinesrl.psl.ground.rows import (
+from onlinesrl.psl.ground.form_assembly import (
     GroundingFailure,
     Joined,
     Listing,
@@ -32,8 +31,9 @@ from onlinesrl.psl.ground.rows import (
     number_constants,
     too_many,
 )
+from onlinesrl.psl.ground.join_plan import RulePlan
 from onlinesrl.psl.ground.sql import ORDER, Cut, SqlPlan, write_sql
-from onlinesrl.psl.lang.normal import Condition
+from onlinesrl.psl.lang.linear_form import Condition
 
 
 class DuckDb:
@@ -117,7 +117,7 @@ class DuckDb:
 
 
 class DuckDbJoins:
-    """Runs plans over one listing, like `onlinesrl.psl.ground.array_joins.ArrayJoins`."""
+    """Runs plans over one listing, like `onlinesrl.psl.ground.memory_joins.ArrayJoins`."""
 
     def __init__(
         self,

@@ -12,10 +12,7 @@ import numpy as np
 from onlinesrl.core.arrays import Ints
 from onlinesrl.core.errors import ModelError
 from onlinesrl.logic.cnf import Literal
-from onlinesrl.psl.ground.array_joins import ArrayJoins, CompiledPlan, compile_plan
-from onlinesrl.psl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, HingeModel, Micrographs
-from onlinesrl.psl.ground.plan import RulePlan, plan_program
-from onlinesrl.psl.ground.rows import (
+from onlinesrl.psl.ground.form_assembly import (
     Assembled,
     Assembler,
     GroundingFailure,
@@ -25,7 +22,10 @@ from onlinesrl.psl.ground.rows import (
     broken,
     listed,
 )
-from onlinesrl.psl.ground.traced import GroundRules
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HARD, HINGE, HingeModel, Micrographs
+from onlinesrl.psl.ground.join_plan import RulePlan, plan_program
+from onlinesrl.psl.ground.memory_joins import ArrayJoins, CompiledPlan, compile_plan
+from onlinesrl.psl.ground.rule_trace import GroundRules
 from onlinesrl.psl.kernels import linear
 from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.data import Database

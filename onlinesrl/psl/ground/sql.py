@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from onlinesrl.logic.ast import Atom, Constant, Term, Variable
 from onlinesrl.logic.cnf import Compared, Literal
-from onlinesrl.psl.ground.plan import Check, RulePlan
-from onlinesrl.psl.lang.normal import Condition
+from onlinesrl.psl.ground.join_plan import Check, RulePlan
+from onlinesrl.psl.lang.linear_form import Condition
 
 
 class Cut(NamedTuple):

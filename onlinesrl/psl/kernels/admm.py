@@ -18,8 +18,8 @@ Over-relaxation multiplies the step of (ybar, u) by ``relaxation`` and converges
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
-from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel, threaded
+from onlinesrl.core.jit.decorators import kernel, threaded
+from onlinesrl.core.jit.frames import Frame
 from onlinesrl.psl.kernels.potentials import clip
 
 BLOCK = 4096
@@ -29,7 +29,7 @@ BLOCK = 4096
 class Problem(Frame):
     """Linear forms l, the conjugates of the functions of l, and separable terms of variables.
 
-    Row i adds max over low <= u <= high of u l - curvature u^2 / 2 (``psl.engines.dual``).
+    Row i adds max over low <= u <= high of u l - curvature u^2 / 2 (``psl.inference.dual``).
     """
 
     start: Ints | Ints32  # [row + 1]

@@ -8,7 +8,7 @@ of variables.
 """
 
 from onlinesrl.core.arrays import Floats, Ints32
-from onlinesrl.core.kernels.jit import kernel, threaded
+from onlinesrl.core.jit.decorators import kernel, threaded
 from onlinesrl.psl.kernels.admm import BLOCK, Iterate, Problem, x_step
 from onlinesrl.psl.kernels.potentials import clip
 

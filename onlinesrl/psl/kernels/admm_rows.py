@@ -9,7 +9,7 @@ instead of a row, which halves the number of rounds.
 import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints
-from onlinesrl.core.kernels.jit import kernel, threaded
+from onlinesrl.core.jit.decorators import kernel, threaded
 from onlinesrl.psl.kernels import admm
 from onlinesrl.psl.kernels.potentials import AT_MOST, HINGE, Potentials, clip, potential, slope
 
@@ -37,7 +37,7 @@ def describe(
 
 @kernel
 def conjugate(rows: Potentials, i: int) -> tuple[float, float, float]:
-    """Return low, high and curvature of row i (``psl.engines.dual``)."""
+    """Return low, high and curvature of row i (``psl.inference.dual``)."""
     weight, hinge = rows.weight[i], rows.hinge[i] != 0
     square = rows.square[i] != 0 and weight > 0.0
     free = square or np.isinf(weight)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.kernels.jit import kernel, threaded
+from onlinesrl.core.jit.decorators import kernel, threaded
 from onlinesrl.psl.kernels.admm import Iterate, Problem, certificate, rounds
 from onlinesrl.psl.kernels.admm_rows import duals
 from onlinesrl.psl.kernels.potentials import Potentials

@@ -1,7 +1,7 @@
 """Features of values or forms in a hinge-loss model, and the most violated constraint."""
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.psl.kernels.potentials import AT_MOST, EQUAL, PLAIN
 
 

@@ -9,8 +9,8 @@ argument >= 0 is a slot of the binding, another one the constant ``-1 - argument
 import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
-from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.jit.frames import Frame
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio (Knuth, The Art of Computer Programming, section 6.4)."""

@@ -1,8 +1,8 @@
 """Ground rows to linear forms: atoms become variables or numbers, trivial forms are left out."""
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
-from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.jit.frames import Frame
 
 ACTIVE = 1e-7
 """A hinge or inequality whose form cannot exceed this is never active."""

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
-from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.jit.frames import Frame
 
 HINGE, PLAIN, AT_MOST, EQUAL = 0, 1, 2, 3
 """The kinds of a row: potentials max(l, 0)^p and l^p, constraints l <= 0 and l = 0."""

@@ -7,8 +7,8 @@ printed twice).
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
-from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel, threaded
+from onlinesrl.core.jit.decorators import kernel, threaded
+from onlinesrl.core.jit.frames import Frame
 from onlinesrl.psl.kernels.potentials import Potentials, clip, form, slope
 
 FIRST_DECAY, SECOND_DECAY, SMALL = 0.9, 0.999, 1e-8

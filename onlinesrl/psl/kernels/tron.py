@@ -9,8 +9,8 @@ with a projected search. Functions work on one micrograph: a range of variables 
 import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints
-from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.jit.frames import Frame
 from onlinesrl.psl.kernels.potentials import Potentials, Range, clip, dot, energy, form, slope
 
 DECREASE = 0.01

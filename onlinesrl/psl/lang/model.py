@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from onlinesrl.core.errors import LocatedError
-from onlinesrl.core.yamltree import Place, Tree
+from onlinesrl.core.io.located_yaml import Place, Tree
 from onlinesrl.logic.ast import Position
 from onlinesrl.logic.source import Source, read_text, source
 from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.data import Database, DataFiles, read_database
-from onlinesrl.psl.lang.psl import PslReader
+from onlinesrl.psl.lang.reader import PslReader
 from onlinesrl.psl.lang.syntax import COMMENT
 
 Functions: TypeAlias = Mapping[str, Callable[..., float]]

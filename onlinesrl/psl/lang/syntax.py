@@ -37,7 +37,7 @@ from onlinesrl.psl.lang.ast import (
     moderate,
     operation,
 )
-from onlinesrl.psl.lang.complaints import COMPLAINTS, WORDS
+from onlinesrl.psl.lang.syntax_errors import COMPLAINTS, WORDS
 from onlinesrl.psl.lang.text import unquote_constant
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.batch import Learned, Trace, Watch
-from onlinesrl.core.values import Positive
+from onlinesrl.core.io.config_types import Positive
+from onlinesrl.core.learning.batch import Learned, Trace, Watch
+from onlinesrl.psl.learning.cutting_planes import CuttingPlanes, Plane
 from onlinesrl.psl.learning.mle import LogEntropy, NotNegative
-from onlinesrl.psl.learning.planes import CuttingPlanes, Plane
 from onlinesrl.psl.learning.problem import PslLearner, PslProblem, uncertain
 
 

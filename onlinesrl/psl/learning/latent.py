@@ -18,10 +18,10 @@ from pydantic import Field
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Bools, Floats
-from onlinesrl.core.batch import Learned, Trace, UnfitError, Watch
-from onlinesrl.core.values import Count, Names, Natural, Positive
-from onlinesrl.psl.engines.admm import AdmmState
-from onlinesrl.psl.ground.hinges import HINGE, HingeModel
+from onlinesrl.core.io.config_types import Count, Names, Natural, Positive
+from onlinesrl.core.learning.batch import Learned, Trace, UnfitError, Watch
+from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, HingeModel
+from onlinesrl.psl.inference.admm import AdmmState
 from onlinesrl.psl.kernels.features import add
 from onlinesrl.psl.learning.problem import PslLearner, PslProblem
 

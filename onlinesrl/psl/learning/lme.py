@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.batch import Learned, LearningError, Trace, Watch
-from onlinesrl.core.values import Positive
-from onlinesrl.psl.engines.engine import HingeSolution
-from onlinesrl.psl.learning.planes import CuttingPlanes, Plane
+from onlinesrl.core.io.config_types import Positive
+from onlinesrl.core.learning.batch import Learned, LearningError, Trace, Watch
+from onlinesrl.psl.inference.protocols import HingeSolution
+from onlinesrl.psl.learning.cutting_planes import CuttingPlanes, Plane
 from onlinesrl.psl.learning.problem import PslLearner, PslProblem, uncertain
 
 

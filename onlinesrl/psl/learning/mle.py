@@ -15,10 +15,10 @@ import numpy as np
 from pydantic import Field
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.batch import Learned, Trace, Watch
-from onlinesrl.core.values import Positive
-from onlinesrl.psl.engines.engine import HingeSolution
-from onlinesrl.psl.learning.planes import CuttingPlanes, Plane
+from onlinesrl.core.io.config_types import Positive
+from onlinesrl.core.learning.batch import Learned, Trace, Watch
+from onlinesrl.psl.inference.protocols import HingeSolution
+from onlinesrl.psl.learning.cutting_planes import CuttingPlanes, Plane
 from onlinesrl.psl.learning.problem import PslLearner, PslProblem, uncertain
 
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -14,11 +14,11 @@ from typing import Any, Literal
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
-from onlinesrl.core.batch import Learned, LearningError, Trace, Watch
 from onlinesrl.core.errors import UsageError
-from onlinesrl.core.values import Positive
-from onlinesrl.psl.ground.hinges import AT_MOST, EQUAL, HINGE, HingeModel
-from onlinesrl.psl.kernels.conditionals import pseudo_likelihood
+from onlinesrl.core.io.config_types import Positive
+from onlinesrl.core.learning.batch import Learned, LearningError, Trace, Watch
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HINGE, HingeModel
+from onlinesrl.psl.kernels.pseudo_likelihood import pseudo_likelihood
 from onlinesrl.psl.learning.problem import PslLearner, PslProblem
 
 PANELS, NODES = 8, 8

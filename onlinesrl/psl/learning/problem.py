@@ -12,19 +12,19 @@ from typing import Self
 import numpy as np
 
 from onlinesrl.core.arrays import Bools, Floats
-from onlinesrl.core.batch import Learned, LearningError, Watch
-from onlinesrl.core.scores import Scored
-from onlinesrl.core.section import Section
+from onlinesrl.core.evaluation.metrics import Scored
+from onlinesrl.core.io.config_section import Section
+from onlinesrl.core.learning.batch import Learned, LearningError, Watch
 from onlinesrl.logic.ast import Atom, Constant
-from onlinesrl.psl.engines.admm import Admm
-from onlinesrl.psl.engines.engine import HingeEngine, HingeSolution
 from onlinesrl.psl.ground.grounder import Grounder
-from onlinesrl.psl.ground.hinges import HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeModel
+from onlinesrl.psl.inference.admm import Admm
+from onlinesrl.psl.inference.protocols import HingeEngine, HingeSolution
 from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.data import Database, first_rows
 from onlinesrl.psl.lang.model import Functions
 from onlinesrl.psl.lang.text import show_program, show_psl_atom, show_unweighted
-from onlinesrl.psl.learning.planes import PLANES, Minimum
+from onlinesrl.psl.learning.cutting_planes import PLANES, Minimum
 
 TRIED, TRIED_ROUNDS = 1e-3, 1000
 """The tolerance of the energy where weights are only tried, and after how many rounds it may be missed."""

@@ -20,12 +20,12 @@ import numpy as np
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.batch import Learned, LearningError, Trace, Watch
 from onlinesrl.core.errors import UsageError
-from onlinesrl.core.values import Positive
-from onlinesrl.psl.engines.augmented import Augmented
-from onlinesrl.psl.engines.engine import HingeSolution
-from onlinesrl.psl.ground.hinges import PLAIN, HingeModel
+from onlinesrl.core.io.config_types import Positive
+from onlinesrl.core.learning.batch import Learned, LearningError, Trace, Watch
+from onlinesrl.psl.ground.hinge_loss_mrf import PLAIN, HingeModel
+from onlinesrl.psl.inference.augmented_lagrangian import Augmented
+from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.learning.mle import LogEntropy, NotNegative
 from onlinesrl.psl.learning.problem import PslLearner, PslProblem
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from onlinesrl.core.errors import UsageError
-from onlinesrl.core.updates import UPDATES
-from onlinesrl.runs.config import Config, load_as
-from onlinesrl.runs.mln_batch import MlnBatch
+from onlinesrl.core.online.update_rules import UPDATES
+from onlinesrl.runs.config.loading import Config, load_as
+from onlinesrl.runs.config.mln_batch import MlnBatch
 
 _VALUE = re.compile(r"(?:[^,\[\]{}]|\{[^{}]*\}|\[[^\[\]]*\])+")
 _UPDATE = ("learner", "learner.update")

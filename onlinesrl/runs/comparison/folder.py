@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from onlinesrl.core.errors import FolderError
-from onlinesrl.core.storage import storage_errors, write_atomic
-from onlinesrl.runs.comparison.figures import Line, csv
-from onlinesrl.runs.comparison.journal import JOURNAL, Journal
+from onlinesrl.core.io.atomic_write import storage_errors, write_atomic
+from onlinesrl.runs.comparison.cross_validation import Compared
+from onlinesrl.runs.comparison.fold_cache import JOURNAL, Journal
 from onlinesrl.runs.comparison.page import comparison_page
-from onlinesrl.runs.comparison.validation import Compared
+from onlinesrl.runs.comparison.statistics import Line, csv
 
 TABLE, PAGE = "comparison.csv", "comparison.html"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from onlinesrl.runs.comparison.figures import MEGABYTE, Line
 from onlinesrl.runs.comparison.scoring import SCORES
+from onlinesrl.runs.comparison.statistics import MEGABYTE, Line
 from onlinesrl.runs.report.chart import linear_ticks
-from onlinesrl.runs.report.markup import Markup, join, tag
+from onlinesrl.runs.report.format import figure, or_dash, paragraph, section, table
+from onlinesrl.runs.report.html import Markup, join, tag
 from onlinesrl.runs.report.page import page
-from onlinesrl.runs.report.words import figure, or_dash, paragraph, section, table
 
 
 def comparison_page(lines: Sequence[Line], metric: str, settings: Sequence[tuple[str, str]]) -> str:

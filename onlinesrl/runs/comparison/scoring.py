@@ -11,17 +11,17 @@ from typing import NamedTuple
 import numpy as np
 
 from onlinesrl.core.errors import DataError, ExampleError
+from onlinesrl.core.evaluation.metrics import METRICS, Scored
+from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments
 from onlinesrl.core.learner import Learner, Outcome
-from onlinesrl.core.metrics import Metrics
-from onlinesrl.core.scores import METRICS, Scored
 from onlinesrl.runs.comparison.candidates import Configured
 from onlinesrl.runs.comparison.folds import Fold
-from onlinesrl.runs.config import Config
+from onlinesrl.runs.config.loading import Config
+from onlinesrl.runs.config.mln_batch import MlnBatch
+from onlinesrl.runs.console import warn
 from onlinesrl.runs.inputs import make_reader
-from onlinesrl.runs.messages import warn
-from onlinesrl.runs.mln_batch import MlnBatch
-from onlinesrl.runs.session import new_learner
+from onlinesrl.runs.run import new_learner
 
 MAP = "map"
 SCORES = {

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from onlinesrl.runs.report.markup import Markup, join, tag
+from onlinesrl.runs.report.html import Markup, join, tag
 
 Point = tuple[float, float]
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from onlinesrl.runs.report.chart import Point, Series, line_chart, thin
-from onlinesrl.runs.report.markup import Markup, tag
-from onlinesrl.runs.report.words import (
+from onlinesrl.runs.report.format import (
     Figures,
     count,
     figure,
@@ -19,6 +18,7 @@ from onlinesrl.runs.report.words import (
     section,
     table,
 )
+from onlinesrl.runs.report.html import Markup, tag
 
 _BOUNDS = {
     "cda1": (

@@ -6,14 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from onlinesrl.core.storage import plain
-from onlinesrl.runs.fingerprint import leaves
+from onlinesrl.core.io.atomic_write import plain
+from onlinesrl.runs.config.fingerprint import leaves
 from onlinesrl.runs.report.curves import learning_curve, regret_bound
 from onlinesrl.runs.report.examples import ExampleRow, examples_section
-from onlinesrl.runs.report.markup import Markup, join, tag
-from onlinesrl.runs.report.scores import by_predicate, by_value, confusion
-from onlinesrl.runs.report.weights import WeightRow, weights_section
-from onlinesrl.runs.report.words import (
+from onlinesrl.runs.report.format import (
     Figures,
     count,
     figure,
@@ -24,6 +21,9 @@ from onlinesrl.runs.report.words import (
     section,
     table,
 )
+from onlinesrl.runs.report.html import Markup, join, tag
+from onlinesrl.runs.report.scores import by_predicate, by_value, confusion
+from onlinesrl.runs.report.weights import WeightRow, weights_section
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _ROUTES = {

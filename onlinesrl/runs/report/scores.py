@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from onlinesrl.core.confusion import NONE
-from onlinesrl.runs.report.markup import Markup, tag
-from onlinesrl.runs.report.words import (
+from onlinesrl.core.evaluation.confusion_matrix import NONE
+from onlinesrl.runs.report.format import (
     Figures,
     count,
     figure,
@@ -15,6 +14,7 @@ from onlinesrl.runs.report.words import (
     section,
     table,
 )
+from onlinesrl.runs.report.html import Markup, tag
 
 SHOWN = 30
 """The most classes of a confusion matrix in the report; summary.json has all."""

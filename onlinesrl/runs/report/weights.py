@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onlinesrl.runs.report.markup import Markup, tag
-from onlinesrl.runs.report.words import count, paragraph, section
+from onlinesrl.runs.report.format import count, paragraph, section
+from onlinesrl.runs.report.html import Markup, tag
 
 _ROWS_OPEN = 8
 

@@ -27,13 +27,13 @@ from kafka.errors import (
 )
 
 from onlinesrl.core.errors import DataError, ExampleError, LockedError, UnavailableError
+from onlinesrl.core.io.restoring import Natural
 from onlinesrl.core.learner import Outcome
-from onlinesrl.core.restoring import Natural
-from onlinesrl.stream.aside import aside
-from onlinesrl.stream.files import Record
-from onlinesrl.stream.folder import OutputFile
-from onlinesrl.stream.kafka.broker import ANSWER_MS, AwayError, Broker, bounds
+from onlinesrl.stream.daemon_calls import aside
+from onlinesrl.stream.kafka.client import ANSWER_MS, AwayError, Broker, bounds
 from onlinesrl.stream.protocols import Sink
+from onlinesrl.stream.run_folder import OutputFile
+from onlinesrl.stream.sources.files import Record
 
 TRANSACTION_MS = 30_000
 """After how long brokers abort a transaction whose process died; others may wait for it."""

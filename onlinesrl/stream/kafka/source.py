@@ -24,10 +24,8 @@ from kafka.errors import (
 from msgspec import Meta
 
 from onlinesrl.core.errors import DataError, StorageError, UnavailableError
-from onlinesrl.core.restoring import Natural
-from onlinesrl.stream.files import Record
-from onlinesrl.stream.journal import Journal
-from onlinesrl.stream.kafka.broker import (
+from onlinesrl.core.io.restoring import Natural
+from onlinesrl.stream.kafka.client import (
     ANSWER_MS,
     CODECS,
     Broker,
@@ -38,8 +36,10 @@ from onlinesrl.stream.kafka.broker import (
     places_of,
     record_of,
 )
+from onlinesrl.stream.kafka.read_order import Journal
 from onlinesrl.stream.protocols import Source
-from onlinesrl.stream.stopper import Stopped
+from onlinesrl.stream.shutdown import Stopped
+from onlinesrl.stream.sources.files import Record
 
 POLL_MS = 100
 MOST_RECORDS = 500

@@ -1,26 +1,26 @@
-"""The configuration of the sink that is a file of the run folder."""
+"""The sink that writes predictions to a file of the run folder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import Any
 
+from onlinesrl.core.learner import Outcome
+from onlinesrl.stream.predictions import answer
 from onlinesrl.stream.protocols import Sink
-from onlinesrl.stream.sinks.common import SinkSection
-
-if TYPE_CHECKING:
-    from onlinesrl.stream.protocols import Sections
+from onlinesrl.stream.run_folder import OutputFile
+from onlinesrl.stream.sources.files import Record
 
 
-class FileSinkSection(SinkSection):
-    """``predictions.jsonl`` in the run folder."""
+class FileSink(Sink):
+    """Writes a line for each example, bad ones too; the loop truncates and flushes the file."""
 
-    kind: Literal["file"] = "file"
+    textual = True
 
-    def make(
-        self, config: Sections, stopping: Callable[[], bool], say: Callable[[str], None]
-    ) -> Sink:
-        """Return the sink."""
-        from onlinesrl.stream.file_sink import FileSink
+    def open(self, state: Mapping[str, Any] | None, predictions: OutputFile) -> None:
+        """Use the file ``predictions``."""
+        self.file = predictions
 
-        return FileSink()
+    def write(self, record: Record, item: Any, outcome: Outcome) -> None:
+        """Write the answer to an example."""
+        self.file.write(answer(record, item, outcome) + b"\n")

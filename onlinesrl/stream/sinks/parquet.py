@@ -1,26 +1,203 @@
-"""The configuration of the sink that writes tables."""
+"""The sink that writes predictions to tables, one per predicate, in Parquet files.
+
+DuckDB takes the answers as lines of JSON, in Arrow's buffers, and makes them columns, without an object
+for an atom.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, TypedDict
 
+import numpy as np
+
+from onlinesrl.core.errors import FolderError
+from onlinesrl.core.io.atomic_write import storage_errors
+from onlinesrl.core.io.restoring import Natural
+from onlinesrl.core.learner import Outcome
+from onlinesrl.logic.tables import (
+    PARQUET,
+    VALUE,
+    argument_names,
+    connect,
+    duckdb_errors,
+    quoted,
+    write_relation,
+)
+from onlinesrl.stream.predictions import answer
 from onlinesrl.stream.protocols import Sink
-from onlinesrl.stream.sinks.common import SinkSection
+from onlinesrl.stream.run_folder import OutputFile, table_files
+from onlinesrl.stream.sources.files import Record
 
-if TYPE_CHECKING:
-    from onlinesrl.stream.protocols import Sections
+EXAMPLES = "examples"
+"""The table with a row per example."""
+MOST_BYTES = 16 << 20
+"""How many bytes of answers are held before they are written."""
+_ABOUT = {
+    "score": "DOUBLE",
+    "certified": "BOOLEAN",
+    "group": "VARCHAR",
+    "hamming": "BIGINT",
+    "margin": "DOUBLE",
+    "l1": "DOUBLE",
+}
 
 
-class ParquetSinkSection(SinkSection):
-    """Tables in Parquet files, in the folder ``predictions`` of the run folder."""
+class Tables:
+    """Predictions as tables in a folder: parts ``PREDICATE/part-N.parquet``, a row per atom.
 
-    kind: Literal["parquet"] = "parquet"
+    A row has the example's id, the arguments, and for PSL and for marginals the value. The table
+    ``examples`` has a row per example, bad ones too. ``types`` are those of each predicate's arguments.
+    """
 
-    def make(
-        self, config: Sections, stopping: Callable[[], bool], say: Callable[[str], None]
-    ) -> Sink:
-        """Return the sink."""
-        from onlinesrl.stream.table_sink import TableSink
+    def __init__(self, folder: Path, types: Mapping[str, Sequence[str | None]], part: int = 0):
+        self.folder = folder
+        self.part = part
+        self._names = {name: argument_names(of, ("id", VALUE)) for name, of in types.items()}
+        self._clear()
 
-        return TableSink(config.argument_types())
+    def _clear(self) -> None:
+        self._answers: list[bytes] = []
+        self._lines: list[int] = []
+        self._bytes = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether many answers are held."""
+        return self._bytes >= MOST_BYTES
+
+    def add(self, record: Record, item: Any, outcome: Outcome) -> None:
+        """Add the answer to an example."""
+        self._answers.append(answer(record, item, outcome))
+        self._lines.append(record.line)
+        self._bytes += len(self._answers[-1])
+
+    def write(self) -> None:
+        """Write what was added as the next part of each table. Raises StorageError."""
+        if not self._answers:
+            return
+        with duckdb_errors(self.folder), connect(threads=1) as connection:
+            connection.register("given", _Answers(self._answers, self._lines))
+            connection.execute(
+                "CREATE TABLE answers AS SELECT line, answer, answer->'id' AS id FROM given"
+            )
+            about = [f"(answer->>'{key}')::{kind} AS {quoted(key)}" for key, kind in _ABOUT.items()]
+            others = [*about, "line", "answer->>'error' AS error"]
+            self._write(connection, EXAMPLES, "answers", ["id"], others)
+            for predicate, names in self._names.items():
+                self._write_atoms(connection, predicate, names)
+        self._clear()
+        self.part += 1
+
+    def _write_atoms(self, connection: Any, predicate: str, names: Sequence[str]) -> None:
+        """Write the atoms of a predicate, if there are any."""
+        found = f"coalesce(answer->'marginals', answer->'predicted')->'$.{quoted(predicate)}'"
+        constants = [f"args->{n} AS {quoted(name)}" for n, name in enumerate(names)]
+        connection.execute(
+            f"CREATE OR REPLACE TABLE atoms AS SELECT {', '.join(['id', *constants, 'value'])} FROM ("
+            "SELECT id, coalesce(atom->'args', atom) AS args, (atom->>'value')::DOUBLE AS value FROM ("
+            f"SELECT id, unnest(from_json({found}, '[\"JSON\"]')) AS atom FROM answers))"
+        )
+        [rows, values] = connection.execute("SELECT count(*), count(value) FROM atoms").fetchall()[
+            0
+        ]
+        if rows:
+            self._write(connection, predicate, "atoms", ["id", *names], [VALUE] * (values > 0))
+
+    def _write(
+        self,
+        connection: Any,
+        name: str,
+        table: str,
+        constants: Sequence[str],
+        others: Sequence[str],
+    ) -> None:
+        """Write columns of constants, as numbers where all are whole numbers, and others to a part."""
+        columns = [quoted(each) for each in constants]
+        whole = (
+            "json_type({0}) IN ('BIGINT', 'UBIGINT') AND TRY_CAST({0}->>'$' AS BIGINT) IS NOT NULL"
+        )
+        tests = [
+            f"bool_and({whole}) FILTER ({{0}}->>'$' IS NOT NULL)".format(each) for each in columns
+        ]
+        numbers = connection.execute(f"SELECT {', '.join(tests)} FROM {table}").fetchall()[0]
+        kinds = ["BIGINT" if number else "VARCHAR" for number in numbers]
+        chosen = [
+            f"({each}->>'$')::{kind} AS {each}" for each, kind in zip(columns, kinds, strict=True)
+        ]
+        relation = connection.sql(f"SELECT {', '.join([*chosen, *others])} FROM {table}")
+        write_relation(self.folder / name / f"part-{self.part:08d}{PARQUET}", relation)
+
+
+class _Answers:
+    """Answers and their lines as an Arrow stream of two columns."""
+
+    def __init__(self, answers: Sequence[bytes], lines: Sequence[int]) -> None:
+        self.size = len(answers)
+        self.stops = np.array([0, *accumulate(map(len, answers))], np.int32)
+        self.byte, self.lines = b"".join(answers), np.array(lines, np.int64)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        import nanoarrow as na
+        from nanoarrow.c_array_stream import CArrayStream
+
+        columns = [
+            na.c_array_from_buffers(na.string(), self.size, [None, self.stops, self.byte]),
+            na.c_array_from_buffers(na.int64(), self.size, [None, self.lines]),
+        ]
+        schema = na.struct({"answer": na.string(), "line": na.int64()})
+        whole = na.c_array_from_buffers(schema, self.size, [None], children=columns)
+        return CArrayStream.from_c_arrays([whole], whole.schema).__arrow_c_stream__()
+
+
+class TablesState(TypedDict):
+    """How many parts there are."""
+
+    parts: Natural
+
+
+class TableSink(Sink):
+    """Writes parts of tables; those written after the checkpoint that a run resumes from are removed."""
+
+    State = TablesState
+    textual = True
+
+    def __init__(self, types: Mapping[str, Sequence[str | None]]) -> None:
+        self.types = types
+
+    @property
+    def due(self) -> bool:
+        """Whether many answers are held."""
+        return self.tables.full
+
+    def open(self, state: Mapping[str, Any] | None, predictions: OutputFile) -> None:
+        """Continue the tables beside the file ``predictions``."""
+        folder, parts = predictions.path.with_suffix(""), (state or {}).get("parts", 0)
+        with storage_errors(folder, "clear"):
+            for file in table_files(folder):
+                if file.name.startswith(".") or int(file.stem.removeprefix("part-")) >= parts:
+                    file.unlink()
+        self.tables = Tables(folder, self.types, parts)
+
+    def write(self, record: Record, item: Any, outcome: Outcome) -> None:
+        """Add the answer to an example."""
+        self.tables.add(record, item, outcome)
+
+    def flush(self) -> None:
+        """Write the rows that are held."""
+        self.tables.write()
+
+    def state(self) -> dict[str, Any]:
+        """Return the number of parts."""
+        return {"parts": self.tables.part}
+
+
+def new_tables(folder: Path, types: Mapping[str, Sequence[str | None]]) -> Tables:
+    """Return tables in a folder that is empty or not there. Raises FolderError, StorageError."""
+    with storage_errors(folder, "make the folder"):
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise FolderError(f"{folder}: is not empty; choose another folder for the tables")
+    return Tables(folder, types)

@@ -4,10 +4,10 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from onlinesrl.core.section import standard
-from onlinesrl.stream.sources.file import FileSection
-from onlinesrl.stream.sources.kafka import KafkaSection
-from onlinesrl.stream.sources.parquet import ParquetSection
+from onlinesrl.core.io.config_section import standard
+from onlinesrl.stream.kafka.source_config import KafkaSection
+from onlinesrl.stream.sources.file_config import FileSection
+from onlinesrl.stream.sources.parquet_config import ParquetSection
 
 AnySource: TypeAlias = Annotated[
     FileSection  # one line a kind

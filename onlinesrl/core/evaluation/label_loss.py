@@ -1,0 +1,71 @@
+"""What a wrong atom costs in the label loss, which is any sum over atoms, by predicate and constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from pydantic import Field
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import OnlinesrlError
+from onlinesrl.core.example import Constant
+from onlinesrl.core.explain.explanation import read_atom
+
+ANY = "_"
+Cost = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Given: TypeAlias = Mapping[str, Cost | dict[Literal["missed", "extra"], Cost]]
+"""Costs by atom; ``missed`` is that of a true atom predicted false, ``extra`` the other."""
+EXTRA, MISSED = 0, 1
+"""Places of the costs of an atom, by its truth."""
+
+
+class Costs:
+    """The costs that hold for the predicates of a query: 1, but where ``given`` says otherwise.
+
+    Its keys are atoms such as ``InField(_, title)``, in which ``_`` is any constant, or predicates; of
+    several that fit an atom the last holds. Raises ValueError for one that does not fit ``arities``.
+    """
+
+    def __init__(self, given: Given, arities: Mapping[str, int]) -> None:
+        self._entries = [_entry(text, cost) for text, cost in given.items()]
+        for text, entry in zip(given, self._entries, strict=True):
+            if entry.predicate not in arities:
+                known = ", ".join(arities)
+                raise ValueError(f"{text}: expected a predicate of the query ({known})")
+            if entry.constants is not None and len(entry.constants) != arities[entry.predicate]:
+                raise ValueError(
+                    f"{text}: {entry.predicate} has {arities[entry.predicate]} arguments"
+                )
+
+    def of(self, predicate: str, rows: Sequence[Sequence[Constant]]) -> Floats:
+        """Return the costs of a predicate's atoms, float64[atom, (EXTRA, MISSED)]."""
+        found = np.ones((len(rows), 2))
+        for entry in self._entries:
+            if entry.predicate == predicate and entry.constants is None:
+                found[:] = entry.cost
+            elif entry.predicate == predicate:
+                found[[n for n, row in enumerate(rows) if entry.fits(row)]] = entry.cost
+        return found
+
+
+class _Entry(NamedTuple):
+    predicate: str
+    constants: tuple[str, ...] | None
+    cost: tuple[float, float]
+
+    def fits(self, row: Sequence[Constant]) -> bool:
+        constants = self.constants or ()
+        return all(c in {ANY, str(own)} for c, own in zip(constants, row, strict=True))
+
+
+def _entry(text: str, cost: Cost | dict[Literal["missed", "extra"], Cost]) -> _Entry:
+    each = cost if isinstance(cost, dict) else {"extra": cost, "missed": cost}
+    pair = each.get("extra", 1.0), each.get("missed", 1.0)
+    if "(" not in text:
+        return _Entry(text.strip(), None, pair)
+    try:
+        return _Entry(*read_atom(text), pair)
+    except OnlinesrlError as error:
+        raise ValueError(str(error)) from None

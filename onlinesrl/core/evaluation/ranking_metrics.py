@@ -1,0 +1,150 @@
+"""AUC, average precision and the best threshold of scored atoms, from counts by score.
+
+Scores in [0, 1] are counted rounded to 1 / BINS, so that memory is bounded, counts can be merged, and
+a stream of any length takes one pass. Scores that round to the same count as ties.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from onlinesrl.core.io.restoring import Natural, converted
+
+BINS = 10_000
+_Score = Annotated[int, Meta(ge=0, le=BINS)]
+
+
+class Ranking:
+    """False and true atoms counted by their scores."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, list[int]] = {}
+
+    def add(self, scores: NDArray[np.float64], true: NDArray[np.bool_]) -> None:
+        """Count atoms with these scores, float64[atoms], of which some are true, bool[atoms]."""
+        cells = 2 * np.floor(scores * BINS + 0.5).astype(np.int64) + true
+        for cell, n in zip(
+            *(each.tolist() for each in np.unique(cells, return_counts=True)), strict=True
+        ):
+            self.counts.setdefault(cell >> 1, [0, 0])[cell & 1] += n
+
+    @classmethod
+    def exact(cls, scores: NDArray[np.float64], true: NDArray[np.bool_]) -> Ranking:
+        """Return a ranking by scores of any size, not rounded, to be measured; it has no thresholds."""
+        found, (_, rank) = cls(), np.unique(scores, return_inverse=True)
+        counts = np.bincount(2 * rank + true, minlength=2 * int(rank.max(initial=-1)) + 2)
+        found.counts = dict(enumerate(counts.reshape(-1, 2).tolist()))
+        return found
+
+    def merge(self, other: Ranking) -> None:
+        """Add another's counts."""
+        for score, (false, true) in other.counts.items():
+            mine = self.counts.setdefault(score, [0, 0])
+            mine[0] += false
+            mine[1] += true
+
+    def measures(self) -> dict[str, float | None]:
+        """Return the measures; None where no atom is true, or none false.
+
+        ``auc``: the area under the ROC curve, the probability that a true atom has a higher score than
+        a false one, ties counted half. ``average_precision``: the sum of precision times the
+        rise of recall over all thresholds. Each comes with a bound on the error made by rounding scores
+        (``..._error``). ``best_f1`` is the largest F1 of "true if score >= threshold", and
+        ``best_threshold`` the highest such threshold among those half way between rounded scores.
+        """
+        false, true = (sum(counts[n] for counts in self.counts.values()) for n in (0, 1))
+        best_f1, threshold = max(
+            (
+                (2 * hits / (taken + true), (score - 0.5) / BINS)
+                for score, hits, taken in self._cuts()
+            ),
+            default=(None, None),
+        )
+        return {
+            **self._auc(false, true),
+            **self._average_precision(true),
+            "best_f1": best_f1 if true else None,
+            "best_threshold": max(threshold, 0.0) if true and threshold is not None else None,
+        }
+
+    def log_likelihood(self) -> dict[str, float | None]:
+        """Return the mean log-probability of the atoms' truth, ``cll``, and its standard error, ``cll_se``.
+
+        Scores count as probabilities, at least half a bin from 0 and 1.
+        """
+        cells = [
+            (n, math.log(p))
+            for score, (false, true) in sorted(self.counts.items())
+            for n, p in ((true, _inside(score)), (false, _inside(BINS - score)))
+        ]
+        total = sum(n for n, _ in cells)
+        if not total:
+            return {"cll": None, "cll_se": None}
+        mean = math.fsum(n * log for n, log in cells) / total
+        variance = math.fsum(n * (log - mean) ** 2 for n, log in cells) / total
+        return {"cll": mean, "cll_se": math.sqrt(variance / total)}
+
+    def _falling(self) -> Iterator[tuple[int, int, int]]:
+        """Yield score, false and true, from the highest score down."""
+        for score in sorted(self.counts, reverse=True):
+            false, true = self.counts[score]
+            yield score, false, true
+
+    def _cuts(self) -> Iterator[tuple[int, int, int]]:
+        """Yield for every score the true atoms, and all, that have at least this one."""
+        hits = taken = 0
+        for score, false, true in self._falling():
+            hits, taken = hits + true, taken + false + true
+            yield score, hits, taken
+
+    def _auc(self, all_false: int, all_true: int) -> dict[str, float | None]:
+        halves = ties = above = 0
+        for _, false, true in self._falling():
+            halves += false * (2 * above + true)
+            ties += false * true
+            above += true
+        pairs = 2 * all_false * all_true
+        return {
+            "auc": halves / pairs if pairs else None,
+            "auc_error": ties / pairs if pairs else None,
+        }
+
+    def _average_precision(self, all_true: int) -> dict[str, float | None]:
+        """Sum at every score; for the error, with its true atoms before its false ones, and after."""
+        if not all_true:
+            return {"average_precision": None, "average_precision_error": None}
+        parts: list[tuple[float, float, float]] = []
+        hits = taken = 0
+        for _, false, true in self._falling():
+            before, hits, taken = hits, hits + true, taken + false + true
+            if true:
+                share = true / all_true
+                last = (before + 1) / (before + 1 + taken - hits)
+                parts.append((share * hits / taken, share * hits / (taken - false), share * last))
+        found, most, least = (math.fsum(part) for part in zip(*parts, strict=True))
+        return {
+            "average_precision": found,
+            "average_precision_error": max(most - found, found - least, 0.0),
+        }
+
+    def save(self) -> list[list[int]]:
+        """Return the counts as JSON can hold them: score, false, true."""
+        return [[score, *self.counts[score]] for score in sorted(self.counts)]
+
+    @classmethod
+    def restore(cls, saved: Any) -> Ranking:
+        """Return the ranking that ``save`` wrote. Raises Misfit."""
+        found, rows = cls(), converted(saved, list[tuple[_Score, Natural, Natural]])
+        found.counts = {score: [false, true] for score, false, true in rows}
+        return found
+
+
+def _inside(score: int) -> float:
+    """Return a score in bins as a probability that is neither 0 nor 1."""
+    return min(max(score, 0.5), BINS - 0.5) / BINS

@@ -1,0 +1,1 @@
+"""What explanations of both languages consist of."""

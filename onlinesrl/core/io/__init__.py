@@ -1,0 +1,1 @@
+"""Files: checkpoints, configurations, atomic writes."""

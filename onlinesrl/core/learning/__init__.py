@@ -1,0 +1,1 @@
+"""What the batch learners of both languages share."""

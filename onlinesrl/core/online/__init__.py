@@ -1,0 +1,1 @@
+"""What the online learners of both languages share."""

@@ -1,0 +1,78 @@
+"""Averaged weights under an online update: one update along a gap, and what it certifies.
+
+``core.kernels.averaging`` says how weights and their averages are stored; ``update_rules`` move them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.evaluation.counts import certificate
+from onlinesrl.core.jit.decorators import ready
+from onlinesrl.core.kernels import averaging as kernels
+from onlinesrl.core.kernels.averaging import S, T
+from onlinesrl.core.kernels.step_sizes import How
+from onlinesrl.core.online.update_rule import Kept, Update
+
+
+class AveragedWeights:
+    """What an ``update`` has made of weights; ``kept`` has what it keeps beside them."""
+
+    arrays: Any  # Averaged, or a frame with more
+    kept: dict[str, Floats]
+
+    def __init__(self, update: Update):
+        self.update = update
+        self.scalar: Floats = np.zeros(6)  # kernels.averaged.T .. LOSS
+        self.before = 0
+        self.dropped = 0
+        self._how: tuple[Kept, How] | None = None
+
+    @property
+    def updates(self) -> int:
+        """The number of updates so far: T, and those ``before`` the last restart."""
+        return self.before + int(self.scalar[T])
+
+    def scale(self) -> float:
+        """Return s_{T+1}: the present weights are base + s_{T+1} u."""
+        return self.update.scale(int(self.scalar[T]) + 1)
+
+    def mean(self) -> tuple[float, float]:
+        """Return (cu, cv): the averaged weight is base + cu u + cv v."""
+        t, sum_s = self.scalar[T : S + 1].tolist()
+        return (sum_s / t, -1.0 / t) if t else (0.0, 0.0)
+
+    @property
+    def how(self) -> How:
+        """The update and its constants, with what it keeps beside the weights."""
+        if self._how is None or self._how[0] is not self.kept:
+            self._how = self.kept, self.update.how(self.kept)
+        return self._how[1]
+
+    def compile_learning(self) -> None:
+        """Compile the kernel of an update, or load it from the cache."""
+        ready(kernels.learn, self.arrays, self.how, self.scalar, 0, 0.0)
+
+    def learn(self, n: int, rho: float) -> float:
+        """Make one update along the gap in ``arrays.delta``, of ``n`` weights; returns the loss g_t(w_t).
+
+        NaN: some number would not be finite; nothing has been changed.
+        """
+        return kernels.learn(self.arrays, self.how, self.scalar, n, rho)
+
+    def certificate(self) -> dict[str, float | None]:
+        """Return the mean loss, the dual value D_T and the bound it gives on the regret.
+
+        Of updates that shrink the weights an upper bound on the regret, of others on the excess of the
+        summed loss over the least regularised one. None for updates without a dual, and once weights
+        were dropped. After a restart all are of the updates since, and the weights it started from.
+        """
+        t, _, length, dual, primal, loss = self.scalar.tolist()
+        if not self.update.dual or self.dropped or not t:
+            return certificate(int(t), loss, primal, None, self.before)
+        sigma = self.update.strength
+        dual -= (sigma / (2.0 * t) if self.update.shrinks else sigma / 2.0) * length
+        return certificate(int(t), loss, primal, dual, self.before)

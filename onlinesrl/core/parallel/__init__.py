@@ -1,0 +1,1 @@
+"""Threads, processes, and workers of a cluster."""

@@ -1,0 +1,86 @@
+"""Where parts of some work are done: a section of the configuration, or options of a command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from pydantic import ValidationError
+
+from onlinesrl.core.errors import UsageError
+from onlinesrl.core.io.config_section import Section
+from onlinesrl.core.io.config_types import Name, Parts
+from onlinesrl.core.parallel.starting import starting
+
+if TYPE_CHECKING:
+    from onlinesrl.core.parallel.executors import Pool
+
+S = TypeVar("S", bound=Section)
+
+
+class PoolSection(Section):
+    """Where work is done; the results are the same everywhere."""
+
+    engine: Literal["local", "ray"] = "local"
+    """processes of this machine, or Ray."""
+    address: Name | None = None
+    """where Ray is: auto, or host:port; null: it is started on this machine."""
+    workers: Parts | None = None
+    """how many work at a time; null: one a core; it changes no result."""
+
+
+class PartsSection(PoolSection):
+    """A PSL model in parts that workers hold."""
+
+    parts: Parts = 8
+    """into how many parts the ground rules are cut."""
+
+
+def given(section: type[S], options: Sequence[str]) -> S:
+    """Return the section that ``--distribute KEY=VALUE`` options say. Raises UsageError."""
+    pairs = [each.partition("=") for each in options]
+    values = {key: int(value) if value.isdecimal() else value for key, _, value in pairs}
+    try:
+        return section.model_validate(values)
+    except ValidationError as error:
+        key = str(error.errors()[0]["loc"][0])
+        known = ", ".join(section.model_fields)
+        wrong = "unknown key" if key not in section.model_fields else f"{values[key]!r} is no {key}"
+        raise UsageError(
+            f"--distribute {key}: {wrong}; expected KEY=VALUE with one of {known}, such as engine=ray "
+            "or workers=4"
+        ) from None
+
+
+@contextmanager
+def opened(section: PoolSection, inline: bool = True) -> Iterator[Pool]:
+    """Open the pool of a section; one worker is this process if ``inline``. Raises UnavailableError."""
+    from onlinesrl.core.parallel.executors import Forks, Inline, cores
+
+    if section.engine == "ray":
+        from onlinesrl.core.parallel.ray_executor import on_ray
+
+        with on_ray(section.address, section.workers) as connected:
+            yield connected
+    else:
+        workers = section.workers or cores()
+        yield Inline() if workers == 1 and inline else Forks(workers)
+
+
+@contextmanager
+def opening(section: PoolSection, inline: bool = True) -> Iterator[Callable[[], Pool]]:
+    """As ``opened``, but Ray, which takes seconds to start, does so beside what is done until the call."""
+    if section.engine == "local":
+        with opened(section, inline) as pool:
+            yield lambda: pool
+        return
+    # the thread outlives the connection: Ray waits for seconds where who connected has ended
+    with ThreadPoolExecutor(1) as aside, ExitStack() as stack:
+        with starting():
+            begun = aside.submit(stack.enter_context, opened(section, inline))
+        try:
+            yield begun.result
+        finally:
+            wait([begun])

@@ -1,0 +1,191 @@
+"""Pure functions of (common, part): in this process, in forks of it, or on Ray, with the same results.
+
+A worker may die at any moment: its part is done again. Neither the engine nor the number of workers
+changes a bit of what is returned. Ray is in ``core.parallel.ray_executor``; parts that keep a state
+are in ``core.parallel.actors``.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import connection, get_context
+from typing import Any, Protocol, TypeVar
+
+from onlinesrl.core import interrupt
+from onlinesrl.core.parallel.actors import Fork, Held, Here, State
+from onlinesrl.core.parallel.starting import starting
+from onlinesrl.core.parallel.task_result import Died, Done, check_deaths, depend_on, tried, value
+
+C = TypeVar("C")
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class Pool(Protocol):
+    """Where parts are worked on."""
+
+    def map(
+        self,
+        function: Callable[[C, P], R],
+        common: C,
+        parts: Sequence[P],
+        again: Callable[[P], P] | None = None,
+    ) -> Iterator[R]:
+        """Yield ``function(common, part)`` of every part, in the order of the parts.
+
+        The function is pure. A part over which a worker died is done again, as ``again`` of it. Raises
+        what the function raises, or PartError in its place; UnavailableError where workers die over one
+        part again and again; Interrupted when a signal asks to stop.
+        """
+        ...
+
+    def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> Held:
+        """Build the states of parts on workers, where they stay until the result is closed."""
+        ...
+
+
+class Inline:
+    """Works on the parts one after another, in this process."""
+
+    def map(
+        self,
+        function: Callable[[C, P], R],
+        common: C,
+        parts: Sequence[P],
+        again: Callable[[P], P] | None = None,
+    ) -> Iterator[R]:
+        """See ``Pool.map``."""
+        return (function(common, part) for part in parts)
+
+    def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> Held:
+        """See ``Pool.hold``."""
+        return Held([Here(build, common)], parts)
+
+
+class Workers(ABC):
+    """Parts on so many workers at a time."""
+
+    workers: int
+    most_deaths: int | None = None
+    """So many deaths over a part end the work; None: the usual number."""
+
+    def map(
+        self,
+        function: Callable[[C, P], R],
+        common: C,
+        parts: Sequence[P],
+        again: Callable[[P], P] | None = None,
+    ) -> Iterator[R]:
+        """See ``Pool.map``."""
+        shared, parts = self._shared(common), [*parts]
+        waiting, running, done = deque(range(len(parts))), dict[Any, int](), dict[int, Done]()
+        deaths = Counter[int]()
+        try:
+            for number in range(len(parts)):
+                while number not in done:
+                    while waiting and len(running) < self.workers:
+                        at = waiting.popleft()
+                        running[self._start(function, shared, parts[at])] = at
+                    interrupt.check()
+                    for task in self._ended([*running]):
+                        at = running.pop(task)
+                        try:
+                            done[at] = self._result(task)
+                        except Died as death:
+                            deaths[at] += 1
+                            check_deaths(deaths[at], at, death, self.most_deaths)
+                            parts[at] = parts[at] if again is None else again(parts[at])
+                            waiting.appendleft(at)
+                yield value(done.pop(number))
+        finally:
+            for task in running:
+                self._abandon(task)
+
+    def _shared(self, common: C) -> Any:
+        """Return what stands for ``common`` when a part is started."""
+        return common
+
+    @abstractmethod
+    def _start(self, function: Callable[..., Any], shared: Any, part: Any) -> Any:
+        """Start to work on a part; return the task."""
+
+    @abstractmethod
+    def _ended(self, tasks: Sequence[Any]) -> Sequence[Any]:
+        """Return the tasks that have ended, after a short wait if there are none."""
+
+    @abstractmethod
+    def _result(self, task: Any) -> Done:
+        """Return what came of an ended task. Raises Died."""
+
+    @abstractmethod
+    def _abandon(self, task: Any) -> None:
+        """End a task whose result is not wanted."""
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# forks -------------------------------------------------------------------------------------------
+
+
+class Forks(Workers):
+    """A fork of this process for every part: it has ``common`` and the compiled kernels already."""
+
+    def __init__(self, workers: int, most_deaths: int | None = None) -> None:
+        self.workers = workers
+        self.most_deaths = most_deaths
+        self.context = get_context("fork")
+
+    def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> Held:
+        """See ``Pool.hold``."""
+        return Held([Fork(build, common) for _ in parts[: self.workers]], parts)
+
+    def _start(self, function: Callable[..., Any], shared: Any, part: Any) -> Any:
+        ours, theirs = self.context.Pipe(duplex=False)
+        process = self.context.Process(
+            target=_work, args=(theirs, os.getpid(), function, shared, part)
+        )
+        with starting():
+            process.start()
+        theirs.close()  # or the end of the fork would not be seen
+        return ours, process
+
+    def _ended(self, tasks: Sequence[Any]) -> Sequence[Any]:
+        ready = connection.wait([pipe for pipe, _ in tasks], interrupt.POLL_SECONDS)
+        return [task for task in tasks if task[0] in ready]
+
+    def _result(self, task: Any) -> Done:
+        pipe, process = task
+        try:
+            done: Done = pipe.recv()
+        except (EOFError, OSError):
+            process.join()
+            raise Died(f"exit code {process.exitcode}") from None
+        finally:
+            pipe.close()
+        process.join()
+        return done
+
+    def _abandon(self, task: Any) -> None:
+        pipe, process = task
+        process.kill()
+        process.join()
+        pipe.close()
+
+
+def _work(
+    pipe: Any, parent: int, function: Callable[..., Any], common: Any, part: Any
+) -> None:  # in the fork
+    pipe.send(tried(_dependent, parent, (function, common, part)))
+
+
+def _dependent(parent: int, work: tuple[Callable[..., Any], Any, Any]) -> Any:
+    """Work on a part in a fork, which ends with the process that started it."""
+    depend_on(parent)
+    function, common, part = work
+    return function(common, part)

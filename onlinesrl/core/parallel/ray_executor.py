@@ -1,0 +1,282 @@
+"""Parts on the workers of a Ray cluster."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from onlinesrl.core import interrupt
+from onlinesrl.core.errors import UnavailableError
+from onlinesrl.core.parallel.actors import Call, Held, Host, State, States
+from onlinesrl.core.parallel.executors import Workers
+from onlinesrl.core.parallel.task_result import Died, Done, tried
+from onlinesrl.core.version import __version__
+
+C = TypeVar("C")
+P = TypeVar("P")
+
+ANSWER_SECONDS = 5.0
+"""How long the head of a cluster may take to accept a connection, and to say that it speaks HTTP/2."""
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""A client's first words in HTTP/2: the preface, and a frame of settings without any (RFC 9113, 3.4)."""
+
+_KEPT: dict[str, Any] = {}
+"""What is common to the parts that this worker was given last, by its reference's name."""
+
+
+class _Raylet:
+    """Ray's own process, as a child of this one; Ray ends this one when it is asked for more without it."""
+
+    def __init__(self) -> None:
+        self.stat = next(_stats_of("raylet", os.getpid()), None)
+        """Where the system tells its state; None: another process has started it."""
+
+    @property
+    def dead(self) -> bool:
+        """Whether it has ended."""
+        return self.stat is not None and (_stat(self.stat) or ("", "Z"))[1] in "ZX"
+
+    def check(self) -> None:
+        """Raise UnavailableError if it has ended."""
+        if self.dead:
+            raise UnavailableError(
+                "Ray on this machine has ended: its process raylet, or one that this needs, was killed, "
+                "perhaps for lack of memory; run it again to resume"
+            )
+
+
+def _stat(path: Path) -> tuple[str, str, int] | None:
+    """Return the name, the state and the parent of a process; None: it is gone."""
+    try:
+        name, _, rest = path.read_text().partition("(")[2].rpartition(")")
+    except OSError:
+        return None
+    state, parent = rest.split()[:2]
+    return name, state, int(parent)
+
+
+def _stats_of(name: str, parent: int) -> Iterator[Path]:
+    """Yield where the system tells the states of a process's children of a name."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        found = _stat(path)
+        if found is not None and (found[0], found[2]) == (name, parent):
+            yield path
+
+
+class OnRay(Workers):
+    """Tasks on Ray's workers; ``common`` goes once to the object store of each machine."""
+
+    def __init__(self, ray: Any, workers: int) -> None:
+        self.ray = ray
+        self.raylet = _Raylet()
+        self.workers = workers
+        self.task = ray.remote(_on_worker).options(max_retries=0)
+
+    def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> Held:
+        """See ``Pool.hold``."""
+        shared = self._shared((build, common))
+        return Held([_Actor(self.ray, self.raylet, shared) for _ in parts[: self.workers]], parts)
+
+    def _shared(self, common: Any) -> Any:
+        self.raylet.check()
+        return self.ray.put(common)
+
+    def _start(self, function: Callable[..., Any], shared: Any, part: Any) -> Any:
+        self.raylet.check()
+        return self.task.remote(__version__, [shared, self.ray.put((function, part))])
+
+    def _ended(self, tasks: Sequence[Any]) -> Sequence[Any]:
+        self.raylet.check()
+        ready: Sequence[Any] = self.ray.wait(list(tasks), timeout=interrupt.POLL_SECONDS)[0]
+        return ready
+
+    def _result(self, task: Any) -> Done:
+        self.raylet.check()
+        done: Done = _got(self.ray, task)
+        return done
+
+    def _abandon(self, task: Any) -> None:
+        if not self.raylet.dead:
+            with suppress(Exception):
+                self.ray.cancel(task, force=True)
+
+
+class _Actor(Host):
+    """States in an actor."""
+
+    def __init__(self, ray: Any, raylet: _Raylet, shared: Any) -> None:
+        self._ray, self._raylet, self._shared = ray, raylet, shared
+        self._actor: Any = None
+
+    def start(self) -> None:
+        """See ``Host.start``."""
+        self.close()
+        self._raylet.check()
+        kind = self._ray.remote(_OnWorker).options(max_restarts=0, scheduling_strategy="SPREAD")
+        self._actor = kind.remote(__version__, [self._shared])
+
+    def send(self, call: Call) -> None:
+        """See ``Host.send``."""
+        self._raylet.check()
+        self._answer = self._actor.answer.remote([self._ray.put(call)])
+
+    def receive(self) -> Mapping[int, Done]:
+        """See ``Host.receive``."""
+        while not self._ray.wait([self._answer], timeout=interrupt.POLL_SECONDS)[0]:
+            interrupt.check()
+            self._raylet.check()
+        self._raylet.check()
+        answer: Mapping[int, Done] = _got(self._ray, self._answer)
+        return answer
+
+    def close(self) -> None:
+        """See ``Host.close``."""
+        if self._actor is not None and not self._raylet.dead:
+            with suppress(Exception):
+                self._ray.kill(self._actor)
+
+
+def _got(ray: Any, task: Any) -> Any:
+    """Return the result of a task. Raises Died, UnavailableError."""
+    of = ray.exceptions
+    died = of.WorkerCrashedError, of.NodeDiedError, of.LocalRayletDiedError, of.ObjectLostError
+    try:
+        return ray.get(task)
+    except (*died, of.OutOfMemoryError, of.ActorDiedError, of.ActorUnavailableError) as error:
+        raise Died(type(error).__name__) from None
+    except of.RayError as error:
+        said = str(error).strip().splitlines()
+        raise UnavailableError(f"a worker of Ray failed: {said[-1] if said else error}") from None
+
+
+def _other(version: str) -> str | None:
+    """Return what is wrong with a driver of this version; what it sends is not read then."""
+    host = socket.gethostname()
+    if version == __version__:
+        return None
+    has = f"{host}: this worker has onlinesrl {__version__}, the driver {version}"
+    return f"{has}; install the same on every machine"
+
+
+def _on_worker(version: str, sent: Sequence[Any]) -> Done:
+    """Work on a part on a machine of the cluster; ``sent`` refers to ``common``, and function and part."""
+    if (other := _other(version)) is not None:
+        return Done(failed=other, exit_code=69)
+    common, mine = sent
+    function, part = _ray().get(mine)
+    return _told(tried(function, _common(common), part))
+
+
+def _common(reference: Any) -> Any:
+    """Return what is common to parts; the last is kept, so that a worker reads it once."""
+    name = reference.hex()
+    if name not in _KEPT:
+        _KEPT.clear()
+        _KEPT[name] = _ray().get(reference)
+    return _KEPT[name]
+
+
+class _OnWorker:
+    """Holds the states of parts on a machine of the cluster."""
+
+    def __init__(self, version: str, sent: Sequence[Any]) -> None:
+        self.other = _other(version)
+        if self.other is None:
+            self.states = States(*_ray().get(sent[0]))
+
+    def answer(self, sent: Sequence[Any]) -> Mapping[int, Done]:
+        """Answer a call."""
+        if self.other is not None:
+            return {0: Done(failed=self.other, exit_code=69)}
+        found = self.states.answer(_ray().get(sent[0]))
+        return {number: _told(done) for number, done in found.items()}
+
+
+def _ray() -> Any:
+    import ray
+
+    return ray
+
+
+def _told(done: Done) -> Done:
+    """Say on which machine a part failed."""
+    if done.failed is None:
+        return done
+    return done._replace(failed=f"worker {socket.gethostname()}: {done.failed}")
+
+
+@contextmanager
+def on_ray(address: str | None, workers: int | None) -> Iterator[OnRay]:
+    """Connect to Ray at an address, or None: start it on this machine; ``workers`` None: all there are.
+
+    Where this process is connected already, that is used. Raises UnavailableError where Ray is not
+    installed, does not answer, or is of another version.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # a busy machine starts slowly
+    try:
+        import ray
+    except ImportError:
+        raise UnavailableError(
+            "distribute.engine: ray is not installed; pip install 'onlinesrl[ray]'"
+        ) from None
+    api: Any = ray
+    ours = not api.is_initialized()
+    if ours:
+        _connect(api, address, workers)
+    try:
+        yield OnRay(api, workers or max(1, int(api.cluster_resources().get("CPU", 1))))
+    finally:
+        if ours:
+            api.shutdown()
+
+
+def _check_answers(address: str | None) -> None:
+    """Raise UnavailableError where no head of a cluster listens at host:port; Ray would wait for minutes."""
+    host, _, port = (address or "").rpartition(":")
+    if host and "/" not in host and port.isdecimal():
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS) as head:
+                _greet(head)
+        except (OSError, OverflowError) as error:
+            raise UnavailableError(
+                f"distribute.address: nothing answers at {address} ({error}); expected the head of a "
+                "cluster, started by ray start --head --port PORT"
+            ) from None
+
+
+def _greet(head: socket.socket) -> None:
+    """Raise OSError where who listens does not speak HTTP/2, as the head of a cluster does."""
+    if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
+        return  # it speaks it under TLS
+    head.sendall(GREETING)
+    if head.recv(9)[3:4] != b"\x04":  # the type of a frame of settings
+        raise OSError("what listens there is not Ray")
+
+
+def _connect(ray: Any, address: str | None, workers: int | None) -> None:
+    """Connect to Ray; it must not take the place of our signal handlers. Raises UnavailableError."""
+    _check_answers(address)
+    here = {"num_cpus": workers, "include_dashboard": False} if address is None else {}
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    main = threading.current_thread() is threading.main_thread()
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM) if main}
+    try:
+        ray.init(address or "local", log_to_driver=False, logging_level="ERROR", **here)
+    except Exception as error:  # Ray raises Exception itself where it could not start in time
+        ray.shutdown()  # it may have connected in part
+        said = " ".join(str(error).split())
+        raise UnavailableError(f"Ray at {address or 'this machine'}: {said}") from None
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        sys.stderr.flush()

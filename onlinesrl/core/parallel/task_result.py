@@ -1,0 +1,87 @@
+"""What becomes of parts in other processes: values, failures, and deaths of workers."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from onlinesrl.core.errors import OnlinesrlError, UnavailableError
+from onlinesrl.core.parallel.starting import starting
+
+LOOK_SECONDS = 0.2
+"""Between two looks at whether the process that started others is there."""
+DEATHS = 20
+"""So many workers that died in succession over one part end the work."""
+
+
+class PartError(OnlinesrlError):
+    """A part failed in another process: the message and exit code of the error there."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Done(NamedTuple):
+    """What came of a part: its value, or what failed and the exit code of that."""
+
+    value: Any = None
+    failed: str | None = None
+    exit_code: int = 0
+
+
+class Died(Exception):
+    """A worker died before it had a result."""
+
+
+def check_deaths(deaths: int, part: int, death: Died, most: int | None = None) -> None:
+    """Raise UnavailableError where too many workers died over a part."""
+    if deaths >= (DEATHS if most is None else most):
+        raise UnavailableError(
+            f"{deaths} workers in succession died over part {part + 1} of a round ({death}): killed for "
+            "lack of memory, or crashed by an example; use fewer workers or a smaller distribute.round"
+        )
+
+
+def value(done: Done) -> Any:
+    """Return what came of a part. Raises PartError."""
+    if done.failed is not None:
+        raise PartError(done.failed, done.exit_code)
+    return done.value
+
+
+def tried(function: Callable[..., Any], common: Any, part: Any) -> Done:
+    """Work on a part; what fails is told in words, since not every error passes from process to process."""
+    try:
+        return Done(function(common, part))
+    except OnlinesrlError as error:
+        return Done(failed=str(error), exit_code=error.exit_code)
+    except MemoryError:
+        return Done(failed="there is not enough memory for this", exit_code=69)
+    except Exception:
+        return Done(failed=traceback.format_exc(), exit_code=70)
+
+
+def depend_on(parent: int) -> None:
+    """Leave Ctrl-C to the process that started this one, and end when that is killed.
+
+    The garbage of that process is its own: a fork has none of the threads for which finalizers wait.
+    """
+    gc.freeze()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with starting():
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """End this process once it has another parent."""
+    while os.getppid() == parent:
+        time.sleep(LOOK_SECONDS)
+    os._exit(1)

@@ -1,0 +1,122 @@
+"""Work divided among threads, for kernels that do not hold Python's lock."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, TypeVar
+
+from onlinesrl.core.parallel.starting import starting
+
+T = TypeVar("T")
+
+
+TRIES, NAP_SECONDS = 2_000, 5e-5
+"""How often a thread looks for others that it waits for, some 2 ms, before it rests in between."""
+
+
+class _LeftError(Exception):
+    """Another thread does not come: it raises why."""
+
+
+class Team:
+    """The caller's thread and ``threads - 1`` others, which end with the context."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._others = ThreadPoolExecutor(max(threads - 1, 1), "part")
+        self._met, self._left = [0], False
+
+    def __enter__(self) -> Team:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._others.shutdown(cancel_futures=True)
+
+    def run(self, part: Callable[..., object], *arguments: Any) -> None:
+        """Call ``part(*arguments, rank, threads)`` for all ranks at once; raises what a part raises."""
+        self._met, self._left = [0] * self.threads, False
+        asked: list[Future[None]] = []
+        try:
+            for rank in range(1, self.threads):
+                with starting():
+                    asked.append(self._others.submit(self._do, part, *arguments, rank))
+            self._do(part, *arguments, 0)
+        except BaseException:
+            self._left = True
+            raise
+        finally:
+            wait(asked)
+        for each in asked:
+            each.result()
+
+    def _do(self, part: Callable[..., object], *arguments: Any) -> None:
+        try:
+            part(*arguments, self.threads)
+        except _LeftError:
+            pass
+        except BaseException:
+            self._left = True
+            raise
+
+    def meet(self, rank: int) -> None:
+        """Wait, in a part, until all threads have come here as often; all parts must do so equally often.
+
+        It takes less time than being woken: who waits looks for the others again and again.
+        """
+        self._met[rank] += 1
+        tries = 0
+        while min(self._met) < self._met[rank]:
+            if self._left:
+                raise _LeftError
+            time.sleep(0.0 if tries < TRIES else NAP_SECONDS)
+            tries += 1
+
+
+class Aside:
+    """Another thread, where one is wanted, that does tasks in turn."""
+
+    def __init__(self, threaded: bool) -> None:
+        self._other = ThreadPoolExecutor(1, "aside") if threaded else None
+        self._coming = deque[Future[Any]]()
+
+    def __enter__(self) -> Aside:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._other is not None:
+            self._other.shutdown(cancel_futures=True)
+
+    def __len__(self) -> int:
+        """Return how many tasks were begun whose results were not taken."""
+        return len(self._coming)
+
+    def begin(self, task: Callable[..., T], *arguments: Any) -> None:
+        """Begin a task after those before it, if there is another thread."""
+        if self._other is not None:
+            with starting():
+                self._coming.append(self._other.submit(task, *arguments))
+
+    def wait(self) -> None:
+        """Wait for the end of all tasks."""
+        wait(self._coming)
+
+    def take(self) -> Any:
+        """Wait for the result of the oldest task; raises what it raised."""
+        return self._coming.popleft().result()
+
+
+def ahead(items: Iterator[T]) -> Iterator[T]:
+    """Yield items, each next one made by another thread while the caller is busy with one.
+
+    An error comes where its item would have. Closing waits for the item that is being made.
+    """
+    end = object()
+    with ThreadPoolExecutor(1, "ahead") as other:
+        with starting():
+            coming = other.submit(next, items, end)
+        while (item := coming.result()) is not end:
+            coming = other.submit(next, items, end)
+            yield item  # type: ignore[misc]

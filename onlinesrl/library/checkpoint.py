@@ -1,0 +1,119 @@
+"""A learner's checkpoint on disk, as runs write them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+from pydantic import BaseModel
+
+from onlinesrl.core.io.config_section import kind_of, sections_of
+from onlinesrl.core.io.restoring import Misfit, Natural, converted
+from onlinesrl.core.language import Language, language_of
+from onlinesrl.core.online.update_rules import AnyUpdate
+from onlinesrl.core.version import __version__
+from onlinesrl.library.model import Model
+from onlinesrl.mln.inference.registry import AnyEngine
+from onlinesrl.runs.config.fingerprint import ALWAYS, leaves
+from onlinesrl.runs.run import load_checkpoint
+from onlinesrl.stream import checkpoints
+
+_SECTIONS = {
+    "learner": ("learner", "update", sections_of(AnyUpdate)),
+    "inference": ("inference", "engine", sections_of(AnyEngine)),
+}
+
+
+class _Settings(TypedDict):
+    """The keys of a fingerprint that are of no section."""
+
+    query: list[str]
+    seed: NotRequired[Natural]
+
+
+class _Own(TypedDict, total=False):
+    """What only the library writes."""
+
+    background: dict[str, list[tuple[list[str], float]]]
+    by: str | None
+    lines: list[dict[str, Any]]
+    texts: list[tuple[str | tuple[str, int], str]]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A learner's model text, settings and state; ``own`` is what only the library writes."""
+
+    text: str
+    language: Language
+    settings: Mapping[str, Any]
+    header: dict[str, Any]
+    arrays: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+    own: Mapping[str, Any]
+    lacks_facts: bool = False
+
+    def write(self, path: Path) -> None:
+        """Write the checkpoint. Raises StorageError."""
+        fingerprint = ALWAYS | dict(leaves(self.settings))
+        fingerprint["model"] = hashlib.sha256(self.text.encode()).hexdigest()
+        header = {
+            "version": __version__,
+            "fingerprint": fingerprint,
+            "model": self.text,
+            "learner": self.header,
+            "metrics": self.metrics,
+            "library": self.own,
+        }
+        checkpoints.write(path, 1, header, self.arrays)
+
+    @classmethod
+    def read(cls, path: Path) -> Saved:
+        """Read a checkpoint, or the last of a run folder. Raises StorageError."""
+        return cls.of(load_checkpoint(path))
+
+    @classmethod
+    def of(cls, found: checkpoints.Checkpoint) -> Saved:
+        """Return what a checkpoint, whose header is checked, holds. Raises Misfit."""
+        header = found.header
+        fingerprint = header["fingerprint"]
+        settings: Any = {"seed": 0} | converted(fingerprint, _Settings)
+        settings |= {name: _section(fingerprint, *kinds) for name, kinds in _SECTIONS.items()}
+        return cls(
+            header["model"],
+            language_of(f".{header['learner'].get('language', 'mln')}"),
+            settings,
+            header["learner"],
+            found.arrays,
+            header["metrics"],
+            converted(header.get("library", {}), _Own),
+            "source.background" in fingerprint,
+        )
+
+    @property
+    def facts(self) -> dict[str, dict[tuple[str, ...], float]] | None:
+        """The background facts, where the checkpoint holds them."""
+        facts = self.own.get("background")
+        if facts is None:
+            return None
+        return {name: {(*args,): value for args, value in of} for name, of in facts.items()}
+
+    def model(self) -> Model:
+        """Return the model."""
+        return Model(self.text, self.language.suffix[1:], file="<checkpoint>", alone=True)
+
+
+def _section(
+    fingerprint: Mapping[str, Any], section: str, tag: str, kinds: Sequence[type[BaseModel]]
+) -> dict[str, Any]:
+    """Return the keys of a section of a fingerprint, those that its kind has."""
+    by_name = {kind_of(kind): kind for kind in kinds}
+    name = fingerprint.get(f"{section}.{tag}", next(iter(by_name)))
+    if not isinstance(name, str) or name not in by_name:
+        raise Misfit(f"there is no {section} {name}")
+    keys = [key for key in by_name[name].model_fields if key != "start"]
+    given = {key: fingerprint.get(f"{section}.{key}") for key in keys}
+    return {tag: name} | {key: value for key, value in given.items() if value is not None}

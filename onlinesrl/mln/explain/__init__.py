@@ -1,0 +1,1 @@
+"""Why Markov logic predicts what it predicts."""

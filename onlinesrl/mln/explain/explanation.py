@@ -1,0 +1,255 @@
+"""Why Markov logic predicts an atom so: the ground rules for it and against it, and what else could be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bools, Floats, Ints
+from onlinesrl.core.example import Example
+from onlinesrl.core.explain.counterfactual import Asked
+from onlinesrl.core.explain.explanation import (
+    Atom,
+    Explanation,
+    ExplanationError,
+    Other,
+    Reason,
+    ordered,
+    shown,
+)
+from onlinesrl.logic.ast import Leaf, Variable
+from onlinesrl.logic.text import quote, show, show_leaf
+from onlinesrl.mln.explain.counterfactual import least_change
+from onlinesrl.mln.ground.ground_mrf import State
+from onlinesrl.mln.kernels import ground_network as n
+from onlinesrl.mln.lang.clausal_form import Clause
+from onlinesrl.mln.lang.weight_file import written
+from onlinesrl.mln.online.predicted_world import PredictedWorld
+
+if TYPE_CHECKING:
+    from onlinesrl.mln.online.learner import OnlineLearner
+
+
+def explain(learner: OnlineLearner, example: Example, atom: Atom, asked: Asked) -> Explanation:
+    """See ``Learner.explain``."""
+    world = PredictedWorld.of(learner, example)
+    a = _number(learner, world, atom)
+    named = learner.words(example.evidence)
+    said: dict[str, Any] = {
+        "id": str(example.id),
+        "atom": shown(atom),
+        "value": float(world.state[a]),
+        "certified": world.certified,
+        "words": {each: named[each] for each in atom[1] if each in named},
+    }
+    if world.net.fixed[a] != n.OPEN:
+        return Explanation(**said, given=True)
+    found = world.best_otherwise(learner.inference, a)
+    local = world.turned(a, None if found is None else found[0])
+    gain = world.gain(world.state, local)
+    broken = world.model.hard & ~world.model.satisfied(local)
+    other = None if found is None else _other(world, a, *found)
+    said |= {
+        "group": _group(learner, world, a),
+        "instead": _instead(world, a, local),
+        "reasons": _reasons(learner, world, gain),
+        "undecided": _undecided(world, local, gain),
+        "forbidden": () if found else _texts(learner, world, broken),
+        "other": other,
+    }
+    flip = least_change(learner, world, example, a, _gap(world, other), asked)
+    return Explanation(**said, flip=flip)
+
+
+def _gap(world: PredictedWorld, other: Other | None) -> float:
+    """Return by how much the prediction is proven to score more than all states with the other value."""
+    if other is None:
+        return np.inf
+    return other.cost if world.certified and other.certified else 0.0
+
+
+def least_certain(learner: OnlineLearner, example: Example, most: int) -> list[Atom]:
+    """See ``Learner.least_certain``: by how much less the other value alone scores.
+
+    Of a group it is the true atom, or, where there is none, the one that would score most.
+    """
+    world = PredictedWorld.of(learner, example)
+    cost, net = -_turn_gains(world), world.net
+    found = []
+    for v in range(int(net.size[n.VARIABLES])):
+        members = [a for a in _range(net, v) if a < len(world.names) and net.fixed[a] == n.OPEN]
+        true = [a for a in members if world.state[a]]
+        rest = [a for a in members if not world.state[a]]
+        others = [cost[a] for a in rest] + [0.0] * (len(true) > 0 and not net.exactly[v])
+        if members and others:
+            a = true[0] if true else min(rest, key=cost.__getitem__)
+            found.append((min(others) + (cost[a] if true else 0.0), a))
+    return [world.names[a] for _, a in sorted(found)[:most]]
+
+
+def _turn_gains(world: PredictedWorld) -> Floats:
+    """Return what turning each atom alone would add to the score of the predicted state."""
+    model, state = world.model, world.state
+    clause = np.repeat(np.arange(model.n_clauses), np.diff(model.start))
+    atom = np.abs(model.literals) - 1
+    true = (state[atom] != 0) == (model.literals > 0)
+    count = np.bincount(clause[true], minlength=model.n_clauses)[clause]
+    change = np.where(true & (count == 1), -1.0, np.where(count == 0, 1.0, 0.0))
+    gains = np.zeros(model.n_atoms)
+    np.add.at(gains, atom, change * world.weight[clause])
+    return gains
+
+
+# the parts of an explanation -----------------------------------------------------------------------
+
+
+def _number(learner: OnlineLearner, world: PredictedWorld, atom: Atom) -> int:
+    """Return the number of an atom. Raises ExplanationError for one that is not the example's."""
+    known, name = learner.layout.plan.query, atom[0]
+    if name not in known:
+        raise ExplanationError(f"{shown(atom)}: {name} is not predicted, but {', '.join(known)}")
+    arity = len(learner.layout.arguments(name))
+    if len(atom[1]) != arity:
+        raise ExplanationError(f"{shown(atom)}: {name} takes {arity} arguments")
+    if atom not in world.names:
+        raise ExplanationError(
+            f"{shown(atom)} is not an open atom of the example: one of its constants is not in the "
+            "evidence or `query`, `query` does not list it, or hard rules and evidence make it false"
+        )
+    return world.names.index(atom)
+
+
+def _range(net: n.Network, v: int) -> range:
+    return range(*net.var_start[v : v + 2].tolist())
+
+
+def _group(learner: OnlineLearner, world: PredictedWorld, a: int) -> str | None:
+    """Return the group constraint of an atom in words, and which of the group is predicted."""
+    name = world.names[a][0]
+    group = learner.layout.plan.groups.get(name)
+    if group is None:
+        return None
+    true = [world.names[b] for b in world.members(a) if world.state[b]]
+    is_true = f", here {shown(true[0])}" if true else ", here none"
+    return group.show(name) + is_true
+
+
+def _instead(world: PredictedWorld, a: int, local: State) -> str | None:
+    """Return the other value of a true atom's group, or what a false atom would replace."""
+    members = world.members(a)
+    if len(members) == 1:
+        return None
+    before = [shown(world.names[b]) for b in members if world.state[b] and b != a]
+    after = [shown(world.names[b]) for b in members if local[b] and b != a]
+    return (after or before or ["none of its group"])[0] if world.state[a] else None
+
+
+def _other(world: PredictedWorld, a: int, state: State, certified: bool) -> Other:
+    """Return what another state costs and changes; an atom's own group is no change."""
+    cost = float(world.gain(world.state, state).sum())
+    changed = np.flatnonzero(world.state != state).tolist()
+    own = world.members(a)
+    changes = [
+        (shown(world.names[b]), bool(state[b]))
+        for b in changed
+        if b < len(world.names) and b not in own and not _replaced(world, b, state)
+    ]
+    return Other(cost, certified, tuple(changes))
+
+
+def _replaced(world: PredictedWorld, b: int, state: State) -> bool:
+    """Tell whether another atom of a group is true instead: that one is the change."""
+    return not state[b] and bool(np.any(state[world.members(b)]))
+
+
+def _undecided(world: PredictedWorld, local: State, gain: Floats) -> int:
+    """Count the weighted ground clauses with an atom that changes whose truth does not change."""
+    model = world.model
+    clause = np.repeat(np.arange(model.n_clauses), np.diff(model.start))
+    atom = np.abs(model.literals) - 1
+    touched = np.unique(clause[world.state[atom] != local[atom]])
+    return int(np.sum((world.weight[touched] != 0) & (gain[touched] == 0)))
+
+
+def _reasons(learner: OnlineLearner, world: PredictedWorld, gain: Floats) -> tuple[Reason, ...]:
+    """Return the ground rules that tell two states apart, those of one weight and direction as one."""
+    effects: dict[tuple[int, tuple[str, ...], bool], float] = {}
+    numbers: dict[tuple[int, tuple[str, ...], bool], float] = {}
+    counts: Counter[tuple[int, tuple[str, ...], bool]] = Counter()
+    clauses, net = learner.weights.clauses, world.net
+    for c in np.flatnonzero(gain).tolist():
+        number, key, row = _instance(learner, world, int(world.place[c]))
+        times = float(net.row_factor[row]) * clauses[number].sign
+        weight = float(world.weight[c]) * clauses[number].sign
+        of = number, key, bool((gain[c] > 0) == (weight > 0))
+        effects[of] = effects.get(of, 0.0) + float(gain[c])
+        numbers[of] = numbers.get(of, 0.0) + times
+        counts[of] += 1
+    return ordered(
+        [
+            Reason(
+                _text(learner, clauses[number], key),
+                (effect if holds else -effect) / numbers[number, key, holds],
+                effect,
+                counts[number, key, holds],
+                holds,
+                numbers[number, key, holds] / counts[number, key, holds],
+            )
+            for (number, key, holds), effect in effects.items()
+        ]
+    )
+
+
+def _instance(
+    learner: OnlineLearner, world: PredictedWorld, g: int
+) -> tuple[int, tuple[str, ...], int]:
+    """Return a ground clause's clause, the constants of its weight, and its row."""
+    net = world.net
+    rows = int(net.size[n.ROWS])
+    row = int(np.searchsorted(net.clause_start[: rows + 1], g, "right")) - 1
+    number = int(net.row_clause[row])
+    k = g - int(net.clause_start[row])
+    offset = int(net.row_offset[row] + k * net.row_step[row])
+    key = tuple(_constants(learner, number, net.row_key[row].tolist(), offset))
+    return number, key, row
+
+
+def _constants(
+    learner: OnlineLearner, number: int, key: Sequence[int], offset: int
+) -> Iterator[str]:
+    """Yield the template's constants from a key and an offset; see ``mln.kernels.ground``."""
+    table = learner.weights
+    plan, (strides, _) = table.layout.plan.clauses[number], table.strides[number]
+    for name, stride, part in zip(plan.clause.template, strides, key, strict=False):
+        kind = plan.types[name]
+        declared = table.layout.constants[kind]
+        if stride and part == 0:
+            yield str(declared[offset // stride % len(declared)])
+        elif part < 0:  # a constant that the stream has not shown
+            yield str(learner.packer.constants.names[-2 - part])
+        else:
+            yield str(table.stream[kind].names[part - (stride != 0)])
+
+
+def _text(learner: OnlineLearner, clause: Clause, key: Sequence[str]) -> str:
+    """Return a rule with the constants of its weight."""
+    constants = dict(zip(clause.template, key, strict=True))
+
+    def spelled(leaf: Leaf) -> str:
+        if isinstance(leaf, Variable) and leaf.name in constants:
+            return quote(constants[leaf.name])
+        return show_leaf(leaf)
+
+    rule = learner.layout.plan.program.rules[clause.rule]
+    return show(written(clause, rule), spelled)
+
+
+def _texts(learner: OnlineLearner, world: PredictedWorld, which: Bools) -> tuple[str, ...]:
+    """Return the rules of chosen clauses, each once."""
+    places: Ints = world.place[which]
+    of = (_instance(learner, world, g) for g in places.tolist() if g >= 0)
+    clauses = learner.weights.clauses
+    return tuple(dict.fromkeys(_text(learner, clauses[c], key) + "." for c, key, _ in of))

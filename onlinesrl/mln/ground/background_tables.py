@@ -1,0 +1,191 @@
+"""Facts that every example has, as the kernels read them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+
+import numpy as np
+
+from onlinesrl.core.arrays import Ints, Ints32
+from onlinesrl.core.example import Constant
+from onlinesrl.mln.ground.model_index import Layout
+from onlinesrl.mln.kernels.background import Facts, Own
+from onlinesrl.mln.kernels.grounding_frames import Plans
+
+
+class FactTables:
+    """The facts of evidence predicates as the kernels read them: see ``mln.kernels.background``.
+
+    ``rows`` has them by slot, as packed numbers, and ``shared_place`` the shared numbers of constants by
+    packed number, to which those of the facts' constants are added. ``constants`` has, by type, the
+    packed numbers of these, in their order; ``appearance`` what ``localise_beside`` asks of them.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        plans: Plans,
+        rows: Mapping[int, Ints32],
+        local: Sequence[bool],
+        shared_place: Sequence[Ints32],
+    ):
+        self.layout, self.plans, self.rows, self.local = layout, plans, rows, local
+        self.shared_place = shared_place
+        arity = [len(layout.columns(name)) for name in layout.slot_predicates()]
+        self.slot_start = np.cumsum([0, *arity]).astype(np.int32)
+        self.constants: list[Ints32] = []
+        self.shared: list[int] = []
+        self.appearance: list[tuple[Ints32, Ints, Ints32, Ints]] = []
+        for kind in range(len(layout.types)):
+            self._add(kind)
+
+    def _columns(self, kind: int) -> Iterator[tuple[int, Ints32]]:
+        """Yield the number and the content of each column of a type."""
+        number = self.layout.type_number
+        names = self.layout.slot_predicates()
+        for slot in sorted(self.rows):
+            for k, name in enumerate(self.layout.arguments(names[slot])):
+                if number[name] == kind:
+                    yield int(self.slot_start[slot]) + k, self.rows[slot][:, k]
+
+    def named(self, kind: int) -> list[int]:
+        """Return the packed numbers of a type's constants in facts, in order of first appearance."""
+        cells = (column.tolist() for _, column in self._columns(kind))
+        return list(dict.fromkeys(chain.from_iterable(cells)))
+
+    def _add(self, kind: int) -> None:
+        place, first = self.shared_place[kind], dict[int, int]()
+        shared = int(place.max(initial=-1)) + 1
+        for column, cells in self._columns(kind) if self.local[kind] else ():
+            for c in cells.tolist():
+                if place[c] < 0:
+                    first.setdefault(c, column)
+        packed, columns = np.array([*first], np.int32), np.array([*first.values()], np.int32)
+        place[packed] = shared + np.arange(len(packed))
+        arriving = np.bincount(columns, minlength=self.slot_start[-1]).astype(np.int64)
+        self.constants.append(packed)
+        self.shared.append(shared + len(packed))
+        self.appearance.append((columns, arriving, packed, np.zeros_like(arriving)))
+
+    def arrays(self, stream_numbers: Sequence[Ints32]) -> Facts:
+        """Return what the kernels read; columns of types that are not local have the stream's numbers."""
+        layout, slots = self.layout, self.layout.slots
+        names = layout.slot_predicates()
+        start, count = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
+        order_start, column_start = np.zeros(slots, np.int64), np.zeros(slots, np.int32)
+        numbered, column_type, order, at = dict[int, Ints32](), list[int](), list[Ints](), 0
+        for slot, rows in self.rows.items():
+            kinds = [layout.type_number[name] for name in layout.columns(names[slot])]
+            columns = [
+                self._numbers(kind, stream_numbers)[cells] if kind >= 0 else cells
+                for kind, cells in zip(kinds, rows.T, strict=True)
+            ]
+            start[slot], count[slot], order_start[slot] = (
+                at,
+                len(rows),
+                sum(len(each) for each in order),
+            )
+            column_start[slot] = len(column_type)
+            column_type += [
+                kind if kind >= 0 and len(self.constants[kind]) else -1 for kind in kinds
+            ]
+            order.append(np.lexsort(columns[::-1]) if columns else np.arange(len(rows)))
+            numbered[slot] = np.array(columns, np.int32).reshape(len(kinds), len(rows)).T
+            at += rows.size
+        data = [rows.ravel() for rows in numbered.values()]
+        return Facts(
+            np.concatenate([*data, np.zeros(0)]).astype(np.int32),
+            start,
+            count,
+            order_start,
+            np.concatenate([*order, np.zeros(0)]).astype(np.int32),
+            column_start,
+            np.array(column_type, np.int32),
+            *self._indexes(numbered),
+            np.array([len(each) for each in self.constants], np.int32),
+        )
+
+    def _numbers(self, kind: int, stream_numbers: Sequence[Ints32]) -> Ints32:
+        """Return the shared number, or the stream's, of a type's constants, by packed number."""
+        return (self.shared_place if self.local[kind] else stream_numbers)[kind]
+
+    def _indexes(self, numbered: Mapping[int, Ints32]) -> tuple[Ints, Ints32, Ints32]:
+        """Return where each index of the plans begins, its cells, and the rows that they lead to."""
+        plans = self.plans
+        starts, cells, rows, at, row_at = [], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0, 0
+        for slot, argument, kind in zip(
+            plans.index_slot.tolist(),
+            plans.index_argument.tolist(),
+            plans.index_type.tolist(),
+            strict=True,
+        ):
+            starts.append(at)
+            if slot in numbered:
+                column = numbered[slot][:, argument]
+                counts = np.bincount(column, minlength=self.shared[kind])
+                cells.append(row_at + np.cumsum([0, *counts]))
+                rows.append(np.argsort(column, kind="stable"))
+                at, row_at = at + len(cells[-1]), row_at + len(column)
+        found = np.concatenate(cells).astype(np.int32), np.concatenate(rows).astype(np.int32)
+        return np.array(starts, np.int64), *found
+
+    def own(self, worlds: int, cells: int) -> Own:
+        """Return room for the worlds' own constants, where their tuples have so many cells of data."""
+        return _room(worlds, len(self.layout.types), cells) if self.rows else NO_OWN
+
+
+def _room(worlds: int, types: int, cells: int) -> Own:
+    return Own(
+        count=np.zeros((worlds, types), np.int32),
+        number=np.zeros(cells, np.int64),
+        shared=np.zeros(cells, np.int32),
+        early_start=np.zeros((worlds, types), np.int64),
+        early_count=np.zeros((worlds, types), np.int32),
+        early=np.zeros(cells, np.int64),
+        early_number=np.zeros(cells, np.int32),
+    )
+
+
+NO_OWN = _room(0, 0, 0)
+"""Of worlds without facts, where kernels read nothing of it."""
+
+
+class NamesBeside(Sequence[Constant]):
+    """The constants of a type in a world with facts, by their number there; looked up on access."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what a world is made of
+        self,
+        shared: Sequence[Constant],
+        names: Sequence[Constant],
+        member: Ints32,
+        own: Own,
+        w: int,
+        kind: int,
+        first: int,
+    ):
+        count, early = own.count.item(w, kind), own.early_start.item(w, kind)
+        self.shared = shared
+        self.numbers = own.number[first : first + count].tolist()
+        self.own: list[Constant] = [names[c] for c in member[first : first + count].tolist()]
+        self.early: list[int] = own.early[early : early + own.early_count.item(w, kind)].tolist()
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.shared) + len(self.own) - len(self.early)
+
+    def __iter__(self) -> Iterator[Constant]:
+        """Yield them in the order of their numbers."""
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, number: int) -> Constant:  # type: ignore[override]
+        """Return the constant of a number in the world."""
+        before = bisect_left(self.numbers, number)
+        if before < len(self.numbers) and self.numbers[before] == number:
+            return self.own[before]
+        place = number - before
+        for early in self.early:
+            if early <= place:
+                place += 1
+        return self.shared[place]

@@ -1,0 +1,337 @@
+"""Examples packed into a micro-batch: constants become integers, atoms become rows of them.
+
+Types that plans join on, enumerate or query are numbered anew in each world; types of ``+`` variables
+are numbered for the whole stream, because weights are known by them. Nothing else is kept for long.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from onlinesrl.core.arrays import Ints32
+from onlinesrl.core.background import Background
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import (
+    MOST,
+    Atoms,
+    Constant,
+    Example,
+    ValuedAtom,
+    arguments,
+    number_of,
+    show_ground_atom,
+)
+from onlinesrl.mln.ground.constant_index import Constants, Domain
+from onlinesrl.mln.ground.json_line_reader import LineReader, NumberedExample
+from onlinesrl.mln.ground.model_index import Layout
+from onlinesrl.mln.kernels.grounding_frames import Batch
+
+KEPT_NAMES = 1 << 16
+Wholly = Mapping[str, Sequence[Sequence[Constant]]]
+NONE: Wholly = {}
+
+
+class Packed(NamedTuple):
+    """A packed example and its place among those given."""
+
+    example: Example
+    place: int
+
+
+class LimitKeys(NamedTuple):
+    """The names of the options that set a world's limits, for messages."""
+
+    atoms: str = "limits.max_atoms"
+    groundings: str = "inference.max_groundings"
+    advice: str = "list the atoms to predict in `query`, or add"
+
+
+KEYS = LimitKeys()
+
+
+class Packer(Constants):
+    """Packs examples one after another; ``batch()`` hands over what has been packed.
+
+    All have the facts of ``background``, too. ``keys`` are what the limits are set by.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        stream: Mapping[str, Domain],
+        max_atoms: int,
+        keys: LimitKeys = KEYS,
+        background: Background | None = None,
+    ):
+        super().__init__(layout, stream, background or Background())
+        self.max_atoms = max_atoms
+        self.keys = keys
+        self.worlds_ever = 0
+        self.lines = LineReader(self)
+        self.clear()
+
+    # one example ---------------------------------------------------------------------------------
+
+    def clear(self) -> None:
+        """Forget the packed worlds, and the numbers of constants if these are many."""
+        self.start()
+        if self.full:
+            self.begin()
+
+    def start(self) -> None:
+        """Forget the packed worlds."""
+        self.worlds: list[Packed] = []
+        self.rows: list[bytes] = []
+        self.spans: list[bytes] = []
+        self.listed = bytearray()
+        self.labelled = bytearray()
+        self.values: dict[float, int] = {}
+
+    @property
+    def full(self) -> bool:
+        """Whether constants have so many numbers that these should begin anew."""
+        return len(self.constants.names) > self.first + KEPT_NAMES
+
+    def forget(self, known: Mapping[str, int]) -> None:
+        """Forget the packed worlds, and the stream's constants beyond the first ``known`` of each type."""
+        self.drop_stream(known)
+        self.clear()
+
+    def __len__(self) -> int:
+        return len(self.worlds)
+
+    def add(self, example: Example, place: int, wholly: Wholly = NONE) -> None:
+        """Pack one example. Raises ExampleError, and packs nothing then.
+
+        Besides the atoms that its query lists those of predicates ``wholly`` are open: all that have these
+        constants, of each argument some that differ.
+        """
+        if isinstance(example, NumberedExample):
+            self._add_numbered(example, place)
+            return
+        example = self.background.beside(example, self.layout.plan.query)
+        start, count = [0] * self.layout.slots, [0] * self.layout.slots
+        self.data: list[int] = []
+        evidence = example.evidence
+        if self.layout.numeric:
+            evidence = self._numeric(evidence, start, count)
+        self._relations(evidence, "evidence", self.layout.evidence, start, count)
+        if example.truth is not None:
+            self._relations(example.truth, "truth", self.layout.truth, start, count)
+        if example.query is not None:
+            opened = self._opened(example.query, example.evidence)
+            self._relations(opened, "query", self.layout.listed, start, count)
+        rows = array("i", self.data).tobytes()
+        for name, columns in wholly.items():
+            slot, grid = self.layout.listed[name], self._grid(columns)
+            start[slot], count[slot] = len(rows) // grid.itemsize, len(grid)
+            rows += grid.tobytes()
+        self.rows.append(rows)
+        self.spans.append(array("q", start + count).tobytes())
+        self._append(example, place, example.query is not None, example.truth is not None)
+
+    def _grid(self, columns: Sequence[Sequence[Constant]]) -> Ints32:
+        """Return the numbers of the constants of all atoms that have these, int32[atoms, arguments]."""
+        numbers = [np.array([self.constants[each] for each in c], np.int32) for c in columns]
+        if not numbers:
+            return np.zeros((1, 0), np.int32)
+        return np.stack(np.meshgrid(*numbers, indexing="ij"), -1).reshape(-1, len(numbers))
+
+    def _add_numbered(self, example: NumberedExample, place: int) -> None:
+        """Pack an example that has its numbers; if they are no longer those of its constants, anew."""
+        numbered = example
+        if example.domain is not self.constants:
+            found = self.lines.read(example.line)
+            assert found is not None, "a line that was read once can be read again"
+            numbered = found
+        self.rows.append(numbered.row)
+        self.spans.append(numbered.place)
+        self._append(example, place, False, example.labelled)
+
+    def _append(self, example: Example, place: int, listed: bool, labelled: bool) -> None:
+        self.listed.append(listed)
+        self.labelled.append(labelled)
+        self.worlds.append(Packed(example, place))
+
+    def _numeric(self, evidence: Atoms, start: list[int], count: list[int]) -> Atoms:
+        """Pack the atoms of numeric predicates, and return the others; number 0 is as good as absent."""
+        layout = self.layout
+        for name in (each for each in evidence if each in layout.numeric):
+            rows: dict[int, list[int]] = {layout.slot(name, 0): [], layout.slot(name, 1): []}
+            values = self._values(name, evidence[name])
+            for args, value in values.items():
+                row = [self.constants[constant] for constant in args]
+                rows[layout.slot(name, value)] += [*row, self._value_number(value)]
+            for slot, data in rows.items():
+                start[slot], count[slot] = len(self.data), len(data) // self.arity[name]
+                self.data += data
+        return {name: atoms for name, atoms in evidence.items() if name not in layout.numeric}
+
+    def _values(
+        self, name: str, atoms: Sequence[list[Constant] | ValuedAtom]
+    ) -> dict[tuple[str, ...], float]:
+        """Return the numbers of atoms. Raises ExampleError for one without, with a bad one, or two."""
+        if len(atoms) > self.max_atoms:
+            raise ExampleError(self._wrong(name, atoms, "evidence"), "limit")
+        arity, found = len(self.layout.arguments(name)), dict[tuple[str, ...], float]()
+        for atom in atoms:
+            args = arguments(atom)
+            if len(args) != arity:
+                raise ExampleError(self._wrong(name, [atom], "evidence"), "schema")
+            value = number_of(atom)
+            if value is None:
+                form = f'{{"args": {json.dumps(args)}, "value": 0.7}}'
+                said = f"has no value, and {name} is numeric; write {form}"
+                raise ExampleError(f"evidence atom {show_ground_atom(name, args)} {said}", "schema")
+            if not abs(value) <= MOST:
+                said = f"has value {value}; expected a number from {-MOST:g} to {MOST:g}"
+                raise ExampleError(f"evidence atom {show_ground_atom(name, args)} {said}", "schema")
+            first = found.setdefault(tuple(map(str, args)), value)
+            if first != value:
+                said = f"has the values {first} and {value}"
+                shown = f"contradiction: evidence atom {show_ground_atom(name, args)}"
+                raise ExampleError(f"{shown} {said}", "contradiction")
+        return found
+
+    def _value_number(self, value: float) -> int:
+        """Return the number by which a batch has a value; those of facts come first."""
+        number = self.fact_values.get(value)
+        if number is None:
+            return self.values.setdefault(value, len(self.fact_values) + len(self.values))
+        return number
+
+    def _opened(self, listed: Atoms, evidence: Atoms) -> Atoms:
+        """Return the listed open atoms with those that evidence fixes: joins must find both."""
+        opened: Atoms = {name: [*atoms] for name, atoms in listed.items()}
+        for name in self.layout.plan.query:
+            opened.setdefault(name, []).extend(evidence.get(name, ()))
+        return {name: [arguments(atom) for atom in atoms] for name, atoms in opened.items()}
+
+    def _relations(
+        self,
+        atoms_of: Atoms,
+        where: str,
+        slots: Mapping[str, int],
+        start: list[int],
+        count: list[int],
+    ) -> None:
+        """Pack the atoms of one part of an example, predicate after predicate."""
+        at = len(self.data)
+        for name, atoms in atoms_of.items():
+            slot = slots.get(name)
+            if slot is None:
+                raise ExampleError(self._unknown(name, slots, where), "schema")
+            arity = self.arity[name]
+            try:
+                fits = set(map(len, atoms)) <= {arity}  # type: ignore[arg-type]
+            except TypeError:
+                plain = self._plain(atoms_of, where, start, count)
+                return self._relations(plain, where, slots, start, count)
+            if not fits or len(atoms) > self.max_atoms:
+                raise ExampleError(self._wrong(name, atoms, where), "limit" if fits else "schema")
+            start[slot], count[slot] = at, len(atoms)
+            at += arity * len(atoms)
+        rows = chain.from_iterable(atoms_of.values())
+        self.data += map(self.constants.__getitem__, chain.from_iterable(rows))  # type: ignore[arg-type]
+        return None
+
+    @staticmethod
+    def _unknown(name: str, known: Iterable[str], where: str) -> str:
+        what = "predicate" if where == "evidence" else f"query predicate in {where}"
+        return f"unknown {what} {name}; the model has {', '.join(sorted(known))}"
+
+    def _wrong(self, name: str, atoms: Sequence[list[Constant] | ValuedAtom], where: str) -> str:
+        """Return which atom has the wrong number of arguments, or that there are too many atoms."""
+        arity = len(self.layout.arguments(name))
+        for atom in atoms:
+            args = arguments(atom)
+            if len(args) != arity:
+                return (
+                    f"{where} atom {show_ground_atom(name, args)}: {name} takes {arity} "
+                    f"argument{'s' * (arity != 1)}, found {len(args)}"
+                )
+        return f"{where} has {len(atoms)} atoms of {name}; {self.keys.atoms} is {self.max_atoms}"
+
+    def _plain(
+        self, atoms_of: Atoms, where: str, start: list[int], count: list[int]
+    ) -> dict[str, list[list[Constant] | ValuedAtom]]:
+        """Return the true atoms without their values; the false ones are packed.
+
+        Those of query predicates are fixed by evidence, and must be open where the truth says so; of
+        others only the constants matter.
+        """
+        true: dict[str, list[list[Constant] | ValuedAtom]] = {}
+        false: dict[str, list[list[Constant] | ValuedAtom]] = {}
+        for name, atoms in atoms_of.items():
+            true[name] = []
+            for atom in atoms:
+                args, value = (atom, 1.0) if isinstance(atom, list) else (atom.args, atom.value)
+                if value not in (0.0, 1.0):
+                    raise ExampleError(
+                        f"{where} atom {show_ground_atom(name, args)} has value {value}; "
+                        "a Markov logic example takes 1 (true) or 0 (false), and numbers for predicates that "
+                        f"the model declares numeric, `{name}(...): real`",
+                        "schema",
+                    )
+                (true if value else false).setdefault(name, []).append(args)
+            _check_consistent(name, true[name], false.get(name, ()), where)
+        layout = self.layout
+        slots = layout.denied if where == "truth" else {**layout.mentioned, **layout.false}
+        self._relations(false, where, slots, start, count)
+        return true
+
+    def batch(self, learning: bool) -> Batch:
+        """Return the packed worlds as arrays; ``learning`` adds constants of labelled ones to the stream.
+
+        Where it raises MemoryError, ``forget`` puts the stream right.
+        """
+        worlds, types = len(self.worlds), len(self.layout.types)
+        if learning and any(self.labelled):
+            self.join_strange()
+        data = np.frombuffer(bytearray().join(self.rows), np.int32)
+        before_each = np.cumsum([0, *map(len, self.rows)]) // data.itemsize
+        places = np.frombuffer(b"".join(self.spans), np.int64).reshape(worlds, 2, self.layout.slots)
+        batch = Batch(
+            places[:, 0] + before_each[:worlds, None],
+            places[:, 1].copy(),
+            data,
+            np.zeros((worlds, types), np.int32),
+            np.full((worlds, types), -1, np.int64),
+            np.zeros(len(data), np.int32),
+            np.zeros(len(data), np.int32),
+            np.zeros(0, np.int64),
+            *self.tables,
+            np.frombuffer(bytes(self.listed), np.uint8),
+            np.frombuffer(bytes(self.labelled), np.uint8),
+            self.fact_arrays,
+            self.facts.own(worlds, len(data)),
+            np.array([*self.fact_values, *self.values], np.float64),
+        )
+        self.make_room(len(data))
+        at, early = 0, 0
+        before, self.worlds_ever = self.worlds_ever, self.worlds_ever + worlds
+        for kind in range(types):
+            at, early = self.localise(batch, kind, before, at, early, learning)
+        if self.layout.plan.numeric:
+            return replace(batch, number=self.numbers()[batch.member])
+        return batch
+
+
+def _check_consistent(
+    name: str,
+    true: Sequence[list[Constant] | ValuedAtom],
+    false: Sequence[list[Constant] | ValuedAtom],
+    where: str,
+) -> None:
+    both = {tuple(map(str, a)) for a in true} & {tuple(map(str, a)) for a in false}  # type: ignore[arg-type]
+    if both:
+        atom = show_ground_atom(name, min(both))
+        reason = f"contradiction in {where}: {atom} is both true and false"
+        raise ExampleError(reason, "contradiction")

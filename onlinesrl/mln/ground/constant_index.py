@@ -1,0 +1,336 @@
+"""The numbers of constants: packed, by world, and by stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from onlinesrl.core.arrays import Ints, Ints32, extended
+from onlinesrl.core.background import Background
+from onlinesrl.core.example import Atoms, Constant, Example, arguments
+from onlinesrl.mln.ground.background_tables import FactTables, NamesBeside
+from onlinesrl.mln.ground.model_index import Layout
+from onlinesrl.mln.ground.plan_encoder import number_of
+from onlinesrl.mln.kernels.grounding_frames import NO_NUMBER, Batch
+from onlinesrl.mln.kernels.renumber_constants import (
+    Appearing,
+    Numbered,
+    Slots,
+    localise,
+    localise_beside,
+)
+
+
+class Domain(dict[Constant, int]):
+    """Constants numbered in order of first appearance; looking one up adds it.
+
+    ``3`` and ``"3"`` are one constant, and its name is the number.
+    """
+
+    __slots__ = ("names",)
+
+    def __init__(self, names: Iterable[Constant] = ()):
+        super().__init__()
+        self.names: list[Constant] = []
+        for name in names:
+            self[name]
+
+    def __missing__(self, constant: Constant) -> int:
+        text = constant if isinstance(constant, str) else str(constant)
+        number = self.get(text)
+        if number is None:
+            number = len(self.names)
+            self.names.append(_name(text))
+            self[text] = number
+        self[constant] = number
+        return number
+
+
+def _name(text: str) -> Constant:
+    """Return a whole number as such, anything else as it is."""
+    if text.isascii() and text.removeprefix("-").isdigit() and len(text) < 19:
+        number = int(text)
+        return number if str(number) == text else text
+    return text
+
+
+class News(NamedTuple):
+    """The constants of open types that an example shows for the first time, as (type, text).
+
+    ``hidden``: some of them stand only in its truth, so that it must be predicted without them.
+    """
+
+    constants: list[tuple[str, str]]
+    hidden: bool
+
+
+NO_NEWS = News([], False)
+
+
+class Constants:
+    """Numbers the constants of examples.
+
+    Those of all types are numbered together as they come, in ``constants``, which is begun anew now and
+    then; the kernel ``localise`` turns these numbers into a world's own and the stream's.
+    ``shared`` has, by type, the constants that all worlds have: the declared ones, then those of open
+    types that the stream has shown. All worlds have the facts of ``background``, too.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        stream: Mapping[str, Domain],
+        background: Background,
+    ):
+        self.layout = layout
+        self.background = background
+        predicates = layout.slot_predicates()
+        self.arity = {name: len(layout.columns(name)) for name in layout.evidence}
+        start = np.cumsum([0, *(self.arity[n] for n in predicates)]).astype(np.int32)
+        types = [layout.type_number[t] for name in predicates for t in layout.columns(name)]
+        self.local = [t in layout.plan.local for t in layout.types]
+        truth = {*layout.truth.values(), *layout.denied.values()}
+        true = np.asarray([n in truth for n in range(layout.slots)], np.uint8)
+        self.slots = Slots(start, np.asarray(types, np.int32), true)
+        self.shared = {t: Domain(layout.constants[t]) for t in layout.types}
+        self.set_stream(stream)
+
+    def set_stream(self, stream: Mapping[str, Domain]) -> None:
+        """Use these numbers for the types that are known stream-wide."""
+        self.stream = stream
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin to number constants: the shared ones come first."""
+        layout = self.layout
+        self.constants = Domain(chain.from_iterable(d.names for d in self.shared.values()))
+        facts = self._fact_rows()
+        self.first = len(self.constants.names)
+        self.shared_place: list[Ints32] = []
+        for kind, local in zip(layout.types, self.local, strict=True):
+            place = np.full(self.first, -1, np.int32)
+            names = self.shared[kind].names if local else layout.constants[kind]
+            place[[self.constants[name] for name in names]] = np.arange(len(names))
+            self.shared_place.append(place)
+        self.facts = FactTables(layout, layout.plans, facts, self.local, self.shared_place)
+        self.known = 0
+        none, nowhere = np.zeros(0, np.int64), np.zeros(0, np.int32)
+        self.numbered = [
+            Numbered(place, none, nowhere, nowhere, np.zeros(2, np.int64), nowhere)
+            for place in self.shared_place
+        ]
+        self.stream_size = [0] * len(layout.types)
+        self._number_facts()
+        self.unshared: Atoms = {}  # the background's atoms that show constants of open types
+        for name in layout.open.keys() & self.background.atoms:
+            rows = self.background.atoms[name]
+            showing = [row for row in rows if any(self._unshared({name: [row]}))]
+            self.unshared |= {name: showing} if showing else {}
+
+    def _tables(self) -> tuple[Ints32, Ints, Ints32, Ints]:
+        """Return a batch's columns of shared constants: how many, where, and their numbers."""
+        more = [[self.constants.names[c] for c in each] for each in self.facts.constants]
+        self.names_shared = [
+            [*d.names, *new] for d, new in zip(self.shared.values(), more, strict=True)
+        ]
+        names = self.names_shared
+        found = [self.constants[name] for each in names for name in each]
+        self.shared_constants = np.array(found, np.int32)
+        start = np.cumsum([0, *map(len, names)])
+        streams = [self.stream.get(kind) for kind in self.layout.types]
+        stream = [
+            -1 if s is None else s.get(str(name), -1)
+            for s, each in zip(streams, names, strict=True)
+            for name in each
+        ]
+        numeric = chain.from_iterable(names) if self.layout.plan.numeric else ()
+        return (
+            np.diff(start).astype(np.int32),
+            start.astype(np.int64),
+            np.asarray(stream, np.int32),
+            np.asarray([number_of(str(name)) for name in numeric], np.int64),
+        )
+
+    def _fact_rows(self) -> dict[int, Ints32]:
+        """Return the facts of evidence predicates by slot, as rows of packed numbers.
+
+        Those of query predicates are packed with each world, whose atoms they fix.
+        """
+        layout, rows = self.layout, dict[int, list[list[int]]]()
+        self.fact_values: dict[float, int] = {}
+        for name, values in self.background.values.items():
+            for args, value in values.items() if name not in layout.plan.query else ():
+                row = [self.constants[c] for c in args]
+                if name in layout.numeric:
+                    row.append(self.fact_values.setdefault(value, len(self.fact_values)))
+                rows.setdefault(layout.slot(name, value), []).append(row)
+        return {slot: np.array(of, np.int32) for slot, of in rows.items()}
+
+    def _number_facts(self) -> None:
+        """Give facts and shared constants the numbers that they now have."""
+        numbers = [self._stream_numbers(kind) for kind in range(len(self.layout.types))]
+        self.tables, self.fact_arrays = self._tables(), self.facts.arrays(numbers)
+        self.strange = [  # constants of facts that the stream does not know
+            (name, str(self.constants.names[c]))
+            for kind, name in enumerate(self.layout.types)
+            if name in self.stream
+            for c in self.facts.named(kind)
+            if numbers[kind][c] < 0
+        ]
+
+    def _stream_numbers(self, kind: int) -> Ints32:
+        """Return the stream's numbers of the constants that are packed first, as ``localise`` gives them."""
+        stream: Mapping[Constant, int] = self.stream.get(self.layout.types[kind], {})
+        known = [stream.get(str(name), -1) for name in self.constants.names[: self.first]]
+        return np.where(np.array(known) < 0, -2 - np.arange(self.first), known).astype(np.int32)
+
+    # open types ----------------------------------------------------------------------------------
+
+    def news(self, example: Example) -> News:
+        """Return what an example shows of the open types that is not shared yet."""
+        evidence = example.evidence
+        if self.unshared:
+            evidence = {
+                name: [*self.unshared.get(name, ()), *evidence.get(name, ())]
+                for name in self.layout.open
+            }
+        plain = dict.fromkeys(self._unshared(evidence))
+        plain.update(dict.fromkeys(self._unshared(example.query or {})))
+        of_truth = dict.fromkeys(self._unshared(example.truth or {}))
+        return News([*(plain | of_truth)], not of_truth.keys() <= plain.keys())
+
+    def _unshared(self, atoms_of: Atoms) -> Iterator[tuple[str, str]]:
+        for name, opened in self.layout.open.items():
+            for atom in atoms_of.get(name, ()):
+                args = arguments(atom)
+                for j, kind in opened:
+                    if j < len(args) and str(args[j]) not in self.shared[kind]:
+                        yield kind, str(args[j])
+
+    def share(self, constants: Iterable[tuple[str, str]], learning: bool) -> None:
+        """Add these constants to all later worlds; ``learning`` adds them to the stream as well."""
+        for kind, name in constants:
+            self.shared[kind][name]
+            if learning and kind in self.stream:
+                self.stream[kind][name]
+        self.begin()
+
+    def shown(self) -> dict[str, list[Constant]]:
+        """Return the shared constants of each open type that are not declared."""
+        opened = {kind for places in self.layout.open.values() for _, kind in places}
+        return {
+            kind: self.shared[kind].names[len(self.layout.constants[kind]) :]
+            for kind in self.layout.types
+            if kind in opened
+        }
+
+    def set_shown(self, shown: Mapping[str, Sequence[Constant]]) -> None:
+        """Set the constants of open types in all later worlds: the declared ones and these."""
+        for kind in self.shown():
+            self.shared[kind] = Domain([*self.layout.constants[kind], *shown.get(kind, ())])
+        self.begin()
+
+    def stream_sizes(self) -> dict[str, int]:
+        """Return how many constants the stream has, by type."""
+        return {kind: len(domain.names) for kind, domain in self.stream.items()}
+
+    def drop_stream(self, known: Mapping[str, int]) -> None:
+        """Forget what constants the stream has more than were ``known``."""
+        for kind, count in known.items():
+            stream = self.stream[kind]
+            for name in stream.names[count:]:
+                stream.pop(name, None)
+                stream.pop(str(name), None)
+            del stream.names[count:]
+        self.begin()
+
+    def join_strange(self) -> None:
+        """Add the constants of facts to the stream."""
+        if self.strange:
+            for kind, constant in self.strange:
+                self.stream[kind][constant]
+            self._number_facts()
+
+    # a batch -------------------------------------------------------------------------------------
+
+    def numbers(self) -> Ints:
+        """Return the whole number that each constant is, or NO_NUMBER."""
+        names = self.constants.names
+        return np.asarray([n if isinstance(n, int) else NO_NUMBER for n in names], np.int64)
+
+    def make_room(self, cells: int) -> None:
+        """Extend the tables by constant, and find constants in the stream where either has new ones.
+
+        The batch that comes has so many ``cells`` of data.
+        """
+        before, self.known = self.known, len(self.constants.names)
+        for kind, name in enumerate(self.layout.types):
+            of, fresh = self.numbered[kind], cells if name in self.stream else 0
+            if self.known > len(of.stamp) or fresh > len(of.fresh):
+                of = self.numbered[kind] = replace(
+                    of,
+                    stamp=extended(of.stamp, self.known),
+                    place=extended(of.place, self.known),
+                    stream=extended(of.stream, self.known),
+                    fresh=extended(of.fresh, fresh),
+                )
+            if name in self.stream:
+                stream = self.stream[name]
+                first = before if self.stream_size[kind] == len(stream.names) else 0
+                found = [stream.get(text, -1) for text in map(str, self.constants.names[first:])]
+                of.stream[first : self.known] = found
+
+    def localise(  # noqa: PLR0913, PLR0917 - where it stands
+        self, batch: Batch, kind: int, before: int, at: int, early: int, learning: bool
+    ) -> tuple[int, int]:
+        """Renumber one type's constants by world, by stream, or both; new ones join the stream."""
+        stream = self.stream.get(self.layout.types[kind])
+        shared = len(self.shared[self.layout.types[kind]].names)
+        known, first = self.numbered[kind], 0 if stream is None else len(stream.names)
+        known.next[:] = first
+        of = batch, self.slots, known
+        how = stream is not None, learning, shared
+        if len(self.facts.constants[kind]):
+            facts = Appearing(*self.facts.appearance[kind])
+            at, early = localise_beside(*of, facts, kind, before, at, early, *how)
+        else:
+            at = localise(*of, kind, before, at, self.local[kind], *how)
+        if stream is not None:
+            for constant in known.fresh[: known.next.item(0) - first].tolist():
+                stream[self.constants.names[constant]]
+            self.stream_size[kind] = len(stream.names)
+        return at, early
+
+    def names(self, batch: Batch, w: int, kind: int) -> Sequence[Constant]:
+        """Return the constants of a local type in one world, by their number there."""
+        shared, first = self.names_shared[kind], batch.member_start.item(w, kind)
+        if len(self.facts.constants[kind]):
+            return NamesBeside(
+                shared, self.constants.names, batch.member, batch.own, w, kind, first
+            )
+        size = batch.domain.item(w, kind) - len(shared)
+        if not size:
+            return shared
+        own = batch.member[first : first + size].tolist()
+        return [*shared, *map(self.constants.names.__getitem__, own)]
+
+    def truth_constants(
+        self, batch: Batch, slot: int, w: int, row: int
+    ) -> list[tuple[Constant, str | None]]:
+        """Return the constants of an atom of the truth; of one that the world has not, its type."""
+        name = self.layout.slot_predicates()[slot]
+        types = self.layout.arguments(name)
+        first = batch.start.item(w, slot) + row * len(types)
+        found: list[tuple[Constant, str | None]] = []
+        for number, kind in zip(
+            batch.data[first : first + len(types)].tolist(), types, strict=True
+        ):
+            if number < 0:
+                found.append((self.constants.names[-2 - number], kind))
+            else:
+                found.append((self.names(batch, w, self.layout.type_number[kind])[number], None))
+        return found

@@ -1,0 +1,99 @@
+"""Messages: why an example cannot be ground, or why its truth is not a state of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from onlinesrl.core.example import show_ground_atom
+from onlinesrl.logic.text import quote
+from onlinesrl.mln.ground.batch_packer import Packer
+from onlinesrl.mln.kernels import grounding_frames
+from onlinesrl.mln.kernels.weight_magnitude import HIGHEST
+from onlinesrl.mln.lang.clausal_form import Clause
+
+KINDS = {
+    grounding_frames.TRUTH_NOT_OPEN: "not_open",
+    grounding_frames.TRUTH_BREAKS_GROUP: "hard_rule",
+    grounding_frames.TRUTH_BREAKS_RULE: "hard_rule",
+    grounding_frames.EVIDENCE_BREAKS_RULE: "hard_rule",
+    grounding_frames.TOO_MANY_ATOMS: "limit",
+    grounding_frames.TOO_MANY_GROUNDINGS: "limit",
+    grounding_frames.WEIGHTS_OVERFLOW: "overflow",
+}
+"""What kind of ExampleError each status is."""
+
+
+class Reasons:
+    """Turns a status into a message; ``most_atoms`` and ``most_groundings`` are the limits in force."""
+
+    def __init__(self, packer: Packer, most_atoms: int, most_groundings: int):
+        self.packer = packer
+        self.layout = packer.layout
+        self.clauses = [plan.clause for plan in packer.layout.plan.clauses]
+        self.most_atoms = most_atoms
+        self.most_groundings = most_groundings
+
+    def of(self, batch: grounding_frames.Batch, w: int, status: int, detail: int) -> str:
+        """Return why an example is bad; ``detail`` is what the kernel returned with the status."""
+        reasons: dict[int, Callable[[], str]] = {
+            grounding_frames.TRUTH_NOT_OPEN: lambda: self._not_open(batch, w, detail),
+            grounding_frames.TRUTH_BREAKS_GROUP: lambda: (
+                "the truth breaks "
+                + " or ".join(sorted(g.show(q) for q, g in self.layout.plan.groups.items()))
+            ),
+            grounding_frames.TRUTH_BREAKS_RULE: lambda: (
+                f"the truth breaks the hard rule {self.clauses[detail].text}"
+            ),
+            grounding_frames.EVIDENCE_BREAKS_RULE: lambda: (
+                f"the evidence breaks the hard rule {self.clauses[detail].text}"
+            ),
+            grounding_frames.TOO_MANY_ATOMS: lambda: (
+                f"more query atoms than {self.packer.keys.atoms} ({self.most_atoms})"
+            ),
+            grounding_frames.TOO_MANY_GROUNDINGS: lambda: self._too_many(self.clauses[detail]),
+            grounding_frames.WEIGHTS_OVERFLOW: lambda: self._overflow(self.clauses[detail]),
+        }
+        return reasons[status]()
+
+    def _too_many(self, clause: Clause) -> str:
+        """Return which rule has too many ground clauses, and what to do about it."""
+        keys, most = self.packer.keys, self.most_groundings
+        line = self.layout.plan.program.rules[clause.rule].position.line
+        long = f", where {grounding_frames.LITERALS_EACH} literals more count as another one"
+        return (
+            f"more ground clauses than {keys.groundings} ({most}), reached in the rule {clause.text} "
+            f"(line {line}){long if clause.exists else ''}; {keys.advice} a condition that evidence "
+            f"decides to the rule, or a hard rule that decides atoms; or raise {keys.groundings}"
+        )
+
+    def _overflow(self, clause: Clause) -> str:
+        """Return which rule has the largest weight, and what to do about it."""
+        line = self.layout.plan.program.rules[clause.rule].position.line
+        return (
+            f"the weights of the ground clauses add up to more than {HIGHEST:g}; the largest is of the rule "
+            f"{clause.text} (line {line}): expected smaller weights and numbers, or a hard rule, which ends "
+            "in a period"
+        )
+
+    def _not_open(self, batch: grounding_frames.Batch, w: int, detail: int) -> str:
+        slot, row = detail >> 32, detail & 0xFFFFFFFF
+        name, named = (
+            self.layout.slot_predicates()[slot],
+            self.packer.truth_constants(batch, slot, w, row),
+        )
+        atom = show_ground_atom(name, [constant for constant, _ in named])
+        said = f"truth atom {atom} is not an open atom of the example: "
+        unknown = [(constant, kind) for constant, kind in named if kind is not None]
+        listed = batch.listed[w] == grounding_frames.LISTED
+        if not unknown or listed:
+            return (
+                said
+                + ("it is not in its `query`, or " if listed else "")
+                + ("evidence says otherwise")
+            )
+        constant, kind = unknown[0]
+        return said + (
+            f"only the truth names the {kind} {constant}; declare it in the model, `{kind} = "
+            f"{{{quote(str(constant))}, ...}}` (`...`: and what the stream brings), name it in the "
+            "evidence, or list the atoms to predict in `query`"
+        )

@@ -1,0 +1,358 @@
+"""From a program to plans: how each clause is joined, step by step, in an order that binds early."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from onlinesrl.core.errors import OnlinesrlError
+from onlinesrl.logic.ast import Atom, Constant, Predicate, Program, Term, Variable
+from onlinesrl.mln.ground.join_plan import (
+    NUMBER,
+    VALUE,
+    Absent,
+    Check,
+    ClausePlan,
+    Compare,
+    Compute,
+    Domain,
+    ExistentialPlan,
+    Group,
+    Order,
+    Plan,
+    Scan,
+    Step,
+    _variables,
+    block,
+    leaves,
+)
+from onlinesrl.mln.lang.clausal_form import Clause, Existential, Literal, clauses
+
+
+def at_most_one(clause: Clause, predicate: Predicate) -> int | None:
+    """Return the argument k where a hard clause says ``!P(.., x, ..) v !P(.., y, ..) v x = y``."""
+    if not clause.hard or len(clause.literals) != 2 or len(clause.equalities) != 1:
+        return None
+    if clause.comparisons or clause.computed or clause.exists:
+        return None
+    first, second = clause.literals
+    equal, left, right = clause.equalities[0]
+    names = {predicate.name}
+    if first.positive or second.positive or not equal:
+        return None
+    if {first.atom.predicate, second.atom.predicate} != names:
+        return None
+    pairs = list(zip(first.atom.terms, second.atom.terms, strict=True))
+    differing = [k for k, (a, b) in enumerate(pairs) if a != b]
+    shared = [a for a, b in pairs if a == b]
+    plain = all(isinstance(t, Variable) for pair in pairs for t in pair)
+    if len(differing) != 1 or not plain or len(set(shared)) != len(shared):
+        return None
+    k = differing[0]
+    fits = {_bare(pairs[k][0]), _bare(pairs[k][1])} == {_bare(left), _bare(right)}
+    return k if fits and not {_bare(t) for t in pairs[k]} & {_bare(t) for t in shared} else None
+
+
+def _bare(term: Term) -> Term:
+    return Variable(term.name) if isinstance(term, Variable) else term
+
+
+def _groups(
+    program: Program, query: Sequence[str], all_clauses: Sequence[Clause]
+) -> tuple[dict[str, Group], set[int]]:
+    """Find the groups, and the clauses that they make superfluous."""
+    groups = {
+        name: Group(program.predicates[name].exactly_one, True)
+        for name in query
+        if program.predicates[name].exactly_one
+    }
+    covered = set()
+    for number, clause in enumerate(all_clauses):
+        for name in query:
+            k = at_most_one(clause, program.predicates[name])
+            if k is not None and k in groups.setdefault(name, Group((k,), False)).arguments:
+                covered.add(number)
+    return groups, covered
+
+
+class _Compiler:
+    def __init__(self, program: Program, query: tuple[str, ...]):
+        self.program = program
+        self.query = query
+
+    def types_of(self, clause: Clause) -> dict[str, str]:
+        """Return the type of each variable of a clause."""
+        parts = _parts(clause)
+        types = {v.name: NUMBER for part in parts for v, *_ in part.computed}
+        types |= {name: kind for part in parts for name, kind in part.domains}
+        for literal in [*clause.literals, *(x for e in clause.exists for x in e.literals)]:
+            declared = self.program.predicates[literal.atom.predicate].types
+            for term, kind in zip(literal.atom.terms, declared, strict=True):
+                if isinstance(term, Variable):
+                    types[term.name] = kind
+        unknown = [name for name in clause.template if name not in types]
+        if unknown:
+            raise OnlinesrlError(
+                f"rule `{clause.text}`: variable {unknown[0]} is in no literal of the clause, "
+                "so its type is unknown; let it stand in a predicate"
+            )
+        return types | dict.fromkeys(self.values(clause).values(), VALUE)
+
+    def values(self, clause: Clause) -> dict[Atom, str]:
+        """Return for each numeric atom of a clause the variable that is bound to its value."""
+        atoms = (x.atom for x in clause.literals)
+        numeric = [x for x in atoms if self.program.predicates[x.predicate].numeric]
+        return {atom: f"{VALUE}{n}" for n, atom in enumerate(numeric)}
+
+    def compile(self, clause: Clause) -> ClausePlan:
+        """Compile one clause for both kinds of world."""
+        types = self.types_of(clause)
+        query = tuple(x for x in clause.literals if x.atom.predicate in self.query)
+        full = self.steps(clause, types, query, opened=False)
+        listed = self.steps(clause, types, query, opened=True)
+        if clause.exists:
+            exists = tuple(self.existential(clause, e, types) for e in clause.exists)
+            return ClausePlan(clause, full, listed, query, types, exists)
+        return ClausePlan(clause, self.with_run(clause, full, query), listed, query, types)
+
+    def existential(
+        self, clause: Clause, part: Existential, types: Mapping[str, str]
+    ) -> ExistentialPlan:
+        """Compile the search for an existential's bindings: its own variables are the free ones."""
+        outer = {v for v in types if v not in part.variables}
+        query = tuple(x for x in part.literals if x.atom.predicate in self.query)
+        evidence = [x for x in part.literals if x.atom.predicate not in self.query]
+        checks: list[Check] = [Absent(x.atom) for x in evidence if not x.positive]
+        checks += number_checks(part, wanted=True)
+        checks += [Compare(equal, a, b) for equal, a, b in part.equalities]
+        inner = {v: types[v] for v in part.variables}
+        variants = []
+        for opened in (False, True):
+            joins = [(x.atom, False) for x in evidence if x.positive]
+            joins += [(x.atom, True) for x in query if opened and x.positive]
+            variants.append(arrange(joins, list(checks), list(inner), inner, set(outer)))
+        return ExistentialPlan(variants[0], variants[1], query)
+
+    def steps(
+        self, clause: Clause, types: Mapping[str, str], query: tuple[Literal, ...], opened: bool
+    ) -> tuple[Step, ...]:
+        """Order the joins greedily: most bound arguments first, then checks as soon as they can be."""
+        evidence = [x for x in clause.literals if x.atom.predicate not in self.query]
+        joins = [(x.atom, False) for x in evidence if not x.positive]
+        if opened:
+            # without its only atom a hard clause is broken, and an existential may still make it true
+            only = len(query) == 1 and not clause.hard and not clause.exists
+            joins += [(x.atom, True) for x in query if only or not x.positive]
+        checks: list[Check] = [Absent(x.atom) for x in evidence if x.positive]
+        checks += [Compare(not equal, a, b) for equal, a, b in clause.equalities]
+        checks += number_checks(clause, wanted=False)
+        steps = arrange(joins, checks, self.domain_order(clause, types, query), types, set())
+        values = self.values(clause)
+        return tuple(
+            replace(each, value=values.get(each.atom)) if isinstance(each, Scan) else each
+            for each in steps
+        )
+
+    def domain_order(
+        self, clause: Clause, types: Mapping[str, str], query: tuple[Literal, ...]
+    ) -> list[str]:
+        """Order free variables so that one that may become a run comes last."""
+        candidate = self.run_candidate(clause, query, types)
+        inner = {v for e in clause.exists for v in e.variables}
+        free = (v for v, kind in types.items() if v not in inner and kind != VALUE)
+        return sorted(free, key=lambda v: v == candidate)
+
+    def run_candidate(
+        self, clause: Clause, query: tuple[Literal, ...], types: Mapping[str, str]
+    ) -> str | None:
+        """Return the variable over which ground clauses differ by constant steps, if there is one."""
+        blocks, fixed = block(clause, types, self.program.types), _fixed(clause, query)
+        if blocks and blocks[-1] not in fixed:
+            return blocks[-1]
+        free = [v for x in query for v in _variables(x.atom.terms) if v not in fixed]
+        return next((v for v in reversed(free) if v not in clause.template), None)
+
+    def with_run(
+        self, clause: Clause, steps: tuple[Step, ...], query: tuple[Literal, ...]
+    ) -> tuple[Step, ...]:
+        """Leave the last variable to runs, and the one before it to rows that differ by constant steps."""
+        if not steps or not isinstance(steps[-1], Domain):
+            return steps
+        types = self.types_of(clause)
+        if steps[-1].variable != self.run_candidate(clause, query, types):
+            return steps
+        stays = {v for v in clause.template if v not in block(clause, types, self.program.types)}
+        stays |= _fixed(clause, query)
+        first = -2 if len(steps) > 1 and _ranges(steps[-2], stays) else -1
+        runs = (replace(each, run=True) for each in steps[first:] if isinstance(each, Domain))
+        return (*steps[:first], *runs)
+
+
+def _fixed(clause: Clause, query: tuple[Literal, ...]) -> set[str]:
+    """Return the variables that are not in query literals alone."""
+    fixed = {v for x in clause.literals if x not in query for v in _variables(x.atom.terms)}
+    fixed |= {v for _, a, b in clause.equalities for v in _variables((a, b))}
+    fixed |= {v for _, _, a, b in clause.comparisons for v in _variables((a, b))}
+    return fixed | {v for name, _, a, b in clause.computed for v in _variables((name, a, b))}
+
+
+def _ranges(step: Step, fixed: set[str]) -> bool:
+    return isinstance(step, Domain) and step.variable not in fixed
+
+
+def _binding(atom: Atom, bound: set[str]) -> tuple[int, int]:
+    """Rank a join: by its bound arguments, then by how few it leaves free."""
+    known = sum(isinstance(t, Constant) or t.name in bound for t in leaves(atom))
+    return known, known - len(atom.terms)
+
+
+def arrange(
+    joins: list[tuple[Atom, bool]],
+    checks: list[Check],
+    order: Sequence[str],
+    types: Mapping[str, str],
+    bound: set[str],
+) -> tuple[Step, ...]:
+    """Order the steps; ``order`` lists the variables to bind, those no join binds by their domain."""
+    steps: list[Step] = []
+    while True:
+        steps += _ready(checks, bound)
+        if joins:
+            atom, open_ = max(joins, key=lambda join: _binding(join[0], bound))
+            joins.remove((atom, open_))
+            steps.append(Scan(atom, frozenset(bound), open_))
+            bound |= set(_variables(atom.terms))
+            continue
+        free = [v for v in order if v not in bound]
+        computed = {v for c in checks if isinstance(c, Compute) for v in _variables((c.variable,))}
+        free.sort(key=lambda v: v in computed)  # a computed one may be bound by the others
+        if not free:
+            return tuple(steps)
+        steps.append(Domain(free[0], types[free[0]]))
+        bound.add(free[0])
+
+
+def number_checks(part: Clause | Existential, wanted: bool) -> list[Check]:
+    """Return the checks on whole numbers: comparisons hold (``wanted``) or fail, computations hold."""
+    checks: list[Check] = []
+    for positive, op, left, right in part.comparisons:
+        order = Order(op, left, right)
+        if op in (">", ">="):
+            order = Order(op.replace(">", "<"), right, left)
+        checks.append(order if positive == wanted else _opposite(order))
+    checks += [Compute(*computed) for computed in part.computed]
+    return checks
+
+
+def _opposite(order: Order) -> Order:
+    if order.op == "=":
+        return Order("!=", order.left, order.right)
+    return Order("<=" if order.op == "<" else "<", order.right, order.left)
+
+
+def _ready(checks: list[Check], bound: set[str]) -> list[Step]:
+    """Take the checks whose variables are bound; an equality with one bound side binds the other."""
+    ready: list[Step] = []
+    progress = True
+    while progress:
+        progress = False
+        for check in list(checks):
+            step = _check_step(check, bound)
+            if step is not None:
+                checks.remove(check)
+                ready.append(step)
+                progress = True
+    return ready
+
+
+def _check_step(check: Check, bound: set[str]) -> Step | None:  # noqa: PLR0911 - a case each
+    if isinstance(check, Absent):
+        return check if set(_variables(check.atom.terms)) <= bound else None
+    if isinstance(check, Order | Compute):
+        if not set(_variables((check.left, check.right))) <= bound:
+            return None
+        if isinstance(check, Order) or set(_variables((check.variable,))) <= bound:
+            return check
+        bound |= set(_variables((check.variable,)))
+        return replace(check, binds=True)
+    free = [v for v in _variables((check.left, check.right)) if v not in bound]
+    if not free:
+        return check
+    if len(free) == 1 and check.equal and check.left != check.right:
+        swap = isinstance(check.right, Variable) and check.right.name == free[0]
+        left, right = (check.right, check.left) if swap else (check.left, check.right)
+        bound.add(free[0])
+        return Compare(True, left, right, binds=True)
+    return None
+
+
+def _local_types(program: Program, query: Sequence[str], plans: Iterable[ClausePlan]) -> set[str]:
+    """Return the types to number in every world: queried, joined on, enumerated or compared."""
+    local = {t for name in query for t in program.predicates[name].types}
+    template: set[str] = set()
+    for plan in plans:
+        seen: set[str] = set()
+        template |= {plan.types[v] for v in plan.clause.template}
+        inner = [step for e in plan.exists for step in (*e.full, *e.listed)]
+        for step in (*plan.full, *plan.listed, *inner):
+            if isinstance(step, Domain):
+                local.add(step.type)
+            elif isinstance(step, Order | Compute):
+                local |= {plan.types[v] for v in _step_variables(step)} - {NUMBER}
+        parts = _parts(plan.clause)
+        literals = [x.atom.terms for part in parts for x in part.literals]
+        for terms in [*literals, *((a, b) for part in parts for _, a, b in part.equalities)]:
+            for v in _variables(terms):
+                if v in seen:
+                    local.add(plan.types[v])
+                seen.add(v)
+    used = {t for p in program.predicates.values() for t in p.types}
+    return local | (used - template)
+
+
+def _all_literals(clause: Clause) -> list[Literal]:
+    return [*clause.literals, *(x for e in clause.exists for x in e.literals)]
+
+
+def _parts(clause: Clause) -> list[Clause | Existential]:
+    return [clause, *clause.exists]
+
+
+def _step_variables(step: Order | Compute) -> list[str]:
+    terms = (step.left, step.right)
+    return _variables(terms if isinstance(step, Order) else (step.variable, *terms))
+
+
+def compile_program(program: Program, query: Sequence[str], templates: Iterable[str] = ()) -> Plan:
+    """Compile a program for the given query predicates.
+
+    ``templates`` names types to be known stream-wide besides those of + variables. Raises
+    OnlinesrlError for a query predicate that the model does not declare, or that is numeric.
+    """
+    for name in query:
+        if name not in program.predicates:
+            known = ", ".join(sorted(program.predicates))
+            raise OnlinesrlError(f"query predicate {name} is not declared; declared are: {known}")
+        if program.predicates[name].numeric:
+            raise OnlinesrlError(f"{name} is numeric: it is evidence, and cannot be queried")
+    query = tuple(dict.fromkeys(query))
+    all_clauses = clauses(program)
+    groups, covered = _groups(program, query, all_clauses)
+    compiler = _Compiler(program, query)
+    kept = [
+        clause
+        for number, clause in enumerate(all_clauses)
+        if number not in covered
+        and (clause.hard or any(x.atom.predicate in query for x in _all_literals(clause)))
+    ]
+    plans = tuple(compiler.compile(clause) for clause in kept)
+    template = {plan.types[v] for plan in plans for v in plan.clause.template} | set(templates)
+    return Plan(
+        program,
+        query,
+        groups,
+        plans,
+        frozenset(_local_types(program, query, plans)),
+        frozenset(template),
+        any(part.comparisons or part.computed for p in plans for part in _parts(p.clause)),
+    )

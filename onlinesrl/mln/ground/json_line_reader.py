@@ -1,0 +1,232 @@
+"""Examples read from their lines in one pass: the atoms' constants as numbers, without the atoms.
+
+The kernel ``scan`` reads plain lines only, and what it reads is what the decoder would have read; any
+other line is for the decoder, which also says what is wrong with a bad one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onlinesrl.core.example import Atoms, Example, decode
+from onlinesrl.mln.kernels import json_scan as k
+
+if TYPE_CHECKING:
+    from onlinesrl.mln.ground.batch_packer import Packer
+    from onlinesrl.mln.ground.constant_index import Domain
+
+MOST_BYTES = 1 << 18
+"""The longest line that is read here, and the most bytes that are read together."""
+_NOTHING: Atoms = {}
+
+
+class NumberedExample(Example, frozen=True, kw_only=True, gc=False):
+    """An example whose atoms are rows of the numbers that ``domain`` has for their constants.
+
+    ``row`` is int32[constants], ``place`` int64[2, slot] with start in ``row`` and number of atoms. The
+    atoms themselves are decoded anew each time they are asked for.
+    """
+
+    line: bytes
+    labelled: bool
+    domain: Any
+    row: bytes
+    place: bytes
+
+    @property  # type: ignore[misc]
+    def evidence(self) -> Atoms:
+        """The atoms of the evidence."""
+        return self.whole().evidence
+
+    @property  # type: ignore[misc]
+    def truth(self) -> Atoms | None:
+        """The true atoms; None: the example is not labelled."""
+        return self.whole().truth
+
+    def whole(self) -> Example:
+        """Return the example with its atoms."""
+        return decode(self.line)
+
+
+class LineReader:
+    """Reads lines to the numbers of a packer's constants, to which new ones are added.
+
+    It reads none where an example is more than its own atoms: where facts stand beside it, or where the
+    constants that it shows are those of later examples.
+    """
+
+    def __init__(self, packer: Packer):
+        self.packer = packer
+        self.reads = not packer.layout.open and not packer.background
+        self.domain: Domain | None = None
+        self.known = self.used = 0  # constants, and their bytes; then the room for them
+        self.room = self.bytes = 0
+        self.lines = 1
+        self.small = np.full(k.SMALL, -1, np.int32)
+        self.row_start = np.zeros(1, np.int64)
+        self.texts, self.size = _texts(0, 0)
+
+    def read(self, line: bytes) -> NumberedExample | None:
+        """Return the example of a plain line; None: the decoder has to read it."""
+        return self.read_all([line])[0]
+
+    def read_all(self, lines: Sequence[bytes]) -> list[NumberedExample | None]:
+        """Return the examples of plain lines; None for one that the decoder has to read."""
+        if not self.reads:
+            return [None] * len(lines)
+        found: list[NumberedExample | None] = []
+        for some in _blocks(lines):
+            found += [None] if len(some[0]) > MOST_BYTES else self._read(some)
+        return found
+
+    def _read(self, lines: Sequence[bytes]) -> list[NumberedExample | None]:
+        """Return the examples of some lines, of at most MOST_BYTES together."""
+        text = bytearray(b"\n").join([*lines, b""])
+        if not text.isascii() and not all(map(_is_text, lines)):
+            lines = [line if _is_text(line) else b"" for line in lines]
+            text = bytearray(b"\n").join([*lines, b""])
+        domain = self.packer.constants
+        if domain is not self.domain or self.known < len(domain.names):
+            self._follow(domain)
+        if self.known + len(text) > self.room or self.used + len(text) > self.bytes:
+            self._make_room(len(text), len(text))
+        if len(lines) >= len(self.row_start):
+            self.lines = 2 * len(lines)
+            self._make_scan()
+        given = np.frombuffer(text, np.uint8)  # not read-only: kernels are told apart
+        stops = np.cumsum([len(line) + 1 for line in lines], dtype=np.int64)
+        k.scan(given, stops, self.scan)
+        if self.size.item() > self.known:
+            self._name(domain)
+        return self._examples(domain, lines)
+
+    def _examples(self, domain: Domain, lines: Sequence[bytes]) -> list[NumberedExample | None]:
+        """Return the examples of lines that have been scanned."""
+        n, size = len(lines), self.place[0].nbytes
+        row, place = self.row[: self.row_start[n]].tobytes(), self.place[:n].tobytes()
+        found: list[NumberedExample | None] = []
+        first = 0
+        starts = (self.row_start[1 : n + 1] * self.row.itemsize).tolist()
+        spans = self.span[:n].reshape(n, -1).tolist()
+        for i, (line, last, span) in enumerate(zip(lines, starts, spans, strict=True)):
+            begin, stop, group, end, _, _, truth, _ = span
+            if begin < 0:
+                found.append(None)
+                continue
+            name = line[begin:stop].decode()
+            found.append(
+                NumberedExample(
+                    id=name if line[begin - 1] == k.TEXT else int(name),
+                    evidence=_NOTHING,
+                    group=line[group:end].decode() if group >= 0 else None,
+                    line=line,
+                    labelled=truth >= 0,
+                    domain=domain,
+                    row=row[first:last],
+                    place=place[i * size : (i + 1) * size],
+                )
+            )
+            first = last
+        return found
+
+    # the table of constants -----------------------------------------------------------------------
+
+    def _follow(self, domain: Domain) -> None:
+        """Add the constants that were numbered elsewhere; those of another domain are begun anew."""
+        if domain is not self.domain:
+            self.small[:] = -1
+            self.known, self.used, self.room = 0, 0, -1
+        names = [str(name).encode(errors="surrogatepass") for name in domain.names[self.known :]]
+        joined = b"".join(names)
+        self.domain = None  # until it has them all
+        if self.known + len(names) > self.room or self.used + len(joined) > self.bytes:
+            self._make_room(len(names), len(joined))
+        k.add(
+            self.texts,
+            np.frombuffer(joined, np.uint8),
+            np.cumsum([*map(len, names)], dtype=np.int64),
+        )
+        self.domain, self.known = domain, len(domain.names)
+        self.used += len(joined)
+
+    def _name(self, domain: Domain) -> None:
+        """Add the constants that a line has shown first to the domain."""
+        self.domain = None
+        size, start = self.size.item(), self.texts.start
+        stops = start[self.known : size + 1].tolist()
+        for first, stop in pairwise(stops):
+            domain[self.texts.byte[first:stop].tobytes().decode()]
+        self.domain, self.known, self.used = domain, size, stops[-1]
+
+    def _make_room(self, names: int, size: int) -> None:
+        """Make the tables large enough for so many constants more, of so many bytes together."""
+        domain, self.domain = self.domain, None  # until there is room: memory may not suffice
+        byte, stops = self.texts.byte[: self.used], self.texts.start[1 : self.known + 1]
+        self.room, self.bytes = 2 * (self.known + names) + 1024, 2 * (self.used + size) + 4096
+        self.texts, self.size = _texts(self.room, self.bytes)
+        k.add(self.texts, byte, stops)
+        self._make_scan()
+        self.domain = domain
+
+    def _make_scan(self) -> None:
+        layout = self.packer.layout
+        names = [name for name in layout.evidence if name not in layout.numeric]
+        slots = [[layout.evidence[name], layout.truth.get(name, -1)] for name in names]
+        self.row = np.zeros(self.room, np.int32)
+        self.row_start = np.zeros(self.lines + 1, np.int64)
+        self.place = np.zeros((self.lines, 2, layout.slots), np.int64)
+        self.span = np.zeros((self.lines, len(k.KEYS), 2), np.int64)
+        self.scan = k.Scan(
+            constants=self.texts,
+            keys=_table(k.KEYS),
+            predicates=_table([name.encode() for name in names]),
+            slot=np.array(slots, np.int32).reshape(len(names), 2),
+            arity=np.array([len(layout.arguments(name)) for name in names], np.int32),
+            most=self.packer.max_atoms,
+            small=self.small,
+            row=self.row,
+            row_start=self.row_start,
+            place=self.place,
+            span=self.span,
+        )
+
+
+def _texts(room: int, size: int) -> tuple[k.Texts, Any]:
+    """Return a table for so many texts, of so many bytes together, and how many it has: none."""
+    cell = np.full(2 << room.bit_length(), -1, np.int32)
+    hashes, start = np.zeros(room, np.int64), np.zeros(room + 1, np.int64)
+    count = np.zeros(1, np.int64)
+    return k.Texts(cell, hashes, start, np.zeros(size, np.uint8), count), count
+
+
+def _table(texts: Sequence[bytes]) -> k.Texts:
+    """Return a table of some texts."""
+    joined = b"".join(texts)
+    table, _ = _texts(len(texts), len(joined))
+    k.add(table, np.frombuffer(joined, np.uint8), np.cumsum([*map(len, texts)], dtype=np.int64))
+    return table
+
+
+def _is_text(line: bytes) -> bool:
+    """Tell whether bytes are valid UTF-8."""
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _blocks(lines: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """Yield lines in blocks of at most MOST_BYTES, or of one line."""
+    first, size = 0, 0
+    for n, line in enumerate(lines):
+        size += len(line) + 1
+        if size > MOST_BYTES and n > first:
+            yield lines[first:n]
+            first, size = n, len(line) + 1
+    if first < len(lines):
+        yield lines[first:]

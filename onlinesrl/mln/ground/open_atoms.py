@@ -1,0 +1,169 @@
+"""Which query atoms hard rules leave open, compiled: the others are false and are not created.
+
+A hard clause whose only query literal is negative, such as ``AdvisedBy(s, p) => Professor(p).``, makes
+an atom false where evidence does not satisfy the rest of some grounding. So the open atoms of a world
+are found by plans of their own: where the rest is one positive literal, they are joined with its
+relation; of other clauses no grounding may be left. A hard ``P(x, y) => Q(y).`` joins with the open
+atoms of Q, which are found first. Atoms that evidence gives are there in any case, and so are all of a
+predicate with an exactly-one group, whose rules would have to be told apart from one that is too full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from onlinesrl.logic.ast import Atom, Constant, Leaf, Variable
+from onlinesrl.mln.ground.join_plan import (
+    Absent,
+    Check,
+    ClausePlan,
+    Compare,
+    Plan,
+    Scan,
+    Step,
+    leaves,
+)
+from onlinesrl.mln.ground.join_planner import arrange, number_checks
+from onlinesrl.mln.lang.clausal_form import Literal
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """How a grounding of a hard clause is found that makes an atom false, from the atom's arguments on.
+
+    None of its ``exists`` may have a binding.
+    """
+
+    steps: tuple[Step, ...]
+    exists: tuple[tuple[Step, ...], ...]
+    types: Mapping[str, str] = field(hash=False)
+
+    def __str__(self) -> str:
+        parts = ["; ".join(map(str, steps)) for steps in (self.steps, *self.exists)]
+        return " unless ".join(parts)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """How the open atoms of a query predicate are found; ``types`` has its arguments first."""
+
+    predicate: str
+    steps: tuple[Step, ...]
+    exclusions: tuple[Exclusion, ...]
+    types: Mapping[str, str] = field(hash=False)
+
+    def __str__(self) -> str:
+        lines = [f"{self.predicate}({', '.join(self.types)})", *map(str, self.steps)]
+        return "\n  ".join([*lines, *(f"but not {e}" for e in self.exclusions)])
+
+
+class _Decider(NamedTuple):
+    """A hard clause that makes atoms false: its literal of them, and the only other one if it is so plain."""
+
+    plan: ClausePlan
+    own: Literal
+    joined: Atom | None
+
+
+def candidates(plan: Plan) -> tuple[Candidates, ...]:
+    """Compile what finds the open atoms of all query predicates; nothing where no hard rule decides any."""
+    exactly = {name for name, group in plan.groups.items() if group.exactly}
+    deciders: dict[str, list[_Decider]] = {name: [] for name in plan.query}
+    for clause in plan.clauses:
+        decider = _decider(clause)
+        if decider is not None and decider.own.atom.predicate not in exactly:
+            deciders[decider.own.atom.predicate].append(decider)
+    if not any(len(d.plan.query) == 1 for each in deciders.values() for d in each):
+        return ()
+    found: list[Candidates] = []
+    for name in _order(deciders):
+        known = {each.predicate for each in found}
+        found.append(_candidates(plan, name, deciders[name], known))
+    return tuple(found)
+
+
+def _decider(plan: ClausePlan) -> _Decider | None:
+    """Return what a clause says of atoms that are false, if it is a hard one that does."""
+    negative = [x for x in plan.query if not x.positive]
+    if not plan.clause.hard or len(negative) != 1 or any(e.query for e in plan.exists):
+        return None
+    (own,) = negative
+    if len(plan.query) == 1:
+        return _Decider(plan, own, _joined(plan, own))
+    joined = _joined(plan, own)
+    return None if joined is None or len(plan.query) > 2 else _Decider(plan, own, joined)
+
+
+def _joined(plan: ClausePlan, own: Literal) -> Atom | None:
+    """Return the other literal's atom where a clause has but one, positive, with no other variables."""
+    clause, terms = plan.clause, leaves(own.atom)
+    names = [t.name for t in terms if isinstance(t, Variable)]
+    others = [x for x in clause.literals if x is not own]
+    rest = (clause.equalities, clause.comparisons, clause.computed, clause.exists, clause.domains)
+    if len(set(names)) < len(terms) or any(rest) or len(others) != 1 or not others[0].positive:
+        return None
+    atom = others[0].atom
+    inside = {t.name for t in leaves(atom) if isinstance(t, Variable)} <= set(names)
+    return atom if inside and atom.predicate != own.atom.predicate else None
+
+
+def _order(deciders: Mapping[str, Sequence[_Decider]]) -> list[str]:
+    """Order predicates so that each comes after those it is joined with, where that can be."""
+    left, order = list(deciders), list[str]()
+    while left:
+        ready = [n for n in left if not {*_needs(deciders[n])} & {*left} - {n}]
+        order.append((ready or left)[0])
+        left.remove(order[-1])
+    return order
+
+
+def _needs(deciders: Sequence[_Decider]) -> list[str]:
+    return [d.joined.predicate for d in deciders if len(d.plan.query) == 2 and d.joined is not None]
+
+
+def _candidates(plan: Plan, name: str, deciders: Sequence[_Decider], known: set[str]) -> Candidates:
+    kinds = plan.program.predicates[name].types
+    types = {f"${n}": kind for n, kind in enumerate(kinds)}
+    joins, exclusions = [], []
+    for decider in deciders:
+        opened = len(decider.plan.query) == 2
+        if opened and known.isdisjoint(_needs([decider])):
+            continue
+        if decider.joined is None:
+            exclusions.append(_exclusion(decider, types))
+        else:
+            terms = leaves(decider.own.atom)
+            place = {t.name: f"${n}" for n, t in enumerate(terms) if isinstance(t, Variable)}
+            renamed = tuple(_renamed(term, place) for term in leaves(decider.joined))
+            joins.append((Atom(decider.joined.predicate, renamed), opened))
+    return Candidates(name, arrange(joins, [], [*types], types, set()), tuple(exclusions), types)
+
+
+def _renamed(term: Leaf, place: Mapping[str, str]) -> Leaf:
+    return Variable(place[term.name]) if isinstance(term, Variable) else term
+
+
+def _exclusion(decider: _Decider, arguments: Mapping[str, str]) -> Exclusion:
+    """Compile a clause's search for a grounding that only its literal of the atom can make true."""
+    plan, clause = decider.plan, decider.plan.clause
+    evidence = [x for x in clause.literals if x is not decider.own]
+    checks: list[Check] = []
+    for term, place in zip(leaves(decider.own.atom), arguments, strict=True):
+        sides = (Variable(place), term) if isinstance(term, Constant) else (term, Variable(place))
+        checks.append(Compare(True, *sides))
+    checks += [Absent(x.atom) for x in evidence if x.positive]
+    checks += [Compare(not equal, a, b) for equal, a, b in clause.equalities]
+    checks += number_checks(clause, wanted=False)
+    joins = [(x.atom, False) for x in evidence if not x.positive]
+    types = {**arguments, **plan.types}
+    inner = {v for e in clause.exists for v in e.variables}
+    order = [v for v in plan.types if v not in inner]
+    steps = arrange(joins, checks, order, types, set(arguments))
+    return Exclusion(steps, tuple(e.full for e in plan.exists), types)
+
+
+def joins_found(found: Candidates) -> bool:
+    """Return whether atoms are joined with that were found before."""
+    return any(isinstance(step, Scan) and step.opened for step in found.steps)

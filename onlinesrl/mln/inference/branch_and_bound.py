@@ -1,0 +1,205 @@
+"""Exact MPE of what is too wide for elimination, by branch and bound over multi-valued variables.
+
+The ground model becomes a pairwise cost (``kernels/pairwise.py``), minimised with the bounds of
+sequential tree-reweighted message passing (``kernels/trws.py``, ``kernels/branch.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from onlinesrl.core import interrupt
+from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
+from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.mln.ground.convert import network_of
+from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.inference.elimination import Mpe
+from onlinesrl.mln.inference.protocols import MapEngine, Solution, value
+from onlinesrl.mln.inference.rounding import Magnitude
+from onlinesrl.mln.kernels import branch_and_bound
+from onlinesrl.mln.kernels.ground_network import VARIABLES, Network
+from onlinesrl.mln.kernels.low_degree_elimination import EDGES, fold, folds, rest, unfold
+from onlinesrl.mln.kernels.pairwise_mrf import Members, Pairwise, add_clauses, pairwise
+from onlinesrl.mln.kernels.tree_reweighted import messages
+
+TINY = 1e-3
+"""Weights of a smaller sum are multiplied: the search's tolerance is relative to 1 at least."""
+SHORT, LONG = 20_000_000, 500_000_000
+"""Cells of tables that a search may read before the core is asked: some 0.05 s, and 1 to 10 s."""
+
+
+class BranchAndBound:
+    """Branch and bound; where that takes too long, ``core``, of whose answer and its own the better is given.
+
+    Deterministic. Of several optimal states it finds one, the same on every run.
+    """
+
+    def __init__(self, core: MapEngine, most_work: int = LONG) -> None:
+        self._core, self._most_work = core, most_work
+
+    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+        """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
+        bonus = np.zeros(model.n_atoms) if bonus is None else bonus
+        size = Magnitude.of(weight, bonus)
+        scale = size.scale(1.0) if size.total < TINY else 1.0
+        tables = Tables(model, weight)
+        whole = tables.costs(scale * weight, scale * bonus)
+        fold(whole, tables.folds)
+        left, kept = rest(whole, tables.folds)
+        tree = branch_and_bound.tree(left, interrupt.flag())
+        with interrupt.doing(lambda: f"branch and bound on {model.n_atoms:,} atoms"):
+            interrupt.check()
+            proven = (
+                branch_and_bound.search(left, messages(left), tree, self._most_work)
+                == branch_and_bound.PROVEN
+            )
+            interrupt.check()
+        values = np.zeros(len(whole.start) - 1, np.int32)
+        values[kept] = tree.best
+        unfold(whole, tables.folds, values)
+        state = tables.state(values)
+        feasible = model.feasible(state)
+        if proven and not feasible:
+            raise Infeasible("no state satisfies the hard clauses and the groups")
+        score = value(model, state, weight, bonus) if feasible else -np.inf
+        cost, root = (tree.value / scale).tolist()
+        slack = branch_and_bound.TOLERANCE * max(1.0 / scale, abs(cost)) if proven else cost - root
+        bound = score + slack if feasible else np.inf
+        certified = proven and size.certifies(slack + size.rounding)
+        own = Solution(state, score, bound, "branch-and-bound", certified, size.rounding)
+        return own if proven else self._better(own, model, weight, bonus)
+
+    def _better(self, own: Solution, model: ClauseModel, weight: Floats, bonus: Floats) -> Solution:
+        """Ask the core, and return the better state with the better bound."""
+        try:
+            found = self._core.solve(model, weight, bonus=bonus)
+        except Unsolved:
+            if own.score == -np.inf:
+                raise
+            return own
+        if found.certified:
+            return found
+        better = own if own.score > found.score else found
+        bound, rounding = min(own.bound, found.bound), max(own.rounding, found.rounding)
+        return replace(better, bound=bound, rounding=rounding)
+
+
+def searching(last: MapEngine, most_work: int | None = None) -> Mpe:
+    """Return the engine that eliminates what is narrow, and searches the rest.
+
+    What a short search does not prove is eliminated where that fits memory; else a long search and
+    then ``last`` have it; ``most_work`` is that of a search, None: ``LONG``.
+    """
+    long = LONG if most_work is None else most_work
+    return Mpe(BranchAndBound(Mpe(BranchAndBound(last, long)), min(SHORT, long)), growth=1)
+
+
+class Tables:
+    """A model as variables, members of clauses and edges, for weights of these signs."""
+
+    def __init__(self, model: ClauseModel, weight: Floats) -> None:
+        self.model = model
+        self.net, self.order = network_of(model)
+        self.n = int(self.net.size[VARIABLES])
+        self.live = np.flatnonzero(model.hard | (weight != 0))
+        clause, variable, literals = _members(self.net, model, self.live)
+        members = np.bincount(clause, minlength=len(self.live))
+        if np.any(members[model.hard[self.live]] == 0):
+            raise Infeasible("a hard clause is empty")
+        size = np.diff(self.net.var_start[: self.n + 1]).astype(np.int64) + 1
+        own = np.flatnonzero(members > 2)
+        pays = model.hard[self.live] | (weight[self.live] > 0)
+        self.size = np.concatenate((size, np.where(pays[own], members[own] + 1, 2)))
+        number = np.full(len(self.live), -1, np.int32)
+        number[own] = self.n + np.arange(len(own))
+        low, high, edge = _edges(clause, variable, members, number)
+        true_start = _starts(size[variable])
+        self.members = Members(
+            clause_start=_starts(members),
+            variable=variable.astype(np.int32),
+            true_start=true_start,
+            true=_true(self.net, variable, literals, true_start),
+            edge=edge,
+            own=number,
+        )
+        self.folds = folds(self.size, low, high)
+
+    def costs(self, weight: Floats, bonus: Floats) -> Pairwise:
+        """Return the cost for these weights and bonus, before folding."""
+        model, live, n = self.model, self.live, self.n
+        hard = model.hard[live]
+        never = 2 * float(np.abs(weight[live]).sum() + np.abs(bonus).sum()) + 1
+        edges = self.folds.size[EDGES]
+        found = pairwise(self.size, self.folds.low[:edges], self.folds.high[:edges])
+        add_clauses(found, self.members, np.where(hard, never, weight[live]), never)
+        slots = np.arange(model.n_atoms) + self.net.var_of[: model.n_atoms] + 1
+        found.unary[slots] -= bonus[self.order]
+        found.unary[found.start[:n][self.net.exactly[:n] == 1]] = np.inf
+        own = self.members.own[hard & (self.members.own >= 0)]
+        found.unary[found.start[own + 1] - 1] = np.inf
+        return found
+
+    def state(self, values: Ints32) -> State:
+        """Return the atoms' state from the values of the variables."""
+        found = np.zeros(self.model.n_atoms, np.uint8)
+        chosen = np.flatnonzero(values[: self.n])
+        found[self.net.var_start[chosen] + values[chosen] - 1] = 1
+        state: State = np.empty_like(found)
+        state[self.order] = found
+        return state
+
+
+def _starts(lengths: Ints) -> Ints:
+    return np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+
+
+def _members(
+    net: Network, model: ClauseModel, live: Ints
+) -> tuple[Ints, Ints, tuple[Ints, Ints, Bytes]]:
+    """Return of each member of the live clauses its clause and variable, in order of these.
+
+    And of each of their literals its member, its value of the variable, and whether it is positive.
+    """
+    lengths = np.diff(model.start)[live]
+    clause = np.repeat(np.arange(len(live)), lengths)
+    picked = np.repeat(model.start[live] - _starts(lengths)[:-1], lengths) + np.arange(len(clause))
+    atom = net.lit_atom[picked].astype(np.int64)
+    variable = net.var_of[atom].astype(np.int64)
+    n = max(1, int(net.size[VARIABLES]))
+    codes, member = np.unique(clause * n + variable, return_inverse=True)
+    literals = member.reshape(-1), atom - net.var_start[variable] + 1, net.lit_positive[picked]
+    return codes // n, codes % n, literals
+
+
+def _true(net: Network, variable: Ints, literals: tuple[Ints, Ints, Bytes], start: Ints) -> Bytes:
+    """Return which values of which members make their clause true, uint8[value of a member]."""
+    member, number, positive = literals
+    true = np.zeros(start[-1], np.uint8)
+    true[(start[member] + number)[positive == 1]] = 1
+    negative = np.flatnonzero(positive == 0)
+    lengths = np.diff(start)[member[negative]]
+    x = np.arange(lengths.sum()) - np.repeat(_starts(lengths)[:-1], lengths)
+    other = x != np.repeat(number[negative], lengths)
+    true[(np.repeat(start[member[negative]], lengths) + x)[other]] = 1
+    return true
+
+
+def _edges(clause: Ints, variable: Ints, members: Ints, own: Ints32) -> tuple[Ints32, Ints32, Ints]:
+    """Return the edges, ordered, and that of each clause.
+
+    Edges between the variables of clauses of two come first, those to the variables of long ones follow.
+    """
+    first = _starts(members)[:-1]
+    pairs, long = np.flatnonzero(members == 2), members[clause] > 2
+    n = int(variable.max(initial=0)) + 1
+    codes, place = np.unique(
+        variable[first[pairs]] * n + variable[first[pairs] + 1], return_inverse=True
+    )
+    edge = np.full(len(members), -1, np.int64)
+    edge[pairs] = place.reshape(-1)
+    edge[members > 2] = len(codes) + _starts(members[members > 2])[:-1]
+    low = np.concatenate((codes // n, variable[long]))
+    high = np.concatenate((codes % n, own[clause[long]]))
+    return low.astype(np.int32), high.astype(np.int32), edge

@@ -1,0 +1,229 @@
+"""Exact marginals by variable elimination over the atoms that hard clauses do not define.
+
+A defined atom adds no variable: a clause that has it is a table over what it hangs on. So a network is as
+wide as its own atoms make it, where elimination clause by clause counts the defined ones, too.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.inference.elimination import Wide
+from onlinesrl.mln.inference.gate_detection import Literals, definitions
+from onlinesrl.mln.inference.protocols import Marginals
+
+MAX_TABLE = 1 << 20
+MAX_CELLS = 1 << 24
+
+Truth = NDArray[np.bool_]
+Cliques = dict[int, tuple[int, ...]]
+"""Each variable, in the order of elimination, and its neighbours left then, in the same order.
+
+A table's axes are a variable and these neighbours.
+"""
+
+
+class Tables:
+    """Sum-product elimination with one table per clique. Raises Wide where they would be too large."""
+
+    def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
+        """See ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
+        variables = Variables(model)
+        cliques = variables.cliques
+        tables = {v: np.zeros(shape) for v, shape in variables.shapes().items()}
+        constant = 0.0
+        for clause, gain in zip(variables.clauses, _gains(model, weight), strict=True):
+            axes = variables.axes(clause)
+            score = np.where(variables.true(clause, axes), *gain)
+            if axes:
+                tables[axes[0]] += score
+            else:
+                constant += float(score)
+        log_z = constant + _eliminated(cliques, tables)
+        if log_z == -np.inf:
+            raise Infeasible("no state satisfies the hard clauses and the groups")
+        return Marginals(variables.marginals(tables), log_z, "exact", 0)
+
+
+def _gains(model: ClauseModel, weight: Floats) -> Iterable[tuple[float, float]]:
+    """Yield what each clause adds to the score where it is true and where it is false."""
+    for hard, gain in zip(model.hard.tolist(), weight.tolist(), strict=True):
+        yield (0.0, -np.inf) if hard else (gain, 0.0)
+
+
+class Variables:
+    """A model's variables: groups, and atoms on their own that no hard clauses define.
+
+    ``cliques`` are the tables of their elimination. Raises Wide where one would have more cells than
+    ``most``, or all more than ``cells``.
+    """
+
+    def __init__(self, model: ClauseModel, most: int = MAX_TABLE, cells: int = MAX_CELLS) -> None:
+        literals, ends = model.literals.tolist(), pairwise(model.start.tolist())
+        self.clauses: list[Literals] = [tuple(sorted(literals[i:j])) for i, j in ends]
+        hard = [c for c, is_hard in zip(self.clauses, model.hard, strict=True) if is_hard]
+        gates = definitions(hard, (model.group >= 0).tolist())
+        self.gates = {abs(gate.literal): gate for gate in gates}
+        self.sizes: list[int] = [0 if e else 1 for e in model.exactly]
+        self.value: dict[int, tuple[int, int]] = {}
+        for atom, group in enumerate(model.group.tolist(), start=1):
+            if atom not in self.gates:
+                self._add(atom, group)
+        self._scope: dict[int, frozenset[int]] = {}
+        self._atoms: list[Literals] = [(atom,) for atom in range(1, model.n_atoms + 1)]
+        scopes = map(self.scope, [*self.clauses, *self._atoms])
+        self.cliques = _cliques(self.sizes, scopes, most, cells)
+        self._place = {v: number for number, v in enumerate(self.cliques)}
+
+    def shapes(self) -> dict[int, list[int]]:
+        """Return the shape of each table."""
+        return {v: [self.sizes[u] for u in (v, *rest)] for v, rest in self.cliques.items()}
+
+    def axes(self, literals: Literals) -> tuple[int, ...]:
+        """Return the axes of the first table with all that the literals hang on."""
+        first = min(self.scope(literals), key=self._place.__getitem__, default=None)
+        return () if first is None else (first, *self.cliques[first])
+
+    def marginals(self, tables: Mapping[int, Floats]) -> Floats:
+        """Return the probability of each atom, by tables of probabilities."""
+        found = [
+            (tables[axes[0]] * self.true(atom, axes)).sum() if axes else float(self.true(atom, ()))
+            for atom, axes in ((atom, self.axes(atom)) for atom in self._atoms)
+        ]
+        return np.clip(np.array(found, np.float64), 0.0, 1.0)
+
+    def state(self, values: Mapping[int, int]) -> State:
+        """Return the truth of each atom, by the values of the variables."""
+        found = []
+        for atom in self._atoms:
+            axes = self.axes(atom)
+            true = np.broadcast_to(self.true(atom, axes), [self.sizes[u] for u in axes])
+            found.append(true[tuple(values[u] for u in axes)])
+        return np.array(found, np.uint8)
+
+    def _add(self, atom: int, group: int) -> None:
+        """Make an atom the next value of its group or of a variable of its own."""
+        if group < 0:
+            group = len(self.sizes)
+            self.sizes.append(1)
+        self.value[atom] = group, self.sizes[group]
+        self.sizes[group] += 1
+
+    def scope(self, literals: Literals) -> frozenset[int]:
+        """Return the variables that the literals hang on, without those of one value."""
+        return frozenset[int]().union(*(self._atom_scope(abs(x)) for x in literals))
+
+    def _atom_scope(self, atom: int) -> frozenset[int]:
+        if atom not in self._scope:
+            if atom in self.gates:
+                self._scope[atom] = self.scope(self.gates[atom].inputs)
+            else:
+                v = self.value[atom][0]
+                self._scope[atom] = frozenset({v} if self.sizes[v] > 1 else ())
+        return self._scope[atom]
+
+    def true(self, literals: Literals, axes: tuple[int, ...]) -> Truth:
+        """Where a clause is true, over these axes; of length 1 where it does not hang on them."""
+        found: Truth = np.zeros([1] * len(axes), np.bool_)
+        for x in literals:
+            found = found | (self._atom_true(abs(x), axes) == (x > 0))
+        return found
+
+    def _atom_true(self, atom: int, axes: tuple[int, ...]) -> Truth:
+        if atom in self.gates:
+            gate = self.gates[atom]
+            some_false = self.true(tuple(-x for x in gate.inputs), axes)
+            return np.not_equal(some_false, gate.literal > 0)
+        v, value = self.value[atom]
+        shape = [self.sizes[v] if u == v else 1 for u in axes]
+        return np.equal(np.arange(prod(shape)), value).reshape(shape)
+
+
+def _cliques(
+    sizes: list[int], scopes: Iterable[frozenset[int]], most: int, most_cells: int
+) -> Cliques:
+    """Find an order of elimination by least table; or raise Wide."""
+    near: list[set[int]] = [set() for _ in sizes]
+    for scope in set(scopes):
+        if prod(sizes[v] for v in scope) > most:
+            raise Wide("a clause hangs on too many atoms for elimination")
+        for v in scope:
+            near[v] |= scope - {v}
+    heap = [(_cells(sizes, near, v), v) for v, size in enumerate(sizes) if size > 1]
+    heapq.heapify(heap)
+    found: Cliques = {}
+    total = 0
+    while heap:
+        cells, v = heapq.heappop(heap)
+        if v in found or cells != _cells(sizes, near, v):
+            continue
+        total += cells
+        if cells > most or total > most_cells:
+            raise Wide("the induced width is too large for elimination")
+        found[v] = tuple(near[v])
+        for u in near[v]:
+            near[u] |= near[v]
+            near[u] -= {u, v}
+            heapq.heappush(heap, (_cells(sizes, near, u), u))
+    place = {v: number for number, v in enumerate(found)}
+    return {v: tuple(sorted(rest, key=place.__getitem__)) for v, rest in found.items()}
+
+
+def _cells(sizes: list[int], near: list[set[int]], v: int) -> int:
+    """Count the cells of v's table, not beyond what is too many."""
+    cells = sizes[v]
+    for u in near[v]:
+        cells *= sizes[u]
+        if cells > MAX_TABLE:
+            return MAX_TABLE + 1
+    return cells
+
+
+def _eliminated(cliques: Cliques, tables: dict[int, Floats]) -> float:
+    """Return log Z, and turn the tables from scores to probabilities.
+
+    Forward, a variable is summed out, and what is left added to the table of the first of its
+    neighbours. Backward, a table is its variable's distribution given them, times theirs.
+    """
+    log_z, messages = 0.0, dict[int, Floats]()
+    for v, rest in cliques.items():
+        top = tables[v].max(axis=0)
+        with np.errstate(divide="ignore"):
+            finite = np.where(np.isfinite(top), top, 0.0)
+            messages[v] = finite + np.log(np.exp(tables[v] - finite).sum(axis=0))
+        if rest:
+            tables[rest[0]] += messages[v].reshape(shape_among(cliques, v, messages[v]))
+        else:
+            log_z += float(messages[v])
+    if log_z > -np.inf:
+        probabilities(cliques, tables, messages)
+    return log_z
+
+
+def probabilities(
+    cliques: Cliques, tables: dict[int, Floats], messages: Mapping[int, Floats]
+) -> None:
+    """Turn the tables from scores to probabilities, by the message of each."""
+    for v, rest in reversed(cliques.items()):
+        message = np.where(np.isfinite(messages[v]), messages[v], 0.0)
+        tables[v] = np.exp(tables[v] - message)
+        if rest:
+            others = [i for i, u in enumerate((rest[0], *cliques[rest[0]])) if u not in rest]
+            tables[v] *= tables[rest[0]].sum(axis=tuple(others))
+
+
+def shape_among(cliques: Cliques, v: int, message: NDArray[Any]) -> list[int]:
+    """Return the shape of a variable's message among the axes of the table that it goes to."""
+    rest = cliques[v]
+    length = dict(zip(rest, message.shape, strict=True))
+    return [length.get(u, 1) for u in (rest[0], *cliques[rest[0]])]

@@ -1,0 +1,136 @@
+"""The connected components of a ground model, each a model of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bools, Ints, Ints32
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.ground.ground_mrf import ClauseModel
+from onlinesrl.mln.kernels.components import join
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """The connected components of a model, in order of their size.
+
+    Component ``i`` has the atoms ``atoms[atom_start[i] : atom_start[i + 1]]``, in order, likewise the live
+    clauses; ``number`` is the component of each atom.
+    """
+
+    atoms: Ints
+    atom_start: Ints
+    clauses: Ints
+    clause_start: Ints
+    number: Ints
+
+    def __len__(self) -> int:
+        return len(self.atom_start) - 1
+
+    def __iter__(self) -> Iterator[tuple[Ints, Ints]]:
+        return (self.some(i, i + 1) for i in range(len(self)))
+
+    @property
+    def end(self) -> Ints:
+        """How many atoms and clauses all components before each one have, and all together."""
+        return self.atom_start + self.clause_start
+
+    def some(self, first: int, stop: int) -> tuple[Ints, Ints]:
+        """Return the atoms and the clauses of the components ``first .. stop - 1``, in order."""
+        atoms = self.atoms[self.atom_start[first] : self.atom_start[stop]]
+        clauses = self.clauses[self.clause_start[first] : self.clause_start[stop]]
+        return np.sort(atoms), np.sort(clauses)
+
+    def having(self, atom: int) -> tuple[Ints, Ints]:
+        """Return the atoms and the clauses of the component that has an atom."""
+        number = int(self.number[atom])
+        return self.some(number, number + 1)
+
+
+def components(model: ClauseModel, live: Bools) -> Components:
+    """Return the connected components. Raises Infeasible where a live clause is empty."""
+    if np.any(np.diff(model.start)[live] == 0):
+        raise Infeasible("a hard clause is empty")
+    root = np.arange(model.n_atoms)
+    clauses = np.flatnonzero(live)
+    join_groups(model.group, model.exactly, root)
+    join(model.start, model.literals, clauses, root)
+    of = root[np.abs(model.literals[model.start[clauses]]) - 1]
+    size = np.bincount(root, minlength=model.n_atoms) + np.bincount(of, minlength=model.n_atoms)
+    tops = np.flatnonzero(root == np.arange(model.n_atoms))
+    rank = np.empty(model.n_atoms, np.int64)
+    rank[tops[np.argsort(size[tops], kind="stable")]] = every = np.arange(len(tops))
+    number, of = rank[root], rank[of]
+    atoms, order = np.argsort(number, kind="stable"), np.argsort(of, kind="stable")
+    ends = np.append(every, len(tops))
+    return Components(
+        atoms,
+        np.searchsorted(number[atoms], ends),
+        clauses[order],
+        np.searchsorted(of[order], ends),
+        number,
+    )
+
+
+def solved(
+    parts: Components,
+    narrow: Callable[[Ints, Ints], Found | None],
+    alone: Callable[[Ints, Ints], Found],
+) -> list[tuple[Ints, Found]]:
+    """Solve all components: together those that are narrow, each other one alone.
+
+    Both functions take atoms and clauses; ``narrow`` returns None for what is too wide. Then each half of the
+    components, by size, is tried. Returns atoms and what was found of them, in order of their first atom.
+    """
+    found, end, runs = [], parts.end, [(0, len(parts))]
+    while runs:
+        first, stop = runs.pop()
+        if first == stop:
+            continue
+        middle = int(np.searchsorted(end, (end[first] + end[stop]) / 2, "right")) - 1
+        if middle < stop - 1 or stop - first == 1:
+            place = parts.some(first, stop)
+            result = narrow(*place)
+            if result is None and stop - first == 1:
+                result = alone(*place)
+            if result is not None:
+                found.append((place[0], result))
+                continue
+        middle = min(max(middle, first + 1), stop - 1)
+        runs += [(first, middle), (middle, stop)]
+    return sorted(found, key=lambda each: int(each[0][0]))
+
+
+def join_groups(group: Ints32, exactly: Bools, root: Ints) -> None:
+    """Join the atoms of each group, which are as in ``ClauseModel``; ``root`` as in ``join``."""
+    grouped = np.flatnonzero(group >= 0)
+    members = grouped[np.argsort(group[grouped], kind="stable")]
+    groups = np.searchsorted(group[members], np.arange(len(exactly) + 1))
+    join(groups, (members + 1).astype(np.int32), np.arange(len(exactly)), root)
+
+
+def restrict(model: ClauseModel, atoms: Ints, clauses: Ints) -> ClauseModel:
+    """Return the sub-model of some atoms, in order, and clauses, which mention no other atoms."""
+    if len(atoms) == model.n_atoms and len(clauses) == model.n_clauses:
+        return model
+    lengths = model.start[clauses + 1] - model.start[clauses]
+    start = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    picked = np.repeat(model.start[clauses] - start[:-1], lengths) + np.arange(start[-1])
+    literals = model.literals[picked]
+    groups, group = np.unique(model.group[atoms], return_inverse=True)
+    free = int(len(groups) > 0 and groups[0] < 0)
+    number = np.searchsorted(atoms, np.abs(literals) - 1) + 1
+    return ClauseModel(
+        n_atoms=len(atoms),
+        start=start,
+        literals=(np.sign(literals) * number).astype(np.int32),
+        hard=model.hard[clauses],
+        group=(group.reshape(-1) - free).astype(np.int32),
+        exactly=model.exactly[groups[free:]],
+    )

@@ -1,0 +1,125 @@
+"""Exact MPE: elimination of the components whose induced width is small, a core for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+import numpy as np
+
+from onlinesrl.core import interrupt
+from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.errors import Infeasible, OnlinesrlError
+from onlinesrl.mln.ground.convert import network_of
+from onlinesrl.mln.ground.ground_mrf import ClauseModel
+from onlinesrl.mln.inference import large_weights
+from onlinesrl.mln.inference.components import components, restrict, solved
+from onlinesrl.mln.inference.protocols import MapEngine, Solution, value
+from onlinesrl.mln.inference.rounding import Magnitude
+from onlinesrl.mln.kernels import elimination, elimination_order
+from onlinesrl.mln.kernels.ground_network import Network
+
+
+class Wide(OnlinesrlError):
+    """The induced width is beyond elimination; the engine gives no answer."""
+
+
+def route(parts: Iterable[str]) -> str:
+    """Return the route of a model by those of its parts: the first that is not elimination."""
+    return next((each for each in parts if each != "elimination"), "elimination")
+
+
+class Elimination:
+    """Max-sum variable elimination.
+
+    Raises Wide where the tables would be too large, or have more than ``growth`` times the cells of those
+    that the clauses are.
+    """
+
+    def __init__(self, growth: int = elimination_order.MAX_CELLS) -> None:
+        self._growth = growth
+
+    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+        """See ``MapEngine.solve``; ties go to the first value of each variable."""
+        net, order = network_of(model)
+        memory = structured(net, model, self._growth)
+        bonus = np.zeros(model.n_atoms) if bonus is None else bonus
+        found = np.zeros(model.n_atoms + 1, np.uint8)
+        if elimination.eliminate(net, memory, weight, bonus[order], found) == -np.inf:
+            raise Infeasible("no state satisfies the hard rules")
+        state = np.empty(model.n_atoms, np.uint8)
+        state[order] = found[: model.n_atoms]
+        score, size = value(model, state, weight, bonus), Magnitude.of(weight, bonus)
+        certified = size.certifies(size.rounding)
+        return Solution(state, score, score, "elimination", certified, size.rounding)
+
+
+def structured(
+    net: Network, model: ClauseModel, growth: int = elimination_order.MAX_CELLS
+) -> elimination_order.Structure:
+    """Return the tables of an elimination; for ``growth`` see ``Structure``.
+
+    Raises Wide where they would be too large, Infeasible where a hard clause is empty.
+    """
+    arcs, cells = 64 + 8 * len(model.literals), 4096 + 2 * len(model.literals)
+    while True:
+        memory = elimination_order.structure_memory(
+            model.n_atoms + 1, model.n_clauses + 1, arcs, cells, interrupt.flag(), growth
+        )
+        status = elimination_order.structure(net, memory)
+        if status == elimination_order.SOLVED:
+            return memory
+        if status == elimination_order.CONTRADICTION:
+            raise Infeasible("no state satisfies the hard rules")
+        if status == elimination_order.WIDE:
+            raise Wide("the induced width is too large for elimination")
+        arcs, cells = 2 * arcs, 4 * cells
+
+
+class Mpe:
+    """Exact MPE of each connected component, by elimination where it is narrow.
+
+    Where weights would be lost in sums of doubles, the large ones are hard, or all are added as integers.
+    ``core`` solves the components that are too wide; its answers say whether they are certified. For
+    ``growth`` see ``Elimination``.
+    """
+
+    def __init__(self, core: MapEngine, growth: int = elimination_order.MAX_CELLS) -> None:
+        self.core, self.growth = core, growth
+        self.elimination = Elimination(growth)
+
+    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+        """See ``MapEngine.solve``."""
+        bonus = np.zeros(model.n_atoms) if bonus is None else bonus
+
+        def narrow(atoms: Ints, clauses: Ints) -> Solution | None:
+            if Magnitude.of(weight[clauses], bonus[atoms]).lost:
+                return None
+            part = restrict(model, atoms, clauses)
+            try:
+                return self.elimination.solve(part, weight[clauses], bonus=bonus[atoms])
+            except Wide:
+                return None
+
+        def wide(atoms: Ints, clauses: Ints) -> Solution:
+            part, gain, own = restrict(model, atoms, clauses), weight[clauses], bonus[atoms]
+            if Magnitude.of(gain, own).lost:
+                from onlinesrl.mln.inference.integer_elimination import Exactly
+
+                if (found := large_weights.solved(self, part, gain, own)) is not None:
+                    return found
+                with suppress(Wide):
+                    return Exactly().solve(part, gain, bonus=own)
+            return self.core.solve(part, gain, bonus=own)
+
+        state = np.zeros(model.n_atoms, np.uint8)
+        found = solved(components(model, model.hard | (weight != 0)), narrow, wide)
+        for atoms, part in found:
+            state[atoms] = part.state
+        parts = [part for _, part in found]
+        score = value(model, state, weight, bonus)
+        slack = sum(p.bound - p.score for p in parts)
+        certified = all(p.certified for p in parts)
+        rounding = sum(p.rounding for p in parts)
+        of_parts = route(p.route for p in parts)
+        return Solution(state, score, score + slack, of_parts, certified, rounding)

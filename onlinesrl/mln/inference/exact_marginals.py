@@ -1,0 +1,183 @@
+"""Marginals: exact where the induced width allows, and the choice between that and sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.ground.convert import network_of
+from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.inference import large_weights
+from onlinesrl.mln.inference.clique_elimination import Tables
+from onlinesrl.mln.inference.components import components, restrict, solved
+from onlinesrl.mln.inference.elimination import Wide, structured
+from onlinesrl.mln.inference.gibbs import Gibbs
+from onlinesrl.mln.inference.mcmc_diagnostics import combined
+from onlinesrl.mln.inference.mcsat import McSat
+from onlinesrl.mln.inference.protocols import MarginalEngine, Marginals
+from onlinesrl.mln.inference.rounding import Magnitude
+from onlinesrl.mln.kernels import sum_product as sum_product_module
+from onlinesrl.mln.kernels.elimination_order import GENERIC, Structure
+
+
+class Exact:
+    """Sum-product variable elimination, clause by clause or, where that is too wide, on ``Tables``.
+
+    In integers where doubles would not do and the tables are small. Raises Wide where these would be too
+    large as well.
+    """
+
+    route = "exact"
+
+    def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
+        """See ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
+        size = Magnitude.of(weight)
+        if size.steep:
+            from onlinesrl.mln.inference.integer_elimination import Exactly
+
+            with suppress(Wide):
+                return Exactly().marginals(model, weight)
+            with suppress(Wide):
+                if (apart := large_weights.probabilities(self, model, weight)) is not None:
+                    return apart
+        try:
+            found = _by_clause(model, weight)
+        except Wide:
+            found = Tables().marginals(model, weight)
+        return replace(found, rounding=size.of_probability)
+
+
+def _by_clause(model: ClauseModel, weight: Floats) -> Marginals:
+    """Eliminate with every atom or group as a variable, the defined atoms too."""
+    net, order = network_of(model)
+    memory = structured(net, model)
+    unary, scratch = np.zeros(len(memory.unary)), np.zeros(len(memory.table))
+    log_z = sum_product_module.sum_product(net, memory, weight, unary, scratch)
+    if log_z == -np.inf:
+        raise Infeasible("no state satisfies the hard clauses and the groups")
+    atoms = np.arange(model.n_atoms)
+    probability = np.empty(model.n_atoms)
+    probability[order] = unary[atoms + net.var_of[atoms] + 1]
+    log_z += _constant(model, weight, memory)
+    return Marginals(np.clip(probability, 0.0, 1.0), log_z, "exact", 0)
+
+
+def _constant(model: ClauseModel, weight: Floats, memory: Structure) -> float:
+    """Sum what the tables leave out of the score.
+
+    They hold a clause on one or two variables multiplied out without its constant, which is its
+    value where all atoms are false, and any other clause as 0 where it is true.
+    """
+    generic = memory.row_kind[: model.n_clauses] == GENERIC
+    left_out = generic | model.satisfied(np.zeros(model.n_atoms, np.uint8))
+    return float(weight[left_out].sum())
+
+
+class Narrow:
+    """Exact in each connected component that is narrow enough, ``core`` in the others.
+
+    The route names what was used: ``exact``, the core's, or both as in ``exact+mcsat``.
+    """
+
+    def __init__(self, core: MarginalEngine) -> None:
+        self.core, self.exact = core, Exact()
+
+    @property
+    def route(self) -> str:
+        """The core's."""
+        return self.core.route
+
+    def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
+        """See ``MarginalEngine.marginals``; ``log_z`` where all of it is exact."""
+
+        def narrow(atoms: Ints, clauses: Ints) -> Marginals | None:
+            size = Magnitude.of(weight[clauses])
+            if size.steep:
+                return None
+            try:
+                found = _by_clause(restrict(model, atoms, clauses), weight[clauses])
+            except Wide:
+                return None
+            return replace(found, rounding=size.of_probability)
+
+        def wide(atoms: Ints, clauses: Ints) -> Marginals:
+            part = restrict(model, atoms, clauses)
+            try:
+                return self.exact.marginals(part, weight[clauses])
+            except Wide:
+                return _sampled(self.core, part, weight[clauses])
+
+        live = model.hard | (weight != 0)
+        return together(model.n_atoms, solved(components(model, live), narrow, wide))
+
+
+def together(n_atoms: int, found: Sequence[tuple[Ints, Marginals]]) -> Marginals:
+    """Return the marginals of a model by those of its parts, each with its atoms; no clause is in two."""
+    probability = np.empty(n_atoms)
+    for atoms, part in found:
+        probability[atoms] = part.probability
+    places, parts = [atoms for atoms, _ in found], [part for _, part in found]
+    known = [part.log_z for part in parts if part.log_z is not None]
+    samples = max((part.samples for part in parts), default=0)
+    return Marginals(
+        probability,
+        float(sum(known)) if len(known) == len(parts) else None,
+        "+".join(sorted({each for part in parts for each in part.route.split("+")})) or "exact",
+        samples,
+        combined(n_atoms, samples, places, [part.diagnostics for part in parts]),
+        max((part.rounding for part in parts), default=0.0),
+    )
+
+
+Method = Literal["exact", "mcsat", "gibbs"]
+
+
+def marginals(  # noqa: PLR0913 - what may be asked
+    model: ClauseModel,
+    weight: Floats,
+    method: Method = "exact",
+    *,
+    seed: int = 0,
+    error: float | None = None,
+    samples: int | None = None,
+) -> Marginals:
+    """Return marginals by one of the methods; ``exact`` samples by MC-SAT where it is too wide.
+
+    ``seed``, ``error`` and ``samples`` are those of ``Chains``; a tenth as many are drawn before them.
+    """
+    number = {} if samples is None else {"samples": samples, "burn_in": samples // 10}
+    mcsat = McSat(seed=seed, error=error, **number)
+    engines: dict[Method, MarginalEngine] = {
+        "exact": Narrow(mcsat),
+        "mcsat": mcsat,
+        "gibbs": Gibbs(seed=seed, error=error, **number),
+    }
+    if method == "exact":
+        return engines[method].marginals(model, weight)
+    return _sampled(engines[method], model, weight)
+
+
+def _sampled(engine: MarginalEngine, model: ClauseModel, weight: Floats) -> Marginals:
+    """Return sampled marginals, with what rounding may do to them where weights are large."""
+    if (apart := large_weights.probabilities(engine, model, weight)) is not None:
+        return apart
+    found, size = engine.marginals(model, weight), Magnitude.of(weight)
+    return replace(found, rounding=size.of_probability) if size.steep else found
+
+
+def likeliest(model: ClauseModel, probability: Floats) -> State:
+    """Return the most probable value of each group (which may be no atom of it) and other atom."""
+    state = (probability > 0.5).astype(np.uint8)
+    for group, exactly in enumerate(model.exactly.tolist()):
+        members = np.flatnonzero(model.group == group)
+        best = members[np.argmax(probability[members])]
+        none = 0.0 if exactly else 1.0 - float(probability[members].sum())
+        state[members] = 0
+        state[best] = exactly or probability[best] > none
+    return state

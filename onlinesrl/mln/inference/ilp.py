@@ -1,0 +1,221 @@
+"""Exact MPE as an integer linear program through PuLP, for any instance, whole.
+
+The usual encoding (Riedel 2008; Noessner, Niepert & Stuckenschmidt 2013) made compact: an atom is a
+binary ``y``; a soft clause of two or more literals has a continuous ``z`` in [0, 1], which its
+weight pushes to the clause's truth value as soon as the ``y`` are integral, so that one side of the
+equivalence is enough; unit clauses and the bonus are objective only; equal clauses are merged
+beforehand and drop out where their weights cancel; a group is one row.
+
+Importing this module imports PuLP and HiGHS: do it where a solver is needed, not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+import pulp
+
+from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.core.interrupt import doing
+from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.inference import large_weights
+from onlinesrl.mln.inference.ilp_solvers import SOLVERS
+from onlinesrl.mln.inference.protocols import Solution, value
+from onlinesrl.mln.inference.rounding import Magnitude
+
+
+class Ilp:
+    """Exact MPE by branch and bound over the compact program; its route is ``ilp``.
+
+    ``solver`` is ``highs`` (in this process) or ``cbc`` (the program that PuLP carries along).
+    ``max_nodes`` and, of HiGHS, ``max_work`` (its steps, each counted as the entries of its matrix) end
+    the search early, at the same place on every run: the best state so far comes back uncertified, and
+    where there is none Unsolved is raised. Of several optimal states the solver picks one, the same on
+    every run and whatever was solved before. The program of the last model is kept, and while the
+    merged weights keep their signs only its objective is changed.
+    """
+
+    def __init__(
+        self,
+        solver: Literal["highs", "cbc"] = "highs",
+        *,
+        max_nodes: int | None = None,
+        max_work: int | None = None,
+    ) -> None:
+        self._solver = SOLVERS[solver](max_nodes, max_work)
+        self._limits = f"max_nodes {max_nodes}, max_work {max_work}"
+        self._merged: Merged | None = None
+        self._program: CompactProgram | None = None
+
+    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+        """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
+        if (found := large_weights.solved(self, model, weight, bonus)) is not None:
+            return found
+        merged = self._merge(model)
+        if self._program is None or not self._program.fits(weight):
+            self._program = CompactProgram(merged, weight)
+        return self._optimise(self._program, weight, bonus)
+
+    def second_best(
+        self,
+        model: ClauseModel,
+        weight: Floats,
+        best_state: State,
+        bonus: Floats | None = None,
+    ) -> Solution | None:
+        """Find the best feasible state other than ``best_state``; None where there is no other."""
+        program = CompactProgram(self._merge(model), weight)
+        program.forbid(best_state)
+        try:
+            return self._optimise(program, weight, bonus)
+        except Infeasible:
+            return None
+
+    def _merge(self, model: ClauseModel) -> Merged:
+        if self._merged is None or self._merged.model is not model:
+            self._merged, self._program = Merged.of(model), None
+        return self._merged
+
+    def _optimise(self, program: CompactProgram, weight: Floats, bonus: Floats | None) -> Solution:
+        """Solve the program for these weights; the score is counted anew from the rounded state."""
+        model, problem, size = program.merged.model, program.problem, Magnitude.of(weight, bonus)
+        constant = program.set_objective(weight, bonus, size.for_solvers)
+        with doing(lambda: self._doing(model, size.for_solvers)):
+            problem.solve(self._solver)
+        if problem.status == pulp.LpStatusInfeasible:
+            raise Infeasible("no state satisfies the hard clauses and the groups")
+        if problem.status != pulp.LpStatusOptimal or not model.feasible(state := program.state()):
+            status = pulp.LpStatus[problem.status]
+            raise Unsolved(
+                f"the solver found no feasible state ({status}, {self._limits}): "
+                "raise max_nodes and max_work or leave them out"
+            )
+        score = value(model, state, weight, bonus)
+        bound = max(score, self._solver.bound(problem) / size.for_solvers + constant)
+        rounding = size.hidden(len(problem.variables()))
+        close = size.certifies(bound - score + rounding)
+        proven = problem.sol_status == pulp.LpSolutionOptimal
+        return Solution(state, score, bound, "ilp", proven and close, rounding)
+
+    def _doing(self, model: ClauseModel, scale: float) -> str:
+        """Say what is solved, and how close the best state so far is proven to be."""
+        what = (
+            f"integer linear program of {model.n_atoms:,} atoms, {model.n_clauses:,} ground clauses"
+        )
+        gap = self._solver.gap / scale
+        return what if gap == np.inf else f"{what}, at most {gap:.3g} above the least cost"
+
+
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """A model's distinct clauses, as sorted literals; its clause ``c`` is ``clauses[where[c]]``."""
+
+    model: ClauseModel
+    clauses: list[tuple[int, ...]]
+    where: Ints
+
+    @classmethod
+    def of(cls, model: ClauseModel) -> Merged:
+        """Merge equal clauses."""
+        literals = model.literals.tolist()
+        index: dict[tuple[int, ...], int] = {}
+        where = [
+            index.setdefault(tuple(sorted(literals[begin:end])), len(index))
+            for begin, end in pairwise(model.start.tolist())
+        ]
+        return cls(model, list(index), np.array(where, np.int64))
+
+    def weights(self, weight: Floats) -> Floats:
+        """Sum the weight of each distinct clause, float64; 0 for one that is only hard."""
+        total = np.bincount(self.where, weight, minlength=len(self.clauses))
+        return total.astype(np.float64)
+
+
+class CompactProgram:
+    """The PuLP problem of a merged model, over ``y`` (one per atom) and ``z`` (one per long clause).
+
+    Its rows depend on the signs of the merged weights of the long clauses, its objective on the
+    weights and the bonus.
+    """
+
+    def __init__(self, merged: Merged, weight: Floats) -> None:
+        self.merged = merged
+        self.problem = pulp.LpProblem("mpe", pulp.LpMaximize)
+        length = np.array([len(clause) for clause in merged.clauses], np.int64)
+        self._unit = np.flatnonzero(length == 1)
+        self._unit_literal = np.array([merged.clauses[k][0] for k in self._unit], np.int64)
+        self._sign = np.where(length > 1, np.sign(merged.weights(weight)), 0)
+        self._long = np.flatnonzero(self._sign)
+        add = self.problem.add_variable
+        self._y = [add(f"y{a:07}", 0, 1, pulp.LpInteger) for a in range(merged.model.n_atoms)]
+        self._z = [add(f"z{k:07}", 0, 1) for k in self._long]
+        for row in self._rows():
+            self.problem.addConstraint(row)
+
+    def fits(self, weight: Floats) -> bool:
+        """Whether the rows are right for these weights too."""
+        sign = np.sign(self.merged.weights(weight))
+        sign[self._unit] = 0
+        return np.array_equal(sign, self._sign)
+
+    def set_objective(self, weight: Floats, bonus: Floats | None, scale: float) -> float:
+        """Maximise for these weights and bonus, times ``scale``.
+
+        Returns the part of the score that is constant, not scaled.
+        """
+        merged_weights = self.merged.weights(weight)
+        unit, negative = merged_weights[self._unit], self._unit_literal < 0
+        atom = np.abs(self._unit_literal) - 1
+        cost = np.zeros(len(self._y)) if bonus is None else bonus.copy()
+        np.add.at(cost, atom, np.where(negative, -unit, unit))
+        cost = np.concatenate((cost, merged_weights[self._long]))
+        terms = zip((*self._y, *self._z), (scale * cost).tolist(), strict=True)
+        self.problem.setObjective(pulp.LpAffineExpression(terms))
+        return float(unit[negative].sum())
+
+    def forbid(self, state: State) -> None:
+        """Leave one state out: a no-good cut, at least one atom differs from it."""
+        differs = tuple(-a if true else a for a, true in enumerate(state.tolist(), start=1))
+        self.problem.addConstraint(self._at_least(1, differs))
+
+    def state(self) -> State:
+        """Read the atoms as the solver left them, rounded, uint8[n_atoms]."""
+        return np.rint([y.varValue for y in self._y]).astype(np.uint8)
+
+    def _rows(self) -> Iterator[Any]:
+        model, clauses = self.merged.model, self.merged.clauses
+        for k in np.unique(self.merged.where[model.hard]):
+            yield self._at_least(1, clauses[k])
+        for members, exactly in zip(self._groups(), model.exactly, strict=True):
+            sense = pulp.LpConstraintEQ if exactly else pulp.LpConstraintLE
+            yield pulp.LpConstraint(pulp.LpAffineExpression(members), sense, rhs=1)
+        for k, z in zip(self._long, self._z, strict=True):
+            if self._sign[k] > 0:
+                yield self._at_least(0, clauses[k], {z: -1})
+            else:
+                yield from (self._at_least(1, (-literal,), {z: 1}) for literal in clauses[k])
+
+    def _groups(self) -> list[dict[Any, int]]:
+        """Return the sum of each group's atoms."""
+        model = self.merged.model
+        sums: list[dict[Any, int]] = [{} for _ in model.exactly]
+        for y, group in zip(self._y, model.group.tolist(), strict=True):
+            if group >= 0:
+                sums[group][y] = 1
+        return sums
+
+    def _at_least(
+        self, bound: int, literals: tuple[int, ...], plus: dict[Any, int] | None = None
+    ) -> Any:
+        """Require of the true literals and the terms ``plus`` that they come to ``bound``."""
+        terms = {self._y[abs(literal) - 1]: 1 if literal > 0 else -1 for literal in literals}
+        terms.update(plus or {})
+        negative = sum(literal < 0 for literal in literals)
+        return pulp.LpConstraint(
+            pulp.LpAffineExpression(terms), pulp.LpConstraintGE, rhs=bound - negative
+        )

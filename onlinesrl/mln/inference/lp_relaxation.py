@@ -1,0 +1,93 @@
+"""The LP relaxation of the compact integer program, rounded (Huynh & Mooney 2009, section 3).
+
+Importing this module imports PuLP and HiGHS: do it where a solver is needed, not before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pulp
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.core.interrupt import doing
+from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.inference import large_weights
+from onlinesrl.mln.inference.ilp import CompactProgram, Merged
+from onlinesrl.mln.inference.ilp_solvers import Highs
+from onlinesrl.mln.inference.maxwalksat import BACKTRACKS, completed
+from onlinesrl.mln.inference.presolve import reduced
+from onlinesrl.mln.inference.protocols import Solution, value
+from onlinesrl.mln.inference.rounding import Magnitude
+from onlinesrl.mln.kernels.unit_propagation import BY_GAIN
+
+INTEGRAL = 1e-6
+"""How close to 0 or 1 an atom's value counts as integral: the solver's tolerance is 1e-7."""
+
+
+class Lp:
+    """The optimum of the relaxation as the bound, and a feasible state rounded from it.
+
+    An integral optimum is the MPE, and certified. Otherwise the answer is as good as rounding makes
+    it: not to be taken for an MPE. Raises Unsolved where rounding meets its limit of backtracking
+    before a feasible state.
+    """
+
+    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+        """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
+        if (found := large_weights.solved(self, model, weight, bonus)) is not None:
+            return found
+        size = Magnitude.of(weight, bonus)
+        truth, optimum, hidden = _relaxation(model, weight, bonus, size)
+        integral = bool(np.all(np.abs(truth - np.rint(truth)) < INTEGRAL))
+        state = np.rint(truth).astype(np.uint8)
+        if not (integral and model.feasible(state)):
+            state = rounded(model, weight, bonus, truth)
+        score = value(model, state, weight, bonus)
+        bound = max(score, optimum)
+        rounding = size.rounding + max(0.0, optimum + hidden - bound)
+        close = size.certifies(bound - score + rounding)
+        return Solution(state, score, bound, "lp", integral and close, rounding)
+
+
+def _relaxation(
+    model: ClauseModel, weight: Floats, bonus: Floats | None, size: Magnitude
+) -> tuple[Floats, float, float]:
+    """Return the atoms' values in an optimum of the relaxation, float64[n_atoms], and its value.
+
+    And by how much the solver's duals prove less than that.
+    """
+    program = CompactProgram(Merged.of(model), weight)
+    problem, solver, scale = program.problem, Highs(None), size.for_solvers
+    constant = program.set_objective(weight, bonus, scale)
+    columns = problem.variables()
+    for column in columns:
+        column.cat = pulp.LpContinuous
+    with doing(lambda: f"linear program of {model.n_atoms:,} atoms"):
+        problem.solve(solver)
+    if problem.status != pulp.LpStatusOptimal:
+        raise Infeasible("no state satisfies the hard clauses and the groups")
+    truth = np.array([column.varValue for column in columns[: model.n_atoms]], np.float64)
+    optimum = float(problem.objective.valueOrDefault())
+    return truth, optimum / scale + constant, (solver.proven(problem) - optimum) / scale
+
+
+def rounded(model: ClauseModel, weight: Floats, bonus: Floats | None, truth: Floats) -> State:
+    """Round by ROUNDUP (Huynh & Mooney 2009, algorithm 1), kept within the hard clauses and groups.
+
+    The integral atoms keep their value; the others, from the last to the first, get the value that
+    satisfies more weight of the clauses not satisfied yet. What a value implies by the hard clauses
+    is fixed with it, and values that lead to a contradiction are taken back.
+    """
+    problem = reduced(model, weight, bonus)
+    left = truth[problem.kept]
+    fractional = np.abs(left - np.rint(left)) >= INTEGRAL
+    preferred = np.where(fractional, BY_GAIN, np.rint(left)).astype(np.uint8)
+    order = np.lexsort((-problem.kept, fractional)).astype(np.int32)
+    state, feasible = completed(problem, preferred, order)
+    if not feasible:
+        raise Unsolved(
+            f"rounding the LP found no feasible state within {BACKTRACKS} steps back: "
+            "use the ILP engine"
+        )
+    return problem.expand(state)

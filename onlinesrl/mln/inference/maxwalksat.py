@@ -1,0 +1,128 @@
+"""MaxWalkSAT: a state of high score by stochastic local search, not certified."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinesrl.core import interrupt
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.core.kernels.random import Generator, generator
+from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.inference import large_weights
+from onlinesrl.mln.inference.presolve import Reduced, reduced
+from onlinesrl.mln.inference.protocols import Solution, value
+from onlinesrl.mln.kernels import maxwalksat as kernel
+from onlinesrl.mln.kernels import unit_propagation
+from onlinesrl.mln.kernels.ground_network import TRUE
+
+BACKTRACKS = 10_000
+"""Most backtracks of completion before local search."""
+
+
+@dataclass(frozen=True)
+class WalkSat:
+    """MaxWalkSAT with tabu (Kautz, Selman & Jiang 1997; Selman, Kautz & Cohen 1993).
+
+    The first of ``tries`` starts from a greedy state, the others from random ones. Each takes up to
+    ``flips`` steps, in broken hard clauses while there are any. With probability ``noise`` a move is
+    random, and with the same probability a move that loses weight is made. No variable moves again
+    within ``tabu`` steps. The random numbers depend only on ``seed`` and ``record``. Raises Unsolved if
+    no feasible state is found.
+    """
+
+    flips: int = 100_000
+    tries: int = 3
+    noise: float = 0.01
+    tabu: int = 5
+    seed: int = 0
+    record: int = 0
+
+    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+        """See ``MapEngine.solve``; never certified, with an infinite bound."""
+        if (found := large_weights.solved(self, model, weight, bonus)) is not None:
+            return found
+        state = self.search(model, reduced(model, weight, bonus))
+        score = value(model, state, weight, bonus)
+        return Solution(state, score, np.inf, "walksat", certified=False)
+
+    def search(self, model: ClauseModel, problem: Reduced) -> State:
+        """Return the best state found of a model that is simplified. Raises Unsolved."""
+        state = problem.expand(self._search(problem))
+        if not model.feasible(state):
+            raise Unsolved(
+                f"MaxWalkSAT found no state that satisfies the hard clauses in {self.tries} tries "
+                f"of {self.flips} steps: raise flips or tries, or use an exact engine"
+            )
+        return state
+
+    def _search(self, problem: Reduced) -> State:
+        """Return the best state of all tries."""
+        clauses, rng = problem.clauses, generator(self.seed, self.record)
+        memory = kernel.search(clauses, interrupt.flag())
+        preferences = np.random.default_rng((self.seed, self.record))
+        best, lowest = memory.state.copy(), np.inf
+        found = np.zeros_like(best)
+        preferred = np.full(problem.n_atoms, unit_propagation.BY_GAIN, np.uint8)
+        for _ in range(self.tries):
+            memory.state[:], _ = completed(problem, preferred)
+            cost = kernel.maxwalksat(clauses, memory, self.flips, self.noise, self.tabu, rng, found)
+            if cost < lowest:
+                best, lowest = found.copy(), cost
+            if cost == 0:
+                break
+            preferred = preferences.integers(2, size=problem.n_atoms, dtype=np.uint8)
+        return best
+
+
+def completed(
+    problem: Reduced, preferred: State, order: NDArray[np.int32] | None = None
+) -> tuple[State, bool]:
+    """Return a state near ``preferred`` that satisfies the groups, and whether it satisfies the hard clauses.
+
+    ``order`` and ``preferred`` as in ``completion.complete``. Raises Infeasible if the hard clauses are
+    proved to have no solution.
+    """
+    clauses = problem.clauses
+    trail = unit_propagation.trail(problem.n_atoms, len(clauses.weight), interrupt.flag())
+    required = (np.arange(len(clauses.weight)) < clauses.hard).astype(np.float64)
+    order = np.arange(problem.n_atoms, dtype=np.int32) if order is None else order
+    status = unit_propagation.complete(clauses, trail, required, order, preferred, BACKTRACKS)
+    if status == unit_propagation.CONTRADICTION:
+        raise Infeasible("no state satisfies the hard clauses and the groups")
+    state = np.zeros(problem.n_atoms, np.uint8)
+    true = np.flatnonzero(trail.fixed == TRUE)
+    variables, first = np.unique(clauses.var_of[true], return_index=True)
+    state[true[first]] = 1
+    missing = np.setdiff1d(np.flatnonzero(clauses.exactly), variables)
+    state[clauses.var_start[missing]] = 1
+    return state, status == unit_propagation.COMPLETE
+
+
+def feasible_state(
+    problem: Reduced,
+    flips: int,
+    rng: Generator,
+    preferred: State | None = None,
+    order: NDArray[np.int32] | None = None,
+) -> State:
+    """Return a feasible state near ``preferred``, by completion, else by WalkSAT.
+
+    ``order`` and ``preferred`` as in ``completion.complete``. Raises Infeasible or Unsolved.
+    """
+    if preferred is None:
+        preferred = np.full(problem.n_atoms, unit_propagation.BY_GAIN, np.uint8)
+    state, feasible = completed(problem, preferred, order)
+    if feasible:
+        return state
+    memory = kernel.search(problem.clauses, interrupt.flag())
+    memory.weight[problem.clauses.hard :] = 0.0
+    memory.state[:] = state
+    if kernel.maxwalksat(problem.clauses, memory, flips, 0.5, 0, rng, state) > 0:
+        raise Unsolved(
+            f"WalkSAT found no state that satisfies the hard clauses in {flips} steps: raise flips"
+        )
+    return state

@@ -1,0 +1,105 @@
+"""What engines are: a MAP engine maximises a ground model's score, a marginal engine averages over it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.inference.mcmc_diagnostics import Diagnostics
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A feasible state and what is known of it.
+
+    ``score`` is ``value(model, state, weight, bonus)``, so it has the bonus in it; no feasible
+    state has more than ``bound``, up to ``rounding``; ``certified`` says that the engine proved the state
+    optimal, up to these (see ``rounding.py``), and a learner takes only such a one for an MPE; ``route``
+    names what found it.
+    """
+
+    state: State
+    score: float
+    bound: float
+    route: str
+    certified: bool
+    rounding: float = 0.0
+
+
+class MapEngine(Protocol):
+    """Anything that finds a feasible state of high score; deterministic."""
+
+    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+        """Maximise ``w . f(state) + bonus . state`` over the feasible states.
+
+        ``weight`` is float64[n_clauses], 0 for hard clauses; ``bonus`` is
+        float64[n_atoms] (loss augmentation: the Hamming loss is linear in the state). Raises
+        Infeasible where there is no feasible state.
+        """
+        ...
+
+
+class RankingEngine(MapEngine, Protocol):
+    """A MapEngine that finds the runner-up as well."""
+
+    def second_best(
+        self,
+        model: ClauseModel,
+        weight: Floats,
+        best_state: State,
+        bonus: Floats | None = None,
+    ) -> Solution | None:
+        """Return the best feasible state other than ``best_state``; None where there is none."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Marginals:
+    """The probability of every atom under ``P(state) = exp(w . f(state)) / Z`` of feasible states.
+
+    ``probability`` is float64[n_atoms], its sum over a group 1 or at most 1; ``log_z`` is None where
+    the engine estimates no Z; ``route`` names what computed them; ``samples`` is 0 where nothing was
+    sampled, else ``diagnostics`` say how far to trust them. ``rounding`` bounds the error of exact
+    probabilities for the rounding of scores.
+    """
+
+    probability: Floats
+    log_z: float | None
+    route: str
+    samples: int
+    diagnostics: Diagnostics | None = None
+    rounding: float = 0.0
+
+
+class MarginalEngine(Protocol):
+    """Anything that computes or estimates marginals; deterministic."""
+
+    @property
+    def route(self) -> str:
+        """What its predictions are counted under."""
+        ...
+
+    def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
+        """Return the marginals, ``weight`` as in ``MapEngine.solve``.
+
+        Raises Infeasible where there is no feasible state.
+        """
+        ...
+
+
+def value(model: ClauseModel, state: State, weight: Floats, bonus: Floats | None) -> float:
+    """``w . f(state) + bonus . state``, the number that every engine maximises and reports."""
+    score = model.score(state, weight)
+    return score if bonus is None else score + float(bonus[state != 0].sum())
+
+
+def exact_value(
+    model: ClauseModel, state: State, weight: Floats, bonus: Floats | None = None
+) -> Fraction:
+    """Return ``value`` without rounding."""
+    gains = weight[model.satisfied(state)].tolist()
+    gains += [] if bonus is None else bonus[state != 0].tolist()
+    return sum(map(Fraction, gains), Fraction(0))

@@ -1,0 +1,57 @@
+"""toulbar2, a solver of weighted constraint satisfaction, on the same tables as branch and bound."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import Infeasible, UsageError
+from onlinesrl.mln.ground.ground_mrf import ClauseModel
+from onlinesrl.mln.inference.branch_and_bound import Tables
+from onlinesrl.mln.inference.protocols import Solution, value
+from onlinesrl.mln.inference.rounding import SUM, Magnitude
+
+DECIMALS = 6
+"""Digits of a cost that toulbar2 sees."""
+
+
+class Toulbar2:
+    """Exact MPE by toulbar2, its route is ``toulbar2``.
+
+    Up to ``10 ** -DECIMALS`` a table, of weights that are multiplied so that their sum is about ``SUM``.
+
+    Cannot be interrupted. Raises UsageError where pytoulbar2 is not installed.
+    """
+
+    def __init__(self) -> None:
+        try:
+            from pytoulbar2 import CFN
+        except ImportError:
+            raise UsageError(
+                "toulbar2 needs pytoulbar2: pip install 'onlinesrl[toulbar2]'"
+            ) from None
+        self._problem = CFN
+
+    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+        """See ``MapEngine.solve``."""
+        bonus = np.zeros(model.n_atoms) if bonus is None else bonus
+        tables, size = Tables(model, weight), Magnitude.of(weight, bonus)
+        scale = size.scale(SUM)
+        costs = tables.costs(scale * weight, scale * bonus)
+        finite = costs.unary[np.isfinite(costs.unary)]
+        top = 2 * float(np.abs(finite).sum() + np.abs(costs.table).sum()) + 1
+        problem = self._problem(top, resolution=DECIMALS)
+        for v, (start, end) in enumerate(zip(costs.start, costs.start[1:], strict=False)):
+            problem.AddVariable(f"x{v}", range(end - start))
+            problem.AddFunction([v], np.minimum(costs.unary[start:end], top).tolist())
+        for e, (low, high) in enumerate(zip(costs.low.tolist(), costs.high.tolist(), strict=True)):
+            cells = costs.table[costs.table_start[e] : costs.table_start[e + 1]]
+            problem.AddFunction([low, high], cells.tolist())
+        found = problem.Solve()
+        state = tables.state(np.asarray(found[0], np.int32)) if found else None
+        if state is None or not model.feasible(state):
+            raise Infeasible("no state satisfies the hard clauses and the groups")
+        score = value(model, state, weight, bonus)
+        slack = (len(costs.start) + len(costs.low)) * 10.0**-DECIMALS / scale
+        certified = size.certifies(slack + size.rounding)
+        return Solution(state, score, score + slack, "toulbar2", certified, size.rounding)

@@ -1,0 +1,175 @@
+"""Exact minimisation of a pairwise cost: depth-first branch and bound with message passing at each node.
+
+A node lets variables keep some values only. Sweeps start from the messages of the node before, since any
+messages give a valid bound; where it reaches the cost of the best state so far, the node is done. So is a
+value by its reduced cost: it dies in the node and below. A node branches on the variable of most edges a
+value: its best value first, then all others.
+"""
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.jit.frames import Frame
+from onlinesrl.mln.kernels.clauses import copy
+from onlinesrl.mln.kernels.pairwise_mrf import Pairwise, cost
+from onlinesrl.mln.kernels.tree_reweighted import (
+    Messages,
+    bound,
+    kill,
+    reparameterise,
+    round_off,
+    sweep,
+)
+
+PROVEN, LIMIT = 0, 1
+ROOT_SWEEPS, SWEEPS = 100, 3
+"""Most pairs of sweeps in the first node, and in the others."""
+LEAST_GAIN = 0.1
+"""Sweeps end where the bound rises by less than this part of the gap."""
+TOLERANCE = 1e-9
+"""Nodes that promise less than this over the best state, relative to its cost, are left out."""
+FOUND, ROOT = 0, 1
+
+
+class Tree(Frame):
+    """Scratch memory: the path from the root, and the best state so far."""
+
+    killed: Ints32  # the variables of the values that died on the path, in that order
+    deaths: Ints  # [depth] how many there were before the branch
+    branch: Ints32  # [depth, 2] the variable, and its value that was tried first
+    size: Ints  # depth, deaths
+    best: Ints32  # [variable]
+    value: Floats  # the cost of the best state, the bound at the root
+    stop: Bytes  # the first is not 0: leave the work, whose result is not used
+
+
+def tree(p: Pairwise, stop: Bytes) -> Tree:
+    """Return scratch memory for a search."""
+    n, i32 = len(p.start) - 1, np.int32
+    return Tree(
+        np.zeros(len(p.unary), i32),
+        np.zeros(n + 1, np.int64),
+        np.zeros((n + 1, 2), i32),
+        np.zeros(2, np.int64),
+        np.zeros(n, i32),
+        np.array([np.inf, -np.inf]),
+        stop,
+    )
+
+
+@kernel
+def _kill(p: Pairwise, t: Messages, s: Tree, v: int, i: int) -> None:
+    kill(p, t, v, i)
+    s.killed[s.size[1]] = v
+    s.size[1] += 1
+
+
+@kernel
+def _revive(t: Messages, s: Tree, deaths: int) -> None:
+    while s.size[1] > deaths:
+        s.size[1] -= 1
+        t.count[s.killed[s.size[1]]] += 1
+
+
+@kernel
+def _filter(p: Pairwise, t: Messages, s: Tree, most: float) -> int:
+    """Kill the values with an excess of ``most`` or more; returns how many, -1: a variable has none left."""
+    before = s.size[1]
+    for v in range(len(t.count)):
+        for i in range(t.count[v] - 1, -1, -1):
+            if t.excess[p.start[v] + t.value[p.start[v] + i]] >= most:
+                _kill(p, t, s, v, i)
+        if t.count[v] == 0:
+            return -1
+    return s.size[1] - before
+
+
+@kernel
+def _open(p: Pairwise, t: Messages, s: Tree, root: bool) -> bool:
+    """Bound a node, of the values that are alive; returns whether it is left to branch."""
+    reparameterise(p, t)
+    last = -np.inf
+    for i in range(ROOT_SWEEPS if root else SWEEPS):
+        if s.stop[0]:
+            return False
+        sweep(p, t, True)
+        sweep(p, t, False)
+        lowest = bound(p, t)
+        if root or i == 0:
+            round_off(p, t)
+            found = cost(p, t.state)
+            if found < s.value[FOUND]:
+                s.value[FOUND] = found
+                copy(t.state, s.best)
+        if root:
+            s.value[ROOT] = max(s.value[ROOT], min(lowest, s.value[FOUND]))
+        gap = s.value[FOUND] - TOLERANCE * max(1.0, abs(s.value[FOUND])) - lowest
+        killed = _filter(p, t, s, gap)
+        if gap <= 0 or killed < 0:
+            return False
+        if killed == 0 and i > 0 and lowest - last < LEAST_GAIN * gap:
+            return True
+        last = lowest
+    return True
+
+
+@kernel
+def _choose(p: Pairwise, t: Messages) -> int:
+    """Return the variable to branch on, of most edges a value; -1: each has one value left."""
+    chosen, most = -1, -1.0
+    for v in range(len(t.count)):
+        edges = p.arc_start[v + 1] - p.arc_start[v]
+        if t.count[v] > 1 and edges / t.count[v] > most:
+            chosen, most = v, edges / t.count[v]
+    return chosen
+
+
+@kernel
+def _descend(p: Pairwise, t: Messages, s: Tree, v: int) -> None:
+    """Try the value of least excess of a variable."""
+    first, best = p.start[v], 0
+    for i in range(t.count[v]):
+        if t.excess[first + t.value[first + i]] < t.excess[first + t.value[first + best]]:
+            best = i
+    depth = s.size[0]
+    s.deaths[depth] = s.size[1]
+    s.branch[depth, 0], s.branch[depth, 1] = v, t.value[first + best]
+    s.size[0] += 1
+    for i in range(t.count[v] - 1, -1, -1):
+        if t.value[first + i] != s.branch[depth, 1]:
+            _kill(p, t, s, v, i)
+
+
+@kernel
+def _turn(p: Pairwise, t: Messages, s: Tree) -> None:
+    """Go back to the last branch, and leave out the value that was tried there."""
+    s.size[0] -= 1
+    depth = s.size[0]
+    _revive(t, s, s.deaths[depth])
+    v = s.branch[depth, 0]
+    for i in range(t.count[v] - 1, -1, -1):
+        if t.value[p.start[v] + i] == s.branch[depth, 1]:
+            _kill(p, t, s, v, i)
+
+
+@kernel
+def search(p: Pairwise, t: Messages, s: Tree, most_work: int) -> int:
+    """Find the state of least cost: ``s.best`` and ``s.value``; returns PROVEN or LIMIT.
+
+    LIMIT: after ``most_work`` cells of tables; the best state so far is there.
+    """
+    work, root = 0, True
+    while True:
+        left = _open(p, t, s, root)
+        work += SWEEPS * (len(p.table) + len(p.unary))
+        root = False
+        if s.stop[0] or work > most_work:
+            return LIMIT
+        v = _choose(p, t) if left else -1
+        if v >= 0:
+            _descend(p, t, s, v)
+        elif s.size[0] > 0:
+            _turn(p, t, s)
+        else:
+            return PROVEN

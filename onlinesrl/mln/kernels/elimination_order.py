@@ -1,0 +1,354 @@
+"""An elimination order of a ground network, by least degree, and the tables that it takes.
+
+It depends on the clauses alone, so one structure serves all weights, the plain and the loss-augmented
+problem.
+"""
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.jit.frames import Frame
+from onlinesrl.mln.kernels.ground_network import ROWS, VARIABLES, Network
+
+SOLVED, WIDE, TABLES_FULL, CONTRADICTION = 0, 1, 2, 3
+"""What ``structure`` comes back with. CONTRADICTION: an empty hard clause, which no state satisfies."""
+MAX_DEGREE = 14
+MAX_TABLE = 1 << 16
+MAX_CELLS = 1 << 24
+MODEST_CELLS = 1 << 12
+"""Tables of so many cells together are never too many: see ``Structure.growth``."""
+UNARY, GENERIC, PAIRS = -1, -2, -3
+ARCS, MEMBERS, GENERICS, CELLS = 0, 1, 2, 3
+
+
+class Structure(Frame):
+    """Scratch memory for an elimination order and its tables."""
+
+    size: Ints  # arcs, clique members, generic clauses, table cells
+    row_kind: (
+        Ints32  # [row] UNARY, GENERIC, PAIRS (an edge a clause), or the edge of all its clauses
+    )
+    head: Ints32  # [variable] first arc
+    length: Ints32  # [variable] arcs in its list
+    degree: Ints32  # [variable] neighbours not yet eliminated
+    arc_next: (
+        Ints32  # [arc]; arcs 2e and 2e + 1 are edge e, seen from its lower and higher variable
+    )
+    arc_to: Ints32  # [arc]
+    edge_table: Ints  # [edge] first cell; index = value(lower) * values(higher) + value(higher)
+    place: Ints32  # [variable] its place in the order
+    order: Ints32  # [place]
+    clique_start: Ints32  # [place + 1]
+    clique: Ints32  # neighbours of the variable when it is eliminated
+    clique_edge: Ints32  # and the edges to them
+    message: Ints  # [variable] first cell of its message over its clique
+    message_head: Ints32  # [variable] first sender of a message over three or more variables
+    message_next: Ints32
+    generic_head: Ints32  # [variable] first clause that is decided where this one is eliminated
+    generic_next: Ints32  # [generic]
+    generic_row: Ints32
+    generic_k: Ints32
+    queue_head: Ints32  # [degree]
+    queue_next: Ints32
+    queue_variable: Ints32
+    unary: Floats  # [value slot]
+    table: Floats  # [cell]
+    choice: Ints32  # [cell of a message]
+    value: Ints32  # [variable]
+    stop: Bytes  # the first is not 0: leave the work, whose result is not used
+    growth: int  # WIDE: elimination makes so many times the tables' cells, and MODEST_CELLS
+
+
+def structure_memory(
+    atoms: int, rows: int, arcs: int, cells: int, stop: Bytes | None = None, growth: int = MAX_CELLS
+) -> Structure:
+    """Return scratch memory for a world of so many atoms, rows, arcs and table cells.
+
+    ``stop`` is looked at while kernels work with it; for ``growth`` see ``Structure``.
+    """
+
+    def ints(n: int) -> Ints32:
+        return np.zeros(n, np.int32)
+
+    return Structure(
+        np.zeros(4, np.int64),
+        ints(rows),
+        ints(atoms),
+        ints(atoms),
+        ints(atoms),
+        ints(arcs),
+        ints(arcs),
+        np.zeros(arcs // 2, np.int64),
+        ints(atoms),
+        ints(atoms),
+        ints(atoms + 1),
+        ints(atoms * (MAX_DEGREE + 1)),
+        ints(atoms * (MAX_DEGREE + 1)),
+        np.zeros(atoms, np.int64),
+        ints(atoms),
+        ints(atoms),
+        ints(atoms),
+        ints(arcs),
+        ints(arcs),
+        ints(arcs),
+        ints(MAX_DEGREE + 1),
+        ints(atoms + 2 * arcs),
+        ints(atoms + 2 * arcs),
+        np.zeros(2 * atoms),
+        np.zeros(cells),
+        ints(cells),
+        ints(atoms),
+        np.zeros(1, np.uint8) if stop is None else stop,
+        growth,
+    )
+
+
+@kernel
+def values(net: Network, v: int) -> int:
+    """Return how many values a variable has."""
+    return net.var_start[v + 1] - net.var_start[v] + 1
+
+
+@kernel
+def find_edge(st: Structure, a: int, b: int) -> int:
+    """Return the edge between two variables, -1: there is none."""
+    if st.length[a] > st.length[b]:
+        a, b = b, a
+    arc = st.head[a]
+    while arc >= 0:
+        if st.arc_to[arc] == b:
+            return arc >> 1
+        arc = st.arc_next[arc]
+    return -1
+
+
+@kernel
+def _edge(net: Network, st: Structure, a: int, b: int) -> int:
+    """Return the edge between two variables, made if need be; -WIDE, -TABLES_FULL: there is none."""
+    edge = find_edge(st, a, b)
+    if edge >= 0:
+        return edge
+    arc = st.size[ARCS]
+    cells = np.int64(values(net, a)) * values(net, b)
+    if cells > MAX_TABLE or st.size[CELLS] + cells > MAX_CELLS:
+        return -WIDE
+    if arc + 2 > len(st.arc_to) or st.size[CELLS] + cells > len(st.table):
+        return -TABLES_FULL
+    low, high = min(a, b), max(a, b)
+    st.arc_to[arc], st.arc_to[arc + 1] = high, low
+    st.arc_next[arc], st.arc_next[arc + 1] = st.head[low], st.head[high]
+    st.head[low], st.head[high] = arc, arc + 1
+    for v in (low, high):
+        st.length[v] += 1
+        st.degree[v] += 1
+    st.edge_table[arc >> 1] = st.size[CELLS]
+    st.size[ARCS] += 2
+    st.size[CELLS] += cells
+    return arc >> 1
+
+
+@kernel
+def _connect(net: Network, st: Structure, row: int, k: int) -> int:
+    """Connect all variables of a clause pairwise; SOLVED, WIDE or TABLES_FULL."""
+    start, stop = net.lit_start[row], net.lit_start[row + 1]
+    for p in range(start, stop):
+        a = net.var_of[net.lit_atom[p] + k * net.lit_step[p]]
+        for q in range(start, p):
+            b = net.var_of[net.lit_atom[q] + k * net.lit_step[q]]
+            edge = _edge(net, st, a, b) if a != b else 0
+            if edge < 0:
+                return -edge
+    return SOLVED
+
+
+@kernel
+def _add_generic(st: Structure, row: int, k: int) -> bool:
+    g = st.size[GENERICS]
+    if g == len(st.generic_row):
+        return False
+    st.generic_row[g], st.generic_k[g] = row, k
+    st.size[GENERICS] += 1
+    return True
+
+
+@kernel
+def _classify(net: Network, st: Structure, row: int) -> int:
+    """Decide how a row enters the tables, and add its edges; returns a status."""
+    start = net.lit_start[row]
+    literals = net.lit_start[row + 1] - start
+    last = net.row_len[row] - 1
+    if literals == 0:
+        return CONTRADICTION if net.row_weight[row] < 0 else WIDE
+    if literals == 1:
+        st.row_kind[row] = UNARY
+        return SOLVED
+    if literals == 2:
+        a = net.var_of[net.lit_atom[start]]
+        b = net.var_of[net.lit_atom[start + 1]]
+        same = (
+            net.var_of[net.lit_atom[start] + last * net.lit_step[start]] == a
+            and net.var_of[net.lit_atom[start + 1] + last * net.lit_step[start + 1]] == b
+        )
+        if same and a != b:
+            edge = _edge(net, st, a, b)
+            st.row_kind[row] = edge
+            return SOLVED if edge >= 0 else -edge
+        distinct = True
+        for k in range(last + 1):
+            distinct &= (
+                net.var_of[net.lit_atom[start] + k * net.lit_step[start]]
+                != net.var_of[net.lit_atom[start + 1] + k * net.lit_step[start + 1]]
+            )
+        st.row_kind[row] = PAIRS if distinct else GENERIC
+    else:
+        st.row_kind[row] = GENERIC
+    for k in range(last + 1):
+        status = _connect(net, st, row, k)
+        if status == SOLVED and st.row_kind[row] == GENERIC and not _add_generic(st, row, k):
+            status = TABLES_FULL
+        if status != SOLVED:
+            return status
+    return SOLVED
+
+
+@kernel
+def _enqueue(st: Structure, entries: int, v: int) -> int:
+    degree = st.degree[v]
+    if degree > MAX_DEGREE:
+        return entries
+    if entries == len(st.queue_next):
+        return -1
+    st.queue_variable[entries] = v
+    st.queue_next[entries] = st.queue_head[degree]
+    st.queue_head[degree] = entries
+    return entries + 1
+
+
+@kernel
+def _next_variable(st: Structure) -> int:
+    """Pop a variable of least degree; -1: none of at most MAX_DEGREE is left."""
+    for degree in range(MAX_DEGREE + 1):
+        while st.queue_head[degree] >= 0:
+            entry = st.queue_head[degree]
+            st.queue_head[degree] = st.queue_next[entry]
+            v = st.queue_variable[entry]
+            if st.place[v] < 0 and st.degree[v] == degree:
+                return v
+    return -1
+
+
+@kernel
+def _gather(net: Network, st: Structure, v: int) -> int:
+    """Write the neighbours of a variable that are left; returns the cells over them, -1: too many."""
+    cells = 1
+    arc = st.head[v]
+    while arc >= 0:
+        u = st.arc_to[arc]
+        if st.place[u] < 0:
+            member = st.size[MEMBERS]
+            st.clique[member], st.clique_edge[member] = u, arc >> 1
+            st.size[MEMBERS] += 1
+            st.degree[u] -= 1
+            cells *= values(net, u)
+            if cells * values(net, v) > MAX_TABLE:
+                return -1
+        arc = st.arc_next[arc]
+    return cells
+
+
+@kernel
+def _fill_in(net: Network, st: Structure, start: int) -> int:
+    """Connect the last clique, whose first member is given; SOLVED, WIDE or TABLES_FULL."""
+    for i in range(start, st.size[MEMBERS]):
+        for j in range(start, i):
+            edge = _edge(net, st, st.clique[i], st.clique[j])
+            if edge < 0:
+                return -edge
+    return SOLVED
+
+
+@kernel
+def _order(net: Network, st: Structure) -> int:
+    """Eliminate by least degree, adding fill edges."""
+    n = net.size[VARIABLES]
+    most = min(MAX_CELLS, st.growth * st.size[CELLS] + MODEST_CELLS)
+    st.queue_head[:] = -1
+    entries = 0
+    for v in range(n - 1, -1, -1):
+        entries = _enqueue(st, entries, v)
+        if entries < 0:
+            return TABLES_FULL
+    for place in range(n):
+        v = _next_variable(st)
+        if v < 0:
+            return WIDE
+        st.place[v], st.order[place] = place, v
+        start = st.size[MEMBERS]
+        st.clique_start[place] = start
+        cells = _gather(net, st, v)
+        if cells < 0:
+            return WIDE
+        st.message[v] = st.size[CELLS]
+        st.size[CELLS] += cells
+        if st.size[CELLS] > min(most, len(st.table)):
+            return WIDE if st.size[CELLS] > most else TABLES_FULL
+        status = _fill_in(net, st, start)
+        if status != SOLVED:
+            return status
+        for i in range(start, st.size[MEMBERS]):
+            entries = _enqueue(st, entries, st.clique[i])
+            if entries < 0:
+                return TABLES_FULL
+    st.clique_start[n] = st.size[MEMBERS]
+    return SOLVED
+
+
+@kernel
+def _attach(net: Network, st: Structure) -> None:
+    """Hang messages and generic clauses on the variable where they are next needed."""
+    n = net.size[VARIABLES]
+    st.message_head[:n] = -1
+    st.generic_head[:n] = -1
+    for v in range(n):
+        start, stop = st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]
+        if stop - start > 2:
+            first = st.clique[start]
+            for i in range(start + 1, stop):
+                if st.place[st.clique[i]] < st.place[first]:
+                    first = st.clique[i]
+            st.message_next[v] = st.message_head[first]
+            st.message_head[first] = v
+    for g in range(st.size[GENERICS]):
+        row, k = st.generic_row[g], st.generic_k[g]
+        first = -1
+        for p in range(net.lit_start[row], net.lit_start[row + 1]):
+            v = net.var_of[net.lit_atom[p] + k * net.lit_step[p]]
+            if first < 0 or st.place[v] < st.place[first]:
+                first = v
+        st.generic_next[g] = st.generic_head[first]
+        st.generic_head[first] = g
+
+
+@kernel
+def structure(net: Network, st: Structure) -> int:
+    """Find an elimination order and lay out its tables; returns a status.
+
+    TABLES_FULL: to be called again with more room. Where both hold, WIDE may hide CONTRADICTION.
+    """
+    n = net.size[VARIABLES]
+    st.size[:] = 0
+    st.head[:n] = -1
+    st.length[:n] = 0
+    st.degree[:n] = 0
+    st.place[:n] = -1
+    for r in range(net.size[ROWS]):
+        status = _classify(net, st, r)
+        if st.stop[0]:
+            status = WIDE
+        if status != SOLVED:
+            return status
+    status = _order(net, st)
+    if status == SOLVED:
+        _attach(net, st)
+    return status

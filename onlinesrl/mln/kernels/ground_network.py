@@ -1,0 +1,225 @@
+"""The ground network of one world, as arrays: what grounding fills and inference reads.
+
+A *row* is a run of ``row_len`` ground clauses that differ by a constant step: clause ``k`` of a row
+has the literals ``lit_atom + k * lit_step`` and the weight ``row_weight + k * row_step``, of which
+``row_factor`` times counts where it is true: the sign of the rule, times the values of its numeric
+atoms. Rules with a template variable over a declared type ground to runs (one row for the three fields
+of a token); every other ground clause is a run of one.
+
+Atoms stand in *variables*: the atoms of an exactly-one or at-most-one group are one variable of
+several values, any other atom is a variable of two. Variable ``v`` holds the atoms
+``var_start[v] : var_start[v+1]``; its value 0 is "none of them", value ``i`` its ``i``-th atom.
+So atom ``a`` of variable ``v`` has the value slot ``a + v + 1`` among all values of the world.
+
+Behind the query atoms stand DEFINED ones, each for a conjunction that an existential quantifier asks
+for: ``d <=> l1 ^ ... ^ ln`` as hard clauses. The key of ``d`` is the row of ``d v !l1 v ... v !ln``.
+They take no part in losses, counts and predictions.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32, Zeros
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.jit.frames import Frame
+
+OPEN, FALSE, TRUE, DEFINED = 0, 1, 2, 3
+
+
+class Network(Frame):
+    """Scratch memory for one world's ground network; ``size`` says how much of it is in use."""
+
+    size: Ints  # atoms, variables, rows, literals, ground clauses, atoms with their definitions
+    var_of: Ints32  # [atom]
+    var_start: Ints32  # [variable + 1]
+    exactly: Bytes  # [variable] 1: one of its atoms must be true
+    fixed: Bytes  # [atom] OPEN; FALSE or TRUE by evidence; DEFINED by hard clauses on open atoms
+    key: Ints  # [atom] its number among its predicate's groundings (listed worlds); see DEFINED
+    query_base: Ints  # [query predicate + 1] its first atom
+    query_stride: Ints  # [argument of a query predicate] how far its constants are apart in a key
+    row_len: Ints32  # [row]
+    row_clause: Ints32  # [row]
+    row_weight: Ints  # [row] first weight, -1 for a hard clause
+    row_step: Ints32  # [row] 1 where each clause of the run has a weight of its own
+    row_factor: Floats  # [row] what each of its clauses counts
+    row_key: Ints32  # [row, template variable] the constants that its weights are known by
+    row_known: Bytes  # [row] BARE, KEYED or UNSEEN: whether there are such constants, and are known
+    row_offset: Ints32  # [row] and the place of the first weight among those of one key
+    clause_start: Ints  # [row + 1] its first ground clause
+    lit_start: Ints32  # [row + 1]
+    lit_atom: Ints32  # [literal]
+    lit_step: Ints32  # [literal]
+    lit_positive: Bytes  # [literal]
+    differ: Ints32  # [atom + 1] working memory of gaps
+
+
+ATOMS, VARIABLES, ROWS, LITERALS, GROUNDINGS, SETTLED = 0, 1, 2, 3, 4, 5
+BARE, KEYED, UNSEEN = 0, 1, 2
+
+
+def network(
+    atoms: int,
+    rows: int,
+    literals: int,
+    queries: int = 0,
+    arguments: int = 0,
+    keys: int = 0,
+    zeros: Zeros = np.zeros,
+) -> Network:
+    """Return an empty network with room for so many atoms, rows and literals.
+
+    ``queries`` is the number of query predicates, ``arguments`` that of their arguments, and ``keys`` of
+    the constants that weights are known by; ``zeros`` makes the arrays of rows and literals.
+    """
+    i32, u8 = np.int32, np.uint8
+    return Network(
+        size=np.zeros(6, np.int64),
+        var_of=np.zeros(atoms, i32),
+        var_start=np.zeros(atoms + 1, i32),
+        exactly=np.zeros(atoms, u8),
+        fixed=np.zeros(atoms, u8),
+        key=np.zeros(atoms, np.int64),
+        query_base=np.zeros(queries + 1, np.int64),
+        query_stride=np.zeros(arguments + 1, np.int64),
+        row_len=zeros(rows, i32),
+        row_clause=zeros(rows, i32),
+        row_weight=zeros(rows, np.int64),
+        row_step=zeros(rows, i32),
+        row_factor=zeros(rows, np.float64),
+        row_key=zeros((rows, keys), i32),
+        row_known=zeros(rows, u8),
+        row_offset=zeros(rows, i32),
+        clause_start=zeros(rows + 1, np.int64),
+        lit_start=zeros(rows + 1, i32),
+        lit_atom=zeros(literals, i32),
+        lit_step=zeros(literals, i32),
+        lit_positive=zeros(literals, u8),
+        differ=np.zeros(atoms + 1, i32),
+    )
+
+
+def some_rows(net: Network, first: int, stop: int) -> Network:
+    """Return a view of a network that has only the rows ``first .. stop - 1``, numbered from 0."""
+    (low, high), rows = net.lit_start[[first, stop]].tolist(), slice(first, stop)
+    clause_start = net.clause_start[first : stop + 1] - net.clause_start[first]
+    size = net.size.copy()
+    size[[ROWS, LITERALS, GROUNDINGS]] = stop - first, high - low, clause_start[-1]
+    of_rows = {name: getattr(net, name)[rows] for name in net._names if name.startswith("row_")}
+    return replace(
+        net,
+        size=size,
+        clause_start=clause_start,
+        lit_start=net.lit_start[first : stop + 1] - np.int32(low),
+        lit_atom=net.lit_atom[low:high],
+        lit_step=net.lit_step[low:high],
+        lit_positive=net.lit_positive[low:high],
+        **of_rows,
+    )
+
+
+@kernel
+def clause_true(net: Network, row: int, k: int, state: Bytes) -> bool:
+    """Return whether clause ``k`` of a row holds in a state."""
+    for p in range(net.lit_start[row], net.lit_start[row + 1]):
+        if state[net.lit_atom[p] + k * net.lit_step[p]] == net.lit_positive[p]:
+            return True
+    return False
+
+
+@kernel
+def either_true(net: Network, p: int, q: int, k: int, state: Bytes) -> bool:
+    """Return whether one of the literals p and q of clause ``k`` of their row holds, without a branch."""
+    a, b = net.lit_atom[p] + k * net.lit_step[p], net.lit_atom[q] + k * net.lit_step[q]
+    return (state[a] == net.lit_positive[p]) | (state[b] == net.lit_positive[q])
+
+
+@kernel
+def define(net: Network, state: Bytes) -> None:
+    """Give the defined atoms the values that follow from the others."""
+    for a in range(net.size[ATOMS] - 1, -1, -1):
+        if net.fixed[a] != DEFINED:
+            return
+        state[a] = 0
+        state[a] = not clause_true(net, net.key[a], 0, state)
+
+
+@kernel
+def violated_hard(net: Network, state: Bytes) -> int:
+    """Return the clause number of a hard clause that the state breaks, or -1."""
+    for r in range(net.size[ROWS]):
+        if net.row_weight[r] < 0:
+            for k in range(net.row_len[r]):
+                if not clause_true(net, r, k, state):
+                    return net.row_clause[r]
+    return -1
+
+
+@kernel
+def may_hold(net: Network, row: int, k: int) -> bool:
+    """Return whether clause ``k`` of a row has a literal that evidence does not make false."""
+    for p in range(net.lit_start[row], net.lit_start[row + 1]):
+        fixed = net.fixed[net.lit_atom[p] + k * net.lit_step[p]]
+        if fixed != (FALSE if net.lit_positive[p] else TRUE):
+            return True
+    return False
+
+
+@kernel
+def false_hard(net: Network) -> int:
+    """Return the number of a hard ground clause that evidence makes false, or -1."""
+    for r in range(net.size[ROWS]):
+        if net.row_weight[r] < 0:
+            for k in range(net.row_len[r]):
+                if not may_hold(net, r, k):
+                    return net.clause_start[r] + k
+    return -1
+
+
+@kernel
+def broken_group(net: Network, state: Bytes) -> int:
+    """Return a variable whose group constraint the state breaks, or -1."""
+    for v in range(net.size[VARIABLES]):
+        count = 0
+        for a in range(net.var_start[v], net.var_start[v + 1]):
+            count += state[a]
+        if count > 1 or (count == 0 and net.exactly[v]):
+            return v
+    return -1
+
+
+@kernel
+def soft_score(net: Network, state: Bytes, weight: Floats) -> float:
+    """Return the sum of the weights, [ground clause], of the soft clauses that hold."""
+    total = 0.0
+    for r in range(net.size[ROWS]):
+        if net.row_weight[r] < 0:
+            continue
+        p, i = net.lit_start[r], net.clause_start[r]
+        literals = net.lit_start[r + 1] - p
+        q = p + (literals == 2)
+        short = 1 <= literals <= 2
+        for k in range(net.row_len[r]):
+            if either_true(net, p, q, k, state) if short else clause_true(net, r, k, state):
+                total += weight[i + k]
+    return total
+
+
+@kernel
+def sort(keys: Ints, first: int, stop: int) -> None:
+    """Sort a stretch of an array in place (heap sort: no memory, no bad case)."""
+    n = stop - first
+    for end in range(-(n // 2), n - 1):  # below 0: build the heap; from 0 on: take its maximum
+        root, size = -end - 1, n
+        if end >= 0:
+            size = n - 1 - end
+            keys[first], keys[first + size] = keys[first + size], keys[first]
+            root = 0
+        while 2 * root + 1 < size:
+            child = 2 * root + 1
+            if child + 1 < size and keys[first + child] < keys[first + child + 1]:
+                child += 1
+            if keys[first + root] >= keys[first + child]:
+                break
+            keys[first + root], keys[first + child] = keys[first + child], keys[first + root]
+            root = child

@@ -1,0 +1,225 @@
+"""Elimination of a pairwise cost's variables with at most two edges, before a search.
+
+A variable is *folded*: what its best value costs, for each of its neighbours' values, is added to its
+neighbour's table, or to that of the edge between its two neighbours, which may be new. What is left is a
+cost over fewer variables; its best state gives the folded ones theirs, in the opposite order.
+"""
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bytes, Ints, Ints32
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.jit.frames import Frame
+from onlinesrl.mln.kernels.pairwise_mrf import Pairwise, pairwise
+
+FOLDS, EDGES = 0, 1
+
+
+class Folds(Frame):
+    """The folds, in order, and the graph that is left.
+
+    Arc ``2 e`` is the edge ``e`` at its lower variable, ``2 e + 1`` at its higher one.
+    """
+
+    size: Ints  # folds, edges with the new ones
+    low: Ints32  # [edge]
+    high: Ints32  # [edge]
+    variable: Ints32  # [fold]
+    edge: Ints32  # [fold, 3] to its lower neighbour, to the other one, and between them; -1: none
+    folded: Bytes  # [variable]
+    lost: Bytes  # [edge]
+    degree: Ints32  # [variable]
+    head: Ints32  # [variable] its first arc
+    following: Ints32  # [arc]
+    previous: Ints32  # [arc]
+    waiting: Ints32  # variables that may have two edges
+
+
+def folds(size: Ints, low: Ints32, high: Ints32) -> Folds:
+    """Return the folds of a cost whose variables have so many values and these edges."""
+    n, edges, i32 = len(size), len(low), np.int32
+    room = np.zeros(n, i32)
+    found = Folds(
+        size=np.array([0, edges]),
+        low=np.concatenate((low, room)),
+        high=np.concatenate((high, room)),
+        variable=np.zeros(n, i32),
+        edge=np.full((n, 3), -1, i32),
+        folded=np.zeros(n, np.uint8),
+        lost=np.zeros(edges + n, np.uint8),
+        degree=np.zeros(n, i32),
+        head=np.full(n, -1, i32),
+        following=np.zeros(2 * (edges + n), i32),
+        previous=np.zeros(2 * (edges + n), i32),
+        waiting=np.zeros(2 * n, i32),
+    )
+    _find(found, size)
+    return found
+
+
+@kernel
+def _link(f: Folds, v: int, arc: int) -> None:
+    first = f.head[v]
+    f.following[arc], f.previous[arc], f.head[v] = first, -1, arc
+    if first >= 0:
+        f.previous[first] = arc
+    f.degree[v] += 1
+
+
+@kernel
+def _unlink(f: Folds, v: int, arc: int) -> None:
+    before, after = f.previous[arc], f.following[arc]
+    if before >= 0:
+        f.following[before] = after
+    else:
+        f.head[v] = after
+    if after >= 0:
+        f.previous[after] = before
+    f.degree[v] -= 1
+
+
+@kernel
+def _end(f: Folds, arc: int) -> int:
+    """Return the variable at the other end of an arc."""
+    return f.low[arc // 2] if arc % 2 else f.high[arc // 2]
+
+
+@kernel
+def _between(f: Folds, a: int, b: int) -> int:
+    """Return the edge between two variables, a < b; a new one where there is none."""
+    arc = f.head[a]
+    while arc >= 0:
+        if _end(f, arc) == b:
+            return arc // 2
+        arc = f.following[arc]
+    e = f.size[EDGES]
+    f.size[EDGES] += 1
+    f.low[e], f.high[e] = a, b
+    _link(f, a, 2 * e)
+    _link(f, b, 2 * e + 1)
+    return e
+
+
+@kernel
+def _take(f: Folds, size: Ints, v: int) -> bool:
+    """Fold a variable, unless the table of its neighbours would be larger than its own two."""
+    first = f.head[v]
+    second = f.following[first] if first >= 0 else -1
+    if second >= 0:
+        if _end(f, first) > _end(f, second):
+            first, second = second, first
+        a, b = size[_end(f, first)], size[_end(f, second)]
+        if a * b > size[v] * (a + b):
+            return False
+    k = f.size[FOLDS]
+    f.size[FOLDS] += 1
+    f.variable[k] = v
+    f.folded[v] = 1
+    for i, arc in ((0, first), (1, second)):
+        if arc >= 0:
+            _unlink(f, _end(f, arc), arc ^ 1)
+            f.lost[arc // 2] = 1
+            f.edge[k, i] = arc // 2
+    if second >= 0:
+        f.edge[k, 2] = _between(f, _end(f, first), _end(f, second))
+    return True
+
+
+@kernel
+def _find(f: Folds, size: Ints) -> None:
+    for e in range(f.size[EDGES]):
+        _link(f, f.low[e], 2 * e)
+        _link(f, f.high[e], 2 * e + 1)
+    waiting = len(size)
+    for v in range(waiting):
+        f.waiting[v] = v
+    while waiting > 0:
+        waiting -= 1
+        v = f.waiting[waiting]
+        if f.folded[v] or f.degree[v] > 2 or not _take(f, size, v):
+            continue
+        arc = f.head[v]
+        while arc >= 0:
+            f.waiting[waiting] = _end(f, arc)
+            waiting += 1
+            arc = f.following[arc]
+
+
+@kernel
+def _cell(p: Pairwise, e: int, v: int, x: int, y: int) -> float:
+    """Return an edge's cost of a variable's value and its neighbour's; 0 for no edge."""
+    if e < 0:
+        return 0.0
+    columns = p.start[p.high[e] + 1] - p.start[p.high[e]]
+    return p.table[p.table_start[e] + (x * columns + y if p.low[e] == v else y * columns + x)]
+
+
+@kernel
+def _neighbour(p: Pairwise, e: int, v: int) -> int:
+    """Return the other variable of an edge; -1 for no edge."""
+    if e < 0:
+        return -1
+    return p.high[e] if p.low[e] == v else p.low[e]
+
+
+@kernel
+def _best(p: Pairwise, f: Folds, k: int, y: int, z: int) -> int:
+    """Return the first of a folded variable's best values beside its neighbours' ones."""
+    v = f.variable[k]
+    best, least = 0, np.inf
+    for x in range(p.start[v + 1] - p.start[v]):
+        found = p.unary[p.start[v] + x] + _cell(p, f.edge[k, 0], v, x, y)
+        found += _cell(p, f.edge[k, 1], v, x, z)
+        if found < least:
+            best, least = x, found
+    return best
+
+
+@kernel
+def fold(p: Pairwise, f: Folds) -> None:
+    """Add what the folded variables cost to the tables of the others.
+
+    ``p`` has the new edges, and an infinite unary cost where a value is impossible.
+    """
+    for k in range(f.size[FOLDS]):
+        v = f.variable[k]
+        a, b = _neighbour(p, f.edge[k, 0], v), _neighbour(p, f.edge[k, 1], v)
+        for y in range(p.start[a + 1] - p.start[a] if a >= 0 else 0):
+            for z in range(p.start[b + 1] - p.start[b] if b >= 0 else 1):
+                x = _best(p, f, k, y, z)
+                cost = p.unary[p.start[v] + x] + _cell(p, f.edge[k, 0], v, x, y)
+                if b < 0:
+                    p.unary[p.start[a] + y] += cost
+                else:
+                    columns = p.start[b + 1] - p.start[b]
+                    cost += _cell(p, f.edge[k, 1], v, x, z)
+                    p.table[p.table_start[f.edge[k, 2]] + y * columns + z] += cost
+
+
+@kernel
+def unfold(p: Pairwise, f: Folds, state: Ints32) -> None:
+    """Give the folded variables their best values, [variable]; the others have theirs."""
+    for i in range(f.size[FOLDS]):
+        k = f.size[FOLDS] - 1 - i
+        v = f.variable[k]
+        a, b = _neighbour(p, f.edge[k, 0], v), _neighbour(p, f.edge[k, 1], v)
+        state[v] = _best(p, f, k, state[a] if a >= 0 else 0, state[b] if b >= 0 else 0)
+
+
+def rest(p: Pairwise, f: Folds) -> tuple[Pairwise, Ints]:
+    """Return the cost of the variables that are not folded, and which these are."""
+    kept = np.flatnonzero(f.folded == 0)
+    edges = np.flatnonzero(f.lost[: f.size[EDGES]] == 0)
+    number = np.cumsum(f.folded == 0).astype(np.int32) - 1
+    size = np.diff(p.start)
+    found = pairwise(size[kept], number[p.low[edges]], number[p.high[edges]])
+    found.unary[:] = p.unary[_runs(p.start, kept)]
+    found.table[:] = p.table[_runs(p.table_start, edges)]
+    return found, kept
+
+
+def _runs(start: Ints, picked: Ints) -> Ints:
+    """Return the places ``start[i] : start[i + 1]`` of those picked, one after another."""
+    lengths = np.diff(start)[picked]
+    ends = np.cumsum(lengths)
+    return np.repeat(start[picked] - ends + lengths, lengths) + np.arange(lengths.sum())

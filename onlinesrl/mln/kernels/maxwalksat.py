@@ -1,0 +1,332 @@
+"""Local search over weighted clauses: WalkSAT's bookkeeping, its moves, and MaxWalkSAT itself.
+
+A clause is *broken* where it has weight above 0 and is false, or below 0 and true (Kautz, Selman &
+Jiang 1997; Richardson & Domingos 2006, section 4.2). A move gives one variable another value: it
+flips one atom, or two of the same group. Each clause's count of true literals is kept up to date;
+how much a move gains is read from these counts in the lists of the atoms that it flips.
+
+Atoms that others define are never flipped on their own: with an atom, what follows from it is flipped.
+"""
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.jit.frames import Frame
+from onlinesrl.core.kernels.random import Generator, below, uniform
+from onlinesrl.mln.kernels.clauses import Clauses, copy
+from onlinesrl.mln.kernels.ground_network import OPEN
+
+HARD, SOFT = 0, 1
+OFF, ON = 0, 1
+NONE, END = -1, -2
+TIE = 1e-9
+"""Costs closer than this are equal: they differ by rounding."""
+
+
+class Search(Frame):
+    """Scratch memory: a state, and what is broken in it."""
+
+    state: Bytes  # [atom]
+    fixed: Bytes  # [atom] other than OPEN: never flipped
+    weight: Floats  # [clause] as the search sees it; 0: the clause does not take part
+    n_true: Ints32  # [clause] true literals
+    broken: Ints32  # [clause] the broken ones, hard from 0 on and soft from ``hard`` on
+    place: Ints32  # [clause] where it stands in broken, NONE where it is not broken
+    size: Ints32  # broken hard clauses, broken soft clauses
+    moved: Ints  # [variable] the step of its last move
+    move: Ints32  # atoms to flip OFF and ON, NONE: no such atom
+    due: (
+        Ints32  # [gate + 1] gates to look at, a chain that begins in the last cell; NONE: not in it
+    )
+    stop: Bytes  # the first is not 0: leave the work, whose result is not used
+
+
+def search(cl: Clauses, stop: Bytes | None = None) -> Search:
+    """Return scratch memory for these clauses, with the weights of those that define nothing."""
+    atoms, clauses = len(cl.var_of), len(cl.weight)
+    i32 = np.int32
+    weight = cl.weight.copy()
+    weight[: cl.defining] = 0.0
+    return Search(
+        np.zeros(atoms, np.uint8),
+        np.full(atoms, OPEN, np.uint8),
+        weight,
+        np.zeros(clauses, i32),
+        np.zeros(clauses, i32),
+        np.zeros(clauses, i32),
+        np.zeros(2, i32),
+        np.zeros(len(cl.exactly), np.int64),
+        np.zeros(2, i32),
+        np.append(np.full(cl.gates, NONE, i32), i32(END)),
+        np.zeros(1, np.uint8) if stop is None else stop,
+    )
+
+
+@kernel
+def literal_true(s: Search, literal: int) -> bool:
+    """Return whether a literal is true in the state."""
+    return s.state[literal >> 1] != (literal & 1)
+
+
+@kernel
+def _update(cl: Clauses, s: Search, c: int) -> None:
+    """Put a clause on its list of broken ones or take it off."""
+    kind = HARD if c < cl.hard else SOFT
+    first = cl.hard * kind
+    broken = (s.weight[c] > 0 and s.n_true[c] == 0) or (s.weight[c] < 0 and s.n_true[c] > 0)
+    if broken and s.place[c] == NONE:
+        s.place[c] = first + s.size[kind]
+        s.broken[s.place[c]] = c
+        s.size[kind] += 1
+    elif not broken and s.place[c] != NONE:
+        s.size[kind] -= 1
+        last = s.broken[first + s.size[kind]]
+        s.broken[s.place[c]] = last
+        s.place[last] = s.place[c]
+        s.place[c] = NONE
+
+
+@kernel
+def compute(cl: Clauses, s: Search) -> None:
+    """Give the defined atoms the values that follow from the others."""
+    for gate in range(cl.gates):
+        literal = cl.literal[cl.start[gate]]
+        true = True
+        for p in range(cl.start[gate] + 1, cl.start[gate + 1]):
+            true = true and not literal_true(s, cl.literal[p])
+        s.state[literal >> 1] = true == (literal & 1 == 0)
+
+
+@kernel
+def count(cl: Clauses, s: Search) -> None:
+    """Count the true literals and list the broken clauses of ``s.state`` from nothing."""
+    compute(cl, s)
+    s.size[:] = 0
+    s.place[:] = NONE
+    for c in range(len(cl.weight)):
+        s.n_true[c] = 0
+        for p in range(cl.start[c], cl.start[c + 1]):
+            s.n_true[c] += literal_true(s, cl.literal[p])
+        _update(cl, s, c)
+
+
+@kernel
+def _tilt(cl: Clauses, s: Search, atom: int) -> None:
+    """Flip one atom in the state and the counts, not in the lists of broken clauses."""
+    s.state[atom] ^= 1
+    true = 2 * atom + (s.state[atom] == 0)
+    for p in range(cl.occ_start[true], cl.occ_start[true + 1]):
+        s.n_true[cl.occ[p]] += 1
+    false = true ^ 1
+    for p in range(cl.occ_start[false], cl.occ_start[false + 1]):
+        s.n_true[cl.occ[p]] -= 1
+
+
+@kernel
+def _follower(cl: Clauses, s: Search, atom: int) -> int:
+    """Return an atom that flips because this one and others did, or NONE.
+
+    A gate's clause has one true literal where the gate's atom is true, and some where it is false.
+    """
+    for literal in range(2 * atom, 2 * atom + 2 if cl.gates > 0 else 0):
+        p = cl.occ_start[literal]
+        while p < cl.occ_start[literal + 1] and cl.occ[p] < cl.gates:
+            if s.due[cl.occ[p]] == NONE:
+                s.due[cl.occ[p]] = s.due[cl.gates]
+                s.due[cl.gates] = cl.occ[p]
+            p += 1
+    while s.due[cl.gates] != END:
+        gate = s.due[cl.gates]
+        s.due[cl.gates], s.due[gate] = s.due[gate], NONE
+        literal = cl.literal[cl.start[gate]]
+        if s.n_true[gate] == 0 or (s.n_true[gate] > 1 and literal_true(s, literal)):
+            return literal >> 1
+    return NONE
+
+
+@kernel
+def flip(cl: Clauses, s: Search, atom: int) -> None:
+    """Flip an atom, and what follows from it."""
+    while atom != NONE:
+        _tilt(cl, s, atom)
+        for p in range(cl.occ_start[2 * atom], cl.occ_start[2 * atom + 2]):
+            _update(cl, s, cl.occ[p])
+        atom = _follower(cl, s, atom)
+
+
+@kernel
+def _own_gain(cl: Clauses, s: Search, atom: int) -> float:
+    """Weight that becomes true less weight that becomes false when one atom is flipped."""
+    total = 0.0
+    becomes_true = 2 * atom + s.state[atom]
+    for p in range(cl.occ_start[becomes_true], cl.occ_start[becomes_true + 1]):
+        c = cl.occ[p]
+        total += s.weight[c] if s.n_true[c] == 0 else 0.0
+    becomes_false = becomes_true ^ 1
+    for p in range(cl.occ_start[becomes_false], cl.occ_start[becomes_false + 1]):
+        c = cl.occ[p]
+        total -= s.weight[c] if s.n_true[c] == 1 else 0.0
+    return total
+
+
+@kernel
+def turn(cl: Clauses, s: Search, atom: int) -> None:
+    """Flip an atom and what follows from it, not in the lists of broken clauses."""
+    while atom != NONE:
+        _tilt(cl, s, atom)
+        atom = _follower(cl, s, atom)
+
+
+@kernel
+def turn_gain(cl: Clauses, s: Search, atom: int) -> float:
+    """Do as ``turn``, and return the gain."""
+    total = 0.0
+    while atom != NONE:
+        total += _own_gain(cl, s, atom)
+        _tilt(cl, s, atom)
+        atom = _follower(cl, s, atom)
+    return total
+
+
+@kernel
+def _gain_of_turn(cl: Clauses, s: Search, atom: int) -> float:
+    total = turn_gain(cl, s, atom)
+    turn(cl, s, atom)
+    return total
+
+
+@kernel
+def gain(cl: Clauses, s: Search, atom: int) -> float:
+    """Weight that becomes true less weight that becomes false when an atom is flipped."""
+    return _own_gain(cl, s, atom) if cl.gates == 0 else _gain_of_turn(cl, s, atom)
+
+
+@kernel
+def _move_gain(cl: Clauses, s: Search, off: int, on: int) -> float:
+    if off < 0 or on < 0:
+        return gain(cl, s, max(off, on))
+    total = turn_gain(cl, s, off)
+    total += gain(cl, s, on)
+    turn(cl, s, off)
+    return total
+
+
+@kernel
+def move_gain(cl: Clauses, s: Search, off: int, on: int) -> float:
+    """Return the gain of flipping both atoms, of which either may be NONE."""
+    return _move_gain(cl, s, off, on)
+
+
+@kernel
+def true_atom(cl: Clauses, s: Search, v: int) -> int:
+    """Return the true atom of a variable, or NONE."""
+    for atom in range(cl.var_start[v], cl.var_start[v + 1]):
+        if s.state[atom]:
+            return atom
+    return NONE
+
+
+@kernel
+def apply(cl: Clauses, s: Search, off: int, on: int) -> None:
+    """Make a move."""
+    if off >= 0:
+        flip(cl, s, off)
+    if on >= 0:
+        flip(cl, s, on)
+
+
+@kernel
+def choose(
+    cl: Clauses, s: Search, c: int, noise: float, least: float, oldest: int, rng: Generator
+) -> float:
+    """Choose a move that makes a literal of a broken clause what it should be, into ``s.move``.
+
+    Of a literal whose atom is defined, a literal that it hangs on.
+
+    With probability ``noise`` any such move, else one of the greatest gain (ties at random) among
+    the variables that have not moved since step ``oldest``, and those whose gain is above ``least``.
+    Returns the gain; -inf: there is no move.
+    """
+    anything = uniform(rng) < noise
+    best, ties = -np.inf, 0
+    for p in range(cl.aim_start[c], cl.aim_start[c + 1]):
+        literal = cl.aim[p]
+        if literal_true(s, literal) != (s.weight[c] < 0):
+            continue
+        atom = literal >> 1
+        v = cl.var_of[atom]
+        first, last = cl.var_start[v], cl.var_start[v + 1]
+        off = true_atom(cl, s, v)
+        if off >= 0 and s.fixed[off] != OPEN:
+            continue
+        if s.state[atom] == 0:  # becomes true: one value; becomes false: any of the others
+            first, last = atom, atom + 1
+        for on in range(first - 1, last):
+            target = on if on >= first else NONE
+            if target == NONE and (s.state[atom] == 0 or cl.exactly[v]):
+                continue
+            if target >= 0 and (target == off or s.fixed[target] != OPEN):
+                continue
+            gained = _move_gain(cl, s, off, target)
+            value = 0.0 if anything else gained
+            if value < best or not (anything or s.moved[v] < oldest or gained > least):
+                continue
+            ties = 1 if value > best else ties + 1
+            if ties == 1 or uniform(rng) * ties < 1:
+                s.move[OFF], s.move[ON], best = off, target, value
+    if best == -np.inf or not anything:
+        return best
+    return _move_gain(cl, s, s.move[OFF], s.move[ON])
+
+
+@kernel
+def cost(cl: Clauses, s: Search) -> float:
+    """Return the weight of the broken clauses, by magnitude."""
+    total = 0.0
+    for i in range(s.size[HARD]):
+        total += abs(s.weight[s.broken[i]])
+    for i in range(s.size[SOFT]):
+        total += abs(s.weight[s.broken[cl.hard + i]])
+    return total
+
+
+@kernel
+def pick_broken(cl: Clauses, s: Search, rng: Generator) -> int:
+    """Return one of the broken hard clauses, where there is none one of the broken soft ones."""
+    if s.size[HARD] > 0:
+        return s.broken[below(rng, s.size[HARD])]
+    return s.broken[cl.hard + below(rng, s.size[SOFT])]
+
+
+@kernel
+def maxwalksat(
+    cl: Clauses, s: Search, flips: int, noise: float, tabu: int, rng: Generator, best: Bytes
+) -> float:
+    """Search from ``s.state`` for so many steps; writes the best state and returns its cost.
+
+    Ends early where nothing is broken. No variable moves again within ``tabu`` steps unless that
+    is better than the best state so far, or by noise. Other than in the paper, a move that loses
+    weight is made with probability ``noise`` only, unless a hard clause is broken: where the best
+    state itself breaks hundreds of clauses, taking every such move drifts away from it for good.
+    """
+    count(cl, s)
+    s.moved[:] = -tabu - 1
+    now = cost(cl, s)
+    lowest = now
+    copy(s.state, best)
+    for step in range(flips):
+        if s.size[HARD] + s.size[SOFT] == 0 or s.stop[0]:
+            break
+        c = pick_broken(cl, s, rng)
+        gained = choose(cl, s, c, noise, now - lowest + TIE, step - tabu, rng)
+        if gained == -np.inf or (gained < 0 and s.size[HARD] == 0 and uniform(rng) >= noise):
+            continue
+        off, on = s.move[OFF], s.move[ON]
+        apply(cl, s, off, on)
+        s.moved[cl.var_of[max(off, on)]] = step
+        now -= gained
+        if now < lowest - TIE:
+            lowest = now = cost(cl, s)
+            copy(s.state, best)
+    return lowest

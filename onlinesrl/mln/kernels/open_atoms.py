@@ -1,0 +1,123 @@
+"""The open atoms of worlds, where hard rules leave some only: found by joins, as lists of tuples."""
+
+from onlinesrl.core.arrays import Bytes
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.mln.kernels.grounding_frames import (
+    ALL,
+    GROW_DATA,
+    GROW_INDEX,
+    OK,
+    TOO_MANY_ATOMS,
+    Batch,
+    Plans,
+    Scratch,
+)
+from onlinesrl.mln.kernels.joins import next_binding
+from onlinesrl.mln.kernels.relations import deduplicate, index_relations
+
+TRIES = 100
+"""The most bindings tried per atom that a world may have."""
+
+
+@kernel
+def _excluded(plans: Plans, batch: Batch, w: int, k: int, base: int, s: Scratch) -> bool:
+    """Return whether a hard clause makes the bound atom of candidates k false."""
+    part = plans.found_part[k] + 1
+    while part < plans.found_part[k + 1]:
+        first, stop = plans.part_step_start[part], plans.part_step_start[part + 1]
+        after = part + 1
+        while after < plans.found_part[k + 1] and plans.part_exists[after]:
+            after += 1
+        inner, began = base + stop - first, False
+        while next_binding(plans, batch, w, first, stop, base, began, s):
+            began, holds = True, False
+            for e in range(part + 1, after):
+                if not holds:
+                    start, end = plans.part_step_start[e], plans.part_step_start[e + 1]
+                    holds = next_binding(plans, batch, w, start, end, inner, False, s)
+            if not holds:
+                return True
+        part = after
+    return False
+
+
+@kernel
+def _append(plans: Plans, batch: Batch, w: int, slot: int, other: int) -> bool:
+    """Append the tuples of a relation whose constants the world has; False: no room."""
+    arity = plans.arity[slot]
+    for i in range(batch.count[w, other]):
+        row, known = batch.start[w, other] + i * arity, True
+        at = batch.start[w, slot] + arity * batch.count[w, slot]
+        if at + arity > len(batch.data):
+            return False
+        for j in range(arity):
+            batch.data[at + j] = batch.data[row + j]
+            known &= batch.data[row + j] >= 0
+        batch.count[w, slot] += known
+    return True
+
+
+@kernel
+def _find(plans: Plans, batch: Batch, w: int, k: int, s: Scratch, max_atoms: int) -> int:
+    """Write the open atoms of one predicate, and those that evidence gives.
+
+    True atoms that are none of them are added: such an example is bad, and which rule its truth breaks
+    is read off its clauses.
+    """
+    q = plans.found_query[k]
+    slot, part = plans.query_listed[q], plans.found_part[k]
+    arity = plans.arity[slot]
+    first, stop = plans.part_step_start[part], plans.part_step_start[part + 1]
+    tried, began = 0, False
+    while next_binding(plans, batch, w, first, stop, 0, began, s):
+        tried, began = tried + 1, True
+        if tried > TRIES * max_atoms or batch.count[w, slot] > max_atoms:
+            return TOO_MANY_ATOMS
+        if _excluded(plans, batch, w, k, stop - first, s):
+            continue
+        at = batch.start[w, slot] + arity * batch.count[w, slot]
+        if at + arity > len(batch.data):
+            return GROW_DATA
+        for j in range(arity):
+            batch.data[at + j] = s.variable[j]
+        batch.count[w, slot] += 1
+    for other in (plans.query_false[q], plans.query_evidence[q], plans.query_truth[q]):
+        before = batch.count[w, slot]
+        if not _append(plans, batch, w, slot, other):
+            return GROW_DATA
+        if 4 * batch.count[w, slot] > len(s.table):
+            return GROW_INDEX
+        if batch.count[w, slot] > before:
+            deduplicate(batch, w, slot, arity, s.table)
+    return OK
+
+
+@kernel
+def find_open(
+    plans: Plans, batch: Batch, first: int, at: int, s: Scratch, max_atoms: int, found: Bytes
+) -> tuple[int, int, int]:
+    """List the open atoms of the worlds that list none, from ``data[at]`` on; mark them in ``found``.
+
+    A world with too many is left as it is. Returns OK or a GROW status, the world to resume with, and
+    where its atoms begin.
+    """
+    for w in range(first, len(found)):
+        if batch.listed[w] != ALL:
+            continue
+        status, stop = index_relations(plans, batch, w, s), at
+        for k in range(len(plans.found_query)):
+            slot = plans.query_listed[plans.found_query[k]]
+            if status == OK and plans.found_again[k]:
+                status = index_relations(plans, batch, w, s)
+            if status == OK:
+                batch.start[w, slot], batch.count[w, slot] = stop, 0
+                status = _find(plans, batch, w, k, s, max_atoms)
+                stop += plans.arity[slot] * batch.count[w, slot]
+        if status == OK:
+            found[w], at = 1, stop
+            continue
+        for slot in plans.query_listed:
+            batch.count[w, slot] = 0
+        if status != TOO_MANY_ATOMS:
+            return status, w, at
+    return OK, len(found), at

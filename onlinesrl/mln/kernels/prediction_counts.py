@@ -1,0 +1,161 @@
+"""Results of a world's prediction: its predicted and true atoms, and counts."""
+
+from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.jit.frames import Frame
+from onlinesrl.mln.kernels.ground_network import OPEN, VARIABLES, Network
+from onlinesrl.mln.kernels.grounding_frames import FOUND, OK, Batch, Plans
+
+HITS, FALSE_ALARMS, MISSES, UNITS, RIGHT_UNITS, HAMMING, EXACT = 0, 1, 2, 3, 4, 5, 6
+
+
+class State(Frame):
+    """States of one world, [atom]."""
+
+    truth: Bytes
+    predicted: Bytes
+    rival: Bytes
+    cost: Floats  # the label loss where an atom is not as in the truth
+    bonus: Floats  # what is added to a state's score for each of its true atoms
+
+
+class By(Frame):
+    """Whose argument's values are counted one by one."""
+
+    query: int  # a query predicate, -1: none
+    argument: int  # the place in radix order
+
+
+class Output(Frame):
+    """The results of each world."""
+
+    status: Ints32  # [world]
+    detail: Ints  # [world] clause, variable or tuple that the status is about
+    route: Ints32  # [world]
+    counts: Ints  # [world, 7] HITS .. EXACT
+    score: Floats  # [world]
+    loss: Floats  # [world] hinge loss g_t(w_t)
+    margin: Floats  # [world] score less that of the second best state; infinite: there is no other
+    true_start: Ints  # [world + 1]
+    true_query: Ints32  # true and predicted atoms: query predicate
+    true_key: Ints  # and number among its groundings
+    true_mark: Bytes  # 1: predicted, 2: true, 3: both
+    class_start: Ints  # [world + 1]
+    by_class: Ints  # [class, 3] hits, false alarms, misses
+
+
+@kernel
+def _radix_of(batch: Batch, w: int, net: Network, q: int, a: int) -> int:
+    return net.key[a] if batch.listed[w] else a - net.query_base[q]
+
+
+@kernel
+def _record_atoms(
+    plans: Plans,
+    batch: Batch,
+    w: int,
+    net: Network,
+    state: State,
+    by: By,
+    out: Output,
+) -> bool:
+    """Write the true and predicted atoms, and the counts by class; False: no room."""
+    at = out.true_start[w]
+    out.by_class[out.class_start[w] : out.class_start[w + 1], :] = 0
+    for q in range(len(plans.query_group)):
+        for a in range(net.query_base[q], net.query_base[q + 1]):
+            if net.fixed[a] != OPEN:
+                continue
+            predicted, true = state.predicted[a], batch.labelled[w] and state.truth[a]
+            if not predicted and not true:
+                continue
+            key = _radix_of(batch, w, net, q, a)
+            if at == len(out.true_key):
+                return False
+            out.true_query[at], out.true_key[at] = q, key
+            out.true_mark[at] = (1 if predicted else 0) + (2 if true else 0)
+            at += 1
+            if q == by.query and batch.labelled[w]:
+                j = plans.query_start[q] + by.argument
+                kind = plans.query_type[j]
+                number = out.class_start[w] + key // net.query_stride[j] % batch.domain[w, kind]
+                out.by_class[number, 0 if predicted and true else 1 if predicted else 2] += 1
+    out.true_start[w + 1] = at
+    return True
+
+
+@kernel
+def _closed_units(plans: Plans, batch: Batch, w: int, net: Network) -> int:
+    """Return how many units hard rules have closed, each of which is right.
+
+    They are the groups of atoms that have no variable, and those whose listed atoms evidence fixes
+    while there are others.
+    """
+    units = 0
+    for q in range(len(plans.query_group)):
+        stop = plans.query_start[q + 1]
+        groups, width = 1, 1
+        for j in range(plans.query_start[q], stop):
+            if j < stop - plans.query_grouped[q]:
+                groups *= batch.domain[w, plans.query_type[j]]
+            else:
+                width *= batch.domain[w, plans.query_type[j]]
+        units += groups if width > 0 else 0
+        first, last = net.query_base[q], net.query_base[q + 1]
+        while first < last:
+            v, fixed = net.var_of[first], 0
+            for a in range(net.var_start[v], net.var_start[v + 1]):
+                fixed += net.fixed[a] != OPEN
+            size = net.var_start[v + 1] - net.var_start[v]
+            units -= fixed < size or fixed == width
+            first += size
+    return units
+
+
+@kernel
+def _count(net: Network, state: State, count: Ints) -> None:
+    """Count atoms and units (variables with an open atom), right and wrong."""
+    count[:] = 0
+    for v in range(net.size[VARIABLES]):
+        units, wrong = 0, 0
+        for a in range(net.var_start[v], net.var_start[v + 1]):
+            if net.fixed[a] != OPEN:
+                continue
+            units = 1
+            predicted, true = state.predicted[a], state.truth[a]
+            wrong += predicted != true
+            count[HITS] += predicted & true
+            count[FALSE_ALARMS] += predicted & (1 - true)
+            count[MISSES] += true & (1 - predicted)
+        count[UNITS] += units
+        count[RIGHT_UNITS] += units * (wrong == 0)
+        count[HAMMING] += wrong
+    count[EXACT] = count[HAMMING] == 0
+
+
+@kernel
+def record(
+    plans: Plans,
+    batch: Batch,
+    w: int,
+    net: Network,
+    state: State,
+    by: By,
+    route: int,
+    score: float,
+    out: Output,
+) -> bool:
+    """Write the results of a world's prediction, before any update; False: no room."""
+    if not _record_atoms(plans, batch, w, net, state, by, out):
+        return False
+    out.status[w] = OK
+    out.route[w] = route
+    out.score[w] = score
+    out.counts[w, :] = 0
+    if batch.labelled[w]:
+        _count(net, state, out.counts[w])
+        if batch.listed[w] == FOUND:
+            closed = _closed_units(plans, batch, w, net)
+            out.counts[w, UNITS] += closed
+            out.counts[w, RIGHT_UNITS] += closed
+    return True

@@ -1,0 +1,244 @@
+"""The constants of a batch, numbered by world and by stream."""
+
+from onlinesrl.core.arrays import Bytes, Ints, Ints32
+from onlinesrl.core.jit.decorators import kernel, threaded
+from onlinesrl.core.jit.frames import Frame
+from onlinesrl.mln.kernels.background import number_beside
+from onlinesrl.mln.kernels.ground_network import sort
+from onlinesrl.mln.kernels.grounding_frames import Batch
+
+
+class Slots(Frame):
+    """The relations of a batch: slots, and the types of their columns."""
+
+    start: Ints32  # [slot + 1] into type
+    type: Ints32  # [column]
+    true: Bytes  # [slot] 1: of the truth, which adds no constants
+
+
+class Numbered(Frame):
+    """What is known of the constants of one type, by packed number."""
+
+    shared: (
+        Ints32  # the numbers of those that all worlds have, else -1; for early packed numbers only
+    )
+    stamp: Ints  # the last world that each was met in; never cleared: worlds are numbered for good
+    place: Ints32  # its number in that world
+    stream: Ints32  # its number in the stream, negative: none
+    next: Ints  # the stream's next number, and what it was before
+    fresh: Ints32  # those that are new in the stream, in order
+
+
+class Appearing(Frame):
+    """Where the constants of facts appear first."""
+
+    introduced: Ints32  # [constant of facts] the column
+    arriving: Ints  # [column] how many do there
+    packed: Ints32  # [constant of facts] packed number
+    seen: Ints  # [column] scratch: how many of these are early
+
+
+@kernel
+def _in_stream(batch: Batch, known: Numbered, w: int, c: int, learning: bool) -> int:
+    """Return a constant's number in the stream; a new one has one once a labelled world is learned from."""
+    if known.stream[c] >= 0:
+        return known.stream[c]
+    if not (learning and batch.labelled[w]):
+        return -2 - c
+    number = known.next[0]
+    known.stream[c] = number
+    known.fresh[number - known.next[1]] = c
+    known.next[0] += 1
+    return number
+
+
+@kernel
+def _localise_world(
+    batch: Batch,
+    slots: Slots,
+    known: Numbered,
+    w: int,
+    kind: int,
+    mark: int,
+    at: int,
+    local: bool,
+    streamed: bool,
+    learning: bool,
+    shared: int,
+) -> tuple[int, int]:
+    """Renumber the constants of one world; returns where its members end and how many it has."""
+    n = shared
+    for turn in range(2 * batch.count.shape[1]):
+        slot, true = turn % batch.count.shape[1], turn >= batch.count.shape[1]
+        if slots.true[slot] != true:
+            continue
+        first = slots.start[slot]
+        arity = slots.start[slot + 1] - first
+        stop = batch.start[w, slot] + arity * batch.count[w, slot]
+        for k in range(arity):
+            if slots.type[first + k] != kind:
+                continue
+            for i in range(batch.start[w, slot] + k, stop, arity):
+                c = batch.data[i]
+                if c < len(known.shared) and known.shared[c] >= 0:
+                    batch.data[i] = known.shared[c]
+                    continue
+                if true:
+                    batch.data[i] = known.place[c] if known.stamp[c] == mark else -2 - c
+                    continue
+                number = known.stream[c]
+                if streamed:
+                    number = _in_stream(batch, known, w, c, learning)
+                if local and known.stamp[c] != mark:
+                    known.stamp[c], known.place[c] = mark, n
+                    batch.member[at], batch.stream[at] = c, number
+                    at, n = at + 1, n + 1
+                batch.data[i] = known.place[c] if local else number
+    return at, n
+
+
+@threaded
+def localise(
+    batch: Batch,
+    slots: Slots,
+    known: Numbered,
+    kind: int,
+    worlds_before: int,
+    at: int,
+    local: bool,
+    streamed: bool,
+    learning: bool,
+    shared: int,
+) -> int:
+    """Renumber the constants of one type: by world (``local``), by stream, or both.
+
+    ``shared`` constants have the same numbers in all worlds; others follow in order of first appearance,
+    in the stream only those of labelled worlds while ``learning``, and those it does not know get
+    negative numbers. So do those that only the truth names. Members are written from ``at`` on; returns
+    where they end.
+    """
+    for w in range(len(batch.listed)):
+        if local:
+            batch.member_start[w, kind] = at
+        at, batch.domain[w, kind] = _localise_world(
+            batch,
+            slots,
+            known,
+            w,
+            kind,
+            worlds_before + w + 1,
+            at,
+            local,
+            streamed,
+            learning,
+            shared,
+        )
+    return at
+
+
+@kernel
+def _meet(
+    batch: Batch,
+    slots: Slots,
+    known: Numbered,
+    facts: Appearing,
+    w: int,
+    kind: int,
+    mark: int,
+    at: int,
+    early_at: int,
+    streamed: bool,
+    learning: bool,
+    shared: int,
+) -> tuple[int, int, int]:
+    """Give numbers to the constants of a world, and to those of facts that it has before facts do.
+
+    Returns where the members and the early ones end, and how many constants the world has.
+    """
+    own, n = batch.own, shared
+    facts.seen[:] = 0
+    for slot in range(batch.count.shape[1]):
+        first = slots.start[slot]
+        arity = slots.start[slot + 1] - first
+        stop = batch.start[w, slot] + arity * batch.count[w, slot]
+        for column in range(first, first + arity):
+            if slots.true[slot] or slots.type[column] != kind:
+                continue
+            n += facts.arriving[column] - facts.seen[column]
+            for i in range(batch.start[w, slot] + column - first, stop, arity):
+                c = batch.data[i]
+                fact = known.shared[c] if c < len(known.shared) else -1
+                if known.stamp[c] == mark or 0 <= fact < shared:
+                    continue
+                if fact >= 0 and facts.introduced[fact - shared] <= column:
+                    continue
+                known.stamp[c], known.place[c] = mark, n
+                batch.member[at], own.number[at], own.shared[at] = c, n, fact
+                if fact >= 0:
+                    facts.seen[facts.introduced[fact - shared]] += 1
+                    own.early[early_at] = fact
+                    early_at += 1
+                of = _in_stream(batch, known, w, c, learning) if streamed else known.stream[c]
+                batch.stream[at] = of
+                at, n = at + 1, n + 1
+    return at, early_at, n
+
+
+@kernel
+def _rewrite(
+    batch: Batch, slots: Slots, known: Numbered, w: int, kind: int, mark: int, shared: int
+) -> None:
+    """Write a world's numbers in place of the packed ones."""
+    for slot in range(batch.count.shape[1]):
+        first = slots.start[slot]
+        arity = slots.start[slot + 1] - first
+        stop = batch.start[w, slot] + arity * batch.count[w, slot]
+        for column in range(first, first + arity):
+            if slots.type[column] != kind:
+                continue
+            for i in range(batch.start[w, slot] + column - first, stop, arity):
+                c = batch.data[i]
+                fact = known.shared[c] if c < len(known.shared) else -1
+                if 0 <= fact < shared:
+                    batch.data[i] = fact
+                elif known.stamp[c] == mark:
+                    batch.data[i] = known.place[c]
+                elif fact >= 0:
+                    batch.data[i] = number_beside(batch.own, batch.member_start, w, kind, fact)
+                else:
+                    batch.data[i] = -2 - c
+
+
+@threaded
+def localise_beside(
+    batch: Batch,
+    slots: Slots,
+    known: Numbered,
+    facts: Appearing,
+    kind: int,
+    worlds_before: int,
+    at: int,
+    early_at: int,
+    streamed: bool,
+    learning: bool,
+    shared: int,
+) -> tuple[int, int]:
+    """Renumber as ``localise`` the constants of a type that facts have constants of.
+
+    ``shared`` counts the constants that all worlds have beside those of facts. Returns where the members
+    and the early ones end.
+    """
+    own = batch.own
+    for w in range(len(batch.labelled)):
+        mark, first, begun = worlds_before + w + 1, early_at, at
+        batch.member_start[w, kind], own.early_start[w, kind] = at, early_at
+        at, early_at, batch.domain[w, kind] = _meet(
+            batch, slots, known, facts, w, kind, mark, at, early_at, streamed, learning, shared
+        )
+        own.count[w, kind] = at - begun
+        own.early_count[w, kind] = early_at - first
+        sort(own.early, first, early_at)
+        for e in range(first, early_at):
+            own.early_number[e] = known.place[facts.packed[own.early[e] - shared]]
+        _rewrite(batch, slots, known, w, kind, mark, shared)
+    return at, early_at

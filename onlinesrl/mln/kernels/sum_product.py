@@ -1,0 +1,159 @@
+"""Exact marginals and the partition function of a ground network of small induced width.
+
+The sum-product twin of ``elimination.eliminate``, over the same structure. Forward, a variable is
+eliminated by log-sum-exp, and its message added to the tables of its clique. Backward, the
+derivative of log Z is taken through these steps: with respect to a variable's unary table it is the
+variable's distribution (Darwiche 2003, theorem 1).
+"""
+
+import math
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.mln.kernels.elimination import fill, forbid, local_score, message_cell
+from onlinesrl.mln.kernels.elimination_order import Structure, find_edge, values
+from onlinesrl.mln.kernels.ground_network import ATOMS, VARIABLES, Network
+
+
+@kernel
+def _first_cell(net: Network, st: Structure, v: int) -> int:
+    """Give every member of v's clique its first value; returns the number of assignments."""
+    cells = 1
+    for i in range(st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]):
+        st.value[st.clique[i]] = 0
+        cells *= values(net, st.clique[i])
+    return cells
+
+
+@kernel
+def _next_cell(net: Network, st: Structure, v: int) -> None:
+    """Give the members of v's clique their next values, the last member fastest."""
+    start = st.clique_start[st.place[v]]
+    for i in range(st.clique_start[st.place[v] + 1] - 1, start - 1, -1):
+        u = st.clique[i]
+        st.value[u] += 1
+        if st.value[u] < values(net, u):
+            return
+        st.value[u] = 0
+
+
+@kernel
+def _edge_cell(net: Network, st: Structure, a: int, b: int) -> int:
+    """Return the table cell of an edge for the values of its variables."""
+    low, high = min(a, b), max(a, b)
+    cell = st.value[low] * values(net, high) + st.value[high]
+    return st.edge_table[find_edge(st, a, b)] + cell
+
+
+@kernel
+def _log_sum(net: Network, st: Structure, v: int, weight: Floats) -> float:
+    """Sum v out: log sum exp of its local scores, its clique at the values in ``st.value``."""
+    top, total = -np.inf, 0.0
+    for x in range(values(net, v)):
+        st.value[v] = x
+        s = local_score(net, st, v, weight)
+        if s > top:
+            total = total * math.exp(top - s) + 1.0
+            top = s
+        elif s > -np.inf:
+            total += math.exp(s - top)
+    return top + math.log(total) if total > 0 else -np.inf
+
+
+@kernel
+def _send(net: Network, st: Structure, v: int, message: float) -> None:
+    """Add one cell of v's message to where ``elimination`` keeps it."""
+    start, stop = st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]
+    if stop - start > 2:
+        st.table[message_cell(net, st, v)] = message
+    elif stop - start == 2:
+        st.table[_edge_cell(net, st, st.clique[start], st.clique[start + 1])] += message
+    elif stop - start == 1:
+        u = st.clique[start]
+        st.unary[net.var_start[u] + u + st.value[u]] += message
+
+
+@kernel
+def _received(net: Network, st: Structure, v: int, unary: Floats, table: Floats) -> float:
+    """Return the derivative of log Z with respect to one cell of v's message."""
+    start, stop = st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]
+    if stop - start > 2:
+        return table[message_cell(net, st, v)]
+    if stop - start == 2:
+        return table[_edge_cell(net, st, st.clique[start], st.clique[start + 1])]
+    if stop - start == 1:
+        u = st.clique[start]
+        return unary[net.var_start[u] + u + st.value[u]]
+    return 1.0
+
+
+@kernel
+def _spread(
+    net: Network, st: Structure, v: int, share: float, unary: Floats, table: Floats
+) -> None:
+    """Add a share of the derivative to every cell that v's local score is the sum of."""
+    unary[net.var_start[v] + v + st.value[v]] += share
+    for i in range(st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]):
+        table[_edge_cell(net, st, v, st.clique[i])] += share
+    sender = st.message_head[v]
+    while sender >= 0:
+        table[message_cell(net, st, sender)] += share
+        sender = st.message_next[sender]
+
+
+@kernel
+def _distribute(net: Network, st: Structure, weight: Floats, unary: Floats, table: Floats) -> None:
+    """Take the derivative of log Z backward through the elimination."""
+    for place in range(net.size[VARIABLES] - 1, -1, -1):
+        if st.stop[0]:
+            return
+        v = st.order[place]
+        for _ in range(_first_cell(net, st, v)):
+            received = _received(net, st, v, unary, table)
+            if received > 0:
+                message = _log_sum(net, st, v, weight)
+                for x in range(values(net, v)):
+                    st.value[v] = x
+                    s = local_score(net, st, v, weight)
+                    _spread(net, st, v, received * math.exp(s - message), unary, table)
+            _next_cell(net, st, v)
+
+
+@kernel
+def sum_product(
+    net: Network,
+    st: Structure,
+    weight: Floats,
+    unary: Floats,
+    table: Floats,
+) -> float:
+    """Write every variable's distribution to ``unary`` [value slot]; return log Z, -inf: infeasible.
+
+    ``structure`` has run on the network; ``weight`` is [ground clause]; ``table`` is scratch as long as
+    ``st.table``. The log Z is that of the score without the constants that ``elimination.eliminate`` leaves
+    out.
+    """
+    n, slots = net.size[VARIABLES], net.size[ATOMS] + net.size[VARIABLES]
+    st.unary[:slots] = 0.0
+    st.table[: len(table)] = 0.0
+    forbid(net, st)
+    fill(net, st, weight, st, weight, False)
+    log_z = 0.0
+    for place in range(n):
+        if st.stop[0]:
+            return log_z
+        v = st.order[place]
+        message = 0.0
+        for _ in range(_first_cell(net, st, v)):
+            message = _log_sum(net, st, v, weight)
+            _send(net, st, v, message)
+            _next_cell(net, st, v)
+        if st.clique_start[place + 1] == st.clique_start[place]:
+            log_z += message
+    unary[:slots] = 0.0
+    table[:] = 0.0
+    if log_z > -np.inf:
+        _distribute(net, st, weight, unary, table)
+    return log_z

@@ -1,0 +1,227 @@
+"""Unit propagation, and completing a partial state by backtracking (Davis, Logemann & Loveland 1962).
+
+A clause takes part where its ``required`` is above 0; groups always do. What follows from an atom is
+fixed with it; ``undo`` takes back the last ones fixed.
+"""
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bytes, Floats, Ints32
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.jit.frames import Frame
+from onlinesrl.mln.kernels.clauses import Clauses
+from onlinesrl.mln.kernels.ground_network import FALSE, OPEN, TRUE
+
+COMPLETE, CONTRADICTION, GIVEN_UP = 0, 1, 2
+BY_GAIN = 2
+"""A preference: true where that satisfies more soft weight than false does."""
+
+
+class Trail(Frame):
+    """Scratch memory: what is fixed, in the order of fixing, and each clause's literals so far."""
+
+    size: Ints32  # atoms fixed, of them propagated, decisions
+    fixed: Bytes  # [atom] OPEN, FALSE, TRUE
+    atom: Ints32  # [place]
+    n_true: Ints32  # [clause] literals that are true, of the propagated atoms
+    n_false: Ints32  # [clause]
+    decision: Ints32  # [decision] its place
+    resume: Ints32  # [decision] where in the order it was made
+    stop: Bytes  # the first is not 0: leave the work, whose result is not used
+
+
+FIXED, PROPAGATED, DECISIONS = 0, 1, 2
+
+
+def trail(atoms: int, clauses: int, stop: Bytes | None = None) -> Trail:
+    """Return an empty trail for so many atoms and clauses."""
+    i32 = np.int32
+    return Trail(
+        np.zeros(3, i32),
+        np.zeros(atoms, np.uint8),
+        np.zeros(atoms, i32),
+        np.zeros(clauses, i32),
+        np.zeros(clauses, i32),
+        np.zeros(atoms, i32),
+        np.zeros(atoms, i32),
+        np.zeros(1, np.uint8) if stop is None else stop,
+    )
+
+
+@kernel
+def clear(t: Trail) -> None:
+    """Unfix every atom."""
+    t.size[:] = 0
+    t.fixed[:] = OPEN
+    t.n_true[:] = 0
+    t.n_false[:] = 0
+
+
+@kernel
+def fix(t: Trail, atom: int, value: int) -> bool:
+    """Fix an atom to FALSE or TRUE; False: it is the other already."""
+    if t.fixed[atom] == OPEN:
+        t.fixed[atom] = value
+        t.atom[t.size[FIXED]] = atom
+        t.size[FIXED] += 1
+        return True
+    return t.fixed[atom] == value
+
+
+@kernel
+def fix_literal(t: Trail, literal: int) -> bool:
+    """Make a literal true."""
+    return fix(t, literal >> 1, FALSE if literal & 1 else TRUE)
+
+
+@kernel
+def _settle_group(cl: Clauses, t: Trail, atom: int) -> bool:
+    """Propagate a newly fixed atom to the other atoms of its variable."""
+    v = cl.var_of[atom]
+    first, last = cl.var_start[v], cl.var_start[v + 1]
+    if t.fixed[atom] == TRUE:
+        for other in range(first, last):
+            if other != atom and not fix(t, other, FALSE):
+                return False
+        return True
+    if not cl.exactly[v]:
+        return True
+    left, candidate = 0, -1
+    for other in range(first, last):
+        if t.fixed[other] != FALSE:
+            left += 1
+            candidate = other
+    return left > 1 or (left == 1 and fix(t, candidate, TRUE))
+
+
+@kernel
+def _settle_clause(cl: Clauses, t: Trail, c: int) -> bool:
+    """Make the last open literal of a clause true; False: there is none."""
+    if t.n_false[c] < cl.start[c + 1] - cl.start[c] - 1:
+        return True
+    for p in range(cl.start[c], cl.start[c + 1]):
+        literal = cl.literal[p]
+        if t.fixed[literal >> 1] == OPEN:
+            return fix_literal(t, literal)
+    return t.n_false[c] < cl.start[c + 1] - cl.start[c]
+
+
+@kernel
+def propagate(cl: Clauses, t: Trail, required: Floats) -> bool:
+    """Propagate all fixed atoms; False: a contradiction follows."""
+    consistent = True
+    while consistent and t.size[PROPAGATED] < t.size[FIXED]:
+        atom = t.atom[t.size[PROPAGATED]]
+        t.size[PROPAGATED] += 1
+        true = 2 * atom + (t.fixed[atom] == FALSE)
+        for p in range(cl.occ_start[true], cl.occ_start[true + 1]):
+            t.n_true[cl.occ[p]] += 1
+        false = true ^ 1
+        for p in range(cl.occ_start[false], cl.occ_start[false + 1]):
+            c = cl.occ[p]
+            t.n_false[c] += 1
+            if consistent and required[c] > 0 and t.n_true[c] == 0:
+                consistent = _settle_clause(cl, t, c)
+        consistent = consistent and _settle_group(cl, t, atom)
+    return consistent
+
+
+@kernel
+def _undo(cl: Clauses, t: Trail, place: int) -> None:
+    """Unfix the atoms fixed at this place and after."""
+    while t.size[FIXED] > place:
+        t.size[FIXED] -= 1
+        atom = t.atom[t.size[FIXED]]
+        if t.size[FIXED] < t.size[PROPAGATED]:
+            t.size[PROPAGATED] -= 1
+            true = 2 * atom + (t.fixed[atom] == FALSE)
+            for p in range(cl.occ_start[true], cl.occ_start[true + 1]):
+                t.n_true[cl.occ[p]] -= 1
+            false = true ^ 1
+            for p in range(cl.occ_start[false], cl.occ_start[false + 1]):
+                t.n_false[cl.occ[p]] -= 1
+        t.fixed[atom] = OPEN
+
+
+@kernel
+def units(cl: Clauses, t: Trail, required: Floats) -> bool:
+    """Fix what required clauses of one literal and groups of one atom say, before propagation."""
+    for c in range(len(cl.weight)):
+        if required[c] > 0 and cl.start[c + 1] - cl.start[c] < 2 and not _settle_clause(cl, t, c):
+            return False
+    for v in range(len(cl.exactly)):
+        only = cl.exactly[v] and cl.var_start[v + 1] - cl.var_start[v] == 1
+        if only and not fix(t, cl.var_start[v], TRUE):
+            return False
+    return True
+
+
+@kernel
+def gain_of_truth(cl: Clauses, t: Trail, atom: int) -> float:
+    """Soft weight of the clauses not yet satisfied that true satisfies, less that of false."""
+    gain = 0.0
+    for p in range(cl.occ_start[2 * atom], cl.occ_start[2 * atom + 1]):
+        c = cl.occ[p]
+        gain += cl.weight[c] if c >= cl.hard and t.n_true[c] == 0 else 0.0
+    for p in range(cl.occ_start[2 * atom + 1], cl.occ_start[2 * atom + 2]):
+        c = cl.occ[p]
+        gain -= cl.weight[c] if c >= cl.hard and t.n_true[c] == 0 else 0.0
+    return gain
+
+
+@kernel
+def _backtrack(cl: Clauses, t: Trail, required: Floats, limit: int) -> int:
+    """Reverse the last decision whose other side is not contradictory; returns how many it took.
+
+    0: none is left; more than ``limit``: given up.
+    """
+    steps = 0
+    while t.size[DECISIONS] > 0 and steps <= limit and not t.stop[0]:
+        steps += 1
+        t.size[DECISIONS] -= 1
+        place = t.decision[t.size[DECISIONS]]
+        atom = t.atom[place]
+        other = FALSE if t.fixed[atom] == TRUE else TRUE
+        _undo(cl, t, place)
+        if fix(t, atom, other) and propagate(cl, t, required):
+            return steps
+    return 0 if steps <= limit and not t.stop[0] else limit + 1
+
+
+@kernel
+def complete(
+    cl: Clauses, t: Trail, required: Floats, order: Ints32, preferred: Bytes, limit: int
+) -> int:
+    """Fix every atom so that the required clauses and the groups hold.
+
+    Atoms are decided in the order given, each as ``preferred``: 0, 1 or BY_GAIN, where nothing
+    before forces it. COMPLETE; CONTRADICTION: there is no such state; GIVEN_UP: more than ``limit``
+    decisions were reversed.
+    """
+    clear(t)
+    if not units(cl, t, required) or not propagate(cl, t, required):
+        return CONTRADICTION
+    i = 0
+    while i < len(order):
+        if t.stop[0]:
+            return GIVEN_UP
+        atom = order[i]
+        i += 1
+        if t.fixed[atom] != OPEN:
+            continue
+        true = preferred[atom] == 1
+        if preferred[atom] == BY_GAIN:
+            true = gain_of_truth(cl, t, atom) > 0
+        t.decision[t.size[DECISIONS]], t.resume[t.size[DECISIONS]] = t.size[FIXED], i
+        t.size[DECISIONS] += 1
+        fix(t, atom, TRUE if true else FALSE)
+        if propagate(cl, t, required):
+            continue
+        steps = _backtrack(cl, t, required, limit)
+        if steps == 0:
+            return CONTRADICTION
+        if steps > limit:
+            return GIVEN_UP
+        limit -= steps
+        i = t.resume[t.size[DECISIONS]]
+    return COMPLETE

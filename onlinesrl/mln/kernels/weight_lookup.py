@@ -1,0 +1,260 @@
+"""The weights of Markov logic: found by template constants, read for ground clauses; gaps."""
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.kernels.averaging import Averaged, add
+from onlinesrl.mln.kernels.ground_network import (
+    ATOMS,
+    BARE,
+    DEFINED,
+    ROWS,
+    UNSEEN,
+    Network,
+    clause_true,
+    either_true,
+)
+from onlinesrl.mln.kernels.grounding_frames import Plans
+
+EPSILON = 2.0**-53  # a sum of n terms is off by at most n EPSILON times the sum of their sizes
+
+
+class Weights(Averaged):
+    """The weights, and the hash table from template constants to blocks of them."""
+
+    key: Ints32  # [block, 1 + template variables] clause, constants
+    block: Ints  # [block] first weight
+    slot: Ints32  # hash table of blocks
+    size: Ints  # weights, blocks
+    block_size: Ints32  # [clause]
+    keyed: Bytes  # [clause] 1: its template has constants outside the block
+    default: Floats  # [clause] weight of constants never seen
+
+
+@kernel
+def _hash(key: Ints32, c: int) -> np.uint64:
+    h = np.uint64(14695981039346656037) ^ np.uint64(c)
+    for k in key:
+        h = (h ^ np.uint64(k)) * np.uint64(1099511628211)
+        h ^= h >> np.uint64(31)
+    return h
+
+
+@kernel
+def _same_key(weights: Weights, block: int, c: int, key: Ints32) -> bool:
+    if weights.key[block, 0] != c:
+        return False
+    for j in range(len(key)):
+        if weights.key[block, j + 1] != key[j]:
+            return False
+    return True
+
+
+@kernel
+def find_slot(weights: Weights, c: int, key: Ints32) -> int:
+    """Return the slot that holds the block of a key, or the free one where it would go."""
+    mask = len(weights.slot) - 1
+    at: int = np.int64(_hash(key, c) & np.uint64(mask))  # type: ignore[assignment]
+    while weights.slot[at] >= 0 and not _same_key(weights, weights.slot[at], c, key):
+        at = (at + 1) & mask
+    return at
+
+
+@kernel
+def add_block(weights: Weights, at: int, c: int, key: Ints32) -> int:
+    """Append the block of a new key; returns its first weight, -1: no room."""
+    n, block = weights.size[0], weights.size[1]
+    size = weights.block_size[c]
+    if n + size > len(weights.uses) or 2 * (block + 1) > len(weights.slot):
+        return -1
+    if block == len(weights.block):
+        return -1
+    weights.slot[at] = block
+    weights.key[block, 0] = c
+    for j in range(len(key)):
+        weights.key[block, j + 1] = key[j]
+    weights.block[block] = n
+    weights.value[n : n + size, 0] = weights.default[c]
+    weights.size[0] += size
+    weights.size[1] += 1
+    return n
+
+
+@kernel
+def rehash(weights: Weights) -> None:
+    """Fill an empty hash table from the keys."""
+    for block in range(weights.size[1]):
+        c = weights.key[block, 0]
+        weights.slot[find_slot(weights, c, weights.key[block, 1:])] = block
+
+
+@kernel
+def _repeats(net: Network, r: int) -> bool:
+    """Tell whether a row has the key of the row before, as copies do that ``ground`` makes."""
+    if r == 0 or net.row_clause[r] != net.row_clause[r - 1] or net.row_weight[r - 1] < 0:
+        return False
+    if net.row_known[r] != net.row_known[r - 1]:
+        return False
+    for j in range(net.row_key.shape[1]):
+        if net.row_key[r, j] != net.row_key[r - 1, j]:
+            return False
+    return True
+
+
+@kernel
+def number(plans: Plans, net: Network, weights: Weights, learning: bool) -> bool:
+    """Give every soft row its first weight; new keys grow the table while learning. False: no room."""
+    for r in range(net.size[ROWS]):
+        if net.row_weight[r] < 0:
+            continue
+        c = net.row_clause[r]
+        if net.row_known[r] == BARE:
+            net.row_weight[r] = plans.first_weight[c] + net.row_offset[r]
+            continue
+        if _repeats(net, r):
+            net.row_weight[r] = net.row_weight[r - 1] - net.row_offset[r - 1] + net.row_offset[r]
+            continue
+        first = plans.unseen_weight[c]
+        if net.row_known[r] != UNSEEN:
+            key = net.row_key[r]
+            at = find_slot(weights, c, key)
+            if weights.slot[at] >= 0:
+                first = weights.block[weights.slot[at]]
+            elif learning:
+                first = add_block(weights, at, c, key)
+                if first < 0:
+                    return False
+        net.row_weight[r] = first + net.row_offset[r]
+    return True
+
+
+@kernel
+def effective(net: Network, value: Floats, cu: float, cv: float, weight: Floats) -> float:
+    """Write what each ground clause adds where it is true, factor * (base + cu u + cv v), to ``weight``.
+
+    Returns the sum of the absolute weights.
+    """
+    total = 0.0
+    for r in range(net.size[ROWS]):
+        i, step, factor = net.row_weight[r], net.row_step[r], net.row_factor[r]
+        if i < 0:
+            continue
+        for g in range(net.clause_start[r], net.clause_start[r + 1]):
+            w = factor * (value[i, 0] + cu * value[i, 1] + cv * value[i, 2])
+            weight[g] = w
+            total += abs(w)
+            i += step
+    return total
+
+
+@kernel
+def effective_both(
+    net: Network, value: Floats, cu: float, cv: float, scale: float, weight: Floats, more: Floats
+) -> tuple[float, float]:
+    """Write what ``effective`` does for (cu, cv) to ``weight``, and for (scale, 0) to ``more``."""
+    total, total_more = 0.0, 0.0
+    for r in range(net.size[ROWS]):
+        i, step, factor = net.row_weight[r], net.row_step[r], net.row_factor[r]
+        if i < 0:
+            continue
+        for g in range(net.clause_start[r], net.clause_start[r + 1]):
+            base, u, v = value[i, 0], value[i, 1], value[i, 2]
+            w, m = factor * (base + cu * u + cv * v), factor * (base + scale * u + 0.0 * v)
+            weight[g], more[g] = w, m
+            total += abs(w)
+            total_more += abs(m)
+            i += step
+    return total, total_more
+
+
+@kernel
+def _find_differences(net: Network, truth: Bytes, rival: Bytes, cost: Floats) -> float:
+    """Write how many atoms before each one differ to ``net.differ``; returns their label loss."""
+    rho = 0.0
+    net.differ[0] = 0
+    for a in range(net.size[ATOMS]):
+        differs = truth[a] != rival[a]
+        net.differ[a + 1] = net.differ[a] + differs
+        if differs and net.fixed[a] != DEFINED:
+            rho += cost[a]
+    return rho
+
+
+@kernel
+def _may_change(net: Network, row: int) -> bool:
+    """Return whether an atom differs from the first to the last one of some literal of a row."""
+    for p in range(net.lit_start[row], net.lit_start[row + 1]):
+        a = net.lit_atom[p]
+        if net.differ[a + (net.row_len[row] - 1) * net.lit_step[p] + 1] > net.differ[a]:
+            return True
+    return False
+
+
+@kernel
+def gap(
+    net: Network, weights: Weights, truth: Bytes, rival: Bytes, cost: Floats
+) -> tuple[int, float]:
+    """Accumulate Delta = f(truth) - f(rival) in ``delta``; returns how many weights it touched, and rho."""
+    n, terms, total = 0, 0, 0.0
+    rho = _find_differences(net, truth, rival, cost)
+    if net.differ[net.size[ATOMS]] == 0:
+        return n, rho
+    for r in range(net.size[ROWS]):
+        first = net.row_weight[r]
+        if first < 0 or not _may_change(net, r):
+            continue
+        p = net.lit_start[r]
+        literals = net.lit_start[r + 1] - p
+        q = p + (literals == 2)
+        for k in range(net.row_len[r]):
+            if 1 <= literals <= 2:
+                one, other = either_true(net, p, q, k, truth), either_true(net, p, q, k, rival)
+            else:
+                one, other = clause_true(net, r, k, truth), clause_true(net, r, k, rival)
+            if one != other:
+                x = net.row_factor[r] * (int(one) - int(other))
+                n = add(weights, n, first + k * net.row_step[r], x)
+                total += abs(net.row_factor[r])
+                terms += 1
+    _drop_rounding(weights, n, terms * EPSILON * total)
+    return n, rho
+
+
+@kernel
+def expected_gap(net: Network, weights: Weights, truth: Bytes, samples: Bytes) -> int:
+    """Accumulate Delta = f(truth) - E f(sample) in ``delta``; returns how many weights it touched.
+
+    ``samples`` is uint8[sample, atom].
+    """
+    n, terms, total = 0, 0, 0.0
+    for r in range(net.size[ROWS]):
+        first = net.row_weight[r]
+        if first < 0:
+            continue
+        for k in range(net.row_len[r]):
+            change = 0
+            for s in range(len(samples)):
+                change += int(clause_true(net, r, k, truth)) - int(
+                    clause_true(net, r, k, samples[s])
+                )
+            if change != 0:
+                x = net.row_factor[r] * change / len(samples)
+                n = add(weights, n, first + k * net.row_step[r], x)
+                total += abs(x)
+                terms += 1
+    _drop_rounding(weights, n, terms * EPSILON * total)
+    return n
+
+
+@kernel
+def _drop_rounding(weights: Weights, n: int, error: float) -> None:
+    """Make a Delta 0 of which nothing is larger than the rounding error of its sums.
+
+    Numbers that cancel may leave 1e-17, along which an unbounded step would be immense; counts leave 0.
+    """
+    for j in range(n):
+        if not abs(weights.delta[j]) <= error:
+            return
+    for j in range(n):
+        weights.delta[j] = 0.0

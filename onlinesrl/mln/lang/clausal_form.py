@@ -1,0 +1,248 @@
+"""Formulas to weighted clauses, with the meaning that Alchemy gives them.
+
+A soft formula becomes a conjunctive normal form of k clauses, each with a k-th of its weight; its
+unit clauses, if there are two or more, count as one clause: their conjunction (Alchemy negates the
+clause and the weight; here the clause has sign -1 and keeps the user's weight). A hard formula
+becomes the plain conjunctive normal form: every clause must hold.
+
+What is asked existentially counts as one literal: Alchemy grounds it to a conjunctive normal form
+first, whose clauses, and with them the shares of the weight, depend on the number of constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from onlinesrl.logic.ast import (
+    And,
+    Compare,
+    Equal,
+    Exists,
+    Formula,
+    Leaf,
+    Not,
+    Or,
+    Program,
+    Rule,
+    Table,
+    Variable,
+    replace_terms,
+    terms,
+)
+from onlinesrl.logic.cnf import (
+    Compared,
+    Disjunct,
+    Disjunction,
+    Literal,
+    Some,
+    disjunctions,
+    negated,
+    simplified,
+    variables,
+)
+from onlinesrl.logic.text import show
+from onlinesrl.mln.lang.term_flattening import Comparison, Computed, Equality, Names
+
+__all__ = ["Clause", "Comparison", "Computed", "Equality", "Existential", "Literal", "clauses"]
+
+Domains: TypeAlias = tuple[tuple[str, str], ...]
+"""Pairs of a variable that ranges over all constants of a type, and the type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Existential:
+    """There are constants for ``variables`` for which everything listed holds.
+
+    The other variables that occur are the clause's. ``domains`` are those of its own variables
+    that stand in no literal of the conjunction.
+    """
+
+    variables: tuple[str, ...]
+    literals: tuple[Literal, ...]
+    equalities: tuple[Equality, ...]
+    comparisons: tuple[Comparison, ...]
+    computed: tuple[Computed, ...]
+    domains: Domains
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A disjunction of literals, equalities, comparisons and existential parts, and its score.
+
+    A state's score holds ``weight * sign * [the clause is true]`` for each grounding; a hard
+    clause must be true. Only groundings count in which all ``computed`` conditions hold, and all
+    comparisons are of integers. ``domains`` are those of the variables, of the clause and of its
+    template, that stand in none of its own literals. A computed variable in no literal,
+    of existential parts neither, and no domain is a plain integer, which need not be a constant of the
+    world.
+
+    ``rule`` is the index of its rule in the program, ``template`` names the ``+`` variables of
+    the rule's formula in order of first occurrence, and ``table`` gives the weights of a family by
+    the constants of the template, as in `Rule`. ``formula`` is what the weight counts, with
+    compound terms: the disjunction or, where the sign is -1, its negation.
+    """
+
+    rule: int
+    literals: tuple[Literal, ...]
+    equalities: tuple[Equality, ...]
+    comparisons: tuple[Comparison, ...]
+    computed: tuple[Computed, ...]
+    exists: tuple[Existential, ...]
+    domains: Domains
+    sign: int
+    weight: float | None
+    hard: bool
+    template: tuple[str, ...]
+    table: Table | None
+    formula: Formula
+    text: str
+
+
+def clauses(program: Program) -> tuple[Clause, ...]:
+    """Return the clauses of all rules, in the order of the rules."""
+    return tuple(
+        clause for index, rule in enumerate(program.rules) for clause in rule_clauses(rule, index)
+    )
+
+
+def rule_clauses(rule: Rule, index: int = 0) -> tuple[Clause, ...]:
+    """Return the clauses of one rule, literals and clauses in the order of the formula.
+
+    Clauses that every state satisfies are left out, and so are soft ones without an atom, which
+    are constant: neither takes a share of the weight.
+    """
+    parts = disjunctions(rule.formula)
+    signed = [(part, 1) for part in parts] if rule.hard else _soft(parts)
+    return tuple(_clause(rule, index, part, sign, len(signed)) for part, sign in signed)
+
+
+def plus_variables(formula: Formula) -> tuple[str, ...]:
+    """Return the names of the ``+`` variables in order of first occurrence."""
+    plus = (term.name for term in terms(formula) if isinstance(term, Variable) and term.plus)
+    return tuple(dict.fromkeys(plus))
+
+
+def plus_everywhere(formula: Formula, weight: str | None = None) -> Formula:
+    """Mark all occurrences of a variable that has a ``+`` somewhere, or is the weight."""
+    plus = {term.name for term in terms(formula) if isinstance(term, Variable) and term.plus}
+    plus |= {weight} if weight is not None else set()
+    if not plus:
+        return formula
+
+    def marked(leaf: Leaf) -> Leaf:
+        isplus = isinstance(leaf, Variable) and leaf.name in plus
+        return Variable(leaf.name, plus=True) if isplus else leaf
+
+    return replace_terms(formula, marked)
+
+
+def _clause(rule: Rule, index: int, part: Disjunction, sign: int, shares: int) -> Clause:
+    taken = {name for each in part for name in variables(each)}
+    taken |= {name for each in part if isinstance(each, Some) for name in each.variables}
+    names = Names(taken)
+    own = names.flat([each for each in part if not isinstance(each, Some)])
+    types = dict(rule.types)
+    exists = tuple(_existential(each, names, types) for each in part if isinstance(each, Some))
+    literals = (*own.literals, *names.literals)
+    template = plus_variables(rule.formula)
+    free = dict.fromkeys([*template, *(name for each in part for name in variables(each))])
+    formula = _formula(part, sign)
+    return Clause(
+        rule=index,
+        literals=literals,
+        equalities=own.equalities,
+        comparisons=own.comparisons,
+        computed=tuple(names.computed),
+        exists=exists,
+        domains=_domains(free, literals, types),
+        sign=sign,
+        weight=None if rule.weight is None else rule.weight / shares,
+        hard=rule.hard,
+        template=template,
+        table=_divided(rule.table, shares),
+        formula=formula,
+        text=rule.text if shares == 1 else show(formula) if part else "false",
+    )
+
+
+def _existential(some: Some, outer: Names, types: Mapping[str, str]) -> Existential:
+    names = outer.inner(some.variables)
+    own = names.flat(some.parts)
+    literals = (*own.literals, *names.literals)
+    return Existential(
+        variables=(*some.variables, *names.fresh),
+        literals=literals,
+        equalities=own.equalities,
+        comparisons=own.comparisons,
+        computed=tuple(names.computed),
+        domains=_domains(some.variables, literals, types),
+    )
+
+
+def _domains(
+    names: Iterable[str], literals: Iterable[Literal], types: Mapping[str, str]
+) -> Domains:
+    """Return the types of the variables that no literal binds."""
+    leaves = (leaf for each in literals for leaf in terms(each.atom))
+    bound = {leaf.name for leaf in leaves if isinstance(leaf, Variable)}
+    return tuple((name, types[name]) for name in names if name not in bound and name in types)
+
+
+def _soft(parts: list[Disjunction]) -> list[tuple[Disjunction, int]]:
+    """Join two or more unit clauses in one of sign -1, and leave out what is constant.
+
+    Of a formula that is false in every state nothing is left.
+    """
+    if () in parts:
+        return []
+    units = [part[0] for part in parts if _is_unit(part)]
+    if len(units) < 2:
+        return [(part, 1) for part in parts if _has_atom(part)]
+    joined = simplified(tuple(map(negated, units)))
+    if joined is None:
+        return []
+    first = next(index for index, part in enumerate(parts) if _is_unit(part))
+    signed = [
+        (joined, -1) if index == first else (part, 1)
+        for index, part in enumerate(parts)
+        if index == first or not _is_unit(part)
+    ]
+    return [(part, sign) for part, sign in signed if _has_atom(part)]
+
+
+def _is_unit(part: Disjunction) -> bool:
+    return len(part) == 1 and not isinstance(part[0], Some)
+
+
+def _has_atom(part: Disjunction) -> bool:
+    return any(isinstance(each, Literal | Some) for each in part)
+
+
+def _divided(table: Table | None, shares: int) -> Table | None:
+    if table is None or shares == 1:
+        return table
+    return tuple((key, weight / shares) for key, weight in table)
+
+
+def _formula(part: Disjunction, sign: int) -> Formula:
+    """Return a disjunction, or its negation, as a formula; the empty one is an empty `Or`."""
+    operands = tuple(map(_disjunct_formula, part if sign > 0 else map(negated, part)))
+    if len(operands) == 1:
+        return operands[0]
+    return Or(operands) if sign > 0 else And(operands)
+
+
+def _disjunct_formula(disjunct: Disjunct) -> Formula:
+    formula: Formula
+    match disjunct:
+        case Literal(positive, atom):
+            formula = atom
+        case Compared(positive, op, left, right):
+            formula = Equal(left, right) if op == "=" else Compare(op, left, right)
+        case Some(names, parts):
+            inner = tuple(map(_disjunct_formula, parts))
+            body = And(inner) if len(inner) > 1 else inner[0]
+            return Exists(names, body)
+    return formula if positive else Not(formula)

@@ -1,0 +1,164 @@
+"""Recognising a clause again: equal up to names of variables and order of literals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+from onlinesrl.logic.ast import Arithmetic, Constant, Function, Leaf, Not, Term, Variable
+from onlinesrl.logic.cnf import Compared, Disjunct, Literal, Some, disjunctions
+from onlinesrl.mln.lang.clausal_form import Clause
+
+Kind: TypeAlias = tuple[bool, str]
+"""A literal's sign and predicate, or what stands for it: see `shape`."""
+
+Part: TypeAlias = tuple[Kind, tuple[Term, ...]]
+_Binding: TypeAlias = Mapping[tuple[str, str], Leaf]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """How the holes of one clause must be filled to make it an instance of another.
+
+    ``constants`` are pairs of a hole and the constant that it must hold, ``equal`` pairs of holes
+    that must hold the same, and ``key`` the holes that hold the other clause's template.
+    """
+
+    constants: tuple[tuple[int, str], ...]
+    equal: tuple[tuple[int, int], ...]
+    key: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A clause as literals of which all must match; shapes that match have equal ``kinds``."""
+
+    parts: tuple[Part, ...]
+    template: tuple[str, ...]
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The signs and predicates in a fixed order."""
+        return tuple(sorted(kind for kind, _ in self.parts))
+
+
+def shape(clause: Clause) -> Shape:
+    """Return a clause's shape.
+
+    Comparisons have their operator as predicate. Literals of an existential part have ``EXIST``
+    before the predicate and one more argument, a variable for the part; further ones name its
+    variables.
+    """
+    (disjunction,) = disjunctions(clause.formula if clause.sign > 0 else Not(clause.formula))
+    parts = [part for number, each in enumerate(disjunction) for part in _parts(each, number)]
+    return Shape(tuple(parts), clause.template)
+
+
+def _parts(disjunct: Disjunct, number: int) -> Iterator[Part]:
+    match disjunct:
+        case Literal(positive, atom):
+            yield (positive, atom.predicate), atom.terms
+        case Compared(positive, op, left, right):
+            yield (positive, op), (left, right)
+        case Some(names, parts):
+            group = Variable(f"EXIST {number}")
+            for name in names:
+                yield (True, "EXIST"), (group, Variable(name))
+            for part in parts:
+                for (positive, predicate), terms in _parts(part, number):
+                    yield (positive, f"EXIST {predicate}"), (group, *terms)
+
+
+def patterns(shape: Shape, holes: Sequence[str | None], model: Shape) -> Iterator[Pattern]:
+    """Yield the ways in which instances of the clause of ``shape`` are instances of ``model``.
+
+    The former has a `+` variable ``?i`` in place of each constant, its hole i, which occurs once;
+    ``holes[i]`` is the constant in it where that is the same in all instances. A clause of the
+    model without some variable of its own template cannot be recognised.
+    """
+    for binding in _bindings(shape.parts, model.parts, holes, {}):
+        filled = [binding.get(("hole", str(index))) for index in range(len(holes))]
+        places = {
+            name: [index for index, term in enumerate(filled) if term == Variable(name, plus=True)]
+            for name in model.template
+        }
+        if all(places.values()):
+            yield Pattern(
+                constants=tuple(
+                    (index, term.name)
+                    for index, term in enumerate(filled)
+                    if isinstance(term, Constant) and holes[index] is None
+                ),
+                equal=tuple(pair for group in places.values() for pair in pairwise(group)),
+                key=tuple(group[0] for group in places.values()),
+            )
+
+
+def _bindings(
+    parts: Sequence[Part], model: Sequence[Part], holes: Sequence[str | None], binding: _Binding
+) -> Iterator[_Binding]:
+    """Yield the bindings that pair each part with one of the model's, by depth-first search."""
+    if not parts:
+        yield binding
+        return
+    kind, terms = parts[0]
+    for index, (model_kind, model_terms) in enumerate(model):
+        if model_kind == kind:
+            left = [*model[:index], *model[index + 1 :]]
+            for order in _orders(kind[1], model_terms):
+                extended = _bind_all(terms, order, holes, binding)
+                if extended is not None:
+                    yield from _bindings(parts[1:], left, holes, extended)
+
+
+def _orders(predicate: str, terms: tuple[Term, ...]) -> list[tuple[Term, ...]]:
+    """Return the orders of a literal's arguments that mean the same: two for an equality."""
+    if predicate not in {"=", "EXIST ="}:
+        return [terms]
+    return [terms, (*terms[:-2], terms[-1], terms[-2])]
+
+
+def _bind_all(
+    terms: Sequence[Term], model: Sequence[Term], holes: Sequence[str | None], binding: _Binding
+) -> _Binding | None:
+    """Extend a binding by pairs of terms; None if they do not match."""
+    extended: _Binding | None = binding
+    for term, other in zip(terms, model, strict=True):
+        extended = _bind(term, other, holes, extended) if extended is not None else None
+    return extended
+
+
+def _bind(
+    term: Term, other: Term, holes: Sequence[str | None], binding: _Binding
+) -> _Binding | None:
+    """Extend a binding by a pair: variables one to one, holes to what may fill them."""
+    match term, other:
+        case Function(name, parts), Function(model_name, model_parts):
+            fits = name == model_name and len(parts) == len(model_parts)
+            return _bind_all(parts, model_parts, holes, binding) if fits else None
+        case Arithmetic(op, left, right), Arithmetic(model_op, model_left, model_right):
+            sides = (left, right), (model_left, model_right)
+            return _bind_all(*sides, holes, binding) if op == model_op else None
+        case Variable(), Variable() | Constant():
+            return _bind_leaf(term, other, holes, binding)
+    return None
+
+
+def _bind_leaf(
+    term: Variable, other: Leaf, holes: Sequence[str | None], binding: _Binding
+) -> _Binding | None:
+    ordinary = isinstance(other, Variable) and not other.plus
+    if term.plus == ordinary:
+        return None
+    extended = dict(binding)
+    if not term.plus:
+        if extended.setdefault(("variable", term.name), other) != other:
+            return None
+        return extended if extended.setdefault(("model", other.name), term) == term else None
+    hole = term.name.removeprefix("?")
+    if isinstance(other, Constant) and holes[int(hole)] not in {None, other.name}:
+        return None
+    extended["hole", hole] = other
+    return extended

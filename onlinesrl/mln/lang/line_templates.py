@@ -1,0 +1,210 @@
+"""Weighted lines that differ in their constants only: parsed once, kept as one family.
+
+A file of learned weights has a line for each instance of a template, tens of thousands of a few
+shapes. The shape of a line is its text with holes for the constants, which look the same as the
+names of predicates without arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from itertools import count
+from math import isfinite
+
+from onlinesrl.logic.ast import (
+    Arithmetic,
+    Atom,
+    Constant,
+    Formula,
+    Function,
+    Leaf,
+    Table,
+    Term,
+    Variable,
+    arguments,
+    replace_terms,
+    terms,
+)
+from onlinesrl.logic.source import Source
+from onlinesrl.logic.text import STRING, unquote
+from onlinesrl.mln.lang.clausal_form import plus_variables
+from onlinesrl.mln.lang.formula_builder import Mention
+from onlinesrl.mln.lang.statements import Sentence, Statement, statements
+
+ENOUGH = 8
+"""Lines of one shape become a family where they are more than this."""
+
+_LINE = re.compile(r"[ \t]*(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+\-]?[0-9]+)?)[ \t]+(\S.*)")
+_HOLE = re.compile(
+    rf"({STRING}"
+    r"|(?<![A-Za-z0-9_'\-])(?!(?i:exist|forall)(?![A-Za-z0-9_'\-]))"
+    r"[A-Z][A-Za-z0-9_'\-]*(?![A-Za-z0-9_'\-]|[ \t]*\()"
+    r"|(?<![A-Za-z0-9_'\-.])-?[0-9]+(?![A-Za-z0-9_'\-.]))"
+)
+_NULLARY = re.compile(r"^[ \t]*([A-Z][A-Za-z0-9_'\-]*)[ \t]*+(?:\([ \t]*\)[ \t]*)?$", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class Family:
+    """The lines of one shape: their numbers, weights and constants from left to right."""
+
+    shape: str
+    lines: list[int] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
+    constants: list[tuple[str, ...]] = field(default_factory=list)
+
+
+def fold(code: str, source: Source) -> tuple[list[Statement], dict[int, Family]]:
+    """Parse code, only the first line of each family.
+
+    Returns the statements and, by its line, the family that a sentence stands for. Whatever
+    cannot be told from the shape alone (a line inside a longer statement, a shape whose holes are
+    not all constants, or vary in equalities only) is parsed line by line.
+    """
+    unfit: set[str] = set()
+    while families := _families(code, unfit):
+        try:
+            parsed = statements(_without_repetitions(code, families), source)
+        except source.kind:
+            break
+        misfits = _misfits(parsed, families)
+        if not misfits:
+            return parsed, {family.lines[0]: family for family in families}
+        unfit |= misfits
+    return statements(code, source), {}
+
+
+def generalise(
+    formula: Formula, types: Sequence[str | None], family: Family, plus: Sequence[bool]
+) -> tuple[Formula, Table, tuple[tuple[str, str], ...]]:
+    """Return a family's formula, table and new variables' types, given its first line's formula.
+
+    Constants that vary, or have a ``plus``, become ``+`` variables, one for all places of a type that vary
+    alike; ``types`` has the types of the constants from left to right, None for those that are compared or
+    calculated with.
+    """
+    columns = list(zip(*family.constants, strict=True))
+    taken = {term.name for term in terms(formula) if isinstance(term, Variable)}
+    fresh = (name for name in map("c{}".format, count(1)) if name not in taken)
+    variables: dict[tuple[str, tuple[str, ...]], Variable] = {}
+    for type_, column, marked in zip(types, columns, plus, strict=True):
+        varies = marked or len(set(column)) > 1
+        if type_ is not None and (type_, column) not in variables and varies:
+            variables[type_, column] = Variable(next(fresh), plus=True)
+    any_type = {column: variable for (_, column), variable in reversed(variables.items())}
+    places = zip(types, columns, strict=True)
+
+    def new(leaf: Leaf) -> Leaf:
+        if isinstance(leaf, Variable):
+            return leaf
+        type_, column = next(places)
+        fixed = variables.get((type_, column)) if type_ is not None else None
+        return fixed or any_type.get(column) or leaf
+
+    keys = zip(*(column for _, column in variables), strict=True)
+    named = tuple((each.name, type_) for (type_, _), each in variables.items())
+    return replace_terms(formula, new), summed(zip(keys, family.weights, strict=True)), named
+
+
+def summed(pairs: Iterable[tuple[tuple[str, ...], float]]) -> Table:
+    """Return pairs of keys and weights; the weights of a key that comes again are added."""
+    rows = (*pairs,)
+    total = dict.fromkeys((key for key, _ in rows), 0.0)
+    if len(total) == len(rows):
+        return rows
+    for key, weight in rows:
+        total[key] += weight
+    return tuple(total.items())
+
+
+def _families(code: str, unfit: Set[str]) -> list[Family]:
+    nullary = set(_NULLARY.findall(code))
+    shapes: dict[str, Family] = {}
+    names: dict[str, str] = {}
+    for number, line in enumerate(code.split("\n"), start=1):
+        weighted = _LINE.fullmatch(line)
+        if weighted is None or not isfinite(float(weighted[1])):
+            continue
+        pieces = _HOLE.split(weighted[2])
+        spellings = pieces[1::2]
+        shape = "\n".join(pieces[::2])
+        if not nullary.isdisjoint(spellings):
+            shape = "\n".join(part if part in nullary else "" for part in spellings) + shape
+            spellings = [part for part in spellings if part not in nullary]
+        family = shapes.get(shape)
+        if family is None:
+            family = shapes[shape] = Family(shape)
+        family.lines.append(number)
+        family.weights.append(float(weighted[1]))
+        family.constants.append(tuple([_name(part, names) for part in spellings]))
+    return [
+        each for each in shapes.values() if len(each.lines) > ENOUGH and each.shape not in unfit
+    ]
+
+
+def _name(spelling: str, names: dict[str, str]) -> str:
+    name = names.get(spelling)
+    if name is None:
+        name = names[spelling] = unquote(spelling)
+    return name
+
+
+def _without_repetitions(code: str, families: Iterable[Family]) -> str:
+    lines = code.split("\n")
+    for family in families:
+        for number in family.lines[1:]:
+            lines[number - 1] = ""
+    return "\n".join(lines)
+
+
+def _misfits(parsed: Iterable[Statement], families: Iterable[Family]) -> set[str]:
+    """Return the shapes of the families that must be parsed line by line."""
+    firsts = {each.position.line: each for each in parsed}
+    long = {
+        number
+        for each in firsts.values()
+        if each.last_line > each.position.line
+        for number in range(each.position.line, each.last_line + 1)
+    }
+    return {
+        family.shape
+        for family in families
+        if not _fits(firsts.get(family.lines[0]), family) or not long.isdisjoint(family.lines)
+    }
+
+
+def _fits(first: Statement | None, family: Family) -> bool:
+    """Return whether a family's holes are the constants of its first line, and vary in its atoms."""
+    if not isinstance(first, Sentence) or first.weight is None or first.hard:
+        return False
+    if first.definite or first.star is not None or plus_variables(first.formula):
+        return False
+    found = [each for mention in first.mentions for each in _constants(mention)]
+    if tuple(name for name, _ in found) != family.constants[0]:
+        return False
+    columns = zip(*family.constants, strict=True)
+    varying: dict[bool, set[tuple[str, ...]]] = {True: set(), False: set()}
+    for (_, typed), column in zip(found, columns, strict=True):
+        if len(set(column)) > 1:
+            varying[typed].add(column)
+    return bool(varying[True]) and varying[False] <= varying[True]
+
+
+def _constants(mention: Mention) -> Iterator[tuple[str, bool]]:
+    """Yield the constants of a mention, and whether the place of each has a type."""
+    for term in arguments(mention.formula):
+        yield from _placed(term, isinstance(mention.formula, Atom))
+
+
+def _placed(term: Term, typed: bool) -> Iterator[tuple[str, bool]]:
+    match term:
+        case Constant(name):
+            yield name, typed
+        case Function(_, parts):
+            for part in parts:
+                yield from _placed(part, True)
+        case Arithmetic(_, left, right):
+            yield from _placed(left, False)
+            yield from _placed(right, False)

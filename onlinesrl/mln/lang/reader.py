@@ -1,0 +1,404 @@
+"""Reading MLN files: text to a program whose names, arities and types are checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from onlinesrl.core.errors import LocatedError, StorageError
+from onlinesrl.logic.ast import (
+    Atom,
+    Formula,
+    FunctionType,
+    Implies,
+    Position,
+    Predicate,
+    Program,
+    Rule,
+    subformulas,
+)
+from onlinesrl.logic.bounds import MAX_DEPTH
+from onlinesrl.logic.cnf import disjunctions, misplaced_universal
+from onlinesrl.logic.dialect import ALCHEMY, FLOAT, Dialect
+from onlinesrl.logic.source import Source, read_text, source
+from onlinesrl.logic.text import NAME, show
+from onlinesrl.mln.lang.cardinality import counted, functional
+from onlinesrl.mln.lang.clausal_form import plus_everywhere, plus_variables, rule_clauses
+from onlinesrl.mln.lang.evidence_weights import ordered_variables
+from onlinesrl.mln.lang.formula_builder import Argument
+from onlinesrl.mln.lang.formula_features import MAX_PARTS, clauses_of
+from onlinesrl.mln.lang.line_templates import Family, fold, generalise
+from onlinesrl.mln.lang.predicate_completion import Definite, completions
+from onlinesrl.mln.lang.statements import (
+    Cardinality,
+    Enumeration,
+    FunctionDeclaration,
+    Include,
+    Sentence,
+    Statement,
+    statements,
+)
+from onlinesrl.mln.lang.template_instances import joined
+from onlinesrl.mln.lang.type_checker import Checker, Declarations, TypedConstant
+
+MAX_INCLUDES = 1000
+"""So many files may be included in all; one that is included twice counts twice."""
+_NOT_INCLUDED = {".db": "a database is evidence", ".cpp": "C++ cannot be linked in"}
+_TYPE = re.compile(rf"({NAME})([!?]?)")
+
+
+def load(path: str | Path, dialect: Dialect = ALCHEMY) -> Program:
+    """Read an MLN file: `parse` of its text; StorageError where it cannot be read."""
+    return parse(read_text(path), str(path), dialect)
+
+
+def parse(
+    text: str, file: str = "<model>", dialect: Dialect = ALCHEMY, alone: bool = False
+) -> Program:
+    """Read a program in a dialect's syntax; ``file`` names it in errors, and includes are beside it.
+
+    ``alone``: it includes none. Raises ModelError at the first mistake, or what is not supported.
+    """
+    reader = _Reader(dialect, alone)
+    first = _File(reader, source(text, file), (), (Path(file).resolve(),))
+    return reader.program(file, first.read())
+
+
+class _Reader:
+    """A program in the making."""
+
+    def __init__(self, dialect: Dialect, alone: bool) -> None:
+        self.dialect, self.alone = dialect, alone
+        self.types: dict[str, dict[str, tuple[int, ...]]] = {}
+        self.open: set[str] = set()
+        self.declared = Declarations()
+        self.rules: list[Rule] = []
+        self.instances: dict[int, Rule] = {}
+        self.definite: list[Definite] = []
+        self.included = 0
+        self.closed: set[str] = set()
+
+    def program(self, file: str, text: str) -> Program:
+        types = {
+            name: tuple(sorted(constants, key=constants.__getitem__))
+            for name, constants in self.types.items()
+        }
+        predicates = self.declared.predicates
+        rules = (*joined(self.rules, self.instances), *completions(self.definite, predicates))
+        functions, opened = self.declared.functions, frozenset(self.open)
+        closed = frozenset(self.closed.difference(each.head.predicate for each in self.definite))
+        return Program(file, types, predicates, rules, functions, text, opened, closed)
+
+    def occurs(self, type_: str, constant: str, place: tuple[int, ...]) -> None:
+        """Note that a constant of a type stands at a place; places compare as in reading order."""
+        constants = self.types.setdefault(type_, {})
+        constants[constant] = min(place, constants.get(constant, place))
+
+
+class _File:
+    """One file on its way into the program.
+
+    ``prefix`` holds the lines of the includes that led here, ``stack`` the files from the first
+    one to this.
+    """
+
+    def __init__(
+        self, reader: _Reader, text: Source, prefix: tuple[int, ...], stack: tuple[Path, ...]
+    ) -> None:
+        self._reader = reader
+        self._source = text
+        self._prefix = prefix
+        self._stack = stack
+        self._checker = Checker(text, reader.declared)
+
+    def read(self) -> str:
+        """Add the file's statements to the program; return its text, of included files, too."""
+        lines = self._source.text.split("\n")
+        parsed, families = self._parsed()
+        for statement in parsed:
+            match statement:
+                case Enumeration():
+                    self._add_constants(statement)
+                case FunctionDeclaration():
+                    self._add_function(statement)
+                case Include():
+                    index = statement.position.line - 1
+                    before, after = (lines[index][place] for place in statement.around)
+                    lines[index] = "\n".join((before, self._include(statement), after))
+                case _ if self._declares(statement):
+                    self._add_predicate(statement)
+                case _:
+                    self._add_rule(statement, families.get(statement.position.line))
+        return "\n".join(lines)
+
+    def _parsed(self) -> tuple[list[Statement], dict[int, Family]]:
+        code, dialect = self._source.code(), self._reader.dialect
+        if dialect is ALCHEMY:
+            return fold(code, self._source)
+        return statements(code, self._source, dialect), {}
+
+    def _include(self, statement: Include) -> str:
+        if self._reader.alone:
+            raise self._source.error("a checkpoint's model includes no file", statement.position)
+        path = Path(self._source.file).parent / statement.path
+        if path.suffix in _NOT_INCLUDED:
+            raise self._not_included(statement)
+        try:
+            text, resolved = read_text(path, pipe=False), path.resolve()
+        except StorageError as error:
+            raise self._source.error(str(error), statement.position) from None
+        if not path.suffix == resolved.suffix == ".mln":  # an error would show a line of it
+            raise self._not_included(statement)
+        if resolved in self._stack:
+            chain = " includes ".join(
+                each.name for each in (*self._stack[self._stack.index(resolved) :], path)
+            )
+            raise self._source.error(f"this file includes itself: {chain}", statement.position)
+        self._reader.included += 1
+        if len(self._stack) > MAX_DEPTH or self._reader.included > MAX_INCLUDES:
+            message = f"at most {MAX_INCLUDES} files are included, and {MAX_DEPTH} by one another"
+            raise self._source.error(message, statement.position, "join some of them")
+        prefix = (*self._prefix, statement.position.line)
+        stack = (*self._stack, resolved)
+        return _File(self._reader, source(text, str(path)), prefix, stack).read()
+
+    def _not_included(self, statement: Include) -> LocatedError:
+        hint = _NOT_INCLUDED.get(Path(statement.path).suffix, "the name of one ends with .mln")
+        message = f"only MLN files can be included, not {statement.path}"
+        return self._source.error(message, statement.position, hint)
+
+    def _add_constants(self, statement: Enumeration) -> None:
+        self._reader.types.setdefault(statement.name, {})
+        if statement.open:
+            self._reader.open.add(statement.name)
+        for index, constant in enumerate(statement.constants):
+            place = (*self._prefix, statement.position.line, index)
+            self._reader.occurs(statement.name, constant, place)
+
+    def _declares(self, sentence: Sentence) -> bool:
+        """Return whether a sentence declares its predicate.
+
+        It does if it is a bare atom of a new predicate. One whose arguments are names of types is
+        taken for a declaration that comes twice.
+        """
+        formula = sentence.formula
+        weighted = sentence.weight is not None or sentence.weight_variable is not None
+        if not isinstance(formula, Atom) or weighted or sentence.hard:
+            return False
+        spellings = [each.spelling for each in sentence.mentions[0].arguments]
+        types = self._reader.types
+        again = bool(spellings) and all(each.rstrip("!?") in types for each in spellings)
+        new = formula.predicate not in self._reader.declared.predicates
+        return new or again or sentence.closed or sentence.numeric
+
+    def _add_predicate(self, sentence: Sentence) -> None:
+        if sentence.star is not None:
+            raise self._source.error(
+                "`*` before a predicate declaration is Tuffy's mark for a closed world, and RockIt's",
+                sentence.star,
+                "leave it out: a predicate that is not queried is closed anyway; "
+                "or read it with --dialect tuffy or --dialect rockit",
+            )
+        (mention,) = sentence.mentions
+        assert isinstance(mention.formula, Atom)
+        name = mention.formula.predicate
+        self._declare(name, "predicate", mention.position)
+        types = [self._declared_type(name, each) for each in mention.arguments]
+        dialect = self._reader.dialect
+        says = {"": "", "!": dialect.functional, "?": "at most one"}
+        said = [says[mark] for _, mark in types]
+        exactly = tuple(index for index, each in enumerate(said) if each == "exactly one")
+        if sentence.numeric and any(said):
+            message = f"{name} is numeric: its atoms have numbers, and no argument has a mark"
+            raise self._source.error(message, mention.position)
+        predicate = Predicate(name, tuple(type_ for type_, _ in types), exactly, sentence.numeric)
+        self._add_relation(predicate)
+        if sentence.closed:
+            self._reader.closed.add(name)
+        elif dialect.opened == "unmarked" and FLOAT in predicate.types:
+            message = f"a predicate with an argument of type {FLOAT} has a closed world"
+            raise self._source.error(message, mention.position, f"write `*{name}(...)`")
+        at_most = [index for index, each in enumerate(said) if each == "at most one"]
+        if at_most:
+            self._reader.rules.append(functional(predicate, at_most, sentence.position))
+
+    def _add_function(self, statement: FunctionDeclaration) -> None:
+        name, types, result = statement.name, statement.types, statement.result
+        if name == "succ":
+            message = "succ is a built-in function: succ(t) is t + 1"
+            raise self._source.error(message, statement.position)
+        self._declare(name, "function", statement.position)
+        self._reader.declared.functions[name] = FunctionType(name, types, result)
+        self._add_relation(Predicate(name, (*types, result)))
+
+    def _declare(self, name: str, kind: str, position: Position) -> None:
+        places = self._reader.declared.places
+        if name in places:
+            known = "function" if name in self._reader.declared.functions else "predicate"
+            message = f"the {known} {name} is already declared on {places[name]}"
+            raise self._source.error(message, position)
+        within = f" of {self._source.file}" if self._prefix else ""
+        places[name] = f"line {position.line}{within}"
+
+    def _add_relation(self, predicate: Predicate) -> None:
+        for type_ in predicate.types:
+            self._reader.types.setdefault(type_, {})
+        self._reader.declared.predicates[predicate.name] = predicate
+
+    def _declared_type(self, predicate: str, argument: Argument) -> tuple[str, str]:
+        """Return the type that a declaration's argument names, and its mark, `!` or `?`."""
+        match = _TYPE.fullmatch(argument.spelling)
+        if match is not None:
+            return match[1], match[2]
+        raise self._source.error(
+            f"{predicate} is not declared yet, and a declaration has types as arguments,"
+            f" not {argument.spelling}",
+            argument.position,
+            "a `+` belongs in formulas"
+            if argument.spelling.startswith("+")
+            else f"declare it before its first use, like `{predicate}(person)`",
+        )
+
+    def _add_rule(self, sentence: Sentence, family: Family | None) -> None:
+        variables = self._checker.variables(sentence)
+        constants = self._checker.constants(sentence, variables)
+        self._check_normal_form(sentence)
+        for index, constant in enumerate(constants):
+            if constant.type is not None and not constant.plus:
+                place = (*self._prefix, sentence.position.line, index)
+                self._reader.occurs(constant.type, constant.name, place)
+        formula = plus_everywhere(sentence.formula, self._weight_variable(sentence, variables))
+        rule = Rule(
+            formula=formula,
+            weight=sentence.weight,
+            hard=sentence.hard,
+            position=sentence.position,
+            text=sentence.text,
+            types=tuple(variables.items()),
+            weight_variable=sentence.weight_variable,
+            fixed=sentence.fixed,
+        )
+        self._checker.check_numeric(sentence, rule_clauses(rule))
+        if isinstance(formula, Implies) and sentence.definite:
+            self._check_datalog(formula, sentence.position)
+            definite = Definite(formula, rule.position, rule.types, self._source)
+            self._reader.definite.append(definite)
+        if any(constant.plus for constant in constants):
+            rule = self._instance_rule(rule, family, constants, sentence)
+        elif family is not None:
+            rule = self._family_rule(rule, family, constants)
+        if sentence.cardinality is not None:
+            rule = self._counted(rule, sentence.cardinality)
+        self._reader.rules += self._in_clauses(rule)
+
+    def _weight_variable(self, sentence: Sentence, types: Mapping[str, str]) -> str | None:
+        """Return the variable that a rule's weight is; check that it and other decimals are in place."""
+        if self._reader.dialect.decimals:
+            for ordered in ordered_variables(sentence.formula):
+                if types[ordered] == FLOAT:
+                    message = f"{ordered} is of type {FLOAT}: only whole numbers are ordered"
+                    raise self._source.error(message, sentence.position)
+        name = sentence.weight_variable
+        if name is not None and types.get(name) != FLOAT:
+            message = f"the weight {name} is no argument of type {FLOAT} in this formula"
+            hint = f"declare a predicate like `*confidence(thing, {FLOAT})`, and use it"
+            raise self._source.error(message, sentence.position, hint)
+        return name
+
+    def _check_datalog(self, rule: Implies, position: Position) -> None:
+        """Check that Tuffy could evaluate a datalog rule before inference, in the file's order."""
+        if self._reader.dialect.opened != "unmarked":
+            return
+        assert isinstance(rule.right, Atom)
+        head, definite = rule.right.predicate, self._reader.definite
+        derived = {each.head.predicate for each in definite}
+        body = set(_predicates(rule.left))
+        if unknown := sorted(body - self._reader.closed - derived):
+            message = f"a datalog rule is evaluated before {unknown[0]} is known"
+            hint = "its body has predicates marked `*`, or heads of datalog rules"
+            raise self._source.error(message, position, hint)
+        if head in body.union(*(_predicates(each.formula.left) for each in definite)):
+            message = f"{head} is derived from itself, or after it was used"
+            raise self._source.error(message, position, "recursion is not supported")
+
+    def _counted(self, rule: Rule, cardinality: Cardinality) -> Rule:
+        try:
+            return counted(rule, cardinality, self._reader.closed)
+        except ValueError as error:
+            raise self._source.error(str(error), rule.position) from None
+
+    def _in_clauses(self, rule: Rule) -> list[Rule]:
+        """Return the rules that count as a soft formula does that is not split into clauses."""
+        if not self._reader.dialect.whole or rule.weight is None:
+            return [rule]
+        found = clauses_of(rule.formula)
+        if found is None:
+            raise self._source.error(
+                f"a formula that counts as one has at most {MAX_PARTS} atoms, and an EXIST without `!`",
+                rule.position,
+                "write a rule for each part of it",
+            )
+        clauses, sign = found
+        return [
+            replace(rule, formula=each, weight=sign * rule.weight, text=show(each))
+            for each in clauses
+        ]
+
+    def _check_normal_form(self, sentence: Sentence) -> None:
+        """Refuse a universal quantifier inside an existential one, and too large a normal form."""
+        formula = sentence.formula
+        index = misplaced_universal(formula)
+        if index is None and sentence.definite and isinstance(formula, Implies):
+            index = misplaced_universal(formula.left, inside=True)
+        if index is not None:
+            raise self._source.error(
+                "a universal quantifier inside an existential one is not supported yet",
+                sentence.binders[index].position,
+                "`!` and the left side of `=>` turn one kind into the other",
+            )
+        try:
+            disjunctions(formula)
+        except ValueError as error:
+            hint = "write it in several rules"
+            raise self._source.error(str(error), sentence.position, hint) from None
+
+    def _instance_rule(
+        self, rule: Rule, family: Family | None, found: list[TypedConstant], sentence: Sentence
+    ) -> Rule:
+        """Return the rule of lines with the weights of a template's instances."""
+        plus = plus_variables(rule.formula)
+        if rule.weight is None or rule.hard or sentence.definite or plus:
+            message = "`+` before a constant says that a line has the weight of an instance"
+            hint = "write a weight before it, no period, and no `+` before a variable"
+            raise self._source.error(message, rule.position, hint)
+        names = tuple(constant.name for constant in found)
+        lines = family or Family("", [rule.position.line], [rule.weight], [names])
+        rule = self._family_rule(rule, lines, found)
+        columns = zip(found, zip(*lines.constants, strict=True), strict=True)
+        if all(constant.plus or len({*column}) == 1 for constant, column in columns):
+            self._reader.instances[len(self._reader.rules)] = rule
+        return rule
+
+    def _family_rule(self, rule: Rule, family: Family, found: list[TypedConstant]) -> Rule:
+        types = [constant.type if constant.fixed else None for constant in found]
+        columns = zip(*family.constants, strict=True)
+        for index, (type_, constants) in enumerate(zip(types, columns, strict=True)):
+            if type_ is not None and not found[index].plus:
+                first = dict(zip(reversed(constants), reversed(family.lines), strict=True))
+                for constant, line in first.items():
+                    self._reader.occurs(type_, constant, (*self._prefix, line, index))
+        plus = [constant.plus for constant in found]
+        formula, table, new = generalise(rule.formula, types, family, plus)
+        known = (*rule.types, *new)
+        return replace(
+            rule, formula=formula, table=table, weight=0.0, text=show(formula), types=known
+        )
+
+
+def _predicates(formula: Formula) -> Iterator[str]:
+    if isinstance(formula, Atom):
+        yield formula.predicate
+    for part in subformulas(formula):
+        yield from _predicates(part)

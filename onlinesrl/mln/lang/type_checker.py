@@ -1,0 +1,286 @@
+"""The types of a sentence: its predicates, functions, variables and constants are as declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from onlinesrl.core.errors import LocatedError
+from onlinesrl.logic.ast import (
+    Arithmetic,
+    Atom,
+    Compare,
+    Constant,
+    Equal,
+    Formula,
+    Function,
+    FunctionType,
+    Position,
+    Predicate,
+    Variable,
+    terms,
+)
+from onlinesrl.logic.source import Source
+from onlinesrl.mln.lang.clausal_form import Clause
+from onlinesrl.mln.lang.formula_builder import Argument, Mention
+from onlinesrl.mln.lang.statements import Sentence
+
+_LATER = {"concat", "substr"}
+MOST_FACTORS = 5
+"""The most numeric atoms of a rule: their product is finite, see ``core.example.MOST``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declarations:
+    """What a program has declared so far, and in ``places`` where, in words."""
+
+    predicates: dict[str, Predicate] = field(default_factory=dict)
+    functions: dict[str, FunctionType] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+
+
+class TypedConstant(NamedTuple):
+    """A constant of a sentence; ``type`` is None where it is a number of no type.
+
+    ``fixed``: its type is that of the place where it stands, as in an atom. A constant that is
+    compared takes its type from the other side. ``plus``: a ``+`` is before it.
+    """
+
+    name: str
+    type: str | None
+    fixed: bool
+    plus: bool
+
+
+class Checker:
+    """Finds the types of the sentences of one file."""
+
+    def __init__(self, source: Source, declared: Declarations) -> None:
+        self._source = source
+        self._declared = declared
+
+    def variables(self, sentence: Sentence) -> dict[str, str]:
+        """Return the type of each variable, by the atoms and functions that it stands in.
+
+        Variables that stand in arithmetic only take the type of its place, and those of an
+        equation with arithmetic the type of another variable in it.
+        """
+        types: dict[str, str] = {}
+        numeric: list[tuple[Argument, str]] = []
+        for mention in sentence.mentions:
+            for argument, type_ in self._expected(mention):
+                self._place(argument, type_, types, numeric)
+        if not any(isinstance(mention.formula, Atom) for mention in sentence.mentions):
+            start = sentence.mentions[0].position
+            raise self._source.error("a formula needs at least one predicate", start)
+        for argument, type_ in numeric:
+            _spread(argument, type_, types)
+        while self._infer(sentence.mentions, types):
+            pass
+        self._all_typed(sentence, types)
+        return types
+
+    def constants(self, sentence: Sentence, types: dict[str, str]) -> list[TypedConstant]:
+        """Return the constants from left to right, given the types of the variables."""
+        found: list[TypedConstant] = []
+        for mention in sentence.mentions:
+            compared = self._compared_type(mention, types)
+            for argument, type_ in self._expected(mention):
+                if isinstance(argument.term, Constant) and not isinstance(mention.formula, Atom):
+                    plus = argument.spelling.startswith("+")
+                    found.append(TypedConstant(argument.term.name, compared, False, plus))
+                else:
+                    found.extend(self._constants(argument, type_))
+        return found
+
+    def check_numeric(self, sentence: Sentence, clauses: Iterable[Clause]) -> None:
+        """Check that numeric atoms are conditions of all clauses of a soft rule, which they multiply."""
+        numeric = {name for name, each in self._declared.predicates.items() if each.numeric}
+        found = [each for each in sentence.mentions if _predicate(each.formula) in numeric]
+        if not found:
+            return
+        name, message, hint = _predicate(found[0].formula), None, ""
+        if sentence.hard or sentence.definite:
+            message = f"{name} is numeric: it multiplies a rule's weight, and this rule has none"
+            hint = "make the rule soft: no period, no `:-`"
+        elif len(found) > MOST_FACTORS:
+            message = f"{len(found)} numeric atoms in a rule, of which {MOST_FACTORS} may multiply"
+            hint = "let one predicate have their product"
+        elif any(_conditions(clause, numeric) < len(found) for clause in clauses):
+            message = f"{name} is numeric, neither true nor false: it multiplies a whole rule, once"
+            hint = (
+                f"let it be a condition, as in `{name}(x) => (...)`, or in a conjunction of atoms"
+            )
+        if message is not None:
+            raise self._source.error(message, found[0].position, hint)
+
+    def _expected(self, mention: Mention) -> Iterator[tuple[Argument, str | None]]:
+        """Pair the arguments of a mention with the types of their places, None where it has none."""
+        if isinstance(mention.formula, Compare):
+            return zip(mention.arguments, (None, None), strict=True)
+        if isinstance(mention.formula, Equal):
+            results = [self._result(argument) for argument in mention.arguments]
+            return zip(mention.arguments, reversed(results), strict=True)
+        name = mention.formula.predicate
+        predicate = self._declared.predicates.get(name)
+        if name in self._declared.functions:
+            raise self._source.error(
+                f"{name} is a function, and a predicate stands here",
+                mention.position,
+                f"write `x = {name}(...)`, or use it as an argument",
+            )
+        if predicate is None:
+            raise self._undeclared("predicate", name, mention.position)
+        return self._arguments(name, mention.arguments, predicate.types, mention.position)
+
+    def _arguments(
+        self, name: str, arguments: Sequence[Argument], types: Sequence[str], place: Position
+    ) -> Iterator[tuple[Argument, str]]:
+        """Pair arguments with their declared types."""
+        if len(types) != len(arguments):
+            takes = f"{len(types)} argument{'' if len(types) == 1 else 's'}"
+            raise self._source.error(
+                f"{name} takes {takes}, not {len(arguments)}",
+                place,
+                f"it is declared on {self._declared.places[name]}",
+            )
+        for argument in arguments:
+            if argument.spelling.endswith("!") and isinstance(argument.term, Variable):
+                message = "`!` after an argument belongs in a declaration"
+                raise self._source.error(message, argument.position)
+        return zip(arguments, types, strict=True)
+
+    def _undeclared(self, kind: str, name: str, place: Position) -> LocatedError:
+        if name in _LATER:
+            return self._source.error(f"the built-in {kind} {name} is not supported yet", place)
+        known = self._declared.predicates if kind == "predicate" else self._declared.functions
+        close = get_close_matches(name, known, n=1)
+        form = f"{name}(person)" if kind == "predicate" else f"event {name}(person)"
+        hint = (
+            f"did you mean {close[0]}?"
+            if close
+            else f"declare it before its first use, like `{form}`"
+        )
+        return self._source.error(f"the {kind} {name} is not declared", place, hint)
+
+    def _result(self, argument: Argument) -> str | None:
+        """Return the type of a function's value; None for other terms."""
+        if not isinstance(argument.term, Function):
+            return None
+        name = argument.term.name
+        if name not in self._declared.functions:
+            raise self._undeclared("function", name, argument.position)
+        return self._declared.functions[name].result
+
+    def _parts(self, argument: Argument) -> Iterator[tuple[Argument, str | None]]:
+        """Pair the parts of a compound argument with the types of their places."""
+        if isinstance(argument.term, Function):
+            self._result(argument)
+            name = argument.term.name
+            types = self._declared.functions[name].types
+            yield from self._arguments(name, argument.parts, types, argument.position)
+        else:
+            yield from ((part, None) for part in argument.parts)
+
+    def _place(
+        self,
+        argument: Argument,
+        type_: str | None,
+        types: dict[str, str],
+        numeric: list[tuple[Argument, str]],
+    ) -> None:
+        """Note the types of an argument's variables, and its arithmetic, given the place's type."""
+        term = argument.term
+        result = self._result(argument)
+        if isinstance(term, Variable) and type_ and types.setdefault(term.name, type_) != type_:
+            raise self._source.error(
+                f"the variable {term.name} is of type {types[term.name]} earlier in"
+                f" this formula, and of type {type_} here",
+                argument.position,
+            )
+        if result and type_ and result != type_:
+            message = f"{argument.spelling} is of type {result}, and a {type_} stands here"
+            raise self._source.error(message, argument.position)
+        if type_ and isinstance(term, Arithmetic):
+            numeric.append((argument, type_))
+        for part, inner in self._parts(argument):
+            self._place(part, inner, types, numeric)
+
+    def _infer(self, mentions: Sequence[Mention], types: dict[str, str]) -> bool:
+        """Give types to variables in equations with arithmetic; tell whether one was found."""
+        before = len(types)
+        for mention in mentions:
+            numeric = any(isinstance(each.term, Arithmetic) for each in mention.arguments)
+            if isinstance(mention.formula, Equal) and numeric:
+                results = [self._result(argument) for argument in mention.arguments]
+                leaves = (leaf for leaf in terms(mention.formula) if isinstance(leaf, Variable))
+                known = (types.get(leaf.name) for leaf in leaves)
+                type_ = next(filter(None, (*results, *known)), None)
+                for argument in mention.arguments:
+                    _spread(argument, type_, types)
+        return len(types) > before
+
+    def _all_typed(self, sentence: Sentence, types: dict[str, str]) -> None:
+        for mention in sentence.mentions:
+            for argument in _innermost(mention.arguments):
+                if isinstance(argument.term, Variable) and argument.term.name not in types:
+                    message = (
+                        f"the variable {argument.term.name} has no type: it is in no predicate"
+                    )
+                    raise self._source.error(message, argument.position)
+        for binder in sentence.binders:
+            unused = [name for name in binder.variables if name not in types]
+            if unused:
+                message = f"the quantifier binds {unused[0]}, which does not occur"
+                raise self._source.error(message, binder.position)
+
+    def _compared_type(self, mention: Mention, types: dict[str, str]) -> str | None:
+        """Return the type that both sides of an equality have; None where they are only numbers."""
+        if not isinstance(mention.formula, Equal):
+            return None
+        sides = set()
+        for argument in mention.arguments:
+            if isinstance(argument.term, Variable):
+                sides.add(types[argument.term.name])
+            elif isinstance(argument.term, Function):
+                sides.add(self._declared.functions[argument.term.name].result)
+            elif isinstance(argument.term, Arithmetic):
+                return None
+        if len(sides) > 1:
+            message = f"a {' and a '.join(sorted(sides))} cannot be equal"
+            raise self._source.error(message, mention.position)
+        return next(iter(sides), None)
+
+    def _constants(self, argument: Argument, type_: str | None) -> Iterator[TypedConstant]:
+        if isinstance(argument.term, Constant):
+            plus = argument.spelling.startswith("+")
+            yield TypedConstant(argument.term.name, type_, type_ is not None, plus)
+        for part, inner in self._parts(argument):
+            yield from self._constants(part, inner)
+
+
+def _predicate(formula: Formula) -> str | None:
+    return formula.predicate if isinstance(formula, Atom) else None
+
+
+def _conditions(clause: Clause, names: Set[str]) -> int:
+    return sum(not x.positive and x.atom.predicate in names for x in clause.literals)
+
+
+def _spread(argument: Argument, type_: str | None, types: dict[str, str]) -> None:
+    """Give a type to a variable, and to those in arithmetic, that have none."""
+    if isinstance(argument.term, Variable) and type_ is not None:
+        types.setdefault(argument.term.name, type_)
+    if isinstance(argument.term, Arithmetic):
+        for part in argument.parts:
+            _spread(part, type_, types)
+
+
+def _innermost(arguments: Sequence[Argument]) -> Iterator[Argument]:
+    for argument in arguments:
+        if argument.parts:
+            yield from _innermost(argument.parts)
+        else:
+            yield argument

@@ -1,0 +1,301 @@
+"""Files of learned weights: MLN files with a line for each instance of a template.
+
+`write` makes one from a model's clauses; `read` finds the clauses and template instances of a
+model again in one, whoever wrote it: up to the names of variables, the order of literals, and
+negating both a clause and its weight.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import NamedTuple, TextIO, TypeAlias
+
+from onlinesrl.logic.ast import (
+    Constant,
+    Formula,
+    FunctionType,
+    Leaf,
+    Position,
+    Predicate,
+    Program,
+    Rule,
+    Variable,
+    replace_terms,
+)
+from onlinesrl.logic.text import quote, show, show_leaf
+from onlinesrl.mln.lang.clausal_form import Clause, plus_variables, rule_clauses
+from onlinesrl.mln.lang.clause_matching import Kind, Pattern, Shape, patterns, shape
+
+Entry: TypeAlias = tuple[Clause, tuple[str, ...], float]
+"""A clause of the model, the constants of its template, and a weight."""
+
+
+def write(
+    program: Program,
+    entries: Iterable[Entry],
+    stream: TextIO,
+    header: str,
+    weighted: Iterable[Clause] = (),
+) -> None:
+    """Write an MLN file: types, predicates and hard rules of the program, then the entries.
+
+    ``weighted`` are clauses whose template has a weight, that of constants without an entry. ``header``
+    becomes a comment. Weights read back the same to the last bit; one that is not finite is a ValueError.
+    """
+    stream.writelines(f"// {line}".rstrip() + "\n" for line in header.splitlines())
+    stream.write("\n")
+    stream.writelines(_declarations(program))
+    stream.write("\n")
+    stream.writelines(f"{rule.text}.\n" for rule in program.rules if rule.hard)
+    for clause in weighted:
+        stream.write(f"{clause.weight!r} {show(written(clause, program.rules[clause.rule]))}\n")
+    stream.writelines(_lines(program, entries))
+
+
+def alchemy_text(program: Program) -> str:
+    """Return a program as Alchemy's MLN file, with the weights of its rules, whatever it was read from.
+
+    What it marks as closed is not in it. A rule whose weight a variable has is a ValueError until
+    evidence has made it a family.
+    """
+    lines = (_rule_lines(program, rule) for rule in program.rules)
+    return "".join([*_declarations(program), *lines])
+
+
+def _declarations(program: Program) -> Iterator[str]:
+    for name, constants in program.types.items():
+        listed = [_enumerated(constants)] if constants else []
+        listed += ["..."] if name in program.open else []
+        if listed:
+            yield f"{name} = {{ {', '.join(listed)} }}\n"
+    for name, predicate in program.predicates.items():
+        function = program.functions.get(name)
+        yield f"{_signature(function) if function else _declaration(predicate)}\n"
+
+
+def _rule_lines(program: Program, rule: Rule) -> str:
+    if rule.table is not None:
+        form, spelled = _form(program, rule, rule.formula, rule.weight), dict[str, str]()
+        first = f"{rule.weight!r} {show(rule.formula)}\n" if rule.weight else ""
+        return first + "".join(form.line(key, weight, spelled) for key, weight in rule.table)
+    if rule.weight_variable is not None:
+        raise ValueError(f"the weight {rule.weight_variable} is known with evidence only")
+    text = show(rule.formula)
+    if rule.hard:
+        return f"{text}.\n"
+    return f"{text}\n" if rule.weight is None else f"{rule.weight!r} {text}\n"
+
+
+def _enumerated(constants: Sequence[str]) -> str:
+    """Spell the constants of a type, integers in a row as a range."""
+    first = constants[0]
+    if len(constants) > 2 and re.fullmatch("0|-?[1-9][0-9]{0,17}", first):
+        row = range(int(first), int(first) + len(constants))
+        if all(constant == str(number) for constant, number in zip(constants, row, strict=True)):
+            return f"{first}, ..., {constants[-1]}"
+    return ", ".join(map(quote, constants))
+
+
+def _signature(function: FunctionType) -> str:
+    return f"{function.result} {function.name}({', '.join(function.types)})"
+
+
+def _declaration(predicate: Predicate) -> str:
+    if predicate.numeric:
+        return f"{predicate.name}({', '.join(predicate.types)}): real"
+    if not predicate.types:
+        return predicate.name
+    marks = ("!" if index in predicate.exactly_one else "" for index in range(len(predicate.types)))
+    types = (f"{type_}{mark}" for type_, mark in zip(predicate.types, marks, strict=True))
+    return f"{predicate.name}({', '.join(types)})"
+
+
+def _lines(program: Program, entries: Iterable[Entry]) -> Iterator[str]:
+    forms: dict[int, tuple[Clause, _Form]] = {}
+    spelled: dict[str, str] = {}
+    for clause, key, weight in entries:
+        if id(clause) not in forms:
+            rule = program.rules[clause.rule]
+            form = _form(program, rule, written(clause, rule), clause.weight)
+            forms[id(clause)] = (clause, form)
+        if not isfinite(weight):
+            raise ValueError(f"the weight of {clause.text} for {key} is {weight}")
+        yield forms[id(clause)][1].line(key, weight, spelled)
+
+
+class _Form(NamedTuple):
+    """The lines of a template's instances: their ``text`` with ``%`` for the weight and the constants.
+
+    ``places`` has for each constant its number in a key, and those that stand there without ``+``.
+    """
+
+    text: str
+    places: tuple[tuple[int, Set[str]], ...]
+
+    def line(self, key: Sequence[str], weight: float, spelled: dict[str, str]) -> str:
+        """Return the line of an instance; ``spelled`` keeps the spellings of constants."""
+        for constant in key:
+            if constant not in spelled:
+                spelled[constant] = quote(constant)
+        marks = ("" if key[n] in known else "+" for n, known in self.places)
+        names = (spelled[key[n]] for n, _ in self.places)
+        return self.text % (float(weight), *map(str.__add__, marks, names))
+
+
+def _form(program: Program, rule: Rule, formula: Formula, weight: float | None) -> _Form:
+    """Return the form of a template's instances.
+
+    A constant that its type does not have in the program is not one of every world, and has a ``+``; so have
+    all where the template has a ``weight``.
+    """
+    template, types = plus_variables(rule.formula), dict(rule.types)
+    places: list[tuple[int, Set[str]]] = []
+
+    def place(term: Leaf) -> str:
+        if isinstance(term, Variable) and term.plus:
+            known = () if weight else program.types.get(types[term.name], ())
+            places.append((template.index(term.name), frozenset(known)))
+            return "\n"  # which no spelling has
+        return show_leaf(term)
+
+    pieces = show(formula, place).replace("%", "%%").split("\n")
+    return _Form(f"%r {'%s'.join(pieces)}\n", tuple(places))
+
+
+def written(clause: Clause, rule: Rule) -> Formula:
+    """Return the formula by which a file has a clause's weights: its rule's, where this has no other."""
+    as_written = clause.sign > 0 and len(rule_clauses(rule)) == 1
+    return rule.formula if as_written else clause.formula
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """Weights that the model has no place for: position and text of the rule, how many rows."""
+
+    position: Position
+    text: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """The weights of a file by the model's clauses, in the order of the file.
+
+    An entry is (index of the clause, constants of its template, weight of the clause).
+    """
+
+    entries: tuple[tuple[int, tuple[str, ...], float], ...]
+    unmatched: tuple[Unmatched, ...]
+
+
+def read(model: Sequence[Clause], weights: Program) -> Matched:
+    """Find the weights for a model's clauses in a weights file.
+
+    Hard and weightless rules of the file say nothing, nor do templates of the model without constants.
+    Weights for the same clause and constants add up; an instance of several clauses goes to the one with
+    most constants of its own, and of these to the first. Clauses of the model that lack a variable of their
+    template are not matched.
+    """
+    places: dict[tuple[Kind, ...], list[_Place]] = defaultdict(list)
+    for number, clause in enumerate(model):
+        if not clause.hard:
+            form = shape(clause)
+            places[form.kinds].append((number, clause.sign, form))
+    total: dict[tuple[int, tuple[str, ...]], float] = {}
+    unmatched: list[Unmatched] = []
+    for rule in weights.rules:
+        if rule.hard or rule.weight is None:
+            continue
+        alone = rule.table is None and bool(plus_variables(rule.formula))
+        for instances in _instances(replace(rule, table=()) if alone else rule):
+            found = _choices(instances, places[instances.shape.kinds])
+            missed = int(not found) if alone else _add(instances, found, total)
+            if missed:
+                unmatched.append(Unmatched(rule.position, rule.text, missed))
+    return Matched(tuple((*place, weight) for place, weight in total.items()), tuple(unmatched))
+
+
+@dataclass(frozen=True, slots=True)
+class _Instances:
+    """A clause with holes for its constants, the constants that never vary, and the rows."""
+
+    sign: int
+    shape: Shape
+    holes: tuple[str | None, ...]
+    rows: tuple[tuple[tuple[str, ...], float], ...]
+
+
+def _instances(rule: Rule) -> Iterator[_Instances]:
+    """Yield the clauses of a rule, normalised before its constants can coincide."""
+    template = plus_variables(rule.formula)
+    holes: list[str | int] = []
+
+    def hole(term: Leaf) -> Leaf:
+        if isinstance(term, Variable) and not term.plus:
+            return term
+        holes.append(term.name if isinstance(term, Constant) else template.index(term.name))
+        return Variable(f"?{len(holes) - 1}", plus=True)
+
+    lifted = replace(rule, formula=replace_terms(rule.formula, hole))
+    fixed = tuple(each if isinstance(each, str) else None for each in holes)
+    for clause in rule_clauses(lifted):
+        table = (((), clause.weight or 0.0),) if clause.table is None else clause.table
+        rows = tuple(
+            (tuple([each if isinstance(each, str) else key[each] for each in holes]), weight)
+            for key, weight in table
+        )
+        yield _Instances(clause.sign, shape(clause), fixed, rows)
+
+
+_Place: TypeAlias = tuple[int, int, Shape]
+"""The number of a clause of the model, its sign and its shape."""
+
+_Choice: TypeAlias = tuple[int, int, Pattern]
+"""The number of a clause of the model, the factor for its weight, and where its constants are."""
+
+
+def _choices(
+    instances: _Instances, places: Iterable[_Place]
+) -> list[tuple[tuple[int, ...], dict[tuple[str, ...], list[_Choice]]]]:
+    """Return the clauses that instances may belong to, by the constants that they must hold.
+
+    These are (holes, choices by the constants in these holes), most holes first.
+    """
+    found: dict[tuple[int, ...], dict[tuple[str, ...], list[_Choice]]] = {}
+    for number, sign, model in places:
+        factor = instances.sign * sign
+        for pattern in patterns(instances.shape, instances.holes, model):
+            holes = tuple(hole for hole, _ in pattern.constants)
+            constants = tuple(constant for _, constant in pattern.constants)
+            choices = found.setdefault(holes, {}).setdefault(constants, [])
+            choices.append((number, factor, pattern))
+    return sorted(found.items(), key=lambda each: -len(each[0]))
+
+
+def _add(
+    instances: _Instances,
+    choices: list[tuple[tuple[int, ...], dict[tuple[str, ...], list[_Choice]]]],
+    total: dict[tuple[int, tuple[str, ...]], float],
+) -> int:
+    """Add each row's weight to the first clause that it fits; return the number of misfits."""
+    missed = 0
+    for row, weight in instances.rows:
+        for holes, by_constants in choices:
+            fitting = by_constants.get(tuple([row[hole] for hole in holes]), ())
+            choice = next((each for each in fitting if _fits(row, each[2])), None)
+            if choice is not None:
+                number, factor, pattern = choice
+                place = (number, tuple([row[hole] for hole in pattern.key]))
+                total[place] = total.get(place, 0.0) + factor * weight
+                break
+        else:
+            missed += 1
+    return missed
+
+
+def _fits(row: tuple[str, ...], pattern: Pattern) -> bool:
+    return all(row[first] == row[second] for first, second in pattern.equal)

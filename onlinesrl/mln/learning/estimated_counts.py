@@ -1,0 +1,89 @@
+"""Counts by IJGP(i) in batch learning: of formulas that are wider than the bound, the others' are exact."""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import replace
+from math import prod
+from typing import Literal
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.io.config_types import Count
+from onlinesrl.mln.counting.exact import Counter
+from onlinesrl.mln.counting.ijgp import Estimator
+from onlinesrl.mln.counting.program_counts import Counters
+from onlinesrl.mln.counting.world import world_of
+from onlinesrl.mln.ground.ground_mrf import State
+from onlinesrl.mln.learning.problem import MlnLearner, MlnProblem
+
+
+class CountingLearner(MlnLearner, ABC):
+    """A learner whose counts are exact or estimated."""
+
+    counting: Literal["exact", "ijgp"] = "exact"
+    """how groundings are counted: exactly, or by IJGP(i) where a formula is too wide for ``i_bound``."""
+    i_bound: Count = 2
+    """ijgp: the most variables of a cluster; larger than a formula's treewidth it is exact."""
+
+    @property
+    def bound(self) -> int | None:
+        """The bound of estimates, None for exact counts."""
+        return self.i_bound if self.counting == "ijgp" else None
+
+
+class EstimatedWorld:
+    """The features of a problem's world (its ``number``), estimated where formulas are too wide.
+
+    Raises ModelError for a rule that cannot be counted, before anything is.
+    """
+
+    def __init__(self, problem: MlnProblem, number: int, bound: int) -> None:
+        soft = tuple(rule for rule in problem.program.rules if not rule.hard)
+        program = replace(problem.program, rules=soft)
+        self.ground = problem.ground[number]
+        self.world = world_of(program, problem.worlds[number])
+        self.counters = Counters(program)
+        self.places, _ = self.counters.places(self.world)
+        self.weight = problem.places(self.world.domains)
+        each = zip(self.counters.clauses, self.counters.compiled, strict=True)
+        wide = {clause.rule for clause, of in each if _estimator(of, bound).width() >= bound}
+        self.compiled = [
+            _estimator(of, bound) if clause.rule in wide else None
+            for clause, of in zip(self.counters.clauses, self.counters.compiled, strict=True)
+        ]
+        for clause, of in zip(self.counters.clauses, self.compiled, strict=True):
+            if of is not None:
+                with self.counters.located(clause):
+                    of.check(self.world)
+        self.atoms = {name: self._atoms(name) for name in problem.query}
+
+    def _atoms(self, name: str) -> tuple[Ints, Ints]:
+        """Return the ground atoms of a predicate, int64[atoms], and their constants' numbers."""
+        types = self.counters.program.predicates[name].types
+        own = [(a, args) for a, (of, args) in enumerate(self.ground.atoms) if of == name]
+        numbers = [self.world.numbers[t] for t in types]
+        rows = [[n[str(c)] for n, c in zip(numbers, args, strict=True)] for _, args in own]
+        return np.array([a for a, _ in own], np.int64), np.array(rows, np.int64)
+
+    def features(self, state: State, size: int) -> Floats:
+        """Return the features of a state, float64[size], up to a constant of each."""
+        total = self.ground.features(state, size)
+        rows = {name: rows[state[atoms] != 0] for name, (atoms, rows) in self.atoms.items()}
+        world = self.world.changed(rows)
+        estimated = [
+            (self.weight[place.first + np.arange(prod(place.sizes))], each, place.share)
+            for place, each in zip(self.places, self.compiled, strict=True)
+            if each is not None
+        ]
+        for weights, _, _ in estimated:
+            total[weights] = 0.0
+        for weights, each, share in estimated:
+            total[weights] += each.count(world).ravel() / share
+        return total
+
+
+def _estimator(counter: Counter | Estimator, bound: int) -> Estimator:
+    assert isinstance(counter, Counter)
+    return Estimator(counter, bound)

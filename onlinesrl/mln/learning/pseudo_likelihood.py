@@ -1,0 +1,261 @@
+"""Weights of the greatest pseudo-likelihood (Besag 1975), from counts: nothing is grounded.
+
+Each atom's conditional probability depends on how the counts change where it flips (Sarkhel et al. 2016,
+equation 4). The changes do not depend on the weights: they are counted once, for all atoms of a predicate
+together, and atoms with the same changes are one. What remains is a small, concave problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import ExampleError, UsageError
+from onlinesrl.logic.ast import Program
+from onlinesrl.mln.counting.estimated_flip_effects import EstimatedFlips
+from onlinesrl.mln.counting.exact import Counter
+from onlinesrl.mln.counting.factors import keys_of
+from onlinesrl.mln.counting.flip_effects import Flips, flips
+from onlinesrl.mln.counting.ijgp import Estimator
+from onlinesrl.mln.counting.program_counts import Counters, numbered
+from onlinesrl.mln.counting.world import World
+from onlinesrl.mln.ground.join_plan import Group
+
+Optimizer: TypeAlias = Literal["lbfgs", "newton"]
+MOST_STEPS = 10_000
+"""Of the diagonal Newton method."""
+CONVERGED = 1e-16
+"""Its steps end where half of what they might gain is less."""
+EMPTY = np.zeros(0, np.bool_)
+
+
+def _logistic(odds: Floats) -> Floats:
+    share: Floats = np.exp(-np.logaddexp(0.0, -odds))
+    return share
+
+
+@dataclass(frozen=True)
+class Changes:
+    """How the features of a world change by flips.
+
+    ``rows`` (a sparse matrix, float64[kinds, weights]) are the distinct changes, ``number``
+    (float64[kinds]) says how many atoms have each. A weight is a rule's, or one of its constants of ``+``
+    variables, in their order.
+    """
+
+    rows: Any
+    number: Floats
+
+    def value(self, weights: Floats) -> tuple[float, Floats]:
+        """Return the logarithm of the pseudo-likelihood of weights, and its gradient."""
+        odds = self.rows @ weights
+        gradient = -(self.rows.T @ (self.number * _logistic(odds)))
+        return -float(self.number @ np.logaddexp(0.0, odds)), gradient
+
+    def variance(self, weights: Floats) -> Floats:
+        """Return number times p (1 - p), p being the probability of a flip, float64[kinds]."""
+        p = _logistic(self.rows @ weights)
+        variance: Floats = self.number * p * (1.0 - p)
+        return variance
+
+    def unbounded(self) -> list[int]:
+        """Return the weights that no flip ever holds back: without a prior their optimum is infinite."""
+        low, high = (each.toarray()[0] for each in (self.rows.min(axis=0), self.rows.max(axis=0)))
+        return np.flatnonzero(((low >= 0) | (high <= 0)) & ((low != 0) | (high != 0))).tolist()
+
+
+def changes(
+    program: Program, world: World, predicates: Sequence[str], i_bound: int | None = None
+) -> Changes:
+    """Return how the features change where atoms of some predicates flip, all others as they are.
+
+    Atoms whose flip would break a hard rule are left out: their conditional probability is 1. With
+    ``i_bound`` the changes of formulas that are too wide for it are IJGP's estimates. A rule of k clauses has
+    a k-th of the sum of their counts as its feature. Raises ModelError for a rule that cannot be counted,
+    ExampleError for a world that breaks a hard rule, and UsageError where SciPy is not installed.
+    """
+    counters = Counters(program)
+    check_truth(counters, world, predicates)
+    of = [_changes(counters, world, name, i_bound) for name in predicates]
+    rows = scipy().sparse.vstack([each.rows for each in of], "csr")
+    return distinct(Changes(rows, np.concatenate([each.number for each in of])))
+
+
+def _changes(counters: Counters, world: World, name: str, i_bound: int | None) -> Changes:
+    """Return the changes by one predicate's atoms: a row an atom, and a last one of all that change nothing.
+
+    Hard rules are counted exactly.
+    """
+    types, sparse = counters.program.predicates[name].types, scipy().sparse
+    places, weights = counters.places(world)
+    atoms, fixed, entries = [np.zeros((0, len(types)), np.int64)], [EMPTY], [np.zeros((2, 0))]
+    for clause, each, place in zip(counters.clauses, counters.compiled, places, strict=True):
+        assert isinstance(each, Counter)
+        with counters.located(clause):
+            change = _flips(each, name, types, None if clause.hard else i_bound).change(world).of
+        atom, key = np.split(change.rows, [len(types)], axis=1)
+        value = change.values.astype(np.float64) / place.share
+        atoms.append(atom)
+        fixed.append(np.full(len(atom), clause.hard))
+        entries.append(np.stack([place.first + numbered(key, place.sizes), value]))
+    hard = np.concatenate(fixed)
+    every, row = np.unique(keys_of(np.concatenate(atoms), world.base), return_inverse=True)
+    weight, value = np.concatenate(entries, axis=1)[:, ~hard]
+    rows = sparse.csr_matrix((value, (row[~hard], weight)), (len(every), weights))
+    free = rows[np.bincount(row, hard, len(every)) == 0]
+    others = prod(map(world.size, types)) - len(every)
+    whole = sparse.vstack([free, sparse.csr_matrix((1, weights))], "csr")
+    return Changes(whole, np.append(np.ones(free.shape[0]), float(others)))
+
+
+def check_truth(counters: Counters, world: World, predicates: Sequence[str]) -> None:
+    """Raise ExampleError, as the grounder does, where a world breaks a hard rule or a mark ``!``."""
+    for clause, each in zip(counters.clauses, counters.compiled, strict=True):
+        if not clause.hard:
+            continue
+        with counters.located(clause):
+            broken = np.any(each.count(world) != each.groundings(world))
+        if broken:
+            literals = [*clause.literals, *(x for of in clause.exists for x in of.literals)]
+            asked = any(each.atom.predicate in predicates for each in literals)
+            what = "truth" if asked else "evidence"
+            raise ExampleError(f"the {what} breaks the hard rule {clause.text}", "hard_rule")
+    for name in predicates:
+        marked, table = counters.program.predicates[name].exactly_one, world.tables[name]
+        if not marked or 0 in map(world.size, table.types):
+            continue
+        others = [k for k in range(len(table.types)) if k not in marked]
+        groups = prod(world.size(table.types[k]) for k in others)
+        if not groups == len(np.unique(table.rows[:, others], axis=0)) == len(table.rows):
+            said = f"the truth breaks {Group(marked, exactly=True).show(name)}"
+            raise ExampleError(said, "hard_rule")
+
+
+def _flips(
+    counter: Counter, predicate: str, types: tuple[str, ...], i_bound: int | None
+) -> Flips | EstimatedFlips:
+    """Return the changes of a count, estimated where clusters of ``i_bound`` variables are not exact."""
+    if i_bound is not None:
+        estimated = EstimatedFlips(Estimator(counter, i_bound), predicate, types)
+        if estimated.width() >= i_bound:
+            return estimated
+    return flips(counter, predicate, types)
+
+
+def distinct(changes: Changes) -> Changes:
+    """Return the distinct changes, and how many atoms have each."""
+    rows = changes.rows
+    rows.eliminate_zeros()
+    rows.sort_indices()
+    column, value = rows.indices, rows.data
+    kinds: dict[tuple[bytes, bytes], int] = {}
+    kind = [
+        kinds.setdefault((column[i:j].tobytes(), value[i:j].tobytes()), len(kinds))
+        for i, j in pairwise(rows.indptr.tolist())
+    ]
+    first = np.unique(kind, return_index=True)[1]
+    return Changes(rows[first], np.bincount(kind, changes.number).astype(np.float64))
+
+
+def scipy() -> Any:
+    """Return SciPy's sparse matrices and optimisers. Raises UsageError where it is not installed."""
+    try:
+        import scipy.optimize
+        import scipy.sparse
+    except ImportError:
+        raise UsageError("L-BFGS needs SciPy: pip install 'onlinesrl[qp]'") from None
+    return scipy
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Weights, the logarithm of their pseudo-likelihood without the prior, and what to be warned of."""
+
+    weights: Floats
+    value: float
+    warnings: tuple[str, ...]
+
+
+def maximise(
+    changes: Changes, prior_sd: float | None = None, optimizer: Optimizer = "lbfgs"
+) -> Learned:
+    """Return the weights of the greatest pseudo-likelihood, with a Gaussian prior if it is given.
+
+    Raises UsageError where SciPy is not installed.
+    """
+    precision = 0.0 if prior_sd is None else prior_sd**-2
+    with _one_thread():
+        weights = {"lbfgs": _lbfgs, "newton": _newton}[optimizer](changes, precision)
+    warnings = tuple(
+        f"weight {k + 1} has no finite optimum: no atom's flip holds it back; give a prior"
+        for k in (changes.unbounded() if prior_sd is None else [])
+    )
+    return Learned(weights, changes.value(weights)[0], warnings)
+
+
+def _one_thread() -> AbstractContextManager[object]:
+    """Let BLAS use one thread, as the command does, where threadpoolctl is there (scikit-learn needs it).
+
+    Products are small here: threads wait for each other many times as long as they work.
+    """
+    scipy()  # only what is loaded can be told
+    try:
+        from threadpoolctl import threadpool_limits
+    except ModuleNotFoundError:
+        return nullcontext()
+    limits: AbstractContextManager[object] = threadpool_limits(1, "blas")
+    return limits
+
+
+def _posterior(changes: Changes, precision: float, weights: Floats) -> tuple[float, Floats]:
+    """Return the logarithm of the pseudo-likelihood with the prior, and its gradient."""
+    value, gradient = changes.value(weights)
+    return value - precision / 2 * float(weights @ weights), gradient - precision * weights
+
+
+def _lbfgs(changes: Changes, precision: float) -> Floats:
+    def loss(weights: Floats) -> tuple[float, Floats]:
+        value, gradient = _posterior(changes, precision, weights)
+        return -value, -gradient
+
+    start = np.zeros(changes.rows.shape[1])
+    options = {"ftol": 0.0, "gtol": 1e-9, "maxiter": 10_000, "maxfun": 100_000, "maxcor": 20}
+    minimize = scipy().optimize.minimize
+    weights: Floats = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
+    return weights
+
+
+def _newton(changes: Changes, precision: float) -> Floats:
+    """Ascend by steps of the diagonal Newton method (Lowd & Domingos 2007, section 4.3): d_i = g_i / -H_ii.
+
+    The size is d.g / d'Hd, and smaller by a damping, which is adapted to how much of what this quadratic
+    model promises is gained; a step that gains nothing is not taken.
+    """
+    rows, squares = changes.rows, changes.rows.power(2)
+    weights, damping = np.zeros(rows.shape[1]), 1.0
+    gradient = _posterior(changes, precision, weights)[1]
+    for _ in range(MOST_STEPS):
+        spread = changes.variance(weights)
+        diagonal = squares.T @ spread + precision
+        d = np.divide(gradient, diagonal, where=diagonal > 0, out=np.zeros_like(gradient))
+        slope = float(d @ gradient)
+        if slope < CONVERGED:
+            break
+        curvature = float(spread @ (rows @ d) ** 2 + precision * d @ d)
+        step = slope / ((1.0 + damping) * curvature) * d
+        promised = slope**2 / curvature * (0.5 + damping) / (1.0 + damping) ** 2
+        ahead = _posterior(changes, precision, weights + step)[1]
+        ratio = float(step @ (gradient + ahead)) / 2.0 / promised
+        damping = (
+            max(0.5 * damping, 1e-3) if ratio > 0.75 else damping * (4.0 if ratio < 0.25 else 1.0)
+        )
+        if ratio > 0.0:
+            weights, gradient = weights + step, ahead
+    return weights

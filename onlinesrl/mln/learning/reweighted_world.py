@@ -1,0 +1,237 @@
+"""A world ground once and weighed many times: its clauses, what each is a feature of, and its truth."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bools, Floats, Ints
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import Atoms, Constant, Example, GroundAtom, ValuedAtom
+from onlinesrl.core.online.update_rules import Cda2
+from onlinesrl.logic.ast import Program
+from onlinesrl.mln.ground.convert import clause_model
+from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.ground.join_planner import compile_program
+from onlinesrl.mln.inference.presolve import HARD_MARGIN, Reduced, traced
+from onlinesrl.mln.inference.registry import MpeSection
+from onlinesrl.mln.kernels import ground_network as n
+from onlinesrl.mln.kernels import grounding_frames
+from onlinesrl.mln.kernels.features import add_features
+from onlinesrl.mln.lang.clausal_form import clauses
+from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.reporting import KINDS
+
+if TYPE_CHECKING:
+    from onlinesrl.mln.learning.problem import MlnProblem
+
+MOST_ATOMS = 1_000_000
+"""The most open atoms of a world."""
+
+
+@dataclass(frozen=True, eq=False)
+class GroundWorld:
+    """A ground model, what its clauses count for, and the true state.
+
+    A clause that is true adds ``factor`` (float64[clauses], 1 but for numbers) to the feature of the weight
+    ``feature`` (int64[clauses]; -1: hard). Clauses that evidence decides are left out: features are those of
+    ``mln.lang.clausal_form`` up to a constant. ``predicted`` (bool[atoms]) tells the query's open
+    atoms, whose Hamming distance to ``truth`` is the loss; ``atoms`` are (predicate, arguments).
+    """
+
+    model: ClauseModel
+    feature: Ints
+    factor: Floats
+    truth: State
+    predicted: Bools
+    atoms: Sequence[tuple[str, Sequence[Constant]]]
+
+    def weigh(self, weights: Floats) -> Floats:
+        """Return the clauses' weights, float64[clauses]."""
+        own: Floats = self.factor * np.append(weights, 0.0)[self.feature]
+        return own
+
+    def features(self, state: State, size: int) -> Floats:
+        """Return f(state), float64[size]."""
+        model, total = self.model, np.zeros(size)
+        add_features(model.start, model.literals, self.feature, self.factor, state, total)
+        return total
+
+    def every(self, size: int) -> Floats:
+        """Return the features of a state in which all clauses are true, float64[size]."""
+        soft = self.feature >= 0
+        total: Floats = np.bincount(self.feature[soft], self.factor[soft], size).astype(np.float64)
+        return total
+
+    def loss(self, state: State) -> float:
+        """Return the Hamming distance of a state and the truth."""
+        return float(np.count_nonzero((state != self.truth) & self.predicted))
+
+    @cached_property
+    def loss_gain(self) -> Floats:
+        """How much more loss an atom makes true than false, float64[atoms]."""
+        return np.where(self.predicted, 1.0 - 2.0 * self.truth, 0.0)
+
+    @cached_property
+    def reweighable(self) -> Reweighable:
+        """The simplified model, for samplers."""
+        return Reweighable.of(self.model, np.zeros(0))
+
+    @cached_property
+    def searchable(self) -> Reweighable:
+        """The simplified model with a bonus of every open atom, for local search."""
+        return Reweighable.of(self.model, self.predicted.astype(np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class Reweighable:
+    """A simplified model, whose clauses' weights are a linear function of the model's and of a bonus.
+
+    Soft clause ``k`` of ``problem`` has the weight sum_j ``sign[j]`` ``weight[clause[j]]`` over the entries
+    with ``row[j]`` = k, all int64[entries]; what is beyond the model's weights is the bonus by atom.
+    """
+
+    problem: Reduced
+    row: Ints
+    clause: Ints
+    sign: Ints
+
+    @classmethod
+    def of(cls, model: ClauseModel, bonus: Floats) -> Reweighable:
+        """Simplify a model for all weights, and all bonuses of atoms where ``bonus`` is not 0.
+
+        This is done as for random weights, of which no sum is zero.
+        """
+        rng, n = np.random.default_rng(0), model.n_clauses
+        weight = np.where(model.hard, 0.0, rng.uniform(1.0, 2.0, n))
+        bonus = np.where(bonus != 0, rng.uniform(1.0, 2.0, len(bonus)), 0.0)
+        problem, soft = traced(model, weight, bonus)
+        clause = np.append(np.flatnonzero(~model.hard), np.arange(n, n + len(bonus)))
+        kept = (np.append(weight[~model.hard], bonus) != 0) & (soft.row >= 0)
+        return cls(problem, soft.row[kept], clause[kept], soft.sign[kept])
+
+    def weigh(self, weight: Floats) -> None:
+        """Give the simplified model its weights, of those of the model's clauses."""
+        clauses = self.problem.clauses
+        soft = np.bincount(
+            self.row, self.sign * weight[self.clause], len(clauses.weight) - clauses.hard
+        )
+        clauses.weight[clauses.hard :] = soft
+        clauses.weight[: clauses.hard] = HARD_MARGIN + 4 * float(np.abs(soft).sum())
+
+
+def ground_worlds(problem: MlnProblem, data: MlnProblem) -> list[GroundWorld]:
+    """Ground the worlds of ``data`` for the query of a problem; features are numbered as its weights.
+
+    A rule of k clauses has a k-th of the sum of their counts as its feature. Raises ExampleError.
+    """
+    shared = _learner(problem, problem.program)
+    found: list[GroundWorld] = []
+    of_shared = []
+    for number, atoms in enumerate(data.worlds):
+        example, missing = _example(problem, number, atoms)
+        learner = _learner(problem, _declaring(problem.program, missing)) if missing else shared
+        try:
+            world = _ground(learner, example)
+        except ExampleError as error:
+            raise data.located(number, error) from None
+        if missing:
+            found += _numbered(problem, learner, [world])
+        else:
+            of_shared.append(len(found))
+            found.append(world)
+    of = [found[k] for k in of_shared]
+    for k, world in zip(of_shared, _numbered(problem, shared, of), strict=True):
+        found[k] = world
+    return found
+
+
+def _learner(problem: MlnProblem, program: Program) -> OnlineLearner:
+    inference = replace(MpeSection().make(0, MOST_ATOMS), limits=problem.limits)
+    return OnlineLearner(compile_program(program, problem.query), Cda2(), inference)
+
+
+def _declaring(program: Program, names: Mapping[str, Sequence[str]]) -> Program:
+    """Declare constants that no evidence has."""
+    types = {t: (*program.types.get(t, ()), *names.get(t, ())) for t in {**program.types, **names}}
+    return replace(program, types=types)
+
+
+def _example(
+    problem: MlnProblem, number: int, atoms: Sequence[GroundAtom]
+) -> tuple[Example, dict[str, list[str]]]:
+    """Return a world as an example with its truth, and the constants by type that only its truth has."""
+    evidence: Atoms = {}
+    truth: Atoms = {name: [] for name in problem.query}
+    types = {name: each.types for name, each in problem.program.predicates.items()}
+    known = {t: {*names} for t, names in problem.program.types.items()}
+    missing: dict[str, list[str]] = {}
+    for atom in atoms:
+        row: list[Constant] = list(atom.arguments)
+        given = row if atom.value is True else ValuedAtom(row, float(atom.value or 0.0))
+        if atom.predicate in truth:
+            truth[atom.predicate].append(given)
+        else:
+            evidence.setdefault(atom.predicate, []).append(given)
+            for t, constant in zip(types[atom.predicate], atom.arguments, strict=True):
+                known.setdefault(t, set()).add(constant)
+    for atom in atoms:
+        for t, constant in zip(types[atom.predicate], atom.arguments, strict=True):
+            if constant not in known.setdefault(t, set()):
+                known[t].add(constant)
+                missing.setdefault(t, []).append(constant)
+    return Example(id=number, evidence=evidence, truth=truth), missing
+
+
+def _numbered(
+    problem: MlnProblem, learner: OnlineLearner, worlds: Sequence[GroundWorld]
+) -> list[GroundWorld]:
+    """Return the worlds with their features numbered by the problem's weights, not the learner's.
+
+    A clause without an atom of the query is not the learner's, but has its share of the rule's weight.
+    """
+    table = learner.weights
+    shares = Counter(clause.rule for clause in clauses(problem.program))
+    place, share = np.full(len(table) + 1, -1, np.int64), np.ones(len(table) + 1)  # -1: the last
+    for k, clause, key in table.numbered():
+        place[k] = problem.place(clause.rule, key)
+        share[k] = 1.0 / shares[clause.rule]
+    return [
+        replace(
+            world,
+            feature=place[world.feature],
+            factor=world.factor * share[world.feature],
+        )
+        for world in worlds
+    ]
+
+
+def _ground(learner: OnlineLearner, example: Example) -> GroundWorld:
+    grounder, packer = learner.grounder, learner.grounder.packer
+    packer.clear()
+    packer.add(example, 0)
+    batch = grounder.batch(learning=True)
+    status, detail = grounder.ground(batch, 0)
+    if status != grounding_frames.OK:
+        raise ExampleError(grounder.reasons.of(batch, 0, status, detail), KINDS[status])
+    net = grounder.net
+    learner.weights.number(net, learning=True)
+    model, place = clause_model(net)
+    rows = int(net.size[n.ROWS])
+    row = np.repeat(np.arange(rows), net.row_len[:rows])
+    index = net.row_weight[row] + (np.arange(len(row)) - net.clause_start[row]) * net.row_step[row]
+    own = np.maximum(place, 0)
+    fixed = net.fixed[: model.n_atoms]
+    return GroundWorld(
+        model,
+        np.where(model.hard, -1, index[own] if len(index) else 0),
+        net.row_factor[row][own] if len(index) else np.ones(model.n_clauses),
+        grounder.truth[: model.n_atoms].copy(),
+        fixed == n.OPEN,
+        [(name, args) for name, _, rows in grounder.atoms(batch, 0) for args in rows],
+    )

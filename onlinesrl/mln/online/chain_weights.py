@@ -1,0 +1,151 @@
+"""The weights of a chain Markov logic network, learned from and predicted with without grounding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats, Ints32, enlarged
+from onlinesrl.core.errors import InputError
+from onlinesrl.core.evaluation.counts import BEYOND_RANGE
+from onlinesrl.core.online.averaged_weights import AveragedWeights
+from onlinesrl.core.online.update_rule import Update
+from onlinesrl.mln.kernels import chain_crf as k
+from onlinesrl.mln.kernels.chain_crf import Chains, FeatureWeights, Scores
+
+
+class ChainWeights(AveragedWeights):
+    """The weights [row, label] of ``mln.kernels.chain_crf``: rows of the labels before, then of features.
+
+    Their base is 0, and uses are not counted. Memory is taken only by rows that are used.
+    """
+
+    arrays: FeatureWeights
+
+    def __init__(self, update: Update):
+        super().__init__(update)
+        self.labels = 0
+        empty = {name: np.zeros((0, 0)) for name in update.columns}
+        self._hold({"value": np.zeros((0, 0, 2)), **empty}, np.zeros(0, np.int32), 0)
+
+    def _hold(self, columns: Mapping[str, Any], row: Ints32, size: int) -> None:
+        """Own columns of weights, each [row, label] or, of ``value``, [row, label, 2]; see ``arrays``."""
+        value = columns["value"].reshape(-1, 2)
+        none, mark = np.zeros(0, np.int64), np.zeros(len(value), np.int32)
+        self.arrays = FeatureWeights(
+            value, none, np.zeros(0), mark, none, row, np.array([size], np.int64)
+        )
+        self.kept = {name: columns[name].reshape(-1) for name in self.update.columns}
+        self._how = None
+
+    def _columns(self) -> dict[str, Any]:
+        """Return the columns, of the rows that are used."""
+        shape = int(self.arrays.size[0]), self.labels
+        n = shape[0] * self.labels
+        kept = {name: column[:n].reshape(shape) for name, column in self.kept.items()}
+        return {"value": self.arrays.value[:n].reshape(*shape, 2), **kept}
+
+    def copy(self, features: int | None = None, labels: int | None = None) -> ChainWeights:
+        """Return a copy, with room for so many features and labels, both no fewer than now."""
+        old = self.labels
+        labels = old if labels is None else labels
+        row = enlarged(self.arrays.row, len(self.arrays.row) if features is None else features)
+        row[row > 0] += labels - old
+        other = ChainWeights(self.update)
+        other.scalar, other.labels = self.scalar.copy(), labels
+        other._place(self._columns(), old, row)
+        return other
+
+    def _place(self, columns: Mapping[str, Any], old: int, row: Ints32) -> None:
+        """Copy columns of ``old`` labels, with room for a row of each feature."""
+        room, labels = self.labels + len(row), self.labels
+        size = len(columns["value"]) + labels - old
+        self._hold({name: _placed(c, old, room, labels) for name, c in columns.items()}, row, size)
+
+    def grown(self, features: int, labels: int) -> ChainWeights:
+        """Return these weights if they have room for so many features and labels, else a copy that has."""
+        room = len(self.arrays.row)
+        if labels == self.labels and features <= room:
+            return self
+        return self.copy(room if features <= room else max(features, 2 * room), labels)
+
+    def averaged(self) -> Floats:
+        """Return the averaged weights, [row, label], of all features in their order."""
+        (cu, cv), row = self.mean(), self.arrays.row
+        value: Floats = self._columns()["value"]
+        mean = cu * value[:, :, 0] + cv * value[:, :, 1]
+        averaged: Floats = enlarged(mean[: self.labels], self.labels + len(row))
+        averaged[self.labels :][row > 0] = mean[row[row > 0]]
+        return averaged
+
+    def learn_chains(self, chains: Chains, order: Sequence[int] | None = None) -> None:
+        """Learn from chains, one after the other. Raises InputError where an update overflows."""
+        augmented, scores = self.update.loss == "ml", self._room(chains)
+        self._make_room(chains)
+        for c in range(len(chains.start) - 1) if order is None else order:
+            cu = self.scale()
+            n, rho = k.find_gap(chains, c, self.arrays, cu, augmented, self.labels, scores)
+            if math.isnan(self.learn(n, rho)):
+                raise InputError(f"sample {c}: {BEYOND_RANGE}", "overflow")
+
+    def predict(self, chains: Chains) -> Iterator[list[int]]:
+        """Yield the labels of each chain's positions: the most probable labelling."""
+        (cu, cv), scores = self.mean(), self._room(chains)
+        for c, length in enumerate(np.diff(chains.start).tolist()):
+            k.predict(chains, c, self.arrays, cu, cv, self.labels, scores)
+            yield scores.path[:length].tolist()
+
+    def marginals(self, chains: Chains) -> Iterator[list[list[float]]]:
+        """Yield for each chain the probabilities of each position's labels."""
+        (cu, cv), scores = self.mean(), self._room(chains)
+        sums, out = np.zeros(self.labels), np.zeros_like(scores.local)
+        for c, length in enumerate(np.diff(chains.start).tolist()):
+            k.marginals(chains, c, self.arrays, cu, cv, self.labels, scores, sums, out)
+            yield out[:length].tolist()
+
+    def _room(self, chains: Chains) -> Scores:
+        """Return memory for the scores of the longest chain. Raises InputError for what has no weights."""
+        features = len(self.arrays.row)
+        if not self.labels and len(chains.first) > 1:
+            raise InputError("positions cannot be labelled: there is no label yet")
+        if (
+            chains.feature.max(initial=-1) >= features
+            or chains.label.max(initial=-1) >= self.labels
+        ):
+            raise InputError(f"weights are of {features} features and {self.labels} labels only")
+        n = int(np.diff(chains.start).max(initial=1))
+        local, best = np.empty((n, self.labels)), np.empty((n, self.labels))
+        step, before = np.empty((self.labels, self.labels)), np.zeros((n, self.labels), np.int64)
+        return Scores(local, best, step, before, np.zeros(n, np.int64))
+
+    def _make_room(self, chains: Chains) -> None:
+        """Make room for the largest gap: two labels of each feature and, after it, of each position."""
+        start, first = chains.start, chains.first
+        most = 2 * int((np.diff(first[start]) + np.diff(start)).max(initial=0))
+        if most > len(self.arrays.touched):
+            delta, touched = np.zeros(most), np.zeros(most, np.int64)
+            self.arrays = replace(self.arrays, delta=delta, touched=touched)
+
+    # pickles -------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = {
+            name: of for name, of in self.__dict__.items() if name not in {"arrays", "kept", "_how"}
+        }
+        return {"own": own, "columns": self._columns(), "row": self.arrays.row}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state["own"])
+        self._place(state["columns"], self.labels, state["row"].copy())
+
+
+def _placed(column: Any, old: int, rows: int, labels: int) -> Any:
+    """Return a column of ``old`` labels among so many rows and labels, zero elsewhere."""
+    placed = np.zeros((rows, labels, *column.shape[2:]), column.dtype)
+    placed[:old, :old] = column[:old]
+    placed[labels : labels + len(column) - old, :old] = column[old:]
+    return placed

@@ -1,0 +1,390 @@
+"""The online learner: each example is predicted, then learned from, strictly one at a time.
+
+An example is predicted with the averaged weights before its truth is used; then the update is made.
+Micro-batches only share the overhead of a call: results are bit-equal for every batch size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import reduce
+from operator import add
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from onlinesrl.core.background import Background
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import Atoms, Constant, Example, decode, decoded
+from onlinesrl.core.explain.counterfactual import DEFAULTS, Asked
+from onlinesrl.core.explain.explanation import Atom, Explanation
+from onlinesrl.core.io.restoring import Natural, converted
+from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally, heaviest
+from onlinesrl.core.online.drift import Monitor
+from onlinesrl.core.online.parameter_mixing import State
+from onlinesrl.core.online.update_rule import Update
+from onlinesrl.core.parallel.adaptive_batch import TOO_LARGE, Together
+from onlinesrl.logic.ast import Program
+from onlinesrl.mln.explain.explanation import explain, least_certain
+from onlinesrl.mln.ground.advice import largest
+from onlinesrl.mln.ground.batch_packer import Packed
+from onlinesrl.mln.ground.constant_index import NO_NEWS, News
+from onlinesrl.mln.ground.domains import undeclared
+from onlinesrl.mln.ground.grounder import Grounder
+from onlinesrl.mln.ground.join_plan import Plan
+from onlinesrl.mln.ground.model_index import Layout
+from onlinesrl.mln.inference.policy import Inference, check_audits
+from onlinesrl.mln.kernels import prediction_counts
+from onlinesrl.mln.lang import weight_file as weight_files
+from onlinesrl.mln.online import in_turn, merging
+from onlinesrl.mln.online.example_step import Worlds
+from onlinesrl.mln.online.packing_queue import Packing, Packings
+from onlinesrl.mln.online.reporting import Reporter, Results
+from onlinesrl.mln.online.weight_table import WeightTable
+
+
+class _Saved(msgspec.Struct):
+    """The header of a checkpoint, besides that of the weights."""
+
+    seen: Natural
+    shown: dict[str, list[Constant]] = {}
+
+
+class OnlineLearner:
+    """Owns the weights; ``step`` processes a micro-batch. All worlds have the facts of ``background``."""
+
+    valued = False
+    spells = False
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what a learner is made of
+        self,
+        plan: Plan,
+        update: Update,
+        inference: Inference,
+        by: tuple[str, int] | None = None,
+        margins: bool = False,
+        background: Background | None = None,
+    ):
+        self.layout = Layout(plan)
+        self.apart = not self.layout.open  # their constants are shared by all examples
+        self.update = update
+        self.inference = inference
+        self.weights = WeightTable(self.layout, update)
+        self.grounder = Grounder(self.layout, self.weights.stream, inference.limits, background)
+        self.packer = self.grounder.packer
+        self.by = self._by(by)
+        self.worlds = Worlds(self.grounder, self.weights, inference, self.by, margins)
+        self.slowest = self.worlds.slowest
+        self.reporter = Reporter(self.grounder, self.by)
+        self.together = Together()
+        self.monitor: Monitor | None = None
+        self.seen = 0
+        self.quiet: Callable[[], object] = lambda: None
+        self.packings = Packings(self)
+
+    def _by(self, by: tuple[str, int] | None) -> prediction_counts.By:
+        """Return the query predicate and argument of which each value is counted by itself."""
+        if by is None:
+            return prediction_counts.By(-1, 0)
+        query, argument = by
+        place = self.layout.radix_order(query).index(argument)
+        return prediction_counts.By(self.layout.plan.query.index(query), place)
+
+    @property
+    def model_text(self) -> str:
+        """The model's text, with what it includes."""
+        return self.layout.plan.program.text
+
+    def describe(self) -> str:
+        """Return the size of the model in words."""
+        plan = self.layout.plan
+        return (
+            f"{len(plan.program.rules)} rules, {len(plan.clauses)} clauses to ground, "
+            f"{len(plan.groups)} groups"
+        )
+
+    def compile(self) -> float:
+        """Compile the kernels, or load them from the cache; returns the seconds it took."""
+        started = time.perf_counter()
+        self.packer.clear()
+        self.packer.lines.read(b"{}")
+        self.worlds.compile()
+        if self.monitor is not None:
+            self.monitor.compile()
+        return time.perf_counter() - started
+
+    def start(self, program: Program) -> list[str]:
+        """Set starting weights from a file of weights; returns what the model has no place for."""
+        matched = weight_files.read(self.weights.clauses, program)
+        for clause, key, weight in matched.entries:
+            self.weights.set(clause, key, weight)
+        self.packer.set_shown(program.types)
+        return [
+            f"line {lost.position.line}: no rule of the model fits `{lost.text}` ({lost.rows} weights)"
+            for lost in matched.unmatched
+        ]
+
+    def weights_text(self, averaged: str, by: str) -> str:
+        """Return a file of weights, the most influential first."""
+        weighted = [c for c in self.weights.clauses if c.template and c.weight]
+        every, known = [*self.weights.entries()], {*map(id, weighted)}
+        zeros = (e for e in every if not e.uses and not e.weight and id(e.clause) in known)
+        entries = [*heaviest(every), *zeros]
+        header = f"{averaged}, most influential first.\n{len(entries)} weights; written by {by}."
+        text = io.StringIO()
+        rows = ((e.clause, e.key, e.weight) for e in entries)
+        program, shown = self.layout.plan.program, self.packer.shown()
+        types = {t: (*names, *map(str, shown.get(t, ()))) for t, names in program.types.items()}
+        declared = dataclasses.replace(program, types=types)
+        weight_files.write(declared, rows, text, header, weighted)
+        return text.getvalue()
+
+    def advice(self, examples: Sequence[Example]) -> list[str]:
+        """Return advice: types to declare, and the rules with the most ground clauses."""
+        sizes = []
+        for example in examples:
+            with suppress(ExampleError):
+                sizes.append(self.grounder.rule_sizes(example))
+        found = undeclared(self.layout, examples, self.packer.background)
+        return [*found, *largest(self.layout.plan, sizes)]
+
+    def words(self, evidence: Atoms) -> dict[str, str]:
+        """Return a word per constant of a query type, from a relation to a type that only names things."""
+        plan = self.layout.plan
+        queried = {t for q in plan.query for t in self.layout.arguments(q)}
+        for name, atoms in evidence.items():
+            types = self.layout.arguments(name) if name in self.layout.evidence else ()
+            if len(types) == 2 and types[0] not in plan.local and types[1] in queried:
+                rows = (row for row in atoms if isinstance(row, list) and len(row) == 2)
+                return {str(other): str(word) for word, other in rows}
+        return {}
+
+    def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
+        """Predict between two steps, with margins; nothing that learning depends on changes."""
+        seen, margins, inference = self.seen, self.worlds.margins, self.inference
+        self.worlds.margins = True
+        if marginals:
+            self.worlds.inference = inference.ranking()
+        try:
+            return self.step(items, learning=False)[0]
+        finally:
+            self.seen, self.worlds.margins, self.worlds.inference = seen, margins, inference
+
+    def explain(self, example: Example, atom: Atom, asked: Asked = DEFAULTS) -> Explanation:
+        """See ``Learner.explain``."""
+        return explain(self, example, atom, asked)
+
+    def least_certain(self, example: Example, most: int) -> list[Atom]:
+        """See ``Learner.least_certain``."""
+        return least_certain(self, example, most)
+
+    def decode(self, line: bytes) -> Example:
+        """See ``Learner.decode``."""
+        return self.packer.lines.read(line) or decode(line)
+
+    def decode_all(self, lines: Sequence[bytes]) -> list[Example | ExampleError]:
+        """See ``Learner.decode_all``."""
+        found = self.packer.lines.read_all(lines)
+        return [each or decoded(line) for each, line in zip(found, lines, strict=True)]
+
+    def ahead(self, items: Sequence[Item]) -> None:
+        """See ``Learner.ahead``."""
+        self.packings.ahead(items)
+
+    def turn(self, items: Sequence[Item]) -> None:
+        """See ``Learner.turn``."""
+        self.packings.turn(items)
+
+    # the step ------------------------------------------------------------------------------
+
+    def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
+        """See ``Learner.step``; an example with new constants of open types is a batch of its own."""
+        if not self.layout.open:
+            return self._step(items, learning)
+        first, parts = 0, []
+        for place, item in enumerate(items):
+            news = self._news(item)
+            if news is None or news.constants:
+                parts.append(self._step(items[first:place], learning))
+                if len(parts[-1][0]) < place - first:
+                    break
+                parts.append(self._met(item, news, learning))
+                if not parts[-1][0]:
+                    break
+                first = place + 1
+        else:
+            parts.append(self._step(items[first:], learning))
+        outcomes = [outcome for part, _ in parts for outcome in part]
+        return outcomes, reduce(add, (tally for _, tally in parts))
+
+    def _news(self, item: Item) -> News | None:
+        """Return an example's new constants of open types; None: out of memory."""
+        if isinstance(item, ExampleError):
+            return NO_NEWS
+        try:
+            return self.packer.news(item.example if isinstance(item, Answered) else item)
+        except MemoryError:
+            return None
+
+    def _met(self, item: Item, news: News | None, learning: bool) -> tuple[list[Outcome], Tally]:
+        """Process an example that has new constants, or is too large to look for them."""
+        known, updates = self.packer.stream_sizes(), self.weights.updates
+        if news is not None and not isinstance(item, ExampleError):
+            try:
+                return self._first_sight(item, news, learning)
+            except MemoryError:
+                if self.weights.updates > updates:
+                    raise
+            self.packer.forget(known)
+        return self._step([ExampleError(TOO_LARGE, "memory")], learning)
+
+    def _first_sight(
+        self, item: Example | Answered, news: News, learning: bool
+    ) -> tuple[list[Outcome], Tally]:
+        """Process an example with new constants; if it is learned from, later worlds have them as well.
+
+        Where only its truth has them, it is predicted without, then scored and learned from with them.
+        """
+        if not news.hidden:
+            outcomes, tally = self._step([item], learning)
+            labelled = isinstance(item, Answered) or item.truth is not None
+            if learning and labelled and _predicted(outcomes):
+                self.packer.share(news.constants, learning)
+            return outcomes, tally
+        predicted, seen = None, self.seen
+        if isinstance(item, Example):
+            blind, predicted = self._step([replace(item, truth=None)], learning=False)
+            if not (prediction := _predicted(blind)):
+                return blind, predicted
+            item = Answered(item, prediction)
+        outcomes, tally = self._admit(item, news, learning, predicted)
+        if not outcomes:
+            self.seen = seen
+        return outcomes, tally
+
+    def _admit(
+        self, item: Answered, news: News, learning: bool, predicted: Tally | None
+    ) -> tuple[list[Outcome], Tally]:
+        """Score and learn from an example with its new constants; they are kept if it was learned from."""
+        shown, stay = self.packer.shown(), False
+        self.packer.share(news.constants, learning)
+        try:
+            outcomes, tally = self._step([item], learning)
+            if not _predicted(outcomes):
+                return outcomes, tally
+            stay = learning
+            return outcomes, tally if predicted is None else predicted + tally
+        finally:
+            if not stay:
+                self.packer.set_shown(shown)
+
+    def _step(self, items: Sequence[Item], learning: bool) -> tuple[list[Outcome], Tally]:
+        """Process examples in turn, none of which has new constants that a later one needs."""
+        tallies: list[Tally] = []
+        outcomes = self.together.take(
+            items, lambda some: self._attempt(some, learning, tallies), self.weights
+        )
+        return outcomes, reduce(add, tallies)
+
+    def _attempt(
+        self, items: Sequence[Item], learning: bool, tallies: list[Tally]
+    ) -> list[Outcome]:
+        """Process examples in turn, as far as memory allows; see ``Together``."""
+        dropped, packing = self.weights.dropped, self.packings.take(items, learning)
+        outcomes, worlds = packing.outcomes, packing.worlds
+        results = self._results(packing)
+        done, enough = (0, False) if results is None else in_turn.run(self, results, learning)
+        if results is None or not enough:
+            self.packings.undo()
+            self.grounder.allocate()
+            self.worlds.allocate()
+            if results is None or worlds[done].place == 0:
+                self.packer.forget(packing.known)
+                raise MemoryError
+        results = results.first(done)
+        check_audits(results)
+        found = self.reporter.outcomes(results, self.spells)
+        for world, outcome_ in zip(results.worlds, found, strict=True):
+            outcomes[world.place] = outcome_
+        end = worlds[done].place if done < len(worlds) else len(items)
+        errors = [kind for place, kind in packing.bad.items() if place < end]
+        tallies.append(self.reporter.tally(results, found, errors))
+        self.seen += done
+        self.packings.clear()
+        if not enough:
+            self._number_again(results.worlds, packing.known, learning)
+        if self.weights.dropped > dropped:
+            self._forget()
+        return [outcome for outcome in outcomes[:end] if outcome is not None]
+
+    def _results(self, packing: Packing) -> Results | None:
+        """Return the packed worlds, with room for their results; None: out of memory."""
+        if packing.batch is None:
+            return None
+        try:
+            out = self.worlds.begin(packing.batch)
+        except MemoryError:
+            return None
+        return Results(packing.batch, packing.worlds, out, self.worlds.routes, packing.answered)
+
+    def _number_again(
+        self, worlds: Sequence[Packed], known: Mapping[str, int], learning: bool
+    ) -> None:
+        """Add to the stream the constants of these worlds only, not of those packed after them."""
+        self.packer.forget(known)
+        for world in worlds:
+            self.packer.add(world.example, world.place)
+        self.packer.batch(learning)
+        self.packer.clear()
+
+    # certificate and checkpoint ----------------------------------------------------------------
+
+    def certificate(self) -> dict[str, float | None]:
+        """Return the mean loss, the dual value D_T and the bound it gives on the regret.
+
+        Where rivals need not be proven optimal the loss may be too low, so there is no bound.
+        """
+        found = self.weights.certificate()
+        return found if self.inference.proven else {**found, "regret_bound": None}
+
+    def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return header and arrays of a checkpoint."""
+        self._forget()
+        header, arrays = self.weights.save(self.packings.then)
+        arrays |= {} if self.monitor is None else self.monitor.save()
+        return {**header, "seen": self.seen, "shown": self.packer.shown()}, arrays
+
+    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Restore the state that ``save`` returned, bit for bit. Raises Misfit."""
+        saved = converted(header, _Saved)
+        self.packings.forget()
+        self.weights.restore(header, arrays)
+        if self.monitor is not None:
+            self.monitor.restore(arrays)
+        self.packer.set_stream(self.weights.stream)
+        self.packer.set_shown(saved.shown)
+        self.seen = saved.seen
+
+    def gain(self, start: State) -> merging.Gain:
+        """See ``Learner.gain``."""
+        return merging.gain(self, start)
+
+    def merge(self, gains: Sequence[merging.Gain], by_dual: bool) -> float:
+        """See ``Learner.merge``."""
+        return merging.merge(self, gains, by_dual)
+
+    def _forget(self) -> None:
+        """Forget the constants of weights that were dropped."""
+        if self.weights.dropped:
+            self.weights.forget_constants(self.packer.shown())
+            self.packer.set_stream(self.weights.stream)
+
+
+def _predicted(outcomes: Sequence[Outcome]) -> Prediction | None:
+    """Return the prediction of the only example; None: not processed, or bad."""
+    return outcomes[0].prediction if outcomes else None

@@ -1,0 +1,184 @@
+"""A predicted world: its network with the averaged weights, its state, and other states of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec.structs import replace
+
+from onlinesrl.core.arrays import Bools, Floats, Ints
+from onlinesrl.core.errors import ExampleError, Infeasible, Unsolved
+from onlinesrl.core.example import Example, ValuedAtom
+from onlinesrl.core.explain.explanation import Atom
+from onlinesrl.core.interrupt import Interrupted, leavable
+from onlinesrl.core.learner import Outcome, Prediction
+from onlinesrl.mln.ground.convert import clause_model, clause_weights
+from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.inference.components import components, restrict
+from onlinesrl.mln.inference.policy import Inference
+from onlinesrl.mln.inference.protocols import Solution
+from onlinesrl.mln.kernels import ground_network as n
+from onlinesrl.mln.kernels import grounding_frames
+from onlinesrl.mln.online.reporting import KINDS
+
+if TYPE_CHECKING:
+    from onlinesrl.mln.online.learner import OnlineLearner
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedWorld:
+    """An example's network and its predicted ``state``; valid until the learner grounds another one.
+
+    ``names`` are those of the query atoms by number, ``ground`` float64[ground clauses] the weights;
+    ``model`` is the network without what evidence decides, ``place`` the ground clause that each of its
+    clauses is (-1: none), ``weight`` float64[clauses] their weights.
+    """
+
+    net: n.Network
+    names: list[Atom]
+    ground: Floats
+    model: ClauseModel
+    place: Ints
+    weight: Floats
+    state: State
+    certified: bool
+
+    @classmethod
+    def of(cls, learner: OnlineLearner, example: Example) -> PredictedWorld:
+        """Predict and ground an example; its truth is not looked at. Raises ExampleError for a bad one."""
+        blind = replace(example, truth=None)
+        prediction = predict_one(learner, blind)
+        grounder = learner.grounder
+        grounder.packer.clear()
+        grounder.packer.add(blind, 0)
+        batch = grounder.batch(learning=False)
+        status, detail = grounder.ground(batch, 0)
+        if status != grounding_frames.OK:
+            raise ExampleError(grounder.reasons.of(batch, 0, status, detail), KINDS[status])
+        names = [
+            (name, tuple(map(str, args)))
+            for name, _, rows in grounder.atoms(batch, 0)
+            for args in rows
+        ]
+        net = grounder.net
+        learner.weights.number(net, learning=False)
+        ground = learner.weights.of(net, averaged=True).copy()
+        model, place = clause_model(net)
+        weight = clause_weights(model, place, ground)
+        state = _state(net, names, prediction)
+        return cls(net, names, ground, model, place, weight, state, prediction.certified)
+
+    def members(self, atom: int) -> range:
+        """Return the atoms of the group that an atom is in; it alone where it is in none."""
+        v = self.net.var_of[atom]
+        return range(*self.net.var_start[v : v + 2].tolist())
+
+    def gain(self, state: State, other: State) -> Floats:
+        """Return what each clause adds to the score of a state beyond what it adds to another's."""
+        satisfied = self.model.satisfied(state).astype(np.int64)
+        return self.weight * (satisfied - self.model.satisfied(other))
+
+    def component(self, atom: int) -> Ints:
+        """Return the atoms that ground rules and groups connect with one."""
+        return components(self.model, self.model.hard | (self.weight != 0)).having(atom)[0]
+
+    def turned(self, atom: int, other: State | None) -> State:
+        """Return the predicted state with the values of another one in the atom's group.
+
+        Without another one the atom is the other way, and the rest of its group false.
+        """
+        state, members = self.state.copy(), self.members(atom)
+        if other is not None:
+            state[members] = other[members]
+        else:
+            state[members] = 0
+            state[atom] = not self.state[atom]
+        n.define(self.net, state)
+        return state
+
+    def best_otherwise(self, inference: Inference, atom: int) -> tuple[State, bool] | None:
+        """Return the best state with the atom the other way, and whether it is certified.
+
+        Only what is connected with the atom may differ from the predicted state. None: there is none.
+        Raises Unsolved where the search ended at its limit without any state.
+        """
+        atoms = self.component(atom)
+        self.net.fixed[atom] = n.FALSE if self.state[atom] else n.TRUE
+        model, place = clause_model(self.net)
+        self.net.fixed[atom] = n.OPEN
+        weight = clause_weights(model, place, self.ground)
+        if np.any(model.hard & (np.diff(model.start) == 0)):
+            return None
+        clauses = np.flatnonzero(_touching(model, atoms) & (model.hard | (weight != 0)))
+        try:
+            part = restrict(model, atoms, clauses)
+            found = solve(inference, part, weight[clauses])
+        except Infeasible:
+            return None
+        state = self.state.copy()
+        state[atoms] = found.state
+        return state, found.certified
+
+
+def predict_all(learner: OnlineLearner, examples: Sequence[Example]) -> list[Outcome]:
+    """Return the outcomes of examples, without margins; nothing that learning depends on changes."""
+    seen = learner.seen
+    try:
+        outcomes, _ = learner.step(examples, learning=False)
+    finally:
+        learner.seen = seen
+    if len(outcomes) < len(examples):
+        raise Interrupted("the prediction was interrupted")
+    return outcomes
+
+
+def predict_one(learner: OnlineLearner, example: Example) -> Prediction:
+    """Return the learner's prediction. Raises ExampleError for a bad example."""
+    (outcome,) = predict_all(learner, [example])
+    if outcome.prediction is None:
+        raise ExampleError(outcome.error or "it cannot be predicted")
+    return outcome.prediction
+
+
+def solve(inference: Inference, model: ClauseModel, weight: Floats) -> Solution:
+    """Solve a problem, or fall back as a prediction does."""
+    try:
+        with leavable():
+            return inference.engine.solve(model, weight)
+    except Unsolved:
+        if inference.fallback is None:
+            raise
+    with leavable():
+        return inference.fallback.solve(model, weight)
+
+
+def true_atoms(prediction: Prediction) -> set[Atom]:
+    """Return the atoms that are predicted true."""
+    return {
+        (name, tuple(map(str, args)))
+        for name, rows in prediction.predicted.items()
+        for args in rows
+        if not isinstance(args, ValuedAtom)
+    }
+
+
+def _state(net: n.Network, names: Sequence[Atom], prediction: Prediction) -> State:
+    """Return the predicted state of a network's atoms, with the defined ones."""
+    true = true_atoms(prediction)
+    state = np.zeros(int(net.size[n.ATOMS]), np.uint8)
+    state[: len(names)] = [name in true for name in names]
+    state[net.fixed[: len(state)] == n.TRUE] = 1
+    n.define(net, state)
+    return state
+
+
+def _touching(model: ClauseModel, atoms: Ints) -> Bools:
+    """Tell which clauses have one of some atoms."""
+    inside = np.zeros(model.n_atoms, np.bool_)
+    inside[atoms] = True
+    clause = np.repeat(np.arange(model.n_clauses), np.diff(model.start))
+    hit = clause[inside[np.abs(model.literals) - 1]]
+    return np.bincount(hit, minlength=model.n_clauses) > 0

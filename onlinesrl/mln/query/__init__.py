@@ -1,0 +1,1 @@
+"""One world of Markov logic: loaded, ground, asked."""

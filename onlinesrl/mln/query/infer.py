@@ -1,0 +1,279 @@
+"""Answers about one world: its ground network as text, its most probable state, or marginals."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from itertools import combinations, pairwise, repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import UNPROVEN
+from onlinesrl.logic.tables import with_names
+from onlinesrl.logic.text import spell_atom
+from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.inference.elimination import route
+from onlinesrl.mln.inference.exact_marginals import marginals, together
+from onlinesrl.mln.inference.maxwalksat import WalkSat
+from onlinesrl.mln.inference.mcmc_diagnostics import DISAGREE, Diagnostics
+from onlinesrl.mln.inference.protocols import MapEngine, Marginals
+from onlinesrl.mln.inference.registry import CELLS
+from onlinesrl.mln.query.load_world import QueryError
+from onlinesrl.mln.query.world import Part, Soft, World, distinct
+
+SAMPLED = (
+    "the network is too wide for exact marginals: those of its wide parts are estimates, by "
+    "{found.route} with {found.samples} samples: R-hat {of.largest_r_hat:.3g}, standard errors up to "
+    "{of.largest_error:.2g}"
+)
+DISAGREED = (
+    "the {of.chains} chains disagree, so that the estimates may be far off: R-hat {of.largest_r_hat:.3g} "
+    "of {atom} (more than {limit}), standard errors up to {of.largest_error:.2g}; --error E samples until "
+    "they agree"
+)
+NOT_REACHED = (
+    "the wanted error of {error:g} was not reached in {found.samples} samples: standard errors up to "
+    "{of.largest_error:.2g}, R-hat {of.largest_r_hat:.3g}"
+)
+ROUNDED = (
+    f"{UNPROVEN}: sums of its weights are rounded by up to {{:.2g}}, in which small weights are lost; a "
+    "rule that must hold ends in a period"
+)
+NOT_EXACT = (
+    "the probabilities may be wrong by up to {:.2g}: the scores, whose sums are rounded, are too large; a "
+    "rule that must hold ends in a period"
+)
+LEAST_ERROR = 1e-2
+"""Probabilities that may be wrong by more than this are warned of."""
+MAP_METHODS = ("mpe", "lp", "walksat")
+MARGINAL_METHODS = ("exact", "mcsat", "gibbs")
+
+
+def _name(world: World, atom: int) -> str:
+    """Return an atom as written; those that stand for conjunctions have no name of their own."""
+    n = len(world.atoms)
+    return spell_atom(*world.atoms[atom]) if atom < n else f"Some_{atom - n + 1}"
+
+
+def network_lines(world: World) -> Iterator[str]:
+    """Yield the ground network: ``weight literal v literal``, hard clauses with a final period."""
+    for part in world.parts():
+        yield from _part_lines(world, part)
+
+
+def _part_lines(world: World, part: Part) -> Iterator[str]:
+    model, atoms = part.model, part.atoms.tolist()
+    names = [_name(world, atom) for atom in atoms]
+    fixed = {n: world.fixed[atom] for n, atom in enumerate(atoms) if atom in world.fixed}
+    for c, weight, hard in zip(*distinct(model, part.weight), strict=True):
+        if not hard and weight == 0.0:
+            continue
+        literals = sorted(model.literals[model.start[c] : model.start[c + 1]].tolist(), key=abs)
+        if len(literals) == 1 and abs(literals[0]) - 1 in fixed:
+            continue
+        text = " v ".join(("" if x > 0 else "!") + names[abs(x) - 1] for x in literals)
+        yield f"{text}." if hard else f"{weight:.10g} {text}"
+    order = np.argsort(model.group, kind="stable")
+    bounds = np.searchsorted(model.group[order], np.arange(len(model.exactly) + 1))
+    for group, (first, last) in enumerate(pairwise(bounds.tolist())):
+        members = order[first:last].tolist()
+        free = [names[atom] for atom in members if atom not in fixed]
+        given = any(fixed.get(atom) for atom in members)
+        yield from _group_lines(free, given, bool(model.exactly[group]))
+
+
+def _group_lines(free: Sequence[str], given: bool, exactly: bool) -> Iterator[str]:
+    """Yield the hard clauses that say how many of the open atoms of a group are true; ``given``: none is."""
+    if given:
+        yield from (f"!{name}." for name in free)
+        return
+    yield from (f"!{first} v !{second}." for first, second in combinations(free, 2))
+    if free and exactly:
+        yield f"{' v '.join(free)}."
+
+
+def infer(
+    world: World, method: str, seed: int, error: float | None = None, max_work: int | None = None
+) -> tuple[list[str], dict[str, Any]]:
+    """Answer a query; returns ``Atom(args) value`` lines, sorted, and statistics; see ``solve``."""
+    values, stats = solve(world, method, seed, error, max_work)
+    return [*lines(world, values, method)], stats
+
+
+def lines(world: World, values: Floats, method: str) -> Iterator[str]:
+    """Yield an ``Atom(args) value`` line for each atom asked for, sorted."""
+    spelled = "{:.0f}" if method in MAP_METHODS else "{:.10f}"
+    for name, numbers, arguments in world.atoms.ordered(world.shown):
+        rows = zip(*arguments, strict=True) if arguments else repeat((), len(numbers))
+        for args, value in zip(rows, values[numbers].tolist(), strict=True):
+            yield f"{spell_atom(name, args)} {spelled.format(value)}"
+
+
+def solve(
+    world: World, method: str, seed: int, error: float | None = None, max_work: int | None = None
+) -> tuple[Floats, dict[str, Any]]:
+    """Return the value of every atom of a world, float64[atoms], and statistics.
+
+    ``error`` is the standard error that sampled marginals are to have; ``max_work`` ends a search of ``mpe``
+    as in ``EngineSection``, None: the search goes on to the proof. Raises QueryError, Infeasible, Unsolved.
+    """
+    clock = time.process_time()
+    if error is not None and (method in MAP_METHODS or not error > 0):
+        raise QueryError(
+            f"--error is a number above 0 for {', '.join(MARGINAL_METHODS)}: the standard error that is "
+            f"wanted of sampled marginals, not {error:g} for {method}"
+        )
+    if max_work is not None and method != "mpe":
+        raise QueryError(f"--max-work ends the search of --method mpe; {method} has none")
+    if method in MAP_METHODS:
+        values, counts, found = _map(world, _engine(method, seed, max_work))
+    elif method in MARGINAL_METHODS:
+        values, counts, found = _marginals(world, method, seed, error)
+    else:
+        known = ", ".join((*MAP_METHODS, *MARGINAL_METHODS))
+        raise QueryError(f"unknown method {method}; known are: {known}")
+    stats = {
+        "method": method,
+        "atoms": len(world.atoms) - len(world.fixed),
+        "soft_clauses": sum(each.soft for each in counts),
+        "hard_clauses": sum(each.hard for each in counts) - len(world.fixed),
+        **found,
+        "seconds": {**world.seconds, "infer_cpu": time.process_time() - clock},
+    }
+    return values, stats
+
+
+class _Counts(NamedTuple):
+    """The different clauses of a part."""
+
+    soft: int
+    hard: int
+
+    @classmethod
+    def of(cls, part: Part) -> _Counts:
+        _, weight, hard = distinct(part.model, part.weight)
+        return cls(int(np.sum(~hard & (weight != 0.0))), int(np.sum(hard)))
+
+
+def columns(world: World, values: Floats) -> dict[str, dict[str, Sequence[Any]]]:
+    """Return the atoms asked for and their values as columns, by predicate."""
+    return {
+        name: with_names(world.types[name], arguments, values[numbers].tolist())
+        for name, numbers, arguments in world.atoms.ordered(world.shown)
+        if len(numbers)
+    }
+
+
+def values_of(
+    model: ClauseModel, weight: Floats, method: str, seed: int, samples: int | None = None
+) -> Floats:
+    """Return the value of every atom of a ground model, float64[atoms]. Raises Infeasible, Unsolved."""
+    if method in MAP_METHODS:
+        return _engine(method, seed).solve(model, weight).state.astype(np.float64)
+    found = marginals(model, weight, method, seed=seed, samples=samples)  # type: ignore[arg-type]
+    return found.probability
+
+
+def _engine(method: str, seed: int, max_work: int | None = None) -> MapEngine:
+    """Return the engine of a method; only those of integer programs import what solves them."""
+    if method == "walksat":
+        return WalkSat(seed=seed)
+    from onlinesrl.mln.inference.branch_and_bound import searching
+    from onlinesrl.mln.inference.ilp import Ilp
+    from onlinesrl.mln.inference.lp_relaxation import Lp
+
+    if method == "lp":
+        return Lp()
+    return searching(Ilp(max_work=max_work), None if max_work is None else CELLS * max_work)
+
+
+def _map(world: World, engine: MapEngine) -> tuple[Floats, list[_Counts], dict[str, Any]]:
+    state = np.zeros(world.n_atoms, np.uint8)
+    solutions, counts = [], []
+    for part in world.parts():
+        solutions.append(engine.solve(part.model, part.weight))
+        state[part.atoms] = solutions[-1].state
+        counts.append(_Counts.of(part))
+    found = cost(world, state)
+    slack = sum(each.bound - each.score for each in solutions)
+    certified = all(each.certified for each in solutions)
+    rounding = sum(each.rounding for each in solutions)
+    doubts = [] if certified else [UNPROVEN if slack > rounding else ROUNDED.format(rounding)]
+    return (
+        state.astype(np.float64),
+        counts,
+        {
+            "cost": found,
+            "bound": found - slack if math.isfinite(slack) else None,
+            "rounding": rounding,
+            "route": route(each.route for each in solutions),
+            "certified": certified,
+            "warnings": doubts,
+        },
+    )
+
+
+def cost(world: World, state: Sequence[int] | State) -> float:
+    """Return the weight of the false positive and the true negative soft clauses.
+
+    Those with an atom of an open predicate, that is, and no true literal of a closed one. What evidence gives
+    of open predicates counts like the rest of the state: giving an atom changes the cost of no state.
+    """
+    return sum(_cost(soft, np.asarray(state, np.uint8)) for soft in world.soft())
+
+
+def _cost(soft: Soft, state: State) -> float:
+    first, gain, _ = distinct(soft.model, soft.weight)
+    held = soft.model.satisfied(state)[first]
+    return math.fsum(np.abs(gain[held == (gain < 0)]).tolist())
+
+
+def _marginals(
+    world: World, method: str, seed: int, error: float | None
+) -> tuple[Floats, list[_Counts], dict[str, Any]]:
+    parts, counts = [], []
+    for part in world.parts():
+        found = marginals(part.model, part.weight, method, seed=seed, error=error)  # type: ignore[arg-type]
+        parts.append((part.atoms, found))
+        counts.append(_Counts.of(part))
+    found = together(world.n_atoms, parts)
+    return (
+        found.probability,
+        counts,
+        {
+            "log_z": found.log_z,
+            "route": found.route,
+            "rounding": found.rounding,
+            "samples": found.samples,
+            **({} if found.diagnostics is None else _figures(found.diagnostics)),
+            "warnings": _doubts(world, method, found, error),
+        },
+    )
+
+
+def _figures(of: Diagnostics) -> dict[str, Any]:
+    """Return the diagnostics of the least reliable atom."""
+    return {
+        "chains": of.chains,
+        "r_hat": of.largest_r_hat,
+        "ess": of.least_ess,
+        "standard_error": of.largest_error,
+    }
+
+
+def _doubts(world: World, method: str, found: Marginals, error: float | None) -> list[str]:
+    """Return warnings: marginals that are not as asked for, or not reliable."""
+    of = found.diagnostics
+    said = [NOT_EXACT.format(found.rounding)] if found.rounding > LEAST_ERROR else []
+    if of is None:
+        return said
+    said += [SAMPLED.format(found=found, of=of)] if method == "exact" else []
+    if error is not None and not of.reach(error):
+        said.append(NOT_REACHED.format(error=error, found=found, of=of))
+    if not of.agree:
+        atom = _name(world, int(of.r_hat.argmax()))
+        said.append(DISAGREED.format(of=of, atom=atom, limit=DISAGREE))
+    return said

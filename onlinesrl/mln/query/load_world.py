@@ -1,0 +1,318 @@
+"""Reading and grounding one world: a model, databases and a query give a ground network with names.
+
+Which atoms are open is as in Alchemy: those of query predicates; those of predicates without an atom in
+any database, unless these are closed (``--closed``); those of open predicates (``--open``); unknown
+(``?``) and soft ones. In some other dialects the predicates without a mark are open instead, or all. All
+other atoms are closed: false unless given as true. Softly given atoms are open and get a unit clause of
+weight log(p / (1 - p)).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import DatabaseError, ExampleError, Infeasible, OnlinesrlError
+from onlinesrl.core.example import (
+    Atoms,
+    Constant,
+    Example,
+    GroundAtom,
+    Number,
+    Truth,
+    ValuedAtom,
+)
+from onlinesrl.core.io import memmap
+from onlinesrl.logic.ast import Program
+from onlinesrl.logic.dialect import ALCHEMY, Dialect
+from onlinesrl.logic.tables import load_atoms
+from onlinesrl.logic.text import spell_atom
+from onlinesrl.mln.ground.atom_names import WorldAtoms
+from onlinesrl.mln.ground.batch_packer import LimitKeys
+from onlinesrl.mln.ground.convert import fixed_units
+from onlinesrl.mln.ground.grounder import Grounder, Limits
+from onlinesrl.mln.ground.join_planner import compile_program
+from onlinesrl.mln.ground.model_index import Layout
+from onlinesrl.mln.kernels import weight_magnitude
+from onlinesrl.mln.kernels.ground_network import ATOMS, ROWS, Network, false_hard
+from onlinesrl.mln.kernels.grounding_frames import WEIGHTS_OVERFLOW, Batch
+from onlinesrl.mln.lang import reader
+from onlinesrl.mln.lang.evidence_weights import check_numbers, with_weights
+from onlinesrl.mln.online.weight_table import WeightTable
+from onlinesrl.mln.query.world import GroundWorld, World, in_memory
+
+LIMITS = Limits(keys=LimitKeys("--max-atoms", "--max-groundings", "add"))
+"""The default limits of a world."""
+
+
+class QueryError(OnlinesrlError):
+    """The query, what is closed or open, or the method does not go with this model."""
+
+    exit_code = 64
+
+
+@dataclass(frozen=True)
+class WorldOptions:
+    """How a world's files are read.
+
+    ``closed`` and ``opened`` are predicates whose atoms are false, or open, where no database says
+    otherwise; for others that are not queried the ``dialect`` says which they are. The ground network is
+    in memory, or in files of a ``folder``.
+    """
+
+    closed: tuple[str, ...] = ()
+    opened: tuple[str, ...] = ()
+    dialect: Dialect = ALCHEMY
+    folder: Path | None = None
+
+
+def load_world(
+    model: Path,
+    evidence: Sequence[Path],
+    query: Sequence[str],
+    options: WorldOptions = WorldOptions(),
+    limits: Limits = LIMITS,
+) -> World:
+    """Read and ground a model with databases.
+
+    Raises the located errors of the files, QueryError for names that are not the model's predicates or
+    of which two things are asked, and ExampleError for a world that is beyond the limits or breaks a hard
+    rule.
+    """
+    clock = time.perf_counter()
+    program = reader.load(model, options.dialect)
+    given = read_evidence(program, evidence, options.dialect)
+    return world_of(program, given, query, options, limits, clock)
+
+
+def world_of(  # noqa: PLR0913, PLR0917 - as ``load_world``
+    program: Program,
+    given: Sequence[GroundAtom],
+    query: Sequence[str],
+    options: WorldOptions = WorldOptions(),
+    limits: Limits = LIMITS,
+    clock: float | None = None,
+) -> World:
+    """Ground a program with atoms of its predicates, as ``load_world``; ``clock`` is when that began."""
+    clock = time.perf_counter() if clock is None else clock
+    program = with_weights(program, given)
+    unweighted = [r for r in program.rules if r.weight is None and not r.hard]
+    if unweighted:
+        rule = unweighted[0]
+        place = f"{program.file}:{rule.position.line}"
+        raise QueryError(
+            f"{place}: a rule without a weight: {rule.text}; write one before it, a period after it "
+            "(hard), or learn the weights (onlinesrl run or onlinesrl learn)"
+        )
+    _check_asked(program, query, options)
+    assumed = _assumed(program, given, query, options)
+    loaded = time.perf_counter()
+    wholly = tuple(dict.fromkeys([*query, *options.opened, *assumed]))
+    world = _ground(program, given, wholly, options, limits)
+    ground = time.perf_counter() - loaded
+    return replace(
+        world,
+        shown=np.setdiff1d(world.atoms.numbers(query), [*world.fixed]),
+        assumed=assumed if options.dialect.opened == "unmentioned" else (),
+        seconds={"load": loaded - clock, "ground": ground},
+    )
+
+
+def read_evidence(program: Program, evidence: Sequence[Path], dialect: Dialect) -> list[GroundAtom]:
+    """Read the atoms of all databases; DatabaseError where one is given two values."""
+    given: list[GroundAtom] = []
+    seen: dict[tuple[str, tuple[str, ...]], tuple[Truth, str]] = {}
+    for path in evidence:
+        atoms = load_atoms(path, program, dialect)
+        for atom in atoms:
+            here = (atom.value, f"{path}:{atom.line}")
+            before, place = seen.setdefault((atom.predicate, atom.arguments), here)
+            if before != atom.value:
+                name = spell_atom(atom.predicate, atom.arguments)
+                message = f"{name} has another value in {place}"
+                hint = "an atom is given once, or alike"
+                raise DatabaseError(message, file=str(path), line=atom.line, column=1, hint=hint)
+        if dialect.decimals:
+            check_numbers(program, atoms, str(path))
+        given += atoms
+    return given
+
+
+def _check_asked(program: Program, query: Sequence[str], options: WorldOptions) -> None:
+    closed, opened = options.closed, options.opened
+    for option, names in (("query", query), ("closed", closed), ("open", opened)):
+        for name in names:
+            if name not in program.predicates:
+                known = ", ".join(sorted(program.predicates.keys() - program.functions.keys()))
+                raise QueryError(
+                    f"{option} predicate {name} is not declared; declared are: {known}"
+                )
+            if program.predicates[name].numeric and option != "closed":
+                raise QueryError(f"{name} is numeric: databases say its numbers, no --{option}")
+            if name in program.functions and option != "query":
+                raise QueryError(
+                    f"{name} is a function: its databases say what it gives, no --{option}"
+                )
+    for option, names in (("queried", query), ("said to be open", opened)):
+        if both := sorted({*names} & {*closed}):
+            raise QueryError(f"{', '.join(both)}: {option}, so it cannot be closed (--closed)")
+    if both := sorted({*query} & program.closed):
+        raise QueryError(f"{', '.join(both)}: queried, and marked `*` (closed) in {program.file}")
+
+
+def _assumed(
+    program: Program, given: Sequence[GroundAtom], query: Sequence[str], options: WorldOptions
+) -> tuple[str, ...]:
+    """Return the predicates that no option or database mentions and whose atoms the dialect opens."""
+    closed: Set[str] = {*options.closed, *query, *options.opened, *program.functions}
+    match options.dialect.opened:
+        case "unmentioned":
+            closed = closed | {atom.predicate for atom in given}
+        case "unmarked":
+            closed = closed | program.closed
+        case "all":
+            pass
+    return tuple(
+        name for name, each in program.predicates.items() if name not in closed and not each.numeric
+    )
+
+
+def _ground(
+    program: Program,
+    given: Sequence[GroundAtom],
+    wholly: tuple[str, ...],
+    options: WorldOptions,
+    limits: Limits,
+) -> World:
+    """Ground a program with all atoms of some predicates open, and the soft and unknown ones."""
+    soft = {
+        (a.predicate, a.arguments): float(a.value) if a.value is not None else 0.5
+        for a in given
+        if not isinstance(a.value, bool | Number)
+    }
+    partly = sorted({name for name, _ in soft if name not in wholly})
+    opened = (*wholly, *partly)
+    layout = Layout(compile_program(_with_constants(program, soft), opened))
+    table = WeightTable(layout)
+    zeros = np.zeros if options.folder is None else partial(memmap.zeros, options.folder)
+    grounder = Grounder(layout, table.stream, limits, zeros=zeros)
+    every = _all_atoms(program, given, wholly, limits) if partly else {}
+    batch = grounder.ground_one(_example(given, partly, soft), every)
+    net, atoms = grounder.net, WorldAtoms([*grounder.named(batch, 0)])
+    table.number(net, learning=False)
+    if (broken := false_hard(net)) >= 0:
+        raise Infeasible(_broken(layout, net, atoms, broken))
+    units = _soft_units(atoms, soft)
+    named: dict[str, Any] = {
+        "atoms": atoms,
+        "n_atoms": int(net.size[ATOMS]),
+        "types": {name: each.types for name, each in program.predicates.items()},
+        "fixed": {abs(literal) - 1: literal > 0 for literal in fixed_units(net).tolist()},
+    }
+    weights = _Weights(table, grounder, batch)
+    if options.folder is None:
+        model, weight, all_soft = in_memory(net, weights(net), units)
+        return GroundWorld(model=model, weight=weight, all_soft=all_soft, **named)
+    from onlinesrl.mln.query.world_on_disk import WorldOnDisk, stored
+
+    return WorldOnDisk(stored=stored(net, weights, units, zeros), **named)
+
+
+@dataclass
+class _Weights:
+    """What the ground clauses of a world add, network by network; raises ExampleError beyond doubles."""
+
+    table: WeightTable
+    grounder: Grounder
+    batch: Batch
+    total: float = 0.0
+
+    def __call__(self, net: Network) -> Floats:
+        weight = self.table.of(net, averaged=True)
+        self.total += weight_magnitude.total(net, weight)
+        if not self.total <= weight_magnitude.HIGHEST:
+            clause = weight_magnitude.largest(net, weight)
+            reason = self.grounder.reasons.of(self.batch, 0, WEIGHTS_OVERFLOW, clause)
+            raise ExampleError(reason, "overflow")
+        return weight
+
+
+def _broken(layout: Layout, net: Network, atoms: WorldAtoms, clause: int) -> str:
+    """Return which hard rule evidence breaks, and the open atoms of a ground clause that it makes false."""
+    row = int(np.searchsorted(net.clause_start[: net.size[ROWS]], clause, "right")) - 1
+    k = clause - int(net.clause_start[row])
+    program, of = layout.plan.program, layout.plan.clauses[net.row_clause[row]].clause
+    places = range(net.lit_start[row], net.lit_start[row + 1])
+    numbers = [int(net.lit_atom[p] + k * net.lit_step[p]) for p in places]
+    names = [spell_atom(*atoms[n]) for n in numbers if n < len(atoms)]
+    rule = program.rules[of.rule]
+    said = f", which says of {', '.join(names)} otherwise" if names else ""
+    return (
+        f"{program.file}:{rule.position.line}: evidence breaks this hard rule{said}: {rule.text}\n"
+        "  make the rule soft with a weight, or correct the evidence"
+    )
+
+
+def _with_constants(program: Program, atoms: Iterable[tuple[str, tuple[str, ...]]]) -> Program:
+    """Declare the constants of atoms that no evidence brings into the world."""
+    types = {kind: dict.fromkeys(names) for kind, names in program.types.items()}
+    for name, arguments in atoms:
+        for kind, constant in zip(program.predicates[name].types, arguments, strict=True):
+            types.setdefault(kind, {})[constant] = None
+    return replace(program, types={kind: (*names,) for kind, names in types.items()})
+
+
+def _example(
+    given: Sequence[GroundAtom],
+    partly: Sequence[str],
+    soft: Iterable[tuple[str, tuple[str, ...]]],
+) -> Example:
+    """Return the world as an example; of predicates that are open ``partly`` only soft atoms are."""
+    evidence: Atoms = {}
+    for atom in given:
+        if isinstance(atom.value, bool | Number):
+            args: list[Constant] = list(atom.arguments)
+            row = args if atom.value is True else ValuedAtom(args, float(atom.value))
+            evidence.setdefault(atom.predicate, []).append(row)
+    listed: Atoms = {name: [[*args] for n, args in soft if n == name] for name in partly}
+    return Example(id="world", evidence=evidence, query=listed if partly else None)
+
+
+def _all_atoms(
+    program: Program, given: Sequence[GroundAtom], names: Iterable[str], limits: Limits
+) -> dict[str, list[list[Constant]]]:
+    """Return the constants of the model and the databases that each argument of some predicates may have."""
+    domains: dict[str, dict[Constant, None]] = {
+        t: dict.fromkeys(constants) for t, constants in program.types.items()
+    }
+    for atom in given:
+        for kind, constant in zip(
+            program.predicates[atom.predicate].types, atom.arguments, strict=True
+        ):
+            domains.setdefault(kind, {})[constant] = None
+    found = {n: [[*domains.get(k, {})] for k in program.predicates[n].types] for n in names}
+    for name, columns in found.items():
+        if math.prod(map(len, columns)) > limits.atoms:
+            said = f"more atoms of {name} than --max-atoms ({limits.atoms})"
+            raise ExampleError(said, "limit")
+    return found
+
+
+def _soft_units(
+    atoms: WorldAtoms, soft: Mapping[tuple[str, tuple[str, ...]], float]
+) -> list[tuple[int, float]]:
+    """Return a literal and the weight log(p / (1 - p)) for every softly given atom."""
+    named = ((n, atoms[n]) for n in atoms.numbers({name for name, _ in soft}).tolist())
+    return [
+        (number + 1, math.log(p / (1.0 - p)))
+        for number, (name, args) in named
+        if (p := soft.get((name, tuple(map(str, args))), 0.5)) != 0.5
+    ]

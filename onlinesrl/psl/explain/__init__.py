@@ -1,0 +1,1 @@
+"""Why PSL infers what it infers."""

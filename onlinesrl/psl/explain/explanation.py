@@ -1,0 +1,224 @@
+"""Why PSL gives a target its value: the pull of each ground rule, and the least change that flips it.
+
+The energy is least where nothing pulls a value any more. A ground rule of form ``l = q . y + c`` and dual
+``u``, the price of its form (``psl.inference.dual``), pulls value ``j`` up by ``-u q_j``; at 0 and 1
+the bound takes what is left. What does not cancel is 0 at the optimum: the
+stationarity of its KKT conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from onlinesrl.core.arrays import Bools, Floats, Ints
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import Constant, Example, ValuedAtom
+from onlinesrl.core.explain.counterfactual import Asked, Candidate, candidates_of, changed, search
+from onlinesrl.core.explain.explanation import (
+    Atom,
+    Explanation,
+    ExplanationError,
+    Flip,
+    Reason,
+    ordered,
+    shown,
+)
+from onlinesrl.core.learner import Prediction
+from onlinesrl.psl.ground.hinge_loss_mrf import EQUAL, HingeModel
+from onlinesrl.psl.ground.packing import CheckedExample
+from onlinesrl.psl.inference.protocols import HingeSolution
+
+if TYPE_CHECKING:
+    from onlinesrl.psl.online.learner import PslLearner
+
+AT_BOUND = 1e-6
+"""How near to 0 or 1 a value counts as there."""
+NO_PULL = 1e-9
+"""A pull that is weaker is none."""
+
+
+def explain(learner: PslLearner, example: Example, atom: Atom, asked: Asked) -> Explanation:
+    """See ``Learner.explain``."""
+    example = msgspec.structs.replace(example, truth=None)
+    checked, model, found = learner.solved(example)
+    target = _number(learner, checked, atom)
+    said: dict[str, Any] = {"id": str(example.id), "atom": shown(atom)}
+    if target < 0:
+        return Explanation(**said, value=checked.observed[atom[0]][atom[1]], given=True)
+    y = float(found.y[target])
+    database = learner.packer.database([checked])
+    texts = learner.grounder.texts(database, learner.packer.query, target)
+    reasons = _reasons(model, found, target, texts, learner.weights.averaged())
+    total = sum(reason.effect for reason in reasons)
+    held = (y <= AT_BOUND and total < 0) or (y >= 1 - AT_BOUND and total > 0)
+    return Explanation(
+        **said,
+        value=y,
+        certified=found.certified,
+        reasons=reasons,
+        undecided=sum(reason.effect == 0 for reason in reasons),
+        bound=-total if held else 0.0,
+        residual=0.0 if held else abs(total),
+        flip=_least_change(learner, example, checked, atom, y > 0.5, asked),
+    )
+
+
+def least_certain(learner: PslLearner, example: Example, most: int) -> list[Atom]:
+    """See ``Learner.least_certain``."""
+    checked, _, found = learner.solved(msgspec.structs.replace(example, truth=None))
+    order = np.argsort(np.abs(found.y - 0.5), kind="stable")[:most]
+    atoms = _targets(checked)
+    return [atoms[target] for target in order.tolist()]
+
+
+def _targets(checked: CheckedExample) -> list[Atom]:
+    """Return the targets in the order of the variables."""
+    return [(name, key) for name, rows in checked.targets.items() for key in rows]
+
+
+def _number(learner: PslLearner, checked: CheckedExample, atom: Atom) -> int:
+    """Return the variable of an atom, -1 for an observed one. Raises ExplanationError for another."""
+    name, key = atom
+    known = learner.packer.query
+    if name not in known:
+        raise ExplanationError(f"{shown(atom)}: {name} is not predicted, but {', '.join(known)}")
+    if key in checked.observed.get(name, {}):
+        return -1
+    if key not in checked.targets[name]:
+        raise ExplanationError(f"{shown(atom)} is neither in the example's `query` nor observed")
+    return _targets(checked).index(atom)
+
+
+def _reasons(
+    model: HingeModel, found: HingeSolution, target: int, texts: Sequence[str], weights: Floats
+) -> tuple[Reason, ...]:
+    """Return the pull of every ground rule on a target; ``texts`` are theirs, in order."""
+    entries = np.flatnonzero(model.variable == target)
+    rows = model.row[entries]
+    pulls = -found.dual[rows] * model.coefficient[entries]
+    form = model.forms(found.y)[rows]
+    distance = np.where(model.kind[rows] == EQUAL, np.abs(form), np.maximum(form, 0.0))
+    return ordered(
+        [
+            Reason(
+                text,
+                None if model.weight_index[row] < 0 else float(weights[model.weight_index[row]]),
+                pull if abs(pull) > NO_PULL else 0.0,
+                distance=far,
+                dual=float(found.dual[row]),
+            )
+            for text, row, pull, far in zip(
+                texts, rows.tolist(), pulls.tolist(), distance.tolist(), strict=True
+            )
+        ]
+    )
+
+
+# what would flip it --------------------------------------------------------------------------------
+
+
+def _least_change(  # noqa: PLR0913, PLR0917 - one use
+    learner: PslLearner,
+    example: Example,
+    checked: CheckedExample,
+    atom: Atom,
+    value: bool,
+    asked: Asked,
+) -> Flip | None:
+    """Return the least change of evidence that takes a target to the other side of 1/2."""
+    if not asked.tries:
+        return None
+    candidates = _candidates(learner, example, checked, asked)
+    strengths = _strengths(learner, checked, atom, candidates)
+    mattering = [
+        replace(c, reach=strengths[c.atom]) for c in candidates if strengths.get(c.atom, 0) > 0
+    ]
+
+    def flipped(sets: Sequence[Sequence[Candidate]]) -> list[str | None]:
+        items = [changed(example, each) for each in sets]
+        values = [_value(each.prediction, atom) for each in learner.predict(items)]
+        return [f"{y:.3g}" if y is not None and (y > 0.5) != value else None for y in values]
+
+    return search(mattering, 0.0, flipped, asked.tries)
+
+
+def _value(prediction: Prediction | None, atom: Atom) -> float | None:
+    """Return the value of an atom in a prediction; None where there is none."""
+    for row in prediction.predicted.get(atom[0], ()) if prediction else ():
+        if isinstance(row, ValuedAtom) and tuple(map(str, row.args)) == atom[1]:
+            return row.value
+    return None
+
+
+def _candidates(
+    learner: PslLearner, example: Example, checked: CheckedExample, asked: Asked
+) -> list[Candidate]:
+    """Return the candidates. Raises ExplanationError for one that cannot be observed."""
+    for name, args in asked.candidates or ():
+        if learner.packer.arities.get(name) != len(args):
+            raise ExplanationError(
+                f"{shown((name, args))}: no atom of the model, so it cannot change"
+            )
+        if args in checked.targets.get(name, {}):
+            raise ExplanationError(
+                f"{shown((name, args))} is predicted itself, so it cannot change"
+            )
+    return candidates_of(example, asked)
+
+
+def _strengths(
+    learner: PslLearner, checked: CheckedExample, atom: Atom, candidates: Sequence[Candidate]
+) -> Mapping[Atom, float]:
+    """Return how strongly the rules that are connected with a target hold each candidate.
+
+    Only these can matter: they are those of a model in which candidates are targets as well, and with
+    these fixed the energy is a sum over its components. What a filter names may always matter.
+    """
+    gone = {c.atom for c in candidates}
+    observed = {
+        name: {key: value for key, value in of.items() if (name, key) not in gone}
+        for name, of in checked.observed.items()
+    }
+    targets: dict[str, dict[tuple[str, ...], list[Constant]]] = {
+        name: {**checked.targets.get(name, {}), **{k: [*k] for n, k in gone if n == name}}
+        for name in learner.packer.arities
+    }
+    opened = replace(checked, observed=observed, targets=targets)
+    filters = learner.grounder.filters
+    strengths = {each: np.inf for each in gone if each[0] in filters}
+    try:
+        model = learner.ground_model(opened)
+    except ExampleError:
+        return dict.fromkeys(gone, np.inf)
+    atoms = _targets(opened)
+    held = np.array([each in gone for each in atoms])
+    rows = _connected(model, atoms.index(atom), held)
+    weight = np.where(model.weight_index < 0, np.inf, model.row_weights(learner.weights.averaged()))
+    of_entry = np.where(np.isin(model.row, rows), weight[model.row], 0.0) * np.abs(
+        model.coefficient
+    )
+    total = np.bincount(model.variable, np.nan_to_num(of_entry), model.n_variables).tolist()
+    return {each: total[n] for n, each in enumerate(atoms) if held[n]} | strengths
+
+
+def _connected(model: HingeModel, target: int, held: Bools) -> Ints:
+    """Return the rows of a target's component; values that are ``held`` connect nothing."""
+    rows_of: dict[int, list[int]] = {}
+    for row, variable in zip(model.row.tolist(), model.variable.tolist(), strict=True):
+        rows_of.setdefault(variable, []).append(row)
+    free = [not each for each in held.tolist()]
+    rows, seen, waiting = set[int](), {target}, [target]
+    while waiting:
+        for row in rows_of.get(waiting.pop(), ()):
+            if row not in rows:
+                rows.add(row)
+                entries = model.variable[model.start[row] : model.start[row + 1]].tolist()
+                new = [each for each in entries if free[each] and each not in seen]
+                seen.update(new)
+                waiting += new
+    return np.array(sorted(rows), np.int64)

@@ -1,0 +1,365 @@
+"""Joined rows to linear forms, and the failures of grounding; shared by both executors."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bools, Floats, Ints, Ints32
+from onlinesrl.logic.ast import Atom, Constant, Variable, terms
+from onlinesrl.psl.ground.join_plan import RulePlan, Size
+from onlinesrl.psl.kernels import linear as kernel
+from onlinesrl.psl.lang.ast import LARGEST, Coefficient, Number, cardinalities, evaluate
+from onlinesrl.psl.lang.data import Database
+from onlinesrl.psl.lang.linear_form import LinearTerm, NormalRule
+from onlinesrl.psl.lang.model import Functions
+from onlinesrl.psl.lang.text import show_coefficient, show_psl_atom
+
+
+class Listing:
+    """The listed atoms of a database, numbered by predicate, observed ones before targets.
+
+    ``columns[name]`` int32 (arity, rows) are their constants, ``base[name]`` is the number of the first.
+    ``value`` float64[atoms] is that of observed atoms, ``variable`` int32[atoms] that of targets (-1 for
+    others). With worlds, the first column of every table is the world, ascending, and variables are
+    numbered world by world; ``first_variable`` is int64[worlds + 1]. ``opened`` are the predicates with
+    targets, found in the data for a single world.
+    """
+
+    def __init__(self, database: Database, worlds: int | None = None, opened: Collection[str] = ()):
+        self.constants = database.constants
+        found = (name for name, each in database.relations.items() if not each.closed)
+        self.opened = frozenset(found if worlds is None else opened)
+        self.columns: dict[str, Ints32] = {}
+        self.base: dict[str, int] = {}
+        self.worlds = 1 if worlds is None else worlds
+        targets = {name: each.targets.columns for name, each in database.relations.items()}
+        of_world = {
+            name: np.zeros(each.shape[1], np.int32) if worlds is None else each[0]
+            for name, each in targets.items()
+        }
+        counts = {name: np.bincount(each, minlength=self.worlds) for name, each in of_world.items()}
+        total = sum(counts.values(), np.zeros(self.worlds, np.int64))
+        self.first_variable: Ints = np.concatenate(([0], np.cumsum(total)))
+        values, variables = [np.empty(0)], [np.empty(0, np.int32)]
+        begin, base = self.first_variable[:-1].copy(), 0
+        for name, relation in database.relations.items():
+            observed, columns = relation.observed, targets[name]
+            self.base[name] = base
+            self.columns[name] = np.concatenate((observed.columns, columns), axis=1)
+            base += self.columns[name].shape[1]
+            rank = (
+                np.arange(columns.shape[1])
+                - (np.cumsum(counts[name]) - counts[name])[of_world[name]]
+            )
+            values += [observed.values, np.zeros(columns.shape[1])]
+            variables += [
+                np.full(len(observed), -1, np.int32),
+                (begin[of_world[name]] + rank).astype(np.int32),
+            ]
+            begin += counts[name]
+        self.value: Floats = np.concatenate(values)
+        self.variable: Ints32 = np.concatenate(variables)
+
+    @property
+    def n_variables(self) -> int:
+        """The number of targets."""
+        return int(self.first_variable[-1])
+
+    def sizes(self) -> dict[str, Size]:
+        """Return the sizes of the relations."""
+        n = len(self.constants)
+        return {
+            name: Size(
+                columns.shape[1],
+                [int(np.count_nonzero(np.bincount(column, minlength=n))) for column in columns],
+            )
+            for name, columns in self.columns.items()
+        }
+
+
+def number_constants(
+    constants: Sequence[str], named: Mapping[str, None]
+) -> tuple[Sequence[str], dict[str, int]]:
+    """Append the constants that occur only in rules; return all, and the numbers of the named ones."""
+    if not named:
+        return constants, {}
+    place = {name: n for n, name in enumerate(constants) if name in named}
+    new = [name for name in named if name not in place]
+    place |= {name: len(constants) + n for n, name in enumerate(new)}
+    return [*constants, *new], place
+
+
+def _whole(digits: str) -> tuple[int, str]:
+    """Return a key that sorts natural numbers of any length by value."""
+    digits = digits.lstrip("0")
+    return len(digits), digits
+
+
+def constant_orders(constants: Sequence[str]) -> tuple[Ints32, Ints32]:
+    """Return the rank of each constant among the integers (-1 for others), and among all as text."""
+    whole = {name: _whole(name) for name in constants if name.isascii() and name.isdecimal()}
+    value = {each: n for n, each in enumerate(sorted(set(whole.values())))}
+    place = {name: n for n, name in enumerate(sorted(constants))}
+    return (
+        np.array([value[whole[name]] if name in whole else -1 for name in constants], np.int32),
+        np.array([place[name] for name in constants], np.int32),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Rows of a plan: ground rules, or the rows to group if it has summations.
+
+    ``atoms`` int32 (terms, rows) are the numbers of the joined, summed and looked up atoms, -1 for
+    unlisted ones; ``worlds`` int32 (rows,). ``bindings`` int32 (variables, rows) are the constants of the
+    plan's variables, empty (0, rows) for plans without summations and computed terms. A group is never
+    split over two Joined.
+    """
+
+    atoms: Ints32
+    bindings: Ints32
+    worlds: Ints32
+
+
+@dataclass(frozen=True)
+class GroundingFailure:
+    """Why a world cannot be grounded, and at which rule; ``kind`` as in ExampleError."""
+
+    rule: int
+    kind: str
+    message: str
+    hint: str | None = None
+
+
+class TooManyRows(Exception):
+    """The joins of several worlds have more rows together than allowed."""
+
+
+class RuleError(Exception):
+    """A rule cannot be grounded in any world."""
+
+    def __init__(self, failure: GroundingFailure):
+        super().__init__(failure)
+        self.failure = failure
+
+
+def missing(form: NormalRule, atom: Atom, bound: Mapping[str, str]) -> GroundingFailure:
+    """Return the failure of an unlisted atom; ``bound`` are the constants of variables."""
+    constants = (
+        Constant(bound[each.name]) if isinstance(each, Variable) else each for each in atom.terms
+    )
+    shown = show_psl_atom(Atom(atom.predicate, tuple(constants)))
+    message = f"the rule needs {shown}, which is neither observed nor a target"
+    hint = (
+        f"{atom.predicate} has targets, so each of its atoms in a ground rule must be listed; "
+        "inference.targets: skip (infer: --targets skip) leaves such ground rules out"
+    )
+    return GroundingFailure(form.rule, "not_open", message, hint)
+
+
+def listed(plan: RulePlan, joined: Joined, opened: Collection[str]) -> Joined:
+    """Return the rows without unlisted atoms of predicates with targets."""
+    atoms = joined.atoms[len(plan.steps) :]
+    reached = [
+        atom
+        for term, atom in zip(plan.form.lookups, atoms, strict=False)
+        if term.atom.predicate in opened
+    ]
+    kept = np.all(np.array(reached) >= 0, axis=0) if reached else np.bool_(True)
+    if kept.all():
+        return joined
+    return Joined(joined.atoms[:, kept], joined.bindings[:, kept], joined.worlds[kept])
+
+
+def too_many(form: NormalRule, most: int) -> GroundingFailure:
+    """Return the failure of a world whose joins have too many rows."""
+    message = f"more than {most} joined rows, reached in this rule"
+    return GroundingFailure(form.rule, "limit", message)
+
+
+def broken(form: NormalRule) -> GroundingFailure:
+    """Return the failure of a hard rule that no values of targets satisfy."""
+    message = "what is observed breaks this hard rule, whatever the targets are"
+    return GroundingFailure(form.rule, "hard_rule", message)
+
+
+def needs_bindings(plan: RulePlan) -> bool:
+    """Return whether the rows of a plan need bindings."""
+    return bool(plan.form.summations or plan.form.computed)
+
+
+@dataclass(frozen=True, eq=False)
+class Assembled:
+    """The linear forms of a plan's rows over the variables of a listing, in the order of the rows.
+
+    ``inactive`` int64[worlds] counts the ground rules left out because their form is never above 0;
+    ``broken`` bool[worlds] marks worlds in which no values of the variables satisfy a hard rule.
+    """
+
+    forms: kernel.Forms
+    inactive: Ints
+    broken: Bools
+
+
+class Assembler:
+    """Turns the joined rows of a listing's plans into linear forms."""
+
+    def __init__(self, listing: Listing, functions: Functions):
+        self._listing = listing
+        self._functions = functions
+        self._place = np.full(listing.n_variables, -1)
+
+    def assemble(self, plan: RulePlan, joined: Joined) -> Assembled:
+        """Return the forms of joined rows.
+
+        Raises RuleError if a coefficient divides by 0 or a function returns a value outside [0, 1].
+        """
+        listing, form = self._listing, plan.form
+        value, variable, atoms = listing.value, listing.variable, joined.atoms
+        for term in form.computed:
+            atom, values = self._computed(plan, joined, term)
+            atoms = np.concatenate((atoms, (len(value) + atom)[None].astype(np.int32)))
+            value = np.concatenate((value, values))
+            variable = np.concatenate((variable, np.full(len(values), -1, np.int32)))
+        ground = self._grouped if form.summations else _single
+        rows = ground(plan, joined, atoms)
+        n, entries = len(rows.constant), len(rows.atom)
+        out = kernel.Forms(
+            np.zeros(n + 1, np.int64),
+            np.empty(entries, np.int32),
+            np.empty(entries),
+            np.empty(n),
+            np.empty(n, np.int32),
+        )
+        inactive, broken = np.zeros(listing.worlds, np.int64), np.full(listing.worlds, -1)
+        arguments = rows, value, variable, form.equality, self._place, out, inactive, broken
+        n = kernel.assemble(*arguments)
+        end = out.start[n]
+        forms = kernel.Forms(
+            out.start[: n + 1],
+            out.variable[:end],
+            out.coefficient[:end],
+            out.constant[:n],
+            out.world[:n],
+        )
+        return Assembled(forms, inactive, (broken >= 0) & (form.weight is None))
+
+    def _computed(self, plan: RulePlan, joined: Joined, term: LinearTerm) -> tuple[Ints, Floats]:
+        """Return each row's index into the values of a function, and these values."""
+        n = joined.atoms.shape[1]
+        names = self._listing.constants
+        columns = [
+            joined.bindings[plan.variables.index(leaf.name)] if isinstance(leaf, Variable) else None
+            for leaf in terms(term.atom)
+        ]
+        known = [each for each in columns if each is not None]
+        bound = np.array(known, np.int32).reshape(len(known), n)
+        distinct, place = np.unique(bound, axis=1, return_inverse=True)
+        values = np.empty(distinct.shape[1])
+        for k, row in enumerate(distinct.T.tolist()):
+            constants = iter(row)
+            arguments = [
+                leaf.name if column is None else names[next(constants)]
+                for leaf, column in zip(terms(term.atom), columns, strict=True)
+            ]
+            values[k] = self._functions[term.atom.predicate](*arguments)
+            if not 0.0 <= values[k] <= 1.0:
+                shown = f"{term.atom.predicate}({', '.join(arguments)})"
+                message = f"{shown} is {values[k]:g}, not a value from 0 to 1"
+                raise RuleError(GroundingFailure(plan.form.rule, "schema", message))
+        return place.reshape(n), values
+
+    def _grouped(self, plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.GroundRows:
+        """Group rows by world and outer variables, one ground row per group, ascending."""
+        form, slot = plan.form, plan.variables.index
+        outer = [joined.bindings[slot(name)] for name in plan.outer]
+        order, group = _ranked([joined.worlds, *outer])
+        first = order[np.flatnonzero(np.diff(group, prepend=-1))]
+        n, atoms = len(first), atoms[:, order]
+        bindings = joined.bindings[:, order]
+        counts = {
+            each.variable: np.bincount(
+                _distinct(group, bindings[slot(each.variable)])[0], minlength=n
+            )
+            for each in form.summations
+        }
+        entries = []
+        for term, atom in zip(form.terms, atoms, strict=True):
+            of_group, distinct = _distinct(group, atom)
+            coefficient = _evaluated(plan, term.coefficient, counts, n)
+            entries.append((of_group, distinct, coefficient[of_group]))
+        of_group, atom, coefficient = (np.concatenate(each) for each in zip(*entries, strict=True))
+        by_group = np.argsort(of_group, kind="stable")
+        return kernel.GroundRows(
+            np.concatenate(([0], np.cumsum(np.bincount(of_group, minlength=n)))),
+            atom[by_group],
+            coefficient[by_group],
+            _evaluated(plan, form.constant, counts, n),
+            joined.worlds[first],
+        )
+
+
+def _single(plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.GroundRows:
+    """Return joined rows as ground rows."""
+    k, n = atoms.shape
+    coefficients = [_number(each.coefficient) for each in plan.form.terms]
+    return kernel.GroundRows(
+        np.arange(n + 1) * k,
+        np.ascontiguousarray(atoms.T).reshape(-1),
+        np.tile(np.array(coefficients, np.float64), n),
+        np.full(n, _number(plan.form.constant)),
+        joined.worlds,
+    )
+
+
+def _number(coefficient: Coefficient) -> float:
+    assert isinstance(coefficient, Number)  # only a sum has other coefficients
+    return coefficient.value
+
+
+def _evaluated(
+    plan: RulePlan, coefficient: Coefficient, counts: Mapping[str, Ints], n: int
+) -> Floats:
+    """Return the value of a coefficient in each of n groups."""
+    names = tuple(dict.fromkeys(cardinalities(coefficient)))
+    if not names:
+        return np.full(n, evaluate(coefficient, {}))
+    cases, case = np.unique([counts[name] for name in names], axis=1, return_inverse=True)
+    values = [
+        _value(plan, coefficient, dict(zip(names, each, strict=True))) for each in cases.T.tolist()
+    ]
+    return np.array(values, np.float64)[case.reshape(n)]
+
+
+def _value(plan: RulePlan, coefficient: Coefficient, counts: Mapping[str, float]) -> float:
+    try:
+        value = evaluate(coefficient, counts)
+    except ZeroDivisionError:
+        fault = "divides by 0"
+    else:
+        if abs(value) <= LARGEST:
+            return value
+        fault = f"is beyond {LARGEST:g}"
+    message = f"{show_coefficient(coefficient)} {fault} in a ground rule"
+    raise RuleError(GroundingFailure(plan.form.rule, "schema", message))
+
+
+def _ranked(keys: Sequence[Ints32]) -> tuple[Ints, Ints]:
+    """Return the order that sorts rows by keys, and each sorted row's rank among the distinct ones."""
+    order = np.lexsort(keys[::-1])
+    new = np.zeros(len(order), np.bool_)
+    for key in keys:
+        new[1:] |= np.diff(key[order]) != 0
+    return order, np.cumsum(new)
+
+
+def _distinct(group: Ints, of_row: Ints32) -> tuple[Ints, Ints32]:
+    """Return the distinct pairs of group and number, sorted."""
+    order = np.lexsort((of_row, group))
+    group, of_row = group[order], of_row[order]
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (np.diff(group) != 0) | (np.diff(of_row) != 0)
+    return group[new], of_row[new]

@@ -1,0 +1,167 @@
+"""Join plans of PSL's rules: the order in which atoms are joined and conditions checked.
+
+A plan is an immutable value; ``str`` prints it. `onlinesrl.psl.ground.memory_joins` runs it in memory,
+`onlinesrl.psl.ground.duckdb_joins` as SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from onlinesrl.logic.ast import Atom, Compare, Equal, Formula, Not, Term, Variable
+from onlinesrl.logic.cnf import Literal, variables
+from onlinesrl.psl.lang.ast import LogicalRule, PslProgram
+from onlinesrl.psl.lang.linear_form import Condition, NormalRule, normal_rules
+from onlinesrl.psl.lang.text import show_formula, show_psl_atom
+
+LARGE = 1000.0
+"""The assumed number of constants of an argument when the data are unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The number of rows of a relation, and of distinct constants in each column."""
+
+    rows: int
+    constants: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A condition in disjunctive normal form; all its variables are bound."""
+
+    choices: tuple[tuple[Condition, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The join of one atom.
+
+    ``term`` is its index in the form's ``terms``; ``keys`` are the columns bound by constants or earlier
+    steps; ``checks`` are the conditions whose variables are bound after the step.
+    """
+
+    term: int
+    atom: Atom
+    keys: tuple[int, ...]
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RulePlan:
+    """The plan for grounding one linear form.
+
+    ``variables`` are in the order in which the steps bind them. ``first`` are checks without
+    variables. ``clause``: the form is a clause, so a joined atom of value 0 or a looked up atom of
+    value 1 satisfies it and there is no row. Rows of weighted rules without a target are left out too.
+    """
+
+    form: NormalRule
+    clause: bool
+    variables: tuple[str, ...]
+    first: tuple[Check, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def outer(self) -> tuple[str, ...]:
+        """The variables that are not summed; rows that agree on them form one ground rule."""
+        summed = {each.variable for each in self.form.summations}
+        return tuple(name for name in self.variables if name not in summed)
+
+    def __str__(self) -> str:
+        lines = [f"check {_check_text(each)}" for each in self.first]
+        for step in self.steps:
+            keys = ", ".join(str(column + 1) for column in step.keys)
+            lines.append(
+                f"join {show_psl_atom(step.atom)}" + (f" by argument {keys}" if keys else "")
+            )
+            lines += [f"  check {_check_text(each)}" for each in step.checks]
+        lines += [f"look up {show_psl_atom(each.atom)}" for each in self.form.lookups]
+        lines += [f"compute {show_psl_atom(each.atom)}" for each in self.form.computed]
+        if self.form.summations:
+            lines.append(f"group by {', '.join(self.outer) or 'nothing'}")
+        return "\n".join(lines)
+
+
+def plan_program(program: PslProgram, sizes: Mapping[str, Size] | None = None) -> list[RulePlan]:
+    """Return the plans of a program's linear forms; ``sizes``: of all relations, if known."""
+    forms = normal_rules(program)
+    return [
+        plan_form(form, isinstance(program.rules[form.rule], LogicalRule), sizes) for form in forms
+    ]
+
+
+def plan_form(form: NormalRule, clause: bool, sizes: Mapping[str, Size] | None = None) -> RulePlan:
+    """Return the plan of one form: a greedy join order by estimated fanout.
+
+    Estimates assume that rows are spread evenly over the constants of each column. Ties are broken by
+    the order in the rule.
+    """
+    left = dict(enumerate(each.atom for each in (*form.joins, *form.sums)))
+    waiting = _checks(form)
+    bound: dict[str, None] = {}
+    first = _ready(waiting, bound)
+    steps = []
+    while left:
+        term = min(left, key=lambda n: _fanout(left[n], bound, sizes))
+        atom = left.pop(term)
+        keys = _keys(atom, bound)
+        bound |= dict.fromkeys(_names(atom.terms))
+        steps.append(Step(term, atom, keys, _ready(waiting, bound)))
+    return RulePlan(form, clause, tuple(bound), first, tuple(steps))
+
+
+def _checks(form: NormalRule) -> list[Check]:
+    compared = [Check(((each,),)) for each in form.comparisons]
+    return compared + [Check(each.choices) for each in form.summations if () not in each.choices]
+
+
+def _ready(waiting: list[Check], bound: Mapping[str, None]) -> tuple[Check, ...]:
+    """Remove and return the checks whose variables are bound."""
+    ready = tuple(each for each in waiting if all(name in bound for name in _checked(each)))
+    waiting[:] = [each for each in waiting if each not in ready]
+    return ready
+
+
+def _checked(check: Check) -> Iterator[str]:
+    for condition in (each for choice in check.choices for each in choice):
+        yield from variables(condition)
+
+
+def _fanout(atom: Atom, bound: Mapping[str, None], sizes: Mapping[str, Size] | None) -> float:
+    """Estimate how many rows of an atom's relation match one row so far."""
+    keys = _keys(atom, bound)
+    if sizes is None:
+        return LARGE ** (len(atom.terms) - len(keys))
+    size = sizes[atom.predicate]
+    return size.rows / max(1, min(size.rows, prod(size.constants[column] for column in keys)))
+
+
+def _keys(atom: Atom, bound: Mapping[str, None]) -> tuple[int, ...]:
+    return tuple(
+        column
+        for column, term in enumerate(atom.terms)
+        if not isinstance(term, Variable) or term.name in bound
+    )
+
+
+def _names(atom_terms: Iterable[Term]) -> Iterator[str]:
+    yield from (term.name for term in atom_terms if isinstance(term, Variable))
+
+
+def _check_text(check: Check) -> str:
+    choices = (" & ".join(map(_condition_text, choice)) for choice in check.choices)
+    return " | ".join(choices)
+
+
+def _condition_text(condition: Condition) -> str:
+    formula: Formula
+    if isinstance(condition, Literal):
+        formula = condition.atom
+    elif condition.op == "=":
+        formula = Equal(condition.left, condition.right)
+    else:
+        formula = Compare(condition.op, condition.left, condition.right)
+    return show_formula(formula if condition.positive else Not(formula))

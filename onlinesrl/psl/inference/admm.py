@@ -1,0 +1,176 @@
+"""ADMM: the engine for hinge-loss models of any kind (Bach et al. 2015), with a certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.parallel.threads import Team
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeModel
+from onlinesrl.psl.inference.admm_threads import Rounds, TeamRounds
+from onlinesrl.psl.inference.dual import check_constants, weighted_rows
+from onlinesrl.psl.inference.protocols import HingeSolution, Round, Watch
+from onlinesrl.psl.inference.weight_scale import in_scale, scale, unscaled
+from onlinesrl.psl.kernels import admm as kernel
+from onlinesrl.psl.kernels import admm_rows, admm_solve
+
+
+@dataclass(frozen=True)
+class Admm:
+    """ADMM with over-relaxation and a step size that balances the residuals.
+
+    It ends when the duality gap, which includes what violations may have gained, is at most
+    ``tolerance`` relative to the energy (absolute below 1) and no constraint is violated by more than
+    ``violation``; or, uncertified, after ``rounds``. ``watch`` is called every ten rounds. A variable
+    that is in no row and has no bonus keeps its starting value, by default 1/2. A model of at least
+    ``large`` rows is worked on in parts by ``threads`` threads; the answer is the same to the bit for any
+    number of them.
+    """
+
+    tolerance: float = 1e-6
+    violation: float = 1e-4
+    rounds: int = 25_000
+    watch: Watch | None = field(default=None, compare=False)
+    threads: int = field(default=1, compare=False)
+    large: int = 50_000
+
+    def solve(
+        self,
+        model: HingeModel,
+        weights: Floats,
+        *,
+        bonus: Floats | None = None,
+        start: HingeSolution | None = None,
+    ) -> HingeSolution:
+        """See ``HingeEngine.solve``."""
+        watch = unscaled(self.watch, scale(weights, bonus))
+        engine = replace(self, watch=watch)
+        return in_scale(engine._solve, model, weights, bonus, start, self.tolerance)
+
+    def _solve(
+        self, model: HingeModel, weights: Floats, bonus: Floats | None, start: HingeSolution | None
+    ) -> HingeSolution:
+        if model.n_rows < self.large:
+            return self._ended(AdmmState(model, weights, bonus, start))
+        with Team(self.threads) as team:
+            return self._ended(AdmmState(model, weights, bonus, start, team))
+
+    def _ended(self, state: AdmmState) -> HingeSolution:
+        found = state.solve(
+            self.tolerance, self.violation, self.rounds if self.watch is None else 0
+        )
+        while self.watch is not None:
+            self.watch(Round(found.iterations, found.energy, found.bound, found.violation))
+            if found.certified or found.iterations >= self.rounds:
+                break
+            found = state.solve(self.tolerance, self.violation, 0)
+        return found
+
+
+class AdmmState:
+    """The state of ADMM between two rounds, for algorithms that interleave it with others.
+
+    The copies of row i have the penalty ``eta m_i``, m as in ``psl.kernels.admm_rows``. The step size ``eta``
+    starts at 1 and changes after 10, 20, 30, 45, ... rounds. A ``team`` does them together, in parts.
+    """
+
+    def __init__(
+        self,
+        model: HingeModel,
+        weights: Floats,
+        bonus: Floats | None = None,
+        start: HingeSolution | None = None,
+        team: Team | None = None,
+    ):
+        check_constants(model)
+        n, m = model.n_variables, model.n_rows
+        known_bonus = np.zeros(n) if bonus is None else bonus
+        self.model, self._team = model, team
+        self._rows = weighted_rows(model, weights)
+        low, high, curvature, row_step = np.empty((4, m))
+        self.problem = kernel.Problem(
+            model.start,
+            model.variable,
+            model.coefficient,
+            model.constant,
+            low=low,
+            high=high,
+            curvature=curvature,
+            row_step=row_step,
+            degree=np.zeros(n),
+            bonus=known_bonus,
+            ridge=np.zeros(n),
+        )
+        y = np.full(n, 0.5) if start is None else start.y.copy()
+        dual = np.empty(m) if start is None else start.dual.copy()
+        self.now = kernel.Iterate(y, dual, -known_bonus, np.empty(n))
+        self._prepare(np.empty(0), known=start is not None)
+        self._control = np.array([1.0, 0.0, admm_solve.PERIOD])
+
+    @property
+    def y(self) -> Floats:
+        """The values, float64[n_variables] in [0, 1]."""
+        return np.clip(self.now.y, 0.0, 1.0)
+
+    @property
+    def n_rounds(self) -> int:
+        """The number of rounds done."""
+        return int(self._control[admm_solve.ROUNDS])
+
+    @property
+    def eta(self) -> float:
+        """The step size."""
+        return float(self._control[admm_solve.ETA])
+
+    def step(self, n: int) -> None:
+        """Do ``n`` rounds."""
+        memory = np.empty_like(self.now.y), np.empty_like(self.now.dual)
+        self._rounds.advance(*memory, self._control, n)
+
+    def keep(self, eta: float) -> None:
+        """Use the step size ``eta`` in all rounds."""
+        self._control[[admm_solve.ETA, admm_solve.NEXT]] = eta, np.inf
+
+    def copies(self) -> Floats:
+        """Do a round, and return the forms at its local copies, float64[n_rows]."""
+        eta, before, form = self.eta, self.now.dual.copy(), np.empty_like(self.now.dual)
+        self.step(1)
+        kernel.copied(self.problem, self.now, before, eta, admm_solve.RELAXATION, form)
+        return form
+
+    def reweigh(self, weights: Floats) -> None:
+        """Change the weights; values, step size, and each dual divided by the penalty of its row stay."""
+        self._rows = weighted_rows(self.model, weights)
+        self.problem.degree[:] = self.problem.ridge[:] = 0.0
+        self.now.gradient[:] = -self.problem.bonus
+        self._prepare(self.problem.row_step.copy(), known=True)
+
+    def _prepare(self, before: Floats, known: bool) -> None:
+        of = self._rows, self.problem, self.now
+        self._rounds = Rounds(*of) if self._team is None else TeamRounds(*of, self._team)
+        self._highest = self._rounds.prepare(before, known)
+        self._highest += float(np.maximum(-self.problem.bonus, 0.0).sum())
+        admm_rows.free_variables(self.problem)
+
+    def solve(self, tolerance: float, violation: float, rounds: int) -> HingeSolution:
+        """Continue as ``Admm`` does up to ``rounds`` in all, at least for ten more; raises Infeasible."""
+        dual = np.empty_like(self.now.dual)
+        until = self._highest, tolerance, violation, float(rounds)
+        memory = np.empty_like(self.now.y)
+        ended, energy, bound, worst = self._rounds.solve(memory, dual, self._control, until)
+        if ended == admm_solve.INFEASIBLE:
+            raise Infeasible("no values satisfy the constraints")
+        certified = ended == admm_solve.CERTIFIED
+        return HingeSolution(
+            self.y, energy, dual, bound, worst, self.n_rounds, "admm", certified=certified
+        )
+
+    def certificate(self) -> tuple[float, float, float, float, Floats]:
+        """Return what ``psl.kernels.admm.certificate`` does, and the duals, float64[n_rows]."""
+        found = kernel.certificate(self.problem, self.now, self.now.ahead)
+        dual = np.empty_like(self.now.dual)
+        admm_rows.duals(self._rows, self.problem, self.now, dual)
+        return *found, dual

@@ -1,0 +1,323 @@
+"""ADMM over parts of one model that workers ground and keep; the values and the certificate are here.
+
+What parts add is summed in their order, so that the answer depends on their number, not on that of the
+workers. A part knows the variables of its own rows only: they are what a round sends and gets back.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats, Ints, Ints32
+from onlinesrl.core.io.restoring import Expected, restored, restoring
+from onlinesrl.core.parallel.actors import Held
+from onlinesrl.core.parallel.executors import Pool
+from onlinesrl.psl.ground.duckdb_joins import DuckDb
+from onlinesrl.psl.ground.form_assembly import Listing
+from onlinesrl.psl.ground.grounder import Grounder
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeModel
+from onlinesrl.psl.ground.sql import Cut
+from onlinesrl.psl.inference.admm_paged import (
+    Begun,
+    Certificate,
+    Consensus,
+    Limits,
+    Looked,
+    PagedSolution,
+    PageRows,
+    Rounded,
+    polish,
+)
+from onlinesrl.psl.inference.resume_file import Kept, digest
+from onlinesrl.psl.inference.row_pages import Pages
+from onlinesrl.psl.kernels import admm_rows as kernel
+from onlinesrl.psl.lang.data import Database
+
+PAGE_BYTES = 1 << 23
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is grounded, with ``memory`` bytes for DuckDB; ``weights`` are those of the rules."""
+
+    grounder: Grounder
+    database: Database
+    weights: Floats
+    memory: int
+
+
+class Weighed(NamedTuple):
+    """A part's variables, int32[k] of the model, the sums over its rows that ADMM needs, and its size."""
+
+    variables: Ints32
+    weight_sums: Floats
+    ridge: Floats
+    highest: float
+    rows: int
+    constraints: int
+    inactive: Ints
+    skipped: int
+    bytes_on_disk: int
+
+
+class PartRows:
+    """A part of the rows of a model, grounded into pages in the system's temporary folder.
+
+    Its variables are numbered in the order in which they are met.
+    """
+
+    def __init__(self, task: Task, cut: Cut) -> None:
+        folder = Path(tempfile.gettempdir())
+        with ExitStack() as opened:
+            self._pages = opened.enter_context(Pages(folder, PAGE_BYTES))
+            with DuckDb(folder, task.memory, cut) as engine:
+                self._weighed = self._filled(task, engine)
+            self._opened = opened.pop_all()
+
+    def _filled(self, task: Task, engine: DuckDb) -> Weighed:
+        listing = Listing(task.database)
+        n = listing.n_variables
+        inactive, skipped = np.zeros(len(task.weights), np.int64), np.zeros(1, np.int64)
+        met, highest, rows, constraints = _Met(n), 0.0, 0, 0
+        weight_sums, ridge = np.zeros((2, n))
+        models = task.grounder.models(listing, inactive, engine, skipped)
+        for page in self._pages.fill(met.renumbered(models), task.weights):
+            highest += kernel.weigh(page.rows, weight_sums, ridge)
+            rows += len(page.dual)
+            constraints += int(np.isinf(page.rows.weight).sum())
+        k, size = met.count, self._pages.bytes_on_disk
+        sums = weight_sums[:k].copy(), ridge[:k].copy()
+        return Weighed(
+            met.variables(), *sums, highest, rows, constraints, inactive, int(skipped[0]), size
+        )
+
+    def weighed(self) -> Weighed:
+        """Return the sums over the rows."""
+        return self._weighed
+
+    def begin(self, weight_sums: Floats, y: Floats) -> Begun:
+        """See ``Rows.begin``; arguments and answer are of the part's variables."""
+        self._weight_sums = np.array(weight_sums)
+        self._rows = PageRows(self._pages, self._weight_sums)
+        return self._rows.begin(y)
+
+    def round(self, ahead: Floats, eta: float, y: Floats | None, mark: bool) -> Rounded:
+        """See ``Rows.round``."""
+        return self._rows.round(ahead, eta, y, mark)
+
+    def save(self) -> tuple[Floats, Floats]:
+        """Return what is not known from the part, after a round with ``mark``: the duals of its rows."""
+        duals = [self._pages.read(k).dual.copy() for k in range(len(self._pages))]
+        return self._weight_sums, np.concatenate([np.empty(0), *duals])
+
+    def restore(self, saved: tuple[Floats, Floats]) -> None:
+        """See ``State.restore``."""
+        weight_sums, duals = saved
+        self._weight_sums = np.array(weight_sums)
+        self._rows = PageRows(self._pages, self._weight_sums)
+        first = 0
+        for k in range(len(self._pages)):
+            page = self._pages.read(k)
+            page.dual[:] = page.mark[:] = duals[first : first + len(page.dual)]
+            self._pages.keep(k, page, with_mark=True)
+            first += len(page.dual)
+
+    def close(self) -> None:
+        """Delete the pages."""
+        self._opened.close()
+
+
+class _Met:
+    """Numbers the variables of a part in the order in which they are met."""
+
+    def __init__(self, n_variables: int) -> None:
+        self.count = 0
+        self._number = np.full(n_variables, -1, np.int32)
+
+    def renumbered(self, models: Iterable[HingeModel]) -> Iterator[HingeModel]:
+        for model in models:
+            new = np.unique(model.variable[self._number[model.variable] < 0])
+            self._number[new] = np.arange(self.count, self.count + len(new))
+            self.count += len(new)
+            yield replace(model, variable=self._number[model.variable])
+
+    def variables(self) -> Ints32:
+        """Return the variable of each number."""
+        met = np.flatnonzero(self._number >= 0)
+        found = np.empty(self.count, np.int32)
+        found[self._number[met]] = met
+        return found
+
+
+@dataclass
+class Ground:
+    """What the parts are together, over ``n`` variables of the model."""
+
+    held: Held
+    n: int
+    parts: list[Weighed]
+    weight_sums: Floats = field(init=False)
+    ridge: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Add the sums of the parts."""
+        self.weight_sums = self._sum([each.weight_sums for each in self.parts])
+        self.ridge = self._sum([each.ridge for each in self.parts])
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return sum(each.rows for each in self.parts)
+
+    @property
+    def highest(self) -> float:
+        """An upper bound of the energy."""
+        return sum(each.highest for each in self.parts)
+
+    @property
+    def inactive(self) -> Ints:
+        """The ground rules of each rule that are never active, int64[rules]."""
+        return sum((each.inactive for each in self.parts), np.zeros(1, np.int64))
+
+    @property
+    def skipped(self) -> int:
+        """The ground rules that reach an atom neither observed nor a target."""
+        return sum(each.skipped for each in self.parts)
+
+    @property
+    def bytes_a_round(self) -> int:
+        """The bytes of values and sums that a round sends and gets back, without certificate."""
+        return 2 * 8 * sum(len(each.variables) for each in self.parts)
+
+    def begin(self, y: Floats) -> Begun:
+        """See ``Rows.begin``."""
+        found: list[Begun] = self.held.call(
+            "begin", [(self.weight_sums[p.variables], y[p.variables]) for p in self.parts]
+        )
+        return Begun(
+            _total([each.certificate for each in found]),
+            self._sum([each.degree for each in found]),
+            self._sum([each.gradient for each in found]),
+            self._sum([each.clipped for each in found]),
+        )
+
+    def round(self, ahead: Floats, eta: float, y: Floats | None, mark: bool) -> Rounded:
+        """See ``Rows.round``."""
+        looked = [None if y is None else y[each.variables] for each in self.parts]
+        found: list[Rounded] = self.held.call(
+            "round",
+            [(ahead[p.variables], eta, at, mark) for p, at in zip(self.parts, looked, strict=True)],
+        )
+        if mark and self.held.logged > 8 * self.rows:
+            self.held.save()
+        return Rounded(
+            self._sum([each.gradient for each in found]),
+            sum(each.moved for each in found),
+            _total([each.certificate for each in found]),
+            self._sum([each.clipped for each in found]) if y is not None else np.zeros(0),
+        )
+
+    def _sum(self, of_parts: Iterable[Floats]) -> Floats:
+        """Add what parts give for their variables, in the order of the parts."""
+        total = np.zeros(self.n)
+        for part, added in zip(self.parts, of_parts, strict=True):
+            total[part.variables] += added
+        return total
+
+
+def _total(parts: Iterable[Certificate]) -> Certificate:
+    total = Certificate()
+    for each in parts:
+        total = total.add(each)
+    return total
+
+
+_LOOKED = {
+    "found": Expected(np.float64, (4,), -np.inf, np.inf),
+    "lowest": Expected(np.float64, (4,), -np.inf, np.inf),
+    "best": Expected(np.float64, ("variables",), 0.0, 1.0),
+}
+
+
+@dataclass
+class _Keeping:
+    """Keeps where ADMM is, from time to time: the consensus, and the duals of every part."""
+
+    kept: Kept
+    ground: Ground
+    consensus: Consensus
+
+    def begun(self, key: str) -> Looked | None:
+        """Bring parts and consensus to where they were kept; None where nothing of ``key`` was."""
+        saved = self.kept.open(key)
+        if saved is None:
+            return None
+        ground, parts = self.ground, self.ground.parts
+        of_rows = {f"duals.{n}": Expected(np.float64, (p.rows,)) for n, p in enumerate(parts)}
+        with restoring(saved.path):
+            arrays = restored(saved.arrays, of_rows | _LOOKED, variables=ground.n)
+            self.consensus.restore(saved.header, saved.arrays)
+        ground.held.restore(
+            [(ground.weight_sums[p.variables], arrays[f"duals.{n}"]) for n, p in enumerate(parts)]
+        )
+        found, lowest = (Certificate(*arrays[name].tolist()) for name in ("found", "lowest"))
+        return Looked(found, lowest, arrays["best"])
+
+    def keep(self, looked: Looked) -> None:
+        """Write it, if it is time."""
+        if self.kept.due:
+            header, arrays = self.consensus.save()
+            arrays |= {name: np.array(each) for name, each in looked._asdict().items()}
+            duals = [dual for _, dual in self.ground.held.save()]
+            arrays |= {f"duals.{n}": dual for n, dual in enumerate(duals)}
+            self.kept.write(self.consensus.count, header, arrays)
+
+
+@dataclass(frozen=True)
+class DistributedAdmm:
+    """ADMM in so many parts, held by the workers of a pool; it ends as ``Admm`` does."""
+
+    pool: Pool
+    parts: int
+    tolerance: float = 1e-6
+    violation: float = 1e-4
+    rounds: int = 25_000
+
+    def solve(
+        self,
+        task: Task,
+        report: Callable[[int, Certificate], object],
+        grounded: Callable[[int], object],
+        kept: Kept | None = None,
+    ) -> tuple[PagedSolution, Ground]:
+        """Ground and solve; ``grounded`` is told the number of rows. ``kept`` is where this goes on.
+
+        Raises Infeasible, ValueError and what ``Grounder.models`` and ``Pages`` raise, or PartError in
+        its place.
+        """
+        cuts = [Cut(part, self.parts) for part in range(self.parts)]
+        n = sum(len(each.targets) for each in task.database.relations.values())
+        with self.pool.hold(PartRows, task, cuts) as held:
+            ground = Ground(held, n, held.call("weighed", [()] * self.parts))
+            grounded(ground.rows)
+            consensus = Consensus(ground, np.full(n, 0.5), ground.ridge)
+            limits = Limits(self.tolerance, self.violation, self.rounds, ground.highest)
+            keeping = None if kept is None else _Keeping(kept, ground, consensus)
+            begun = None if keeping is None else keeping.begun(self._digest(task))
+            keep = None if keeping is None else keeping.keep
+            found, y, certified = polish(consensus, limits, report, begun, keep)
+        constraints = sum(each.constraints for each in ground.parts)
+        size = sum(each.bytes_on_disk for each in ground.parts)
+        of = found.energy, found.bound, found.violation, ground.rows - constraints, constraints
+        return PagedSolution(y, *of, consensus.count, size, certified), ground
+
+    def _digest(self, task: Task) -> str:
+        settings = (self.parts, self.tolerance, self.violation, self.rounds, task.grounder.key)
+        return digest(settings, task.weights, task.database)

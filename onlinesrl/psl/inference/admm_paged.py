@@ -1,0 +1,325 @@
+"""ADMM over rows that are elsewhere: in pages on disk, here or on other machines (``engines.distributed``).
+
+A round needs the values ahead and the step size, and gives back what the rows add over the variables. The
+rows keep one number each, their dual.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.io.restoring import LARGE, Expected, Natural, converted, restored
+from onlinesrl.core.parallel.threads import ahead as read_ahead
+from onlinesrl.psl.inference.row_pages import Page, Pages
+from onlinesrl.psl.kernels import admm
+from onlinesrl.psl.kernels import admm_rows as kernel
+from onlinesrl.psl.kernels.admm_solve import (
+    CERTIFIED,
+    GROWTH,
+    INFEASIBLE,
+    PERIOD,
+    RELAXATION,
+    balanced,
+    verdict,
+)
+
+_NONE = np.empty(0)
+
+
+@dataclass(frozen=True, eq=False)
+class PagedSolution:
+    """What was found, as in HingeSolution.
+
+    ``potentials`` and ``constraints`` count the rows, ``iterations`` the rounds of ADMM;
+    ``bytes_on_disk`` is the size of the pages.
+    """
+
+    y: Floats
+    energy: float
+    bound: float
+    violation: float
+    potentials: int
+    constraints: int
+    iterations: int
+    bytes_on_disk: int
+    certified: bool
+
+
+class Certificate(NamedTuple):
+    """As ``psl.kernels.admm.certificate``."""
+
+    energy: float = 0.0
+    bound: float = 0.0
+    violation: float = 0.0
+    complementarity: float = 0.0
+
+    def add(self, part: tuple[float, float, float, float]) -> Certificate:
+        """Return the certificate of these rows and others."""
+        energy, bound, violation, complementarity = part
+        return Certificate(
+            self.energy + energy,
+            self.bound + bound,
+            max(self.violation, violation),
+            self.complementarity + complementarity,
+        )
+
+
+class Begun(NamedTuple):
+    """What rows add at the start to degree and gradient, and with clipped duals to the gradient."""
+
+    certificate: Certificate
+    degree: Floats
+    gradient: Floats
+    clipped: Floats
+
+
+class Rounded(NamedTuple):
+    """What rows add in a round: to the gradient, and to the movement of the duals since the last mark.
+
+    Of the values and duals before the round, if asked: the certificate, and the gradient with clipped duals.
+    """
+
+    gradient: Floats
+    moved: float
+    certificate: Certificate
+    clipped: Floats
+
+
+class Rows(Protocol):
+    """All rows, or a part of them; arrays that they return are valid until the next call."""
+
+    def begin(self, y: Floats) -> Begun:
+        """Set the duals to the slopes at values."""
+        ...
+
+    def round(self, ahead: Floats, eta: float, y: Floats | None, mark: bool) -> Rounded:
+        """Update the duals; with ``y`` certify them before, with ``mark`` remember them."""
+        ...
+
+
+class PageRows:
+    """Rows in pages, in memory a page at a time (two for several threads).
+
+    ``weight_sums`` float64[n] are of all rows of the model.
+    """
+
+    def __init__(self, pages: Pages, weight_sums: Floats, threads: int = 1) -> None:
+        self._pages, self._weight_sums = pages, weight_sums
+        self._threads = threads
+        self._degree, self._gradient, self._clipped = np.zeros((3, len(weight_sums)))
+        self._memory = deque(np.empty((pages.in_memory, 4, pages.most_rows)))
+
+    def begin(self, y: Floats) -> Begun:
+        """See ``Rows.begin``."""
+        self._degree[:] = self._gradient[:] = self._clipped[:] = 0.0
+        found = Certificate()
+        for k, (page, problem) in enumerate(self._read()):
+            now = admm.Iterate(y, page.dual, self._gradient, _NONE)
+            kernel.begin(page.rows, self._weight_sums, problem, now, False)
+            page.mark[:] = page.dual
+            self._pages.keep(k, page, with_mark=True)
+            found = found.add(admm.of_rows(problem, now, self._clipped, 0, 1))
+        return Begun(found, self._degree, self._gradient, self._clipped)
+
+    def round(self, ahead: Floats, eta: float, y: Floats | None, mark: bool) -> Rounded:
+        """See ``Rows.round``."""
+        self._gradient[:] = self._clipped[:] = 0.0
+        found, moved = Certificate(), 0.0
+        for k, (page, problem) in enumerate(self._read()):
+            if y is not None:
+                before = admm.Iterate(y, page.dual, _NONE, _NONE)
+                found = found.add(admm.of_rows(problem, before, self._clipped, 0, 1))
+            now = admm.Iterate(_NONE, page.dual, self._gradient, ahead)
+            admm.dual_update(problem, now, eta, RELAXATION)
+            if mark:
+                change = page.dual - page.mark
+                moving = change != 0  # not in a row without variables, whose row_step is 0
+                moved += float(np.sum(change[moving] ** 2 / problem.row_step[moving]))
+                page.mark[:] = page.dual
+            self._pages.keep(k, page, with_mark=mark)
+        return Rounded(self._gradient, moved, found, _NONE if y is None else self._clipped)
+
+    def _read(self) -> Iterator[tuple[Page, admm.Problem]]:
+        """Yield the pages in their order, also as ADMM's kernels read them."""
+        pages = map(self._page, range(len(self._pages)))
+        return pages if self._threads == 1 else read_ahead(pages)
+
+    def _page(self, k: int) -> tuple[Page, admm.Problem]:
+        page = self._pages.read(k)
+        self._memory.rotate()
+        low, high, curvature, row_step = self._memory[0][:, : len(page.dual)]
+        problem = admm.Problem(
+            page.rows.start,
+            page.rows.variable,
+            page.rows.coefficient,
+            page.rows.constant,
+            low,
+            high,
+            curvature,
+            row_step,
+            degree=self._degree,
+            bonus=_NONE,
+            ridge=_NONE,
+        )
+        kernel.expand(page.rows, self._weight_sums, problem)
+        return page, problem
+
+
+class _Header(msgspec.Struct):
+    """The rounds so far, the step size, and the round when it is next set."""
+
+    rounds: Natural
+    eta: Annotated[float, msgspec.Meta(gt=0, le=LARGE)]
+    next: Natural
+
+
+class Consensus:
+    """The values of ADMM, which asks its rows for what they add; see ``AdmmState``."""
+
+    def __init__(self, rows: Rows, y: Floats, ridge: Floats) -> None:
+        n = len(y)
+        self.now = admm.Iterate(y, _NONE, np.zeros(n), np.empty(n))
+        self.looked_at = y.copy()
+        self.count = 0
+        self.eta = 1.0
+        self._next = PERIOD
+        self._rows = rows
+        self._variables = admm.Problem(
+            np.zeros(1, np.int32),
+            np.empty(0, np.int32),
+            coefficient=_NONE,
+            constant=_NONE,
+            low=_NONE,
+            high=_NONE,
+            curvature=_NONE,
+            row_step=_NONE,
+            degree=np.zeros(n),
+            bonus=np.zeros(n),
+            ridge=ridge,
+        )
+        self._marked = y.copy()
+
+    def save(self) -> tuple[dict[str, Any], dict[str, Floats]]:
+        """Return header and arrays, after a round with a mark; the rows save theirs."""
+        arrays = {"y": self.now.y, "gradient": self.now.gradient, "looked_at": self.looked_at}
+        arrays |= {"marked": self._marked, "degree": self._variables.degree}
+        return {"rounds": self.count, "eta": self.eta, "next": self._next}, arrays
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Floats]) -> None:
+        """Restore what ``save`` returned, in place of ``start``. Raises Misfit."""
+        saved: _Header = converted(header, _Header)
+        arrays_now = self.save()[1]
+        expected = {name: Expected(np.float64, own.shape) for name, own in arrays_now.items()}
+        found = restored(arrays, expected)
+        self.count, self.eta, self._next = saved.rounds, saved.eta, saved.next
+        for name, own in arrays_now.items():
+            own[:] = found[name]
+
+    def start(self) -> Certificate:
+        """Set the duals to the slopes at the values; return the certificate of both."""
+        begun = self._rows.begin(self.now.y)
+        self._variables.degree[:] = begun.degree
+        self.now.gradient[:] = begun.gradient
+        kernel.free_variables(self._variables)
+        return self._certificate(begun.certificate, self.now, begun.clipped)
+
+    def step(self) -> None:
+        """Do a round."""
+        self._round(look=False)
+
+    def look(self) -> Certificate:
+        """Do a round; return the certificate of the values before it, which are ``looked_at``."""
+        found = self._round(look=True)
+        before = replace(self.now, y=self.looked_at)
+        return self._certificate(found.certificate, before, found.clipped)
+
+    def _round(self, look: bool) -> Rounded:
+        self.looked_at[:] = self.now.y
+        self.count += 1
+        mark = self.count % PERIOD == 0
+        admm.x_update(self._variables, self.now, self.eta, RELAXATION)
+        y = self.looked_at if look else None
+        found = self._rows.round(self.now.ahead, self.eta, y, mark)
+        self.now.gradient[:] += found.gradient
+        if mark:
+            self._balance(found.moved)
+            self._marked[:] = self.now.y
+        return found
+
+    def _certificate(self, rows: Certificate, now: admm.Iterate, clipped: Floats) -> Certificate:
+        """Add the part of the variables to a certificate."""
+        energy, bound = admm.of_variables(self._variables, now, clipped)
+        return rows.add((energy, bound, 0.0, 0.0))
+
+    def _balance(self, dual: float) -> None:
+        """Set the step size by the movement since the last mark, as ``AdmmState`` does."""
+        if self.count < self._next:
+            return
+        self._next = int(GROWTH * self.count)
+        change = self.now.y - self._marked
+        primal = float(np.sum(change**2 * self._variables.degree))
+        self.eta = balanced(primal, dual, self.eta)
+
+
+class Limits(NamedTuple):
+    """When ADMM ends: as ``Admm`` says it, and ``highest``, an upper bound on the least energy."""
+
+    tolerance: float
+    violation: float
+    rounds: int
+    highest: float
+
+    def merit(self, found: Certificate) -> tuple[float, float]:
+        """Return a key that is smaller for better values: less violation first, then less energy."""
+        excess = found.violation if found.violation > self.violation else 0.0
+        return excess, found.energy
+
+
+class Looked(NamedTuple):
+    """The last certificate, the best one, and its values."""
+
+    found: Certificate
+    lowest: Certificate
+    best: Floats
+
+
+def polish(
+    rounds: Consensus,
+    limits: Limits,
+    report: Callable[[int, Certificate], object],
+    begun: Looked | None = None,
+    keep: Callable[[Looked], object] | None = None,
+) -> tuple[Certificate, Floats, bool]:
+    """Do rounds; return the best values' certificate, the values, whether certified. Raises Infeasible.
+
+    ``report`` is told the number of every round, and the last certificate; ``keep`` what ``begun`` has
+    to be for restored rounds to go on.
+    """
+    if begun is None:
+        found = rounds.start()
+        begun = Looked(found, found, np.clip(rounds.now.y, 0.0, 1.0))
+    found, lowest, best = begun
+    while True:
+        proven = verdict(*found, limits.highest, limits.tolerance, limits.violation)
+        if proven == INFEASIBLE:
+            raise Infeasible("no values satisfy the constraints")
+        certified = proven == CERTIFIED
+        if certified or limits.merit(found) < limits.merit(lowest):
+            lowest, best = found, np.clip(rounds.looked_at, 0.0, 1.0)
+        if certified or rounds.count >= limits.rounds:
+            return lowest, best, certified
+        if keep is not None:
+            keep(Looked(found, lowest, best))
+        for _ in range(min(PERIOD, limits.rounds - rounds.count) - 1):
+            rounds.step()
+            report(rounds.count, found)
+        found = rounds.look()
+        report(rounds.count, found)

@@ -1,0 +1,169 @@
+"""ADMM's rounds by a team of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.parallel.threads import Team
+from onlinesrl.psl.kernels import admm, admm_parts, admm_rows, admm_solve
+from onlinesrl.psl.kernels.potentials import Potentials
+
+F = TypeVar("F", Potentials, admm.Problem, admm.Iterate)
+Until: TypeAlias = tuple[float, float, float, float]
+"""When to end, as ``admm_solve.solve`` says it: highest, tolerance, most_violation, most_rounds."""
+
+
+ROWS, MOST = 1 << 19, 8
+"""The fewest rows of a part where there are more than two, and the most parts."""
+
+OF_ROWS = ["constant", "weight", "hinge", "square", "low", "high", "curvature", "row_step", "dual"]
+"""The arrays of frames that have a number for every row."""
+
+
+class Rounds:
+    """Rounds by one thread."""
+
+    def __init__(self, rows: Potentials, problem: admm.Problem, now: admm.Iterate) -> None:
+        self.rows, self.problem, self.now = rows, problem, now
+
+    def prepare(self, before: Floats, known: bool) -> float:
+        """See ``admm_rows.prepare``."""
+        sums = np.zeros(len(self.now.y))
+        return admm_rows.prepare(self.rows, sums, self.problem, self.now, before, known)
+
+    def advance(self, y: Floats, dual: Floats, control: Floats, n: int) -> None:
+        """See ``admm_solve.advance``."""
+        admm_solve.advance(self.problem, self.now, y, dual, control, n)
+
+    def solve(
+        self, y: Floats, dual: Floats, control: Floats, until: Until
+    ) -> tuple[int, float, float, float]:
+        """See ``admm_solve.solve``."""
+        return admm_solve.solve(self.rows, self.problem, self.now, y, dual, control, *until)
+
+
+class TeamRounds(Rounds):
+    """Rounds of a large model by a team: the numbers are the same to the bit for any number of threads.
+
+    They differ from those of ``Rounds`` by rounding, since the parts that the rows are divided into,
+    as the model's size says, add up their gradients apart.
+    """
+
+    def __init__(
+        self, rows: Potentials, problem: admm.Problem, now: admm.Iterate, team: Team
+    ) -> None:
+        super().__init__(rows, problem, now)
+        self._team = team
+        m, n, parts = len(now.dual), len(now.y), number_of_parts(len(now.dual))
+        self._ranges = [slice(m * k // parts, m * (k + 1) // parts) for k in range(parts)]
+        self._run_end = np.empty(m, np.int32)
+        self._gradients = np.zeros((parts, n))
+        self._iterates = [replace(now, gradient=each) for each in self._gradients]
+
+    def prepare(self, before: Floats, known: bool) -> float:
+        """See ``admm_rows.prepare``."""
+        weight_sums, degrees = np.zeros(len(self.now.y)), np.zeros_like(self._gradients)
+        highest = admm_rows.weigh(self.rows, weight_sums, self.problem.ridge)
+
+        def of_range(k: int) -> None:
+            which = self._ranges[k]
+            rows = _some(self.rows, which)
+            problem = _some(self.problem, which, degree=degrees[k])
+            now = _some(self._iterates[k], which)
+            admm_rows.set_up(rows, weight_sums, problem, now, before[which], known)
+            admm_parts.find_runs(problem, self._run_end[which])
+            self._run_end[which] += which.start
+
+        self._each(of_range)
+        degrees.sum(0, out=self.problem.degree)
+        return highest
+
+    def advance(self, y: Floats, dual: Floats, control: Floats, n: int) -> None:
+        """See ``admm_solve.advance``."""
+        control[admm_solve.ROUNDS] += n
+        due = control[admm_solve.ROUNDS] >= control[admm_solve.NEXT]
+        step = float(control[admm_solve.ETA]), admm_solve.RELAXATION
+        if due:
+            y[:] = self.now.y
+            self._each(lambda k: np.copyto(dual[self._ranges[k]], self.now.dual[self._ranges[k]]))
+        self._team.run(self._rounds, n, step)
+        if due:
+            admm_solve.balance(self.problem, self.now, y, self._moved(dual), control)
+
+    def _moved(self, before: Floats) -> float:
+        """See ``admm_solve.moved``."""
+        found = np.empty(len(self._ranges))
+
+        def of_range(k: int) -> None:
+            arrays = before, self.now.dual, self.problem.row_step
+            found[k] = admm_solve.moved(*(each[self._ranges[k]] for each in arrays))
+
+        self._each(of_range)
+        return float(found.sum())
+
+    def _rounds(self, n: int, step: tuple[float, float], rank: int, threads: int) -> None:
+        """Do a thread's share of n rounds."""
+        problem, now, parts = self.problem, self.now, len(self._iterates)
+        for _ in range(n):
+            admm_parts.x_update(problem, now, self._gradients, rank, threads, *step)
+            self._team.meet(rank)
+            for k in range(rank, parts, threads):
+                of = problem, self._iterates[k], self._run_end
+                admm_parts.dual_update(*of, k, parts, *step)
+            self._team.meet(rank)
+
+    def solve(
+        self, y: Floats, dual: Floats, control: Floats, until: Until
+    ) -> tuple[int, float, float, float]:
+        """See ``admm_solve.solve``."""
+        *limits, most_rounds = until
+        gradients = np.empty_like(self._gradients)
+        while True:
+            self.advance(y, dual, control, admm_solve.PERIOD)
+            found = self._certificate(gradients)
+            verdict = admm_solve.verdict(*found, *limits)
+            if verdict != admm_solve.OPEN or control[admm_solve.ROUNDS] >= most_rounds:
+                admm_rows.duals(self.rows, self.problem, self.now, dual)
+                return verdict, *found[:3]
+
+    def _certificate(self, gradients: Floats) -> tuple[float, float, float, float]:
+        """See ``admm.certificate``; ``gradients``, as those of the rounds, are working memory."""
+        parts, terms = len(gradients), np.empty((len(gradients), 4))
+
+        def of_part(k: int) -> None:
+            gradients[k] = 0.0
+            terms[k] = admm.of_rows(self.problem, self.now, gradients[k], k, parts)
+
+        self._each(of_part)
+        np.subtract(gradients.sum(0), self.problem.bonus, out=self.now.ahead)
+        energy, bound, _, complementarity = terms.sum(0).tolist()
+        violation = float(terms[:, 2].max())
+        linear, least = admm.of_variables(self.problem, self.now, self.now.ahead)
+        return energy + linear, bound + least, violation, complementarity
+
+    def _each(self, work: Callable[[int], object]) -> None:
+        """Work for each of the parts."""
+
+        def of_thread(rank: int, threads: int) -> None:
+            for k in range(rank, len(self._ranges), threads):
+                work(k)
+
+        self._team.run(of_thread)
+
+
+def _some(of: F, rows: slice, **others: Any) -> F:
+    """Return a frame with these of its rows, and some arrays in place of its own."""
+    arrays: dict[str, Any] = {name: vars(of)[name][rows] for name in OF_ROWS if name in vars(of)}
+    if "start" in vars(of):
+        arrays["start"] = vars(of)["start"][rows.start : rows.stop + 1]
+    return replace(of, **arrays, **others)
+
+
+def number_of_parts(rows: int) -> int:
+    """Return how many parts a problem with so many rows has."""
+    return min(MOST, max(2, (1 << (rows // ROWS).bit_length()) // 2))

@@ -1,0 +1,131 @@
+"""The dual of hinge-loss inference: the lower bound that certifies an energy (weak duality).
+
+Every row adds a convex function of its form, ``f_i(l) = max over low_i <= u <= high_i of
+u l - curvature_i u^2 / 2``: a hinge has [0, w] and no curvature, a squared one [0, inf] and
+``1 / (2 w)``; without the hinge the ends are [w, w] and [-inf, inf]; constraints have [0, inf] and
+[-inf, inf] and no curvature. So any dual ``u`` within its ends gives the bound
+
+    energy(y) >= sum_i (u_i c_i - curvature_i u_i^2 / 2) + sum_j min(0, (Q' u - bonus)_j)
+
+for all feasible y in [0, 1]^n, and at the optimum the two sides meet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HingeModel
+from onlinesrl.psl.kernels import admm_rows
+from onlinesrl.psl.kernels.potentials import Potentials
+
+FEASIBLE = 1e-9
+"""How far a constraint without variables may be from satisfied."""
+
+
+@dataclass(frozen=True, eq=False)
+class Conjugates:
+    """``low``, ``high`` and ``curvature`` of every row, float64[n_rows], for one weight vector."""
+
+    low: Floats
+    high: Floats
+    curvature: Floats
+
+    def slope(self, form: Floats) -> Floats:
+        """``f'(l)``, float64[n_rows]; 0 for a constraint, and where a hinge of power 1 has its kink."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = np.where(
+                self.curvature > 0,
+                form / self.curvature,
+                np.where(form > 0, self.high, self.low),
+            )
+        slope = np.clip(slope, self.low, self.high)
+        return np.where(np.isfinite(slope), slope, 0.0)
+
+
+def conjugates(rows: Potentials) -> Conjugates:
+    """Return the rows' conjugates."""
+    low, high, curvature = np.empty((3, len(rows.weight)))
+    admm_rows.conjugates(rows, low, high, curvature)
+    return Conjugates(low, high, curvature)
+
+
+def weighted_rows(
+    model: HingeModel, weights: Floats, bonus: Floats | None = None, ridge: float = 0.0
+) -> Potentials:
+    """Return a model as the kernels read it.
+
+    Raises ValueError where a weight is not finite, or is below 0 and makes its row not convex.
+    """
+    rows = Potentials(
+        model.start,
+        model.variable,
+        model.coefficient,
+        model.constant,
+        np.empty(model.n_rows),
+        np.empty(model.n_rows, np.uint8),
+        np.empty(model.n_rows, np.uint8),
+        np.zeros(model.n_variables) if bonus is None else bonus,
+        ridge,
+    )
+    found = admm_rows.describe(model.kind, model.power, model.weight_index, weights, rows)
+    if found == admm_rows.NOT_FINITE:
+        raise ValueError("a weight is not finite")
+    if found == admm_rows.NOT_CONVEX:
+        raise ValueError("a weight below 0: only linear potentials without hinge may have one")
+    return rows
+
+
+def lower_bound(
+    model: HingeModel,
+    weights: Floats,
+    dual: Floats,
+    bonus: Floats | None = None,
+    ridge: float = 0.0,
+) -> float:
+    """Return a lower bound of the energy of all feasible values, from any ``dual`` float64[n_rows].
+
+    With a ridge, the energy has ``ridge |y|^2`` in it.
+    """
+    rows = conjugates(weighted_rows(model, weights))
+    u = np.clip(dual, rows.low, rows.high)
+    gradient: Floats = np.zeros(model.n_variables) if bonus is None else -bonus
+    gradient = gradient + np.bincount(
+        model.variable, model.coefficient * u[model.row], model.n_variables
+    )
+    y = (
+        np.clip(-gradient / (2.0 * ridge), 0.0, 1.0)
+        if ridge > 0
+        else np.where(gradient < 0, 1.0, 0.0)
+    )
+    least = gradient @ y + ridge * (y @ y)
+    return float(u @ model.constant - 0.5 * rows.curvature @ u**2 + least)
+
+
+def dual_at(
+    model: HingeModel,
+    weights: Floats,
+    y: Floats,
+    bonus: Floats | None = None,
+    ridge: float = 0.0,
+) -> tuple[Floats, float]:
+    """Return the slopes at values as a dual, float64[n_rows], and the bound that it gives."""
+    dual = conjugates(weighted_rows(model, weights)).slope(model.forms(y))
+    return dual, lower_bound(model, weights, dual, bonus, ridge)
+
+
+def residual(model: HingeModel, y: Floats, dual: Floats) -> float:
+    """Return the most that a projected step along ``-Q' u`` moves a value; 0 at an optimum."""
+    gradient = np.bincount(model.variable, model.coefficient * dual[model.row], model.n_variables)
+    return float(np.max(np.abs(y - np.clip(y - gradient, 0.0, 1.0)), initial=0.0))
+
+
+def check_constants(model: HingeModel) -> None:
+    """Raise Infeasible where a constraint without variables is false."""
+    form = np.where(model.kind == EQUAL, np.abs(model.constant), model.constant)
+    empty = (np.diff(model.start) == 0) & (model.kind >= AT_MOST)
+    if np.any(form[empty] > FEASIBLE):
+        raise Infeasible("a constraint without variables is false")

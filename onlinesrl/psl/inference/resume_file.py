@@ -1,0 +1,68 @@
+"""A file from which inference goes on where it was killed; without it, nothing but time is lost."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.io.atomic_write import storage_errors
+from onlinesrl.core.io.checkpoint_file import Checkpoint, DamagedCheckpoint, load, write
+from onlinesrl.core.version import __version__
+from onlinesrl.psl.lang.data import Database
+
+SECONDS = 30.0
+"""Between two writes."""
+
+
+@dataclass
+class Kept:
+    """The file, which goes with what was solved; ``tell`` says what becomes of one that is there."""
+
+    path: Path
+    tell: Callable[[str], object]
+    _key: str = ""
+    _written: float = field(default_factory=time.monotonic)
+
+    def open(self, key: str) -> Checkpoint | None:
+        """Return what was kept of what ``key`` names. Raises StorageError."""
+        self._key, self._written = key, time.monotonic()
+        if not self.path.exists():
+            return None
+        try:
+            found = load(self.path)
+        except DamagedCheckpoint as error:
+            self.tell(f"{error}; beginning anew")
+            return None
+        if found.header.get("key") != key:
+            self.tell(f"{self.path} is of another model, data or options; beginning anew")
+            return None
+        self.tell(f"going on after round {found.number}")
+        return found
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to write."""
+        return time.monotonic() - self._written >= SECONDS
+
+    def write(self, number: int, header: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
+        """Write it durably, or leave it as it was. Raises StorageError."""
+        with storage_errors(self.path.parent, "create"):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        write(self.path, number, {**header, "key": self._key}, arrays)
+        self._written = time.monotonic()
+
+
+def digest(settings: object, weights: Floats, database: Database) -> str:
+    """Return a digest of what an answer depends on."""
+    found = hashlib.sha256(repr((__version__, settings, database.constants)).encode())
+    found.update(weights.tobytes())
+    for name, relation in database.relations.items():
+        for table in (relation.observed, relation.targets):
+            found.update(repr((name, table.columns.shape)).encode())
+            found.update(table.columns.tobytes() + table.values.tobytes())
+    return found.hexdigest()

@@ -1,0 +1,114 @@
+"""Samples from the density of a hinge-loss model, ``exp(-energy)`` where constraints hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.kernels.random import generator
+from onlinesrl.psl.ground.hinge_loss_mrf import EQUAL, HingeModel
+from onlinesrl.psl.inference.dual import weighted_rows
+from onlinesrl.psl.kernels.line_sampling import Lines, sweep
+
+ZERO = 1e-9
+"""Coefficients below this are 0."""
+
+
+class Sampler:
+    """A Markov chain on the values of a model, which goes on where it was when weights change.
+
+    A sweep moves each variable alone (Gibbs sampling), and variables of equality constraints along lines on
+    which these stay true. ``y`` must be feasible. Where others leave a line no room, as ``a <= b`` and
+    ``b <= a`` do, values stay.
+    """
+
+    def __init__(self, model: HingeModel, y: Floats, seed: int) -> None:
+        self.model = model
+        self.y = y.copy()
+        self.rng = generator(seed)
+        self.lines = lines_of(model)
+
+    def draw(self, weights: Floats, n: int) -> Iterator[Floats]:
+        """Yield the values after each of ``n`` sweeps; they are changed by the next."""
+        rows, form = weighted_rows(self.model, weights), self.model.forms(self.y)
+        for _ in range(n):
+            sweep(rows, self.lines, form, self.y, self.rng)
+            yield self.y
+
+
+def lines_of(model: HingeModel) -> Lines:
+    """Return lines that span all moves on which equality constraints stay true."""
+    variable, amount, sizes = _directions(model)
+    line = np.repeat(np.arange(len(sizes)), sizes)
+    order = np.argsort(model.variable, kind="stable")
+    degree = np.bincount(model.variable, minlength=model.n_variables)
+    each, before = degree[variable], np.cumsum(degree) - degree
+    of = np.repeat(np.arange(len(variable)), each)
+    entry = order[
+        before[variable[of]] + np.arange(len(of)) - np.repeat(np.cumsum(each) - each, each)
+    ]
+    pair, place = np.unique(line[of] * model.n_rows + model.row[entry], return_inverse=True)
+    slope = np.bincount(place, model.coefficient[entry] * amount[of], len(pair))
+    kept = np.abs(slope) > ZERO
+    at, row = pair[kept] // model.n_rows, pair[kept] % model.n_rows
+    first = np.searchsorted(at, np.arange(len(sizes) + 1))
+    starts = np.append(0, np.cumsum(sizes))
+    return Lines(starts, variable, amount, first, row, slope[kept].astype(np.float64))
+
+
+def _directions(model: HingeModel) -> tuple[Ints, Floats, Ints]:
+    """Return variables and amounts of all lines, concatenated, and how many variables each has."""
+    equal = (model.kind == EQUAL)[model.row] & (np.abs(model.coefficient) > ZERO)
+    alone = np.setdiff1d(np.arange(model.n_variables), model.variable[equal])
+    variables, amounts = [np.array([j]) for j in alone], [np.ones(1)] * len(alone)
+    for rows in _linked(model.row[equal], model.variable[equal]):
+        entries = np.flatnonzero(np.isin(model.row, rows))
+        of, column = np.unique(model.variable[entries], return_inverse=True)
+        matrix = np.zeros((len(rows), len(of)))
+        matrix[np.searchsorted(rows, model.row[entries]), column] = model.coefficient[entries]
+        for basis in null_space(matrix):
+            moved = np.flatnonzero(basis)
+            variables.append(of[moved])
+            amounts.append(basis[moved])
+    sizes = np.array([len(each) for each in variables], np.int64)
+    whole = np.concatenate([np.empty(0, np.int64), *variables])
+    return whole, np.concatenate([np.empty(0), *amounts]), sizes
+
+
+def _linked(row: Ints, variable: Ints) -> Iterator[Ints]:
+    """Yield groups of rows, sorted, that share variables with each other and not with other rows."""
+    group: dict[int, list[int]] = {}
+    owner: dict[int, list[int]] = {}
+    for i, j in zip(row.tolist(), variable.tolist(), strict=True):
+        mine, other = group.setdefault(i, [i]), owner.setdefault(j, group[i])
+        if other is not mine:
+            mine.extend(other)
+            for each in other:
+                group[each] = mine
+        owner[j] = group[i]
+    seen = {id(rows): rows for rows in group.values()}
+    yield from (np.array(sorted(rows)) for rows in seen.values())
+
+
+def null_space(matrix: Floats) -> Iterator[Floats]:
+    """Yield a basis of the vectors that a matrix maps to 0, by Gauss-Jordan elimination: sparse."""
+    left, pivots = matrix.copy(), list[int]()
+    for j in range(left.shape[1]):
+        i = len(pivots)
+        if i == len(left):
+            break
+        best = i + int(np.argmax(np.abs(left[i:, j])))
+        if abs(left[best, j]) > ZERO:
+            left[[i, best]] = left[[best, i]]
+            left[i] /= left[i, j]
+            others = np.arange(len(left)) != i
+            left[others] -= np.outer(left[others, j], left[i])
+            pivots.append(j)
+    for j in sorted({*range(left.shape[1])} - {*pivots}):
+        basis = np.zeros(left.shape[1])
+        basis[j] = 1.0
+        basis[pivots] = -left[: len(pivots), j]
+        basis[np.abs(basis) <= ZERO] = 0.0
+        yield basis

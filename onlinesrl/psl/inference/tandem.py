@@ -1,0 +1,151 @@
+"""Tandem inference (Srinivasan 2020, chapter 4): rows are optimised while they are grounded, out of core.
+
+Rows come in chunks, are written to pages on disk and optimised page by page in the same pass. Later
+rounds read the pages back. Memory holds one page (two for several threads), one chunk and some vectors
+over the variables, however many rows there are. Srinivasan uses stochastic gradient descent in all
+rounds; here some rounds of it, with AdaGrad's rates, give the start for ADMM, which reads the pages in
+order, stores one number per row in them, and ends with a certificate as in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.parallel.threads import ahead
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeModel
+from onlinesrl.psl.inference.admm_paged import (
+    Certificate,
+    Consensus,
+    Limits,
+    PagedSolution,
+    PageRows,
+    polish,
+)
+from onlinesrl.psl.inference.row_pages import Page, Pages
+from onlinesrl.psl.kernels import admm_rows as kernel
+from onlinesrl.psl.kernels import sgd
+
+T = TypeVar("T")
+
+
+class TandemProgress(NamedTuple):
+    """The progress of tandem inference, after every page of the first pass and every round.
+
+    ``rows`` is the number of rows so far. In the passes of SGD (``phase`` "ground" and "descend") the
+    energy is that of each row just before its step, and bound and violation are not known; in
+    those of ADMM ("admm") all three are those of the last certificate.
+    """
+
+    phase: str
+    round: int
+    rows: int
+    energy: float
+    bound: float = -np.inf
+    violation: float = np.nan
+
+
+@dataclass(frozen=True)
+class Tandem:
+    """SGD while the rows arrive and over shuffled pages, ``descents`` passes, then ADMM over pages.
+
+    A step of SGD is equation 4.5 of Srinivasan (2020) with AdaGrad's rates: ``rate`` over the root of the
+    sum of the variable's squared slopes so far; it starts from 1/2. Values are projected onto violated
+    constraints, which keeps them nearly feasible; ADMM then finds the optimum. The order of pages, and of
+    rows within a page, depends on ``seed`` only.
+
+    ADMM ends as ``Admm`` does, ``tolerance`` and ``violation`` as there, or after ``rounds`` of it; with
+    none the answer is that of SGD. ``folder`` takes the pages, of ``page_bytes`` each. With more than one
+    of ``threads`` another thread reads the next page while one is processed; the answer is the same.
+    """
+
+    folder: Path
+    descents: int = 10
+    rounds: int = 1000
+    rate: float = 0.3
+    tolerance: float = 1e-4
+    violation: float = 1e-4
+    page_bytes: int = 1 << 23
+    seed: int = 0
+    threads: int = 1
+
+    def solve(
+        self,
+        chunks: Iterable[HingeModel],
+        n_variables: int,
+        weights: Floats,
+        report: Callable[[TandemProgress], None] = lambda _: None,
+    ) -> PagedSolution:
+        """Minimise ``w . Phi(y)`` over the feasible values, rows as of one model of all chunks.
+
+        The chunks' variables are ``0 .. n_variables - 1`` of the whole model. Raises StorageError where
+        the folder cannot take the pages, UsageError where a row is larger than a page, Infeasible
+        and ValueError as the other engines.
+        """
+        with Pages(self.folder, self.page_bytes, min(self.threads, 2)) as pages:
+            descent = _Descent(self, n_variables)
+            highest, n_rows, constraints, energy = 0.0, 0, 0, 0.0
+            for page in pages.fill(chunks, weights):
+                highest += descent.weigh(page)
+                energy += descent.step(page)
+                n_rows += len(page.dual)
+                constraints += int(np.isinf(page.rows.weight).sum())
+                report(TandemProgress("ground", 1, n_rows, energy))
+            for t in range(2, self.descents + 1):
+                energy = descent.round(pages)
+                report(TandemProgress("descend", t, n_rows, energy))
+
+            def told(count: int, found: Certificate) -> None:
+                report(TandemProgress("admm", count, n_rows, *found[:3]))
+
+            rows = PageRows(pages, descent.weight_sums, self.threads)
+            rounds = Consensus(rows, descent.y, descent.ridge)
+            limits = Limits(self.tolerance, self.violation, self.rounds, highest)
+            found, y, certified = polish(rounds, limits, told)
+            return PagedSolution(
+                y,
+                found.energy,
+                found.bound,
+                found.violation,
+                n_rows - constraints,
+                constraints,
+                rounds.count,
+                pages.bytes_on_disk,
+                certified,
+            )
+
+    def ahead(self, pages: Iterator[T]) -> Iterator[T]:
+        """Return pages in turn, the next one read by another thread, where there may be one."""
+        return pages if self.threads == 1 else ahead(pages)
+
+
+class _Descent:
+    """The values during SGD, and the sums over rows that ADMM needs."""
+
+    def __init__(self, options: Tandem, n_variables: int) -> None:
+        self.y = np.full(n_variables, 0.5)
+        self.weight_sums = np.zeros(n_variables)
+        self.ridge = np.zeros(n_variables)
+        self._squares = np.zeros(n_variables)
+        self._rate = options.rate
+        self._random = np.random.default_rng(options.seed)
+        self.ahead = options.ahead
+
+    def weigh(self, page: Page) -> float:
+        """Add a page's weights to ``weight_sums`` and ``ridge``; return an upper bound of its energy."""
+        return kernel.weigh(page.rows, self.weight_sums, self.ridge)
+
+    def step(self, page: Page) -> float:
+        """Take a step for every row of a page, in random order; return the sum of their energies before."""
+        order = self._random.permutation(len(page.dual))
+        return sgd.descend_adagrad(page.rows, order, self.y, self._rate, self._squares)
+
+    def round(self, pages: Pages) -> float:
+        """Do a pass over the pages, in random order."""
+        order = self._random.permutation(len(pages))
+        return sum(map(self.step, self.ahead(map(pages.read, order))))

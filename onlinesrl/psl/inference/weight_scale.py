@@ -1,0 +1,73 @@
+"""Weights of a size for which tolerances are meant: an engine's are absolute where the energy is below 1.
+
+Small weights are multiplied by a power of two, which changes no digit of the answer, and the energy is
+divided by it. Large ones stay as they are, for there the tolerance is relative; but their energies
+are certified only if what rounding may hide of them is below the tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeModel
+from onlinesrl.psl.inference.protocols import HingeSolution, Watch
+
+SMALL, LARGE = 2.0**-10, 2.0**20
+"""Weights of which the largest is between these are taken as they are."""
+UNIT = 2.0**-52
+"""The relative distance of doubles."""
+
+Solve = Callable[[HingeModel, Floats, Floats | None, HingeSolution | None], HingeSolution]
+
+
+def scale(weights: Floats, bonus: Floats | None = None) -> float:
+    """Return the power of two by which weights and bonus are to be multiplied; 1 where not needed."""
+    top = _largest(weights, bonus)
+    return float(2.0 ** -np.floor(np.log2(top))) if 0 < top < SMALL else 1.0
+
+
+def unscaled(watch: Watch | None, s: float) -> Watch | None:
+    """Return what tells of rounds in the units of the weights given."""
+    if watch is None or s == 1.0:
+        return watch
+    return lambda at: watch(at._replace(energy=at.energy / s, bound=at.bound / s))
+
+
+def in_scale(  # noqa: PLR0913, PLR0917 - what an engine is given
+    solve: Solve,
+    model: HingeModel,
+    weights: Floats,
+    bonus: Floats | None,
+    start: HingeSolution | None,
+    tolerance: float,
+) -> HingeSolution:
+    """Solve a model with its weights and bonus scaled; ``tolerance`` is that of a certificate."""
+    s = scale(weights, bonus)
+    if s == 1.0:
+        found = solve(model, weights, bonus, start)
+        if not found.certified or _largest(weights, bonus) <= LARGE:
+            return found
+        hidden = rounding(model, found.dual, bonus) > tolerance * max(1.0, abs(found.energy))
+        return replace(found, certified=not hidden)
+    first = None if start is None else replace(start, dual=s * start.dual)
+    found = solve(model, s * weights, None if bonus is None else s * bonus, first)
+    return replace(found, energy=found.energy / s, dual=found.dual / s, bound=found.bound / s)
+
+
+def rounding(model: HingeModel, dual: Floats, bonus: Floats | None) -> float:
+    """Return how far rounding may have moved an energy, or the bound of a dual."""
+    entries = (
+        np.abs(model.coefficient * dual[model.row]).sum() + np.abs(dual * model.constant).sum()
+    )
+    of_bonus = 0.0 if bonus is None else np.abs(bonus).sum()
+    terms = len(model.coefficient) + model.n_rows + model.n_variables
+    return float(terms * UNIT * (entries + of_bonus))
+
+
+def _largest(weights: Floats, bonus: Floats | None) -> float:
+    of_bonus = 0.0 if bonus is None else float(np.abs(bonus).max(initial=0.0))
+    return max(float(np.abs(weights).max(initial=0.0)), of_bonus)

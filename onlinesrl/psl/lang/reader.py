@@ -1,0 +1,196 @@
+"""Reading of PSL's rules: text to a checked program.
+
+The language is PSL (Bach et al., 2017) with four differences: a logical rule may be any formula (see
+`onlinesrl.psl.lang.linear_form`), it may have no variables, weights are not negative, and ``|X|`` always
+counts the constants of one ground rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+
+from onlinesrl.core.errors import LocatedError
+from onlinesrl.logic.ast import Variable, terms
+from onlinesrl.logic.source import Source, read_text, source
+from onlinesrl.psl.lang.ast import (
+    ArithmeticRule,
+    LogicalRule,
+    PslProgram,
+    Summand,
+    atoms,
+    cardinalities,
+    summed,
+)
+from onlinesrl.psl.lang.linear_form import normal_forms, unbound
+from onlinesrl.psl.lang.syntax import COMMENT, Mention, ParsedRule, parsed_rules
+
+
+def load(path: str | Path, functions: Collection[str] = ()) -> PslProgram:
+    """Read a file of rules; see `parse`. Raises also StorageError."""
+    return parse(read_text(path), str(path), functions=functions)
+
+
+def parse(
+    text: str,
+    file: str = "<model>",
+    *,
+    declared: Mapping[str, int] | None = None,
+    functions: Collection[str] = (),
+) -> PslProgram:
+    """Read rules in PSL's syntax; ``file`` names them in errors.
+
+    ``declared`` are the predicates with their arities; without it, first uses declare them.
+    ``functions`` are the predicates whose values are computed. As in PSL, predicates are
+    case-insensitive, and spelled as declared. Raises ModelError at the first mistake.
+    """
+    whole = source(text, file)
+    reader = PslReader(file, declared, functions)
+    reader.read(whole, whole.code(COMMENT))
+    return reader.program()
+
+
+class PslReader:
+    """Reads a program in parts; arguments as in `parse`.
+
+    ``opened`` are predicates known to have targets.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        declared: Mapping[str, int] | None,
+        functions: Collection[str],
+        opened: Collection[str] = (),
+    ) -> None:
+        self._file = file
+        self._closed = declared is not None
+        self._arities = dict(declared or {})
+        self._spelling = {name.upper(): name for name in (*functions, *self._arities)}
+        self._functions = frozenset(self._spelling[name.upper()] for name in functions)
+        self._opened = {self._spelling[name.upper()] for name in opened}
+        self._parsed: list[ParsedRule] = []
+
+    def program(self) -> PslProgram:
+        """Return the rules read so far."""
+        rules = tuple(each.rule for each in self._parsed)
+        return PslProgram(self._file, dict(self._arities), rules, self._functions)
+
+    def read(self, whole: Source, code: str) -> int:
+        """Add the rules of ``code``, whose positions are those of a source; return their number."""
+        found = parsed_rules(code, whole, self._spell)
+        for parsed in found:
+            if not parsed.mentions:
+                raise whole.error("a rule needs at least one atom", parsed.rule.position)
+            for mention in parsed.mentions:
+                self._check_predicate(mention, whole)
+            if isinstance(parsed.rule, ArithmeticRule):
+                _check_sums(parsed, parsed.rule, self._functions, whole)
+                self._check_filters(parsed, parsed.rule, whole)
+            else:
+                _check_no_sums(parsed, whole)
+            try:
+                _check_bound(parsed, self._functions, whole)
+            except ValueError as error:
+                hint = "write it in several rules"
+                raise whole.error(str(error), parsed.rule.position, hint) from None
+        self._parsed += found
+        return len(found)
+
+    def _spell(self, name: str) -> str:
+        return self._spelling.setdefault(name.upper(), name)
+
+    def _check_predicate(self, mention: Mention, whole: Source) -> None:
+        name, arity = mention.atom.predicate, len(mention.atom.terms)
+        if self._closed and name not in self._arities and name not in self._functions:
+            close = get_close_matches(name, [*self._arities, *self._functions], n=1)
+            known = ", ".join(self._arities)
+            hint = f"did you mean {close[0]}?" if close else f"the predicates are {known}"
+            raise whole.error(f"the predicate {name} is not declared", mention.position, hint)
+        takes = self._arities.setdefault(name, arity)
+        if takes != arity:
+            arguments = f"{takes} argument{'' if takes == 1 else 's'}"
+            message = f"{name} takes {arguments}, not {arity}"
+            raise whole.error(message, mention.position)
+
+    def _check_filters(self, parsed: ParsedRule, rule: ArithmeticRule, whole: Source) -> None:
+        """Raise an error for atoms in filters whose predicates have targets."""
+        filtering = {x for each in rule.filters for x in atoms(each.condition)}
+        for mention in parsed.mentions:
+            name = mention.atom.predicate
+            if name in self._opened and mention.atom in filtering:
+                message = f"a filter needs observed values, and {name} has targets"
+                raise whole.error(message, mention.position)
+
+
+def _check_no_sums(parsed: ParsedRule, whole: Source) -> None:
+    """Raise an error for summation variables in a logical rule."""
+    for mention in parsed.mentions:
+        if summed(mention.atom):
+            message = "a summation variable belongs in an arithmetic rule"
+            raise whole.error(message, mention.position, "write `P(X, +Y) <= 1 .`")
+
+
+def _check_sums(
+    parsed: ParsedRule, rule: ArithmeticRule, functions: Collection[str], whole: Source
+) -> None:
+    """Check the atoms, summation variables, cardinalities and filters of an arithmetic rule."""
+    summands = [*rule.left, *rule.right]
+    variables = _summation_variables(parsed, summands, functions, whole)
+    for name in (x for each in summands for x in cardinalities(each.coefficient)):
+        if name not in variables:
+            message = f"|{name}| counts the constants of +{name}, which is in no atom"
+            raise whole.error(message, parsed.places[name])
+    seen: set[str] = set()
+    for each, place in zip(rule.filters, parsed.filtered, strict=True):
+        if each.variable not in variables:
+            raise whole.error(f"this filters +{each.variable}, which is in no atom", place)
+        if each.variable in seen:
+            hint = "join the conditions by `&`"
+            raise whole.error(f"+{each.variable} has two filters", place, hint)
+        seen.add(each.variable)
+
+
+def _summation_variables(
+    parsed: ParsedRule, summands: list[Summand], functions: Collection[str], whole: Source
+) -> set[str]:
+    """Return the summation variables, after checking that each occurs once, in a listed atom."""
+    found: set[str] = set()
+    linear = {each.atom for each in summands}
+    leaves = (leaf for atom in linear if atom for leaf in terms(atom))
+    alone = {leaf.name for leaf in leaves if isinstance(leaf, Variable) and not leaf.plus}
+    for mention in parsed.mentions:
+        names = summed(mention.atom)
+        if names and mention.atom not in linear:
+            message = "an atom of a filter has no summation variables"
+            raise whole.error(message, mention.position, "leave out the `+`")
+        if names and mention.atom.predicate in functions:
+            message = f"{mention.atom.predicate} is a function: it lists no atoms to sum over"
+            raise whole.error(message, mention.position)
+        if (found | alone) & {*names} or len(set(names)) < len(names):
+            message = "a summation variable occurs only once"
+            raise whole.error(message, mention.position, "give the other one its own name")
+        found |= {*names}
+    return found
+
+
+def _check_bound(parsed: ParsedRule, functions: Collection[str], whole: Source) -> None:
+    """Raise an error for variables that no atom binds."""
+    for form in normal_forms(parsed.rule, 0, functions):
+        for name in unbound(form):
+            raise _unbound(name, parsed, bool(form.joins), whole)
+
+
+def _unbound(name: str, parsed: ParsedRule, joined: bool, whole: Source) -> LocatedError:
+    if isinstance(parsed.rule, LogicalRule):
+        message = f"nothing binds the variable {name}"
+        hint = (
+            "each variable needs a positive atom of the body that is not a function"
+            if joined
+            else "a rule without a body can be written like `1.0: P(X) = 1 ^2`"
+        )
+    else:
+        message = f"the variable {name} is in no atom of the rule without `+`"
+        hint = "a filter names its own variable and those that are not summed; |X| needs +X"
+    return whole.error(message, parsed.places[name], hint)

@@ -1,0 +1,397 @@
+"""The online learner of PSL programs: as ``mln.online.learner``, with truth values in [0, 1].
+
+The score of values y is minus their energy, its features are -Phi(y) (Bach et al. 2015, equation 1),
+and the label loss is L1. The rival maximises score, with loss ``ml`` loss + score. Where the truth t
+is neither 0 nor 1, |y - t| is not concave; the rival is then found with its chord t + (1 - 2 t) y,
+which is nowhere below it on [0, 1], and the update takes the true loss at this rival: the cut that
+any rival gives is a valid one.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.background import Background
+from onlinesrl.core.errors import ExampleError, Infeasible, ModelError, UsageError
+from onlinesrl.core.evaluation.counts import BEYOND_RANGE
+from onlinesrl.core.evaluation.label_loss import Costs
+from onlinesrl.core.example import Atoms, Example, decode, decoded, show_ground_atom
+from onlinesrl.core.explain.counterfactual import DEFAULTS, Asked
+from onlinesrl.core.explain.explanation import Atom, Explanation
+from onlinesrl.core.io.restoring import Natural, converted
+from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally
+from onlinesrl.core.online.drift import Monitor
+from onlinesrl.core.online.parameter_mixing import State
+from onlinesrl.core.online.update_rule import Update
+from onlinesrl.core.parallel.adaptive_batch import Apart, Together
+from onlinesrl.core.slowest import Slowest
+from onlinesrl.psl.explain.explanation import explain, least_certain
+from onlinesrl.psl.ground.form_assembly import GroundingFailure, TooManyRows
+from onlinesrl.psl.ground.grounder import Grounder
+from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, HingeModel
+from onlinesrl.psl.ground.packing import CheckedExample, PslPacker
+from onlinesrl.psl.inference.policy import PslInference
+from onlinesrl.psl.inference.protocols import HingeSolution
+from onlinesrl.psl.kernels.features import measure
+from onlinesrl.psl.lang.ast import PslProgram
+from onlinesrl.psl.lang.text import show_program
+from onlinesrl.psl.online import merging
+from onlinesrl.psl.online.reporting import BatchCounts, repeated, spoken
+from onlinesrl.psl.online.rule_weights import RuleWeights
+
+BROKEN = 1e-3
+"""How much the truth may violate a hard rule: true values are often rounded."""
+
+ROWS_TOGETHER = 1 << 19
+"""The most rows that the joins of examples ground together may have; one alone may have more."""
+
+UNSOLVED = "inference ended after its last round without a proven answer (inference.unsolved)"
+KEYS = {"limit": "inference.max_groundings", "not_open": "inference.targets"}
+"""The configuration key that controls a kind of failure."""
+_ONE_HINGE = HingeModel(
+    1,
+    np.array([0, 1]),
+    np.zeros(1, np.int32),
+    np.ones(1),
+    np.zeros(1),
+    np.zeros(1, np.int64),
+    np.ones(1, np.uint8),
+    np.full(1, HINGE, np.uint8),
+)
+
+
+class _Ground(NamedTuple):
+    """The ground rules of a world, and how many were left out."""
+
+    graph: HingeModel
+    skipped: int
+
+
+class _Labelled(NamedTuple):
+    """The truth of a world's targets, Phi of it, and the costs of each, [target, (EXTRA, MISSED)]."""
+
+    truth: Floats
+    features: Floats
+    cost: Floats
+
+
+class PslLearner:
+    """Owns the weights of a PSL program's rules; ``step`` takes a micro-batch.
+
+    ``query`` are the predicates that have targets; ``by`` is the one of them, and the place of the
+    argument, whose values are counted one by one. Every example has the facts of ``background``, too.
+    """
+
+    valued = True
+    apart = True
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what a learner is made of
+        self,
+        program: PslProgram,
+        query: Sequence[str],
+        update: Update,
+        inference: PslInference,
+        by: tuple[str, int] | None = None,
+        background: Background | None = None,
+    ):
+        self.program = program
+        self.update = update
+        self.slowest = Slowest()
+        self.inference = inference
+        self.by = by
+        self.weights = RuleWeights(program, update)
+        self.costs = Costs(update.costs or {}, {name: program.predicates[name] for name in query})
+        self.packer = PslPacker(program.predicates, query, inference.max_atoms, background)
+        self.grounder = Grounder(program, most=inference.max_groundings, skip=inference.skip)
+        self.together = Together()
+        self.monitor: Monitor | None = None
+        self.seen = 0
+        self.quiet: Callable[[], object] = lambda: None
+        self.spells = False
+
+    @property
+    def model_text(self) -> str:
+        """The program as text; parsing it gives the same program."""
+        return show_program(self.program)
+
+    def describe(self) -> str:
+        """Describe the size of the model."""
+        return f"{len(self.program.rules)} rules, {len(self.weights)} of them with a weight"
+
+    def start(self, program: PslProgram) -> list[str]:
+        """Set starting weights from a file of weights; returns what does not fit the model."""
+        return [
+            f"line {lost.position.line}: no rule of the model fits `{lost.text}`"
+            for lost in self.weights.start(program)
+        ]
+
+    def weights_text(self, averaged: str, by: str) -> str:
+        """Return a file of weights: the program, its rules in their order."""
+        return f"// {averaged}; written by {by}.\n\n" + show_program(self.weights.trained())
+
+    def advice(self, examples: Sequence[Example]) -> list[str]:
+        """Return none: ground rules are not counted per rule."""
+        return []
+
+    def words(self, evidence: Atoms) -> dict[str, str]:
+        """Return none: PSL has no types."""
+        return {}
+
+    def explain(self, example: Example, atom: Atom, asked: Asked = DEFAULTS) -> Explanation:
+        """See ``Learner.explain``."""
+        return explain(self, example, atom, asked)
+
+    def least_certain(self, example: Example, most: int) -> list[Atom]:
+        """See ``Learner.least_certain``: those with values nearest to 1/2."""
+        return least_certain(self, example, most)
+
+    def solved(self, example: Example) -> tuple[CheckedExample, HingeModel, HingeSolution]:
+        """Return an example, its model, and its values by the averaged weights.
+
+        Raises ExampleError for a bad example.
+        """
+        checked = self.packer.world(example)
+        model = self.ground_model(checked)
+        return checked, model, self._solve(model, self.weights.averaged(), None, None)
+
+    def ground_model(self, checked: CheckedExample) -> HingeModel:
+        """Return the model of one example. Raises ExampleError where it cannot be grounded."""
+        (ground,) = self._ground([checked])
+        if isinstance(ground, ExampleError):
+            raise ground
+        return ground.graph
+
+    def compile(self) -> float:
+        """Compile the kernels, or load them from the cache; returns the seconds it took."""
+        started = time.perf_counter()
+        atoms: Atoms = {name: [["0"] * arity] for name, arity in self.packer.arities.items()}
+        query = {name: atoms.pop(name) for name in self.packer.query}
+        example = Example(id=0, evidence=atoms, query=query)
+        self._ground([self.packer.world(example)])
+        self.inference.engine.solve(_ONE_HINGE, np.ones(1))
+        self._measured(_ONE_HINGE, np.ones(1))
+        if self.monitor is not None:
+            self.monitor.compile()
+        return time.perf_counter() - started
+
+    def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
+        """Predict between two steps; this does not change what is learned."""
+        if marginals:
+            raise UsageError("PSL predicts truth values, and has no marginal probabilities")
+        return self.step(items, learning=False)[0]
+
+    def decode(self, line: bytes) -> Example:
+        """See ``Learner.decode``."""
+        return decode(line)
+
+    def decode_all(self, lines: Sequence[bytes]) -> list[Example | ExampleError]:
+        """See ``Learner.decode_all``."""
+        return [*map(decoded, lines)]
+
+    def ahead(self, items: Sequence[Item]) -> None:
+        """See ``Learner.ahead``."""
+
+    def turn(self, items: Sequence[Item]) -> None:
+        """See ``Learner.turn``."""
+
+    # the step ------------------------------------------------------------------------------------
+
+    def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
+        """Predict, and learn from, each example in turn; one that is Answered is not predicted again."""
+        batch = BatchCounts(self.by)
+        outcomes = self.together.take(
+            items, lambda some: self._attempt(some, batch, learning), self.weights
+        )
+        return outcomes, batch.tally()
+
+    def _attempt(self, items: Sequence[Item], batch: BatchCounts, learning: bool) -> list[Outcome]:
+        """Take examples in turn, ground together, as far as memory allows; see ``Together``."""
+        found = [self._checked(item) for item in items]
+        graphs = iter(self._ground([world for world in found if isinstance(world, CheckedExample)]))
+        outcomes: list[Outcome] = []
+        for item, world in zip(items, found, strict=True):
+            served = item.prediction if isinstance(item, Answered) else None
+            updates = self.weights.updates
+            try:
+                if isinstance(world, ExampleError):
+                    raise world
+                outcomes.append(self._take(world, next(graphs), batch, learning, served))
+            except ExampleError as error:
+                batch.bad[error.kind] += 1
+                outcomes.append(Outcome(None, str(error), error.kind == "unsolved"))
+            except MemoryError:
+                if not outcomes or self.weights.updates > updates:
+                    raise
+                break
+        return outcomes
+
+    def _checked(self, item: Item) -> CheckedExample | ExampleError:
+        if isinstance(item, ExampleError):
+            return item
+        try:
+            return self.packer.world(item.example if isinstance(item, Answered) else item)
+        except ExampleError as error:
+            return error
+
+    def _ground(self, worlds: Sequence[CheckedExample]) -> list[_Ground | ExampleError]:
+        """Ground worlds together; returns their models, or what is wrong with them. Raises Apart."""
+        if not worlds:
+            return []
+        database, query = self.packer.database(worlds), self.packer.query
+        try:
+            grounded = self.grounder.ground_worlds(database, len(worlds), query, ROWS_TOGETHER)
+        except (ModelError, TooManyRows) as error:
+            if len(worlds) > 1:
+                raise Apart from error
+            return [ExampleError(str(getattr(error, "message", error)), "schema")]
+        return [
+            self._example_error(grounded.failures[n])
+            if n in grounded.failures
+            else _Ground(grounded.graphs.micrograph(n), int(grounded.skipped[n]))
+            for n in range(len(worlds))
+        ]
+
+    def _example_error(self, failure: GroundingFailure) -> ExampleError:
+        key = KEYS.get(failure.kind)
+        of = f"{failure.message} ({key})" if key else failure.message
+        return ExampleError(f"{of}: {self.program.rules[failure.rule].text}", failure.kind)
+
+    def _take(
+        self,
+        checked: CheckedExample,
+        ground: _Ground | ExampleError,
+        batch: BatchCounts,
+        learning: bool,
+        served: Prediction | None,
+    ) -> Outcome:
+        """Predict, and learn from, one example. Raises ExampleError, and then nothing is learned.
+
+        One whose prediction was ``served`` before its truth came is scored by that; a new one is made
+        for the search for the rival to start from, so that what is learned does not depend on it.
+        """
+        if isinstance(ground, ExampleError):
+            raise ground
+        graph, skipped = ground
+        labelled = self._labelled(checked, graph)
+        predicted = self._solve(graph, self.weights.averaged(), None, None)
+        unsolved = served is None and not predicted.certified
+        if unsolved and not self.inference.fallback:
+            batch.unsolved += 1
+            raise ExampleError(UNSOLVED, "unsolved")
+        prediction, units = spoken(checked, predicted) if served is None else repeated(served)
+        learned = False
+        if learning and labelled is not None:
+            learned = self._learn(graph, labelled, predicted, batch)
+            unsolved |= not learned
+        batch.unsolved += unsolved and (served is None or served.certified)
+        if served is None:
+            batch.skipped += skipped
+            batch.routes[predicted.route] += 1
+            batch.certified += predicted.certified
+        outcome = Outcome(batch.score(checked, prediction, units))
+        if learned and self.monitor is not None:
+            outcome.drift = self.monitor.heed(prediction.hamming or 0)
+        return outcome
+
+    def _solve(
+        self, graph: HingeModel, weights: Floats, bonus: Floats | None, start: HingeSolution | None
+    ) -> HingeSolution:
+        try:
+            return self.inference.engine.solve(graph, weights, bonus=bonus, start=start)
+        except Infeasible:
+            raise ExampleError("no values satisfy the hard rules", "infeasible") from None
+
+    def _learn(
+        self,
+        graph: HingeModel,
+        labelled: _Labelled,
+        predicted: HingeSolution,
+        batch: BatchCounts,
+    ) -> bool:
+        """Find the rival and make the update. False: it is not certified, and nothing is done."""
+        truth, extra, missed = labelled.truth, *labelled.cost.T
+        bonus = extra - truth * (extra + missed) if self.update.loss == "ml" else None
+        rival = self._solve(graph, self.weights.current(), bonus, predicted)
+        if not rival.certified:
+            if not self.inference.fallback:
+                batch.unsolved += 1
+                raise ExampleError(UNSOLVED, "unsolved")
+            return False
+        delta = self._measured(graph, rival.y)[0] - labelled.features
+        wrong = np.abs(rival.y - truth) * np.where(rival.y < truth, missed, extra)
+        loss = self.weights.learn(float(np.sum(wrong)), delta)
+        if math.isnan(loss):
+            raise ExampleError(BEYOND_RANGE, "overflow")
+        return True
+
+    def _labelled(self, checked: CheckedExample, graph: HingeModel) -> _Labelled | None:
+        if checked.truth is None:
+            return None
+        features = self._true_features(checked, graph, checked.truth)
+        costs = [self.costs.of(name, [*rows]) for name, rows in checked.targets.items()]
+        return _Labelled(checked.truth, features, np.concatenate(costs))
+
+    def _true_features(self, checked: CheckedExample, graph: HingeModel, truth: Floats) -> Floats:
+        """Phi(truth); raises ExampleError where the truth breaks a hard rule."""
+        features, violation, row = self._measured(graph, truth)
+        if violation <= BROKEN:
+            return features
+        names = [
+            show_ground_atom(name, args)
+            for name, rows in checked.targets.items()
+            for args in rows.values()
+        ]
+        atoms = graph.variable[graph.start[row] : graph.start[row + 1]].tolist()
+        shown = ", ".join(names[atom] for atom in atoms)
+        raise ExampleError(
+            f"the truth breaks a hard rule, by {violation:.3g}, on {shown}", "hard_rule"
+        )
+
+    def _measured(self, graph: HingeModel, y: Floats) -> tuple[Floats, float, int]:
+        """Phi(y), float64[rules]; the worst violation of a constraint, and its row."""
+        features = np.zeros(len(self.weights.base))
+        violation, row = measure(
+            graph.start,
+            graph.variable,
+            graph.coefficient,
+            graph.constant,
+            graph.weight_index,
+            graph.power,
+            graph.kind,
+            y,
+            features,
+        )
+        return features, violation, row
+
+    # certificate and checkpoint ------------------------------------------------------------------
+
+    def certificate(self) -> dict[str, float | None]:
+        """Return the mean loss, the dual value and the bound on the regret; see ``RuleWeights``."""
+        return self.weights.certificate()
+
+    def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return header and arrays of a checkpoint."""
+        header = {"language": "psl", **({"before": n} if (n := self.weights.before) else {})}
+        return header, self.weights.save() | ({} if self.monitor is None else self.monitor.save())
+
+    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Restore what ``save`` returned, bit for bit. Raises Misfit."""
+        before = converted(header.get("before", 0), Natural)
+        self.weights.restore(arrays)
+        self.weights.before = before
+        if self.monitor is not None:
+            self.monitor.restore(arrays)
+
+    def gain(self, start: State) -> merging.Gain:
+        """See ``Learner.gain``."""
+        return merging.gain(self.weights, start[1])
+
+    def merge(self, gains: Sequence[merging.Gain], by_dual: bool) -> float:
+        """See ``Learner.merge``."""
+        return merging.merge(self.weights, gains, by_dual)

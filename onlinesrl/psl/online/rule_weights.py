@@ -1,0 +1,203 @@
+"""The weights of a PSL program: one per weighted rule, never below 0, averaged; dense vectors.
+
+The online updates (see ``updates``) with the constraint w >= 0. CDA and the subgradient method
+minimise sigma/2 |w - base|^2 over w >= 0, with the dual sum u of their steps kept as it is:
+
+    w_t = max(base + s_t u_t, 0),  s_t = 1 (CDA1) or 1 / (t - 1) (CDA2, subgradient)
+
+is the exact minimiser, and since the conjugate of the constrained regulariser is as smooth as without
+the constraint, the closed-form step, with its loss taken at the projected weights, ascends the dual
+at least as much. By weak duality
+
+    D_T = sum_t alpha_t rho_t - sigma <w, u> + strength / 2 |w - base|^2,  w = w_{T+1},
+
+with strength sigma (CDA1) or sigma T, is below the regularised loss of all fixed w >= 0. MIRA and the
+perceptron have no dual; each of their steps is projected, w_{t+1} = max(w_t + c Delta, 0).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.evaluation.counts import certificate
+from onlinesrl.core.io.restoring import LARGE, MOST, Expected, Misfit, restored
+from onlinesrl.core.online.update_rule import Update
+from onlinesrl.psl.lang.ast import LARGEST, PslProgram, PslRule
+from onlinesrl.psl.lang.text import show_unweighted
+
+T, ALPHA_RHO, PRIMAL, LOSS = 0, 1, 2, 3
+_SAVED = {
+    "base": Expected(np.float64, ("rules",), 0.0),
+    "dual": Expected(np.float64, ("rules",)),
+    "total": Expected(np.float64, ("rules",), 0.0),
+    "uses": Expected(np.int64, ("rules",), 0, MOST),
+    "scalar": Expected(np.float64, (4,), (0, *[-LARGE] * 3), (MOST, *[LARGE] * 3)),
+}
+
+
+@dataclass(frozen=True)
+class RuleWeight:
+    """The averaged weight of a rule, and the updates that it took part in; see ``WeightEntry``."""
+
+    text: str
+    weight: float
+    uses: int
+    key: tuple[str, ...] = ()
+    instance: str = ""
+
+
+class RuleWeights:
+    """Owns the weights, float64[rules] each; those of hard rules stay 0."""
+
+    dropped = 0
+
+    def __init__(self, program: PslProgram, update: Update):
+        self.program = program
+        self.update = update
+        self.base = np.array([rule.weight or 0.0 for rule in program.rules])
+        n = len(self.base)
+        self.dual, self.total, self.uses = np.zeros(n), np.zeros(n), np.zeros(n, np.int64)
+        self.kept = {name: np.zeros(n) for name in update.columns}
+        self.scalar = np.zeros(4)
+        self.before = 0
+
+    def __len__(self) -> int:
+        """Return the number of weighted rules."""
+        return sum(rule.weight is not None for rule in self.program.rules)
+
+    @property
+    def updates(self) -> int:
+        """The number of updates so far: T, and those ``before`` the last restart."""
+        return self.before + int(self.scalar[T])
+
+    def current(self) -> Floats:
+        """Return w_{T+1}, with which the next rival is found."""
+        metric = self.update.metric(self.kept)
+        return self._weights(self.update.scale(int(self.scalar[T]) + 1), metric)
+
+    def averaged(self) -> Floats:
+        """Return the mean of w_2 .. w_{T+1}; before any update the starting weights."""
+        updates = int(self.scalar[T])
+        return self.total / updates if updates else self.base
+
+    def _weights(self, scale: float, metric: Floats | float) -> Floats:
+        return np.maximum(self.base + scale * self.dual / metric, 0.0)
+
+    def learn(self, rho: float, delta: Floats) -> float:
+        """Make one update; returns the loss g_t(w_t).
+
+        ``rho`` is the label loss of the rival, ``delta`` float64[rules] the features of the truth less
+        the rival's. NaN: some number would not be finite, and nothing was changed.
+        """
+        update, t = self.update, int(self.scalar[T]) + 1
+        weights, rho = self.current(), update.required(rho)
+        loss = max(0.0, rho - float(weights @ delta))
+        metric = update.metric(self.kept, delta)
+        shrunk = self._weights(1.0 / t if update.shrinks else update.scale(t), metric)
+        margin, norm = rho - float(shrunk @ delta), float(delta / metric @ delta)
+        c, alpha = update.step(t, margin, 0.0, norm) if norm else (0.0, 1.0)
+        dual = self.dual + c * delta
+        if not update.dual:
+            dual = np.maximum(dual, -self.base)
+        primal = loss
+        if update.shrinks:
+            primal += 0.5 * update.strength * float(np.sum((weights - self.base) ** 2))
+        scalar = self.scalar + np.array([1.0, alpha * rho, primal, loss])
+        if not (np.all(np.abs(dual) <= LARGEST) and np.all(np.abs(scalar) <= LARGEST)):
+            return float("nan")
+        self.uses += (delta != 0.0) & (c != 0.0)
+        self.dual, self.scalar = dual, scalar
+        if c:
+            update.keep(self.kept, delta)
+        self.total = self.total + self.current()
+        return loss
+
+    def restart(self) -> None:
+        """Start over from the present weights: they are the base, and T = 0."""
+        self.base = self.current()
+        for array in (self.dual, self.total, *self.kept.values()):
+            array[:] = 0.0
+        self.before, self.scalar = self.updates, np.zeros(4)
+
+    def certificate(self) -> dict[str, float | None]:
+        """Return the mean loss, the dual value D_T and the bound that it gives on the regret.
+
+        CDA2, subgradient: an upper bound on the regret. CDA1: on the excess of the summed loss over
+        the least regularised one. None for MIRA and the perceptron. After a restart all are of the
+        updates since, and the weights it started from.
+        """
+        t, loss, primal = int(self.scalar[T]), float(self.scalar[LOSS]), float(self.scalar[PRIMAL])
+        if not self.update.dual or not t:
+            return certificate(t, loss, primal, None, self.before)
+        sigma, weights = self.update.strength, self.current()
+        strength = sigma * (t if self.update.shrinks else 1)
+        metric = self.update.metric(self.kept)
+        dual = float(self.scalar[ALPHA_RHO]) - sigma * float(weights @ self.dual)
+        dual += 0.5 * strength * float(np.sum(metric * (weights - self.base) ** 2))
+        return certificate(t, loss, primal, dual, self.before)
+
+    # names ---------------------------------------------------------------------------------------
+
+    def entries(self) -> Iterator[RuleWeight]:
+        """Yield every weight, in the order of the rules."""
+        seen: Counter[str] = Counter()
+        for rule, weight, uses in zip(
+            self.program.rules, self.averaged().tolist(), self.uses.tolist(), strict=True
+        ):
+            if rule.weight is not None:
+                text = show_unweighted(rule)
+                seen[text] += 1
+                key = (f"the {seen[text]}.",) if seen[text] > 1 else ()
+                yield RuleWeight(text, weight, uses, key, *key)
+
+    def trained(self) -> PslProgram:
+        """Return the program with the averaged weights."""
+        rules = zip(self.program.rules, self.averaged().tolist(), strict=True)
+        return replace(
+            self.program,
+            rules=tuple(
+                rule if rule.weight is None else replace(rule, weight=weight)
+                for rule, weight in rules
+            ),
+        )
+
+    def start(self, other: PslProgram) -> list[PslRule]:
+        """Start with the weights of another program; return its rules that this one does not have.
+
+        Rules are matched by their text without the weight, equal ones in order.
+        """
+        places: dict[str, list[int]] = {}
+        for place, rule in enumerate(self.program.rules):
+            places.setdefault(show_unweighted(rule), []).append(place)
+        unmatched = []
+        for rule in other.rules:
+            fitting = places.get(show_unweighted(rule))
+            if fitting:
+                self.base[fitting.pop(0)] = rule.weight or 0.0
+            else:
+                unmatched.append(rule)
+        return unmatched
+
+    # checkpoints ---------------------------------------------------------------------------------
+
+    def save(self) -> dict[str, Any]:
+        """Return the arrays of a checkpoint."""
+        arrays = {name: getattr(self, name).copy() for name in _SAVED}
+        return arrays | {name: column.copy() for name, column in self.kept.items()}
+
+    def restore(self, arrays: Mapping[str, Any]) -> None:
+        """Restore the state that ``save`` returned, bit for bit. Raises Misfit."""
+        column = Expected(np.float64, ("rules",), 0.0)
+        expected = _SAVED | dict.fromkeys(self.kept, column)
+        found = restored(arrays, expected, rules=len(self.base))
+        if found["scalar"][T] % 1:
+            raise Misfit("the number of updates is not whole")
+        for name in _SAVED:
+            setattr(self, name, np.array(found[name]))
+        self.kept = {name: np.array(found[name]) for name in self.kept}

@@ -1,0 +1,1 @@
+"""One world of PSL: loaded, ground, asked."""

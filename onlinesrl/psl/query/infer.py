@@ -1,0 +1,216 @@
+"""Inference on one PSL model: rules and data in; truth values of the targets, and statistics, out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import UNPROVEN, UsageError
+from onlinesrl.core.evaluation.prequential import f1
+from onlinesrl.core.io.atomic_write import storage_errors, write_atomic
+from onlinesrl.core.jit.decorators import told_of_compiling
+from onlinesrl.core.parallel.executors import Inline
+from onlinesrl.core.timing import Clock
+from onlinesrl.logic.tables import with_names
+from onlinesrl.psl.ground.grounder import MOST
+from onlinesrl.psl.inference.protocols import HingeSolution
+from onlinesrl.psl.inference.registry import Options, Parts, Problem, quiet, solved, weights_of
+from onlinesrl.psl.lang.data import AtomTable, Database, Relation
+from onlinesrl.psl.lang.model import PslModel, load_json, load_psl
+from onlinesrl.psl.lang.reader import parse
+
+if TYPE_CHECKING:
+    from onlinesrl.psl.inference.admm_paged import PagedSolution
+
+KEPT = "infer.ckpt"
+"""The file of a folder from which inference in parts goes on where it was killed."""
+FEASIBLE = 1e-3
+"""How much an answer may violate a hard rule without a warning."""
+
+
+@dataclass(frozen=True, eq=False)
+class Inferred:
+    """A value for every target, float64[targets], in the database's order, and statistics as plain JSON."""
+
+    database: Database
+    values: Floats
+    stats: dict[str, Any]
+
+
+def load(model: Path, data: Path | None) -> PslModel:
+    """Read a .json model, or a .psl file of rules with its .data file. Raises LocatedError."""
+    if model.suffix == ".json":
+        if data is not None:
+            raise UsageError(f"{model} says itself where its data are: --data is for .psl models")
+        return load_json(model)
+    if data is None:
+        raise UsageError(f"{model} needs --data, the .data file that says where its data are")
+    return load_psl(model, data)
+
+
+def infer(model: Path, data: Path | None, options: Options) -> Inferred:
+    """Infer the values of least energy.
+
+    Raises UsageError for a method that cannot solve such a model, Infeasible, StorageError, and LocatedError
+    for mistakes in the model or its data.
+    """
+    options.check()
+    clock = Clock()
+    options.say("reading the model and its data")
+    psl = load(model, data)
+    of = Problem(psl.program, psl.functions, psl.database())
+    clock.lap("load")
+    return solve(of, options, clock)
+
+
+def solve(of: Problem, options: Options, clock: Clock) -> Inferred:
+    """Infer the values of least energy of a program on its data; see ``infer``."""
+    options.say("loading the kernels")
+    with told_of_compiling(options.tell):
+        one = None if options.parts is None else Parts(Inline(), 1)
+        large = options.large if options.threads == 1 else 0
+        loading = replace(options, say=quiet, most=MOST, skip=False, large=large, parts=one)
+        solved(_smallest(), loading, quiet)
+    clock.lap("compile")
+    options.say("grounding")
+    found, counts = solved(of, options, clock.lap)
+    stats = {
+        "method": options.method,
+        **counts,
+        **_quality(found, weights_of(of.program)),
+        "evaluation": evaluation(of.database, found.y),
+        **clock.stats(),
+    }
+    return Inferred(of.database, found.y, stats)
+
+
+def _smallest() -> Problem:
+    """Return a problem that loads every kernel, so that times measured later are without loading."""
+    one = np.zeros((1, 1), np.int32)
+    none = AtomTable(one[:, :0], np.empty(0))
+    target = Relation(none, AtomTable(one, np.full(1, np.nan)), none)
+    return Problem(parse("1: !P(X) ^2"), {}, Database(("a",), {"P": target}))
+
+
+def _quality(found: HingeSolution | PagedSolution, weights: Floats) -> dict[str, Any]:
+    """Return the quality of an answer; PSL normalises weights by the largest."""
+    top = float(weights.max(initial=0.0)) or 1.0
+    bound = found.bound if np.isfinite(found.bound) else None
+    return {
+        "objective": found.energy,
+        "normalised_objective": found.energy / top,
+        "lower_bound": bound,
+        "gap": None if bound is None else found.energy - bound,
+        "violation": found.violation,
+        "certified": found.certified,
+        "warnings": [] if found.certified else [UNPROVEN],
+        "rounds": found.iterations,
+    }
+
+
+def named(inferred: Inferred) -> Iterator[tuple[str, AtomTable]]:
+    """Yield each predicate that has targets, and its targets with their values."""
+    first = 0
+    for name, relation in inferred.database.relations.items():
+        n = len(relation.targets)
+        if n:
+            yield name, AtomTable(relation.targets.columns, inferred.values[first : first + n])
+        first += n
+
+
+def columns(inferred: Inferred) -> dict[str, dict[str, Sequence[Any]]]:
+    """Return the targets and their values as columns, by predicate."""
+    names = np.array(inferred.database.constants, object)
+    return {
+        name: with_names(
+            [None] * len(table.columns),
+            (names[column].tolist() for column in table.columns),
+            table.values.tolist(),
+        )
+        for name, table in named(inferred)
+    }
+
+
+def lines(inferred: Inferred) -> Iterator[str]:
+    """Yield a line for each target: predicate, constants and value, separated by tabs."""
+    for name, table in named(inferred):
+        yield from (f"{name}\t{row}" for row in _rows(inferred.database, table))
+
+
+def summary(inferred: Inferred) -> str:
+    """Return a summary of an answer for people, as lines of text."""
+    stats = inferred.stats
+    rows = {
+        "Targets": f"{stats['targets']:,}",
+        "Ground rules": f"{stats['potentials']:,} potentials, {stats['constraints']:,} constraints",
+        "Objective": f"{stats['objective']:.8g}, {_optimality(stats)}",
+        "Violation": f"{stats['violation']:.2g} of a hard rule, the most",
+        "Seconds": ", ".join(f"{part} {value:.2f}" for part, value in stats["seconds"].items()),
+        "Peak memory": f"{stats['peak_bytes'] / 1e6:,.0f} MB",
+    }
+    if stats["skipped"]:
+        reach = "that reach an atom neither observed nor a target"
+        rows["Left out"] = f"{stats['skipped']:,} ground rules {reach}"
+    for name, figures in stats["evaluation"].items():
+        error = f"mean absolute error {figures['mean_absolute_error']:.4f}"
+        rows[name] = error + ("" if figures["f1"] is None else f", F1 {figures['f1']:.1%}")
+    width = max(map(len, rows))
+    return "\n".join(f"{name:<{width}}  {text}" for name, text in rows.items())
+
+
+def _optimality(stats: Mapping[str, Any]) -> str:
+    if stats["violation"] > FEASIBLE:
+        return "but the values break hard rules"
+    if stats["gap"] is None:
+        return "which may be far above the least"
+    return f"at most {max(stats['gap'], 0):.2g} above the least"
+
+
+def write(inferred: Inferred, folder: Path) -> None:
+    """Write a file of rows for each predicate with targets, as PSL does, and ``stats.json``.
+
+    Then nothing is left to go on with, and ``KEPT`` is removed. Raises StorageError.
+    """
+    with storage_errors(folder, "create"):
+        folder.mkdir(parents=True, exist_ok=True)
+    for name, table in named(inferred):
+        rows = "".join(f"{row}\n" for row in _rows(inferred.database, table))
+        write_atomic(folder / f"{name}.txt", rows.encode())
+    write_atomic(folder / "stats.json", json.dumps(inferred.stats, indent=2).encode(), b"\n")
+    with storage_errors(folder / KEPT, "remove"):
+        (folder / KEPT).unlink(missing_ok=True)
+
+
+def _rows(database: Database, table: AtomTable) -> Iterator[str]:
+    columns = [[database.constants[n] for n in column.tolist()] for column in table.columns]
+    values = (f"{value:.10g}" for value in table.values.tolist())
+    return map("\t".join, zip(*columns, values, strict=True))
+
+
+def evaluation(database: Database, values: Floats) -> dict[str, Any]:
+    """Compare values of targets with their truth, if the data give it, by predicate.
+
+    Mean absolute error, and F1 with values above 1/2 as true.
+    """
+    result, first = {}, 0
+    for name, relation in database.relations.items():
+        n = len(relation.targets)
+        truth, found = relation.target_truth(), values[first : first + n]
+        known = ~np.isnan(truth)
+        truth, found = truth[known], found[known]
+        first += n
+        if len(truth):
+            hits = int(np.sum((found > 0.5) & (truth > 0.5)))
+            alarms, misses = int(np.sum(found > 0.5)) - hits, int(np.sum(truth > 0.5)) - hits
+            result[name] = {
+                "atoms": len(truth),
+                "mean_absolute_error": float(np.abs(found - truth).mean()),
+                "f1": f1(hits, alarms, misses),
+            }
+    return result

@@ -1,0 +1,225 @@
+"""Cross-validation and tuning, in processes of their own; what comes out does not depend on how many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
+from onlinesrl.core.example import Example
+from onlinesrl.core.interrupt import whole
+from onlinesrl.core.parallel.config import PoolSection, opening
+from onlinesrl.core.parallel.executors import Pool
+from onlinesrl.runs import console
+from onlinesrl.runs.comparison.candidates import Candidate, Configured, Overrides
+from onlinesrl.runs.comparison.fold_cache import Journal, Kept, digest, of_candidate, of_examples
+from onlinesrl.runs.comparison.folds import Divide, Fold, last_tenth
+from onlinesrl.runs.comparison.scoring import SCORES, Score, examples_of, score
+from onlinesrl.runs.config.loading import Config
+from onlinesrl.runs.run import make_learner
+
+
+class Tested(NamedTuple):
+    """What came of a candidate on a fold: its score and what tuning chose, or why there is none."""
+
+    fold: str
+    score: Score | None
+    chosen: Overrides = ()
+    error: str | None = None
+
+
+class Compared(NamedTuple):
+    """A candidate, and what came of it on every fold; none where ``error`` says why it has not begun."""
+
+    candidate: Candidate
+    tested: Sequence[Tested]
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What all processes share: candidates, and of each the alternatives to tune among and the folds."""
+
+    candidates: Sequence[Candidate]
+    alternatives: Sequence[Sequence[Overrides]]
+    folds: Sequence[Sequence[Fold]]
+    metric: str
+
+
+class _Part(NamedTuple):
+    """A candidate and a fold by their numbers, and the digest of what the score depends on."""
+
+    candidate: int
+    fold: int
+    key: str
+
+
+class _Loaded(NamedTuple):
+    """A candidate's alternatives and folds, and the digests of itself and of the examples."""
+
+    alternatives: Sequence[Overrides]
+    folds: Sequence[Fold]
+    candidate: str
+    examples: str
+
+    def key(self, fold: Fold) -> str:
+        """Return the digest of all that the score on a fold depends on."""
+        return digest(self.candidate, self.examples, [example.id for example in fold.test])
+
+
+def cross_validated(  # noqa: PLR0913, PLR0917 - what a comparison is made of
+    candidates: Sequence[Candidate],
+    alternatives: Sequence[Overrides],
+    divide: Divide,
+    metric: str,
+    pool: PoolSection,
+    say: Callable[[str], object],
+    journal: Journal,
+) -> list[Compared]:
+    """Score every candidate on every fold, in the order of the candidates.
+
+    Of ``alternatives`` the best on the last tenth of a fold's training part is taken, if there are several;
+    keys that a candidate's update does not have are left out of them.
+    Candidates that fail say why. What the journal knows is not done again. Raises UsageError where
+    candidates are not about the same examples.
+    """
+    with opening(pool, inline=False) as ready:
+        loaded = _loaded(candidates, alternatives, divide, metric)
+        good = [each for each in loaded if isinstance(each, _Loaded)]
+        runnable = [c for c, of in zip(candidates, loaded, strict=True) if isinstance(of, _Loaded)]
+        tuned = [of.alternatives for of in good]
+        work = _Work(runnable, tuned, [of.folds for of in good], metric)
+        parts = [
+            _Part(n, m, of.key(fold))
+            for n, of in enumerate(good)
+            for m, fold in enumerate(of.folds)
+        ]
+        left = _all_tested(work, parts, ready, say, journal)
+    return [
+        Compared(c, [next(left) for _ in of.folds])
+        if isinstance(of, _Loaded)
+        else Compared(c, (), str(of))
+        for c, of in zip(candidates, loaded, strict=True)
+    ]
+
+
+def _all_tested(
+    work: _Work,
+    parts: Sequence[_Part],
+    ready: Callable[[], Pool],
+    say: Callable[[str], object],
+    journal: Journal,
+) -> Iterator[Tested]:
+    """Return what came of each part, those that the journal does not know being done now."""
+    todo = [part for part in parts if part.key not in journal.known]
+    done: dict[_Part, Tested] = {}
+    if len(todo) < len(parts):
+        console.say(f"going on: {len(parts) - len(todo)} of {len(parts)} folds are known")
+    with whole():  # else Ctrl-C would be lost in a fork
+        for part, found in zip(todo, ready().map(_tested, work, todo), strict=True):
+            done[part] = found
+            if found.score is not None:
+                journal.add(Kept(part.key, found.score, found.chosen))
+            count = len(parts) - len(todo) + len(done)
+            say(f"{count} of {len(parts)} folds of all configurations")
+    return (done[part] if part in done else _known(work, part, journal) for part in parts)
+
+
+def _known(work: _Work, part: _Part, journal: Journal) -> Tested:
+    kept = journal.known[part.key]
+    return Tested(work.folds[part.candidate][part.fold].name, kept.score, kept.chosen)
+
+
+def _loaded(
+    candidates: Sequence[Candidate],
+    alternatives: Sequence[Overrides],
+    divide: Divide,
+    metric: str,
+) -> list[_Loaded | OnlinesrlError]:
+    """Return each candidate's folds, or why it cannot be run; kernels are compiled before processes start.
+
+    Examples that several candidates read are in memory once.
+    """
+    known: dict[str, tuple[list[Fold], str]] = {}
+    found: list[_Loaded | OnlinesrlError] = []
+    for candidate in candidates:
+        try:
+            fitting = candidate.fitting(alternatives)
+            configs = [candidate.load(more) for more in fitting]
+            text = _compiled(configs[0])
+            source = _source(configs[0])
+            if source not in known:
+                examples = examples_of(configs[0])
+                known[source] = [*divide(examples)], of_examples(examples)
+            folds, digest_of = known[source]
+            of = of_candidate(configs, text, metric)
+            found.append(_Loaded(fitting, folds, of, digest_of))
+        except OnlinesrlError as error:
+            found.append(error)
+    _check_same([folds for folds, _ in known.values()])
+    if (errors := [each for each in found if isinstance(each, OnlinesrlError)]) == found:
+        raise errors[0]
+    return found
+
+
+def _compiled(config: Configured) -> str:
+    """Return the text of the model; a run's kernels are compiled."""
+    if not isinstance(config, Config):
+        return str(config.language.load(config.model, config.dialect).text)
+    learner = make_learner(config)
+    learner.compile()
+    return learner.model_text
+
+
+def _source(config: Configured) -> str:
+    """Return what two configurations have in common if they have the same examples."""
+    return f"{config.source.model_dump_json()} {config.query} {config.dialect}"
+
+
+def _check_same(sources: Sequence[Sequence[Fold]]) -> None:
+    """Raise UsageError where the folds of two sources test different examples."""
+    tested = [[[str(e.id) for e in fold.test] for fold in of] for of in sources]
+    if any(other != tested[0] for other in tested[1:]):
+        raise UsageError(
+            "the configurations have different examples; compare them on the same ones"
+        )
+
+
+def _tested(work: _Work, part: _Part) -> Tested:
+    """Tune a candidate on a fold, and score it."""
+    candidate, fold = work.candidates[part.candidate], work.folds[part.candidate][part.fold]
+    try:
+        alternatives = work.alternatives[part.candidate]
+        chosen = _best(candidate, alternatives, fold.training, work.metric)
+        return Tested(fold.name, score(candidate.load(chosen), fold, work.metric), chosen)
+    except OnlinesrlError as error:
+        return Tested(fold.name, None, error=str(error))
+    except MemoryError:
+        return Tested(fold.name, None, error="there is not enough memory")
+
+
+def _best(
+    candidate: Candidate,
+    alternatives: Sequence[Overrides],
+    training: Sequence[Example],
+    metric: str,
+) -> Overrides:
+    if len(alternatives) == 1:
+        return alternatives[0]
+    fold, failed = last_tenth(training), ""
+    found: list[tuple[Overrides, float]] = []
+    for each in alternatives:
+        try:
+            found.append((each, score(candidate.load(each), fold, metric).value))
+        except OnlinesrlError as error:
+            failed = str(error)
+    if not found:
+        raise DataError(failed)
+    return found[best([value for _, value in found], metric)][0]
+
+
+def best(scores: Sequence[float], metric: str) -> int:
+    """Return the number of the best score, of equal ones the first."""
+    sign = 1.0 if SCORES[metric] else -1.0
+    return max(range(len(scores)), key=lambda n: sign * scores[n])

@@ -1,0 +1,172 @@
+"""What two runs must have in common for one to resume from the other's checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onlinesrl.core.errors import OnlinesrlError
+
+if TYPE_CHECKING:
+    from onlinesrl.runs.config.schema import Config
+
+FREE = (
+    "output",
+    "batch",
+    "checkpoint.every",
+    "checkpoint.keep",
+    "inference.max_nodes",
+    "inference.max_work",
+    "inference.unsolved",
+    "limits.bad_share",
+    "limits.crashes",
+    "limits.request_lines",
+    "limits.retention_bytes",
+    "distribute.engine",
+    "distribute.address",
+    "distribute.workers",
+)
+"""The keys that may change while a run is stopped."""
+
+ANSWERING = (
+    "source.max_bytes",
+    "sink.max_bytes",
+    "inference.max_nodes",
+    "inference.max_work",
+    "inference.unsolved",
+)
+"""Those of them on which answers depend: what was answered must be read again with the same values."""
+
+LABEL_BYTES = 250_000_000
+"""The default of labels.max_bytes, left out of fingerprints, as in older checkpoints."""
+
+ALWAYS = {
+    "source.topic": None,
+    "source.group": None,
+    "source.shared": False,
+    "source.order": "journal",
+    "source.start": "beginning",
+    "sink.topic": None,
+    "learner.eta": 1.0,
+    "learner.sigma": 0.01,
+    "inference.audit_every": 0,
+}
+"""The values of keys that sections of this kind lack now, but had in older checkpoints."""
+
+_FACTS = "source.background"
+_CONTENTS = ("model", "learner.start", _FACTS)
+"""The keys of files whose content is compared."""
+
+
+def fingerprint(config: Config, model: str) -> dict[str, Any]:
+    """Return what two runs must have in common for one to resume from the other's checkpoint.
+
+    Keys are dotted; values are unchanged by a round trip through JSON. The text of the ``model`` with
+    its includes, the background facts and the starting weights are given by their SHA-256. Raises
+    OSError if one of these files cannot be read.
+    """
+    values = ALWAYS | dict(leaves(config.as_dict()))
+    for key in FREE:
+        values.pop(key, None)
+    if config.distribute is None:
+        del values["distribute"]  # as in older checkpoints
+    if config.drift is None:
+        del values["drift"]
+    if config.dialect == "alchemy":
+        del values["dialect"]
+    if values.get("labels.max_bytes") == LABEL_BYTES:
+        del values["labels.max_bytes"]
+    if config.inference.engine == "mpe":
+        del values["inference.engine"]
+    for key in ("source.only", "source.without"):
+        values[key] = values[key] and sorted(set(values[key]))
+    replaceable = {f"source.{key}" for key in config.source.replaceable}
+    replaceable |= {f"sink.{key}" for key in config.sink.replaceable}
+    for key in list(values):
+        if ".".join(key.split(".")[:2]) in replaceable:
+            del values[key]
+    start = config.learner.start
+    values["model"] = _digest(model.encode())
+    facts = config.source.background
+    if facts is None:
+        del values[_FACTS]
+    else:
+        values[_FACTS] = _digest(b"".join(file.read_bytes() for file in facts))
+    if start is not None:  # a run folder may have changed since
+        content = str(start.resolve()) if start.is_dir() else _digest(start.read_bytes())
+        values["learner.start"] = content
+    return values
+
+
+def settings(config: Config) -> dict[str, Any]:
+    """Return the values of the keys ``ANSWERING``."""
+    return {key: value for key, value in leaves(config.as_dict()) if key in ANSWERING}
+
+
+def mismatch(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return how two fingerprints differ, one line per key; empty if a run can be resumed."""
+    lines = []
+    for key in sorted(old.keys() | new.keys()):
+        if old.get(key) != new.get(key):
+            if key in _CONTENTS and old.get(key) and new.get(key):
+                lines.append(f"{key}: the file has changed")
+                continue
+            was, now = (
+                "a file" if key == _FACTS and each else show(each)
+                for each in (old.get(key), new.get(key))
+            )
+            lines.append(f"{key}: was {was}, is {now}")
+    return lines
+
+
+def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Flatten sections to dotted keys."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def show(value: Any) -> str:
+    """Show a value in an error."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a section"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(str(value) if isinstance(value, Path) else value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+class MismatchError(OnlinesrlError):
+    """A checkpoint was made with another configuration."""
+
+    exit_code = 78
+
+
+def check_settings(path: Path, journal: str, differences: Sequence[str]) -> None:
+    """Raise MismatchError if what was answered after a checkpoint would be read with other settings."""
+    if differences:
+        listing = "\n  ".join(differences)
+        raise MismatchError(
+            f"{path}: {journal} has examples that came after it, with another configuration:\n  {listing}\n"
+            "go back to it and stop the run in good order (Ctrl-C), then these keys may change"
+        )
+
+
+def check_fingerprint(path: Path, differences: Sequence[str]) -> None:
+    """Raise MismatchError if a checkpoint was made with another configuration."""
+    if differences:
+        listing = "\n  ".join(differences)
+        raise MismatchError(
+            f"{path}: made with another configuration:\n  {listing}\n"
+            "go back to it, choose another output, or start over with --fresh"
+        )

@@ -1,0 +1,314 @@
+"""Reading the configuration of a run: a YAML file and ``--set`` overrides.
+
+Everything is checked before anything is opened or computed; all mistakes are reported together, each
+as ``file:line:column: key: reason``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from onlinesrl.core.errors import ConfigError, LocatedError, shortened
+from onlinesrl.core.io.config_section import Section, kind_of, not_for, sections_of
+from onlinesrl.core.io.config_types import STDIN
+from onlinesrl.core.io.located_yaml import Key, Place, Tree, secretive, spelled
+from onlinesrl.core.online.update_rules import UPDATES
+from onlinesrl.runs.config.fingerprint import mismatch, show
+from onlinesrl.runs.config.schema import Config, Root
+
+__all__ = ["Config", "load", "load_as", "mismatch", "of_values"]
+
+R = TypeVar("R", bound=Root)
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Read the configuration of a run; see ``load_as``."""
+    return load_as(lambda _: Config, path, overrides)
+
+
+def load_as(root: Callable[[Any], type[R]], path: Path, overrides: Sequence[str] = ()) -> R:
+    """Read the configuration file and apply the ``key=value`` overrides.
+
+    ``root`` says, given the values, what outermost section they are to be. Paths in the file are
+    relative to its folder; those in overrides, and ``output`` wherever it stands, are relative to the
+    current directory. Raises ConfigError with every problem there is.
+    """
+    tree = Tree()
+    values: Any = {"output": f"runs/{path.stem}"}
+    return _overridden(root, tree, _merge(values, _read_file(tree, path)), overrides)
+
+
+def of_values(values: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
+    """Return the configuration of keys and values, as ``load`` of a file in the current directory."""
+    tree = Tree()
+    read = tree.read(json.dumps(values, default=str), Place("configuration"))
+    return _overridden(lambda _: Config, tree, read, overrides)
+
+
+def _overridden(
+    root: Callable[[Any], type[R]], tree: Tree, values: Any, overrides: Sequence[str]
+) -> R:
+    """Apply overrides, and check the whole. Raises ConfigError."""
+    given = [_read_override(tree, override) for override in overrides]
+    values = reduce(_merge, given, _fitting(values, reduce(_merge, given, {})))
+    config = _validate(root(values), tree, values)
+    if config is None or tree.problems:
+        raise ConfigError(sorted(tree.problems, key=lambda p: (not p.line, p.line, p.column)))
+    return config
+
+
+def _read_file(tree: Tree, path: Path) -> Any:
+    place = Place(str(path), 1, 1)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError([Place(str(path)).problem(error.strerror or str(error))]) from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigError([Place(str(path), line, 1).problem("not UTF-8 text")]) from error
+    values = tree.read(text, place)
+    if tree.problems and values is None:
+        raise ConfigError(tree.problems)
+    return _rebase({} if values is None else values, path.parent)
+
+
+def _read_override(tree: Tree, text: str) -> Any:
+    name, equals, value = text.partition("=")
+    key = tuple(name.strip().split("."))
+    place = Place(f"--set {f'{spelled(key)}=...' if secretive(text) else shortened(text)}")
+    if not equals or not all(key):
+        tree.problems.append(place.problem("expected key=value, such as learner.sigma=0.1"))
+        return {}
+    values = STDIN if value.strip() == str(STDIN) else tree.read(value, place, key)
+    for part in reversed(key):
+        values = {part: values}
+    return _rebase(values, Path())
+
+
+def _merge(below: Any, above: Any) -> Any:
+    """Override one tree of values by another: sections are merged, everything else is replaced."""
+    if not isinstance(below, dict) or not isinstance(above, dict):
+        return above
+    return below | {key: _merge(below.get(key), value) for key, value in above.items()}
+
+
+def _fitting(values: Any, given: Any) -> Any:
+    """Return values without what another update than that of the overrides takes, and this one does not."""
+    learner, chosen = (
+        of.get("learner") if isinstance(of, dict) else None for of in (values, given)
+    )
+    update = chosen.get("update") if isinstance(chosen, dict) else None
+    if not isinstance(learner, dict) or not isinstance(update, str) or update not in UPDATES:
+        return values
+    fields = UPDATES[update].model_fields
+    others = {name for kind in UPDATES.values() for name in kind.model_fields} - fields.keys()
+    if learner.get("loss") not in get_args(fields["loss"].annotation):
+        others.add("loss")
+    return values | {"learner": {key: of for key, of in learner.items() if key not in others}}
+
+
+def _rebase(values: Any, folder: Path) -> Any:
+    """Make the paths of the inputs in ``values`` relative to ``folder``."""
+    for section, name in (
+        (None, "model"),
+        (None, "data"),
+        (None, "test"),
+        ("source", "path"),
+        ("source", "background"),
+        ("test", "path"),
+        ("test", "background"),
+        ("learner", "start"),
+    ):
+        inside = values.get(section) if section and isinstance(values, dict) else values
+        if isinstance(inside, dict) and name in inside:
+            inside[name] = _join(folder, inside[name])
+    return values
+
+
+def _join(folder: Path, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_join(folder, item) for item in value]
+    return str(folder / value) if isinstance(value, str) and value not in ("", "-") else value
+
+
+def _validate(root: type[R], tree: Tree, values: Any) -> R | None:
+    """Return the configuration, or note the problems and return None."""
+    if not isinstance(values, dict):
+        place = tree.value_place(())
+        tree.problems.append(place.problem(f"expected keys such as model:, found {show(values)}"))
+        return None
+    try:
+        config = root.model_validate(values)
+    except ValidationError as error:
+        if (misplaced := _misplaced(root, tree, values, error)) is not None:
+            tree.problems[:] = [misplaced]
+            return None
+        said = {(problem.file, problem.line, problem.column) for problem in tree.problems}
+        found = [
+            _explain(root, tree, detail)
+            for detail in [*error.errors(), *_beside(root, values, error)]
+        ]
+        tree.problems += [p for p in found if (p.file, p.line, p.column) not in said]
+        return None
+    config._tree = tree
+    language = config.language
+    for *sections, name in language.foreign:
+        given = reduce(lambda inside, section: inside.get(section) or {}, sections, values)
+        if name in given:
+            key = ".".join([*sections, name])
+            reason = f"{key}: not for {language.name}; leave it out"
+            tree.problems.append(tree.key_place((*sections, name)).problem(reason))
+    return config
+
+
+def _misplaced(
+    root: type[Root], tree: Tree, values: Any, error: ValidationError
+) -> LocatedError | None:
+    """Return the problem that these are keys of another command, where fewer of them are strange to it."""
+    from onlinesrl.runs.config.batch import root_of
+
+    online = root is Config
+    other: type[Root] = root_of(values) if online else Config
+    try:
+        other.model_validate(values)
+    except ValidationError as more:
+        if _strange(more) >= _strange(error):
+            return None
+    what, command = ("batch learning", "learn") if online else ("online learning", "run")
+    place = tree.key_place(("learner",) if "learner" in values else ())
+    return place.problem(f"these are the keys of {what}: use onlinesrl {command}")
+
+
+def _strange(error: ValidationError) -> int:
+    """Return how many keys are unknown, outside of sections and in ``learner``."""
+    of = (
+        each["loc"]
+        for each in error.errors()
+        if each["type"] in ("extra_forbidden", "union_tag_invalid")
+    )
+    return sum(len(place) == 1 or place[0] == "learner" for place in of)
+
+
+def _beside(root: type[Root], values: Any, error: ValidationError) -> list[Any]:
+    """Return what else is wrong in sections that are of no known kind, as if of the standard one."""
+    unknown = [each for each in error.errors() if each["type"] == "union_tag_invalid"]
+    if not unknown:
+        return []
+    for each in unknown:
+        [name], tag = each["loc"], each["ctx"]["discriminator"].strip("'")
+        rest = {key: value for key, value in values[name].items() if key != tag}
+        values = {**values, name: rest}
+    known = {str(each) for each in error.errors()}
+    try:
+        root.model_validate(values)
+    except ValidationError as more:
+        return [each for each in more.errors() if str(each) not in known]
+    return []
+
+
+_WORDS = {
+    "int_type": "expected a whole number",
+    "float_type": "expected a number",
+    "finite_number": "expected a finite number",
+    "string_type": "expected text (quote what reads as a number)",
+    "string_too_short": "expected some text",
+    "string_unicode": "expected text in Unicode",
+    "string_pattern_mismatch": "expected Predicate.N or the name of an argument's type",
+    "bool_type": "expected true or false",
+    "tuple_type": "expected one value or a list",
+    "too_short": "expected at least one",
+    "model_type": "expected a section of keys",
+    "model_attributes_type": "expected a section of keys",
+    "literal_error": "expected {expected}",
+    "greater_than": "expected more than {gt:g}",
+    "greater_than_equal": "expected at least {ge:g}",
+    "less_than": "expected less than {lt:g}",
+    "less_than_equal": "expected at most {le:g}",
+}
+
+
+def _explain(root: type[Root], tree: Tree, detail: Any) -> LocatedError:
+    """Turn one of pydantic's errors into a message with its place."""
+    key, section, whole = _located(root, detail["loc"])
+    name = spelled(tuple(part for part in key if isinstance(part, str)))
+    context = detail.get("ctx", {})
+    if detail["type"] == "extra_forbidden":
+        name = spelled(key[:-1]) if "security" in key[:-1] else name
+        return tree.key_place(key).problem(f"{name}: {_unknown(root, key, section)}")
+    if detail["type"] == "missing":
+        from onlinesrl.runs.config.reference import meaning
+
+        what = meaning(section, str(key[-1]))
+        return tree.key_place(key[:-1]).problem(f"{name}: missing; expected {what}")
+    if detail["type"] == "union_tag_invalid":
+        expected = " or ".join(context["expected_tags"].rsplit(", ", 1))
+        tag = context["discriminator"].strip("'")
+        key, found = (*key, tag), show(detail["input"][tag])
+        found = "" if secretive(found) else f", found {found}"
+        return tree.value_place(key).problem(f"{name}.{tag}: expected {expected}{found}")
+    words = _WORDS[detail["type"]].format(**context) if detail["type"] in _WORDS else detail["msg"]
+    reason = context.get("error", words)
+    if whole and "error" in context:  # the error of a section names the key
+        said = f"{name}.{reason}".removeprefix(".")
+        return tree.key_place(tuple(said.partition(":")[0].split("."))).problem(said)
+    found = "" if secretive((key, detail["input"])) else f", found {show(detail['input'])}"
+    return tree.value_place(key).problem(f"{name}: {reason}{found}")
+
+
+def _unknown(root: type[Root], key: Key, section: type[BaseModel]) -> str:
+    """Suggest what an unknown key of a section may have meant."""
+    name, known = str(key[-1]), list(section.model_fields)
+    if issubclass(section, Section) and name in section.gone:
+        return section.gone[name]
+    kinds = _kinds(root, key[:-1])
+    if of := not_for(name, section, kinds):
+        return f"{of}; known here: {', '.join(known)}"
+    possible = dict.fromkeys(key for kind in (section, *kinds) for key in kind.model_fields)
+    near = difflib.get_close_matches(name, possible, n=1)
+    near += [path for path in _paths(root) if path.rpartition(".")[2] == name]
+    meant = f"did you mean {near[0]}? " if near else ""
+    return f"unknown key; {meant}known here: {', '.join(known)}"
+
+
+def _located(root: type[Root], place: Key) -> tuple[Key, type[BaseModel], bool]:
+    """Return the key at pydantic's location, without the kinds of sections in it.
+
+    Also its section, and whether it is a section itself.
+    """
+    key: Key = ()
+    section: type[BaseModel] = root
+    inner: dict[str, type[BaseModel]] = {"": root}
+    for part in place:
+        if len(inner) > 1:
+            inner = {"": inner[str(part)]}
+            continue
+        section = inner.get("", section)
+        key = (*key, part)
+        field = section.model_fields.get(str(part))
+        kinds = sections_of(field.annotation) if field else []
+        inner = {kind_of(kind) if len(kinds) > 1 else "": kind for kind in kinds}
+    return key, section, bool(inner)
+
+
+def _kinds(root: type[Root], key: Key) -> list[type[BaseModel]]:
+    """Return the possible sections at a key."""
+    found: list[type[BaseModel]] = [root]
+    for part in map(str, key):
+        fields = [kind.model_fields[part] for kind in found if part in kind.model_fields]
+        found = sections_of(fields[0].annotation)
+    return found
+
+
+def _paths(root: type[Root]) -> Iterator[str]:
+    """Name every key, dotted."""
+    for name in root.model_fields:
+        yield name
+        inner = dict.fromkeys(key for kind in _kinds(root, (name,)) for key in kind.model_fields)
+        yield from (f"{name}.{key}" for key in inner)

@@ -1,0 +1,148 @@
+"""The keys of a configuration as a table for people, made from the schema: `onlinesrl guide config`.
+
+The meaning of a key is the docstring under it.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from onlinesrl.core.io.config_section import Section, kind_of, sections_of
+from onlinesrl.core.language import languages
+from onlinesrl.runs.config import schema
+from onlinesrl.runs.config.mln_batch import MlnBatch
+from onlinesrl.runs.config.psl_batch import PslBatch
+
+_HEADINGS = ("key", "default", "[what it may be] what it means")
+_NARROWEST = 30
+"""Columns for the meanings, below which they are not wrapped."""
+
+
+class KeyRow(NamedTuple):
+    """A dotted key: its default, its possible values, and its meaning."""
+
+    key: str
+    default: str
+    kind: str
+    meaning: str
+
+
+class Part(NamedTuple):
+    """The keys of a section; the name of the top level is empty."""
+
+    name: str
+    meaning: str
+    rows: list[KeyRow]
+
+
+def meaning(section: type[BaseModel], key: str) -> str:
+    """Return the meaning of a key of a section, or of the base class that describes it."""
+    places = (place for place in section.__mro__ if issubclass(place, Section))
+    fields = (place.model_fields.get(key) for place in places)
+    said = next((field.description for field in fields if field and field.description), "")
+    return " ".join(said.split()).removesuffix(".")
+
+
+def sections(root: type[schema.Root] = schema.Config) -> Iterator[Part]:
+    """Yield the sections of a configuration; a section that occurs again is shown as a key."""
+    waiting: list[tuple[str, list[type[BaseModel]]]] = [("", [root])]
+    seen = set[type[BaseModel]]()
+    while waiting:
+        name, kinds = waiting.pop(0)
+        rows, inner = [], []
+        for key in dict.fromkeys(key for kind in kinds for key in kind.model_fields):
+            having = [kind for kind in kinds if key in kind.model_fields]
+            dotted = f"{name}.{key}".removeprefix(".")
+            found = sections_of(having[0].model_fields[key].annotation)
+            if found and not seen.issuperset(found):
+                seen |= set(found)
+                inner.append((dotted, found))
+            else:
+                rows.append(_row(dotted, having, len(having) < len(kinds)))
+        yield Part(name, _described(kinds), rows)
+        waiting = inner + waiting
+
+
+def _described(kinds: Sequence[type[BaseModel]]) -> str:
+    """Return the description of a section: that of the common base of its kinds."""
+    common = next(place for place in kinds[0].__mro__ if all(issubclass(k, place) for k in kinds))
+    return str(common.__doc__).partition("\n")[0].replace("`", "")
+
+
+def _row(dotted: str, having: Sequence[type[BaseModel]], some: bool) -> KeyRow:
+    """Return the row of a key that these kinds of a section have; ``some``: not all kinds."""
+    *of, key = dotted.split(".")
+    field, place = having[0].model_fields[key], (*of, key)
+    allowed = ["section"]
+    if not sections_of(field.annotation):
+        allowed = [_kind(_properties(kind)[key]) for kind in having]
+    said = f"{', '.join(map(kind_of, having))}: " if some else ""
+    said += meaning(having[0], key)
+    knowing = [language.name for language in languages() if place not in language.foreign]
+    if len(knowing) < len(languages()):
+        said += f"; {' and '.join(knowing)} only"
+    return KeyRow(
+        dotted, _default(field), " | ".join(dict.fromkeys(" | ".join(allowed).split(" | "))), said
+    )
+
+
+@cache
+def _properties(kind: type[BaseModel]) -> Mapping[str, Any]:
+    """Return the JSON schema of a section's keys."""
+    found: Mapping[str, Any] = kind.model_json_schema()["properties"]
+    return found
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "-"
+    value = field.get_default()
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _kind(described: Mapping[str, Any]) -> str:
+    """Describe briefly what a JSON schema allows."""
+    if "anyOf" in described:
+        return " | ".join(map(_kind, described["anyOf"]))
+    if "const" in described:
+        return str(described["const"])
+    if "enum" in described:
+        return " | ".join(described["enum"])
+    if described.get("maximum") == 1:
+        return f"{described['minimum']} to 1"
+    bounds = {"minimum": ">=", "exclusiveMinimum": ">"}
+    bound = "".join(f" {sign} {described[n]:g}" for n, sign in bounds.items() if n in described)
+    names = {"boolean": "true | false", "array": "list", "string": "text"}
+    kind: str = described.get("format", described["type"])
+    return names.get(kind, kind) + bound
+
+
+def config_lines(width: int | None, learning: bool = False) -> Iterator[str]:
+    """Yield the table of a run, or of ``learning`` from a batch, for PSL and for Markov logic.
+
+    Meanings are wrapped at ``width`` columns; None: one line per key.
+    """
+    roots: list[type[schema.Root]] = [PslBatch, MlnBatch] if learning else [schema.Config]
+    table = [section for root in roots for section in sections(root)]
+    rows = [row for section in table for row in section.rows]
+    key, default = (max(len(row[n]) for row in rows) for n in (0, 1))
+
+    def line(name: str, value: str, text: str) -> Iterator[str]:
+        start, margin = f"{name:<{key}}  {value:<{default}}  ", " " * (key + default + 4)
+        room = 0 if width is None else width - len(margin)
+        parts = textwrap.wrap(text, room, break_on_hyphens=False) if room >= _NARROWEST else [text]
+        yield start + parts[0]
+        yield from (margin + part for part in parts[1:])
+
+    yield from line(*_HEADINGS)
+    for section in table:
+        yield from ("", f"{section.name or 'configuration'}: {section.meaning}")
+        for row in section.rows:
+            yield from line(row.key, row.default, f"[{row.kind}] {row.meaning}")

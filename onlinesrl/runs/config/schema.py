@@ -1,0 +1,204 @@
+"""The schema of a configuration: its keys, with their meanings, defaults and possible values."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, PrivateAttr, field_validator, model_validator
+
+from onlinesrl.core.errors import ConfigError
+from onlinesrl.core.io.config_section import Section
+from onlinesrl.core.io.config_types import (
+    AnyPath,
+    Count,
+    File,
+    Name,
+    Names,
+    Natural,
+    Parts,
+    duration,
+)
+from onlinesrl.core.io.located_yaml import Place, Tree
+from onlinesrl.core.language import Language, language_of
+from onlinesrl.core.online.drift import DriftSection
+from onlinesrl.core.online.update_rule import Update
+from onlinesrl.core.online.update_rules import AnyUpdate, Standard
+from onlinesrl.core.parallel.config import PoolSection
+from onlinesrl.mln.inference.registry import AnyEngine, MpeSection
+from onlinesrl.runs.config.fingerprint import LABEL_BYTES, fingerprint
+from onlinesrl.stream.sinks import AnySink
+from onlinesrl.stream.sinks.file_config import FileSinkSection
+from onlinesrl.stream.sources import AnySource
+
+DialectName = Literal["alchemy", "tuffy", "rockit", "pracmln", "pracmln-standard", "lomrf"]
+
+
+class LabelsSection(Section):
+    """Labels that come separately from their examples: on ``topic``, or later in the source."""
+
+    topic: Name | None = None
+    """where labels come from: {"id": "c1", "truth": {...}}; null: later in the source."""
+    pending: Count = 10_000
+    """how many examples may wait for their label; beyond it the oldest are dropped."""
+    max_bytes: Count = LABEL_BYTES
+    """how many bytes of JSON these may take, with their predictions; beyond it the oldest are dropped."""
+
+
+class CheckpointSection(Section):
+    """When to write checkpoints, and how many to keep."""
+
+    every: int | str = "30s"
+    """a number of examples, or a time such as 30s."""
+    keep: Count = 3
+    """how many checkpoints are kept."""
+
+    @field_validator("every", mode="before")
+    @classmethod
+    def _interval(cls, every: object) -> object:
+        valid = every >= 1 if type(every) is int else duration(every)
+        if not valid:
+            raise ValueError("expected a number of examples, or a time such as 30s or 5m")
+        return every
+
+    @property
+    def examples(self) -> int | None:
+        """The number of examples between checkpoints; None if ``every`` is a time."""
+        return self.every if isinstance(self.every, int) else None
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds between checkpoints; None if ``every`` is a number of examples."""
+        return duration(self.every)
+
+
+class MetricsSection(Section):
+    """When a line of metrics is written, and what is scored separately."""
+
+    every: Count | None = None
+    """examples between lines of metrics.jsonl; null: at powers of two and at the end."""
+    by: Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[1-9][0-9]*)?$")] | None = None
+    """also report precision, recall and F1 for each value of this argument: Predicate.N, counted
+    from 1, or the name of its type."""
+
+
+class LimitsSection(Section):
+    """Limits on examples and on the stream."""
+
+    bad_share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.1
+    """a larger share of bad examples ends the run; checked every 128 examples and at the end."""
+    max_atoms: Count = 1_000_000
+    """the most open atoms of an example, and the most evidence atoms of a predicate; an example
+    with more is bad."""
+    crashes: Natural = 3
+    """an example in which so many processes in succession died is bad; 0: never."""
+    request_lines: Count = 10_000
+    """the most lines of a request to a server; one with more is refused."""
+    retention_bytes: Count = 1_000_000_000
+    """of clients' requests and of a socket, how many bytes are kept of each file that grows: the journal,
+    predictions, metrics and dead letters. The oldest go, except what a checkpoint needs."""
+
+
+class DistributeSection(PoolSection):
+    """Learning in rounds of shards, on many cores or machines; `onlinesrl guide cluster`."""
+
+    shards: Parts = 8
+    """into how many parts the examples are cut."""
+    round: Count = 1000
+    """examples of each shard between two merges."""
+    merge: Literal["dual", "average"] | None = None
+    """how what the shards added is scaled: by the best value of the dual, or 1 by their number; null: dual
+    where the update has one."""
+
+    def check(self, config: Config) -> None:
+        """Raise ValueError, with the key, where another section does not go with rounds."""
+        if config.source.uncut is not None:
+            raise ValueError(config.source.uncut)
+        if config.labels is not None:
+            raise ValueError(
+                "labels: examples of shards bring their own; leave it or distribute out"
+            )
+        if config.sink.kind != "file":
+            raise ValueError(
+                "sink.kind: a distributed run writes a file; leave it or distribute out"
+            )
+        if config.drift is not None:
+            raise ValueError(
+                "drift: shards have no order in which to see it; leave it or distribute out"
+            )
+        if self.merge == "dual" and not config.learner.dual:
+            name = config.learner.update
+            raise ValueError(f"distribute.merge: {name} has no dual; expected average")
+
+    def by_dual(self, update: Update) -> bool:
+        """Tell whether merges maximise the dual."""
+        return update.dual if self.merge is None else self.merge == "dual"
+
+
+class Root(Section):
+    """The outermost section of a configuration, which knows where its keys stand."""
+
+    model: File
+    """the rules, an .mln or a .psl file."""
+    _tree: Tree | None = PrivateAttr(default=None)
+
+    @property
+    def language(self) -> Language:
+        """The language of the model."""
+        return language_of(self.model.suffix)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all keys and values, for JSON."""
+        return self.model_dump(mode="json")
+
+    def error(self, key: str, reason: str) -> ConfigError:
+        """Return the error for a ``key`` that turns out wrong after the model has been read."""
+        tree, place = self._tree, Place("configuration")
+        if tree is not None:
+            place = tree.value_place(tuple(key.split(".")))
+        return ConfigError([place.problem(f"{key}: {reason}")])
+
+
+class Config(Root):
+    """The keys outside of sections.
+
+    Relative paths are resolved by ``load``.
+    """
+
+    dialect: DialectName = "alchemy"
+    """how the model and .db files are written; weights files are Alchemy's in any case."""
+    query: Names
+    """the predicates to predict."""
+    source: AnySource
+    """a section with the path of the examples."""
+    output: AnyPath
+    """the run folder; the default is runs/ and the name of the configuration."""
+    labels: LabelsSection | None = None
+    sink: AnySink = FileSinkSection()
+    learner: AnyUpdate = Standard()
+    inference: AnyEngine = MpeSection()
+    checkpoint: CheckpointSection = CheckpointSection()
+    metrics: MetricsSection = MetricsSection()
+    limits: LimitsSection = LimitsSection()
+    drift: DriftSection | None = None
+    distribute: DistributeSection | None = None
+    seed: Natural = 0
+    """of the random numbers of MaxWalkSAT (also as the fallback of a search) and MC-SAT."""
+    batch: Count = 500
+    """the most examples in a micro-batch of about a second; every size gives bit-identical results."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        self.source.check(self)
+        self.sink.check(self)
+        if self.distribute is not None:
+            self.distribute.check(self)
+        return self
+
+    def argument_types(self) -> dict[str, tuple[str | None, ...]]:
+        """Return the types of each predicate's arguments. Raises ModelError."""
+        program, of = self.language.load(self.model, self.dialect), self.language.argument_types
+        return {name: tuple(of(program, name)) for name in program.predicates}
+
+    def fingerprint(self, model: str) -> dict[str, Any]:
+        """Return what two runs must have in common for one to resume from the other's checkpoint."""
+        return fingerprint(self, model)

@@ -1,0 +1,120 @@
+"""What a worker does with a shard, and how a run in rounds is put together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onlinesrl.core.background import Background
+from onlinesrl.core.errors import UsageError
+from onlinesrl.core.language import Program, counted
+from onlinesrl.core.learner import Learner
+from onlinesrl.core.parallel.config import opened
+from onlinesrl.core.parallel.executors import Forks
+from onlinesrl.core.parallel.task_result import DEATHS
+from onlinesrl.logic.dialect import dialect_of
+from onlinesrl.runs.config.loading import Config
+from onlinesrl.runs.config.schema import DistributeSection
+from onlinesrl.runs.inputs import background
+from onlinesrl.stream.crash_notes import CrashNote, CrashNotes
+from onlinesrl.stream.decoding import Reader
+from onlinesrl.stream.distributed import worker
+from onlinesrl.stream.distributed.coordinator import Common, Distribution, Part
+from onlinesrl.stream.distributed.worker import Asked, Learned
+
+if TYPE_CHECKING:
+    from onlinesrl.runs.run import Options
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a learner is made of, known by ``key``: a worker needs no file but the examples."""
+
+    key: str
+    config: Config = field(compare=False)
+    program: Program = field(compare=False)
+    facts: Background = field(compare=False)
+
+
+def distribution(config: Config, section: DistributeSection, options: Options) -> Distribution:
+    """Return where and how the shards of a run are learned. Raises ConfigError, UsageError."""
+    if options.until == "forever":
+        raise UsageError("--until forever: a distributed run ends with the files that it has cut")
+    program = config.language.load(config.model, config.dialect)
+    recipe = Recipe(_key(config), config, program, background(config, program))
+    made(recipe)  # so that forks have it
+    settle = config.inference.unsolved == "stop"
+    return Distribution(
+        pool=lambda: opened(section),
+        learned=learned,
+        recipe=recipe,
+        shards=section.shards,
+        asked=Asked(section.round, config.batch, options.strict, settle, config.limits.crashes),
+        by_dual=section.by_dual(config.learner),
+    )
+
+
+def _key(config: Config) -> str:
+    """Return a name for all that a learner depends on."""
+    files = [config.model, *(config.source.background or ())]
+    contents = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    return json.dumps([config.as_dict(), contents], sort_keys=True)
+
+
+@lru_cache(maxsize=1)
+def made(recipe: Recipe) -> Learner:
+    """Return the learner of a recipe, compiled; only merges drop weights."""
+    config = recipe.config
+    unlimited = config.learner.model_copy(update={"max_weights": None})
+    config = config.model_copy(update={"learner": unlimited})
+    language = config.language
+    by = counted(language, recipe.program, config, config.metrics.by)
+    learner = language.learner(config, recipe.program, by, False, recipe.facts)
+    learner.compile()
+    return learner
+
+
+class _Noted(NamedTuple):
+    """A part, and where it is noted which examples are being processed."""
+
+    part: Part
+    path: Path
+
+
+def learned(common: Common, part: Part) -> Learned:
+    """Learn a shard's next examples; a part of ``Pool.map``.
+
+    Where a worker died over it already, a fork learns them, so that this process sees which example kills.
+    """
+    asked = common.asked
+    if not (part.suspect and asked.crashes):
+        return _learned(common, part)
+    forks = Forks(1, most_deaths=DEATHS + (asked.crashes + 1) * asked.examples)
+    with TemporaryDirectory(prefix="onlinesrl-") as folder:
+        return next(forks.map(_noted, common, [_Noted(part, Path(folder, "started"))]))
+
+
+def _noted(common: Common, noted: _Noted) -> Learned:
+    note = CrashNotes(noted.path, common.asked.crashes)
+    with closing(note):
+        return _learned(common, noted.part, note)
+
+
+def _learned(common: Common, part: Part, note: CrashNote | None = None) -> Learned:
+    config: Any = common.recipe.config
+    source = config.source
+    reader = Reader(
+        source.pieces(part.pieces),
+        config.query,
+        source.only,
+        source.without,
+        dialect=dialect_of(config.dialect),
+    )
+    learner = made(common.recipe)
+    return worker.learn(learner, common.state, reader, part.position, common.asked, note)

@@ -1,0 +1,198 @@
+"""Trained weights on a source, without learning: predict, evaluate, check."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from onlinesrl.core.errors import DataError, ExampleError
+from onlinesrl.core.evaluation.prequential import Metrics
+from onlinesrl.core.example import Example, Label
+from onlinesrl.core.learner import Learner, Outcome
+from onlinesrl.runs.config.loading import Config
+from onlinesrl.runs.console import say, warn
+from onlinesrl.runs.inputs import make_reader
+from onlinesrl.runs.run import compile_kernels, new_learner, trained_learner
+from onlinesrl.stream.decoding import READ_BYTES, Decoded, Reader, micro_batch
+from onlinesrl.stream.group_filter import Choice
+from onlinesrl.stream.pace import Pace
+from onlinesrl.stream.sources.files import Record
+
+SHOWN_PLACES = 3
+CHECK_PATIENCE = "3s"
+"""For how long a check waits for brokers, or for the program that sends."""
+_DETAIL = re.compile(r"\([^()]*\)|[0-9]+")
+
+
+def predictions(
+    learner: Learner, config: Config, metrics: Metrics
+) -> Iterator[tuple[Record, Example | ExampleError, Outcome] | None]:
+    """Predict the configured source without learning; counts are added to ``metrics``.
+
+    Yields None when all that is there for now has been predicted.
+    """
+    compile_kernels(learner, say)
+    reader = make_reader(config)
+    yield from predictions_of(reader, learner, config.batch, metrics)
+    tell(reader.choice, metrics)
+
+
+def predictions_of(
+    reader: Reader, learner: Learner, most: int, metrics: Metrics
+) -> Iterator[tuple[Record, Example | ExampleError, Outcome] | None]:
+    """Predict what a reader reads, in micro-batches of at most so many."""
+    for batch in _batches(reader, most):
+        if batch is None:
+            yield None
+            continue
+        for record, example, outcome in _step(learner, batch, metrics):
+            if outcome.error is not None:
+                warn(f"{record.file}:{record.line}: {outcome.error}")
+            yield record, example, outcome
+
+
+def tell(choice: Choice, metrics: Metrics) -> None:
+    """Warn of what was odd in a source. Raises DataError if none of its examples was chosen."""
+    complain(choice, not metrics.examples)
+    predicted = metrics.examples - metrics.bad
+    if metrics.certified < predicted:
+        unproven = f"{predicted - metrics.certified} of {predicted} predictions"
+        warn(f"{unproven} are not proven to be the best (certified: false)")
+
+
+def complain(choice: Choice, nothing: bool) -> None:
+    """Warn of groups that no example has, and of a source without examples; see ``tell``."""
+    choice.check()
+    for complaint in choice.complaints():
+        warn(complaint)
+    if nothing:
+        warn("the source has no example")
+
+
+def _step(
+    learner: Learner, batch: list[Decoded], metrics: Metrics
+) -> Iterator[tuple[Record, Example | ExampleError, Outcome]]:
+    """Predict a micro-batch, and clear it; labels in it are skipped."""
+    examples = [(record, found) for record, found in batch if not isinstance(found, Label | None)]
+    batch.clear()
+    outcomes, tally = learner.step([example for _, example in examples], learning=False)
+    metrics.add(tally, len(examples))
+    for (record, example), outcome in zip(examples, outcomes, strict=True):
+        yield record, example, outcome
+
+
+def _batches(reader: Reader, most: int) -> Iterator[list[Decoded] | None]:
+    """Read a source in micro-batches; None: there is no more for now."""
+    items, pace = _read(reader), Pace()
+    while True:
+        batch, dry = micro_batch(items, min(most, pace.most))
+        if not batch and not dry:
+            return
+        with pace.taking(len(batch)):
+            yield from reader.parts(batch)
+        if dry:
+            yield None
+
+
+def _read(reader: Reader) -> Iterator[Decoded | None]:
+    """Read a source to its end, and close it; None: there is no more for now."""
+    with closing(reader.source):
+        yield from reader.read(reader.source.open(None))
+
+
+def evaluate(config: Config, trained: Path) -> dict[str, Any]:
+    """Return the metrics of trained weights on the configured source, without learning.
+
+    Raises DataError if no example can be scored.
+    """
+    learner, metrics = trained_learner(config, trained), Metrics()
+    for _ in predictions(learner, config, metrics):
+        pass
+    examples, unlabelled = metrics.examples, metrics.unlabelled
+    if not metrics.total.labelled:
+        raise DataError(
+            f"nothing to evaluate: of {examples} examples, {unlabelled} have no `truth` "
+            f"and {metrics.bad} are bad"
+        )
+    if unlabelled:
+        warn(f"{unlabelled} of {examples} examples have no `truth` and are not scored")
+    snapshot = metrics.snapshot()
+    del snapshot["window"]
+    return snapshot
+
+
+def check(config: Config, most: int) -> tuple[list[str], bool]:
+    """Validate configuration, model and first examples; return the findings, and whether all is good."""
+    learner = new_learner(config)
+    first = _first(config, most)
+    compile_kernels(learner, say)
+    found = [f"model: {learner.describe()}"]
+    examples = [example for _, example in first]
+    places = [f"{record.file}:{record.line}" for record, _ in first]
+    outcomes, tally = learner.step(examples, learning=False)
+    bad = list(_alike((p, o.error) for p, o in zip(places, outcomes, strict=True) if o.error))
+    found.append(f"examples: {tally.predicted} of the first {len(examples)} are good")
+    whole = [example for example in examples if isinstance(example, Example)]
+    return [*found, *bad, *learner.advice(whole)], not bad
+
+
+def _first(config: Config, most: int) -> list[tuple[Record, Example | ExampleError]]:
+    """Read the first examples, at most ``most``, until their bytes reach READ_BYTES.
+
+    Labels that come later are joined with their examples, if they come soon enough.
+    """
+    first: list[tuple[Record, Example | ExampleError]] = []
+    truths: dict[str, tuple[Record, Label]] = {}
+    awaited, room = set[str](), config.labels.pending if config.labels else 0
+    size = 0
+    if not most:
+        return first
+    reader = make_reader(_impatient(config))
+    for record, found in filter(None, _read(reader)):
+        name = str(found.id) if isinstance(found, Example | Label) else ""
+        if isinstance(found, Label):
+            if name in awaited or len(first) < most:
+                truths.setdefault(name, (record, found))
+                awaited.discard(name)
+        elif found is None:
+            continue
+        elif len(first) < most:
+            first.append((record, found))
+            size += len(record.value)
+            most = len(first) if size >= READ_BYTES else most
+            if isinstance(found, Example) and found.truth is None and name not in truths:
+                awaited.add(name)
+        else:
+            room -= 1
+        if len(first) == most and not (awaited and room > 0):
+            break
+    else:
+        complain(reader.choice, not first)
+    for n, (_, found) in enumerate(first):
+        if isinstance(found, Example) and found.truth is None and str(found.id) in truths:
+            record, label = truths[str(found.id)]
+            first[n] = record, msgspec.structs.replace(found, truth=label.truth)
+    return first
+
+
+def _impatient(config: Config) -> Config:
+    """Return the configuration with a source that does not wait long for what is away."""
+    source = config.source.model_copy(update={"patience": CHECK_PATIENCE})
+    return config.model_copy(update={"source": source})
+
+
+def _alike(complaints: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield one line for all complaints that differ only in numbers and arguments."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for place, said in complaints:
+        groups.setdefault(_DETAIL.sub("", said), []).append((place, said))
+    for (place, said), *others in groups.values():
+        where = ", ".join(place for place, _ in others[:SHOWN_PLACES])
+        more = f", ... {len(others) + 1:,} in all" if len(others) > SHOWN_PLACES else ""
+        like = "also" if all(other == said for _, other in others) else "like it"
+        yield f"{place}: {said}" + (f" ({like}: {where}{more})" if others else "")

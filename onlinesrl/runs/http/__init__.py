@@ -1,0 +1,1 @@
+"""HTTP: answers, metrics and health of a run."""

@@ -1,0 +1,267 @@
+"""Metrics and health of a run over HTTP, for Prometheus and supervisors.
+
+A scrape never blocks on the run, and the run blocks on a scrape only briefly. While it works, it hands
+over its figures at most once per second; while it waits for its source, a scrape reads them itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from threading import Lock
+from typing import Any, Self
+
+from prometheus_client import CollectorRegistry, Histogram, exposition
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from onlinesrl.runs.http.listening import At
+from onlinesrl.runs.http.server import Server
+from onlinesrl.stream import checkpoints as checkpoints_module
+from onlinesrl.stream.daemon_calls import aside
+from onlinesrl.stream.decoding import Taken
+from onlinesrl.stream.shutdown import Stopper
+from onlinesrl.stream.trainer import Loop
+
+HAND_OVER_SECONDS = 1.0
+PATIENCE_SECONDS = 0.05
+STUCK_SECONDS = 600.0
+PATHS = ("/metrics", "/healthz", "/readyz")
+BUCKETS = (0.0001, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+
+
+class Board(Collector):
+    """The state of a run, as served at /metrics, /healthz and /readyz."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        self.steps = Histogram(
+            "onlinesrl_step_seconds",
+            "Time to predict, learn from and write a micro-batch of examples.",
+            registry=self.registry,
+            buckets=BUCKETS,
+        )
+        self.locked: Callable[[], object] = lambda: None
+        """Called when the run has the lock of its folder."""
+        self.loop: Loop | None = None
+        self.stopper: Stopper | None = None
+        self.figures: dict[str, Any] = {}
+        self.figures_at = 0.0
+        self.seconds = 0.0
+        self.taken = 0
+        self.started = self.since = time.monotonic()
+        self.working = self.ended = False
+        self.unchanging = Lock()
+
+    # called by the run --------------------------------------------------------------------------
+
+    def begin(self, loop: Loop) -> None:
+        """Note that a run has compiled and resumed."""
+        self.seconds = loop.seconds
+        self.started = time.monotonic()
+        self.hand_over(loop.line())
+        self.loop = loop
+
+    def reading(self, batches: Iterator[Taken], stopper: Stopper) -> Iterator[Taken]:
+        """Pass on what the run reads; the run's state changes only while it holds a micro-batch."""
+        self.stopper = stopper
+        try:
+            for taken in batches:
+                with self.unchanging:
+                    self.taken += len(taken.batch)
+                    self.work()
+                    yield taken
+                self.working = False
+        finally:
+            with self.unchanging:
+                self.ended = True
+            self.work()
+
+    def update(self, line: Callable[[], dict[str, Any]]) -> None:
+        """Note a micro-batch that has been learned from and written, if there was one."""
+        now = time.monotonic()
+        if self.taken:
+            self.steps.observe(now - self.since)
+        self.taken = 0
+        self.work()
+        if not self.ready or now - self.figures_at >= HAND_OVER_SECONDS:
+            self.hand_over(line())
+
+    def hand_over(self, line: dict[str, Any]) -> None:
+        """Replace the figures."""
+        self.figures, self.figures_at = line, time.monotonic()
+
+    def work(self) -> None:
+        """Note that the run is making progress, and has work."""
+        self.working, self.since = True, time.monotonic()
+
+    # called by the server---------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> bool:
+        """Whether the run has made progress lately, or has nothing to do."""
+        return not self.working or time.monotonic() - self.since < STUCK_SECONDS
+
+    @property
+    def ready(self) -> bool:
+        """Whether the run learns from what comes: it has resumed and compiled and is not stopping."""
+        stopper = self.stopper
+        return stopper is not None and not stopper.asked and not self.ended
+
+    def page(self) -> bytes:
+        """Return the metrics as text."""
+        return exposition.generate_latest(self.registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics of the run; none before it starts."""
+        loop = self.loop
+        if loop is None:
+            return
+        if self.unchanging.acquire(timeout=PATIENCE_SECONDS):
+            try:
+                if not self.ended:
+                    self.hand_over(loop.line())
+            finally:
+                self.unchanging.release()
+        figures = self.figures
+        seconds = self.seconds + self.figures_at - self.started
+        yield from _counters(figures)
+        yield from _gauges(figures)
+        yield _gauge(
+            "examples_per_second",
+            "Examples per second since the run's start.",
+            figures["examples"] / max(seconds, 1e-9),
+        )
+        lag = GaugeMetricFamily(
+            "onlinesrl_source_lag_records",
+            "Records of the source still to be read.",
+            labels=["partition"],
+        )
+        for name, behind in _lag(loop).items():
+            lag.add_metric([name], behind)
+        yield lag
+        yield from _checkpoint(loop)
+
+    def answer(self, path: str) -> tuple[HTTPStatus, bytes]:
+        """Return status and text for one of the ``PATHS``."""
+        match path:
+            case "/metrics":
+                return HTTPStatus.OK, self.page()
+            case "/healthz":
+                return _state(self.alive, b"alive\n", b"stuck\n")
+            case "/readyz":
+                return _state(self.ready, b"ready\n", b"not ready\n")
+        raise AssertionError(path)
+
+
+def _state(good: bool, yes: bytes, no: bytes) -> tuple[HTTPStatus, bytes]:
+    return (HTTPStatus.OK, yes) if good else (HTTPStatus.SERVICE_UNAVAILABLE, no)
+
+
+# metrics -----------------------------------------------------------------------------------------
+
+_COUNTERS = {
+    "examples": ("examples", "Examples read, bad ones too."),
+    "labelled": ("labelled_examples", "Examples that came with their truth."),
+    "bad": ("bad_examples", "Examples refused."),
+    "updates": ("updates", "Updates of the weights."),
+    "dropped_weights": ("dropped_weights", "Weights dropped as least influential."),
+}
+_FAMILIES = {
+    "errors": ("errors", "kind", "Examples refused, by kind of error."),
+    "routes": ("predictions", "route", "Examples predicted, by route of the solver."),
+}
+_GAUGES = {
+    "f1": ("f1_ratio", "F1 of the predictions, each made before its truth was seen."),
+    "mae": (
+        "mean_absolute_error",
+        "Mean |value - true value| of the same predictions, of PSL programs.",
+    ),
+    "loss": ("mean_loss", "Mean loss of the updates."),
+    "regret_bound": ("regret_bound", "Upper bound on the regret."),
+    "weights": ("weights", "Weights held."),
+}
+
+
+def _counters(figures: dict[str, Any]) -> Iterator[Metric]:
+    for key, (name, words) in _COUNTERS.items():
+        yield CounterMetricFamily(f"onlinesrl_{name}", words, figures[key])
+    yield CounterMetricFamily(
+        "onlinesrl_dead_letters", "Examples put into deadletter.jsonl.", figures["bad"]
+    )
+    signals = figures.get("drift", {"signals": 0})["signals"]
+    yield CounterMetricFamily("onlinesrl_drift_signals", "Signals of drift.", signals)
+    for key, (name, label, words) in _FAMILIES.items():
+        family = CounterMetricFamily(f"onlinesrl_{name}", words, labels=[label])
+        for value, count in figures[key].items():
+            family.add_metric([value], count)
+        yield family
+
+
+def _gauges(figures: dict[str, Any]) -> Iterator[Metric]:
+    """Yield the figures that go up and down; one that is not known is left out."""
+    for key, (name, words) in _GAUGES.items():
+        if figures.get(key) is not None:
+            yield _gauge(name, words, figures[key])
+
+
+def _gauge(name: str, words: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"onlinesrl_{name}", words, value)
+
+
+def _lag(loop: Loop) -> dict[str, int]:
+    """Return how many records the run is behind, by partition; empty for files.
+
+    The run may be reading from the source in its own thread meanwhile.
+    """
+    lag: Callable[[], dict[str, int]] = getattr(loop.reader.source, "lag", dict)
+    return lag()
+
+
+def _checkpoint(loop: Loop) -> Iterator[Metric]:
+    """Yield the metrics of the newest checkpoint file; none if there is no checkpoint."""
+    try:
+        number, path = max(checkpoints_module.numbered(loop.folder.checkpoints).items())
+        status = path.stat()
+    except (ValueError, OSError):  # none, or removed just now
+        return
+    age = max(0.0, time.time() - status.st_mtime)
+    yield _gauge("checkpoint_number", "Number of the newest checkpoint.", number)
+    yield _gauge("checkpoint_bytes", "Size of the newest checkpoint.", status.st_size)
+    yield _gauge("checkpoint_age_seconds", "Time since the newest checkpoint.", age)
+
+
+# the server --------------------------------------------------------------------------------------
+
+
+def state_routes(board: Board) -> list[Route]:
+    """Return what serves a board."""
+
+    async def state(request: Request) -> Response:
+        status, text = await asyncio.wrap_future(aside(lambda: board.answer(request.url.path)))
+        return Response(text, status, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return [Route(path, state) for path in PATHS]
+
+
+class Exporter(Board):
+    """Serves the board from ``start`` on; a context manager. Raises what ``web.Server`` raises."""
+
+    def __init__(self, at: At) -> None:
+        super().__init__()
+        self.server = Server(state_routes(self), at)
+        self.port = self.server.port
+        self.start = self.server.start
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Stop serving, without waiting for clients."""
+        self.server.__exit__(*error)

@@ -1,0 +1,211 @@
+"""A server of HTTP on a thread of its own: who may ask, how many clients, and for how long they may wait.
+
+Runs that are served, metrics and the dashboard have it in common.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import time
+import traceback
+from collections.abc import Collection, Sequence
+from functools import partial
+from pathlib import Path
+from socket import socket
+from threading import Thread
+from typing import Any, Self, cast
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from onlinesrl.core.errors import UnavailableError
+from onlinesrl.core.parallel.starting import starting
+from onlinesrl.runs.http.listening import At, listening, may_ask
+
+CLIENTS = 256
+"""The most connections; one more disconnects the client that the server has waited for longest."""
+SPARE = 64
+"""How many files the process may open beside the connections."""
+CLIENT_SECONDS = 30.0
+"""How long a client may take to send a request, or to receive its answer."""
+WATCH_SECONDS = 1.0
+"""How often clients are checked."""
+IDLE_SECONDS = 15
+"""How long an idle connection is kept."""
+WAIT_SECONDS = 0.2
+END_SECONDS = 5.0
+"""How long the thread may take to end, beside what clients may take."""
+
+
+def most_clients() -> int:
+    """Return how many connections there may be, as far as the process may open files.
+
+    As many again are left for those that are accepted before others have been closed. Raises
+    UnavailableError if there is no room for any.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return CLIENTS
+    needed = len([*Path("/dev/fd").iterdir()]) + SPARE
+    if limit < needed + 2:
+        raise UnavailableError(
+            f"the process may open {limit} files, and a server needs {needed + 2} at least; "
+            "raise the limit (ulimit -n)"
+        )
+    return min(CLIENTS, (limit - needed) // 2)
+
+
+class Server:
+    """Serves routes at a port, from ``start`` on, to clients that ask by a name of ``at``; a context manager.
+
+    At the end clients have ``end_seconds`` to receive their last answers. Raises PortError if the port
+    is not available, UnavailableError if the process may open too few files.
+    """
+
+    def __init__(self, routes: Sequence[BaseRoute], at: At, end_seconds: int = 0) -> None:
+        self.clients = most_clients()
+        self.socket = listening(at)
+        self.port: int = self.socket.getsockname()[1]
+        self.address = at.address(self.port)
+        self.uvicorn = _Uvicorn(
+            uvicorn.Config(
+                application(routes, at.names),
+                http=cast(Any, partial(_Connection, self.clients)),
+                backlog=max(1, self.clients // 4),  # so many are accepted at once
+                ws="none",
+                loop="asyncio",
+                lifespan="off",
+                log_config=None,
+                log_level="critical",
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=IDLE_SECONDS,
+                timeout_graceful_shutdown=end_seconds,
+            )
+        )
+        self.end_seconds = END_SECONDS + end_seconds
+        self.thread = Thread(target=self.uvicorn.run, args=[[self.socket]], daemon=True)
+
+    @property
+    def unsent(self) -> int:
+        """How many bytes of answers clients have not received yet."""
+        transports = (each.transport for each in self.uvicorn.server_state.connections)
+        return sum(each.get_write_buffer_size() for each in transports)
+
+    def start(self) -> None:
+        """Start to serve."""
+        with starting():
+            self.thread.start()
+
+    def wait(self) -> None:
+        """Wait until the server ends, which a signal may interrupt at any time.
+
+        ``Thread.join`` takes an interrupted thread for an ended one, before Python 3.13.
+        """
+        while self.thread.is_alive():
+            time.sleep(WAIT_SECONDS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Stop serving, after the finished answers are sent."""
+        self.uvicorn.should_exit = True
+        self.uvicorn.force_exit = kind is KeyboardInterrupt
+        if self.thread.ident is None:
+            self.socket.close()
+        else:
+            self.thread.join(self.end_seconds)
+
+
+class _Uvicorn(uvicorn.Server):
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets)
+        for opened in sockets or ():
+            opened.listen(CLIENTS)  # so many wait, however few are accepted at once
+
+
+def application(routes: Sequence[BaseRoute], names: Collection[str]) -> Starlette:
+    """Return the application that serves routes to clients that ask by one of the ``names``."""
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(_Guard, names=names)],
+        exception_handlers={Exception: _defect},
+    )
+
+
+def _defect(request: Request, error: Exception) -> Response:
+    traceback.print_exception(error)
+    return JSONResponse({"error": "internal error of the server"}, 500)
+
+
+class _Guard:
+    """Refuses requests for another host, and those whose length can be read in two ways."""
+
+    def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
+        self.app = app
+        self.names = names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers, reason = Headers(scope=scope), ""
+        if "transfer-encoding" in headers and (
+            "content-length" in headers or scope["http_version"] == "1.0"
+        ):
+            reason = "expected Content-Length, or Transfer-Encoding of HTTP/1.1, not both"
+        elif not may_ask(headers.get("host", ""), self.names):
+            reason = "the name in Host is not allowed here; the option --allow-host NAME allows it"
+        if reason:
+            refusal = PlainTextResponse(reason + "\n", 400, {"Connection": "close"})
+            await refusal(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+
+class _Connection(H11Protocol):
+    """A client connection, one of at most ``most``; it is aborted if the client takes too long."""
+
+    def __init__(self, most: int, *of: Any, **named: Any) -> None:
+        super().__init__(*of, **named)
+        self.most = most
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start to watch a client."""
+        super().connection_made(cast(asyncio.Transport, transport))
+        self.since, self.seen = self.loop.time(), self.cycle
+        others = (each for each in self.connections if isinstance(each, _Connection))
+        alive = [each for each in others if not each.transport.is_closing()]
+        if len(alive) > self.most:
+            waited = (each for each in alive if each.theirs)  # this one, if no other
+            min(waited, key=lambda each: each.since).transport.abort()
+        self._watch()
+
+    def shutdown(self) -> None:
+        """Shut down gracefully, but abort an incomplete request."""
+        if self.cycle is not None and self.cycle.more_body:
+            self.transport.abort()
+        else:
+            super().shutdown()
+
+    @property
+    def theirs(self) -> bool:
+        """Whether the server waits for the client: to send a request, or to receive an answer."""
+        cycle = self.cycle
+        ours = cycle is not None and not cycle.more_body and not cycle.response_complete
+        return not ours or self.transport.get_write_buffer_size() > 0
+
+    def _watch(self) -> None:
+        now = self.loop.time()
+        if not self.theirs or self.cycle is not self.seen:
+            self.since, self.seen = now, self.cycle
+        if now - self.since >= CLIENT_SECONDS:
+            self.transport.abort()
+        elif self in self.connections:
+            self.loop.call_later(WATCH_SECONDS, self._watch)

@@ -1,0 +1,388 @@
+"""A run from a configuration: learner, reader, loop and results are put together here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onlinesrl.core.errors import StorageError, printable, shortened
+from onlinesrl.core.interrupt import Interrupted, leavable, polled
+from onlinesrl.core.io.restoring import converted, restoring
+from onlinesrl.core.jit.decorators import told_of_compiling
+from onlinesrl.core.language import Program, check_costs, check_query, counted, language_of
+from onlinesrl.core.learner import Learner
+from onlinesrl.core.online.drift import Monitor
+from onlinesrl.core.version import __version__
+from onlinesrl.runs.config.fingerprint import check_fingerprint, check_settings, settings
+from onlinesrl.runs.config.loading import Config, mismatch
+from onlinesrl.runs.console import Say, acknowledge, warn
+from onlinesrl.runs.distributed_run import distribution
+from onlinesrl.runs.inputs import background, check_apart, make_reader
+from onlinesrl.runs.progress import Display, Shows
+from onlinesrl.runs.summary import read_summary, write_results
+from onlinesrl.stream import checkpoints as checkpoints_module
+from onlinesrl.stream.decoding import Reader, Taken
+from onlinesrl.stream.distributed.coordinator import Rounds
+from onlinesrl.stream.late_labels import Labels
+from onlinesrl.stream.protocols import Source
+from onlinesrl.stream.request_queue import Requests
+from onlinesrl.stream.run_folder import RunFolder
+from onlinesrl.stream.schedule import Schedule
+from onlinesrl.stream.shutdown import Stopper
+from onlinesrl.stream.trainer import Loop
+
+if TYPE_CHECKING:
+    from onlinesrl.runs.http.metrics import Board
+
+ALCHEMY = "alchemy"
+"""The dialect in which weights are written."""
+ENDLESS = 1000
+"""After so many examples of a live source, configured groups without examples are reported."""
+
+
+# learners ----------------------------------------------------------------------------------------
+
+
+def make_learner(config: Config, program: Program | None = None, margins: bool = False) -> Learner:
+    """Return a learner of the configured model, or of another one, with the weights in its file."""
+    language = config.language
+    program = language.load(config.model, config.dialect) if program is None else program
+    check_query(program, config)
+    check_costs(language, program, config)
+    by = counted(language, program, config, config.metrics.by)
+    return language.learner(config, program, by, margins, background(config, program))
+
+
+def new_learner(config: Config) -> Learner:
+    """Return a learner to be trained, with its starting weights or state."""
+    learner, start = make_learner(config), config.learner.start
+    if config.drift is not None:
+        learner.monitor = Monitor(config.drift, learner.weights)
+    if start is not None and _has_state(start):
+        _take_over(config, learner, start)
+    elif start is not None:
+        if language_of(start.suffix) is not config.language:
+            raise config.error("learner.start", f"expected weights for {config.model.name}")
+        for lost in learner.start(config.language.load(start, ALCHEMY)):
+            warn(f"{start}: {lost}")
+    return learner
+
+
+def _has_state(path: Path) -> bool:
+    """Tell whether a path is a checkpoint or run folder, rather than a file of weights."""
+    return path.suffix == ".ckpt" or path.is_dir()
+
+
+def _take_over(config: Config, learner: Learner, start: Path) -> None:
+    """Continue the learning of another run. Raises ConfigError if its learner was configured differently."""
+    saved = load_checkpoint(start)
+    _tell_version(saved)
+    learner_keys = ("update", "loss", "sigma", "eta", "delta", "costs")
+    keys = ("model", "query", *(f"learner.{key}" for key in learner_keys))
+    different = _mismatch(config, learner, saved, keys)
+    if different:
+        raise config.error(
+            "learner.start",
+            f"{saved.path} is of another learner ({'; '.join(different)}); "
+            "to start from its weights, give its weights file",
+        )
+    with restoring(saved.path):
+        learner.restore(saved.header["learner"], saved.arrays)
+
+
+def _mismatch(
+    config: Config, learner: Learner, saved: checkpoints_module.Checkpoint, keys: Sequence[str]
+) -> list[str]:
+    """Return how a checkpoint's configuration differs from this one in some keys."""
+    current = config.fingerprint(learner.model_text)
+    old, new = (
+        {
+            key: value
+            for key, value in fingerprint.items()
+            if any(key == each or key.startswith(f"{each}.") for each in keys)
+        }
+        for fingerprint in (saved.header["fingerprint"], current)
+    )
+    return mismatch(old, new)
+
+
+def trained_learner(config: Config, trained: Path, margins: bool = False) -> Learner:
+    """Return a learner with the weights of a checkpoint or of an MLN or PSL file.
+
+    A file whose rules are all in the configured model gives that model its weights; any other file
+    is used as the model. Raises MismatchError for a checkpoint of another model.
+    """
+    if _has_state(trained):
+        return _from_checkpoint(config, trained, margins)
+    language = language_of(trained.suffix)
+    program = language.load(trained, ALCHEMY)
+    language.check_trained(trained, program)
+    if language is config.language:
+        learner = make_learner(config, margins=margins)
+        if not learner.start(program):
+            return learner
+    return make_learner(config, program, margins)
+
+
+def _from_checkpoint(config: Config, path: Path, margins: bool) -> Learner:
+    saved = load_checkpoint(path)
+    learner = make_learner(config, margins=margins)
+    check_fingerprint(saved.path, _mismatch(config, learner, saved, ("model", "query")))
+    with restoring(saved.path):
+        learner.restore(saved.header["learner"], saved.arrays)
+    return learner
+
+
+def load_checkpoint(path: Path) -> checkpoints_module.Checkpoint:
+    """Return a checkpoint file, or the newest intact one of a run folder; its header is checked."""
+    if not path.is_dir():
+        return checkpoints_module.named(path)
+    folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+    found = checkpoints_module.latest(folder, warn)
+    if found is None:
+        raise StorageError(f"{path}: no checkpoint in this folder")
+    return checkpoints_module.checked(found)
+
+
+def _tell_version(saved: checkpoints_module.Checkpoint) -> None:
+    """Say that another version has written a checkpoint: results may differ from there on."""
+    if (version := saved.header["version"]) != __version__:
+        version = shortened(printable(version))
+        warn(
+            f"{saved.path}: written by onlinesrl {version}, and this is {__version__}: what follows "
+            "may differ from what that version would have learned"
+        )
+
+
+# the main job --------------------------------------------------------------------------------------
+
+
+class _Watcher:
+    """Updates the progress display, and the metrics server if there is one."""
+
+    def __init__(self, display: Shows, loop: Loop, exporter: Board | None):
+        self.display = display
+        self.exporter = exporter
+        self.source = loop.reader.source
+        self.choice = loop.reader.choice
+        self.told = False
+        self.seconds = loop.seconds
+        self.started = time.monotonic()
+
+    def reading(self, batches: Iterator[Taken], stopper: Stopper) -> Iterator[Taken]:
+        return self.exporter.reading(batches, stopper) if self.exporter else batches
+
+    def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
+        if self.source.live and not self.told and self.choice.examples >= ENDLESS:
+            self.told = True
+            for complaint in self.choice.complaints():
+                warn(complaint)
+        if self.exporter is not None:
+            self.exporter.update(snapshot)
+        if self.display.due(examples):
+            elapsed = self.seconds + time.monotonic() - self.started
+            lag = self.source.lag()
+            behind = {"lag": sum(lag.values())} if lag else {}
+            self.display.update(snapshot() | behind, examples / max(elapsed, 1e-9))
+
+    def saved(self) -> None:
+        self.display.saved()
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command line options of a run.
+
+    ``until`` is "end" (of what is there at the start), "forever", or a total number of examples; None:
+    forever if the source is live. ``exporter`` serves metrics. ``requests`` of clients, if any, are the
+    source. ``display`` shows the progress, by default on standard error. With several ``threads`` the next
+    micro-batch is read while one is learned from; what is learned is the same.
+    """
+
+    fresh: bool = False
+    strict: bool = False
+    until: str | int | None = None
+    exporter: Board | None = None
+    requests: Requests | None = None
+    display: Shows | None = None
+    threads: int = 1
+
+
+def run(config: Config, options: Options, import_seconds: float, say: Say) -> dict[str, Any]:
+    """Learn online from the configured source, resuming from the last checkpoint if there is one.
+
+    Returns the summary, which is also written, with the weights and the report. A first signal ends
+    the run in good order, whenever it comes.
+    """
+    with options.requests or Stopper() as stopper:
+        stopper.acknowledge = acknowledge
+        return _run(config, options, import_seconds, say, stopper)
+
+
+def _run(
+    config: Config, options: Options, import_seconds: float, say: Say, stopper: Stopper
+) -> dict[str, Any]:
+    learner = new_learner(config)
+    fingerprint = config.fingerprint(learner.model_text)
+    with RunFolder(config.output, config.language.suffix) as folder:
+        if options.exporter is not None:
+            options.exporter.locked()
+        requests = options.requests
+        reader = make_reader(config, options.until, folder, lambda: stopper.asked, requests)
+        check_apart(config, reader.source, folder)
+        if options.fresh:
+            folder.clear()
+        with closing(reader.source):
+            compile_seconds = compile_kernels(learner, say)
+            saved = _accepted(config, folder, reader.source, fingerprint)
+            ended = saved is not None and _ended(saved, reader, stopper)
+            if saved is None:
+                folder.order.unlink(missing_ok=True)
+            elif ended and (summary := _summary_of(saved, folder)):
+                say(f"{config.output}: this run is finished; --fresh starts it over")
+                return summary
+            else:
+                _tell_version(saved)
+                examples = saved.header["metrics"].get("examples", 0)
+                say(f"resuming from {saved.path.name}, after {examples} examples")
+            loop = _make_loop(config, options, learner, reader, folder, stopper)
+            _complete(loop, saved, ended, options, stopper)
+        _tell_end(loop, stopper, say)
+        timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
+        return write_results(config, loop, timing)
+
+
+def _complete(
+    loop: Loop,
+    saved: checkpoints_module.Checkpoint | None,
+    ended: bool,
+    options: Options,
+    stopper: Stopper,
+) -> None:
+    """Resume from a checkpoint and learn until the end or a stop.
+
+    Where the run had ``ended`` already, only what follows the last checkpoint is written.
+    """
+    if options.requests is not None:
+        options.requests.serve(loop)
+    with closing(loop):
+        loop.resume(saved)
+        if not ended:
+            if options.exporter is not None:
+                options.exporter.begin(loop)
+            with (
+                options.display or Display() as display,
+                polled(_showing(loop.learner, display)),
+            ):
+                stopper.acknowledge = display.stopping
+                loop.run(_Watcher(display, loop, options.exporter), stopper)
+        loop.end()
+
+
+def _tell_end(loop: Loop, stopper: Stopper, say: Say) -> None:
+    """Say of likely mistakes, and say why an unfinished run ended."""
+    for complaint in _complaints(loop):
+        warn(complaint)
+    if not loop.finished:
+        how = "stopped" if stopper.asked or loop.enough else "nothing more"
+        say(f"{how} after {loop.metrics.examples} examples; run it again to resume")
+
+
+def _showing(learner: Learner, display: Shows) -> Callable[[], object]:
+    """Return a callback that shows the example whose search is running."""
+    return lambda: learner.slowest.tell(display.working)
+
+
+def _complaints(loop: Loop) -> list[str]:
+    """Return likely mistakes: groups without examples, an empty source, no labels."""
+    found, metrics = loop.reader.choice.complaints(), loop.metrics
+    if loop.finished and not metrics.examples:
+        found.append("the source has no example")
+    if loop.labels is not None:
+        found += loop.labels.complaints(ended=loop.finished)
+    elif metrics.unlabelled and not metrics.total.labelled:
+        found.append("no example has `truth`: nothing was learned or scored")
+    return found
+
+
+def _ended(saved: checkpoints_module.Checkpoint, reader: Reader, stopper: Stopper) -> bool:
+    """Tell whether a checkpoint is of a finished run whose source has nothing new."""
+    if not saved.header["finished"] or reader.source.live:
+        return False
+    return not reader.more(saved.header["position"], lambda: stopper.asked)
+
+
+def _summary_of(saved: checkpoints_module.Checkpoint, folder: RunFolder) -> dict[str, Any] | None:
+    """Return the summary of a finished run, if it was written after its last checkpoint."""
+    summary = read_summary(folder.summary)
+    return summary if summary and summary.get("checkpoint") == saved.number else None
+
+
+def _accepted(
+    config: Config, folder: RunFolder, source: Source, fingerprint: dict[str, Any]
+) -> checkpoints_module.Checkpoint | None:
+    """Return the newest checkpoint that the source accepts, if there is one."""
+    current = settings(config)
+
+    def accepts(saved: checkpoints_module.Checkpoint) -> bool:
+        checkpoints_module.checked(saved, checkpoints_module.RunHeader)
+        check_fingerprint(saved.path, mismatch(saved.header["fingerprint"], fingerprint))
+        with restoring(saved.path):
+            position = converted(saved.header["position"], source.Position)
+        accepted = source.accepts(position, saved.number)
+        if source.owes(position):
+            before = saved.header.get("settings", current)  # which older checkpoints do not have
+            check_settings(saved.path, source.files[-1], mismatch(before, current))
+        return accepted
+
+    return checkpoints_module.latest(folder.checkpoints, warn, accepts)
+
+
+def _make_loop(  # noqa: PLR0913, PLR0917 - the parts of a run
+    config: Config,
+    options: Options,
+    learner: Learner,
+    reader: Reader,
+    folder: RunFolder,
+    stopper: Stopper,
+) -> Loop:
+    schedule = Schedule(
+        config.checkpoint.examples,
+        config.checkpoint.seconds,
+        config.checkpoint.keep,
+        config.metrics.every,
+        config.batch,
+    )
+    loop = (Loop if config.distribute is None else Rounds)(
+        learner,
+        reader,
+        folder,
+        schedule,
+        config.fingerprint(learner.model_text),
+        config.sink.make(config, lambda: stopper.asked, warn),
+        options.strict,
+        config.limits.bad_share,
+        config.limits.crashes if config.distribute is None else 0,
+        settle=config.inference.unsolved == "stop",
+        until=options.until if isinstance(options.until, int) else None,
+        labels=Labels(config.labels.pending, config.labels.max_bytes) if config.labels else None,
+        threads=options.threads,
+    )
+    loop.settings = settings(config)
+    if isinstance(loop, Rounds) and config.distribute is not None:
+        loop.distribution = distribution(config, config.distribute, options)
+    return loop
+
+
+def compile_kernels(learner: Learner, say: Say) -> float:
+    """Compile the kernels, with a message, or load them from the cache; return seconds.
+
+    A signal that asks to stop ends it.
+    """
+    with told_of_compiling(say), suppress(Interrupted), leavable():
+        return learner.compile()
+    return 0.0

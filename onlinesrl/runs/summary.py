@@ -1,0 +1,212 @@
+"""The results of a run: its weights as rules, its report and its summary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from onlinesrl.core.errors import OnlinesrlError
+from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments, show_ground_atom
+from onlinesrl.core.explain.counterfactual import Asked
+from onlinesrl.core.explain.explanation import Atom, Explanation, Rows, compared
+from onlinesrl.core.io.atomic_write import json_lines, read_plain, storage_errors, write_atomic
+from onlinesrl.core.learner import Learner, Outcome, WeightEntry, heaviest
+from onlinesrl.core.version import __version__
+from onlinesrl.runs.config.loading import Config
+from onlinesrl.runs.report import ExampleRow, WeightRow, write_report
+from onlinesrl.stream.run_folder import parts
+from onlinesrl.stream.trainer import Loop
+
+REPORTED_WEIGHTS = 400
+E = TypeVar("E", bound=WeightEntry)
+
+
+def read_summary(path: Path) -> dict[str, Any] | None:
+    """Return the summary, the last file that a run writes.
+
+    None if there is none, or it is damaged; it is then written again.
+    """
+    if not path.exists():
+        return None
+    with storage_errors(path, "read"):
+        text = read_plain(path)
+    try:
+        msgspec.json.decode(text, type=_Summary)
+        summary: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return summary
+
+
+class _Drift(msgspec.Struct):
+    """The signals of drift so far, and after how many examples the newest came."""
+
+    signals: int
+    at: list[int]
+
+
+class _Line(msgspec.Struct):
+    """The fields of a line of metrics that the report needs."""
+
+    examples: int
+    window: dict[str, Any]
+    by: dict[str, dict[str, Any]]
+    routes: dict[str, int] = {}
+    errors: dict[str, int] = {}
+    drift: _Drift | None = None
+
+
+class _Slow(msgspec.Struct):
+    """One of the slowest examples."""
+
+    id: Constant
+    seconds: float
+    atoms: int
+    route: str
+
+
+class _Summary(msgspec.Struct):
+    """The types of the fields of a summary that are shown."""
+
+    finished: bool
+    examples: int
+    updates: int
+    bad: int
+    seconds: float
+    weights: int
+    dropped_weights: int
+    config: dict[str, Any]
+    import_seconds: float
+    compile_seconds: float
+    routes: dict[str, int] = {}
+    slowest: list[_Slow] = []
+    examples_per_second: float | None = None
+    unsolved: int | None = None
+    f1: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    mae: float | None = None
+    accuracy: float | None = None
+    hamming: float | None = None
+    regret_bound: float | None = None
+    restarted: int | None = None
+    drift: _Drift | None = None
+
+
+def write_results(config: Config, loop: Loop, timing: Mapping[str, float]) -> dict[str, Any]:
+    """Write the weights, report.html and, last, summary.json; returns the summary."""
+    folder, line = loop.folder, loop.line()
+    summary = {
+        "version": __version__,
+        "finished": loop.finished,
+        "checkpoint": loop.saves,
+        **{name: value for name, value in line.items() if name != "window"},
+        "seconds": loop.seconds,
+        "examples_per_second": line["examples"] / loop.seconds if loop.seconds else None,
+        "slowest": loop.learner.slowest.found,
+        **timing,
+        "config": config.as_dict(),
+    }
+    entries = heaviest(loop.learner.weights.entries())
+    write_atomic(folder.weights, weights_text(loop.learner).encode())
+    with storage_errors(folder.report, "write"):
+        write_report(
+            folder.report,
+            title=f"onlinesrl: {config.output.name}",
+            summary=summary,
+            metrics=[line for part in parts(folder.metrics) for line in json_lines(part, _Line)],
+            weights=[weight_row(e) for e in entries[:REPORTED_WEIGHTS]],
+            examples=[example_row(loop.learner, *shown) for shown in loop.shown.whole()],
+        )
+    write_atomic(folder.summary, json.dumps(summary, indent=2).encode() + b"\n")
+    return summary
+
+
+def weights_text(learner: Learner) -> str:
+    """Return a file of weights: a program in the language of the model."""
+    updates, update = learner.weights.updates, learner.update.update
+    averaged = f"Averaged weights after {updates} updates ({update})"
+    return learner.weights_text(averaged, f"onlinesrl {__version__}")
+
+
+def weight_row(entry: WeightEntry) -> WeightRow:
+    """Return a weight as the report shows it."""
+    return WeightRow(entry.text, entry.instance, entry.weight, entry.uses)
+
+
+def example_row(learner: Learner, example: Example, outcome: Outcome) -> ExampleRow:
+    """Return an example as the report shows it."""
+    why = _why(learner, example, outcome)
+    row = shown_row(learner, example, outcome)
+    return row if why is None else replace(row, why=[*why.lines()])
+
+
+def shown_row(learner: Learner, example: Example, outcome: Outcome) -> ExampleRow:
+    """Return an example as the report shows it, without an explanation."""
+    predicted = _valued(outcome.prediction.predicted if outcome.prediction else {})
+    truth = _valued(example.truth or {})
+    return ExampleRow(
+        str(example.id),
+        example.group,
+        [atom for atom, value in predicted.items() if value > 0.5],
+        [atom for atom, value in truth.items() if value > 0.5],
+        learner.words(example.evidence),
+        {a: _value(v, truth.get(a, 0.0)) for a, v in predicted.items()} if learner.valued else {},
+    )
+
+
+def _why(learner: Learner, example: Example, outcome: Outcome) -> Explanation | None:
+    """Explain the first wrong atom of an example, or else its least certain one, by the weights of the end.
+
+    None where there is none, or the example is bad for these weights (its truth stays shown).
+    """
+    predicted = outcome.prediction.predicted if outcome.prediction else {}
+    try:
+        atoms = _wrong(predicted, example.truth or {}) or learner.least_certain(example, 1)
+        if not atoms:
+            return None
+        explanation = learner.explain(example, atoms[0], Asked(tries=0))
+    except OnlinesrlError:
+        return None
+    return compared(explanation, atoms[0], predicted)
+
+
+def _wrong(predicted: Rows, truth: Rows) -> list[Atom]:
+    """Return the atoms that are predicted true and are false, then those that are true and not predicted."""
+    said, true = _true(predicted), _true(truth)
+    return [atom for atom in said if atom not in true] + [atom for atom in true if atom not in said]
+
+
+def _true(atoms: Rows) -> dict[Atom, None]:
+    return {
+        (name, tuple(map(str, arguments(row)))): None
+        for name, rows in atoms.items()
+        for row in rows
+        if not isinstance(row, ValuedAtom) or row.value > 0.5
+    }
+
+
+def _value(predicted: float, true: float) -> str:
+    """Format a value, and the true one if it looks different."""
+    said, truly = f"{predicted:.2f}", f"{true:.2f}"
+    return said if said == truly else f"{said} \u2192 {truly}"
+
+
+def _valued(atoms: Rows) -> dict[str, float]:
+    """Return the values of atoms by their spelling."""
+    found = {}
+    for name, rows in atoms.items():
+        for row in rows:
+            args, value = (row.args, row.value) if isinstance(row, ValuedAtom) else (row, 1.0)
+            found[show_ground_atom(name, map(_spelled, args))] = value
+    return found
+
+
+def _spelled(constant: Constant) -> str:
+    text = str(constant)
+    return text if text.removeprefix("-").isdecimal() else f'"{text}"'

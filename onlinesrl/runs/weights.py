@@ -1,0 +1,168 @@
+"""Showing trained weights, and comparing two sets of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onlinesrl.core.errors import UsageError
+from onlinesrl.core.io.restoring import restoring
+from onlinesrl.core.language import language_of, languages
+from onlinesrl.core.rule_instance import Row
+from onlinesrl.runs.run import load_checkpoint
+
+SHOWN_RULES = 5
+
+
+# reading weights -----------------------------------------------------------------------------------
+
+
+def rows(path: Path) -> list[Row]:
+    """Return the weights of a checkpoint, a run folder, or a file of weights."""
+    found = [*(language_of(path.suffix).rows_of_file(path) if _is_file(path) else _saved(path))]
+    if not found:
+        raise UsageError(f"{path}: no rule here has a weight")
+    return found
+
+
+def _is_file(path: Path) -> bool:
+    return path.suffix in {language.suffix for language in languages()}
+
+
+def _saved(path: Path) -> Iterator[Row]:
+    """Yield the weights of a checkpoint, whose header names the language unless it is Markov logic."""
+    saved = load_checkpoint(path)
+    suffix = f".{saved.header['learner'].get('language', 'mln')}"
+    name = f"model of {saved.path}"
+    with restoring(saved.path):
+        yield from language_of(suffix).rows_of_checkpoint(name, saved.header, saved.arrays)
+
+
+# choosing weights -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which weights to show: of a rule (its number or part of its text), about a constant."""
+
+    rule: str | None = None
+    about: str | None = None
+    top: int = 20
+
+    def takes(self, row: Row) -> bool:
+        """Tell whether a weight is chosen."""
+        rule = self.rule
+        if rule is not None and (
+            row.rule != int(rule) if rule.isdecimal() else rule not in row.text
+        ):
+            return False
+        return self.about is None or self.about in row.about()
+
+    def of(self, path: Path, found: Sequence[Row]) -> list[Row]:
+        """Return the chosen weights. Raises UsageError if there are none."""
+        taken = [row for row in found if self.takes(row)]
+        if not taken:
+            asked = [f"--rule {self.rule}"] * (self.rule is not None)
+            asked += [f"--about {self.about}"] * (self.about is not None)
+            rules = dict.fromkeys((row.rule, row.text) for row in found)
+            listed = "\n".join(f"  {number}: {text}" for number, text in sorted(rules)[:20])
+            raise UsageError(
+                f"{path}: no weight matches {' and '.join(asked)}; its rules are\n{listed}"
+            )
+        return taken
+
+
+def shown(path: Path, chosen: Chosen) -> tuple[str, list[Row]]:
+    """Return a description of the order, and the chosen weights."""
+    found = chosen.of(path, rows(path))
+    counted = any(row.updates is not None for row in found)
+    known = [row for row in found if row.updates or row.weight != 0.0]
+    known.sort(key=lambda row: -abs(row.weight) * max(1, row.updates or 1))
+    by = "|averaged weight| times the updates it took part in" if counted else "|weight|"
+    return f"by {by}, largest first; equal ones as in the model", known[: chosen.top]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A weight in two models."""
+
+    row: Row
+    was: float
+    now: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the change for JSON."""
+        named = {key: self.row.as_dict()[key] for key in ("rule", "text", "constants")}
+        return named | {"was": self.was, "is": self.now, "change": self.now - self.was}
+
+
+def compared(path: Path, other: Path, chosen: Chosen) -> tuple[str, list[Change], list[str]]:
+    """Return a description of the order, the differences, and the rules that only one model has.
+
+    Raises UsageError if two models have no rule in common.
+    """
+    old, new = rows(path), rows(other)
+    shapes = [dict.fromkeys(row.shape() for row in found) for found in (old, new)]
+    both = shapes[0].keys() & shapes[1].keys()
+    apart = [
+        f"only in {where}: {shape}"
+        for where, mine in zip((path, other), shapes, strict=True)
+        for shape in mine
+        if shape not in both
+    ]
+    if not both:
+        listing = "\n".join(f"  {each}" for mine in shapes for each in _some(apart, mine))
+        raise UsageError(f"{path} and {other} have no rule in common:\n{listing}")
+    before, after = (
+        {row.line(): row for row in found if row.shape() in both and chosen.takes(row)}
+        for found in (old, new)
+    )
+    changes = [
+        Change(
+            after.get(name) or before[name],
+            before[name].weight if name in before else 0.0,
+            after[name].weight if name in after else 0.0,
+        )
+        for name in {**before, **after}
+    ]
+    if not changes:
+        chosen.of(path, old)
+        chosen.of(other, new)
+    changes.sort(key=lambda change: (-abs(change.now - change.was), change.row.line()))
+    return "by |difference|, largest first; equal ones by text", changes[: chosen.top], apart
+
+
+def _some(apart: Sequence[str], shapes: Collection[str]) -> list[str]:
+    mine = [each for each in apart if each.partition(": ")[2] in shapes]
+    more = len(mine) - SHOWN_RULES
+    return mine[:SHOWN_RULES] + [f"... and {more} more"] * (more > 0)
+
+
+def weight_lines(path: Path, other: Path | None, chosen: Chosen) -> Iterator[str]:
+    """Yield a description of the order, then the most influential weights, or the largest differences."""
+    if other is None:
+        order, found = shown(path, chosen)
+        yield f"# {order}"
+        for row in found:
+            times = "" if row.updates is None else f"{row.updates:>8,} updates  "
+            yield f"{row.weight:+12.6f}  {times}{row.shown()}"
+        return
+    order, changes, apart = compared(path, other, chosen)
+    yield f"# {order}"
+    for change in changes:
+        yield (
+            f"{change.now - change.was:+12.6f}  {change.was:+.6f} -> {change.now:+.6f}  "
+            f"{change.row.shown()}"
+        )
+    yield from (f"# {each}" for each in apart)
+
+
+def as_json(path: Path, other: Path | None, chosen: Chosen) -> dict[str, Any]:
+    """Return the same as ``weight_lines``, for JSON."""
+    if other is None:
+        order, found = shown(path, chosen)
+        return {"order": order, "weights": [row.as_dict() for row in found]}
+    order, changes, apart = compared(path, other, chosen)
+    return {"order": order, "changes": [each.as_dict() for each in changes], "apart": apart}

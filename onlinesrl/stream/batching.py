@@ -1,0 +1,115 @@
+"""The micro-batches of a run, one after the other; another thread may read the next ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+from onlinesrl.core.errors import DataError, ExampleError
+from onlinesrl.core.example import Example
+from onlinesrl.core.learner import AHEAD, Item, Learner
+from onlinesrl.core.parallel.threads import Aside
+from onlinesrl.stream.decoding import READ_BYTES, Reader, Taken, unread
+from onlinesrl.stream.pace import Pace
+from onlinesrl.stream.shutdown import Stopped, Stopper
+from onlinesrl.stream.sources.files import Record
+
+HELD = 2 * READ_BYTES
+"""Nothing is read ahead beside so many bytes, those of the caller's micro-batch included."""
+
+
+class Batches:
+    """Reads micro-batches, each up to where something is due.
+
+    ``count`` returns the numbers of steps and of examples so far, ``room`` says how large the micro-batch
+    after so many may be. ``threaded``: the next ones are read, and the learner works ahead on them, while
+    the caller has one. ``changed`` is called where the source has changed, before that is raised.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a run
+        self,
+        reader: Reader,
+        learner: Learner,
+        threaded: bool,
+        count: Callable[[], tuple[int, int]],
+        room: Callable[[int, int], int],
+        changed: Callable[[], object],
+    ) -> None:
+        self.reader = reader
+        self.learner = learner
+        self.threaded = threaded
+        self.count = count
+        self.room = room
+        self.changed = changed
+        self.read = self.given = 0
+        """Bytes that were read, and those of the micro-batches that the caller has done with."""
+        self.at = 0, 0
+        """What ``count`` will return when all that was read has been processed."""
+        self.pace = Pace()
+
+    def each(self, position: dict[str, Any] | None, stopper: Stopper) -> Generator[Taken]:
+        """Yield the micro-batches after a position, until the source ends or a signal comes.
+
+        Raises DataError, StorageError where the source cannot be read on.
+        """
+        records = self.reader.records(position)
+        with Aside(self.threaded) as aside:
+            self.learner.quiet = aside.wait
+            try:
+                while not stopper.asked and (taken := self._next(records, aside)) is not None:
+                    with self.pace.taking(len(taken.batch)):
+                        yield taken
+                    self.given += taken.size
+            finally:
+                self.learner.quiet = lambda: None
+
+    def _next(self, records: Iterator[Record | None], aside: Aside) -> Taken | None:
+        """Return the next micro-batch, and have those after it read; None: the end.
+
+        It is shorter if the source has no more for now.
+        """
+        taken: Taken | None = None
+        try:
+            while len(aside) and taken is None:
+                taken = aside.take()
+            if taken is None:  # nothing is ahead
+                self.read, self.at = self.given, self.count()
+                taken = self._read(records)
+        except Stopped:  # while it waited for brokers
+            return None
+        except DataError:
+            self.changed()
+            raise
+        if taken is None:
+            return None
+        self.reader.choice.note(taken.groups)
+        if not taken.batch and not taken.dry:
+            return None
+        if self.threaded:
+            if taken.batch:
+                self.learner.turn(_items(taken))
+            while len(aside) < AHEAD:
+                aside.begin(self._read, records)
+        return taken
+
+    def _read(self, records: Iterator[Record | None]) -> Taken | None:
+        """Read a micro-batch; with threads the learner works ahead on it.
+
+        None, and nothing is read, where there is an end before it, or enough is held.
+        """
+        if self.read - self.given >= HELD or not (room := self.room(*self.at)):
+            return None
+        taken = self.reader.take(records, min(room, self.pace.most))
+        if unread(taken.batch):  # how many examples count is known when they were decoded again
+            taken = taken._replace(size=HELD)
+        self.read += taken.size
+        if self.threaded and taken.batch:
+            items, (steps, examples) = _items(taken), self.at
+            self.at = steps + len(items), examples + len(items)
+            self.learner.ahead(items)
+        return taken
+
+
+def _items(taken: Taken) -> list[Item]:
+    """Return the examples of a source without labels."""
+    return [item for _, item in taken.batch if isinstance(item, Example | ExampleError)]

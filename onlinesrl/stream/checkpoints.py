@@ -1,0 +1,147 @@
+"""The checkpoints of a run: numbered files in a folder, of which the newest that is intact counts."""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict
+
+import numpy as np
+from msgspec import Meta
+
+from onlinesrl.core.errors import StorageError
+from onlinesrl.core.example import Constant
+from onlinesrl.core.io.atomic_write import check_folder, storage_errors
+from onlinesrl.core.io.checkpoint_file import Checkpoint, DamagedCheckpoint, load, write
+from onlinesrl.core.io.restoring import Natural, converted, restoring
+from onlinesrl.core.slowest import KEPT
+
+__all__ = [
+    "Checkpoint",
+    "DamagedCheckpoint",
+    "checked",
+    "latest",
+    "load",
+    "named",
+    "numbered",
+    "save",
+    "write",
+]
+
+_NAME = re.compile(r"checkpoint-(\d{12,})\.ckpt")
+FOLDER = "checkpoints"
+_Scalar: TypeAlias = str | int | float | bool | None
+_Value: TypeAlias = _Scalar | list[_Scalar | list[_Scalar] | dict[str, _Scalar]]
+_Seconds = Annotated[float, Meta(ge=0, le=1e12)]
+
+
+class _Slow(TypedDict):
+    id: Constant
+    seconds: _Seconds
+    atoms: Natural
+    route: str
+
+
+class _Metrics(TypedDict):
+    examples: NotRequired[Natural]
+
+
+class Header(TypedDict):
+    """What the header of every checkpoint has; what restores a part of it checks that part."""
+
+    version: str
+    fingerprint: dict[str, _Value]
+    model: str
+    learner: dict[str, Any]
+    metrics: _Metrics
+    library: NotRequired[dict[str, Any]]
+
+
+class RunHeader(Header):
+    """What that of a run has, too."""
+
+    lengths: dict[str, Natural]
+    parts: NotRequired[dict[str, Natural]]
+    settings: NotRequired[dict[str, Any]]
+    position: dict[str, Any] | None
+    seconds: _Seconds
+    finished: bool
+    shown: list[Any]
+    slowest: NotRequired[Annotated[list[_Slow], Meta(max_length=KEPT)]]
+    groups: NotRequired[list[str | None]]
+    behind: NotRequired[dict[str, int]]
+    sink: NotRequired[dict[str, Any]]
+    labels: NotRequired[dict[str, Any]]
+
+
+def named(path: Path) -> Checkpoint:
+    """Read the file that somebody names, who may name a link, and check its header. Raises StorageError."""
+    return checked(load(Path(os.path.realpath(path)) if path.is_symlink() else path))
+
+
+def checked(saved: Checkpoint, kind: Any = Header) -> Checkpoint:
+    """Return a checkpoint with such a header. Raises DamagedCheckpoint."""
+    with restoring(saved.path):
+        converted(saved.header, kind)
+    return saved
+
+
+def save(
+    folder: Path, number: int, header: dict[str, Any], arrays: Mapping[str, np.ndarray], keep: int
+) -> Path:
+    """Write checkpoint `number` durably, then remove all but the newest `keep` up to it.
+
+    Checkpoints with a higher number are removed too: the run that saves `number` has skipped them as
+    damaged. A crash or an error at any step leaves the ones before it as they were. The header
+    holds what JSON can hold (no NaN, no infinity), the arrays numbers.
+    Raises StorageError; ValueError or TypeError for a header or array that cannot be written.
+    """
+    if keep < 1:
+        raise ValueError(f"keep must be at least 1, not {keep}")
+    path = folder / f"checkpoint-{number:012d}.ckpt"
+    write(path, number, header, arrays)
+    with storage_errors(folder, "remove old checkpoints"):
+        found = numbered(folder)
+        kept = sorted(other for other in found if other <= number)[-keep:]
+        for other in found.keys() - set(kept):
+            found[other].unlink()
+        for stale in folder.glob(".checkpoint-*.tmp"):
+            stale.unlink()
+    return path
+
+
+def latest(
+    folder: Path,
+    warn: Callable[[str], None],
+    accepts: Callable[[Checkpoint], bool] = lambda found: True,
+) -> Checkpoint | None:
+    """Return the newest intact checkpoint that is accepted, or None.
+
+    Warns of each damaged one that is skipped. Raises StorageError when all are damaged, because
+    starting empty would hide that, or when one cannot be opened.
+    """
+    found, refused = numbered(folder), False
+    for number in sorted(found, reverse=True):
+        try:
+            intact = load(found[number])
+        except DamagedCheckpoint as error:
+            warn(f"damaged checkpoint skipped: {error}")
+            continue
+        if accepts(intact):
+            return intact
+        refused = True
+    if found and not refused:
+        raise StorageError(
+            f"{folder}: none of the {len(found)} checkpoints is intact; restore one from a copy, "
+            f"or start over with --fresh"
+        )
+    return None
+
+
+def numbered(folder: Path) -> dict[int, Path]:
+    """Return the checkpoint files of a folder by number; none if the folder does not exist."""
+    with storage_errors(folder, "list"):
+        if folder.name == FOLDER:
+            check_folder(folder)
+        paths = sorted(folder.iterdir()) if folder.exists() else []
+    return {int(match[1]): path for path in paths if (match := _NAME.fullmatch(path.name))}

@@ -1,0 +1,242 @@
+"""From records to examples: decoding, databases, and the choice of groups."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from onlinesrl.core.errors import ExampleError, OnlinesrlError
+from onlinesrl.core.example import (
+    Atoms,
+    Constant,
+    Example,
+    Label,
+    ValuedAtom,
+    decode,
+    decode_label,
+    decoded,
+    show_ground_atom,
+)
+from onlinesrl.logic.dialect import ALCHEMY, Dialect
+from onlinesrl.stream.group_filter import Choice
+from onlinesrl.stream.protocols import Source
+from onlinesrl.stream.sources.files import Record
+
+Content: TypeAlias = Example | ExampleError | Label | None
+"""What a record decodes to; None for a tombstone."""
+Decoded: TypeAlias = tuple[Record, Content]
+"""A record and what it was decoded to."""
+
+READ_BYTES = 4 << 20
+"""The most bytes of a micro-batch; decoded, they take some twenty times as much memory."""
+
+
+class Taken(NamedTuple):
+    """The next micro-batch; ``dry``: the source has no more for now. Empty and not dry: it has ended.
+
+    ``mark`` is the source's, ``groups`` those of all examples that were read.
+    """
+
+    batch: list[Decoded]
+    dry: bool
+    mark: Any
+    groups: list[str | None]
+    size: int = 0
+    """Bytes of all records that were read."""
+
+
+def micro_batch(items: Iterator[Decoded | None], room: int) -> tuple[list[Decoded], bool]:
+    """Take the next items: at most ``room``, until their bytes reach READ_BYTES.
+
+    Also returns whether the source has no more for now; an empty batch and False: it has ended. An
+    item that did not fit in memory ends the batch; see ``Reader.parts``.
+    """
+    batch: list[Decoded] = []
+    size = 0
+    for item in islice(items, room):
+        if item is None:
+            return batch, True
+        batch.append(item)
+        size += len(item[0].value)
+        if size >= READ_BYTES or _unread(item):
+            break
+    return batch, False
+
+
+def unread(batch: Sequence[Decoded]) -> bool:
+    """Tell whether ``Reader.parts`` will have to decode some of a micro-batch again."""
+    return len(batch) > 1 and _unread(batch[-1])
+
+
+def _decode_all(lines: Sequence[bytes]) -> list[Example | ExampleError]:
+    return [*map(decoded, lines)]
+
+
+def _unread(item: Decoded) -> bool:
+    """Tell whether memory did not suffice to decode an example."""
+    return isinstance(item[1], ExampleError) and item[1].kind == "memory"
+
+
+class Reader:
+    """Decodes a source's records to examples, of the groups in ``only`` and not in ``without``.
+
+    With ``labels`` a record may also be a Label. A tombstone decodes to None. A record that is no
+    example becomes an ExampleError, whatever the choice of groups, since its group is not known.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the choices of a source
+        self,
+        source: Source,
+        query: Collection[str],
+        only: Sequence[str] | None = None,
+        without: Sequence[str] | None = None,
+        labels: bool = False,
+        dialect: Dialect = ALCHEMY,
+    ):
+        self.source = source
+        self.query = frozenset(query)
+        self.choice = Choice(only, without)
+        self.labels = labels
+        self._begun: Iterator[Record | None] | None = None
+        self.dialect = dialect
+        self.decode: Callable[[bytes], Example] = decode
+        self.decode_all: Callable[[Sequence[bytes]], list[Example | ExampleError]] = _decode_all
+
+    def read(self, position: dict[str, Any] | None = None) -> Iterator[Decoded | None]:
+        """Yield records and their examples after a position; None: the source has no more for now."""
+        for record in self.records(position):
+            if record is None:
+                yield None
+                continue
+            example = self.example(record)
+            if self._taken(example):
+                yield record, example
+            del example  # before the next one is read
+
+    def records(self, position: dict[str, Any] | None) -> Iterator[Record | None]:
+        """Yield the records after a position; None: the source has no more for now."""
+        begun, self._begun = self._begun, None
+        return self.source.read(position) if begun is None else begun
+
+    def more(self, position: dict[str, Any] | None, asked: Callable[[], bool]) -> bool:
+        """Tell whether there is more after a position; ``records`` then starts with it.
+
+        Waits until that is known, or until the run is ``asked`` to stop.
+        """
+        self.source.marked = True  # for the run that goes on with it
+        records = self.source.read(position)
+        for record in records:
+            if record is None and not asked():
+                continue
+            if record is None or self._taken(self.example(record)):
+                self._begun = chain([record], records)
+                return record is not None
+        self._begun = records
+        return False
+
+    def take(self, records: Iterator[Record | None], room: int) -> Taken:
+        """Take the next micro-batch from a source's records: at most ``room`` examples, READ_BYTES of bytes.
+
+        Another thread may call it: nothing of the reader changes, and groups are not noted.
+        """
+        batch: list[Decoded] = []
+        groups: list[str | None] = []
+        dry, size = False, 0
+        while len(batch) < room and size < READ_BYTES and not dry:
+            some: list[Record] = []
+            for record in islice(records, room - len(batch)):
+                if record is None:
+                    dry = True
+                    break
+                some.append(record)
+                size += len(record.value)
+                if size >= READ_BYTES:
+                    break
+            if not some:
+                break
+            contents = self._contents(some)
+            groups += [each.group for each in contents if isinstance(each, Example)]
+            found = zip(some, contents, strict=True)
+            batch += found if self.choice.all else filter(self._chosen, found)
+        mark = self.source.mark() if self.source.marked and (batch or groups) else None
+        return Taken(batch, dry or (size >= READ_BYTES and not batch), mark, groups, size)
+
+    def _contents(self, records: Sequence[Record]) -> list[Content]:
+        """Return what records decode to; from one that does not fit in memory on, see ``parts``."""
+        if all(record.kind == "json" and not record.too_long for record in records):
+            try:
+                found = self.decode_all([record.value for record in records])
+            except MemoryError:
+                pass
+            else:
+                if not self.labels or not any(isinstance(each, ExampleError) for each in found):
+                    return [*found]
+        contents: list[Content] = []
+        for record in records:
+            short = contents and _unread((record, contents[-1]))
+            contents.append(contents[-1] if short else self.example(record))
+        return contents
+
+    def _chosen(self, item: Decoded) -> bool:
+        return not isinstance(item[1], Example) or self.choice.has(item[1].group)
+
+    def _taken(self, content: Content) -> bool:
+        return not isinstance(content, Example) or self.choice.takes(content.group)
+
+    def parts(self, batch: list[Decoded]) -> Iterator[list[Decoded]]:
+        """Yield a micro-batch; then what did not fit in memory beside it, decoded again, one by one.
+
+        The caller should empty each list before it asks for the next, to free memory.
+        """
+        first = next((n for n, item in enumerate(batch) if n and _unread(item)), len(batch))
+        left = [record for record, _ in batch[first:]]
+        del batch[first:]
+        yield batch
+        batch.clear()
+        for record in left:
+            example = self.example(record)
+            if self._taken(example):
+                yield [(record, example)]
+
+    def example(self, record: Record) -> Example | ExampleError | Label | None:
+        """Return the example of a record, or the error."""
+        if record.kind == "tombstone":
+            return None
+        if record.too_long:
+            reason = f"longer than source.max_bytes ({self.source.max_bytes})"
+            return ExampleError(reason, "too_long")
+        try:
+            return self._world(record) if record.kind == "db" else self.decode(record.value)
+        except ExampleError as error:
+            return self._label(record) or error
+        except MemoryError:
+            reason = f"decoding its {len(record.value)} bytes takes more memory than is available"
+            return ExampleError(reason, "memory")
+
+    def _label(self, record: Record) -> Label | None:
+        with suppress(ExampleError):
+            return decode_label(record.value) if self.labels else None
+        return None
+
+    def _world(self, record: Record) -> Example:
+        """Return a database as an example; atoms of query predicates are its truth."""
+        from onlinesrl.logic.database import parse_db
+
+        try:
+            atoms = parse_db(record.value.decode(), record.file, self.dialect)
+        except (OnlinesrlError, UnicodeDecodeError) as error:
+            raise ExampleError(str(error).partition("\n")[0]) from None
+        evidence: Atoms = {}
+        truth: Atoms = {}
+        for name, args, value, _ in atoms:
+            constants: list[Constant] = list(args)
+            if value is None:
+                raise ExampleError(f"atom {show_ground_atom(name, args)} is given as unknown (?)")
+            atom = constants if value is True else ValuedAtom(constants, float(value))
+            (truth if name in self.query else evidence).setdefault(name, []).append(atom)
+        stem = os.fsencode(Path(record.file).stem).decode(errors="backslashreplace")
+        return Example(id=stem, evidence=evidence, truth=truth or None)

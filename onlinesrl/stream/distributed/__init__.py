@@ -1,0 +1,1 @@
+"""Learning in rounds of shards, on several workers."""

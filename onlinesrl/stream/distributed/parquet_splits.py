@@ -1,0 +1,128 @@
+"""Tables in Parquet cut into shards: ranges of the names of examples, dealt in turn.
+
+A shard reads its range only: DuckDB passes over the groups of rows that have none of it, so files should
+be sorted by the example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from msgspec.structs import replace
+
+from onlinesrl.core.example import Constant
+from onlinesrl.core.io.restoring import Natural, converted
+from onlinesrl.core.parallel.executors import Pool
+from onlinesrl.logic.tables import connect, duckdb_errors, quoted
+from onlinesrl.stream.distributed.file_splits import (
+    DEALT,
+    Cut,
+    CutPosition,
+    Piece,
+    Pieces,
+    Stamp,
+    check_same,
+    measured,
+)
+from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.sources.parquet import CHUNK_ROWS, Range, TableSource
+
+
+class TablePiece(NamedTuple):
+    """Examples of a shard, from a name on and before another (None: without end).
+
+    ``examples`` are those before it.
+    """
+
+    shard: int
+    first: Any
+    before: Any
+    examples: int
+
+
+_Name: TypeAlias = Constant | float | None
+_Piece: TypeAlias = tuple[Natural, _Name, _Name, Natural]
+
+
+class TableShards(Cut):
+    """The shards of a folder of tables. Raises what ``TableSource`` raises."""
+
+    Position = CutPosition[list[Any], Constant] | None
+
+    def __init__(self, path: Path, by: str, max_bytes: int, count: int) -> None:
+        self._source = TableSource(path, by, max_bytes)
+        self._count, self.max_bytes = count, max_bytes
+        self.path, self.by, self.files = path, by, self._source.files
+        self.pieces: list[TablePiece] = []
+
+    def begin(self, known: Stamp | None, pool: Pool) -> Stamp:
+        """Hash the files, compare them with what they were, and cut them. Raises StorageError, TableError."""
+        files = [
+            Piece(-1, n, f, str(Path(f).absolute()), 0, None) for n, f in enumerate(self.files)
+        ]
+        hashes = pool.map(measured, None, files)
+        stamp: Stamp = [
+            [-1, Path(p.file).name, m.sha256] for p, m in zip(files, hashes, strict=True)
+        ]
+        if known is not None:
+            check_same([each for each in known if len(each) == 3], stamp)
+            pieces = converted([each for each in known if len(each) != 3], list[_Piece])
+            self.pieces = [TablePiece(*each) for each in pieces]
+        else:
+            self.pieces = self._cut()
+        return [*stamp, *map(list, self.pieces)]
+
+    def _cut(self) -> list[TablePiece]:
+        tables = self._source.tables.items()
+        files = [str(file) for (part, _), of in tables if part == "evidence" for file in of]
+        read = "FROM read_parquet(?, union_by_name=true)"
+        with duckdb_errors(self.path), connect() as connection:
+            self._source.check(connection.cursor())
+            [total] = connection.execute(f"SELECT count(*) {read}", [files]).fetchone()
+            names = f"SELECT {quoted(self.by)}, count(*) {read} GROUP BY 1 ORDER BY 1 NULLS FIRST"
+            found = connection.execute(names, [files])
+            return _pieces(_rows(found), total, self._count)
+
+
+def _rows(found: Any) -> Iterator[tuple[Any, int]]:
+    while rows := found.fetchmany(CHUNK_ROWS):
+        for name, count in rows:
+            yield int(name) if isinstance(name, Decimal) else name, count
+
+
+def _pieces(examples: Iterator[tuple[Any, int]], total: int, count: int) -> list[TablePiece]:
+    """Cut examples in ascending order, each with its rows, into so many shards; some may be empty."""
+    firsts, pieces = list[tuple[int, Any, int]](), count * DEALT
+    rows = number = 0
+    for number, (name, own) in enumerate(examples):
+        place = min(rows * pieces // max(total, 1), pieces - 1)
+        if not firsts or place > firsts[-1][0]:
+            firsts.append((place, name if firsts else None, number))
+        rows += own
+    ends = [name for _, name, _ in firsts[1:]] + [None]
+    return [
+        TablePiece(n % count, first, end, before)
+        for n, ((_, first, before), end) in enumerate(zip(firsts, ends, strict=True))
+    ]
+
+
+class TablePieces(Pieces):
+    """The examples of ranges of tables. Raises what ``TableSource`` raises."""
+
+    def __init__(self, path: Path, by: str, pieces: Sequence[TablePiece], max_bytes: int) -> None:
+        super().__init__(pieces, max_bytes)
+        self.path, self.by = path, by
+
+    def records(self, number: int, piece: TablePiece, offset: Any, line: int) -> Iterator[Record]:
+        """See ``Pieces.records``; the offset is the name of an example."""
+        first, before = (piece.first, piece.examples) if offset is None else (None, line)
+        only = Range(first, offset, piece.before)
+        with closing(TableSource(self.path, self.by, self.max_bytes, only)) as source:
+            for record in source.read():
+                if record is not None:
+                    line = before + record.line
+                    yield replace(record, line=line, index=number, offset=source.name)

@@ -1,0 +1,153 @@
+"""One shard in one round: a learner takes the merged state, learns some examples, and returns its gain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple
+
+from onlinesrl.core.errors import DataError, ExampleError
+from onlinesrl.core.example import Example
+from onlinesrl.core.interrupt import Interrupted
+from onlinesrl.core.learner import Item, Learner, Outcome, Tally
+from onlinesrl.core.online.parameter_mixing import State
+from onlinesrl.stream.crash_notes import CrashNote
+from onlinesrl.stream.dead_letters import letter
+from onlinesrl.stream.decoding import Decoded, Reader
+from onlinesrl.stream.predictions import answer
+from onlinesrl.stream.protocols import SourcePosition
+from onlinesrl.stream.recent_examples import Shown, Work
+from onlinesrl.stream.schedule import rare_collections
+
+
+class Asked(NamedTuple):
+    """How a shard learns: at most so many examples, so many in a micro-batch.
+
+    ``strict``: a bad example is an error; ``settle``: so is an unsolved one. An example in which
+    ``crashes`` processes died is bad; 0: never.
+    """
+
+    examples: int
+    batch: int
+    strict: bool
+    settle: bool
+    crashes: int = 0
+
+
+@dataclass
+class Learned:
+    """What came of a shard; ``position`` None: it has been read to its end."""
+
+    position: SourcePosition | None
+    examples: int = 0
+    gain: Any = None
+    tombstones: int = 0
+    tally: Tally | None = None
+    predictions: bytes = b""
+    letters: bytes = b""
+    shown: list[Any] = field(default_factory=list)
+    slowest: list[dict[str, Any]] = field(default_factory=list)
+    groups: list[str | None] = field(default_factory=list)
+
+
+def learn(  # noqa: PLR0913, PLR0917 - a shard and how it is learned
+    learner: Learner,
+    state: State,
+    reader: Reader,
+    position: SourcePosition,
+    asked: Asked,
+    note: CrashNote | None = None,
+) -> Learned:
+    """Learn the next examples of a reader from a state; ``note`` finds those that crash the process.
+
+    Raises DataError, StorageError, Interrupted.
+    """
+    learner.restore(*state)
+    learner.slowest.found, learner.spells = [], True
+    reader.decode, reader.decode_all = learner.decode, learner.decode_all
+    learned, shown, tallies = Learned(position), Shown(), list[Tally]()
+    with rare_collections():
+        for batch in _batches(reader, learned, asked, note):
+            first, n = learned.examples, sum(content is not None for _, content in batch)
+            learned.examples += n
+            learned.tombstones += len(batch) - n
+            learned.position = reader.source.after(None, [record for record, _ in batch])
+            if not n:
+                continue
+            condemned = None if note is None else note.condemned(first)
+            with nullcontext() if note is None else note.trying(first, n):
+                for part in reader.parts(batch):
+                    tallies.append(_step(learner, part, learned, shown, asked, condemned))
+            if note is not None:
+                note.passed(learned.examples)
+    if learned.examples < asked.examples:
+        learned.position = None
+    if tallies:
+        learned.tally, learned.gain = reduce(add, tallies), learner.gain(state)
+    learned.shown, learned.slowest = shown.whole(), learner.slowest.found
+    learned.groups = reader.choice.save()
+    return learned
+
+
+def _batches(
+    reader: Reader, learned: Learned, asked: Asked, note: CrashNote | None
+) -> Iterator[list[Decoded]]:
+    """Yield the micro-batches of a shard's round after its position, as long as it has learned too few."""
+    records = reader.records(learned.position)
+    while room := min(asked.batch, asked.examples - learned.examples):
+        taken = reader.take(records, room if note is None else note.room(learned.examples, room))
+        for group in taken.groups:
+            reader.choice.takes(group)
+        if not taken.batch and not taken.dry:
+            return
+        if taken.batch:
+            yield taken.batch
+
+
+def _step(  # noqa: PLR0913, PLR0917 - a micro-batch and what becomes of it
+    learner: Learner,
+    part: Sequence[Decoded],
+    learned: Learned,
+    shown: Shown,
+    asked: Asked,
+    condemned: str | None,
+) -> Tally:
+    """Learn a micro-batch; write its predictions and dead letters.
+
+    ``condemned`` says why its only example must not be tried.
+    """
+    work = [Work(record, _item(content)) for record, content in part if content is not None]
+    items = [each.item for each in work]
+    outcomes, tally = learner.step(
+        items if condemned is None else [ExampleError(condemned, "crash")]
+    )
+    if len(outcomes) < len(work):
+        raise Interrupted("the round was interrupted")
+    for each, outcome in zip(work, outcomes, strict=True):
+        if outcome.prediction is None:
+            learned.letters += _refused(each, outcome, asked)
+    learned.predictions += b"".join(
+        answer(each.record, each.item, outcome) + b"\n"
+        for each, outcome in zip(work, outcomes, strict=True)
+    )
+    shown.take(work, outcomes)
+    return tally
+
+
+def _item(content: object) -> Item:
+    """Return the content of a record of a file without separate labels."""
+    assert isinstance(content, Example | ExampleError)
+    return content
+
+
+def _refused(work: Work, outcome: Outcome, asked: Asked) -> bytes:
+    """Return the dead letter of a bad example. Raises DataError where it ends the run."""
+    record, reason = work.record, outcome.error or ""
+    name = str(work.item.id) if isinstance(work.item, Example) else None
+    if asked.strict or (asked.settle and outcome.unsolved):
+        of = f" (example {name})" if name else ""
+        raise DataError(f"{record.file}:{record.line}: {reason}{of}; nothing of its round was kept")
+    return b"".join(letter(record, reason, name))

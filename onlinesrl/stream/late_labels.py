@@ -1,0 +1,234 @@
+"""Labels that come later than their example, on a topic of their own or later in the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import takewhile
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from onlinesrl.core.errors import printable
+from onlinesrl.core.example import Example, Label
+from onlinesrl.core.io.restoring import Expected, Misfit, Natural, converted, restored
+from onlinesrl.core.learner import Answered, Prediction
+
+_encode = msgspec.json.Encoder().encode
+_NULL = msgspec.Raw(b"null")
+
+
+class Waiting(msgspec.Struct):
+    """An example waiting for its label, or a label waiting for its example, as compact JSON.
+
+    ``prediction`` is the one that was written: null if the example was bad. ``weight`` is the number
+    of bytes counted so far.
+    """
+
+    text: msgspec.Raw
+    prediction: msgspec.Raw = _NULL
+    weight: int = 0
+
+    @property
+    def size(self) -> int:
+        """The size in bytes."""
+        return len(self.text) + (len(self.prediction) if self.predicted else 0)
+
+    @property
+    def predicted(self) -> bool:
+        """Whether a prediction was written."""
+        return self.prediction != _NULL
+
+    def give_out(self, prediction: Prediction | None) -> None:
+        """Keep the prediction that was written."""
+        self.prediction = msgspec.Raw(_encode(prediction))
+
+
+class _OldPair(msgspec.Struct):
+    """An example and its prediction."""
+
+    example: Example
+    prediction: Prediction | None
+
+
+class _Header(msgspec.Struct):
+    """The header of a checkpoint; ``pending`` and ``early`` were in older ones."""
+
+    expired: Natural
+    unmatched: Natural
+    pending: list[_OldPair] = []
+    early: list[Label] = []
+
+
+_EXPECTED = {name: Expected(np.uint8, (name,), 0, 255) for name in ("pending", "early_labels")}
+
+
+class _Shelf(dict[str, Waiting]):
+    """A bounded queue by example id; beyond ``most`` entries or ``max_bytes`` the oldest is dropped.
+
+    ``kind`` is the type of what waits.
+    """
+
+    def __init__(self, most: int, max_bytes: int, kind: type[Example | Label]) -> None:
+        super().__init__()
+        self.kind = kind
+        self.most = most
+        self.max_bytes = max_bytes
+        self.bytes = self.given_up = 0
+
+    def put(self, name: str, waiting: Waiting) -> None:
+        """Add the newest, replacing one with the same id."""
+        self.take(name)
+        self[name] = waiting
+        self.weigh([waiting])
+
+    def weigh(self, some: Iterable[Waiting]) -> None:
+        """Count all bytes of these, and drop the oldest while there is too much."""
+        for waiting in some:
+            self.bytes += waiting.size - waiting.weight
+            waiting.weight = waiting.size
+        while len(self) > self.most or self.bytes > self.max_bytes:
+            self.take(next(iter(self)))
+            self.given_up += 1
+
+    def take(self, name: str) -> Waiting | None:
+        """Remove and return one, if it is there."""
+        found = self.pop(name, None)
+        if found is not None:
+            self.bytes -= found.weight
+        return found
+
+    def copy(self) -> _Shelf:
+        """Return a copy."""
+        copied = _Shelf(self.most, self.max_bytes, self.kind)
+        copied.update(self)
+        copied.bytes, copied.given_up = self.bytes, self.given_up
+        return copied
+
+    def save(self) -> Any:
+        """Return all as lines of JSON, uint8."""
+        lines = bytearray()
+        for waiting in self.values():
+            lines += _encode(waiting)
+            lines += b"\n"
+        return np.frombuffer(lines, np.uint8)
+
+    def restore(self, lines: Any) -> None:
+        """Restore what ``save`` returned. Raises Misfit."""
+        for line in lines.tobytes().splitlines():
+            try:
+                waiting = msgspec.json.decode(line, type=Waiting)
+                name = str(msgspec.json.decode(waiting.text, type=self.kind).id)
+                msgspec.json.decode(waiting.prediction, type=Prediction | None)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise Misfit(f"what waits for a label: {error}") from None
+            if name in self or not 0 <= waiting.weight <= waiting.size:
+                raise Misfit(f"what waits for a label: {name} has a wrong size, or is there twice")
+            self[name] = waiting
+            self.bytes += waiting.weight
+
+
+class Labels:
+    """Joins examples with labels that come later, or earlier; part of the checkpoint.
+
+    At most ``limit`` examples and as many labels wait, with at most ``max_bytes`` of JSON each;
+    beyond that the oldest are dropped.
+    """
+
+    def __init__(self, limit: int, max_bytes: int) -> None:
+        self.limit = limit
+        self.max_bytes = max_bytes
+        self.pending = _Shelf(limit, max_bytes, Example)
+        self.early = _Shelf(limit, max_bytes, Label)
+
+    def meet(self, example: Example) -> Example | Waiting:
+        """Return an example with its truth, if the label has come; else let it wait."""
+        if example.truth is not None:
+            return example
+        name = str(example.id)
+        if name in self.early:
+            truth = msgspec.json.decode(self.early[name].text, type=Label).truth
+            self.early.take(name)
+            return msgspec.structs.replace(example, truth=truth)
+        waiting = Waiting(msgspec.Raw(_encode(example)))
+        self.pending.put(name, waiting)
+        return waiting
+
+    def join(self, label: Label) -> Answered | None:
+        """Return the example of a label; None: it has not been predicted yet, and the label waits."""
+        name = str(label.id)
+        found = self.pending.get(name)
+        if found is not None and found.predicted:
+            example = msgspec.json.decode(found.text, type=Example)
+            prediction = msgspec.json.decode(found.prediction, type=Prediction)
+            self.pending.take(name)
+            return Answered(msgspec.structs.replace(example, truth=label.truth), prediction)
+        early = Waiting(msgspec.Raw(_encode(label)))
+        self.pending.take(name)
+        self.early.put(name, early)
+        return None
+
+    def weigh(self) -> None:
+        """Count the bytes of the predictions that were written too.
+
+        The moment of the call must not depend on micro-batches.
+        """
+        newest = reversed(self.pending.values())
+        fresh = takewhile(lambda waiting: waiting.weight <= len(waiting.text), newest)
+        self.pending.weigh([*fresh])
+
+    def copy(self) -> Labels:
+        """Return a copy, to roll back to."""
+        copied = Labels(self.limit, self.max_bytes)
+        copied.pending, copied.early = self.pending.copy(), self.early.copy()
+        return copied
+
+    def counts(self) -> dict[str, int]:
+        """Return how many wait, and how many were dropped."""
+        return {
+            "pending": len(self.pending),
+            "early_labels": len(self.early),
+            "expired": self.pending.given_up,
+            "unmatched_labels": self.early.given_up,
+        }
+
+    def complaints(self, ended: bool) -> list[str]:
+        """Return messages about what was dropped; at the end, about labels without an example."""
+        more = (
+            f"more than labels.pending ({self.limit}) or labels.max_bytes ({self.max_bytes}) waited"
+        )
+        given_up = {
+            "examples": self.pending.given_up,
+            "labels without an example": self.early.given_up,
+        }
+        found = [f"{n} {what} were dropped: {more}" for what, n in given_up.items() if n]
+        if ended and self.early:
+            first = printable(next(iter(self.early)))
+            found.append(
+                f"{len(self.early)} labels met no example without truth; the first is of {first}"
+            )
+        return found
+
+    def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return header and arrays of a checkpoint."""
+        header = {"expired": self.pending.given_up, "unmatched": self.early.given_up}
+        return header, {"pending": self.pending.save(), "early_labels": self.early.save()}
+
+    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Restore what ``save`` returned. Raises Misfit."""
+        saved = converted(header, _Header)
+        if "pending" in header:
+            self._restore_old(header)
+        else:
+            found = restored(arrays, _EXPECTED)
+            self.pending.restore(found["pending"])
+            self.early.restore(found["early_labels"])
+        self.pending.given_up, self.early.given_up = saved.expired, saved.unmatched
+
+    def _restore_old(self, header: Mapping[str, Any]) -> None:
+        """Restore a checkpoint of a version without ``max_bytes``."""
+        for each in header["pending"]:
+            text, prediction = (msgspec.Raw(_encode(each[k])) for k in ("example", "prediction"))
+            self.pending.put(str(each["example"]["id"]), Waiting(text, prediction))
+        for each in header.get("early", ()):
+            self.early.put(str(each["id"]), Waiting(msgspec.Raw(_encode(each))))

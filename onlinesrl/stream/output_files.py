@@ -1,0 +1,70 @@
+"""The files that a run writes line by line, and how long each was at a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from onlinesrl.stream import checkpoints as checkpoints_module
+from onlinesrl.stream.dead_letters import DeadLetters
+from onlinesrl.stream.run_folder import PARTS, OutputFile, RunFolder
+
+
+class Outputs:
+    """Predictions, metrics and dead letters; of each, what checkpoints need stays.
+
+    ``most``: beyond so many bytes of one of them its oldest lines are removed; None: all stay. All methods
+    raise StorageError.
+    """
+
+    def __init__(self, folder: RunFolder, most: int | None = None) -> None:
+        self.predictions = OutputFile(folder.predictions)
+        self.metrics = OutputFile(folder.metrics)
+        self.dead = DeadLetters(folder.deadletter)
+        self.files: dict[str, OutputFile] = {
+            "predictions": self.predictions,
+            "metrics": self.metrics,
+            "deadletter": self.dead,
+        }
+        self.most = most
+        self._checkpoints = folder.checkpoints
+        self._parts: dict[int, dict[str, int]] = {}
+
+    def resume(self, header: Mapping[str, Any], number: int) -> None:
+        """Cut the files to what they were at a checkpoint; without one, to nothing."""
+        for name, file in self.files.items():
+            part = header.get("parts", {}).get(name, 0)
+            file.resume(part, header.get("lengths", {}).get(name, 0))
+        self._note(number)
+
+    def begin_parts(self) -> None:
+        """Begin a new part of files that have got long: a checkpoint is about to be written."""
+        for file in self.files.values():
+            if self.most is not None and file.length > self.most // PARTS:
+                file.begin_part()
+
+    def state(self) -> dict[str, dict[str, int]]:
+        """Return what a checkpoint has of the files."""
+        found = {"lengths": {name: file.length for name, file in self.files.items()}}
+        if any(file.part for file in self.files.values()):
+            found["parts"] = {name: file.part for name, file in self.files.items()}
+        return found
+
+    def saved(self, number: int) -> None:
+        """Remove the oldest lines, if there are too many, that no checkpoint needs: one has been written."""
+        if self.most is None:
+            return
+        self._note(number)
+        needed = [*checkpoints_module.numbered(self._checkpoints)]
+        self._parts = {each: self._parts[each] for each in needed if each in self._parts}
+        if len(self._parts) == len(needed):
+            for name, file in self.files.items():
+                file.forget(min(parts[name] for parts in self._parts.values()), self.most)
+
+    def _note(self, number: int) -> None:
+        self._parts[number] = {name: file.part for name, file in self.files.items()}
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self.files.values():
+            file.close()

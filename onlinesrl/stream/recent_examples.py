@@ -1,0 +1,90 @@
+"""The examples of a micro-batch, and the last few, kept for the report."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import Example
+from onlinesrl.core.io.restoring import Misfit, converted
+from onlinesrl.core.learner import Answered, Item, Outcome
+from onlinesrl.stream.decoding import READ_BYTES
+from onlinesrl.stream.late_labels import Waiting
+from onlinesrl.stream.sources.files import Record
+
+SHOWN = 8
+SHOWN_BYTES = READ_BYTES // SHOWN
+"""The longest example that is kept for the report."""
+
+
+class Work(NamedTuple):
+    """An item for the learner, its record, and its entry among those that wait for a label."""
+
+    record: Record
+    item: Item
+    waiting: Waiting | None = None
+
+    @property
+    def example(self) -> Example | ExampleError:
+        """The example, with its truth if known."""
+        return self.item.example if isinstance(self.item, Answered) else self.item
+
+
+def drifts(outcomes: Sequence[Outcome], work: Sequence[Work]) -> list[int]:
+    """Return how many examples there are up to each signal of drift; late labels are none."""
+    return [
+        sum(not isinstance(each.item, Answered) for each in work[: place + 1])
+        for place, outcome in enumerate(outcomes)
+        if outcome.drift
+    ]
+
+
+class Shown(deque[tuple[Example, Outcome]]):
+    """The last labelled examples and their outcomes."""
+
+    def __init__(self) -> None:
+        super().__init__(maxlen=SHOWN)
+
+    def take(self, work: Sequence[Work], outcomes: Sequence[Outcome]) -> None:
+        """Keep the last of these examples."""
+        labelled = (
+            (each.example, outcome)
+            for each, outcome in zip(reversed(work), reversed(outcomes), strict=True)
+            if isinstance(each.example, Example)
+            and each.example.labelled
+            and outcome.prediction is not None
+            and len(each.record.value) <= SHOWN_BYTES
+        )
+        self.extend(reversed(list(islice(labelled, SHOWN))))
+
+    def whole(self) -> list[tuple[Example, Outcome]]:
+        """Return them with all atoms in memory."""
+        return [(example.whole(), _whole(outcome)) for example, outcome in self]
+
+    def copy(self) -> Shown:
+        """Return another one with the same."""
+        copy = Shown()
+        copy.extend(self)
+        return copy
+
+    def save(self) -> msgspec.Raw:
+        """Return them as JSON, which is the same after ``restore``."""
+        return msgspec.Raw(msgspec.json.encode(self.whole()))
+
+    def restore(self, saved: Any) -> None:
+        """Restore what ``save`` returned. Raises Misfit."""
+        pairs = converted(saved, list[tuple[Example, Outcome]])
+        if any(outcome.prediction is None for _, outcome in pairs):
+            raise Misfit("an example to be shown has no prediction")
+        self.extend(pairs)
+
+
+def _whole(outcome: Outcome) -> Outcome:
+    """Return an outcome with all atoms in memory."""
+    assert outcome.prediction is not None
+    return msgspec.structs.replace(outcome, prediction=outcome.prediction.whole())

@@ -1,0 +1,245 @@
+"""Requests of clients: examples to predict, and examples to learn from, which are kept in a journal.
+
+The journal is the run's source: `requests.jsonl` in its folder has a line for each example sent to
+/learn, in the order in which they are learned from. A line is on disk before the run reads it, so that
+a run that resumes from an earlier checkpoint learns from it again, with bit-identical results.
+Examples sent to /predict are not kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import Empty, Queue
+from threading import Lock
+from types import FrameType
+from typing import Any, ClassVar, NamedTuple
+
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import Example
+from onlinesrl.core.learner import Outcome
+from onlinesrl.stream.decoding import READ_BYTES, micro_batch
+from onlinesrl.stream.pace import Pace
+from onlinesrl.stream.predictions import answer
+from onlinesrl.stream.protocols import Setting, Source
+from onlinesrl.stream.run_folder import OutputFile
+from onlinesrl.stream.shutdown import Stopper
+from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.sources.line_reader import WAIT_SECONDS
+from onlinesrl.stream.sources.write_ahead_log import Received
+from onlinesrl.stream.trainer import Loop
+
+WAITING = 128
+"""The most requests in the queue; more are refused."""
+
+
+class Untaken(Exception):
+    """The run ended before it took a request: nothing of it was learned."""
+
+
+class Unanswered(Exception):
+    """The run ended after it had taken a request: lines of it were learned, or will be by the next."""
+
+
+class Asked:
+    """A request: its examples, one per line of its body, and the answer to each."""
+
+    def __init__(self, body: bytes, learn: bool) -> None:
+        self.body = body.rstrip()
+        self.learn = learn
+        self.answers: list[bytes] = []
+        self.bad = 0
+        self.left = 0
+        """How many lines have been taken and not been answered."""
+        self.done: Future[None] = Future()
+        self._at = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether all lines have been taken."""
+        return self._at >= len(self.body)
+
+    def take(self) -> bytes:
+        """Return the next line that is not blank; there is one."""
+        line = b""
+        while not line:
+            end = self.body.find(b"\n", self._at)
+            end = len(self.body) if end < 0 else end
+            line = self.body[self._at : end].strip()
+            self._at = end + 1
+        self.answers.append(b"")
+        self.left += 1
+        return line
+
+    def answer(self, place: int, said: bytes, bad: bool) -> None:
+        """Set the answer to the example at a place."""
+        self.answers[place] = said
+        self.bad += bad
+        self.left -= 1
+        if self.over and not self.left:
+            self.done.set_result(None)
+
+    def fail(self) -> None:
+        """Tell who waits that the run has ended."""
+        if not self.answers and self.done.set_running_or_notify_cancel():
+            self.done.set_exception(Untaken())
+        elif not self.done.done():
+            self.done.set_exception(Unanswered())
+
+
+class Line(NamedTuple):
+    """A line of a request, and its place there."""
+
+    asked: Asked
+    place: int
+    text: bytes
+
+
+class Requests(Stopper):
+    """The queue from the server's thread to the run, which takes some lines of each request in turn.
+
+    It is also the run's Stopper: after a first signal no more requests are accepted, and the run stops
+    when it has answered those in the queue, without interrupting searches; it stops at once if it has
+    not finished reading its journal.
+    """
+
+    leaves_searches: ClassVar[bool] = False
+    ended = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened = self.closed = False
+        self.batch, self.pace = 1, Pace()
+        self.predicting: float | None = None
+        # not SimpleQueue, which before Python 3.13 misses its timeout if a signal comes at that moment
+        self._queue = Queue[Asked]()
+        self._lock = Lock()
+        self._waiting = deque[Asked]()
+        """Requests that have lines to take, the next one first."""
+        self._turn: list[Line] = []
+        self._since = 0.0
+        self._lines: dict[int, Line] = {}
+
+    @property
+    def accepting(self) -> bool:
+        """Whether requests are accepted: after the journal has been read, until a signal."""
+        return self.opened and not self.closed
+
+    def put(self, asked: Asked) -> bool:
+        """Add a request; False: it is refused."""
+        with self._lock:
+            room = self.accepting and self._queue.qsize() + len(self._waiting) < WAITING
+            if room:
+                self._queue.put(asked)
+            return room
+
+    def __exit__(self, *error: object) -> None:
+        """Fail all open requests: the run has ended."""
+        super().__exit__(*error)
+        with self._lock:
+            self.closed = True
+        with suppress(Empty):
+            while True:
+                self._waiting.append(self._queue.get_nowait())
+        for asked in {line.asked for line in self._turn}.union(self._waiting):
+            asked.fail()
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.closed:
+            raise KeyboardInterrupt
+        self.closed = True
+        self.acknowledge()
+        self.told()
+        self.asked = not self.opened
+
+    def close(self) -> None:
+        """Do nothing: the server is closed by its owner."""
+
+    # the run's side -------------------------------------------------------------------------------
+
+    def make(self, setting: Setting) -> Source:
+        """Return the source of what clients send."""
+        assert setting.folder is not None
+        self.batch = setting.batch
+        return Received(self, setting.folder.requests, setting)
+
+    def serve(self, loop: Loop) -> None:
+        """Answer from a loop that has not started yet."""
+        self.reader, self.learner = loop.reader, loop.learner
+        loop.answered = self.answered
+
+    def answered(self, record: Record, item: Any, outcome: Outcome) -> None:
+        """Pass the run's answer to the client, if the line was not merely read again."""
+        if (line := self._lines.pop(record.line, None)) is not None:
+            said = answer(record, item, outcome)
+            line.asked.answer(line.place, said, outcome.prediction is None)
+
+    def take(self, journal: OutputFile, line: int) -> None:
+        """Wait briefly for requests; predict, and write examples to learn from to the journal.
+
+        All lines in the journal, whose number is ``line``, have been learned from.
+        """
+        for number, each in self._lines.items():  # of a group left out, or a label
+            each.asked.answer(each.place, b'{"line":%d}' % number, False)
+        if self._turn:
+            self.pace.heed(len(self._turn), time.monotonic() - self._since)
+        self.opened = True
+        self._turn = self._next_turn()
+        self._since = time.monotonic()
+        self.asked |= self.closed and not self._turn
+        self._predict([each for each in self._turn if not each.asked.learn])
+        learned = [each for each in self._turn if each.asked.learn]
+        for each in learned:
+            journal.write(each.text + b"\n")
+        self._lines = dict(enumerate(learned, line + 1))
+        if learned:
+            journal.flush()
+
+    def _next_turn(self) -> list[Line]:
+        """Return lines for about a second: as many of each request that waits, the next one first."""
+        with suppress(Empty):
+            if not self._waiting:
+                self._waiting.append(self._queue.get(timeout=WAIT_SECONDS))
+            while True:
+                self._waiting.append(self._queue.get_nowait())
+        turn: list[Line] = []
+        room, size = min(self.batch, self.pace.most), 0
+        share = max(1, room // max(1, len(self._waiting)))
+        while self._waiting and len(turn) < room and size < READ_BYTES:
+            asked = self._waiting.popleft()
+            if not asked.answers and not asked.done.set_running_or_notify_cancel():
+                continue
+            for _ in range(min(share, room - len(turn))):
+                if asked.over or size >= READ_BYTES:
+                    break
+                turn.append(Line(asked, len(asked.answers), asked.take()))
+                size += len(turn[-1].text)
+            if not asked.over:
+                self._waiting.append(asked)
+        return turn
+
+    def _predict(self, lines: Sequence[Line]) -> None:
+        """Predict with the weights as they are, in micro-batches."""
+        items = (self._item(line.text, line.place + 1) for line in lines)
+        first = 0
+        while batch := micro_batch(items, self.batch)[0]:
+            self.predicting = time.monotonic()
+            examples = [item for _, item in batch if isinstance(item, Example | ExampleError)]
+            outcomes = self.learner.predict(examples)
+            for (record, item), outcome in zip(batch, outcomes, strict=True):
+                asked, place, _ = lines[first]
+                asked.answer(place, answer(record, item, outcome), outcome.prediction is None)
+                first += 1
+        self.predicting = None
+
+    def _item(self, text: bytes, line: int) -> tuple[Record, Example | ExampleError]:
+        """Read an example to predict."""
+        too_long = len(text) > self.reader.source.max_bytes
+        record = Record(text, "", line, 0, 0, too_long=too_long)
+        found = self.reader.example(record)
+        if not isinstance(found, Example | ExampleError):
+            found = ExampleError("it is the truth of an example: there is nothing to predict")
+        return record, found

@@ -1,0 +1,282 @@
+"""The run folder: its lock, its file names, and writes that survive crashes and full disks.
+
+- `OutputFile` appends; on resume it is truncated to the length noted in the checkpoint, so every
+  line is there exactly once. One whose bytes are limited has parts, of which the oldest may go.
+- `core.io.atomic_write.write_atomic` replaces a whole file: after a crash, or for a concurrent reader, it has
+  the old or the new content, never a mixture.
+- `RunFolder` lets one process at a time write in the folder.
+
+Every operating system error becomes a `StorageError` that names the file, the action and the reason.
+"""
+
+import fcntl
+import os
+import re
+from pathlib import Path
+
+from onlinesrl.core.errors import FolderError, LockedError, StorageError
+from onlinesrl.core.io.atomic_write import (
+    check_folder,
+    is_plain,
+    plain,
+    storage_errors,
+    sync_folder,
+)
+from onlinesrl.core.resources import Closing
+
+BUFFER_BYTES = 1 << 18
+REQUESTS = "requests.jsonl"
+"""In the run folder: what clients sent to /learn. It is a source, and --fresh keeps it."""
+PARTS = 8
+"""Into how many parts a file is cut whose bytes are limited."""
+_PART = re.compile(r"\.[0-9]{6}")
+_TABLE = re.compile(r"part-[0-9]{8,18}\.parquet|\.part-[0-9]{8,18}\.parquet\.tmp")
+_LOCKS: set[int] = set()
+"""The descriptors of the locks that this process holds."""
+_MARK = b"the folder of a run of onlinesrl, by process "
+
+
+class OutputFile(Closing):
+    """An append-only file whose length is noted in checkpoints.
+
+    Opening keeps its content; `truncate` cuts it to a checkpoint's length. Writes are buffered until
+    `flush`, or until the buffer is full. After a failed write the unwritten bytes stay in the buffer,
+    so a later `flush` continues there.
+    It may consist of parts, so that the oldest can be removed: `path` is that of the last one, which is
+    written to, and `part` its number; see `parts`.
+    All methods raise StorageError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.base = path
+        self._buffer = bytearray()
+        with storage_errors(path, "open for writing"):
+            self._open(part_of([path, *parts(path)][-1]))
+
+    def _open(self, part: int) -> None:
+        self.part = part
+        self.path = self.base.with_name(f"{self.base.name}.{part:06}") if part else self.base
+        self._descriptor = plain(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._written = os.fstat(self._descriptor).st_size
+
+    @property
+    def length(self) -> int:
+        """The length in bytes, including what is not flushed yet."""
+        return self._written + len(self._buffer)
+
+    def write(self, data: bytes) -> None:
+        """Append `data`."""
+        self._buffer += data
+        if len(self._buffer) >= BUFFER_BYTES:
+            self.flush(fsync=False)
+
+    def flush(self, fsync: bool = True) -> None:
+        """Write out the buffer and, with `fsync`, wait until it is on disk."""
+        with storage_errors(self.path, "write"):
+            while self._buffer:
+                written = os.write(self._descriptor, self._buffer)
+                del self._buffer[:written]
+                self._written += written
+        if fsync:
+            self.sync()
+
+    def sync(self) -> None:
+        """Wait until what was flushed is on disk; another thread may call it."""
+        with storage_errors(self.path, "write"):
+            os.fsync(self._descriptor)
+
+    def truncate(self, length: int) -> None:
+        """Cut the file to `length` bytes; StorageError when it is shorter, since lines are missing."""
+        self.flush(fsync=False)
+        if self._written < length:
+            raise StorageError(
+                f"{self.path}: has {self._written} bytes but the checkpoint was taken when it had "
+                f"{length}: lines are missing; restore the file, or start over with --fresh"
+            )
+        with storage_errors(self.path, "truncate"):
+            os.ftruncate(self._descriptor, length)
+            self._written = length
+
+    def resume(self, part: int, length: int) -> None:
+        """Go back to a part with this length: what is after it is removed."""
+        with storage_errors(self.base, "truncate"):
+            for path in parts(self.base):
+                if part_of(path) > part:
+                    path.unlink()
+        if part != self.part:
+            self._buffer.clear()
+            self._move(part)
+        self.truncate(length)
+
+    def begin_part(self) -> None:
+        """Begin the next part, durably."""
+        self.flush()
+        self._move(self.part + 1)
+        with storage_errors(self.path, "write"):
+            sync_folder(self.path.parent)
+
+    def forget(self, before: int, most: int) -> None:
+        """Remove the oldest parts, of those before a number, until at most so many bytes are left."""
+        with storage_errors(self.base, "remove old parts"):
+            sizes = {path: path.stat().st_size for path in parts(self.base)}
+            for path in [path for path in sizes if part_of(path) < before]:
+                if sum(sizes.values()) <= most:
+                    break
+                path.unlink()
+                del sizes[path]
+
+    def _move(self, part: int) -> None:
+        self.close()
+        with storage_errors(self.base, "open for writing"):
+            self._open(part)
+
+    def close(self) -> None:
+        """Flush (without fsync) and close; closing twice is allowed."""
+        if self._descriptor < 0:
+            return
+        try:
+            self.flush(fsync=False)
+        finally:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
+def parts(path: Path) -> list[Path]:
+    """Return the parts of a file that there are, the oldest first: NAME, NAME.000001, NAME.000002 ..."""
+    later = sorted(other for other in path.parent.iterdir() if other.stem == path.name)
+    return [path] * path.exists() + [other for other in later if part_of(other)]
+
+
+def part_of(path: Path) -> int:
+    """Return the number of a part; 0: the first."""
+    return int(path.suffix[1:]) if _PART.fullmatch(path.suffix) else 0
+
+
+class RunFolder(Closing):
+    """The folder of one run, locked by one process at a time.
+
+    Creates the folder and takes an exclusive lock on its `lock` file, which the system releases
+    however the process ends; the content of `lock` marks the folder as a run's. Raises LockedError
+    when another process holds the lock, FolderError when the folder is not empty and not a run's,
+    StorageError when it cannot be made. Has the paths of all files that a run writes; the file of
+    weights has the `suffix` of the model.
+    """
+
+    def __init__(self, path: Path, suffix: str = ".mln") -> None:
+        self.path = path
+        self.predictions = path / "predictions.jsonl"
+        self.metrics = path / "metrics.jsonl"
+        self.deadletter = path / "deadletter.jsonl"
+        self.order = path / "order.jsonl"
+        self.files = path / "files.jsonl"
+        self.requests = path / REQUESTS
+        self.checkpoints = path / "checkpoints"
+        self.started = path / "started"
+        self.weights = path / f"weights{suffix}"
+        self.summary = path / "summary.json"
+        self.report = path / "report.html"
+        with storage_errors(path, "make the run folder"):
+            path.mkdir(parents=True, exist_ok=True)
+            _check_mark(path)
+        self._lock = _take_lock(path / "lock")
+        with storage_errors(path, "make the run folder"):
+            for folder in (self.checkpoints, self.path / "predictions"):
+                check_folder(folder)
+            self.checkpoints.mkdir(exist_ok=True)
+
+    @property
+    def written(self) -> tuple[Path, ...]:
+        """The files that a run writes, without checkpoints, the lock and what clients sent."""
+        growing = (self.predictions, self.metrics, self.deadletter, self.order, self.files)
+        weights = (self.path / f"weights{suffix}" for suffix in (".mln", ".psl"))
+        return (*growing, self.started, *weights, self.summary, self.report)
+
+    def clear(self) -> None:
+        """Remove what a run wrote and nothing else, checkpoints first. Raises StorageError."""
+        with storage_errors(self.path, "clear the run folder"):
+            for pattern in ("checkpoint-*.ckpt", ".checkpoint-*.tmp"):
+                for found in self.checkpoints.glob(pattern):
+                    found.unlink()
+            sync_folder(self.checkpoints)
+            growing = [part for file in self.written for part in parts(file)]
+            for file in (*growing, *self.written, *table_files(self.path / "predictions")):
+                file.unlink(missing_ok=True)
+                file.with_name(f".{file.name}.tmp").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Release the lock; closing twice is allowed."""
+        if self._lock in _LOCKS:
+            _LOCKS.remove(self._lock)
+            os.close(self._lock)
+        self._lock = -1
+
+
+def is_run(path: Path) -> bool:
+    """Tell whether a folder is that of a run, as its ``lock`` says. Raises OSError."""
+    lock = path / "lock"
+    if not is_plain(lock):
+        return False
+    with open(lock, "rb", opener=plain) as stream:
+        return stream.read(len(_MARK)) == _MARK
+
+
+def table_files(folder: Path) -> list[Path]:
+    """Return the parts of tables in a folder, those that were left unfinished too. Raises OSError."""
+    tables = [each for each in sorted(folder.glob("*")) if each.is_dir()]
+    for table in tables:
+        check_folder(table)
+    files = (file for table in tables for file in sorted(table.iterdir()))
+    return [file for file in files if _TABLE.fullmatch(file.name)]
+
+
+def _check_mark(path: Path) -> None:
+    """Raise FolderError if a folder is not empty and not a run's."""
+    lock = path / "lock"
+    if lock.is_symlink():
+        raise FolderError(
+            f"{lock}: is a symbolic link, which a run does not follow; choose another output"
+        )
+    begun = {"lock"} if not (lock.exists() and lock.stat().st_size) else set()
+    begun |= {"checkpoints"} if not list((path / "checkpoints").glob("*")) else set()
+    if {file.name for file in path.iterdir()} <= begun:
+        return
+    if not is_run(path):
+        raise FolderError(
+            f"{path}: is not empty and not the folder of a run (its `lock` does not say so), and a "
+            "run would write over what is there; choose another output, or move away what it holds"
+        )
+
+
+def _take_lock(path: Path) -> int:
+    """Lock the file, write the mark and the process id, and return the descriptor."""
+    with storage_errors(path, "lock"):
+        descriptor = plain(path, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            said = _MARK + f"{os.getpid()}\n".encode()
+            os.pwrite(descriptor, said, 0)
+            os.ftruncate(descriptor, len(said))
+        except BlockingIOError:
+            holder = os.pread(descriptor, 80, 0).removeprefix(_MARK).decode("ascii", "replace")
+            os.close(descriptor)
+            raise LockedError(_locked_message(path.parent, holder.strip())) from None
+        except OSError:
+            if os.pread(descriptor, len(_MARK), 0) != _MARK:
+                os.ftruncate(descriptor, 0)  # a part of the mark would not be known again
+            os.close(descriptor)
+            raise
+    _LOCKS.add(descriptor)
+    return descriptor
+
+
+def _let_go() -> None:  # in a fork, which would hold the locks for as long as it lives
+    while _LOCKS:
+        os.close(_LOCKS.pop())
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
+def _locked_message(folder: Path, holder: str) -> str:
+    who = f"process {holder}" if holder.isdigit() else "another process"
+    return f"{folder}: {who} is running in this folder; wait for it, stop it, or set another output"

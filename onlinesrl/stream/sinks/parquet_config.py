@@ -1,0 +1,26 @@
+"""The configuration of the sink that writes tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+from onlinesrl.stream.protocols import Sink
+from onlinesrl.stream.sinks.config import SinkSection
+
+if TYPE_CHECKING:
+    from onlinesrl.stream.protocols import Sections
+
+
+class ParquetSinkSection(SinkSection):
+    """Tables in Parquet files, in the folder ``predictions`` of the run folder."""
+
+    kind: Literal["parquet"] = "parquet"
+
+    def make(
+        self, config: Sections, stopping: Callable[[], bool], say: Callable[[str], None]
+    ) -> Sink:
+        """Return the sink."""
+        from onlinesrl.stream.sinks.parquet import TableSink
+
+        return TableSink(config.argument_types())

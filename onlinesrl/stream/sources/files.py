@@ -1,0 +1,387 @@
+"""Examples from files and from standard input, with the position to resume from after each.
+
+Kinds, by name: `.db` is one world a file; everything else holds one JSON example a line. With
+`.gz` after it the same, compressed. `-` is standard input, JSON lines. A folder stands for all
+its `*.jsonl`, `*.jsonl.gz` and `*.db`, a pattern (`*`, `?`, `[...]`, `**`) for all files that match,
+sorted by name. New files in a folder or pattern are sorted by name among the files that have not been
+started yet, so they are read after all that have been.
+"""
+
+from __future__ import annotations
+
+import glob
+import stat
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypedDict
+
+import msgspec
+
+from onlinesrl.core.errors import StorageError
+from onlinesrl.core.io.atomic_write import storage_errors
+from onlinesrl.core.io.restoring import Natural
+from onlinesrl.stream.protocols import Source
+from onlinesrl.stream.sources.line_reader import (
+    READ_ERRORS,
+    STANDARD_INPUT,
+    WAIT_SECONDS,
+    Opened,
+    Span,
+    digest_at,
+    unreadable,
+)
+from onlinesrl.stream.sources.read_log import AGAIN, Ledger, Read, compare, path_of, taken
+
+MAX_BYTES = 16 << 20
+LOOK_SECONDS = 1.0
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_FOLDER_KINDS = (".jsonl", ".jsonl.gz", ".db")
+_BLANK_LINES = 4096
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """The bytes of one example, and their place.
+
+    `value` is the line without its end (`kind` "json") or the whole file ("db"), without a UTF-8
+    byte order mark at the start of the file. For Kafka it is the value of a message (`kind` "tombstone":
+    it has none), `file` is its topic and partition, `line` its offset. Otherwise `line` counts from 1,
+    blank lines too. If the example is longer than the source's limit, `too_long` is set and `value` is
+    its first part. `index` is the file's number in the source, `offset` the bytes consumed so far
+    (in shards of tables, the example's name).
+    """
+
+    value: bytes
+    file: str
+    line: int
+    index: int
+    offset: Any
+    kind: Literal["json", "db", "tombstone"] = "json"
+    too_long: bool = False
+
+
+class Mark(NamedTuple):
+    """How far files have been read: of the last one, whose number is ``file``, ``now``.
+
+    ``spans`` are the lines since the mark before, by the number of the file.
+    """
+
+    file: int
+    now: Read
+    spans: Mapping[int, Sequence[Span]]
+
+
+class FilePosition(TypedDict):
+    """How far files have been read: the number of the last one, and what ``Read`` has of it."""
+
+    file: Natural
+    path: str
+    lines: Natural
+    bytes: Natural
+    sha256: str
+
+
+class FileSource(Source):
+    """Records from files, folders, patterns and standard input, in the order given.
+
+    Blank lines are skipped. A line (or world) of more than `max_bytes` comes as a Record that is
+    `too_long`; its rest is read but not kept. A ``live`` source does not stop at the end: it waits for
+    more lines and files, and moves to the next file once the last line is complete. Files read to the
+    end are noted in ``ledger``. ``say`` gets messages about the order of files.
+    Raises StorageError for paths that do not exist and, unless live, for those without examples.
+    """
+
+    Position = FilePosition | None
+    ahead = True
+
+    def __init__(
+        self,
+        paths: Sequence[Path | str],
+        max_bytes: int = MAX_BYTES,
+        live: bool = False,
+        ledger: Path | None = None,
+        say: Callable[[str], None] = lambda message: None,
+    ) -> None:
+        self.paths = paths
+        self.max_bytes = max_bytes
+        self.live = live
+        self.ledger = None if ledger is None else Ledger(ledger)
+        self.say = say
+        self.files: list[str] = self._listed()
+        self.said: set[str] = set()
+        self._ended: dict[int, Read] = {}
+        self._noted = 0
+        self._spans: dict[int, list[Span]] = {}
+        self._index = -1
+        self._opened: Opened | None = None
+        self._looked = time.monotonic()
+
+    def read(self, position: dict[str, Any] | None = None) -> Iterator[Record | None]:
+        """Yield the records after `position` (see `after`; None: from the start).
+
+        None: there are no more for now, or finding the next takes long. What was read before is read
+        again and compared; standard input must be fed again from its start. Raises StorageError,
+        with the place, when a file cannot be read or is damaged, or when the part read before has
+        changed.
+        """
+        yield from self._resume(position)
+        while self._opened is not None or (yield from self._next()):
+            opened = self._opened
+            assert opened is not None
+            with opened:
+                yield from self._records(opened)
+                self._spans[self._index] = opened.settle()  # hashes the lines, then
+                self._ended[self._index] = taken(opened)
+            self._opened = None
+
+    def mark(self) -> Mark:
+        """Return how far the files have been read; the lines since the mark before are in it."""
+        index, opened = self._index, self._opened
+        spans, self._spans = self._spans, {}
+        if opened is None:
+            return Mark(index, self._ended[index], spans)
+        spans[index] = opened.settle()  # hashes the lines, then
+        return Mark(index, taken(opened), spans)
+
+    def after(
+        self,
+        position: dict[str, Any] | None,
+        records: Sequence[Record],
+        more: bool = False,
+        mark: Mark | None = None,
+    ) -> dict[str, Any]:
+        """Return the position after records, the last that were read before the mark.
+
+        ``more``: more was read after them, and has to be read again.
+        """
+        assert self.marked or not more
+        mark = mark or self.mark()
+        index, now = mark.file, mark.now
+        if more:
+            last = records[-1]
+            index, digest = last.index, digest_at(mark.spans[last.index], last.line)
+            now = Read(path_of(last.file), last.line, last.offset, digest)
+        ended = [self._ended.pop(n) for n in range(self._noted, index)]
+        if self.ledger is not None and ended:
+            self.ledger.append(ended)
+        self._noted = index
+        return {"file": index, **msgspec.to_builtins(now)}
+
+    @property
+    def over(self) -> bool:
+        """Whether no more lines or files will come."""
+        return not self.live or STANDARD_INPUT in self.files
+
+    # the order of files ---------------------------------------------------------------------------
+
+    def _listed(self) -> list[str]:
+        """Return the current files, in the order of the paths and by name within a path."""
+        return [file for path in self.paths for file in expand(path, empty=self.live)]
+
+    def _look(self) -> None:
+        """List the files again; new ones follow those that have been started."""
+        self._looked = time.monotonic()
+        listed, begun = self._listed(), self.files[: self._index + 1]
+        left, later, last = Counter(begun), [], 0
+        for place, file in enumerate(listed):
+            if left[file]:
+                left[file] -= 1
+                last = place
+            else:
+                later.append(file)
+        self.files = begun + later
+        for file in sorted(set(listed[:last]).intersection(later)):
+            self._tell(file, "sorts before what has been read, and is read after it")
+
+    def _tell(self, file: str, what: str) -> None:
+        """Say something about a file, once."""
+        if file not in self.said:
+            self.said.add(file)
+            self.say(f"{file}: {what}")
+
+    def _next(self) -> Generator[None, None, bool]:
+        """Open the next file, waiting for it if need be; return False if there is none."""
+        while self._index + 1 >= len(self.files):
+            if self.over:
+                return False
+            yield None
+            time.sleep(WAIT_SECONDS)
+            if time.monotonic() - self._looked >= LOOK_SECONDS:
+                self._look()
+        self._index += 1
+        self._opened = Opened(self.files[self._index], self.live, self.marked)
+        return True
+
+    def _later(self, opened: Opened) -> bool:
+        """Tell whether a live source has a file after this one; also check this one."""
+        if time.monotonic() - self._looked >= LOOK_SECONDS:
+            opened.check()
+            self._look()
+        return self._index + 1 < len(self.files)
+
+    # the records of a file ------------------------------------------------------------------------
+
+    def _records(self, opened: Opened) -> Iterator[Record | None]:
+        """Yield the rest of a file's records."""
+        try:
+            if not is_world(opened.file):
+                yield from self._lines(opened)
+            elif opened.line == 0:
+                yield from self._world(opened)
+        except READ_ERRORS as error:
+            raise unreadable(opened.file, opened.line + 1, error) from error
+
+    def _lines(self, opened: Opened) -> Iterator[Record | None]:
+        limit, next_line, followed = self.max_bytes + 1, opened.next_line, False
+        file = opened.file
+        while True:
+            raw = next_line(limit)
+            if raw is None and opened.ended:
+                if self.over:
+                    break
+                if followed and not opened.unfinished:
+                    return
+                followed = self._later(opened)
+                if followed and not opened.unfinished:
+                    continue  # lines written to this file before the next one appeared
+                if followed:
+                    self._tell(file, f"waiting for the end of line {opened.line + 1}")
+            if raw is None:
+                yield None
+                if opened.dry:
+                    self._wait(opened)
+            elif (value := self._value(raw, opened)) is not None:
+                yield value
+            elif opened.line % _BLANK_LINES == 0:
+                yield None
+        opened.check_length()
+        raw = opened.last_line()
+        value = None if raw is None else self._value(raw, opened)
+        if value is not None:
+            yield value
+
+    def _wait(self, opened: Opened) -> None:
+        """Wait briefly for more lines."""
+        opened.wait(WAIT_SECONDS)
+
+    def _value(self, raw: bytes, opened: Opened) -> Record | None:
+        """Return the record of a line; None for a blank line, or the line end of a line taken without one."""
+        if not opened.whole:
+            if raw.strip(b"\r\n"):
+                raise StorageError(
+                    f"{opened.file}: line {opened.line - 1} was read without a line end, and "
+                    f"has since become longer; {AGAIN}"
+                )
+            opened.whole = True
+            opened.set_line(opened.line - 1)
+            return None
+        line, too_long = opened.line, len(raw) > self.max_bytes and not raw.endswith(b"\n")
+        value = line_value(raw, line, too_long)
+        if value is None:
+            return None
+        return Record(value, opened.file, line, self._index, opened.offset, "json", too_long)
+
+    def _world(self, opened: Opened) -> Iterator[Record | None]:
+        value = b""
+        for piece in opened.pieces():
+            if piece is None:
+                yield None
+                opened.wait(WAIT_SECONDS)
+            else:
+                value += piece[: self.max_bytes + 1 - len(value)]
+        opened.check_length()
+        opened.line = 1
+        too_long = len(value) > self.max_bytes
+        value = value[: self.max_bytes].removeprefix(BYTE_ORDER_MARK)
+        yield Record(value, opened.file, 1, self._index, opened.offset, "db", too_long)
+
+    # resuming ------------------------------------------------------------------------------------
+
+    def _resume(self, position: dict[str, Any] | None) -> Iterator[None]:
+        """Compare the files with what was read of them, and open the last one at the position."""
+        self._ended, self._spans = {}, {}
+        self._noted, self._index, self._opened = 0, -1, None
+        if position is None:
+            if self.ledger is not None:
+                self.ledger.first(0)
+            return
+        read = self.ledger.first(position["file"]) if self.ledger is not None else []
+        read.append(Read(**{key: position[key] for key in Read.__struct_fields__}))
+        found = self._find(read)
+        for file, entry in zip(found[:-1], read, strict=False):
+            if file is None:
+                self._gone(entry)
+            else:
+                with Opened(file) as opened:
+                    yield from compare(opened, entry, whole=True)
+        last = found[-1]
+        if last is None:
+            raise StorageError(f"{read[-1].known}: is no longer a file of the source; {AGAIN}")
+        opened = Opened(last, self.live, self.marked)
+        try:
+            yield from compare(opened, read[-1], whole=is_world(last) and read[-1].lines > 0)
+        except BaseException:
+            opened.close()
+            raise
+        self._index, self._opened = position["file"], opened
+        self._noted = self._index
+        self.files = [file or entry.path for file, entry in zip(found, read, strict=True)]
+        self._look()
+
+    def _gone(self, entry: Read) -> None:
+        """Say that a file that was read to its end is missing."""
+        self.say(f"{entry.path}: was read, and is no longer a file of the source")
+
+    def _find(self, read: Sequence[Read]) -> list[str | None]:
+        """Find files that were read before, by path, or by name if they were moved."""
+        left: dict[str, list[str | None]] = {}
+        for file in self.files:
+            left.setdefault(path_of(file), []).append(file)
+        found = [left[entry.path].pop(0) if left.get(entry.path) else None for entry in read]
+        if found[-1] is None:
+            named: dict[str, list[str | None]] = {}
+            for other in chain.from_iterable(left.values()):
+                named.setdefault(Path(other or "").name, []).append(other)
+            for place, entry in enumerate(read):
+                if found[place] is None:
+                    found[place] = (named.get(Path(entry.path).name) or [None]).pop(0)
+        return found
+
+
+def line_value(raw: bytes, line: int, too_long: bool) -> bytes | None:
+    """Return the value of a line, or of the first part of one ``too_long``; None if it is blank."""
+    value = raw[:-1] if too_long else raw.rstrip(b"\r\n")
+    if line == 1:
+        value = value.removeprefix(BYTE_ORDER_MARK)
+    return None if not value or value.isspace() else value
+
+
+def is_world(file: str) -> bool:
+    """Tell whether a file is a database, one world."""
+    return file.removesuffix(".gz").endswith(".db")
+
+
+def expand(path: Path | str, empty: bool) -> list[str]:
+    """Return the files that a path stands for, sorted by name for a folder or pattern.
+
+    Raises StorageError if there are none, unless they may be ``empty``.
+    """
+    text = str(path)
+    if text == STANDARD_INPUT:
+        return [STANDARD_INPUT]
+    path = Path(path)
+    if glob.has_magic(text) and not path.exists():
+        found = glob.glob(text, recursive=True)  # noqa: PTH207 - of absolute paths, too
+        files = sorted(file for file in found if not Path(file).is_dir())
+        missing = "no file matches this pattern"
+    else:
+        with storage_errors(path, "read"):
+            if not stat.S_ISDIR(path.stat().st_mode):
+                return [text]
+            files = sorted(str(f) for f in path.iterdir() if f.name.endswith(_FOLDER_KINDS))
+        missing = f"no *{', *'.join(_FOLDER_KINDS)} file in this folder"
+    if not files and not empty:
+        raise StorageError(f"{path}: {missing}")
+    return files

@@ -1,0 +1,397 @@
+"""The learning loop: read, step, write; checkpoint state and position together at intervals."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+import msgspec
+
+from onlinesrl.core.errors import DataError, ExampleError, printable
+from onlinesrl.core.evaluation.prequential import Metrics
+from onlinesrl.core.example import Example, Label
+from onlinesrl.core.io.restoring import converted, restoring
+from onlinesrl.core.learner import Answered, Item, Learner, Outcome
+from onlinesrl.core.version import __version__
+from onlinesrl.stream import checkpoints as checkpoints_module
+from onlinesrl.stream.batching import Batches
+from onlinesrl.stream.checkpoint_writer import Saver
+from onlinesrl.stream.crash_notes import CrashNote, run_of
+from onlinesrl.stream.decoding import Content, Decoded, Reader, Taken, unread
+from onlinesrl.stream.late_labels import Labels, Waiting
+from onlinesrl.stream.output_files import Outputs
+from onlinesrl.stream.protocols import Sink, Watcher
+from onlinesrl.stream.recent_examples import Shown, Work, drifts
+from onlinesrl.stream.run_folder import RunFolder
+from onlinesrl.stream.schedule import SHARE_EVERY, WEIGH_EVERY, Schedule, rare_collections
+from onlinesrl.stream.shutdown import Stopper
+from onlinesrl.stream.sources.files import Record
+
+
+class Loop:
+    """Learns from a source, from its start or from the last checkpoint.
+
+    Raises DataError (exit 65) at the first bad example with ``strict``, at the first unsolved one with
+    ``settle``, or when more than ``bad_share`` of the examples are bad; StorageError when something
+    cannot be written. An example in which ``crashes`` processes died is bad. ``answered`` is called
+    with each outcome. ``settings`` are kept in checkpoints.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what a run is made of
+        self,
+        learner: Learner,
+        reader: Reader,
+        folder: RunFolder,
+        schedule: Schedule,
+        fingerprint: Mapping[str, Any],
+        sink: Sink,
+        strict: bool = False,
+        bad_share: float = 1.0,
+        crashes: int = 0,
+        settle: bool = False,
+        until: int | None = None,
+        labels: Labels | None = None,
+        threads: int = 1,
+    ):
+        self.learner = learner
+        self.reader = reader
+        self.folder = folder
+        self.schedule = schedule
+        self.fingerprint = fingerprint
+        self.strict = strict
+        self.bad_share, self.settle = bad_share, settle
+        self.until = until
+        self.labels = labels
+        self.threaded = threads > 1 and reader.source.ahead and labels is None
+        if labels is None:  # what waits for its label is kept whole
+            reader.decode, reader.decode_all = learner.decode, learner.decode_all
+        self.plain = labels is None and type(sink).fits is Sink.fits  # any record is work by itself
+        learner.spells = labels is None and sink.textual
+        self.sink = sink
+        self.answered: Callable[[Record, Any, Outcome], object] = lambda *of: None
+        self.sink_state: dict[str, Any] | None = None
+        self.metrics = Metrics()
+        self.position: dict[str, Any] | None = None
+        self.saves, self.seconds = 0, 0.0
+        self.drained = self.finished = False
+        self.shown = Shown()
+        self.outputs = of = Outputs(folder, reader.source.retention)
+        self.predictions, self.lines, self.dead = of.predictions, of.metrics, of.dead
+        self.saver = Saver(folder.checkpoints, schedule.keep, [*self.outputs.files.values()])
+        self.settings: Mapping[str, Any] = {}
+        self.crash = CrashNote(folder.started, run_of(fingerprint), crashes)
+
+    # from and to a checkpoint ------------------------------------------------------------------
+
+    def resume(self, saved: checkpoints_module.Checkpoint | None) -> None:
+        """Resume from a checkpoint, truncating the outputs to it; None: start from the beginning."""
+        if saved is not None:
+            with restoring(saved.path):
+                self._restore(saved)
+        self.outputs.resume(saved.header if saved else {}, saved.number if saved else 0)
+
+    def _restore(self, saved: checkpoints_module.Checkpoint) -> None:
+        header, self.saves = saved.header, saved.number
+        self.position, self.seconds = header["position"], header["seconds"]
+        self.drained = self.finished = header["finished"]
+        self.learner.restore(header["learner"], saved.arrays)
+        self.learner.slowest.found = header.get("slowest", [])
+        self.metrics = Metrics.restore(header["metrics"])
+        self.reader.choice.restore(header.get("groups", ()))
+        self.shown.restore(header["shown"])
+        self.sink_state = converted(header.get("sink"), self.sink.State | None)
+        if self.labels is not None:
+            self.labels.restore(converted(header.get("labels"), dict), saved.arrays)
+
+    def save(self, aside: bool = False) -> None:
+        """Write the outputs, then state and position to one file; see ``Saver.write``."""
+        self.saver.finish()
+        self.sink.flush()
+        self.outputs.begin_parts()
+        learner, arrays = self.learner.save()
+        self.saves += 1
+        header = {
+            "version": __version__,
+            "fingerprint": dict(self.fingerprint),
+            "settings": dict(self.settings),
+            "model": self.learner.model_text,
+            **self.outputs.state(),
+            "learner": learner,
+            "metrics": self.metrics.save(),
+            "position": self.position,
+            "seconds": self.seconds + time.monotonic() - self.started,
+            "slowest": self.learner.slowest.found,
+            "finished": self.finished,
+            "shown": None,  # the saver's
+            "groups": self.reader.choice.save(),
+        }
+        if behind := self.reader.source.lag():
+            header["behind"] = behind
+        if sink := self.sink.state():
+            header["sink"] = sink
+        if self.labels is not None:
+            header["labels"], waiting = self.labels.save()
+            arrays |= waiting
+        self.saver.write(self.saves, header, arrays, self.shown, aside)
+        self.saved_position = self.position
+        self.outputs.saved(self.saves)
+        self.reader.source.acknowledge(self.position, self.saves)
+
+    # the loop ------------------------------------------------------------------------------------
+
+    def run(self, watcher: Watcher, stopper: Stopper) -> None:
+        """Learn until the source ends or a signal asks to stop; save a checkpoint in either case."""
+        self.started = time.monotonic()
+        self.drained = self.finished = False
+        stopper.told = self.crash.excuse
+        self.open()
+        with self.saver.aside(self.threaded), rare_collections():
+            saved_at = self.started
+            self.check_share()
+            of = Batches(self.reader, self.learner, self.threaded, self.count, self.room, self.save)
+            with closing(of.each(self.position, stopper)) as batches:
+                for taken in watcher.reading(batches, stopper):
+                    came = bool(taken.batch)
+                    condemned = self.learn(taken)
+                    if taken.dry:
+                        self.predictions.flush(fsync=False)
+                    if came or self.reader.source.live:
+                        watcher.update(self.line, self.metrics.examples)
+                    if self.sink.due:
+                        self.sink.flush()
+                    now = time.monotonic()
+                    if condemned or self.save_due(now - saved_at):
+                        self.save(aside=self.threaded)
+                        self.crash.passed(self.metrics.steps)
+                        watcher.saved()
+                        saved_at = now
+            if not stopper.asked and not self.enough:
+                self.check_share(at_end=True)
+                if not self.reader.source.live:
+                    self.reader.choice.check()
+                self.drained, self.finished = True, not self.reader.source.live
+            self.save()
+        self.seconds += time.monotonic() - self.started
+
+    def open(self) -> None:
+        """Open source and sink; of a live source, a new run saves its starting position first."""
+        source = self.reader.source
+        source.marked = True
+        self.position = source.open(self.position)
+        self.sink.open(self.sink_state, self.predictions)
+        self.saved_position = self.position
+        if self.saves == 0 and (source.live or self.sink.state()):
+            self.save()
+
+    def learn(self, taken: Taken) -> bool:
+        """Process and clear a micro-batch; return whether an example was condemned for crashes."""
+        batch = taken.batch
+        condemned, records, done = False, [record for record, _ in batch], 0
+        stopped = False
+        if unread(batch):
+            self.learner.quiet()
+        for rest in self.reader.parts(batch):
+            while rest:
+                found, read = self.step(rest)
+                condemned |= found
+                done += read
+                del rest[:read]
+                if not read:
+                    break
+            if rest:  # a signal asked to stop
+                records, stopped = records[:done], True
+                break
+        if records:
+            self.position = self.reader.source.after(self.position, records, stopped, taken.mark)
+            if self.labels is not None and self.metrics.steps % WEIGH_EVERY == 0:
+                self.labels.weigh()
+            self.check_share()
+        return condemned
+
+    def step(self, batch: Sequence[Decoded]) -> tuple[bool, int]:
+        """Process the first examples; return whether one was condemned for crashes, and how many were read.
+
+        It ends before the label of an example that has to be predicted first, and before the example
+        whose search was interrupted by a signal.
+        """
+        self.before = self.labels and self.labels.copy()
+        work, read = self.work(batch)
+        condemned = None
+        if work:
+            number = self.metrics.steps
+            condemned = self.crash.condemned(number)
+            if condemned is not None:
+                outcomes, tally = self.learner.step([ExampleError(condemned, "crash")])
+            else:
+                items = [each.item for each in work]
+                with self.crash.trying(number, len(work)):
+                    outcomes, tally = self.learner.step(items)
+                self.crash.passed(number + len(outcomes))
+            if len(outcomes) < len(work):
+                left = work[len(outcomes)].record
+                read = next(n for n, (record, _) in enumerate(batch) if record is left)
+                self.labels = self.before
+                work, _ = self.work(batch[:read])
+            self.write(work, outcomes)
+            late = sum(isinstance(each.item, Answered) for each in work)
+            self.metrics.add(tally, len(work) - late, late, drifts(outcomes, work))
+        self.metrics.tombstones += sum(item is None for _, item in batch[:read])
+        if work and self.schedule.metrics_due(self.metrics.steps):
+            self.write_metrics()
+        return condemned is not None, read
+
+    def work(self, batch: Sequence[Decoded]) -> tuple[list[Work], int]:
+        """Return the work in a micro-batch, and how many of its records that covers.
+
+        It ends before the label of an example that has to be predicted first.
+        """
+        if self.plain:
+            kinds = Example | ExampleError
+            return [Work(of, item) for of, item in batch if isinstance(item, kinds)], len(batch)
+        work: list[Work] = []
+        met = set[str]()
+        for read, (record, found) in enumerate(batch):
+            item = self.sendable(record, found)
+            if isinstance(item, Label) and str(item.id) in met:
+                return work, read
+            try:
+                joined = self.join(item)
+            except MemoryError:
+                if work:
+                    return work, read
+                joined = ExampleError("to join it takes more memory than is available", "memory")
+            if isinstance(joined, Waiting):
+                assert isinstance(item, Example)
+                met.add(str(item.id))
+                work.append(Work(record, item, joined))
+            elif joined is not None:
+                work.append(Work(record, joined))
+        return work, len(batch)
+
+    def join(self, item: Content) -> Item | Waiting | None:
+        """Join an example with its label, where labels come separately."""
+        if isinstance(item, Label):
+            return None if self.labels is None else self.labels.join(item)
+        if self.labels is None or not isinstance(item, Example):
+            return item
+        return self.labels.meet(item)
+
+    def sendable(self, record: Record, item: Content) -> Content:
+        """Return the content, or an error if the sink cannot take a prediction with this id."""
+        if isinstance(item, Example):
+            try:
+                self.sink.fits(str(item.id), record)
+            except ExampleError as error:
+                return error
+        return item
+
+    @property
+    def enough(self) -> bool:
+        """Whether the requested number of examples has been reached."""
+        return self.until is not None and self.metrics.examples >= self.until
+
+    def end(self) -> None:
+        """Write the last line of metrics if the source has ended, unless it is there already.
+
+        It is not part of a checkpoint: a run that is resumed when there is more removes it.
+        """
+        if self.drained and self.metrics.steps > self.metrics.reported:
+            self.write_metrics()
+        self.lines.flush()
+
+    def count(self) -> tuple[int, int]:
+        """Return the number of steps, and of examples, without late labels, so far."""
+        return self.metrics.steps, self.metrics.examples
+
+    def room(self, steps: int, examples: int) -> int:
+        """Return the size of the micro-batch after so many steps: up to where something is due.
+
+        0: there is an end before it.
+        """
+        due = [1 if self.strict or self.settle else self.schedule.room(steps)]
+        due += [] if self.labels is None else [WEIGH_EVERY - steps % WEIGH_EVERY]
+        due += [] if self.until is None else [self.until - examples]
+        room = min(due)
+        return self.crash.room(steps, room) if room > 0 else 0
+
+    def save_due(self, seconds: float) -> bool:
+        """Tell whether a checkpoint is due: by count, or by time since the last."""
+        if self.position is self.saved_position:
+            return False
+        every, interval = self.schedule.checkpoint_examples, self.schedule.checkpoint_seconds
+        if every is not None:
+            return self.metrics.steps % every == 0
+        return interval is not None and seconds >= interval
+
+    # writing -------------------------------------------------------------------------------------
+
+    def write(self, work: Sequence[Work], outcomes: Sequence[Outcome]) -> None:
+        """Write one prediction per example, and dead letters, in the order of the records."""
+        for each, outcome in zip(work, outcomes, strict=True):
+            (record, item, waiting), prediction = each, outcome.prediction
+            if prediction is None:
+                self.refuse(each, outcome)
+            self.answered(record, item, outcome)
+            if isinstance(item, Answered):
+                continue
+            if waiting is not None:
+                waiting.give_out(prediction)
+            self.send(record, item, outcome)
+        self.shown.take(work, outcomes)
+
+    def send(self, record: Record, item: Example | ExampleError, outcome: Outcome) -> None:
+        """Give a prediction to the sink; one that is too long becomes a dead letter."""
+        try:
+            self.sink.write(record, item, outcome)
+        except ExampleError as error:
+            self.metrics.refuse(error.kind)
+            reason = f"{error.reason}; the example was learned from, but its prediction is lost"
+            self.dead.append(record, reason, str(item.id) if isinstance(item, Example) else None)
+
+    def refuse(self, work: Work, outcome: Outcome) -> None:
+        """Write a dead letter; with ``strict`` or ``settle`` save before it and raise DataError."""
+        record, example = work.record, work.example
+        name = str(example.id) if isinstance(example, Example) else None
+        reason = outcome.error or ""
+        if self.strict or (self.settle and outcome.unsolved):
+            self.labels = self.before
+            self.save()
+            of = f" (example {printable(name)})" if name else ""
+            raise DataError(f"{record.file}:{record.line}: {reason}{of}")
+        self.dead.append(record, reason, name)
+
+    def check_share(self, at_end: bool = False) -> None:
+        """Raise DataError, after saving, if a check is due and too many examples are bad."""
+        bad, examples = self.metrics.bad, self.metrics.examples
+        due = at_end or self.metrics.steps % SHARE_EVERY == 0
+        if due and bad > self.bad_share * examples:
+            self.save()
+            raise DataError(
+                f"{bad} of {examples} examples are bad, more than limits.bad_share "
+                f"({self.bad_share:g}) allows; see {self.folder.deadletter}"
+            )
+
+    def line(self) -> dict[str, Any]:
+        """Return a line of metrics, over the run so far."""
+        return {
+            **self.metrics.snapshot(),
+            **({"lost": lost} if (lost := (self.position or {}).get("lost")) else {}),
+            **self.learner.certificate(),
+            "updates": self.learner.weights.updates,
+            "weights": len(self.learner.weights),
+            "dropped_weights": self.learner.weights.dropped,
+            **(self.labels.counts() if self.labels is not None else {}),
+        }
+
+    def write_metrics(self) -> None:
+        """Write a line of metrics, and start a new window."""
+        self.lines.write(msgspec.json.encode(self.line()) + b"\n")
+        self.metrics.next_window()
+
+    def close(self) -> None:
+        """Close the outputs and the crash note; the source stays open."""
+        self.sink.close()
+        self.crash.close()
+        self.outputs.close()

@@ -1,0 +1,537 @@
+"""The command line: what each command prints, and its exit codes."""
+
+import errno
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from conftest import MODEL, REPO, Job, command, soaked, wait
+
+from onlinesrl import __version__
+from onlinesrl.commands.cli import app
+from onlinesrl.core.example import json_schema
+from onlinesrl.runs.run import compile_kernels
+
+
+@pytest.fixture(scope="module")
+def trained(warm: None, tmp_path_factory: pytest.TempPathFactory, citations: list[bytes]) -> Job:
+    """A finished run over 60 citations, with checkpoints on the way."""
+    job = Job(tmp_path_factory.mktemp("trained"), citations[:60], checkpoint={"every": 25})
+    assert job.run() == 0, job.said
+    return job
+
+
+def cold(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own."""
+    environment = os.environ | {"PYTHONPATH": str(REPO), "TERM": "dumb", "NO_COLOR": "1"}
+    return subprocess.run(
+        [sys.executable, "-c", "from onlinesrl.commands.cli import main; main()", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+UNMAPPED = ImportError("numpy could not be imported")
+"""What a library says that has no memory for another."""
+UNMAPPED.__cause__ = OSError("libx.so: failed to map segment from shared object")
+
+
+def test_version() -> None:
+    done = cold("--version")
+    assert (done.stdout, done.stderr, done.returncode) == (f"onlinesrl {__version__}\n", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "said"),
+    [
+        (MemoryError(), 69, "onlinesrl: there is not enough memory for this\n"),
+        (OSError(errno.ENOMEM, "?"), 69, "onlinesrl: there is not enough memory for this\n"),
+        (UNMAPPED, 69, "onlinesrl: there is not enough memory for this\n"),
+        (LookupError("who?"), 70, "LookupError: who?\n"),
+    ],
+)
+def test_what_nobody_foresaw_has_its_exit_code(
+    fault: Exception,
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail() -> None:
+        raise fault
+
+    monkeypatch.setattr("onlinesrl.core.example.json_schema", fail)
+    assert command("schema") == code
+    assert capsys.readouterr().err.endswith(said)
+
+
+def test_usage() -> None:
+    done = cold()
+    assert (done.returncode, done.stderr) == (64, "")
+    for name in ("run", "predict", "evaluate", "weights", "check", "schema"):
+        assert name in done.stdout
+
+
+SCHEMA, INFER, GROUND = ["schema"], ["infer", "--query", "Q"], ["ground", "--query", "Q"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["nonsense"], 64), (["guide", "nonsense"], 64), (["run", "nonsense"], 78), (SCHEMA, 74)],
+)
+def test_where_nothing_can_be_said_the_exit_code_is_the_same(
+    arguments: list[str], code: int
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", "from onlinesrl.commands.cli import main; main()", *arguments],
+            env=os.environ | {"PYTHONPATH": str(REPO)},
+            stdout=full,
+            stderr=full,
+            check=False,
+        )
+    assert done.returncode == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "closed", "code"),
+    [
+        (SCHEMA, "<&-", 0),
+        (SCHEMA, "2>&-", 0),
+        (SCHEMA, ">&-", 74),
+        (SCHEMA, ">&- 2>&-", 74),
+        (SCHEMA, "<&- >&- 2>&-", 74),
+        (INFER, "<&- 2>&-", 0),
+        (INFER, ">&-", 74),
+        soaked(GROUND, "<&- 2>&-", 0),
+        soaked(GROUND, ">&-", 74),
+    ],
+)
+def test_closed_standard_streams(
+    tmp_path: Path, arguments: list[str], closed: str, code: int
+) -> None:
+    (tmp_path / "m.mln").write_text("t = {A}\nQ(t)\n1 Q(x)\n")
+    options = ["--model", str(tmp_path / "m.mln")] if len(arguments) > 1 else []
+    called = f"""exec '{sys.executable}' -c 'from onlinesrl.commands.cli import main; main()' "$@" {closed}"""
+    done = subprocess.run(
+        ["sh", "-c", called, "sh", *arguments, *options],
+        env=os.environ | {"PYTHONPATH": str(REPO)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert (done.stdout == "") == (code == 74)
+    if closed == ">&-":
+        assert "standard output: cannot write: Bad file descriptor" in done.stderr
+
+
+def test_names_that_are_not_utf8(warm: None, tmp_path: Path) -> None:
+    """A folder of such a name, a model, a source and the worlds in it."""
+    folder = tmp_path / os.fsdecode(b"d\xff")
+    lines = [b'{"id": 1, "evidence": {"P": [["A"]]}, "truth": {"Q": [["A"]]}}\n', b"{}\n"]
+    keys = {"model": "m.mln", "query": "Q", "source": {"path": "s"}, "limits": {"bad_share": 1}}
+    made = Job(folder, lines, metrics={}, **{**keys, "output": "o"})
+    text = made.config.read_text().replace("output: o", "")
+    config = folder / os.fsdecode(b"r\xfe.yaml")
+    config.write_text(text)
+    (folder / "s").mkdir()
+    made.source.rename(folder / "s" / os.fsdecode(b"s\xfe.jsonl"))
+    (folder / "s" / os.fsdecode(b"w\xfe.db")).write_text("P(A)\nQ(A)\n")
+    (folder / "m.mln").write_text("P(t)\nQ(t)\n1 P(x) => Q(x)\n")
+    here = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        output = Path("runs") / os.fsdecode(b"r\xfe")
+        for arguments, code in (
+            (["run", config], 0),
+            (["run", config], 0),
+            (["check", config], 65),
+            (["predict", output, config], 0),
+            (["weights", output], 0),
+            (["dlq", "list", output], 0),
+            (["checkpoint", "list", output], 0),
+            (["run", folder / os.fsdecode(b"n\xfe")], 78),
+            (["infer", "--model", folder / os.fsdecode(b"n\xfe.mln"), "--query", "Q"], 74),
+        ):
+            assert made.call(*arguments) == code, made.said
+            assert "Traceback" not in made.said
+            assert "\udcfe" not in made.said
+        predicted = (output / "predictions.jsonl").read_text()
+        assert [json.loads(line).get("id") for line in predicted.splitlines()] == [
+            1,
+            None,
+            "w\\xfe",
+        ]
+    finally:
+        os.chdir(here)
+
+
+def test_weights_and_complaints_show_escapes(warm: None, tmp_path: Path) -> None:
+    word = "\x1b[31mred"
+    line = {"id": 1, "evidence": {"P": [[word]]}, "truth": {"Q": [[word]]}}
+    job = Job(tmp_path, [json.dumps(line).encode() + b"\n"], metrics={}, model="m.mln", query="Q")
+    (tmp_path / "m.mln").write_text("P(t)\nQ(t)\n1 P(+x) => Q(x)\n")
+    assert job.run() == 0, job.said
+    assert job.call("weights", job.output) == 0
+    assert "\\x1b[31mred" in job.printed and "\x1b" not in job.printed
+    assert job.call("weights", job.output, job.output) == 0
+    assert "\\x1b[31mred" in job.printed and "\x1b" not in job.printed
+    (tmp_path / "m.mln").write_text('P(t)\nQ(t)\n1 P("\x1b[31mred") => Z(x)\n')
+    assert job.call("infer", "--model", tmp_path / "m.mln", "--query", "Q") == 78
+    assert "\\x1b[31mred" in job.said and "\x1b" not in job.said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nothing"], "No such command 'nothing'"),
+        (["run"], "Missing argument 'CONFIG'"),
+        (["run", "a.yaml", "b.yaml"], "unexpected extra argument"),
+        (["run", "a.yaml", "--slow"], "No such option: --slow"),
+        (["check", "a.yaml", "--examples", "few"], "'--examples'"),
+        (["check", "a.yaml", "--examples", "-1"], "'--examples'"),
+        (["weights", "a", "--top", "0"], "'--top'"),
+    ],
+)
+def test_wrong_usage_is_64(trained: Job, arguments: list[str], said: str) -> None:
+    assert trained.call(*arguments) == 64
+    assert trained.said.startswith("onlinesrl: ")
+    assert said in trained.said
+
+
+def test_run_prints_a_summary(trained: Job, job: Callable[..., Job], citations) -> None:
+    run = job(citations[:10])
+    assert run.run() == 0
+    printed = dict(line.split("  ", 1) for line in run.printed.splitlines())
+    assert printed["Examples"].strip() == "10, 10 learned from"
+    assert {"Time", "F1", "Accuracy", "Hamming loss", "Regret bound", "Weights"} <= printed.keys()
+    assert printed["Results"].strip() == str(run.output)
+    assert [line.split(" | ")[0] for line in run.said.splitlines()] == [
+        f"examples {n}" for n in (1, 2, 4, 8)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("learner.update=sgd", "learner.update"),
+        ("learner.rate=1", "unknown key"),
+        ("source.path=nowhere.jsonl", "No such file"),
+        ("model=nowhere.mln", "No such file"),
+        ("query=Nothing", "Nothing is not declared"),
+    ],
+)
+def test_a_wrong_configuration_is_78(trained: Job, override: str, said: str) -> None:
+    for name in ("run", "check"):
+        assert trained.call(name, trained.config, "--set", override) == 78
+        assert trained.said.startswith(f"--set {override}: ")
+        assert said in trained.said
+
+
+def test_a_wrong_model_is_78(trained: Job, tmp_path: Path) -> None:
+    model = tmp_path / "wrong.mln"
+    model.write_text("P(x)\nP(x) ^\n")
+    assert trained.call("check", trained.config, "--set", f"model={model}") == 78
+    assert trained.said.startswith(f"{model}:2:")
+    assert "  P(x) ^\n" in trained.said
+
+
+def predicted(job: Job, *arguments: object) -> list[Any]:
+    assert job.call("predict", *arguments) == 0, job.said
+    return [json.loads(line) for line in job.printed.splitlines()]
+
+
+def test_predict_gives_labels_scores_and_margins(
+    trained: Job, job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    unlabelled = [
+        json.dumps({k: v for k, v in json.loads(line).items() if k != "truth"}).encode() + b"\n"
+        for line in citations[60:70]
+    ]
+    there = job([*unlabelled, b"{\n"], "there")
+    before = {path: path.read_bytes() for path in trained.output.rglob("*") if path.is_file()}
+    *lines, bad = predicted(there, trained.output, there.config)
+    assert bad["line"] == 11
+    assert bad["error"].startswith("not an example")
+    assert [line["id"] for line in lines] == [json.loads(c)["id"] for c in citations[60:70]]
+    assert all(line["certified"] and line["margin"] >= 0 for line in lines)
+    assert all("hamming" not in line for line in lines)
+    assert f"warning: {there.source}:11: not an example" in there.said
+    assert {path: path.read_bytes() for path in before} == before
+    assert not there.output.exists()
+    *by_file, _ = predicted(there, trained.output / "weights.mln", there.config)
+    assert [line["predicted"] for line in by_file] == [line["predicted"] for line in lines]
+    target = there.folder / "predicted.jsonl"
+    assert predicted(there, trained.output, there.config, "--output", target) == []
+    assert [json.loads(line) for line in target.read_bytes().splitlines()] == [*lines, bad]
+
+
+def test_predict_cannot_write(trained: Job, tmp_path: Path) -> None:
+    target = tmp_path / "no" / "file"
+    assert trained.call("predict", trained.output, trained.config, "--output", target) == 74
+    assert f"{target}: cannot write: No such file or directory" in trained.said
+
+
+def evaluated(job: Job, *arguments: object) -> Any:
+    assert job.call("evaluate", *arguments) == 0, job.said
+    return json.loads(job.printed)
+
+
+def test_evaluate_prints_the_same_metrics_for_every_form_of_weights(
+    trained: Job, job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    there = job(citations[60:90], "there")
+    metrics = evaluated(there, trained.output, there.config)
+    assert metrics["examples"] == metrics["labelled"] == 30
+    for form in (trained.checkpoints()[-1], trained.output / "weights.mln"):
+        assert evaluated(there, form, there.config) == metrics
+
+
+@pytest.mark.parametrize("name", ["nothing", "nothing.mln", "nothing.ckpt"])
+def test_trained_weights_that_are_not_there_are_74(trained: Job, name: str) -> None:
+    assert trained.call("evaluate", trained.folder / name, trained.config) == 74
+    assert "No such file or directory" in trained.said
+
+
+def test_a_folder_without_checkpoints_is_74(trained: Job, tmp_path: Path) -> None:
+    assert trained.call("evaluate", tmp_path, trained.config) == 74
+    assert f"{tmp_path}: no checkpoint in this folder" in trained.said
+
+
+def test_a_damaged_checkpoint_is_74(trained: Job, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.ckpt"
+    damaged.write_bytes(trained.checkpoints()[-1].read_bytes()[:-1])
+    assert trained.call("evaluate", damaged, trained.config) == 74
+    assert "cut off" in trained.said
+
+
+def test_weights_of_one_checkpoint(trained: Job) -> None:
+    assert trained.call("weights", trained.output, "--top", "7") == 0
+    order, *lines = trained.printed.splitlines()
+    assert order.startswith("# by |averaged weight| times the updates")
+    assert len(lines) == 7
+    heaviest = (trained.output / "weights.mln").read_text().splitlines()
+    first = next(line for line in heaviest if line[:1].isdigit() or line[:1] == "-")
+    assert float(lines[0].split()[0]) == pytest.approx(float(first.split()[0]), abs=1e-6)
+    assert "updates" in lines[0]
+
+
+def test_weights_of_two_checkpoints(trained: Job) -> None:
+    old, *_, new = trained.checkpoints()
+    assert trained.call("weights", old, new, "--top", "5") == 0
+    order, *lines = [line.split() for line in trained.printed.splitlines()]
+    assert order[:3] == ["#", "by", "|difference|,"]
+    assert len(lines) == 5
+    for change, before, arrow, after, *_ in lines:
+        assert arrow == "->"
+        assert float(after) - float(before) == pytest.approx(float(change), abs=2e-6)
+    changes = [abs(float(line[0])) for line in lines]
+    assert changes == sorted(changes, reverse=True)
+    assert changes[-1] > 0
+    assert trained.call("weights", new, new) == 0
+    assert {line.split()[0] for line in trained.printed.splitlines()[1:]} == {"+0.000000"}
+
+
+def weights_json(job: Job, *arguments: object) -> Any:
+    assert job.call("weights", *arguments, "--json", "--top", "9999") == 0, job.said
+    return json.loads(job.printed)
+
+
+def test_weights_of_a_file_are_those_of_its_run(trained: Job) -> None:
+    file = trained.output / "weights.mln"
+    assert trained.call("weights", file, "--top", "9999") == 0
+    order, *lines = trained.printed.splitlines()
+    assert order == "# by |weight|, largest first; equal ones as in the model"
+    sizes = [abs(float(line.split()[0])) for line in lines]
+    assert sizes == sorted(sizes, reverse=True)
+    of_run, of_file = (weights_json(trained, each)["weights"] for each in (trained.output, file))
+    assert sorted(w["weight"] for w in of_run) == sorted(w["weight"] for w in of_file)
+    differing = weights_json(trained, trained.output, file)
+    assert differing["apart"] == []
+    assert {w["change"] for w in differing["changes"]} == {0.0}
+    assert len(differing["changes"]) >= len(of_run) > 500
+
+
+def test_weights_of_a_rule_and_about_a_constant(trained: Job) -> None:
+    everything = weights_json(trained, trained.output)["weights"]
+    numbered = weights_json(trained, trained.output, "--rule", "2")["weights"]
+    assert numbered == [w for w in everything if w["rule"] == 2]
+    assert {w["text"] for w in numbered} == {"Token(+w, i) => InField(i, +f)"}
+    assert weights_json(trained, trained.output, "--rule", "Token(+w, i) =>")["weights"] == numbered
+    about = weights_json(trained, trained.output, "--rule", "2", "--about", "title")["weights"]
+    assert about == [w for w in numbered if w["constants"]["f"] == "title"]
+    file = trained.output / "weights.mln"
+    of_file = weights_json(trained, file, "--rule", "Token", "--about", "title")["weights"]
+    assert {w["weight"] for w in about} <= {w["weight"] for w in of_file}
+    for wrong in (["--rule", "99"], ["--about", "nobody"]):
+        assert trained.call("weights", trained.output, *wrong) == 64
+        assert f"no weight matches {' '.join(wrong)}; its rules are\n  2: Token" in trained.said
+
+
+def test_models_that_have_no_rule_in_common_are_not_compared(trained: Job, tmp_path: Path) -> None:
+    other = tmp_path / "other.mln"
+    other.write_text("P(t)\nQ(t)\n1 P(x) => Q(x)\n")
+    assert trained.call("weights", trained.output, other) == 64
+    assert "have no rule in common" in trained.said
+    assert f"only in {other}: P(x) => Q(x)" in trained.said
+    declarations = MODEL.read_text().partition("// Words")[0]
+    other.write_text(f'{declarations}\n9 Token("the", i) => InField(i, "title")\n1 InField(3, f)\n')
+    assert trained.call("weights", trained.output, other, "--top", "1") == 0, trained.said
+    _, first, *apart = trained.printed.splitlines()
+    assert 'Token("the", i) => InField(i, "title")' in first and "-> +9.000000" in first
+    assert f"# only in {other}: InField(_, f)" in apart
+    other.write_text(declarations)
+    assert trained.call("weights", other) == 64
+    assert "no rule here has a weight" in trained.said
+
+
+def test_check_looks_at_the_first_examples(job: Callable[..., Job], citations) -> None:
+    run = job([*citations[:5], b"{\n", *citations[5:9]])
+    assert run.call("check", run.config, "--examples", "5") == 0
+    assert run.printed.splitlines()[1] == "examples: 5 of the first 5 are good"
+    assert run.call("check", run.config) == 65
+    found = run.printed.splitlines()
+    assert found[1] == "examples: 9 of the first 10 are good"
+    assert found[2].startswith(f"{run.source}:6: not an example: ")
+    assert run.call("check", run.config, "--examples", "0") == 0
+    assert run.printed.splitlines()[1] == "examples: 0 of the first 0 are good"
+    assert not run.output.exists()
+
+
+COMMANDS = [
+    "schema",
+    "guide config",
+    "--help",
+    "run {config} --fresh",
+    "predict {run} {config}",
+    "evaluate {run} {config}",
+    "check {config}",
+    "weights {run}",
+    "explain {run} --id online-max-margin-01 --tries 5",
+    "infer --model {mln} --query Smokes --closed Friends",
+    "infer --model {mln} --query Smokes --closed Friends --stats",
+    "count --model {mln}",
+    "learn {learn} --fresh",
+    "compare {config} --folds 2 --output {run}/compared --fresh --workers 1",
+    "infer --model {psl} --data {data}",
+    "ground --model {mln} --query Smokes --open Friends",
+    "replay {source} --to stdout",
+    "dlq list {run}",
+    "dlq show {run} 1",
+    "dlq replay {run}",
+    "checkpoint list {run}",
+    "checkpoint show {run}",
+    "checkpoint verify {run}",
+]
+
+
+def test_a_reader_that_goes_away_ends_every_command_quietly(
+    job: Callable[..., Job], citations: list[bytes], tmp_path: Path
+) -> None:
+    """As of a program that SIGPIPE ended, whatever of it has been read."""
+    run = job([*citations[:9], b"{\n"])
+    assert run.run() == 0
+    files = {
+        "m.mln": "t = {A, B}\nSmokes(t)\nFriends(t, t)\n1 Smokes(x) ^ Friends(x, y) => Smokes(y)\n",
+        "m.psl": "1: !Likes(A)\n",
+        "m.data": "predicates: {Likes/1: open}\ntargets: {Likes: likes.txt}\n",
+        "likes.txt": "ann\n",
+        "m.learn": "model: m.psl\ndata: seen.data\noutput: " + str(tmp_path / "learned"),
+        "seen.data": "predicates: {Likes/1: open}\ntargets: {Likes: likes.txt}\ntruth: {Likes: likes.txt}",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    places = {"config": run.config, "run": run.output, "source": run.source}
+    places |= {name[2:]: tmp_path / name for name in files if name.startswith("m.")}
+    there, back = os.pipe()
+    os.close(there)
+    for line in COMMANDS:
+        arguments = line.format(**places).split()
+        assert wait(run.fork(*arguments, first=lambda: os.dup2(back, 1))) == 141, line
+        assert not re.search("(?i)traceback|broken|pipe|error", run.said), (line, run.said)
+    os.close(back)
+    names = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert {line.split()[0] for line in COMMANDS} >= names - {
+        "serve",
+        "dashboard",
+    }  # which end when told
+
+
+def test_nothing_is_compiled_without_saying_so_and_loading_is_not_compiling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tiny.py").write_text(
+        "from onlinesrl.core.jit.decorators import kernel\n@kernel\ndef f(x):\n    return x + 1\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    said: list[str] = []
+    learner: Any = SimpleNamespace()
+    for told in (["compiling the kernels, once: up to half a minute ..."], []):
+        monkeypatch.delitem(sys.modules, "tiny", raising=False)
+        learner.compile = importlib.import_module("tiny").f
+        learner.compile = partial(learner.compile, 2)
+        said.clear()
+        assert compile_kernels(learner, said.append) == 3
+        assert said == told
+
+
+def test_check_tells_equal_complaints_once(job: Callable[..., Job], citations: list[bytes]) -> None:
+    lines = [b'{"id": 1, "evidence": {"Tokn": [["a", 1]]}}\n' for _ in range(40)]
+    lines += [b"{\n", b"{\n", *citations[:2]]
+    for n in range(5):
+        query, truth = ({"InField": [[m, "title"]]} for m in (n, n + 7))
+        evidence = {"Token": [["a", n], ["b", n + 7]]}
+        example = {"id": n, "evidence": evidence, "query": query, "truth": truth}
+        lines.append(json.dumps(example).encode() + b"\n")
+    run = job(lines)
+    assert run.call("check", run.config) == 65
+    source = run.source
+    _, count, *found, sizes = run.printed.splitlines()
+    assert count == "examples: 2 of the first 49 are good"
+    assert sizes.startswith("ground clauses: ")
+    assert [line.partition(": ")[0] for line in found] == [f"{source}:{n}" for n in (1, 41, 45)]
+    assert found[0].endswith(f" (also: {source}:2, {source}:3, {source}:4, ... 40 in all)")
+    assert found[1].endswith(f" (also: {source}:42)")
+    assert "InField(7, " in found[2]
+    assert found[2].endswith(f" (like it: {source}:46, {source}:47, {source}:48, ... 5 in all)")
+
+
+def test_schema(trained: Job) -> None:
+    assert trained.call("schema") == 0
+    assert json.loads(trained.printed) == json_schema()
+
+
+def test_commands_of_the_example_configuration_work_where_it_is(
+    trained: Job, tmp_path: Path
+) -> None:
+    config = REPO / "configs" / "citations.yaml"
+    assert trained.call("check", config) == 0
+    assert "examples: 100 of the first 100 are good" in trained.printed
+    assert str(MODEL) == str(REPO / "streams" / "citations" / "segmentation.mln")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_help_loads_no_arrays_and_commands_start_no_threads_for_matrices():
+    said = (
+        "import os, sys; from onlinesrl.commands import cli; "
+        "print([name for name in ('numba', 'numpy', 'pydantic') if name in sys.modules]); "
+        "import numpy; print(len(os.listdir('/proc/self/task')))"
+    )
+    own = {name: text for name, text in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", said], cwd=REPO, env=own, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n1\n"

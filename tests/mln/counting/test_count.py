@@ -1,0 +1,116 @@
+"""Counts, estimates and changes by flips equal what trying every grounding gives."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from onlinesrl.logic.ast import Not
+from onlinesrl.mln.counting.disjoint_conjunctions import free_variables
+from onlinesrl.mln.counting.estimated_flip_effects import EstimatedFlips
+from onlinesrl.mln.counting.exact import counter
+from onlinesrl.mln.counting.flip_effects import flips
+from onlinesrl.mln.counting.ijgp import Estimator
+from tests.support import counting_by_definition
+
+MANY = settings(max_examples=max(25, settings.default.max_examples))
+
+
+@MANY
+@given(counting_by_definition.CLAUSES, counting_by_definition.worlds())
+def test_counts_of_clauses(clause, world):
+    assert counter(clause, counting_by_definition.TYPES).count(
+        world
+    ) == counting_by_definition.brute(clause, world)
+
+
+@MANY
+@given(counting_by_definition.formulas(), counting_by_definition.worlds())
+def test_counts_of_formulas_and_of_their_negations(formula, world):
+    types = counting_by_definition.typed(formula)
+    count, other = counter(formula, types), counter(Not(formula), types)
+    assert count.count(world) == counting_by_definition.brute(formula, world)
+    assert count.count(world) + other.count(world) == count.groundings(world)
+
+
+@MANY
+@given(counting_by_definition.formulas(), counting_by_definition.worlds(), st.data())
+def test_counts_for_each_constant(formula, world, data):
+    names = free_variables(formula)
+    assume(names)
+    keep = tuple(data.draw(st.lists(st.sampled_from(names), unique=True, max_size=2)))
+    types = counting_by_definition.typed(formula)
+    found = counter(formula, types, keep).count(world)
+    assert np.array_equal(found, counting_by_definition.brute(formula, world, keep))
+
+
+def dense(found, predicate, world):
+    """Changes at all atoms of a predicate."""
+    changes = np.zeros([*map(world.size, counting_by_definition.PLACES[predicate])])
+    for row, value in zip(found.of.rows.tolist(), found.of.values, strict=True):
+        changes[(*row,)] += value
+    return changes
+
+
+@MANY
+@given(
+    counting_by_definition.CLAUSES,
+    counting_by_definition.worlds(),
+    st.sampled_from(sorted(counting_by_definition.PLACES)),
+)
+def test_flips(clause, world, predicate):
+    count = counter(clause, counting_by_definition.TYPES)
+    changes = dense(
+        flips(count, predicate, counting_by_definition.PLACES[predicate]).change(world),
+        predicate,
+        world,
+    )
+    before, true = count.count(world), {*map(tuple, world.tables[predicate].rows.tolist())}
+    for atom in np.ndindex(changes.shape):
+        rows = [*(true - {atom}), *([] if atom in true else [atom])]
+        after = world.changed({predicate: np.array(rows, np.int64).reshape(len(rows), len(atom))})
+        assert count.count(after) - before == changes[atom]
+
+
+@MANY
+@given(
+    counting_by_definition.formulas(),
+    counting_by_definition.worlds(),
+    st.sampled_from(sorted(counting_by_definition.PLACES)),
+    st.data(),
+)
+def test_estimated_flips_are_exact_where_clusters_may_be_as_wide(formula, world, predicate, data):
+    names, types = free_variables(formula), counting_by_definition.PLACES[predicate]
+    keep = tuple(data.draw(st.lists(st.sampled_from(names or ["x"]), max_size=len(names[:1]))))
+    count = counter(formula, counting_by_definition.typed(formula), keep)
+    assume(predicate not in repr(count.existentials))
+    bound = EstimatedFlips(Estimator(count, 1), predicate, types).width() + 1
+    found = EstimatedFlips(Estimator(count, bound), predicate, types).change(world)
+    exact = flips(count, predicate, types).change(world)
+    assert found.scope == exact.scope
+
+    def at(factor):  # what is not listed is 0, and may be listed
+        return {(*r,): v for r, v in zip(factor.of.rows.tolist(), factor.of.values, strict=True)}
+
+    zero = dict.fromkeys([*at(found), *at(exact)], 0.0)
+    assert zero | at(found) == pytest.approx(zero | at(exact), rel=1e-9, abs=1e-9)
+
+
+@MANY
+@given(counting_by_definition.CLAUSES, counting_by_definition.worlds())
+def test_ijgp_is_exact_where_clusters_may_be_as_wide_as_the_formula(clause, world):
+    count = counter(clause, counting_by_definition.TYPES)
+    estimator = Estimator(count, 1)
+    width = max((each.width() for each in estimator.networks), default=0)
+    for i in (width + 1, width + 2):
+        found = Estimator(count, i).count(world)
+        assert found == pytest.approx(
+            counting_by_definition.brute(clause, world), rel=1e-9, abs=1e-9
+        )
+
+
+@MANY
+@given(counting_by_definition.formulas(), counting_by_definition.worlds(), st.integers(1, 4))
+def test_an_estimate_is_a_possible_number(formula, world, bound):
+    count = counter(formula, counting_by_definition.typed(formula))
+    assert 0 <= Estimator(count, bound).count(world) <= count.groundings(world)

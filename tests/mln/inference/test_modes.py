@@ -1,0 +1,231 @@
+"""Sampling where a distribution has several modes: how far off it is, and that it says so."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.library.testing import marginals_by_enumeration
+from onlinesrl.mln.inference import mcmc
+from onlinesrl.mln.inference.exact_marginals import Exact
+from onlinesrl.mln.inference.gibbs import Gibbs
+from onlinesrl.mln.inference.mcmc import Chains
+from onlinesrl.mln.inference.mcmc_starts import NO_BLOCKS, STARTS, blocks, starts
+from onlinesrl.mln.inference.mcsat import McSat
+from onlinesrl.mln.inference.presolve import reduced
+from onlinesrl.mln.kernels import gibbs_mcsat, maxwalksat
+from tests.support import multimodal_models, plain_clauses
+from tests.support.ground_mrfs import clause_model
+
+SEEDS = 10
+MOST = {
+    "Ising, weight 2.5": 0.02,
+    "Ising, weight 8": 0.02,
+    "spin glass": 0.03,
+    "parity chain": 0.016,
+}
+"""Mean errors over atoms and seeds at 1,000 samples by MC-SAT."""
+
+
+@pytest.fixture(scope="module", params=multimodal_models.MODELS)
+def network(request, tmp_path_factory):
+    """A model with its name and exact marginals."""
+    model, weights = multimodal_models.network(tmp_path_factory.mktemp("modes"), request.param)
+    return request.param, model, weights, Exact().marginals(model, weights).probability
+
+
+def errors(engine: type[Chains], network, seeds: int = SEEDS, **options) -> list[float]:
+    _, model, weights, exact = network
+    found = [engine(seed=seed, **options).marginals(model, weights) for seed in range(seeds)]
+    assert all(f.diagnostics is not None and f.diagnostics.agree for f in found)
+    return [multimodal_models.error(f.probability, exact) for f in found]
+
+
+def test_mcsat_at_a_thousand_samples(network):
+    assert np.mean(errors(McSat, network)) <= MOST[network[0]]
+
+
+def test_gibbs(network):
+    found = errors(Gibbs, network, 3)
+    assert np.mean(found) <= 0.015
+    assert max(found) <= 0.05
+
+
+def test_a_wanted_error_is_met(network):
+    """The largest error of 15 or 16 atoms is within three standard errors."""
+    _, model, weights, exact = network
+    found = McSat(error=0.005).marginals(model, weights)
+
+    assert found.samples > 1_000
+    assert found.diagnostics is not None
+    assert found.diagnostics.reach(0.005)
+    assert np.abs(found.probability - exact).max() <= 0.015
+
+
+@pytest.mark.parametrize("network", ["Ising, weight 8", "parity chain"], indirect=True)
+def test_chains_that_nothing_leads_between_are_told(network, monkeypatch):
+    """Without blocks each Gibbs chain stays in its mode; four in the same one of two cannot know."""
+    monkeypatch.setattr(mcmc, "blocks", lambda *_: NO_BLOCKS)
+    _, model, weights, exact = network
+    far = told = 0
+    for seed in range(SEEDS):
+        found = Gibbs(samples=1_000, seed=seed).marginals(model, weights)
+        assert found.diagnostics is not None
+        far += multimodal_models.error(found.probability, exact) > 0.05
+        told += not found.diagnostics.agree
+    assert far >= 5
+    assert told >= 7
+
+
+def test_sampling_for_an_error_ends_at_its_limit(monkeypatch):
+    monkeypatch.setattr(mcmc, "MOST", 5_000)
+    found = McSat(error=1e-9).marginals(*clause_model(3, [(1.0, [1, -2]), (1.0, [2, -3])]))
+
+    assert found.samples == 4_000
+    assert found.diagnostics is not None
+    assert not found.diagnostics.reach(1e-9)
+
+
+def test_pairs_below_0_are_turned(tmp_path):
+    """Of what must be equal less than not, samplers see what must be opposite."""
+    model, weights = clause_model(2, [(-3.0, [1, -2]), (-2.0, [-1, 2]), (0.5, [1, 2])])
+    problem = reduced(model, weights)
+    assert sorted(problem.clauses.weight) == [-1.0, 2.0, 2.5]
+    exact = marginals_by_enumeration(model, weights).probability
+    assert Exact().marginals(model, weights).probability == pytest.approx(exact)
+    found = McSat(samples=20_000).marginals(model, weights)
+    assert found.probability == pytest.approx(exact, abs=0.01)
+
+
+# starts and blocks
+
+
+@given(plain_clauses.layouts())
+def test_starts_are_feasible_and_blocks_lead_between_them(problem):
+    cl = problem.clauses
+    if not any(plain_clauses.feasible(cl, s) for s in plain_clauses.states(cl)):
+        return
+    found = starts(problem, 3, 5)
+    again = starts(problem, 3, 5)
+    for states, others in zip(found, again, strict=True):
+        assert len(states) == STARTS
+        assert all(plain_clauses.feasible(cl, s) for s in states)
+        assert np.array_equal(states, others)
+    between = blocks(problem, found.annealed)
+    rows = {(*between.atom[i:j].tolist(),) for i, j in pairwise(between.start)}
+    assert rows == components(cl, found.annealed)
+
+
+def components(cl, states) -> set[tuple[int, ...]]:
+    """What states differ in, by connected component, of several variables that are not computed."""
+    drawn = cl.var_start[cl.drawn]
+    rows = [set((cl.literal[i:j] >> 1).tolist()) for i, j in pairwise(cl.start)]
+    rows += [set(range(i, j)) for i, j in pairwise(cl.var_start)]
+    found = set()
+    for one in states:
+        for other in states:
+            left = set(np.flatnonzero(one != other).tolist())
+            while left:
+                block, grown = set(), {left.pop()}
+                while grown != block:
+                    block = grown
+                    near = [row for row in rows if row & block]
+                    grown = block | {a for row in near for a in row if one[a] != other[a]}
+                left -= block
+                kept = tuple(sorted(a for a in block if a < drawn))
+                if len({cl.var_of[a] for a in kept}) > 1:
+                    found.add(kept)
+    return found
+
+
+@given(plain_clauses.layouts())
+def test_flipping_a_block_gains_what_the_states_differ_by(problem):
+    """And flipping it again leads back: what Metropolis needs to keep the distribution."""
+    cl = problem.clauses
+    every = [s for s in plain_clauses.states(cl) if plain_clauses.feasible(cl, s)]
+    between = blocks(problem, every[:4])
+    for state in every[:6]:
+        for k in range(len(between.start) - 1):
+            s = maxwalksat.search(cl)
+            s.state[:] = state
+            maxwalksat.count(cl, s)
+            gained = gibbs_mcsat._flip_block(cl, s, between, k)
+            allowed = gibbs_mcsat._in_groups(cl, s, between, k)
+            plain_clauses.check_true(cl, s)
+            assert allowed == plain_clauses.in_groups(cl, s.state)
+            difference = plain_clauses.score(cl, s.state) - plain_clauses.score(cl, state)
+            assert gained == pytest.approx(difference, abs=1e-6)
+            assert gibbs_mcsat._flip_block(cl, s, between, k) == pytest.approx(-gained, abs=1e-6)
+            assert np.array_equal(s.state, state)
+
+
+# small random models
+
+
+def random_model(rng: np.random.Generator):
+    """Ten atoms, thirty clauses of one to three of them, two in five hard."""
+    rows = []
+    for _ in range(30):
+        size = int(rng.integers(1, 4))
+        hard = size > 1 and rng.random() < 0.4
+        literals = [int(x) for x in (rng.permutation(10)[:size] + 1) * rng.choice([-1, 1], size)]
+        rows.append((hard, literals))
+    drawn = rng.normal(0, 2, 30)
+    clauses = [(None if hard else w, x) for w, (hard, x) in zip(drawn, rows, strict=True)]
+    return clause_model(10, clauses)
+
+
+def verdicts(engine: type[Chains], models: int) -> dict[str, int]:
+    """Count runs that are right or wrong (an atom 0.1 or more off), by whether their chains agree."""
+    rng = np.random.default_rng(11)
+    count = dict.fromkeys(("right", "right, warned", "wrong, warned", "wrong"), 0)
+    for seed in range(models):
+        model, weights = random_model(rng)
+        sampler = engine(samples=1_000, burn_in=100, seed=seed)
+        try:
+            exact = marginals_by_enumeration(model, weights).probability
+        except Infeasible:
+            with pytest.raises(Infeasible):
+                sampler.marginals(model, weights)
+            continue
+        found = sampler.marginals(model, weights)
+        assert found.diagnostics is not None
+        right = "right" if np.abs(found.probability - exact).max() < 0.1 else "wrong"
+        count[right + ("" if found.diagnostics.agree else ", warned")] += 1
+    return count
+
+
+@pytest.mark.parametrize("engine", [McSat, Gibbs])
+def test_warnings_go_with_wrong_answers(engine):
+    count = verdicts(engine, 60)
+    assert count["right, warned"] <= 3
+    assert count["wrong"] <= 3
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("engine", [McSat, Gibbs])
+def test_warnings_go_with_wrong_answers_in_many_models(engine):
+    count = verdicts(engine, 1_000)
+    print(f"\n{engine.route}: {count}")
+    assert count["right, warned"] <= 0.03 * (count["right"] + count["right, warned"])
+    assert count["wrong"] <= 30
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("engine", "samples"), [(McSat, 1_000), (Gibbs, 1_000), (Gibbs, 20_000)])
+def test_errors_over_many_seeds(network, engine, samples):
+    """And that the standard error says how far off they are: within two of them in 19 of 20 atoms or so."""
+    name, model, weights, exact = network
+    far, within = [], []
+    for seed in range(100):
+        found = engine(samples=samples, seed=seed).marginals(model, weights)
+        assert found.diagnostics is not None
+        off = np.abs(found.probability - exact)
+        far.append(off.mean())
+        within.append(np.mean(off <= 2 * found.diagnostics.error))
+    print(f"\n{name}, {engine.route} {samples}: mean error {np.mean(far):.4f}, largest "
+          f"{max(far):.4f}, within two standard errors {np.mean(within):.3f}")  # fmt: skip
+    assert np.mean(far) <= 0.03
+    assert np.mean(within) >= 0.85

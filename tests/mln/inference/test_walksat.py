@@ -1,0 +1,312 @@
+"""MaxWalkSAT: its kernels against plain numpy, its answers against exact optima."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.core.kernels.random import below, generator, uniform
+from onlinesrl.library.testing import check_map_engine
+from onlinesrl.mln.inference.brute_force import Brute
+from onlinesrl.mln.inference.maxwalksat import WalkSat, feasible_state
+from onlinesrl.mln.inference.presolve import Reduced, reduced
+from onlinesrl.mln.kernels import maxwalksat as maxwalksat_module
+from onlinesrl.mln.kernels import unit_propagation
+from onlinesrl.mln.kernels.ground_network import FALSE, OPEN, TRUE
+from tests.support import plain_clauses, recorded_networks
+from tests.support.ground_mrfs import Problem, clause_model, instance, problems
+
+SMALL = WalkSat(flips=2_000)
+
+
+@given(problems())
+def test_the_contract(problem: Problem):
+    check_map_engine(SMALL, problem.model, problem.weights, problem.bonus)
+
+
+@given(problems())
+def test_small_problems_are_solved(problem: Problem):
+    try:
+        best = Brute().solve(problem.model, problem.weights, bonus=problem.bonus)
+    except Infeasible:
+        return
+    found = SMALL.solve(problem.model, problem.weights, bonus=problem.bonus)
+
+    assert found.score == pytest.approx(best.score, abs=1e-6)
+    assert (found.bound, found.route, found.certified) == (np.inf, "walksat", False)
+
+
+@pytest.mark.parametrize("n", [10, 50, 100])
+def test_friends_and_smokers(n):
+    world = recorded_networks.friends_smokers(n)
+    comment, _ = recorded_networks.answer(recorded_networks.WORLDS / f"fs{n}.map.exact")
+
+    found = WalkSat(flips=10_000).solve(world.model, world.weights)
+
+    assert world.cost(found.score) == pytest.approx(float(comment.split()[-1]), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("learner", "fold", "pair", "above"),
+    [
+        ("DN_HI", 1, "27-Fight_OneManDown2.id2_id6", 0.0),
+        ("DN_HI", 2, "24-Meet_Split.id0_id1", 0.0),
+        ("MM_SI", 2, "23-Meet_Crowd.id0_id2", 0.02),
+        ("MM_SI", 1, "27-Fight_OneManDown2.id2_id6", 0.01),
+    ],
+)
+def test_caviar(learner, fold, pair, above):
+    """Hard inertia, which no walk crosses one atom at a time, and soft inertia."""
+    case = recorded_networks.caviar(learner, fold, pair)
+    comment, _ = recorded_networks.exact(learner, fold, pair, "map")
+    optimum = float(comment.split()[-1])
+
+    cost = case.cost(WalkSat().solve(case.model, case.weights).score)
+
+    assert optimum - 1e-3 <= cost <= optimum * (1 + above) + 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "above"), [("W1-0", 0.01), ("W2-0", 0.0), ("W3-100-weak-0", 0.01)]
+)
+def test_recorded_instances(name, above):
+    problem = instance(name)
+    found = WalkSat().solve(problem.model, problem.weights)
+
+    assert problem.optimum * (1 - above) - 1e-6 <= found.score <= problem.optimum + 1e-6
+
+
+def test_seeds_and_records_have_random_numbers_of_their_own():
+    numbers = {int(generator(seed, record)[0]) for seed in range(20) for record in range(20)}
+
+    assert len(numbers) == 400
+    assert generator(3, 5)[0] == generator(3, 5)[0]
+
+
+def test_what_search_cannot_satisfy_is_said():
+    """Pigeons without room: beyond propagation, so backtracking shows it."""
+    holes = 4
+    atom = [[p * holes + h + 1 for h in range(holes)] for p in range(holes + 1)]
+    apart = [
+        (None, [-atom[p][h], -atom[q][h]])
+        for h in range(holes)
+        for p in range(holes + 1)
+        for q in range(p)
+    ]
+    problem = clause_model(holes * (holes + 1), [(None, row) for row in atom] + apart)
+    with pytest.raises(Infeasible):
+        WalkSat().solve(*problem)
+
+
+def test_a_search_that_is_cut_short_says_so(monkeypatch):
+    monkeypatch.setattr("onlinesrl.mln.inference.maxwalksat.BACKTRACKS", 0)
+    problem = clause_model(3, [(None, [s, 2 * t, 3 * u]) for s, t, u in SIGNS])
+    with pytest.raises(Unsolved, match="raise flips"):
+        WalkSat(flips=0).solve(*problem)
+
+
+SIGNS = [(s, t, u) for s in (1, -1) for t in (1, -1) for u in (1, -1)]
+"""All eight: no state satisfies them, and nothing follows before two atoms are decided."""
+
+
+# the random numbers
+
+
+def test_the_generator_is_splitmix64():
+    mask, rng = (1 << 64) - 1, generator(3, 4)
+    state = int(rng[0])
+    for _ in range(1000):
+        state = (state + 0x9E3779B97F4A7C15) & mask
+        z = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & mask
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB & mask
+        assert uniform(rng) == ((z ^ (z >> 31)) >> 11) * 2.0**-53
+
+
+def test_below_is_even():
+    rng = generator(0)
+    counts = np.bincount([below(rng, 5) for _ in range(10_000)], minlength=5)
+
+    assert len(counts) == 5
+    assert counts.min() > 1_850
+    assert counts.max() < 2_150
+
+
+# completion
+
+
+def memory(problem: Reduced) -> unit_propagation.Trail:
+    return unit_propagation.trail(problem.n_atoms, len(problem.clauses.weight))
+
+
+def required(problem: Reduced) -> np.ndarray:
+    return (np.arange(len(problem.clauses.weight)) < problem.clauses.hard).astype(np.float64)
+
+
+@given(plain_clauses.layouts(), st.lists(st.integers(0, 2), min_size=7, max_size=7), st.randoms())
+def test_completion_finds_a_state_where_there_is_one(problem, preferred, shuffle):
+    cl, t = problem.clauses, memory(problem)
+    order = np.arange(problem.n_atoms, dtype=np.int32)
+    shuffle.shuffle(order)
+    wanted = np.array(preferred[: problem.n_atoms], np.uint8)
+
+    status = unit_propagation.complete(cl, t, required(problem), order, wanted, 1_000)
+
+    possible = [s for s in plain_clauses.states(cl) if plain_clauses.feasible(cl, s)]
+    assert status == (unit_propagation.COMPLETE if possible else unit_propagation.CONTRADICTION)
+    if possible:
+        state = (t.fixed == TRUE).astype(np.uint8)
+        assert OPEN not in t.fixed
+        assert plain_clauses.feasible(cl, state)
+        assert t.n_true.tolist() == plain_clauses.true_counts(cl, state).tolist()
+        assert (t.n_true + t.n_false).tolist() == np.diff(cl.start).tolist()
+        if any(np.array_equal(wanted, s) for s in possible):
+            assert np.array_equal(state, wanted)
+
+
+@given(plain_clauses.layouts(), st.data())
+def test_propagation_is_sound(problem, data):
+    """What it fixes is so in every state with the chosen atom; a contradiction means there is none."""
+    cl, t = problem.clauses, memory(problem)
+    if not problem.n_atoms:
+        return
+    atom = data.draw(st.integers(0, problem.n_atoms - 1))
+    true = data.draw(st.booleans())
+    unit_propagation.fix(t, atom, TRUE if true else FALSE)
+    consistent = unit_propagation.propagate(cl, t, required(problem))
+
+    left = [
+        s for s in plain_clauses.states(cl) if plain_clauses.feasible(cl, s) and s[atom] == true
+    ]
+    assert consistent or not left
+    if consistent:
+        for state in left:
+            assert np.all((t.fixed == OPEN) | ((t.fixed == TRUE) == state))
+        literal_open = t.fixed[cl.literal >> 1] == OPEN
+        literal_true = (t.fixed[cl.literal >> 1] == TRUE) == (cl.literal & 1 == 0)
+        for c in range(cl.hard):
+            part = slice(cl.start[c], cl.start[c + 1])
+            satisfied = np.any(literal_true[part] & ~literal_open[part])
+            assert satisfied or len(literal_open[part]) == 1 or literal_open[part].sum() > 1
+
+
+def test_the_greedy_preference_takes_the_heavier_side():
+    """ROUNDUP's rule: of the clauses not satisfied yet, the side with more weight."""
+    problem = clause_model(3, [(1.0, [3]), (2.0, [-2, -3]), (3.0, [2, 1]), (0.5, [-1])])
+    found = WalkSat(flips=0, tries=1).solve(*problem)
+
+    assert found.state.tolist() == [1, 0, 1]  # 3 > 0.5; then 2 is free of (2 v 1): false; 1 > 0
+
+
+# the walk
+
+
+@given(plain_clauses.layouts(), st.data())
+def test_moves_keep_the_counts(problem, data):
+    cl = problem.clauses
+    every = plain_clauses.states(cl)
+    if not every or not problem.n_atoms:
+        return
+    s = maxwalksat_module.search(cl)
+    s.state[:] = data.draw(st.sampled_from(every))
+    maxwalksat_module.count(cl, s)
+    plain_clauses.check_counts(cl, s)
+    for target in data.draw(st.lists(st.sampled_from(every), max_size=5)):
+        for v in range(cl.drawn):
+            atoms = range(cl.var_start[v], cl.var_start[v + 1])
+            off = next((a for a in atoms if s.state[a]), -1)
+            on = next((a for a in atoms if target[a]), -1)
+            if off == on:
+                continue
+            before = plain_clauses.score(cl, s.state)
+            gained = maxwalksat_module.move_gain(cl, s, off, on)
+            plain_clauses.check_counts(cl, s)
+            maxwalksat_module.apply(cl, s, off, on)
+            plain_clauses.check_counts(cl, s)
+            assert gained == pytest.approx(plain_clauses.score(cl, s.state) - before, abs=1e-8)
+        assert np.array_equal(s.state, target)
+
+
+@given(plain_clauses.layouts(), st.data())
+def test_a_chosen_move_is_the_best_of_its_clause(problem, data):
+    cl, rng = problem.clauses, generator(1)
+    every = plain_clauses.states(cl)
+    if not every or not problem.n_atoms:
+        return
+    s = maxwalksat_module.search(cl)
+    s.state[:] = data.draw(st.sampled_from(every))
+    maxwalksat_module.count(cl, s)
+    for c in plain_clauses.broken(cl, s.state):
+        gained = maxwalksat_module.choose(cl, s, c, 0.0, np.inf, 1, rng)
+        moves = [x for x in every if mends(cl, c, s.state, x)]
+        best = max(
+            (plain_clauses.score(cl, x) - plain_clauses.score(cl, s.state) for x in moves),
+            default=-np.inf,
+        )
+        assert gained == pytest.approx(best, abs=1e-8)
+
+
+def mends(cl, c, state, other) -> bool:
+    """Tell whether a move changes one variable and what the clause hangs on for the better."""
+    changed = np.flatnonzero(state != other)
+    changed = changed[cl.var_of[changed] < cl.drawn]
+    literals = cl.aim[cl.aim_start[c] : cl.aim_start[c + 1]]
+    wanted = cl.weight[c] > 0
+    mended = [
+        x for x in literals if (other[x >> 1] != (x & 1)) == wanted != (state[x >> 1] != (x & 1))
+    ]
+    return len(set(cl.var_of[changed])) == 1 and bool(mended)
+
+
+def test_tabu_keeps_a_variable_still():
+    problem = model_of(2, [(1.0, [1, 2])])
+    cl, s = problem.clauses, maxwalksat_module.search(problem.clauses)
+    maxwalksat_module.count(cl, s)
+    s.moved[:] = [7, 3]
+    for _ in range(20):
+        assert maxwalksat_module.choose(cl, s, 0, 0.0, np.inf, 5, generator(_)) == 1.0
+        assert s.move.tolist() == [-1, 1]
+    assert maxwalksat_module.choose(cl, s, 0, 0.0, np.inf, 3, generator(0)) == -np.inf
+    assert (
+        maxwalksat_module.choose(cl, s, 0, 0.0, 0.5, 3, generator(0)) == 1.0
+    )  # better than the best so far
+
+
+def model_of(n_atoms, clauses, groups=()) -> Reduced:
+    return reduced(*clause_model(n_atoms, clauses, groups))
+
+
+@given(plain_clauses.layouts())
+def test_the_walk_reports_the_cost_of_its_best_state(problem):
+    cl = problem.clauses
+    if not problem.n_atoms:
+        return
+    every = plain_clauses.states(cl)
+    s, best = maxwalksat_module.search(cl), np.zeros(problem.n_atoms, np.uint8)
+    s.state[:] = every[0]
+    cost = maxwalksat_module.maxwalksat(cl, s, 500, 0.1, 2, generator(5), best)
+    costs = [sum(abs(cl.weight[c]) for c in plain_clauses.broken(cl, x)) for x in every]
+
+    plain_clauses.check_counts(cl, s)
+    assert plain_clauses.in_groups(cl, best)
+    assert cost == pytest.approx(
+        sum(abs(cl.weight[c]) for c in plain_clauses.broken(cl, best)), abs=1e-6
+    )
+    assert cost <= costs[0] + 1e-6
+    assert cost >= min(costs) - 1e-6
+
+
+def test_a_first_state_comes_by_search_where_completion_gives_up(monkeypatch):
+    monkeypatch.setattr("onlinesrl.mln.inference.maxwalksat.BACKTRACKS", 0)
+    clauses = [(None, [s, 2 * t, 3 * u]) for s, t, u in SIGNS if (s, t, u) != (1, 1, 1)]
+    problem = model_of(4, [*clauses, (None, [2, 3, 4]), (-1.0, [1]), (-1.0, [2])])
+    state = feasible_state(problem, 1_000, generator(0))
+
+    assert plain_clauses.feasible(problem.clauses, state)
+    assert problem.expand(state)[:3].tolist() == [0, 0, 0]
+
+
+def test_an_engine_is_a_value():
+    assert replace(WalkSat(), record=3) == WalkSat(record=3)

@@ -1,0 +1,438 @@
+"""Reading MLN files: Alchemy's syntax, and errors that people understand."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onlinesrl.core.errors import ModelError, StorageError
+from onlinesrl.logic.ast import (
+    And,
+    Atom,
+    Constant,
+    Equal,
+    Iff,
+    Implies,
+    Not,
+    Or,
+    Position,
+    Variable,
+)
+from onlinesrl.logic.text import show
+from onlinesrl.mln.lang.reader import load, parse
+
+REPO = Path(__file__).parents[2]
+SHARED = REPO.parent / "shared"
+
+DECLARED = "P(t)\nQ(t)\nR(t)\nF(t, t)\nRain\nTown(u)\n"
+DECLARED_LINES = DECLARED.count("\n")
+
+
+def rule(text):
+    (found,) = parse(DECLARED + text).rules
+    return found
+
+
+def formulas(text):
+    return [show(each.formula) for each in parse(DECLARED + text).rules]
+
+
+TOUR = r"""/* A tour of
+   the syntax. */
+person = { Anna, Bob,
+           "Anna Lee" }   // three people
+Smokes(person)
+advisedBy(person, person)
+State(time, val!)
+Obs(time,val)
+Rain
+Wet()
+
+1.5 Smokes(x) => advisedBy(x, Anna)
+-1.5e-1 advisedBy(x,y) ^ !(x = y) =>
+    (Smokes(x) <=> Smokes(y))
+Obs(t,+v) => State(t,+v)
+Rain v Wet() v !Smokes("say \"hi\" \\").
+0 Obs(3, "3") ^ x != Bob ^ Smokes(x)
+"""
+
+
+def test_a_tour_of_the_syntax():
+    program = parse(TOUR, "tour.mln")
+    assert program.file == "tour.mln"
+    assert dict(program.types) == {
+        "person": ("Anna", "Bob", "Anna Lee", 'say "hi" \\'),
+        "time": ("3",),
+        "val": ("3",),
+    }
+    assert {name: each.types for name, each in program.predicates.items()} == {
+        "Smokes": ("person",),
+        "advisedBy": ("person", "person"),
+        "State": ("time", "val"),
+        "Obs": ("time", "val"),
+        "Rain": (),
+        "Wet": (),
+    }
+    assert program.predicates["State"].exactly_one == (1,)
+    assert [(each.weight, each.hard, show(each.formula)) for each in program.rules] == [
+        (1.5, False, "Smokes(x) => advisedBy(x, Anna)"),
+        (-0.15, False, "advisedBy(x, y) ^ x != y => (Smokes(x) <=> Smokes(y))"),
+        (None, False, "Obs(t, +v) => State(t, +v)"),
+        (None, True, r'Rain v Wet v !Smokes("say \"hi\" \\")'),
+        (0.0, False, "Obs(3, 3) ^ x != Bob ^ Smokes(x)"),
+    ]
+
+
+def test_a_rule_keeps_its_place_and_its_text():
+    program = parse(TOUR)
+    assert program.rules[1].position == Position(13, 1)
+    assert program.rules[1].text == "advisedBy(x,y) ^ !(x = y) => (Smokes(x) <=> Smokes(y))"
+    assert program.rules[3].text == r'Rain v Wet() v !Smokes("say \"hi\" \\")'
+
+
+A, B, C, D = (Atom(name, (Variable("x"),)) for name in ("P", "Q", "R", "lower"))
+
+
+@pytest.mark.parametrize(
+    ("text", "formula"),
+    [
+        ("P(x) ^ Q(x) v R(x)", Or((And((A, B)), C))),
+        ("P(x) v Q(x) ^ R(x)", Or((A, And((B, C))))),
+        ("P(x) ^ (Q(x) v R(x))", And((A, Or((B, C))))),
+        ("!P(x) v Q(x)", Or((Not(A), B))),
+        ("!(P(x) v Q(x))", Not(Or((A, B)))),
+        ("P(x) => Q(x) => R(x)", Implies(Implies(A, B), C)),
+        ("P(x) => (Q(x) => R(x))", Implies(A, Implies(B, C))),
+        ("P(x) <=> Q(x) => R(x)", Iff(A, Implies(B, C))),
+        ("P(x) <=> Q(x) <=> R(x)", Iff(Iff(A, B), C)),
+        ("P(x) v Q(x) v R(x)", Or((A, B, C))),
+        ("(P(x) ^ Q(x)) ^ R(x)", And((And((A, B)), C))),
+        ("P(x)^Q(x)", And((A, B))),
+        ("!!P(x)", Not(Not(A))),
+        ("!x = y ^ F(x,y)", And((Not(Equal(Variable("x"), Variable("y"))), Atom("F", ())))),
+    ],
+)
+def test_precedence(text, formula):
+    if "F" in text:
+        formula = And((formula.operands[0], Atom("F", (Variable("x"), Variable("y")))))
+    assert rule(f"1 {text}").formula == formula
+
+
+@pytest.mark.parametrize(
+    ("spelling", "term"),
+    [
+        ("x", Variable("x")),
+        ("_x", Variable("_x")),
+        ("x-1", Variable("x-1")),
+        ("+x", Variable("x", plus=True)),
+        ("Anna", Constant("Anna")),
+        ('"Anna"', Constant("Anna")),
+        ("3", Constant("3")),
+        ('"3"', Constant("3")),
+        ("-3", Constant("-3")),
+        ("O'Brien", Constant("O'Brien")),
+        ('"// /* "', Constant("// /* ")),
+        (r'"\n\t\r\'"', Constant("\n\t\r'")),
+    ],
+)
+def test_terms(spelling, term):
+    assert rule(f"1 P({spelling})").formula == Atom("P", (term,))
+
+
+@pytest.mark.parametrize("weight", ["2", "-2", "0.5", "-1.5e-1", "1e5", "2.5E+3"])
+def test_weights(weight):
+    assert rule(f"{weight} P(x)").weight == float(weight)
+
+
+def test_a_name_is_a_variable_where_a_term_stands_and_v_is_or_between_blanks():
+    assert formulas("1 F(v, v ) v Rain v P(v)") == ["F(v, v) v Rain v P(v)"]
+
+
+def test_plus_anywhere_is_plus_everywhere():
+    assert formulas("1 P(x) ^ Q(+x)") == ["P(+x) ^ Q(+x)"]
+
+
+def test_equalities_in_all_spellings():
+    assert formulas(
+        "1 F(x,y) ^ x = y\n1 F(x,y) ^ !(x = y)\n1 x != Anna ^ P(x)\nx = y v F(x,y)\n1 P(A) v A = B"
+    ) == [
+        "F(x, y) ^ x = y",
+        "F(x, y) ^ x != y",
+        "x != Anna ^ P(x)",
+        "x = y v F(x, y)",
+        "P(A) v A = B",
+    ]
+
+
+def test_a_constant_that_a_variable_is_compared_with_has_its_type():
+    program = parse(DECLARED + "1 P(x) ^ x != Anna")
+    assert program.types["t"] == ("Anna",)
+
+
+def test_lines_may_break_after_connectives():
+    assert formulas("1 P(x) ^\n Q(x) v // or\n\n R(x) =>\n  P(x) <=>\n Q(x)") == [
+        "P(x) ^ Q(x) v R(x) => P(x) <=> Q(x)"
+    ]
+
+
+@pytest.mark.parametrize(
+    "enumeration",
+    ["t = {A,B,3}", "t={ A B 3 }", "t = {\n A,\n B,\n 3\n}", "t = {A\n,B\n,3}", "t = {\nA\nB\n3}"],
+)
+def test_enumerations(enumeration):
+    assert parse(enumeration).types == {"t": ("A", "B", "3")}
+
+
+def test_enumerations_add_up_and_may_be_empty():
+    program = parse("t = {}\nu = {B}\nP(t)\nt = {A}\n1 P(B)\nt = {C, A}")
+    assert program.types == {"t": ("A", "B", "C"), "u": ("B",)}
+
+
+def test_line_ends_and_byte_order_mark_do_not_matter():
+    assert (
+        parse("\ufeffP(t)\r\n1 P(x) =>\r\n P(A)\r\n").rules == parse("P(t)\n1 P(x) =>\n P(A)").rules
+    )
+
+
+def test_an_empty_file_is_a_program():
+    assert parse("").rules == parse("\n // nothing\n\n").rules == ()
+
+
+LATER = "not supported yet"
+
+ERRORS = [
+    # names, arities, types
+    ("1 Foo(x)", 1, 3, "the predicate Foo is not declared"),
+    ("1 Foo(x) => P(x)", 1, 3, "declare it before its first use"),
+    ("1 Rian", 1, 3, "did you mean Rain?"),
+    ("1 P(x) ^\n Foo(x)", 2, 2, "the predicate Foo is not declared"),
+    ('Foo(x, "Anna")', 1, 8, 'a declaration has types as arguments, not "Anna"'),
+    ("Foo(x, +y)", 1, 8, "a `+` belongs in formulas"),
+    ("Foo(3)", 1, 5, "types as arguments, not 3"),
+    ("1 P(x, y)", 1, 3, "P takes 1 argument, not 2"),
+    ("1 F(x)", 1, 3, "F takes 2 arguments, not 1"),
+    ("1 P", 1, 3, "P takes 1 argument, not 0"),
+    ("1 Rain(x)", 1, 3, "Rain takes 0 arguments, not 1"),
+    ("1 P(x) => Town(x)", 1, 16, "of type t earlier in this formula, and of type u here"),
+    ("1 P(x) ^ Town(y) => x = y", 1, 21, "a t and a u cannot be equal"),
+    ("1 P(x) => x = y", 1, 15, "the variable y has no type"),
+    ("1 A = B", 1, 3, "a formula needs at least one predicate"),
+    ("P(t)", 1, 1, "the predicate P is already declared on line 1"),
+    ("F(t, t!)", 1, 1, "already declared on line 4"),
+    ("1 P(x!)", 1, 5, "belongs in a declaration"),
+    # weights and periods
+    ("1.5 P(x).", 1, 9, "a weight or a final period, not both"),
+    (".5 P(x)", 1, 1, "a number cannot start with a point"),
+    ("1.5", 1, 4, "expected a formula"),
+    # constants
+    ("t = {Anna, bob}", 1, 12, 'write it with a capital or in quotes: "bob"'),
+    ("P(+Anna).", 1, 1, "`+` before a constant says that a line has the weight of an instance"),
+    ("1 P(2.5)", 1, 5, 'put it in quotes: "2.5"'),
+    ('1 P("Anna)', 1, 5, "this quoted constant is not complete"),
+    (r'1 P("\q")', 1, 5, "the escapes are"),
+    ("1 P(é)", 1, 5, "needs quotes"),
+    ("1 P(a@b)", 1, 6, "reserved characters"),
+    # connectives and lines
+    ("1 P(x)v Q(x)", 1, 7, "`v` needs a blank on both sides"),
+    ("1 P(x) vQ(x)", 1, 8, "`v` needs a blank on both sides"),
+    ("1 P(x)\n  ^ Q(x)", 2, 3, "a line may break after a connective, not before it"),
+    ("1 P(x)\n  v Q(x)", 2, 5, "a line may break after a connective, not before it"),
+    ("1 F(x,\n y)", 1, 7, "expected a variable or a constant, not the end of the line"),
+    ("1 P(x) =>", 1, 10, "expected a formula, not the end of the file"),
+    ("1 P(x) =>  // why\n\n", 1, 10, "expected a formula, not the end of the file"),
+    ("1 P(x) Q(x)", 1, 8, "expected a connective (^, v, =>, <=>)"),
+    ("1 P(x), Q(x) => R(x)", 1, 7, "write `^` for and"),
+    ("1 P(x) -> Q(x)", 1, 8, "the connectives are"),
+    ("1 P(x) & Q(x)", 1, 8, "the connectives are"),
+    ("1 F(x,y) ^ x =/= y", 1, 15, "write `!=`"),
+    ("1 (P(x) ^ Q(x)", 1, 15, "expected `)` or a connective"),
+    ("1 P(x)) v Q(x)", 1, 7, "not `)`"),
+    ("1 P(x", 1, 6, "expected `)` or `,`, not the end of the file"),
+    ("1 P(x\\)", 1, 6, "not `\\`"),
+    ("u = {A, B\n1 P(x)", 2, 4, "expected a constant, `}` or `,`"),
+    ("P(x) /* never closed", 1, 6, "this comment is never closed"),
+    # functions
+    ("1 P(father(x))", 1, 5, "the function father is not declared"),
+    (
+        "1 P(x) ^ x = fater(x)\nt father(t)",
+        1,
+        14,
+        "declare it before its first use, like `event fater",
+    ),
+    ("t father(t)\n1 P(fater(x))", 2, 5, "did you mean father?"),
+    ("t father(t)\n1 P(father(x, y))", 2, 5, "father takes 1 argument, not 2"),
+    ("t father(t)\n1 father(x) ^ P(x)", 2, 3, "father is a function, and a predicate stands here"),
+    ("u town(t)\n1 P(town(x))", 2, 5, "town(x) is of type u, and a t stands here"),
+    ("u town(t)\n1 P(x) ^ x = town(x)", 2, 10, "of type t earlier in this formula, and of type u"),
+    ("u town(t)\n1 P(x) ^ Town(y) ^ x = town(y)", 2, 20, "of type t earlier in this formula"),
+    ("t father(t)\n1 P(father(x!))", 2, 12, "belongs in a declaration"),
+    ("t P(t)", 1, 3, "the predicate P is already declared on line 1"),
+    ("t father(t)\nfather(t)", 2, 1, "the function father is already declared on line 7"),
+    ("t succ(t)", 1, 3, "succ is a built-in function"),
+    ("t father(3)", 1, 10, "expected a name, not `3`"),
+    ("t father(t!)", 1, 11, "expected `)` or `,`, not `!`"),
+    ("t father", 1, 9, "expected `(`"),
+    # numbers
+    ("1 P(x) ^ x < Anna", 1, 14, "Anna is not an integer"),
+    ("1 P(x + Anna)", 1, 9, "Anna is not an integer"),
+    ("1 P(succ(Anna))", 1, 10, "Anna is not an integer"),
+    ("1 P(x) ^ x < 2.5", 1, 14, "the constant 2.5 is not an integer"),
+    ("1 P(x) ^ x < y", 1, 14, "the variable y has no type"),
+    ("1 x < 3", 1, 3, "a formula needs at least one predicate"),
+    ("1 P(x) ^ x + 1", 1, 15, "expected a comparison (=, !=, <, <=, >, >=)"),
+    ("1 P(x +)", 1, 8, "expected a variable or a constant, not `)`"),
+    ("s = {1, ..., x}", 1, 14, "the constant x starts with a lower-case letter"),
+    ("s = {1, 2, ..., 5}", 1, 12, "write `time = {0, ..., 9}`"),
+    ("s = {3, ..., 1}", 1, 14, "the type ends before it begins"),
+    ("s = {0, ..., 1000000}", 1, 14, "at most 1000000 constants"),
+    # quantifiers
+    ("1 EXIST X P(X)", 1, 9, "a quantifier binds variables, and X is a constant"),
+    ("1 EXIST x", 1, 10, "expected a formula or `,`"),
+    ("1 EXIST y P(x)", 1, 3, "the quantifier binds y, which does not occur"),
+    ("1 EXIST y F(x, +y)", 1, 17, "`+` needs a free variable, and a quantifier binds y"),
+    ("1 EXIST y (P(y) ^ (FORALL z F(y,z)))", 1, 20, "a universal quantifier inside an existential"),
+    ("1 !(FORALL y (P(y) v (EXIST z F(y,z))))", 1, 23, "a universal quantifier inside an exist"),
+    ("EXIST y (P(y) <=> (EXIST z F(y,z))).", 1, 20, "a universal quantifier inside an existential"),
+    ("P(x) :- F(x,y) ^ (FORALL z F(z,y))", 1, 19, "a universal quantifier inside an existential"),
+    # signs, definite clauses, includes
+    ("*Foo(person, person)", 1, 1, "Tuffy's mark for a closed world"),
+    ("*P(t)", 1, 1, "leave it out: a predicate that is not queried is closed anyway"),
+    ("1 " + " v ".join(["*Rain"] * 11), 1, 83, "more than 10 atoms of one formula are marked"),
+    ("1 *x = y ^ P(x)", 1, 6, "expected a connective"),
+    ("P(x) ^ Q(x) :- R(x)", 1, 1, "the head of a definite clause is one atom without sign"),
+    ("1 !P(x) :- R(x)", 1, 3, "write other rules as `body => head`"),
+    ("P(x) :- Q(x) :- R(x)", 1, 14, "a definite clause has one head"),
+    ("2 P(x) :- Q(x).", 1, 15, "a weight or a final period, not both"),
+    ('#include "none.mln"', 1, 10, "cannot read none.mln: No such file or directory"),
+    ('#include "world.db"', 1, 10, "a database is evidence"),
+    ('#include "code.cpp"', 1, 10, "C++ cannot be linked in"),
+    ("#include other.mln", 1, 10, "expected a file name in quotes"),
+    ("# a comment?", 1, 1, "`#` begins an include"),
+    # what is not supported yet
+    ("1 P(x) ^ x = concat(x, x)", 1, 14, "the built-in function concat is not supported yet"),
+    ("1 P(x) ^ substr(x, x)", 1, 10, "the built-in predicate substr is not supported yet"),
+    ("State(time, val?)", 1, 16, f"arguments marked `?` are {LATER}"),
+    ("1 [P(x)]", 1, 3, f"formulas in square brackets are {LATER}"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "column", "words"), ERRORS)
+def test_errors_say_what_where_and_what_to_do(text, line, column, words):
+    with pytest.raises(ModelError) as caught:
+        parse(DECLARED + text, "model.mln")
+    error = caught.value
+    assert (error.line - DECLARED_LINES, error.column) == (line, column)
+    assert words in str(error)
+    lines = str(error).split("\n")
+    assert lines[0].startswith(f"model.mln:{error.line}:{error.column}: ")
+    assert lines[1] == "  " + (DECLARED + text).split("\n")[error.line - 1]
+    assert lines[2] == " " * (error.column + 1) + "^"
+
+
+@pytest.mark.parametrize("terminal", ["NAME", "NUMBER", "_NEWLINE", "$END", "_OR", "BANG"])
+def test_errors_do_not_speak_of_terminals(terminal):
+    for text, *_ in ERRORS:
+        with pytest.raises(ModelError) as caught:
+            parse(DECLARED + text)
+        assert terminal not in str(caught.value)
+
+
+CHARACTERS = list("13xvPt(),.!^=+-*/%<>[]{}?:#@é'_\\\"\t\n ")
+WORDS = [
+    "2.5",
+    "-1e3",
+    "Q(x)",
+    "F(x,y)",
+    "Rain",
+    " v ",
+    "=>",
+    "<=>",
+    "!=",
+    ":-",
+    "...",
+    "->",
+    "P(x)v",
+    "f(x)",
+    "t f(t)\n",
+    "x + 1",
+    "t++",
+    "*P(x)",
+    "<=",
+    "EXIST x ",
+    "FORALL y ",
+    "t = {1, ..., 9}\n",
+]
+COMMENTS = ['"a"', '" "', "//", "/*", "*/", "EXIST x", "Anna", "t = {A}"]
+pieces = st.sampled_from(CHARACTERS + WORDS + COMMENTS)
+
+
+@given(st.lists(pieces, max_size=12), st.sampled_from(["", " "]))
+def test_any_text_parses_or_is_a_located_error(found, between):
+    text = DECLARED + between.join(found)
+    try:
+        program = parse(text)
+    except ModelError as error:
+        lines = text.split("\n")
+        assert 1 <= error.line <= len(lines)
+        assert 1 <= error.column <= len(lines[error.line - 1]) + 1
+    else:
+        assert len(program.rules) <= 2**10 * text.count("\n")
+
+
+def test_a_file_is_read_under_its_name(tmp_path):
+    path = tmp_path / "model.mln"
+    path.write_text("P(t)\n1 Q(x)\n")
+    with pytest.raises(ModelError, match=r"model\.mln:2:3: the predicate Q is not declared"):
+        load(path)
+    path.write_text("P(t)\n1 P(x)\n")
+    assert load(path) == parse("P(t)\n1 P(x)\n", str(path))
+
+
+def test_a_file_that_cannot_be_read_is_a_storage_error(tmp_path):
+    with pytest.raises(StorageError, match="cannot read"):
+        load(tmp_path / "none.mln")
+    (tmp_path / "latin.mln").write_bytes(b'P(t)\n1 P("\xe9")')
+    with pytest.raises(StorageError, match="save the file as UTF-8"):
+        load(tmp_path / "latin.mln")
+
+
+def test_lark_is_imported_only_to_parse():
+    code = (
+        "import sys; from onlinesrl.logic import database;"
+        "from onlinesrl.mln.lang import mln, normal, weights;"
+        "assert 'lark' not in sys.modules; mln.parse('P(t)'); assert 'lark' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=REPO)
+
+
+def real_files():
+    if not SHARED.is_dir():
+        return [
+            pytest.param(None, marks=pytest.mark.skip(reason="no ../shared beside the project"))
+        ]
+    return [
+        pytest.param(path, id=str(path.relative_to(SHARED)))
+        for path in sorted(SHARED.glob("**/*.mln"))
+    ]
+
+
+EXPECTED = {
+    "yeast/predicates.mln": "belongs in formulas",
+    "fs-infer-tuffy.mln": "Tuffy's mark",
+    "tuffy_closed_star.mln": "Tuffy's mark",
+    "undeclared_pred.mln": "Foo is not declared",
+    "weight_and_dot.mln": "not both",
+}
+
+
+@pytest.mark.parametrize("path", real_files())
+def test_real_files_parse_or_say_what_is_not_supported(path):
+    expected = [words for name, words in EXPECTED.items() if str(path).endswith(name)]
+    if expected:
+        with pytest.raises(ModelError, match=expected[0]):
+            load(path)
+    else:
+        assert load(path).predicates

@@ -1,0 +1,174 @@
+"""Runs whose predictions another engine than exact MPE makes: what they say, learn and count."""
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Job
+from test_interrupted import DENSE, EASY, labelled_later, people
+
+from onlinesrl.core.errors import ConfigError
+from onlinesrl.core.evaluation.ranking_metrics import Ranking
+from onlinesrl.core.example import decode
+from onlinesrl.mln.ground.convert import clause_model, clause_weights
+from onlinesrl.mln.ground.ground_mrf import ClauseModel, Floats
+from onlinesrl.mln.inference.exact_marginals import Narrow
+from onlinesrl.mln.inference.maxwalksat import WalkSat
+from onlinesrl.mln.inference.mcsat import McSat
+from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.runs.config.loading import load
+from onlinesrl.runs.run import make_learner
+from tests.support import ground_mrfs
+
+QUERY = ["Smokes", "Cancer"]
+WIDE = [people(number, 24, 0.5) for number in (30, 31)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """Compile the samplers here, so that forks need not."""
+    model, weights = ground_mrfs.clause_model(2, [(1.0, [1, 2])])
+    for engine in (McSat(samples=10), Narrow(McSat())):
+        engine.marginals(model, weights)
+    WalkSat(flips=10).solve(model, weights)
+
+
+@pytest.fixture
+def stream(job: Callable[..., Job], tmp_path: Path) -> Callable[..., Job]:
+    (tmp_path / "dense.mln").write_text(DENSE)
+    keys = {"model": str(tmp_path / "dense.mln"), "query": QUERY, "metrics": {}}
+
+    def make(lines: Sequence[bytes], engine: str, name: str = "job", **more: Any) -> Job:
+        inference = {"engine": engine, **more.pop("inference", {})}
+        return job(lines, name, inference=inference, **{**keys, **more})
+
+    return make
+
+
+def true_atoms(line: bytes) -> set[tuple[str, int]]:
+    truth = json.loads(line)["truth"]
+    return {(name, row[0]) for name in QUERY for row in truth[name]}
+
+
+@pytest.mark.parametrize(
+    ("engine", "presolve"), [("mcsat", "exact"), ("mcsat", "none"), ("gibbs", "exact")]
+)
+def test_marginals_are_predicted_and_ranked(
+    stream: Callable[..., Job], engine: str, presolve: str
+) -> None:
+    run = stream(EASY, engine, inference={"presolve": presolve})
+    assert run.run() == 0, run.said
+    ranking = Ranking()
+    for line, made in zip(EASY, run.lines("predictions.jsonl"), strict=True):
+        true = true_atoms(line)
+        found = {(n, a["args"][0]): a["value"] for n in QUERY for a in made["marginals"][n]}
+        assert true <= found.keys()
+        said = {(name, row[0]) for name in QUERY for row in made["predicted"][name]}
+        assert said == {atom for atom, value in found.items() if value > 0.5}
+        assert made["hamming"] == len(said ^ true)
+        assert not made["certified"]
+        ranking.add(np.array([*found.values()]), np.array([atom in true for atom in found]))
+    last = run.lines("metrics.jsonl")[-1]
+    assert {name: last[name] for name in ranking.measures()} == ranking.measures()
+    assert last["predicates"]["Smokes"]["auc"] is not None
+    assert last["routes"] == {engine: len(EASY)}
+    assert last["updates"] == len(EASY)
+    assert last["regret_bound"] is not None  # rivals are proven
+
+
+def test_sampled_marginals_say_how_far_to_trust_them(stream: Callable[..., Job]) -> None:
+    run = stream([WIDE[0], EASY[0]], "mcsat")
+    assert run.run() == 0, run.said
+    sampled, exact = run.lines("predictions.jsonl")
+    assert 1.0 <= sampled["r_hat"] < 2.0
+    assert 0 < sampled["ess"] <= McSat().samples
+    assert not {"r_hat", "ess"} & exact.keys()
+
+
+def by_enumeration(model: ClauseModel, weights: Floats) -> Floats:
+    states = [np.array(s, np.uint8) for s in product((0, 1), repeat=model.n_atoms)]
+    possible = [state for state in states if model.feasible(state)]
+    mass = np.exp([model.score(state, weights) for state in possible])
+    return np.asarray(mass @ np.array(possible) / mass.sum(), np.float64)
+
+
+def test_marginals_are_those_of_brute_force(stream: Callable[..., Job]) -> None:
+    learner = make_learner(load(stream(EASY, "mcsat").config, []))
+    assert isinstance(learner, OnlineLearner)
+    for line in EASY:
+        example = decode(line)
+        [outcome], _ = learner.step([example], learning=False)
+        batch, net = learner.grounder.ground_one(example), learner.grounder.net
+        learner.weights.number(net, learning=False)
+        model, place = clause_model(net, folded=False)
+        ground = learner.weights.of(net, averaged=True)
+        expected = by_enumeration(model, clause_weights(model, place, ground)).tolist()
+        values = {
+            (name, str(args[0])): expected[number]
+            for name, first, atoms in learner.grounder.atoms(batch, 0)
+            for number, args in enumerate(atoms, first)
+        }
+        assert outcome.prediction is not None
+        assert outcome.prediction.marginals is not None
+        for name, atoms in outcome.prediction.marginals.items():
+            for atom in atoms:
+                assert atom.value == pytest.approx(values[name, str(atom.args[0])], abs=1e-6)
+
+
+def test_a_truth_that_comes_later_ranks_what_was_given_out(stream: Callable[..., Job]) -> None:
+    at_once = stream(EASY, "mcsat", "at-once")
+    later = stream([p for line in EASY for p in labelled_later(line)], "mcsat", labels={})
+    assert (at_once.run(), later.run()) == (0, 0), later.said
+    for name in Ranking().measures():
+        assert later.lines("metrics.jsonl")[-1][name] == at_once.lines("metrics.jsonl")[-1][name]
+
+
+@pytest.mark.parametrize("engine", ["walksat", "lp"])
+def test_a_cheaper_engine_is_for_what_is_wide_and_proves_little(
+    stream: Callable[..., Job], engine: str
+) -> None:
+    run = stream([*EASY[:2], *WIDE, *EASY[2:]], engine, batch=3, checkpoint={"every": 1})
+    assert run.run("--until", "4") == 0, run.said
+    assert run.run() == 0, run.said
+    expected = run.results()
+    assert run.run("--fresh", "--set", "batch=64") == 0, run.said
+    assert run.results() == expected
+    last = run.lines("metrics.jsonl")[-1]
+    assert last["routes"] == {"elimination": len(EASY), engine: len(WIDE)}
+    assert last["updates"] == len(EASY) + len(WIDE)
+    assert (last["unsolved"], last["regret_bound"]) == (0, None)
+    certified = [p["id"] for p in run.lines("predictions.jsonl") if p["certified"]]
+    assert set(range(len(EASY))) <= set(certified)
+    if engine == "walksat":
+        assert last["certified"] == len(EASY)
+
+
+def test_only_proven_answers_can_be_audited(stream: Callable[..., Job]) -> None:
+    run = stream(EASY, "walksat", inference={"audit_every": 2})
+    with pytest.raises(ConfigError, match="not for engine walksat, but for engine mpe"):
+        load(run.config, [])
+
+
+def test_the_slowest_examples_are_kept(stream: Callable[..., Job]) -> None:
+    """Of a whole run, also of what it had done before it was stopped."""
+    run = stream([*WIDE, *EASY], "mpe", inference={"max_work": 2_000})
+    assert run.run("--until", "2") == 0, run.said
+
+    def slowest() -> list[dict[str, Any]]:
+        found = json.loads((run.output / "summary.json").read_bytes())["slowest"]
+        assert found == sorted(found, key=lambda each: -each["seconds"])
+        return found
+
+    wide = {json.loads(line)["id"] for line in WIDE}
+    assert {(each["id"], each["atoms"]) for each in slowest()} == {(name, 48) for name in wide}
+    assert {each["route"] for each in slowest()} <= {
+        "branch-and-bound",
+        "ilp",
+        "walksat",
+    }  # as proven, or at the limit
+    assert run.run() == 0, run.said
+    assert wide <= {each["id"] for each in slowest()}

@@ -1,0 +1,472 @@
+"""The online learner as a whole: which states it compares, by which route, and that audits bite."""
+
+import json
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import MODEL
+from hypothesis import given
+from hypothesis import strategies as st
+from learners import examples, learn, named, new_learner, state, update_of
+from textbook import CERTIFIED, Round, textbook
+
+from onlinesrl.core.errors import ExampleError, Infeasible
+from onlinesrl.core.evaluation.prequential import Metrics
+from onlinesrl.core.example import Example, ValuedAtom, decode
+from onlinesrl.core.learner import Tally
+from onlinesrl.core.online.update_rules import Cda2
+from onlinesrl.mln.ground.convert import clause_model, clause_weights
+from onlinesrl.mln.ground.ground_mrf import ClauseModel, Floats
+from onlinesrl.mln.ground.grounder import Limits
+from onlinesrl.mln.ground.join_planner import compile_program
+from onlinesrl.mln.inference.brute_force import Brute
+from onlinesrl.mln.inference.elimination import Mpe
+from onlinesrl.mln.inference.ilp import Ilp
+from onlinesrl.mln.inference.policy import AuditError, Inference
+from onlinesrl.mln.inference.protocols import Solution
+from onlinesrl.mln.lang import reader
+from onlinesrl.mln.online.learner import OnlineLearner
+from tests.support.random_networks import features, ground_weights
+
+LEARNERS = [
+    ("cda1", "pl"),
+    ("cda1", "ml"),
+    ("cda2", "pl"),
+    ("cda2", "ml"),
+    ("mira", "pl"),
+    ("subgradient", "ml"),
+    ("perceptron", "pl"),
+    ("pa1", "pl"),
+]
+COSTS = {"InField": {"missed": 2.0, "extra": 0.5}, "InField(_, b)": 3}
+
+
+def costs(truth: Floats) -> Floats:
+    """What COSTS says of the atoms InField(0, a), InField(0, b), InField(1, a), ..."""
+    return np.where(np.arange(len(truth)) % 2, 3.0, np.where(truth == 1, 2.0, 0.5))
+
+
+def with_engines(
+    inference: Inference, update: str = "cda2", loss: str = "ml", **keys: Any
+) -> OnlineLearner:
+    plan, made = new_learner().layout.plan, update_of(update, loss=loss, sigma=0.1, **keys)
+    return OnlineLearner(plan, made, inference, ("InField", 1))
+
+
+def segmenter(**inference: Any) -> OnlineLearner:
+    """A learner of the citation model."""
+    plan = compile_program(reader.load(MODEL), ["InField"])
+    engines = Inference(Ilp("highs"), Mpe(Ilp("highs")), **inference)
+    return OnlineLearner(plan, Cda2(sigma=0.003), engines, ("InField", 1))
+
+
+@pytest.fixture(scope="module")
+def segmented(citations: list[bytes]) -> list[Example]:
+    return [decode(line) for line in citations[:30]]
+
+
+class Spy:
+    """Looks at every update on its way, and at the weights before and after it."""
+
+    def __init__(self, learner: OnlineLearner, monkeypatch: pytest.MonkeyPatch) -> None:
+        learner.compile()  # or the kernels would be compiled with the spy among them
+        self.learner = learner
+        self.update = learner.weights.learn
+        self.rounds: list[tuple[float, Floats]] = []
+        self.steps: list[tuple[Floats, Floats, dict[str, float | None]]] = []
+        self.before: list[tuple[ClauseModel, Floats, Floats, Any, Any]] = []
+        monkeypatch.setattr(learner.weights, "learn", self.learn)
+
+    def learn(self, n: int, rho: float) -> float:
+        learner, net = self.learner, self.learner.grounder.net
+        model, place = clause_model(net, folded=False)
+        state = learner.worlds.state
+        truth, rival = state.truth[: model.n_atoms].copy(), state.rival[: model.n_atoms].copy()
+        size = len(learner.weights)
+        cost = costs(truth) if learner.update.costs else np.ones(len(truth))
+        self.rounds.append(
+            (
+                float(np.sum(cost * (truth != rival))),
+                features(net, truth, size) - features(net, rival, size),
+            )
+        )
+        mean, current = (
+            clause_weights(model, place, ground_weights(net, weights))
+            for weights in (learner.weights.averaged(), self.current())
+        )
+        self.before.append((model, mean, current, truth, rival))
+        loss = self.update(n, rho)
+        self.steps.append(
+            (self.current(), learner.weights.averaged(), learner.certificate() | {"g": loss})
+        )
+        return loss
+
+    def current(self) -> Floats:
+        """The weights that the next rival is found with."""
+        weights = self.learner.weights
+        value = weights.arrays.value[: len(weights)]
+        scale = self.learner.update.scale(weights.updates + 1)
+        return np.asarray(value[:, 0] + scale * value[:, 1])
+
+
+@pytest.mark.parametrize("costly", [False, True])
+@pytest.mark.parametrize(("update", "loss"), LEARNERS)
+def test_a_stream_is_learned_as_in_the_textbook(
+    update: str, loss: str, costly: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines = Inference(Brute(), Brute(), presolve=False)
+    learner = with_engines(engines, update, loss, costs=COSTS if costly else None)
+    spy = Spy(learner, monkeypatch)
+    predictions = learn(learner, examples(40))
+    assert len(spy.rounds) == 40
+    for prediction, (model, mean, current, truth, rival) in zip(
+        predictions, spy.before, strict=True
+    ):
+        best = Brute().solve(model, mean)
+        assert prediction.score == pytest.approx(best.score, rel=1e-9, abs=1e-9)
+        cost = costs(truth) if costly else 1.0
+        bonus = np.where(truth == 1, -cost, cost) if loss == "ml" else None
+        worst = Brute().solve(model, current, bonus=bonus)
+        np.testing.assert_array_equal(rival, worst.state)
+    base = learner.weights.arrays.value[: len(learner.weights), 0].copy()
+    rounds = []
+    for rho, delta in spy.rounds:
+        dense = np.zeros(len(base))
+        dense[: len(delta)] = delta
+        rounds.append(Round(rho, dense))
+    for expected, (current, mean, certificate) in zip(
+        textbook(rounds, update, 0.1, 1.0, base), spy.steps, strict=True
+    ):
+        n = len(current)
+        np.testing.assert_allclose(current, (base + expected.weights)[:n], rtol=0, atol=1e-11)
+        np.testing.assert_allclose(mean, (base + expected.average)[:n], rtol=0, atol=1e-11)
+        assert certificate["g"] == pytest.approx(expected.loss, abs=1e-10)
+        if update in CERTIFIED:
+            assert certificate["dual"] == pytest.approx(expected.dual, abs=1e-9)
+            assert certificate["regret_bound"] == pytest.approx(expected.bound, abs=1e-9)
+        else:
+            assert certificate["dual"] is certificate["regret_bound"] is None
+
+
+def test_the_whole_ilp_gives_the_scores_of_elimination(segmented: list[Example]) -> None:
+    exact, whole = segmenter(), segmenter(presolve=False)
+    learn(exact, segmented)
+    header, arrays = exact.save()
+    whole.restore(json.loads(json.dumps(header)), {n: a.copy() for n, a in arrays.items()})
+    one, _ = exact.step(segmented, learning=False)
+    other, tally = whole.step(segmented, learning=False)
+    assert tally.routes == {"elimination": 0, "ilp": 30}
+    for found, expected in zip(one, other, strict=True):
+        assert found.prediction is not None
+        assert expected.prediction is not None
+        assert found.prediction.score == pytest.approx(expected.prediction.score, abs=1e-6)
+        assert expected.prediction.certified
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_audits_change_nothing_but_their_count(every: int) -> None:
+    """Not even the route: the engine for wide worlds is not asked."""
+    seen = [*examples(28), SELF_NEIGHBOUR, *examples(1, seed=1)]
+    engines = Inference(Mpe(Brute()), Liar(Mpe(Brute()), hopeless))
+    plain, audited = with_engines(engines), with_engines(replace(engines, audit_every=every))
+    tallies = []
+    for first in range(0, 30, 7):
+        batch = seen[first : first + 7]
+        expected, _ = plain.step(batch)
+        found, tally = audited.step(batch)
+        assert found == expected
+        tallies.append(tally.audited)
+        audited_again = with_engines(audited.inference)
+        audited_again.restore(*audited.save())
+        audited = audited_again
+    assert tallies == ([7, 7, 7, 7, 2] if every == 1 else [2, 2, 3, 2, 1])
+    assert learned(audited) == learned(plain)
+
+
+SELF_NEIGHBOUR = Example(
+    id="self",
+    evidence={"Token": [["w", 0], ["v", 1]], "Next": [[0, 1], [1, 1]]},
+    truth={"InField": [[0, "a"]]},
+)
+
+
+def learned(learner: OnlineLearner) -> Any:
+    header, arrays = state(learner)
+    return {**header, "seen": 0}, arrays
+
+
+class Liar:
+    """Another engine's answers, with a score that is too good, or no answer at all."""
+
+    def __init__(self, honest: Mpe, lie: Callable[[Solution], Solution]) -> None:
+        self.honest = honest
+        self.lie = lie
+
+    def solve(
+        self, model: ClauseModel, weights: Floats, *, bonus: Floats | None = None
+    ) -> Solution:
+        return self.lie(self.honest.solve(model, weights, bonus=bonus))
+
+
+def better(found: Solution) -> Solution:
+    return Solution(found.state, found.score + 1e-3, found.bound, found.route, certified=True)
+
+
+def unsure(found: Solution) -> Solution:
+    return Solution(found.state, found.score + 1e-3, found.bound + 1, found.route, certified=False)
+
+
+def hopeless(found: Solution) -> Solution:
+    raise Infeasible("no state")
+
+
+@pytest.mark.parametrize("lie", [better, hopeless])
+def test_an_audit_catches_engines_that_disagree(lie: Callable[[Solution], Solution]) -> None:
+    honest = Mpe(Brute())
+    learner = with_engines(Inference(Liar(honest, lie), honest, audit_every=4))
+    learner.step(examples(3))
+    with pytest.raises(
+        AuditError, match=r"audit of example 3: elimination gives .*, the whole ILP"
+    ):
+        learner.step(examples(8)[3:])
+
+
+def test_an_audit_without_proof_proves_nothing() -> None:
+    honest = Mpe(Brute())
+    learner = with_engines(Inference(Liar(honest, unsure), honest, audit_every=1))
+    _, tally = learner.step(examples(3))
+    assert tally.audited == 0
+
+
+def test_uncertified_rivals_are_not_learned_from() -> None:
+    engine = Liar(Mpe(Brute()), unsure)
+    learner = with_engines(Inference(engine, engine, engine, presolve=False))
+    outcomes, tally = learner.step(examples(3))
+    assert [o.prediction.certified for o in outcomes if o.prediction] == [False] * 3
+    assert (tally.certified, tally.unsolved, learner.weights.updates) == (0, 3, 0)
+
+
+@pytest.mark.parametrize("presolve", [True, False])
+def test_room_that_runs_out_grows_and_changes_nothing(
+    presolve: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Predicted atoms, atoms and rows beyond what there is room for at first."""
+    engines = Inference(Mpe(Brute()), Mpe(Brute()), presolve=presolve)
+    small, large = with_engines(engines), with_engines(engines)
+    small.grounder.allocate(atoms=1, rows=1)
+    small.worlds.allocate(output=1)
+    large.worlds.allocate(output=1 << 16)
+    seen = examples(60)
+    found = [each.step(seen[:50]) for each in (small, large)]
+    again = [each.step(seen[50:]) for each in (small, large)]
+    for one, other in (found, again):
+        assert one[0] == other[0]
+        assert counts(one[1]) == counts(other[1])
+    assert state(small) == state(large)
+
+
+def counts(tally: Tally) -> Any:
+    by_class = {name: row.tolist() for name, row in tally.by_class.items()}
+    return tally.counts.tolist(), tally.labelled, tally.routes, by_class
+
+
+@pytest.mark.parametrize("presolve", [True, False])
+def test_room_and_dropped_weights_do_not_meet(presolve: bool) -> None:
+    """What is dropped depends on the stream alone, not on where memory had to grow."""
+    found = []
+    for room in (1, 1 << 12):
+        inference = Inference(Mpe(Brute()), Mpe(Brute()), presolve=presolve)
+        learner = new_learner("cda1", 60, inference)
+        learner.grounder.allocate(atoms=room, rows=room)
+        learner.worlds.allocate(tables=room, output=room)
+        predictions = learn(learner, examples(80), 16)
+        found.append((predictions, named(learner.weights), learner.weights.dropped))
+    assert found[0] == found[1]
+    assert found[0][2] > 0
+
+
+def test_metrics_are_plain_counts(segmented: list[Example]) -> None:
+    learner, metrics = segmenter(), Metrics()
+    outcomes = []
+    for first in range(0, 30, 4):
+        batch: list[Example | ExampleError] = [*segmented[first : first + 4]]
+        batch.insert(1, ExampleError("bad"))
+        found, tally = learner.step(batch)
+        metrics.add(tally, len(batch))
+        outcomes += [o.prediction for o in found if o.prediction is not None]
+    snapshot = metrics.snapshot()
+    expected = plain_scores(segmented, [p.predicted["InField"] for p in outcomes])
+    assert {name: snapshot[name] for name in expected} == pytest.approx(expected, rel=1e-12)
+    assert snapshot["by"].keys() == {"author", "title", "venue"}
+    for field in snapshot["by"]:
+        pairs = [
+            ({a for a in true if a[1] == field}, {a for a in said if a[1] == field})
+            for true, said in labels(segmented, [p.predicted["InField"] for p in outcomes])
+        ]
+        assert snapshot["by"][field] == pytest.approx(f1_scores(pairs), rel=1e-12)
+    values = [scores["f1"] for scores in snapshot["by"].values()]
+    assert snapshot["macro_f1"] == pytest.approx(sum(values) / 3, rel=1e-12)
+    assert (snapshot["examples"], snapshot["bad"], snapshot["labelled"]) == (38, 8, 30)
+
+
+Atoms = set[tuple[int, str]]
+
+
+def labels(
+    seen: Sequence[Example], predicted: Sequence[list[list[Any]]]
+) -> list[tuple[Atoms, Atoms]]:
+    """Pairs of true and predicted atoms."""
+    return [
+        ({tuple(a) for a in (e.truth or {})["InField"]}, {tuple(a) for a in atoms})  # type: ignore[misc, arg-type]
+        for e, atoms in zip(seen, predicted, strict=True)
+    ]
+
+
+def f1_scores(pairs: Sequence[tuple[Atoms, Atoms]]) -> dict[str, float]:
+    hits = sum(len(true & said) for true, said in pairs)
+    told, support = sum(len(said) for _, said in pairs), sum(len(true) for true, _ in pairs)
+    precision, recall = hits / told, hits / support
+    f1 = 2 * precision * recall / (precision + recall)
+    return {"f1": f1, "precision": precision, "recall": recall, "support": support}
+
+
+def plain_scores(seen: Sequence[Example], predicted: Sequence[list[list[Any]]]) -> dict[str, float]:
+    pairs = labels(seen, predicted)
+    scores = f1_scores(pairs)
+    del scores["support"]
+    wrong = sum(len(true ^ said) for true, said in pairs)
+    units = right = 0
+    for example, (true, said) in zip(seen, pairs, strict=True):
+        for _, position in example.evidence["Token"]:  # type: ignore[misc]
+            units += 1
+            right += {a for a in true if a[0] == position} == {a for a in said if a[0] == position}
+    exact = sum(true == said for true, said in pairs)
+    return scores | {
+        "accuracy": right / units,
+        "exact": exact / len(seen),
+        "hamming": wrong / len(seen),
+    }
+
+
+@pytest.mark.parametrize("size", [1, 7, 40])
+def test_examples_are_counted_once_whatever_the_batches(size: int) -> None:
+    learner = with_engines(Inference(Ilp(), Mpe(Ilp()), audit_every=5))
+    stream = examples(40)
+    tallies = [learner.step(stream[n : n + size])[1] for n in range(0, 40, size)]
+    assert learner.seen == 40
+    assert sum(tally.audited for tally in tallies) == 8
+
+
+OPEN = """
+token = {...}
+Next(token, token)
+Tag(token, tag)
+tag = {"a", "b", ...}
+Tag(x, +t)
+Next(x, y) ^ Tag(x, +t) => Tag(y, t)
+"""
+
+
+@pytest.mark.parametrize("presolve", [True, False])
+def test_to_predict_between_steps_leaves_no_trace(presolve: bool) -> None:
+    plan = compile_program(reader.parse(OPEN), ("Tag",))
+    stream = [
+        Example(
+            id=n,
+            evidence={"Next": [[f"x{n}", f"y{n % 3}"]]},
+            truth={"Tag": [[f"x{n}", "abcdef"[n % 6]]]},
+        )
+        for n in range(12)
+    ]
+    ask = [stream[0], ExampleError("bad"), replaced(stream[7]), replaced(stream[11])]
+
+    def learner() -> OnlineLearner:
+        return OnlineLearner(
+            plan, Cda2(), Inference(Ilp(), Mpe(Ilp()), presolve=presolve, audit_every=5)
+        )
+
+    asked, alone = learner(), learner()
+    for example in stream:
+        before = asked.predict(ask)
+        assert before[0].prediction is not None
+        assert before[0].prediction.margin is not None
+        outcome = asked.step([example])[0]
+        assert outcome == alone.step([example])[0]
+        assert outcome[0].prediction is not None
+        assert outcome[0].prediction.margin is None
+    assert state(asked) == state(alone)
+
+
+def replaced(example: Example) -> Example:
+    """The same without its truth."""
+    return Example(id=example.id, evidence=example.evidence)
+
+
+def test_margins_are_the_distance_to_the_second_best_state() -> None:
+    learner = with_engines(Inference(Brute(), Mpe(Brute())))
+    learn(learner, examples(40))
+    header, arrays = learner.save()
+    judge = OnlineLearner(learner.layout.plan, learner.update, learner.inference, margins=True)
+    judge.restore(header, arrays)
+    seen = [e for e in examples(30, seed=9) if len(e.evidence["Token"]) < 5]
+    outcomes, _ = judge.step(seen, learning=False)
+    for example, outcome in zip(seen, outcomes, strict=True):
+        assert outcome.prediction is not None
+        judge.step([example], learning=False)
+        net = judge.grounder.net
+        model, place = clause_model(net)
+        weights = clause_weights(model, place, ground_weights(net, judge.weights.averaged()))
+        best = Brute().solve(model, weights)
+        second = Brute().second_best(model, weights, best.state)
+        assert second is not None
+        assert outcome.prediction.margin == pytest.approx(best.score - second.score, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ({"evidence": {"Nothing": [["a"]]}}, "schema"),
+        ({"evidence": {"Token": [["a"]]}}, "schema"),
+        ({"evidence": {"Token": [ValuedAtom(["a", 0], 0.5)]}}, "schema"),
+        ({"evidence": {"Token": [["a", 0], ValuedAtom(["a", "0"], 0)]}}, "contradiction"),
+        ({"evidence": {"Token": [["a", 0]] * 41}}, "limit"),
+        ({"evidence": {"Token": [["a", n] for n in range(40)]}}, "limit"),
+        ({"truth": {"InField": [[0, "a"]]}, "query": {"InField": []}}, "not_open"),
+        ({"truth": {"InField": [[0, "a"], [0, "b"]]}}, "hard_rule"),
+        ({"evidence": {"Token": [["w", 0]], "InField": [[0, "a"], [0, "b"]]}}, "infeasible"),
+    ],
+)
+def test_bad_examples_are_counted_by_kind(values: dict[str, Any], kind: str) -> None:
+    learner = new_learner()
+    limited = replace(learner.inference, limits=Limits(atoms=40))
+    learner = OnlineLearner(learner.layout.plan, learner.update, limited)
+    bad = Example(id=1, **({"evidence": {"Token": [["w", 0]]}} | values))
+    given = [ExampleError("bad"), bad, *examples(2), ExampleError("long", "too_long"), bad]
+    outcomes, tally = learner.step(given)
+    assert tally.errors == {"decode": 1, "too_long": 1, kind: 2}, outcomes[1].error
+    assert tally.predicted == 2
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), max_size=8))
+def test_what_is_done_ahead_changes_nothing(steps: list[tuple[int, bool, bool]]) -> None:
+    """However many there are, whatever else is asked meanwhile, and if some never have their turn."""
+    made, alone = new_learner(), new_learner()
+    batches = iter([examples(3, seed) for seed in range(40)])
+    ahead: deque[list[Example]] = deque()
+    for more, asked, stopped in steps:
+        if stopped:
+            ahead.clear()
+        for n in range(min(more, 4 - len(ahead))):
+            if asked and n == 1:
+                made.predict(examples(1, 99))
+            ahead.append(next(batches))
+            made.ahead(ahead[-1])
+        now = ahead.popleft() if ahead else next(batches)
+        made.turn(now)
+        assert made.step(now)[0] == alone.step(now)[0]
+        assert named(made.weights) == named(alone.weights)
+    assert made.save()[0] == alone.save()[0]

@@ -1,0 +1,167 @@
+"""Scores by predicate and confusions of Markov logic, beside sets of atoms."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Job, wait
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onlinesrl.core.evaluation.confusion_matrix import Confusion, pairs
+from onlinesrl.mln.online.positives import Positives
+
+MODEL = """
+cls = {"news", "sport", "mail"}
+Word(doc, word)
+Class(doc, cls)
+Spam(doc)
+!Class(d, c) v !Class(d, k) v c = k.
+Word(d, +w) => Class(d, +c)
+Word(d, +w) => Spam(d)
+Class(d, +c) => Spam(d)
+"""
+
+
+@given(st.data())
+def test_marks_of_random_atoms(data: st.DataObject) -> None:
+    """Keys are numbers of mixed radix; a unit is what their other digits say."""
+    worlds, arity = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
+    argument = data.draw(st.integers(0, arity - 1))
+    sizes = np.array([[data.draw(st.integers(1, 4)) for _ in range(arity)] for _ in range(worlds)])
+    found, expected, counts = [], Confusion(), Counter[int]()
+    for w in range(worlds):
+        atoms = []
+        total = int(np.prod(sizes[w]))
+        for key in sorted(data.draw(st.sets(st.integers(0, total - 1), max_size=6))):
+            mark = data.draw(st.integers(1, 3))
+            found.append((w, 0, key, mark))
+            counts[mark] += 1
+            digits = [f"{w}.{d}" for d in np.unravel_index(key, sizes[w])]
+            atoms.append((tuple(digits), mark >= 2, mark % 2 == 1))
+        expected.add(pairs(atoms, argument))
+    marks = Positives(*np.array(found, np.int64).reshape(-1, 4).T)
+    said = marks.pairs(sizes, argument, lambda w: [f"{w}.{n}" for n in range(4)], False)
+    assert said == expected.counts
+    together = Confusion()
+    for cell, n in (expected.counts or {}).items():
+        together.add({tuple(name and name[2:] for name in cell): n})
+    alike = marks.pairs(sizes, argument, lambda _: "0123", True)
+    assert alike == (together.counts if expected.counts is not None else None)
+    assert marks.by_query(1).tolist() == [[counts[3], counts[1], counts[2]]]
+
+
+def documents(count: int) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(3)
+    made = []
+    for n in range(count):
+        names = [f"d{n}_{k}" for k in range(3)]
+        kinds = rng.choice(["news", "sport", "mail", ""], 3).tolist()
+        hints = [str(kind or "mail") if rng.random() < 0.7 else "the" for kind in kinds]
+        evidence = {"Word": [[d, w] for d, w in zip(names, hints, strict=True)]}
+        truth = {
+            "Class": [[d, c] for d, c in zip(names, kinds, strict=True) if c],
+            "Spam": [[d] for d, c in zip(names, kinds, strict=True) if c == "mail"],
+        }
+        made.append({"id": n, "evidence": evidence} | ({"truth": truth} if n % 7 else {}))
+    return made
+
+
+def scored(examples: list[dict[str, Any]], said: list[dict[str, Any]]) -> dict[str, Any]:
+    """What metrics should say of predictions, from sets of atoms."""
+    counts = {name: [0, 0, 0] for name in ("Class", "Spam")}
+    table: Confusion = Confusion()
+    for example, prediction in zip(examples, said, strict=True):
+        if "truth" not in example:
+            continue
+        for name, found in counts.items():
+            true, taken = (
+                {tuple(atom) for atom in atoms.get(name, [])}
+                for atoms in (example["truth"], prediction["predicted"])
+            )
+            for n, part in enumerate((true & taken, taken - true, true - taken)):
+                found[n] += len(part)
+            if name == "Class":
+                table.add(pairs(((a, a in true, a in taken) for a in true | taken), 1))
+    return {"predicates": counts, "confusion": table.table()}
+
+
+def told(line: dict[str, Any]) -> dict[str, Any]:
+    """The same of a line of metrics, hits and misses from precision, recall and support."""
+    counts = {}
+    for name, scores in line["predicates"].items():
+        hits = round(scores["recall"] * scores["support"])
+        taken = round(hits / scores["precision"]) if scores["precision"] else 0
+        counts[name] = [hits, taken - hits, scores["support"] - hits]
+    return {"predicates": counts, "confusion": line["confusion"]}
+
+
+@pytest.fixture
+def labels(job: Callable[..., Job], tmp_path: Path) -> Callable[..., Job]:
+    (tmp_path / "m.mln").write_text(MODEL)
+
+    def make(lines: list[dict[str, Any]], name: str = "job", **keys: Any) -> Job:
+        settings = {"model": str(tmp_path / "m.mln"), "query": ["Class", "Spam"]}
+        settings |= {"metrics": {"by": "cls"}, "checkpoint": {"every": 7}} | keys
+        return job([json.dumps(line).encode() + b"\n" for line in lines], name, **settings)
+
+    return make
+
+
+def test_a_run_tells_what_sets_of_atoms_tell(labels: Callable[..., Job]) -> None:
+    examples = documents(40)
+    run = labels(examples)
+    assert run.run() == 0, run.said
+    last, said = run.lines("metrics.jsonl")[-1], run.lines("predictions.jsonl")
+    expected = scored(examples, said)
+    assert told(last) == expected
+    assert len(expected["confusion"]) == 4
+    assert expected["confusion"]["none"]
+    assert expected["predicates"]["Spam"][0] > 0
+    page = (run.output / "report.html").read_text()
+    for words in ("Confusion matrix", "Scores by predicate"):
+        assert words in page
+    assert "F1 of Spam" in run.printed
+
+    one = labels(examples, "one", batch=1)
+    assert one.run("--until", "13") == one.run() == 0, one.said
+    assert one.results() == run.results()
+
+    trained = str(run.output / "weights.mln")
+    assert wait(run.fork("evaluate", trained, str(run.config))) == 0
+    evaluated = json.loads(run.printed)
+    assert wait(run.fork("predict", trained, str(run.config))) == 0
+    said = [json.loads(line) for line in run.printed.splitlines()]
+    assert told(evaluated) == scored(examples, said)
+
+
+def test_what_was_given_out_before_the_truth_came_is_what_is_scored(
+    labels: Callable[..., Job],
+) -> None:
+    examples = [example for example in documents(30) if "truth" in example]
+    bare = [{"id": e["id"], "evidence": e["evidence"]} for e in examples]
+    late = [{"id": e["id"], "truth": e["truth"]} for e in examples]
+    run = labels([*bare, *late], labels={"pending": 100})
+    assert run.run() == 0, run.said
+    expected = scored(examples, run.lines("predictions.jsonl"))
+    last = run.lines("metrics.jsonl")[-1]
+    assert {n: s["support"] for n, s in last["predicates"].items()} == {
+        name: hits + misses for name, (hits, _, misses) in expected["predicates"].items()
+    }
+    assert last["confusion"] == expected["confusion"]
+
+
+def test_units_of_several_classes_have_no_table(labels: Callable[..., Job], tmp_path: Path) -> None:
+    (tmp_path / "many.mln").write_text(MODEL.replace("!Class(d, c) v !Class(d, k) v c = k.", ""))
+    examples = documents(5)
+    for example in examples[1:]:
+        example["truth"]["Class"] = [[f"d{example['id']}_0", c] for c in ("news", "mail")]
+    run = labels(examples, "many", model=str(tmp_path / "many.mln"))
+    assert run.run() == 0, run.said
+    last = run.lines("metrics.jsonl")[-1]
+    assert last["confusion"] is None
+    assert last["predicates"]["Class"]["support"] == 8

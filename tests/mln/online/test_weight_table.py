@@ -1,0 +1,250 @@
+"""The weight table: growth, dropping, names, and going on from what was saved, bit for bit."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from learners import MODEL, examples, learn, named, new_learner, state
+from textbook import RULES
+
+from onlinesrl.core.example import Example
+from onlinesrl.core.kernels.averaging import NORM
+from onlinesrl.mln.ground import batch_packer
+from onlinesrl.mln.lang import reader
+from onlinesrl.mln.online import weight_table as table
+from onlinesrl.mln.online.weight_table import WeightTable
+from onlinesrl.runs.summary import heaviest, weights_text
+from onlinesrl.stream import checkpoints
+
+
+def test_weights_appear_with_their_constants() -> None:
+    learner, seen = new_learner(), examples(30)
+    learn(learner, seen)
+    words = {w for e in seen for w, _ in e.evidence["Token"]}
+    pairs = {
+        (v, w)
+        for e in seen
+        for (v, _), (w, _) in zip(e.evidence["Token"], e.evidence["Token"][1:], strict=False)
+    }
+    keys: dict[int, set[tuple[str, ...]]] = {}
+    for entry in learner.weights.entries():
+        keys.setdefault(entry.clause.rule, set()).add(entry.key)
+    fields = ("a", "b")
+    assert keys == {
+        1: {(w, f) for w in words for f in fields},
+        2: {(v, w, f) for v, w in pairs for f in fields},
+        3: {(f, g) for f in fields for g in fields},
+        4: {()},
+        5: {(f,) for f in fields},
+    }
+
+
+def test_new_weights_start_from_the_weight_of_their_rule() -> None:
+    learner = new_learner()
+    learn(learner, examples(5))
+    for entry in learner.weights.entries():
+        if not entry.uses:
+            assert entry.weight == (entry.clause.weight or 0.0)
+    assert any(e.uses and e.weight != (e.clause.weight or 0.0) for e in learner.weights.entries())
+
+
+def test_predicting_adds_nothing() -> None:
+    learner = new_learner()
+    learn(learner, examples(5))
+    before = state(learner)
+    strange = examples(5, seed=1, words=10**6)
+    unlabelled = [Example(id=e.id, evidence=e.evidence) for e in strange]
+    learner.step(strange, learning=False)
+    learner.step(unlabelled)
+    header, arrays = state(learner)
+    assert (dict(header, seen=0), arrays) == (dict(before[0], seen=0), before[1])
+
+
+@pytest.mark.parametrize("most", [40, 100, 250, 400])
+def test_dropping_keeps_the_strongest_with_name_and_value(most: int) -> None:
+    learner = new_learner("cda1")
+    learn(learner, examples(80))
+    weights = learner.weights
+    before, size = named(weights), len(weights)
+    gone = weights.drop_least(most)
+    after = named(weights)
+    assert gone == size - len(weights) == len(before) - len(after) == weights.dropped > 0
+    assert 0.9 * most - 4 <= len(weights) <= 0.9 * most
+    assert after.items() <= before.items()
+
+    default = {c.text: c.weight or 0.0 for c in weights.clauses}
+
+    def strength(names: Iterable[tuple[str, tuple[str, ...]]]) -> list[float]:
+        blocks: dict[tuple[str, tuple[str, ...]], float] = {}
+        for text, key in names:
+            if "Token" in text:
+                weight, uses = before[text, key]
+                block = (text, key[:-1])
+                influence = abs(weight - default[text]) * max(1, uses)
+                blocks[block] = max(blocks.get(block, 0.0), influence)
+        return sorted(blocks.values())
+
+    lost, kept = strength(before.keys() - after.keys()), strength(after)
+    assert not kept or lost[-1] <= kept[0]
+    learned = weights.arrays.value[: len(weights), 1]
+    assert weights.scalar[NORM] == pytest.approx(float(learned @ learned), rel=1e-12)
+
+
+def test_of_equally_weak_weights_the_oldest_are_dropped() -> None:
+    weights = new_learner().weights
+    words = [c.rule for c in weights.clauses].index(1)
+    for number in range(60):
+        weights.set(words, (f"word {number}", "a"), 0.75)
+    weights.set(words, ("word 3", "a"), -1.0)
+    assert weights.drop_least(40) > 0
+    kept = sorted({e.key[0] for e in weights.entries() if e.clause.rule == 1})
+    left = (len(weights) - weights.reserved) // 2
+    assert kept == sorted(["word 3", *(f"word {n}" for n in range(61 - left, 60))])
+
+
+def test_dropped_weights_come_back_as_new_ones() -> None:
+    learner, seen = new_learner("cda1"), examples(60)
+    learn(learner, seen)
+    learner.weights.drop_least(40)
+    kept = named(learner.weights)
+    learner.step(seen[:1])
+    fresh = [e for e in learner.weights.entries() if (e.clause.text, e.key) not in kept]
+    assert fresh
+    assert all(e.uses <= 1 for e in fresh)
+
+
+def test_constants_without_weights_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words come and go, and nothing else is changed by forgetting those that have gone."""
+    seen = [e for turn in range(10) for e in examples(60, seed=turn, words=100 * (turn + 1))]
+    forgetful = new_learner("cda2", 150)
+    predictions = learn(forgetful, seen)
+    counts = [len(domain.names) for domain in forgetful.weights.stream.values()]
+    monkeypatch.setattr(WeightTable, "forget_constants", lambda self, shown: None)
+    never = new_learner("cda2", 150)
+    assert learn(never, seen) == predictions
+    assert named(never.weights) == named(forgetful.weights)
+    assert [*named(never.weights)] == [*named(forgetful.weights)]
+    all_words = {word for e in seen for word, _ in e.evidence["Token"]}
+    assert sum(len(domain.names) for domain in never.weights.stream.values()) > len(all_words)
+    assert sum(counts) < 150 + 2 + 8 * 5 < len(all_words)
+
+
+def test_the_room_at_first_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether weights or hash slots run out, or neither; nor where a checkpoint is restored."""
+    found = []
+    for room, slots in ((8, 4), (8, 1 << 13), (1 << 16, 4), (1 << 16, 1 << 13)):
+        monkeypatch.setattr(table, "ROOM", room)
+        monkeypatch.setattr(table, "SLOTS", slots)
+        learner, again = new_learner("adagrad"), new_learner("adagrad")
+        predictions = learn(learner, examples(60), 7)
+        learn(again, examples(20, seed=1), 7)
+        again.restore(*learner.save())
+        assert state(again) == state(learner)
+        found.append((predictions, state(learner), learn(again, examples(40, seed=2), 7)))
+    assert found[1:] == found[:1] * 3
+
+
+@pytest.mark.parametrize("update", RULES)
+@pytest.mark.parametrize("most", [None, 150])
+def test_batches_of_every_size_give_the_same_bits(update: str, most: int | None) -> None:
+    found = []
+    for batch in (1, 2, 7, 64):
+        learner = new_learner(update, most)
+        predictions = learn(learner, examples(120), batch)
+        found.append((predictions, state(learner), learner.certificate()))
+    assert found[1:] == found[:1] * 3
+    assert (learner.weights.dropped > 0) == (most is not None)
+    assert most is None or len(learner.weights) <= most
+
+
+def test_numbering_constants_anew_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    often, never = new_learner(), new_learner()
+    expected = learn(never, examples(120), 4)
+    monkeypatch.setattr(batch_packer, "KEPT_NAMES", 5)
+    assert learn(often, examples(120), 4) == expected
+    assert state(often) == state(never)
+
+
+@pytest.mark.parametrize("update", RULES)
+@pytest.mark.parametrize("most", [None, 150])
+def test_a_saved_learner_goes_on_bit_for_bit(update: str, most: int | None, tmp_path: Path) -> None:
+    seen = examples(120)
+    whole = new_learner(update, most)
+    first = learn(whole, seen[:70])
+    path = checkpoints.save(tmp_path, 1, *whole.save(), keep=1)
+    saved, again = checkpoints.load(path), new_learner(update, most)
+    again.restore(saved.header, saved.arrays)
+    assert state(again) == state(whole)
+    assert learn(again, seen[70:], 3) == learn(whole, seen[70:])
+    assert state(again) == state(whole)
+    assert named(again.weights) == named(whole.weights)
+    assert again.certificate() == whole.certificate()
+    assert len(first) == 70
+
+
+def test_a_learner_that_has_seen_much_is_restored_to_little() -> None:
+    little, much = new_learner(), new_learner()
+    learn(little, examples(10))
+    learn(much, examples(300, seed=1, words=4000))
+    header, arrays = little.save()
+    saved = (dict(header), {name: array.copy() for name, array in arrays.items()})
+    much.restore(*saved)
+    assert learn(much, examples(50, seed=2)) == learn(little, examples(50, seed=2))
+    assert state(much) == state(little)
+
+
+def test_a_weights_file_says_what_the_table_says() -> None:
+    learner = new_learner()
+    learn(learner, examples(60))
+    entries = heaviest(learner.weights.entries())
+    influence = [abs(e.weight) * max(1, e.uses) for e in entries]
+    assert influence == sorted(influence, reverse=True)
+    text = weights_text(learner)
+    again = new_learner()
+    assert again.start(reader.parse(text, "weights.mln")) == []
+    expected = {name: weight for name, (weight, _) in named(learner.weights).items()}
+    found = {name: weight for name, (weight, _) in named(again.weights).items()}
+    assert {name: found[name] for name in expected if expected[name]} == {
+        name: weight for name, weight in expected.items() if weight
+    }
+    held_out = examples(40, seed=3, words=60)
+    predicted, read = (
+        [o.prediction for o in each.step(held_out, learning=False)[0]] for each in (learner, again)
+    )
+    for one, other in zip(predicted, read, strict=True):
+        assert one is not None
+        assert other is not None
+        assert one.predicted == other.predicted
+        assert one.score == pytest.approx(other.score, rel=1e-12)
+
+
+def test_learning_goes_on_around_starting_weights() -> None:
+    first = new_learner("cda1")
+    learn(first, examples(60))
+    text = weights_text(first)
+    second = new_learner("cda1")
+    second.start(reader.parse(text, "weights.mln"))
+    base = {name: weight for name, (weight, _) in named(second.weights).items()}
+    learn(second, examples(30, seed=4))
+    certificate = second.certificate()
+    assert certificate["dual"] is not None
+    assert certificate["regret_bound"] is not None
+    assert certificate["regret_bound"] >= 0
+    arrays = second.weights.arrays
+    untouched = [n for n in range(len(second.weights)) if not arrays.uses[n]]
+    assert np.all(arrays.value[untouched, 1:] == 0.0)
+    changed = [
+        name for name, (weight, _) in named(second.weights).items() if weight != base.get(name)
+    ]
+    assert changed
+
+
+def test_weights_for_rules_that_are_gone_are_named() -> None:
+    declarations = MODEL.partition("\n\n")[0]
+    text = f'{declarations}\n2.0 InField(i, "a")\n1.0 Next(i, j) => InField(j, "b")\n'
+    learner = new_learner()
+    assert learner.start(reader.parse(text, "old.mln")) == [
+        'line 6: no rule of the model fits `Next(i, j) => InField(j, "b")` (1 weights)'
+    ]
+    assert named(learner.weights)['InField(i, "a")', ()] == (2.0, 0)

@@ -1,0 +1,169 @@
+"""PSL's ground models against the naive grounder and against PSL's own counts."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onlinesrl.core.errors import ModelError
+from onlinesrl.psl.ground.form_assembly import constant_orders
+from onlinesrl.psl.ground.grounder import Grounder
+from onlinesrl.psl.ground.hinge_loss_mrf import validate
+from onlinesrl.psl.ground.join_plan import plan_program
+from onlinesrl.psl.lang.data import Database, Relation
+from onlinesrl.psl.lang.model import load_json
+from onlinesrl.psl.lang.reader import parse
+from tests.support.random_psl_programs import (
+    FUNCTIONS,
+    counted,
+    databases,
+    expected,
+    names,
+    programs,
+    side_by_side,
+    table,
+)
+
+PEERS = Path(__file__).parents[3] / "shared" / "peers" / "psl"
+EMPTY = {arity: table([], [], arity) for arity in (1, 2)}
+
+
+@given(programs(), databases())
+def test_the_rows_of_the_naive_grounder(program, database):
+    rows = expected(program, database)
+    if rows is None:
+        with pytest.raises(ModelError, match="breaks this hard rule"):
+            Grounder(program, FUNCTIONS).ground(database)
+        return
+    model = Grounder(program, FUNCTIONS).ground(database).graphs.model
+    validate(model)
+    assert counted(model, names(database)) == rows
+
+
+@given(programs(), st.lists(databases(), min_size=1, max_size=3))
+def test_worlds_are_ground_as_if_alone(program, worlds):
+    grounder = Grounder(program, FUNCTIONS)
+    found = grounder.ground_worlds(side_by_side(worlds), len(worlds), "TU")
+    for w, world in enumerate(worlds):
+        rows = expected(program, world)
+        assert (rows is None) == (w in found.failures)
+        if rows is not None:
+            alone = grounder.ground_worlds(side_by_side([world]), 1, "TU").graphs.model
+            validate(alone)
+            assert counted(alone, names(world)) == rows
+            assert same(found.graphs.micrograph(w), alone)
+
+
+def same(one, other):
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in vars(one))
+
+
+@pytest.mark.skipif(not PEERS.exists(), reason="needs the recorded answers of PSL")
+@pytest.mark.parametrize(
+    "case", sorted(each.parent.name for each in PEERS.glob("golden/*/golden.json"))
+)
+def test_as_many_ground_rules_as_psl(case):
+    golden = json.loads((PEERS / "golden" / case / "golden.json").read_text())
+    model = load_json(PEERS / "cases" / case / "config.json")
+    found = Grounder(model.program).ground(model.database())
+    rows = found.graphs.model.n_rows + found.inactive.sum()
+    assert rows == golden["terms"]
+    assert found.graphs.model.n_variables == golden["vars"]
+
+
+def database(a=(), t=(), targets=()):
+    """Data of A/1 and T/1 over the constants a, b and c; a and t are observed, row by row."""
+
+    def values(rows):
+        return table([row for row, _ in rows], [value for _, value in rows], 1)
+
+    relations = {
+        "A": Relation(values(a), EMPTY[1], EMPTY[1]),
+        "T": Relation(values(t), table(targets, None, 1), EMPTY[1]),
+    }
+    return Database(("a", "b", "c"), relations)
+
+
+def test_what_observed_values_satisfy_is_not_counted_but_what_they_do_together_is():
+    program = parse("1: A(X) & A(Y) & X != Y -> T(X)", "rules.psl")
+    data = database(
+        a=[((0,), 0.5), ((1,), 0.4), ((2,), 0.0)], targets=[(0,), (1,)], t=[((2,), 0.3)]
+    )
+    found = Grounder(program).ground(data)
+    assert (found.graphs.model.n_rows, found.inactive.tolist()) == (0, [2])
+
+
+def test_a_missing_atom_is_named():
+    program = parse("1: !T(X)\n2: A(X) -> T(X)", "rules.psl")
+    data = database(a=[((0,), 1.0), ((2,), 1.0)], targets=[(0,)])
+    with pytest.raises(ModelError) as caught:
+        Grounder(program).ground(data)
+    assert str(caught.value) == (
+        "rules.psl:2:1: the rule needs T('c'), which is neither observed nor a target\n"
+        "  2: A(X) -> T(X)\n"
+        "  ^\n"
+        "  hint: T has targets, so each of its atoms in a ground rule must be listed; "
+        "inference.targets: skip (infer: --targets skip) leaves such ground rules out"
+    )
+
+
+def test_ground_rules_that_reach_a_missing_atom_are_counted_where_they_are_left_out():
+    program = parse("1: !T(X)\n2: A(X) -> T(X)\nA(X) & A(Y) -> T(X) | T(Y) .", "rules.psl")
+    data = database(a=[((0,), 1.0), ((1,), 0.5), ((2,), 1.0)], targets=[(0,)])
+    found = Grounder(program, skip=True).ground(data)
+    assert found.graphs.model.n_rows == 3  # !T(a), A(a) -> T(a), A(a) & A(a) -> T(a)
+    assert found.skipped.tolist() == [2 + 8]
+
+
+def test_a_missing_atom_of_a_closed_predicate_is_false():
+    program = parse("1: A(X) -> T(X)", "rules.psl")
+    data = database(a=[((0,), 0.5)])
+    assert Grounder(program).ground(data).graphs.model.n_rows == 0
+    program = parse("1: T(X) -> A(X)", "rules.psl")
+    model = Grounder(program).ground(database(targets=[(0,)])).graphs.model
+    assert (model.coefficient.tolist(), model.constant.tolist()) == ([1.0], [0.0])
+
+
+def test_too_many_ground_rules():
+    program = parse("1: A(X) & A(Y) -> T(X)", "rules.psl")
+    data = database(a=[((n,), 1.0) for n in range(3)], targets=[(0,), (1,), (2,)])
+    assert Grounder(program, most=9).ground(data).graphs.model.n_rows == 9
+    with pytest.raises(ModelError, match="more than 8 joined rows"):
+        Grounder(program, most=8).ground(data)
+
+
+def test_what_has_no_value_is_an_error():
+    far = parse("1: A(X) & Far(X, 'b') -> T(X)", "rules.psl", functions=["Far"])
+    data = database(a=[((0,), 1.0)], targets=[(0,)])
+    with pytest.raises(ModelError, match=r"Far\(a, b\) is 2, not a value from 0 to 1"):
+        Grounder(far, {"Far": lambda x, y: 2.0}).ground(data)
+    quotient = parse("1 / (|X| - 1) * T(+X) <= 1 .", "rules.psl")
+    with pytest.raises(ModelError, match="divides by 0"):
+        Grounder(quotient).ground(data)
+
+
+def test_a_plan_is_readable():
+    program = parse(
+        "1: A(X) & B(X, Y) & B(Y, Z) & X % Z -> T(Z)\nU(X, +Y) <= |Y| . {Y: B(X, Y) | !A(Y)}"
+    )
+    assert [str(plan) for plan in plan_program(program)] == [
+        "join A(X)\njoin B(X, Y) by argument 1\njoin B(Y, Z) by argument 1\n  check X % Z\n"
+        "look up T(Z)",
+        "join U(X, +Y)\n  check B(X, Y) | !A(Y)\ngroup by X",
+    ]
+
+
+def test_integers_of_any_length_are_in_the_order_of_their_values():
+    names = ("9" * 5000, "10", "009", "8", "x", "1" + "0" * 5000)
+    number, text = constant_orders(names)
+    assert number.tolist() == [3, 2, 1, 0, -1, 4]
+    assert [names[n] for n in np.argsort(text)] == sorted(names)
+
+
+def test_a_coefficient_beyond_all_bounds():
+    program = parse("|A| / 1e-50 * T(+A) <= 1 .", "rules.psl")
+    with pytest.raises(ModelError, match="is beyond 1e\\+50 in a ground rule"):
+        Grounder(program).ground(database(targets=[(0,), (1,)]))

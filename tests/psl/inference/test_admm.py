@@ -1,0 +1,179 @@
+"""ADMM against the quadratic program and its own certificate."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HARD, HINGE, PLAIN
+from onlinesrl.psl.inference.admm import Admm, AdmmState
+from onlinesrl.psl.inference.dual import lower_bound
+from onlinesrl.psl.inference.qp import Qp
+from tests.support.hinge_models import (
+    Rows,
+    friendship,
+    hinge_problems,
+    smokers,
+)
+
+
+def close(found, reference):
+    return found == pytest.approx(reference, rel=1e-5, abs=1e-5)
+
+
+@given(hinge_problems())
+def test_the_energy_is_the_programs(problem):
+    model, weights, bonus = problem
+    exact, found = (
+        Qp().solve(model, weights, bonus=bonus),
+        Admm().solve(model, weights, bonus=bonus),
+    )
+    linear = 0.0 if bonus is None else float(bonus @ found.y)
+
+    assert np.all((found.y >= 0) & (found.y <= 1))
+    assert found.energy == pytest.approx(model.energy(found.y, weights) - linear, abs=1e-9)
+    assert found.bound == pytest.approx(lower_bound(model, weights, found.dual, bonus), abs=1e-9)
+    assert found.bound <= exact.energy + 1e-6 * max(1, abs(exact.energy))
+    if found.certified:
+        assert close(found.energy, exact.energy)
+        assert found.violation == pytest.approx(model.violation(found.y), abs=1e-9)
+        assert found.violation <= 1e-4
+
+
+@given(hinge_problems(constraints=False))
+def test_without_constraints_it_is_always_certified(problem):
+    model, weights, bonus = problem
+
+    assert Admm().solve(model, weights, bonus=bonus).certified
+
+
+@given(hinge_problems(constraints=False))
+def test_the_optimality_conditions(problem):
+    """Each dual is a slope of its potential, and no variable can gain (Karush, Kuhn and Tucker)."""
+    model, weights, _ = problem
+    found = Admm(tolerance=1e-9).solve(model, weights)
+    pull = np.bincount(model.variable, model.coefficient * found.dual[model.row], model.n_variables)
+
+    assert np.all(pull[found.y < 0.99] >= -1e-3)
+    assert np.all(pull[found.y > 0.01] <= 1e-3)
+
+
+def random_friendship(people, blocks, seed):
+    rng = np.random.default_rng(seed)
+    return friendship(rng.integers(blocks, size=people), rng.random((people, people)))
+
+
+def random_smokers(people, pairs, power, seed):
+    rng = np.random.default_rng(seed)
+    friend = np.unique(rng.integers(people, size=(pairs, 2)), axis=0)
+    friend = friend[friend[:, 0] != friend[:, 1]]
+    observed = np.where(rng.random(people) < 0.5, np.nan, rng.integers(2, size=people))
+    return smokers(friend, observed, power)
+
+
+MODELS = {
+    "friendship": random_friendship(50, 12, 0),
+    "smokers-squared": random_smokers(200, 3000, 2, 0),
+    "smokers-linear": random_smokers(200, 3000, 1, 0),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_thousands_of_potentials(name):
+    model, weights = MODELS[name]
+    found = Admm().solve(model, weights)
+
+    assert model.n_rows > 2000
+    assert found.certified
+    assert found.energy - found.bound <= 1e-6 * max(1.0, found.energy)
+    assert found.iterations <= 500
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_warm_start_is_sooner_done(name):
+    model, weights = MODELS[name]
+    first = Admm().solve(model, weights)
+    again = Admm().solve(model, weights, start=first)
+
+    assert again.certified
+    assert again.iterations <= min(first.iterations, 20)
+
+
+def test_the_same_bits_again():
+    model, weights = MODELS["friendship"]
+
+    assert np.array_equal(Admm().solve(model, weights).y, Admm().solve(model, weights).y)
+
+
+def test_interleaved_rounds_reach_the_same_energy():
+    model, weights = MODELS["smokers-squared"]
+    state = AdmmState(model, weights)
+    for _ in range(100):
+        state.step(1)
+
+    assert close(state.certificate()[0], Admm().solve(model, weights).energy)
+
+
+def one(*rows):
+    collected = Rows()
+    for row in rows:
+        collected.add(*row)
+    return collected.model(2)
+
+
+def test_constraints_that_have_no_solution():
+    model = one((0, [0], 1, 0.0, 2, HINGE), (HARD, [0, 1], [1, 1], -3.0, 1, EQUAL))
+    with pytest.raises(Infeasible):
+        Admm().solve(model, np.ones(1))
+    with pytest.raises(Infeasible):
+        Qp().solve(model, np.ones(1))
+
+
+@pytest.mark.parametrize("engine", [Admm(), Qp()])
+def test_constraints_without_variables(engine):
+    true = one((HARD, np.zeros((1, 0), int), [], -1.0, 1, AT_MOST), (0, [0], 1))
+    false = replace(true, constant=np.array([1.0, 0.0]))
+
+    assert engine.solve(true, np.ones(1)).certified
+    with pytest.raises(Infeasible):
+        engine.solve(false, np.ones(1))
+
+
+@pytest.mark.parametrize("engine", [Admm(), Qp()])
+@pytest.mark.parametrize(("kind", "power"), [(HINGE, 1), (HINGE, 2), (PLAIN, 2)])
+def test_what_is_not_convex(engine, kind, power):
+    with pytest.raises(ValueError, match="below 0"):
+        engine.solve(one((0, [0], 1, 0.0, power, kind)), -np.ones(1))
+
+
+def test_a_linear_potential_may_have_a_weight_below_0():
+    found = Admm().solve(one((0, [0, 1], [1, -1], 0.0, 1, PLAIN)), -np.ones(1))
+
+    np.testing.assert_allclose(found.y, [1, 0], atol=1e-6)
+
+
+def test_the_bonus_alone_decides_what_no_row_has():
+    found = Admm().solve(one((0, [0], 1)), np.ones(1), bonus=np.array([0.0, 2.0]))
+
+    np.testing.assert_allclose(found.y, [0, 1], atol=1e-6)
+
+
+def test_what_does_not_end_is_not_certified():
+    model, weights = MODELS["friendship"]
+
+    assert not Admm(rounds=10).solve(model, weights).certified
+
+
+@given(hinge_problems())
+def test_values_do_not_depend_on_the_scale_of_weights(problem):
+    model, weights, _ = problem
+    values = []
+    for scale in (1.0, 4.0):
+        state = AdmmState(model, weights)
+        state.step(7)
+        state.reweigh(scale * weights)
+        state.step(30)
+        values.append(state.y)
+    np.testing.assert_allclose(*values, atol=1e-9)

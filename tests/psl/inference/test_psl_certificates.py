@@ -1,0 +1,112 @@
+"""PSL's certificates beside rational numbers, with weights from 1e-9 to 1e9 times the usual ones."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onlinesrl as srl
+from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, PLAIN, HingeModel
+from onlinesrl.psl.inference.admm import Admm
+from onlinesrl.psl.inference.dual import conjugates, weighted_rows
+from onlinesrl.psl.inference.lifting import Lifted
+from onlinesrl.psl.inference.protocols import HingeSolution
+from onlinesrl.psl.inference.sgd import Sgd
+from onlinesrl.psl.inference.tron import Tron
+from onlinesrl.psl.inference.weight_scale import SMALL
+from tests.support.hinge_models import Rows
+
+FACTORS = [1.0, 1e-9, 1e9, 1e-30, 1e17]
+ENGINES: dict[str, Callable[[], Any]] = {
+    "admm": Admm,
+    "lifted": lambda: Lifted(Admm()),
+    "sgd": lambda: Sgd(seed=1),
+    "tron": Tron,
+}
+TOLERANCE = {"sgd": 1e-5}
+
+
+def random_model(seed: int, squared: bool) -> tuple[HingeModel, np.ndarray]:
+    """Up to four variables; hinges, and forms without a hinge; weights over two or ten powers of ten."""
+    random = np.random.default_rng(seed)
+    n, rows = int(random.integers(1, 5)), Rows()
+    count = int(random.integers(1, 8))
+    for k in range(count):
+        size = int(random.integers(1, n + 1))
+        power = 2 if squared else int(random.integers(1, 3))
+        kind = PLAIN if random.random() < 0.2 else HINGE
+        coefficients = random.choice([-2.0, -1.0, 0.5, 1.0], size)
+        chosen = random.permutation(n)[:size]
+        rows.add(k, chosen, coefficients, float(random.uniform(-1, 1)), power, kind)
+    span = 1 if seed % 2 else 5
+    return rows.model(n), 10.0 ** random.uniform(-span, span, count)
+
+
+def exact_energy(model: HingeModel, weights: np.ndarray, y: np.ndarray) -> Fraction:
+    total = Fraction(0)
+    for i in range(model.n_rows):
+        entries = range(model.start[i], model.start[i + 1])
+        form = Fraction(float(model.constant[i])) + sum(
+            Fraction(float(model.coefficient[e])) * Fraction(float(y[model.variable[e]]))
+            for e in entries
+        )
+        form = max(form, Fraction(0)) if model.kind[i] == HINGE else form
+        total += Fraction(float(weights[model.weight_index[i]])) * form ** int(model.power[i])
+    return total
+
+
+def exact_bound(model: HingeModel, weights: np.ndarray, dual: np.ndarray) -> Fraction:
+    """Return what no values have less energy than, by weak duality."""
+    rows = conjugates(weighted_rows(model, weights))
+    u = [Fraction(float(each)) for each in np.clip(dual, rows.low, rows.high)]
+    total, gradient = Fraction(0), [Fraction(0)] * model.n_variables
+    for i in range(model.n_rows):
+        weight = Fraction(float(weights[model.weight_index[i]]))
+        total += u[i] * Fraction(float(model.constant[i]))
+        total -= u[i] ** 2 / (4 * weight) if model.power[i] == 2 else 0
+        for e in range(model.start[i], model.start[i + 1]):
+            gradient[model.variable[e]] += Fraction(float(model.coefficient[e])) * u[i]
+    return total + sum(min(each, Fraction(0)) for each in gradient)
+
+
+def check(found: HingeSolution, model: HingeModel, weights: np.ndarray, tolerance: float) -> None:
+    energy, bound = exact_energy(model, weights, found.y), exact_bound(model, weights, found.dual)
+    top = float(weights.max())
+    allowed = tolerance * max(top if top < SMALL else 1.0, abs(float(energy)))
+    assert float(energy - bound) <= 1.001 * allowed
+    assert abs(float(energy) - found.energy) <= 1e-3 * allowed
+    assert abs(float(bound) - found.bound) <= 1e-3 * allowed
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_certified_energy_is_as_close_to_its_bound_as_said(name: str, factor: float) -> None:
+    engine, certified = ENGINES[name](), 0
+    for seed in range(40):
+        model, weights = random_model(seed, squared=name == "tron")
+        weights *= factor
+        if np.any((model.kind == PLAIN) & (model.power == 1)) and name == "sgd":
+            continue
+        found = engine.solve(model, weights)
+        certified += found.certified
+        if found.certified:
+            check(found, model, weights, TOLERANCE.get(name, 1e-6))
+
+    assert certified >= {"sgd": 2}.get(name, 34)
+
+
+@pytest.mark.parametrize("method", ["admm", "lifted-admm", "tandem", "tron"])
+@pytest.mark.parametrize("factor", [1e-9, 1e-4, 1.0, 1e9])
+def test_the_answer_does_not_depend_on_the_size_of_all_weights(method: str, factor: float) -> None:
+    """By hand: 2 a (1 - y)^2 + a y^2 is least at y = 2 / 3, where it is 2 a / 3."""
+    rules = f"{2 * factor!r}: Knows(A, B) -> Trusts(A, B) ^2\n{factor!r}: !Trusts(A, B) ^2"
+    model = srl.Model(rules, "psl")
+    evidence = {"Knows": [("ann", "bob")]}
+    found = srl.infer(model, evidence, {"Trusts": [("ann", "bob")]}, method=method)
+
+    assert found["Trusts"][("ann", "bob")] == pytest.approx(2 / 3, abs=1e-2)
+    assert found.stats["certified"]
+    assert found.stats["objective"] == pytest.approx(2 * factor / 3, rel=2e-4)
+    assert found.stats["gap"] <= 2e-4 * factor

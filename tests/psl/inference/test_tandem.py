@@ -1,0 +1,382 @@
+"""Tandem inference: the optimum as in memory, whatever the chunks and pages, in constant memory."""
+
+import os
+import subprocess
+import sys
+import threading
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from onlinesrl.core.errors import Infeasible, StorageError, UsageError
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HARD, HINGE, PLAIN, HingeModel
+from onlinesrl.psl.inference.admm import AdmmState
+from onlinesrl.psl.inference.admm_paged import Consensus, PageRows
+from onlinesrl.psl.inference.dual import conjugates, weighted_rows
+from onlinesrl.psl.inference.protocols import HingeSolution
+from onlinesrl.psl.inference.qp import Qp
+from onlinesrl.psl.inference.row_pages import Pages
+from onlinesrl.psl.inference.tandem import Tandem, _Descent
+from onlinesrl.psl.inference.tron import Tron, potential_rows
+from onlinesrl.psl.kernels import sgd
+from tests.support.hinge_models import Rows, friendship, hinge_problems
+
+ROOT = Path(__file__).parents[2]
+
+
+def chunks(model, size):
+    """The rows of a model, ``size`` at a time."""
+    for first in range(0, model.n_rows, size):
+        rows = slice(first, min(first + size, model.n_rows))
+        entries = slice(model.start[rows.start], model.start[rows.stop])
+        yield HingeModel(
+            model.n_variables,
+            model.start[rows.start : rows.stop + 1] - entries.start,
+            model.variable[entries],
+            model.coefficient[entries],
+            model.constant[rows],
+            model.weight_index[rows],
+            model.power[rows],
+            model.kind[rows],
+        )
+
+
+def friends(people=30, power=2):
+    rng = np.random.default_rng(0)
+    return friendship(rng.integers(8, size=people), rng.random((people, people)), power)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("tandem")
+
+
+@given(hinge_problems(), st.integers(1, 5), st.sampled_from([150, 400, 5000]))
+def test_the_optimum(folder, problem, size, page_bytes):
+    model, weights, _ = problem
+    exact = Qp().solve(model, weights)
+    engine = Tandem(folder, page_bytes=page_bytes, tolerance=1e-5, rounds=20_000)
+    found = engine.solve(chunks(model, size), model.n_variables, weights)
+    scale = max(1.0, abs(exact.energy))
+
+    assert found.certified
+    assert found.energy == pytest.approx(model.energy(found.y, weights), abs=1e-9)
+    assert found.violation == pytest.approx(model.violation(found.y), abs=1e-9)
+    assert found.violation <= 1e-4
+    assert found.bound <= exact.energy + 1e-6 * scale
+    assert found.energy <= exact.energy + 2e-5 * scale
+    assert found.constraints == np.count_nonzero(model.kind >= AT_MOST)
+    assert found.potentials + found.constraints == model.n_rows
+
+
+@pytest.mark.parametrize(("power", "near_by"), [(1, 1.5), (2, 1.05)])
+def test_sgd_nears_the_optimum(tmp_path, power, near_by):
+    model, weights = friends(power=power)
+    best = Qp().solve(model, weights).energy
+    engine = Tandem(tmp_path, descents=30, rounds=0)
+    near = engine.solve(chunks(model, 100), model.n_variables, weights)
+
+    assert near.iterations == 0
+    assert near.energy == pytest.approx(model.energy(near.y, weights))
+    assert near.bound <= best <= near.energy + 1e-6
+    assert near.energy <= near_by * best
+
+
+def test_admm_reaches_the_optimum(tmp_path):
+    model, weights = friends()
+    best = Tron().solve(model, weights).energy
+    found = Tandem(tmp_path).solve(chunks(model, 100), model.n_variables, weights)
+
+    assert found.certified
+    assert found.energy <= (1 + 1e-4) * best
+
+
+def test_the_best_values_so_far(tmp_path):
+    """The first rounds of ADMM are worse than SGD; the answer is not."""
+    model, weights = friends()
+    few, none = (
+        Tandem(tmp_path, rounds=rounds).solve([model], model.n_variables, weights)
+        for rounds in (1, 0)
+    )
+
+    assert (few.iterations, few.certified) == (1, False)
+    assert few.energy <= none.energy
+
+
+def test_the_passes_of_sgd_are_those_in_memory(tmp_path):
+    """The same steps as with all rows in memory, in the order of the pages."""
+    model, weights = friends()
+    page_bytes, seed, descents = 4096, 7, 3
+    with Pages(tmp_path, page_bytes) as pages:
+        sizes = [len(page.dual) for page in pages.fill(chunks(model, 77), weights)]
+    first = np.concatenate(([0], np.cumsum(sizes)))
+    rows = potential_rows(model, weights, None, 0.0)
+    y, squares = np.full(model.n_variables, 0.5), np.zeros(model.n_variables)
+    random = np.random.default_rng(seed)
+    for t in range(descents):
+        for page in range(len(sizes)) if t == 0 else random.permutation(len(sizes)):
+            order = first[page] + random.permutation(sizes[page])
+            sgd.descend_adagrad(rows, order, y, 0.3, squares)
+    engine = Tandem(tmp_path, descents, rounds=0, page_bytes=page_bytes, seed=seed)
+
+    assert len(sizes) > 3
+    assert np.array_equal(engine.solve(chunks(model, 50), model.n_variables, weights).y, y)
+
+
+@given(hinge_problems())
+def test_the_rounds_of_admm_are_those_in_memory(folder, problem):
+    model, weights, _ = problem
+    with Pages(folder, 200) as pages:
+        descent = _Descent(Tandem(folder), model.n_variables)
+        for page in pages.fill(chunks(model, 3), weights):
+            descent.weigh(page)
+        assume(not np.any(descent.ridge))
+        dual = conjugates(weighted_rows(model, weights)).slope(model.forms(descent.y))
+        start = HingeSolution(descent.y, 0.0, dual, 0.0, 0.0, 0, "", certified=False)
+        state = AdmmState(model, weights, None, start)
+        rounds = Consensus(PageRows(pages, descent.weight_sums), descent.y, descent.ridge)
+        found = rounds.start()
+        np.testing.assert_allclose(found, state.certificate()[:4], atol=1e-9)
+        for _ in range(3):
+            np.testing.assert_allclose(rounds.look(), state.certificate()[:4], atol=1e-7)
+            for _ in range(9):
+                rounds.step()
+            state.step(10)
+        np.testing.assert_allclose(rounds.now.y, state.now.y, atol=1e-7)
+        assert rounds.eta == pytest.approx(state.eta)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_the_same_bits_for_any_threads(tmp_path, threads):
+    model, weights = friends()
+    reports = [], []
+    one, several = (
+        Tandem(tmp_path, page_bytes=4096, threads=n).solve(
+            chunks(model, 77), model.n_variables, weights, reports[n > 1].append
+        )
+        for n in (1, threads)
+    )
+
+    assert one.y.tobytes() == several.y.tobytes()
+    assert (one.energy, one.bound, one.iterations) == (
+        several.energy,
+        several.bound,
+        several.iterations,
+    )
+    assert str(reports[0]) == str(reports[1])
+
+
+def test_a_fault_while_reading_ahead(tmp_path, monkeypatch):
+    model, weights = friends()
+    read, count = os.preadv, []
+
+    def preadv(*arguments):
+        count.append(1)
+        if len(count) == 30:
+            raise OSError(5, "Input/output error")
+        return read(*arguments)
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    before = threading.active_count()
+    with pytest.raises(StorageError, match="Input/output error"):
+        Tandem(tmp_path, page_bytes=4096, threads=2).solve([model], model.n_variables, weights)
+    assert threading.active_count() == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_squared_priors_are_no_rows_of_admm(folder):
+    """Towards 0 from 1/2: the bound meets the energy at once, and it is exact."""
+    rows = Rows()
+    rows.add(0, [[0], [1]], 2.0, 0.0, 2)
+    rows.add(1, [1], -0.5, 0.0, 2, PLAIN)
+    rows.add(2, [1], -1.0, 0.75, 2)
+    found = Tandem(folder, tolerance=1e-9).solve([rows.model(2)], 2, np.array([0.5, 4.0, 1.0]))
+
+    assert found.certified
+    assert found.energy == pytest.approx(0.75**2 * 3 / 4)
+    np.testing.assert_allclose(found.y, [0, 0.75 / 4], atol=1e-5)
+
+
+def test_chunks_do_not_matter(tmp_path):
+    model, weights = friends()
+    answers = [
+        Tandem(tmp_path, page_bytes=3000).solve(chunks(model, size), model.n_variables, weights)
+        for size in (1, 100, 10**6)
+    ]
+
+    assert all(np.array_equal(each.y, answers[0].y) for each in answers)
+    assert len({each.bytes_on_disk for each in answers}) == 1
+
+
+def test_seeds_matter_to_the_way_only(tmp_path):
+    model, weights = friends()
+    best = Tron().solve(model, weights).energy
+    first, second = (
+        Tandem(tmp_path, seed=seed).solve([model], model.n_variables, weights) for seed in (1, 2)
+    )
+
+    assert not np.array_equal(first.y, second.y)
+    assert first.energy == pytest.approx(best, rel=1e-4)
+    assert second.energy == pytest.approx(best, rel=1e-4)
+
+
+def test_constraints(tmp_path):
+    """A chain of equalities, one end drawn up, the other down: SGD nears them, ADMM holds them."""
+    rows, n = Rows(), 5
+    rows.add(0, [0], -1, 1.0)
+    rows.add(1, [n - 1], 1, 0.0)
+    for j in range(n - 1):
+        rows.add(HARD, [j, j + 1], [1, -1], 0.0, 1, EQUAL)
+    rows.add(HARD, [0], 1, -0.75, 1, AT_MOST)
+    model, weights = rows.model(n), np.array([2.0, 1.0])
+    near = Tandem(tmp_path, descents=1000, rounds=0).solve([model], n, weights)
+    found = Tandem(tmp_path).solve([model], n, weights)
+
+    assert near.violation == pytest.approx(model.violation(near.y))
+    assert near.violation <= 0.05
+    np.testing.assert_allclose(found.y, 0.75, atol=1e-3)
+
+
+def test_no_rows(tmp_path):
+    found = Tandem(tmp_path).solve([], 3, np.empty(0))
+
+    assert found.y.tolist() == [0.5, 0.5, 0.5]
+    assert (found.energy, found.potentials, found.bytes_on_disk, found.certified) == (
+        0.0,
+        0,
+        0,
+        True,
+    )
+
+
+def test_no_solution(tmp_path):
+    rows = Rows()
+    rows.add(HARD, [0], 1, -0.2, 1, AT_MOST)
+    rows.add(HARD, [0], -1, 0.9, 1, AT_MOST)
+    with pytest.raises(Infeasible, match="no values satisfy"):
+        Tandem(tmp_path).solve([rows.model(1)], 1, np.empty(0))
+
+
+def test_what_is_not_convex(tmp_path):
+    rows = Rows()
+    rows.add(0, [0], 1, 0.0, 2, PLAIN)
+    with pytest.raises(ValueError, match="weight below 0"):
+        Tandem(tmp_path).solve([rows.model(1)], 1, -np.ones(1))
+
+
+def test_a_row_larger_than_a_page(tmp_path):
+    rows = Rows()
+    rows.add(0, np.arange(8), 1.0)
+    rows.add(0, np.arange(9), 1.0)
+    page = 20 + 38 + 12 * 8
+    with Pages(tmp_path, page) as pages:
+        assert len(next(pages.fill([rows.model(9)], np.ones(1))).dual) == 1
+    with pytest.raises(UsageError, match=r"has 9 variables.* at most 8"):
+        Tandem(tmp_path, page_bytes=page).solve([rows.model(9)], 9, np.ones(1))
+
+
+def test_what_comes_back_from_a_page(tmp_path):
+    rows = Rows()
+    rows.add(1, [[0, 2], [1, 2]], [0.1, -3.0], [0.7, 1 / 3], 2, HINGE)
+    rows.add(HARD, [1], 2.0, -1.0, 1, EQUAL)
+    rows.add(0, [2], 1.0, 0.0, 1, PLAIN)
+    rows.add(HARD, [[0, 1, 2]], 1.0, -2.0, 1, AT_MOST)
+    model, weights = rows.model(3), np.array([-0.3, 0.6])
+    with Pages(tmp_path, 130) as pages:
+        for page in pages.fill([model], weights):
+            page.dual[:] = np.arange(len(page.dual)) + 0.5
+            pages.keep(len(pages) - 1, page, with_mark=False)
+        dual = [pages.read(k).dual.copy() for k in range(len(pages))]
+        weight = np.concatenate([pages.read(k).rows.weight.copy() for k in range(len(pages))])
+        constant = np.concatenate([pages.read(k).rows.constant.copy() for k in range(len(pages))])
+        variable = np.concatenate([pages.read(k).rows.variable.copy() for k in range(len(pages))])
+        coefficient = [pages.read(k).rows.coefficient.copy() for k in range(len(pages))]
+
+    assert len(dual) > 1
+    assert all(np.array_equal(each, np.arange(len(each)) + 0.5) for each in dual)
+    assert weight.tolist() == [0.6, 0.6, np.inf, -0.3, np.inf]
+    assert np.array_equal(constant, model.constant)
+    assert np.array_equal(variable, model.variable)
+    assert np.array_equal(np.concatenate(coefficient), model.coefficient)
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(StorageError, match=r"nowhere.*No such file"):
+        Tandem(tmp_path / "nowhere").solve([], 1, np.empty(0))
+
+
+def test_a_full_disk(tmp_path):
+    """A limit on the size of files stands for the disk."""
+    code = f"""
+import resource
+from pathlib import Path
+from onlinesrl.core.errors import StorageError
+from tests.psl.inference.test_tandem import Tandem, chunks, friends
+model, weights = friends()
+engine = Tandem(Path({str(tmp_path)!r}), page_bytes=4096)
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+try:
+    engine.solve(chunks(model, 100), model.n_variables, weights)
+except StorageError as error:
+    print(error)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert "File too large" in ran.stdout
+    assert str(tmp_path) in ran.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_stays_in_the_folder(tmp_path):
+    model, weights = friends()
+    found = Tandem(tmp_path).solve([model], model.n_variables, weights)
+
+    assert found.bytes_on_disk > 50_000
+    assert list(tmp_path.iterdir()) == []
+
+
+def streamed(n_chunks):
+    """Chunks of 1000 rows over 500 variables, each made when it is asked for."""
+    random = np.random.default_rng(0)
+    for _ in range(n_chunks):
+        rows = Rows()
+        pairs = random.integers(0, 250, (1000, 2)) * 2 + [0, 1]
+        rows.add(0, pairs, [1.0, -1.0], random.uniform(-0.5, 0.5, 1000), 2)
+        yield rows.model(500)
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path):
+    engine = Tandem(tmp_path, page_bytes=1 << 16, rounds=20)
+    engine.solve(streamed(2), 500, np.ones(1))
+    peaks = []
+    for n in (40, 400):
+        tracemalloc.start()
+        found = engine.solve(streamed(n), 500, np.ones(1))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert found.potentials == 1000 * n
+
+    assert peaks[1] <= peaks[0] + 20_000
+    assert found.bytes_on_disk > 10 * peaks[1]
+
+
+def test_progress(tmp_path):
+    model, weights = friends()
+    seen = []
+    found = Tandem(tmp_path, page_bytes=20_000).solve(
+        chunks(model, 100), model.n_variables, weights, seen.append
+    )
+    ground = [each.rows for each in seen if each.phase == "ground"]
+
+    assert len(ground) > 2
+    assert ground == sorted(ground)
+    assert {each.rows for each in seen if each.phase != "ground"} == {model.n_rows}
+    assert [each.round for each in seen if each.phase == "descend"] == list(range(2, 11))
+    assert [e.round for e in seen if e.phase == "admm"] == list(range(1, found.iterations + 1))
+    assert (seen[-1].energy, seen[-1].bound) == (found.energy, found.bound)

@@ -1,0 +1,153 @@
+"""What ADMM prepares, and how it sets its step size, against plain numpy."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HINGE, PLAIN, HingeModel
+from onlinesrl.psl.inference.admm import Admm, AdmmState
+from onlinesrl.psl.inference.dual import conjugates, lower_bound, weighted_rows
+from onlinesrl.psl.kernels import admm_rows
+from onlinesrl.psl.kernels import admm_solve as kernel
+from tests.support.hinge_models import hinge_problems
+
+
+def penalties(model: HingeModel, weights: Floats, ridge: Any = False) -> Floats:
+    """Every row's penalty before ``eta``, ``m`` float64[n_rows]."""
+    weight = np.where(ridge, 0.0, np.abs(model.row_weights(weights)))
+    pulls = np.bincount(model.variable, weight[model.row], model.n_variables)
+    length = np.maximum(np.diff(model.start), 1)
+    mean = np.bincount(model.row, pulls[model.variable], model.n_rows) / length
+    return np.where(model.kind >= AT_MOST, np.where(mean > 0, mean, 1.0), weight)
+
+
+def ridges(model):
+    """Which rows are w q^2 y^2 on [0, 1], bool[n_rows]."""
+    alone = np.flatnonzero(np.diff(model.start) == 1)
+    found = np.zeros(model.n_rows, bool)
+    q = model.coefficient[model.start[:-1][alone]]
+    plain = (model.kind == PLAIN)[alone] | ((model.kind == HINGE)[alone] & (q > 0))
+    found[alone] = plain & (model.power == 2)[alone] & (model.constant == 0)[alone]
+    return found
+
+
+@given(hinge_problems())
+def test_what_is_prepared_is_the_models(problem):
+    model, weights, bonus = problem
+    state, rows, ridge = AdmmState(*problem), AdmmState(*problem).problem, ridges(model)
+    n, m = model.n_variables, model.n_rows
+    weight = model.row_weights(weights)
+    of_ridge = np.where(ridge, weight, 0.0)[model.row] * model.coefficient**2
+    np.testing.assert_allclose(rows.ridge, np.bincount(model.variable, of_ridge, n), atol=1e-12)
+
+    conjugate = conjugates(weighted_rows(model, weights))
+    for name in ("low", "high", "curvature"):
+        expected = np.where(ridge, 0.0, getattr(conjugate, name))
+        np.testing.assert_allclose(getattr(rows, name), expected, rtol=1e-12)
+    penalty = np.where(ridge, 0.0, penalties(model, weights, ridge))
+    norms = np.bincount(model.row, model.coefficient**2, m)
+    steps = np.divide(penalty, norms, np.zeros(m), where=norms > 0)
+    np.testing.assert_allclose(rows.row_step, steps, rtol=1e-12)
+    degree = np.bincount(model.variable, penalty[model.row], n)
+    moves = (degree > 0) | (rows.ridge > 0)
+    np.testing.assert_allclose(rows.degree, np.where(moves, degree, 1), rtol=1e-12)
+
+    dual = np.where(ridge, 0.0, conjugate.slope(model.forms(state.now.y)))
+    np.testing.assert_allclose(state.now.dual, dual, atol=1e-12)
+    pull = np.bincount(model.variable, model.coefficient * dual[model.row], n)
+    pull = pull - (0.0 if bonus is None else bonus)
+    np.testing.assert_allclose(state.now.gradient, pull, atol=1e-9)
+
+
+@given(hinge_problems(), st.lists(st.floats(0, 1), min_size=6, max_size=6))
+def test_no_energy_is_above_the_ceiling(problem, y):
+    model, weights, _ = problem
+    pulls, ridge = np.zeros(model.n_variables), np.zeros(model.n_variables)
+    ceiling = admm_rows.weigh(weighted_rows(model, weights), pulls, ridge)
+    assert model.energy(np.array(y[: model.n_variables]), weights) <= ceiling + 1e-9
+
+
+@given(hinge_problems())
+def test_the_dual_of_an_answer_has_its_bound(problem):
+    model, weights, bonus = problem
+    try:
+        found = Admm(rounds=30).solve(model, weights, bonus=bonus)
+    except Infeasible:
+        return
+    bound = lower_bound(model, weights, found.dual, bonus)
+    assert found.bound == pytest.approx(bound, rel=1e-9, abs=1e-9)
+
+
+@given(hinge_problems())
+def test_the_step_size_balances_the_last_movement(problem):
+    state = AdmmState(*problem)
+    eta, due = 1.0, kernel.PERIOD
+    for _ in range(6):
+        y, dual = state.now.y.copy(), state.now.dual.copy()
+        state.step(kernel.PERIOD)
+        if state.n_rounds >= due:
+            due = int(kernel.GROWTH * state.n_rounds)
+            dy, du = state.now.y - y, state.now.dual - dual
+            moving = du != 0
+            primal = np.sqrt(np.sum(dy**2 * state.problem.degree))
+            moved = np.sqrt(np.sum(du[moving] ** 2 / state.problem.row_step[moving]))
+            if primal > 0 and moved > 0:
+                eta = np.clip(moved / primal, eta / kernel.CHANGE, eta * kernel.CHANGE)
+        assert state.eta == pytest.approx(eta, rel=1e-6)
+
+
+@given(hinge_problems())
+def test_being_watched_makes_no_difference(problem):
+    model, weights, bonus = problem
+    seen = []
+    try:
+        found = Admm(tolerance=1e-9).solve(model, weights, bonus=bonus)
+    except Infeasible:
+        return
+    watched = Admm(tolerance=1e-9, watch=seen.append).solve(model, weights, bonus=bonus)
+    assert np.array_equal(found.y, watched.y)
+    assert (found.energy, found.certified) == (watched.energy, watched.certified)
+    assert [each.number for each in seen] == list(range(10, found.iterations + 1, 10))
+
+
+@pytest.mark.parametrize("weight", [np.nan, np.inf, -1.0])
+def test_a_weight_that_is_not_allowed_is_refused(weight):
+    model = HingeModel(
+        1,
+        np.array([0, 1]),
+        np.zeros(1, np.int32),
+        np.ones(1),
+        np.zeros(1),
+        np.zeros(1, np.int64),
+        np.full(1, 2, np.uint8),
+        np.zeros(1, np.uint8),
+    )
+    with pytest.raises(ValueError, match="a weight"):
+        Admm().solve(model, np.array([weight]))
+
+
+def test_given_duals_are_brought_within_their_ends():
+    """A rule that has come to weight 0 pulls no more, whatever it pulled when it had one."""
+    collected = []
+
+    @given(hinge_problems())
+    def collect(problem):
+        model, weights, bonus = problem
+        zero = np.zeros_like(weights)
+        try:
+            start = Admm().solve(model, np.abs(weights) + 1.0, bonus=bonus)
+            found = Admm().solve(model, zero, bonus=bonus, start=start)
+        except Infeasible:
+            return
+        rows = conjugates(weighted_rows(model, zero))
+        assert np.all((found.dual >= rows.low) & (found.dual <= rows.high))
+        assert np.all(np.isfinite(found.y))
+        collected.append(found.certified)
+
+    collect()
+    assert np.mean(collected) > 0.9

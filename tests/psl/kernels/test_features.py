@@ -1,0 +1,46 @@
+"""The features and the worst violation are the model's."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST
+from onlinesrl.psl.kernels.features import add, measure
+from tests.support.hinge_models import hinge_problems
+
+
+@given(hinge_problems())
+def test_features_and_violation(problem):
+    model, weights, _ = problem
+    y = np.random.default_rng(model.n_rows).uniform(size=model.n_variables)
+    features = np.zeros(len(weights))
+    violation, row = measure(
+        model.start,
+        model.variable,
+        model.coefficient,
+        model.constant,
+        model.weight_index,
+        model.power,
+        model.kind,
+        y,
+        features,
+    )
+    expected = np.zeros(len(weights))
+    indices, values = model.features(y)
+    expected[indices] = values
+    np.testing.assert_allclose(features, expected, rtol=1e-12, atol=1e-12)
+    assert violation == pytest.approx(model.violation(y), abs=1e-12)
+    if row >= 0:
+        assert model.kind[row] >= AT_MOST
+        assert abs(model.forms(y)[row]) == pytest.approx(violation)
+    else:
+        assert violation == 0.0
+
+
+@given(hinge_problems())
+def test_features_of_forms(problem):
+    model, weights, _ = problem
+    y = np.random.default_rng(model.n_rows).uniform(size=model.n_variables)
+    features = np.zeros(len(weights))
+    add(model.forms(y), model.weight_index, model.power, model.kind, features)
+    np.testing.assert_allclose(features, model.totals(y, len(weights)), rtol=1e-12, atol=1e-12)

@@ -1,0 +1,379 @@
+"""The learner of PSL programs: what it predicts and learns, from which rivals, and what it refuses."""
+
+from itertools import product
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textbook import RULES
+from trust import MODEL, examples, learn, new_learner, state
+
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.evaluation.prequential import Metrics
+from onlinesrl.core.example import Example, ValuedAtom, decode
+from onlinesrl.core.learner import Prediction
+from onlinesrl.core.online.update_rules import Cda1, Cda2
+from onlinesrl.psl.inference.admm import Admm
+from onlinesrl.psl.inference.policy import PslInference
+from onlinesrl.psl.lang import reader
+from onlinesrl.psl.online.learner import PslLearner
+from onlinesrl.psl.online.rule_weights import RuleWeights
+from onlinesrl.runs.summary import weights_text
+from tests.support.trust_program import soft
+
+GOOD = {
+    "id": 1,
+    "evidence": {"Knows": [["a", "b"]], "Fair": [{"args": ["b"], "value": 0.5}]},
+    "query": {"Trusts": [["a", "b"], ["b", "a"]]},
+    "truth": {"Trusts": [{"args": ["a", "b"], "value": 0.25}]},
+}
+
+
+def with_bad(seen: list[Example]) -> list[Any]:
+    """Examples with bad ones of every kind among them."""
+    mixed: list[Any] = [*seen]
+    for place, (changes, _, _) in zip(range(3, 1000, 4), BAD, strict=False):
+        mixed.insert(place, decode(msgspec.json.encode({**GOOD, **changes})))
+    mixed.insert(5, ExampleError("no JSON", "decode"))
+    return mixed
+
+
+BAD: list[tuple[dict[str, Any], str, str]] = [
+    ({"query": None}, "schema", "no `query`: an example of a PSL program lists the atoms"),
+    ({"query": {"Trusts": []}, "truth": {}}, "schema", "`query` lists no atom"),
+    (
+        {"query": {"Knows": [["a", "b"]]}},
+        "schema",
+        "unknown query predicate in query Knows; the mo",
+    ),
+    ({"query": {"Trusts": [["a"]]}}, "schema", "Trusts takes 2 arguments, found 1"),
+    (
+        {"evidence": {"Nose": [["a"]]}},
+        "schema",
+        "unknown predicate Nose; the model has Fair, Knows",
+    ),
+    (
+        {"evidence": {"Fair": [["a", "b"]]}},
+        "schema",
+        r"Fair\(a, b\): Fair takes 1 argument, found 2",
+    ),
+    (
+        {"evidence": {"Fair": [{"args": ["a"], "value": 1.5}]}},
+        "schema",
+        r"Fair\(a\) has value 1.5; expected a number from 0 to 1",
+    ),
+    (
+        {"evidence": {"Fair": [["a"], {"args": ["a"], "value": 0.5}]}},
+        "contradiction",
+        r"contradiction in evidence: Fair\(a\) has values 1 and 0.5",
+    ),
+    (
+        {"evidence": {"Trusts": [["b", "a"]]}},
+        "contradiction",
+        r"Trusts\(b, a\) is in the evidence and in `query`",
+    ),
+    ({"truth": {"Knows": [["a", "b"]]}}, "schema", "unknown query predicate in truth Knows"),
+    (
+        {"truth": {"Trusts": [["c", "a"]]}},
+        "not_open",
+        r"truth atom Trusts\(c, a\) is not listed in",
+    ),
+    (
+        {"truth": {"Trusts": [{"args": ["a", "b"], "value": -0.1}]}},
+        "schema",
+        r"truth atom Trusts\(a, b\) has value -0.1",
+    ),
+    (
+        {
+            "query": {"Trusts": [["a", b] for b in "bcd"]},
+            "truth": {"Trusts": [["a", b] for b in "bcd"]},
+            "evidence": {},
+        },
+        "hard_rule",
+        r"breaks a hard rule, by 1, on Trusts\(a, b\), Trusts\(a, c\), Trusts\(a, d\)",
+    ),
+    (
+        {"evidence": {"Trusts": [["e", c] for c in "abc"]}, "truth": {}},
+        "hard_rule",
+        r"what is observed breaks this hard rule, whatever the targets are: Trusts\(A, \+B\) <= 2",
+    ),
+    (
+        {"query": {"Trusts": [["a", "b"]]}},
+        "not_open",
+        r"the rule needs Trusts\(.*, which is neither observed nor a target \(inference.targets\): 1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "kind", "reason"), BAD)
+def test_a_bad_example_says_why_and_changes_nothing(
+    changes: dict[str, Any], kind: str, reason: str
+) -> None:
+    learner = new_learner()
+    learn(learner, examples(10))
+    before = state(learner)
+    [outcome], tally = learner.step([decode(msgspec.json.encode({**GOOD, **changes}))])
+    assert outcome.prediction is None
+    assert not outcome.unsolved
+    with pytest.raises(AssertionError, match=reason):
+        raise AssertionError(outcome.error)
+    assert tally.errors == {kind: 1}
+    assert tally.predicted == tally.labelled == sum(tally.counts) == tally.l1 == 0
+    assert state(learner) == before
+
+
+def test_too_many_atoms_and_too_many_ground_rules_are_bad() -> None:
+    for limit, kind in (({"max_atoms": 11}, "limit"), ({"max_groundings": 5}, "limit")):
+        learner = new_learner(**limit)
+        _, tally = learner.step(examples(3))
+        assert tally.errors == {kind: 3}
+
+
+@pytest.mark.parametrize("update", RULES)
+def test_every_batch_size_gives_the_same_bits(update: str) -> None:
+    seen = with_bad(examples(60))
+    learners = {size: new_learner(update) for size in (1, 3, 64)}
+    outcomes = {size: learn(each, seen, size) for size, each in learners.items()}
+    expected = state(learners[1]), msgspec.json.encode(outcomes[1])
+    assert sum(each.error is not None for each in outcomes[1]) == len(BAD) + 1
+    for size, each in learners.items():
+        assert (state(each), msgspec.json.encode(outcomes[size])) == expected, size
+
+
+@pytest.mark.parametrize("update", RULES)
+def test_a_restored_learner_goes_on_bit_for_bit(update: str) -> None:
+    whole, first, second = (new_learner(update) for _ in range(3))
+    seen = examples(40)
+    expected = learn(whole, seen)
+    header, arrays = learn(first, seen[:16]) and first.save()
+    second.restore(msgspec.json.decode(msgspec.json.encode(header)), arrays)
+    assert learn(second, seen[16:]) == expected[16:]
+    assert state(second) == state(whole)
+    assert second.certificate() == whole.certificate()
+
+
+def test_learning_beats_the_weights_it_starts_with() -> None:
+    def error(learner: PslLearner) -> float:
+        metrics = Metrics()
+        metrics.add(learner.step(examples(60, seed=1), learning=False)[1], 60)
+        return float(metrics.snapshot()["mae"])
+
+    untrained = error(new_learner())
+    assert untrained > 0.2
+    for update in RULES:
+        learner = new_learner(update)
+        outcomes = learn(learner, examples(120))
+        assert all(each.prediction.certified for each in outcomes)
+        assert error(learner) < 0.7 * untrained, update
+        assert np.all(learner.weights.current() >= 0)
+
+
+# one step ------------------------------------------------------------------------------------------
+
+
+class Watched:
+    """An engine that keeps what it was asked and what it said."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Any, ...]] = []
+
+    def solve(self, model: Any, weights: Any, *, bonus: Any = None, start: Any = None) -> Any:
+        found = Admm(tolerance=1e-8).solve(model, weights, bonus=bonus, start=start)
+        self.seen.append((model, weights.copy(), bonus, found))
+        return found
+
+
+@pytest.mark.parametrize(("missed", "extra"), [(1.0, 1.0), (2.0, 0.5)])
+@pytest.mark.parametrize("loss", ["ml", "pl"])
+def test_the_step_is_from_the_truth_to_the_rival(loss: str, missed: float, extra: float) -> None:
+    """Prediction by averaged, rival by current weights; features and losses as in the definitions."""
+    engine = Watched()
+    program = reader.parse(MODEL)
+    update = Cda1(loss=loss, sigma=0.1, costs={"Trusts": {"missed": missed, "extra": extra}})
+    learner = soft(program, ["Trusts"], update, PslInference(engine))
+    other = RuleWeights(program, Cda1(loss=loss, sigma=0.1))
+    for example in examples(8):
+        engine.seen.clear()
+        average, current = other.averaged().copy(), other.current().copy()
+        [outcome], tally = learner.step([example])
+        (model, used, none, predicted), (_, weights, bonus, rival) = engine.seen
+        truth = dense_truth(example)
+        np.testing.assert_allclose(used, average, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(weights, current, rtol=1e-12, atol=1e-12)
+        assert none is None
+        score = -model.energy(predicted.y, average)
+        assert outcome.prediction.score == pytest.approx(score, rel=1e-9, abs=1e-9)
+        if loss == "ml":
+            np.testing.assert_allclose(bonus, (1 - truth) * extra - truth * missed, atol=1e-12)
+        else:
+            assert bonus is None
+        rho = np.sum(np.abs(rival.y - truth) * np.where(rival.y < truth, missed, extra))
+        gap = model.energy(truth, current) - model.energy(rival.y, current)
+        other.learn(rho, gaps(model, truth, rival.y))
+        assert rho + gap >= -1e-6
+        values = [a.value for a in outcome.prediction.predicted["Trusts"]]
+        np.testing.assert_allclose(values, predicted.y, atol=5.1e-7)
+        error = np.sum(np.abs(np.round(predicted.y, 6) - truth))
+        assert outcome.prediction.l1 == pytest.approx(error, abs=1e-9)
+        assert tally.l1 == round(outcome.prediction.l1 * 1e6)
+        assert outcome.prediction.hamming == np.sum((predicted.y > 0.5) != (truth > 0.5))
+    for name, array in other.save().items():
+        np.testing.assert_allclose(learner.weights.save()[name], array, rtol=1e-12, atol=1e-12)
+
+
+def dense_truth(example: Example) -> Any:
+    assert example.query is not None
+    assert example.truth is not None
+    true = {tuple(atom.args): atom.value for atom in example.truth["Trusts"]}  # type: ignore[union-attr]
+    return np.array([true.get(tuple(args), 0.0) for args in example.query["Trusts"]])  # type: ignore[arg-type]
+
+
+def gaps(model: Any, truth: Any, rival: Any) -> Any:
+    """f(truth) - f(rival) with f = -Phi."""
+    delta = np.zeros(5)
+    for sign, y in ((-1.0, truth), (1.0, rival)):
+        indices, values = model.features(y)
+        delta[indices] += sign * values
+    return delta
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 9), st.floats(0, 9))
+def test_the_chord_is_nowhere_below_the_loss(
+    t: float, y: float, missed: float, extra: float
+) -> None:
+    chord = t * missed + (extra - t * (extra + missed)) * y
+    loss = abs(y - t) * (missed if y < t else extra)
+    assert chord >= loss - 1e-12
+    if t in (0.0, 1.0):
+        assert chord == pytest.approx(loss)
+
+
+def test_the_rival_is_the_worst_of_all_values() -> None:
+    """With a truth of 0 and 1: loss plus score of the rival is the most of a grid of values."""
+    engine = Watched()
+    program = reader.parse(
+        "2: P(X) -> Q(X)\n1: Q(X) -> R(X) ^2\n0.3: !Q(X) ^2\nQ('a') + R('a') <= 1.5 ."
+    )
+    learner = soft(program, ["Q", "R"], inference=PslInference(engine))
+    text = (
+        b'{"id": 1, "evidence": {"P": [{"args": ["a"], "value": 0.6}]}, '
+        b'"query": {"Q": [["a"]], "R": [["a"]]}, "truth": {"R": [["a"]]}}'
+    )
+    learner.step([decode(text)])
+    model, weights, _, rival = engine.seen[1]
+    truth = np.array([0.0, 1.0])
+
+    def worth(y: Any) -> float:
+        return float(np.sum(np.abs(np.array(y) - truth)) - model.energy(np.array(y), weights))
+
+    grid = np.linspace(0, 1, 201)
+    best = max(worth(y) for y in product(grid, grid) if sum(y) <= 1.5)
+    assert worth(rival.y) == pytest.approx(best, abs=1e-3)
+    assert worth(rival.y) >= best - 1e-6
+
+
+# what is said --------------------------------------------------------------------------------------
+
+
+def test_an_example_without_truth_is_predicted_and_not_learned_from() -> None:
+    learner = new_learner()
+    [outcome], tally = learner.step([msgspec.structs.replace(examples(1)[0], truth=None)])
+    assert isinstance(outcome.prediction, Prediction)
+    assert (outcome.prediction.hamming, outcome.prediction.l1) == (None, None)
+    assert (tally.labelled, tally.predicted, learner.weights.updates) == (0, 1, 0)
+
+
+def test_arguments_are_given_back_as_they_came_and_each_target_once() -> None:
+    text = (
+        b'{"id": "x", "group": "g", "evidence": {"Knows": [[1, "2"]], "Fair": [[2]]}, '
+        b'"query": {"Trusts": [["1", 2], [1, "2"], [2, 1]]}, "truth": {"Trusts": [[1, 2]]}}'
+    )
+    [outcome], tally = new_learner().step([decode(text)])
+    assert outcome.prediction is not None
+    assert [atom.args for atom in outcome.prediction.predicted["Trusts"]] == [["1", 2], [2, 1]]
+    assert outcome.prediction.group == "g"
+    assert tally.counts[3] == 2
+    assert set(tally.by_class) == {"1", "2"}
+    again = msgspec.json.decode(msgspec.json.encode(outcome.prediction), type=Prediction)
+    assert again == outcome.prediction
+
+
+def test_counts_are_those_of_values_above_one_half() -> None:
+    learner = new_learner()
+    metrics = Metrics()
+    counts, wrong = np.zeros(4, int), 0.0
+    for example in examples(20):
+        [outcome], tally = learner.step([example])
+        metrics.add(tally, 1)
+        said = np.array([a.value for a in outcome.prediction.predicted["Trusts"]])
+        truth = dense_truth(example)
+        hits = np.sum((said > 0.5) & (truth > 0.5))
+        counts += [hits, np.sum(said > 0.5), np.sum(truth > 0.5), len(said)]
+        wrong += np.sum(np.abs(said - truth))
+    found = metrics.snapshot()
+    assert found["precision"] == pytest.approx(counts[0] / counts[1])
+    assert found["recall"] == pytest.approx(counts[0] / counts[2])
+    assert found["mae"] == pytest.approx(wrong / counts[3], rel=1e-12)
+    assert sum(scores["support"] for scores in found["by"].values()) == counts[2]
+    assert Metrics.restore(metrics.save()).snapshot() == found
+
+
+def test_where_inference_ends_without_proof_nothing_is_learned() -> None:
+    fallen, skipping = new_learner(rounds=10), new_learner(rounds=10, fallback=False)
+    seen = examples(12)
+    outcomes, tally = fallen.step(seen)
+    assert all(each.prediction for each in outcomes)
+    unproven = sum(not each.prediction.certified for each in outcomes if each.prediction)
+    assert 0 < unproven <= tally.unsolved
+    assert fallen.weights.updates == 12 - tally.unsolved
+    assert tally.certified == 12 - unproven
+    outcomes, tally = skipping.step(seen)
+    assert tally.unsolved == tally.errors["unsolved"] == sum(each.unsolved for each in outcomes) > 0
+    assert skipping.weights.updates == 12 - tally.unsolved
+
+
+def test_a_truth_with_few_digits_satisfies_a_hard_rule() -> None:
+    program = reader.parse("1: Q(X, Y) -> P(X, Y)\nP(X, +Y) = 1 .")
+    learner = soft(program, ["P"])
+    thirds = [["a", c] for c in "xyz"]
+    for value, errors in ((0.3333, {}), (0.33, {"hard_rule": 1})):
+        truth = {"P": [ValuedAtom(args, value) for args in thirds]}
+        example = Example(id=1, evidence={"Q": [["a", "x"]]}, query={"P": thirds}, truth=truth)
+        assert learner.step([example])[1].errors == errors
+
+
+def test_hard_rules_without_a_solution_make_an_example_bad() -> None:
+    program = reader.parse("1: Q(X) -> P(X)\nP(X) + Q(X) = 1 .\nP(X) - Q(X) = 1 .")
+    learner = soft(program, ["P"])
+    evidence = {"Q": [ValuedAtom(["a"], 0.5)]}
+    [outcome], tally = learner.step([Example(id=1, evidence=evidence, query={"P": [["a"]]})])
+    assert outcome.prediction is None
+    assert tally.errors in ({"infeasible": 1}, {"hard_rule": 1})
+
+
+def test_a_weights_file_says_what_was_learned() -> None:
+    learner, again = new_learner(), new_learner()
+    learn(learner, examples(20))
+    program = reader.parse(weights_text(learner), "weights.psl")
+    assert again.weights.start(program) == []
+    np.testing.assert_array_equal(again.weights.averaged(), learner.weights.averaged())
+    assert [rule.weight is None for rule in program.rules] == [False] * 4 + [True]
+    trained = soft(program, ["Trusts"], by=("Trusts", 1))
+    held_out = examples(10, seed=2)
+    assert trained.step(held_out, learning=False)[0] == learner.step(held_out, learning=False)[0]
+
+
+def test_rules_of_equal_text_are_told_apart():
+    program = reader.parse("1: !Trusts(A, B) ^2\n3: !Trusts(A, B) ^2")
+    entries = list(RuleWeights(program, Cda2()).entries())
+    assert len({(each.text, each.key) for each in entries}) == 2
+
+
+def test_a_hard_rule_that_the_model_does_not_have_is_unmatched():
+    weights = RuleWeights(reader.parse("1: !Trusts(A, B)\nTrusts(A, B) <= 0.9 ."), Cda2())
+    other = reader.parse("2: !Trusts(A, B)\nTrusts(A, B) <= 0.9 .\nTrusts(A, B) <= 0.1 .")
+    assert [rule.position.line for rule in weights.start(other)] == [3]
+    assert weights.base.tolist() == [2.0, 0.0]

@@ -1,0 +1,228 @@
+"""Weights that are never below 0: the updates are the textbook's, and the dual bounds what is best."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from textbook import CERTIFIED, CLOSE_CALL, RULES, SHRINKING, Round, Vector, asked, length
+
+from onlinesrl.core.online.update_rules import Cda2
+from onlinesrl.psl.lang import reader
+from onlinesrl.psl.online.rule_weights import RuleWeights
+from tests.support.small_learners import update_of
+
+RULE_TEXTS = ["P(X) -> Q(X)", "Q(X) -> P(X) ^2", "!Q(X)"]
+NUMBERS = st.floats(-3, 3).map(lambda x: round(x, 3))
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What is known after a round."""
+
+    weights: Vector
+    average: Vector
+    loss: float
+    dual: float
+    bound: float
+    margin: float
+
+    @property
+    def undecided(self) -> bool:
+        """Whether rounding decides if the example has a loss."""
+        return abs(self.margin) <= CLOSE_CALL
+
+
+def projected(seen: list[Round], rule: str, sigma: float, eta: float, base: Vector) -> list[Step]:
+    """The updates with w >= 0, term by term; the dual as the minimum of its Lagrangian."""
+    w, total, primal, steps = base.copy(), np.zeros(len(base)), 0.0, []
+    multipliers: list[float] = []
+    square = np.zeros(len(base))  # of AdaGrad
+    for t, each in enumerate(seen, start=1):
+        loss = max(0.0, each.rho - float(w @ each.delta))
+        primal += loss + (sigma / 2 * float(np.sum((w - base) ** 2)) if rule in SHRINKING else 0.0)
+        pull = sum(
+            (a * r.delta for a, r in zip(multipliers, seen, strict=False)), np.zeros(len(base))
+        )
+        strength = sigma * (t if rule in SHRINKING else 1)
+        metric = eta + np.sqrt(square + each.delta**2) if rule == "adagrad" else np.ones(len(base))
+        before = np.maximum(base + pull / (strength * metric), 0.0) if rule in CERTIFIED else w
+        margin = each.rho - float(before @ each.delta)
+        step, alpha = length(rule, t, margin, each.delta, sigma=sigma, eta=eta, metric=metric)
+        if rule in CERTIFIED:
+            multipliers.append(alpha)
+            pull = pull + alpha * each.delta
+            if rule == "adagrad":
+                square = square + (each.delta**2 if alpha else 0.0)
+                metric = eta + np.sqrt(square)
+            w = np.maximum(base + pull / (strength * metric), 0.0)
+        else:
+            w = np.maximum(w + step * each.delta, 0.0)
+        total += w
+        dual = strength / 2 * float(metric @ (w - base) ** 2) + sum(
+            a * (r.rho - float(w @ r.delta)) for a, r in zip(multipliers, seen, strict=False)
+        )
+        steps.append(Step(w.copy(), total / t, loss, dual, primal - dual, margin))
+    return steps
+
+
+def rule_weights(rule: str, base: Vector, sigma: float = 0.1) -> RuleWeights:
+    lines = [f"{weight}: {text}\n" for weight, text in zip(base, RULE_TEXTS, strict=True)]
+    return RuleWeights(
+        reader.parse("".join([*lines, "P(X) + Q(X) <= 1 ."])), update_of(rule, sigma=sigma)
+    )
+
+
+def with_hard(delta: Vector) -> NDArray[np.float64]:
+    return np.append(delta, 0.0)
+
+
+rounds = st.lists(
+    st.builds(
+        Round,
+        st.floats(0, 4).map(lambda x: round(x, 3)),
+        st.lists(NUMBERS, min_size=3, max_size=3).map(np.array),
+    ),
+    min_size=1,
+    max_size=12,
+)
+bases = st.lists(st.sampled_from([0.0, 0.5, 2.0]), min_size=3, max_size=3).map(np.array)
+sigmas = st.sampled_from([0.01, 0.1, 1.0])
+
+
+@given(rounds, st.sampled_from(RULES), sigmas, bases)
+def test_the_updates_are_the_textbooks(
+    seen: list[Round], rule: str, sigma: float, base: Vector
+) -> None:
+    weights = rule_weights(rule, base, sigma)
+    expected = projected([*asked(rule, seen)], rule, sigma, 1.0, base)
+    for each, step in zip(seen, expected, strict=True):
+        if rule == "adagrad" and step.undecided:
+            break
+        loss = weights.learn(each.rho, with_hard(each.delta))
+        size = 1.0 + float(np.max(np.abs(step.weights)))
+        assert loss == pytest.approx(step.loss, rel=1e-12, abs=1e-12 * size)
+        np.testing.assert_allclose(
+            weights.current()[:3], step.weights, atol=1e-12 * size, rtol=1e-12
+        )
+        np.testing.assert_allclose(
+            weights.averaged()[:3], step.average, atol=1e-12 * size, rtol=1e-12
+        )
+        assert weights.current()[3] == weights.averaged()[3] == 0.0
+        found = weights.certificate()
+        if rule in CERTIFIED:
+            scale = 1.0 + abs(step.dual) + abs(step.bound) + size**2
+            assert found["dual"] == pytest.approx(step.dual, rel=1e-12, abs=1e-12 * scale)
+            assert found["regret_bound"] == pytest.approx(step.bound, rel=1e-12, abs=1e-12 * scale)
+        else:
+            assert found["dual"] is found["regret_bound"] is None
+
+
+def best(seen: list[Round], strength: Vector | float, base: Vector) -> tuple[Vector, float]:
+    """The least of sum of strength / 2 (w - base)^2 + sum of hinges over w >= 0, by SLSQP."""
+    from scipy.optimize import minimize
+
+    n, m = len(base), len(seen)
+    found = minimize(
+        lambda x: np.sum(strength / 2 * (x[:n] - base) ** 2) + np.sum(x[n:]),
+        np.concatenate((base, [max(0.0, r.rho - float(base @ r.delta)) for r in seen])),
+        method="SLSQP",
+        bounds=[(0.0, None)] * (n + m),
+        constraints=[
+            {"type": "ineq", "fun": lambda x, r=r, i=i: x[n + i] - r.rho + x[:n] @ r.delta}
+            for i, r in enumerate(seen)
+        ],
+        options={"maxiter": 500, "ftol": 1e-10},
+    )
+    w = np.maximum(found.x[:n], 0.0)
+    hinges = sum(max(0.0, r.rho - float(w @ r.delta)) for r in seen)
+    return w, float(np.sum(strength / 2 * (w - base) ** 2) + hinges)
+
+
+@given(rounds, st.sampled_from(CERTIFIED), sigmas, bases)
+def test_no_fixed_weights_are_better_than_the_dual(
+    seen: list[Round], rule: str, sigma: float, base: Vector
+) -> None:
+    weights = rule_weights(rule, base, sigma)
+    for each in seen:
+        weights.learn(each.rho, with_hard(each.delta))
+    dual = weights.certificate()["dual"]
+    assert dual is not None
+    strength = sigma * (len(seen) if rule in SHRINKING else 1)
+    metric = np.broadcast_to(weights.update.metric(weights.kept, np.zeros(4)), 4)[:3]
+    _, least = best(seen, strength * metric, base)
+    assert dual <= least + 1e-9 * (1.0 + abs(least))
+
+
+def test_the_dual_comes_to_the_optimum_where_one_step_is_exact() -> None:
+    """One round, one weight that stays above 0: D_1 is the optimum, so that the bound is tight."""
+    each = Round(2.0, np.array([1.0, 0.0, 0.0]))
+    weights = rule_weights("cda1", np.array([0.5, 0.0, 0.0]), sigma=0.5)
+    weights.learn(each.rho, with_hard(each.delta))
+    w, least = best([each], 0.5, np.array([0.5, 0.0, 0.0]))
+    np.testing.assert_allclose(weights.current()[:3], w, atol=1e-6)
+    assert weights.certificate()["dual"] == pytest.approx(least)
+
+
+@given(rounds, st.sampled_from(["cda1", "adagrad"]), sigmas, bases)
+def test_no_step_lowers_the_dual(seen: list[Round], rule: str, sigma: float, base: Vector) -> None:
+    weights, last = rule_weights(rule, base, sigma), 0.0
+    for each in seen:
+        weights.learn(each.rho, with_hard(each.delta))
+        dual = weights.certificate()["dual"]
+        assert dual is not None
+        assert dual >= last - 1e-9 * (1.0 + abs(last))
+        last = dual
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_an_update_beyond_the_range_of_numbers_changes_nothing(rule: str) -> None:
+    weights = rule_weights(rule, np.array([1.0, 1.0, 1.0]))
+    weights.learn(1.0, np.array([1.0, -1.0, 0.5, 0.0]))
+    before = {name: array.tobytes() for name, array in weights.save().items()}
+    for rho, delta in ((1e300, 1e-200), (np.inf, 1.0), (np.nan, 1.0), (1.0, np.inf)):
+        with np.errstate(all="ignore"):
+            assert np.isnan(weights.learn(rho, np.array([delta, 0.0, 0.0, 0.0])))
+        assert {name: array.tobytes() for name, array in weights.save().items()} == before
+
+
+def test_weights_are_found_again_by_their_rules() -> None:
+    weights = rule_weights("cda2", np.array([0.5, 0.0, 2.0]))
+    for k in range(5):
+        weights.learn(1.0 + k, np.array([1.0 / 3.0, -0.1, 0.7, 0.0]))
+    again = rule_weights("cda2", np.array([1.0, 1.0, 1.0]))
+    other = reader.parse("7: !Q(X)\n8: Q(X) -> P(X)\n")
+    assert [rule.text for rule in again.start(other)] == ["8: Q(X) -> P(X)"]
+    np.testing.assert_array_equal(again.base, [1.0, 1.0, 7.0, 0.0])
+    assert again.start(weights.trained()) == []
+    np.testing.assert_array_equal(again.averaged(), weights.averaged())
+    twice = RuleWeights(reader.parse("1: !Q(X)\n1: !Q(X)\n"), Cda2())
+    assert twice.start(reader.parse("2: !Q(X)\n3: !Q(X)\n")) == []
+    np.testing.assert_array_equal(twice.base, [2.0, 3.0])
+
+
+@given(rounds, st.integers(0, 12), st.sampled_from(RULES), sigmas, bases)
+def test_a_restart_is_a_new_learner_from_the_present_weights(
+    seen: list[Round], at: int, rule: str, sigma: float, base: Vector
+) -> None:
+    """So that its certificate is of the updates since."""
+    weights = rule_weights(rule, base, sigma)
+    for each in seen[:at]:
+        weights.learn(each.rho, with_hard(each.delta))
+    present, updates = weights.current(), weights.updates
+    weights.restart()
+    np.testing.assert_array_equal(weights.current(), present)
+    np.testing.assert_array_equal(weights.averaged(), present)
+    new = rule_weights(rule, np.zeros(3), sigma)
+    new.base = present.copy()
+    for each in seen[at:]:
+        delta = with_hard(each.delta)
+        assert weights.learn(each.rho, delta) == new.learn(each.rho, delta)
+    for name, array in new.save().items():
+        if name != "uses":
+            np.testing.assert_array_equal(weights.save()[name], array)
+    restarted = {"restarted": updates} if updates else {}
+    assert weights.certificate() == new.certificate() | restarted
+    assert (weights.updates, weights.before) == (len(seen), updates)

@@ -1,0 +1,249 @@
+"""A server among strangers: turns, limits, descriptors, and requests that are not what they seem."""
+
+import json
+import os
+import resource
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+from conftest import Job, wait
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from onlinesrl.core.errors import UnavailableError
+from onlinesrl.runs.http import server
+from onlinesrl.runs.http.listening import At, may_ask
+from onlinesrl.stream.request_queue import Asked, Requests
+from onlinesrl.stream.run_folder import OutputFile, RunFolder
+from tests.support.serving import JSON, LINES, Served, ask
+from tests.support.waiting import PATIENCE, until
+
+Make = Callable[..., Job]
+
+
+# turns and limits --------------------------------------------------------------------------------
+
+
+def test_requests_take_turns(tmp_path: Path) -> None:
+    with Requests() as queue, OutputFile(tmp_path / "journal") as journal:
+        queue.opened, queue.batch = True, 8
+        queue.pace.most, queue.pace.heed = 4, lambda size, seconds: None  # type: ignore[method-assign]
+        greedy = Asked(b"".join(b"g%d\n\n" % n for n in range(11)), learn=True)
+        assert queue.put(greedy)
+        assert queue.put(Asked(b" s0 \r\n\n", learn=True))
+        written: list[list[bytes]] = []
+        for _ in range(4):
+            before = journal.length
+            queue.take(journal, len(b" ".join(map(b" ".join, written)).split()))
+            written.append(journal.path.read_bytes()[before:].split())
+        assert written == [
+            [b"g0", b"g1", b"s0", b"g2"],
+            [b"g3", b"g4", b"g5", b"g6"],
+            [b"g7", b"g8", b"g9", b"g10"],
+            [],
+        ]
+        assert greedy.done.done()
+        assert len(greedy.answers) == 11
+
+
+def test_many_lines_are_refused_and_many_lines_of_one_example_are_not(job: Make) -> None:
+    served = Served(job([], limits={"request_lines": 3}))
+    refused = b'{"error":"more than 3 lines (limits.request_lines): send them in parts"}\n'
+    for path in ("/predict", "/learn"):
+        for body in (b"{}\n" * 4, b"{}\n{}\n{}\n{}", b"\n" * 4):
+            assert served.ask("POST", path, body, LINES) == (413, refused)
+        for body in (b"{}\n" * 3, b"{}\n{}\n{}"):
+            status, text = served.ask("POST", path, body, LINES)
+            assert (status, text.count(b"\n")) == (200, 3)
+        assert served.ask("POST", path, b"{\n\n\n\n\n}", JSON)[0] == 422
+    assert served.stop() == 0
+
+
+# keys on which answers depend --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "now", "said"),
+    [
+        ("source.max_bytes", "1000", "source.max_bytes: was 8000000, is 1000"),
+        ("inference.max_work", "1", "inference.max_work: was 1000000, is 1"),
+        ("inference.unsolved", "skip", "inference.unsolved: was 'fallback', is 'skip'"),
+    ],
+)
+def test_what_was_answered_is_read_with_the_limits_of_its_time(
+    job: Make, citations: list[bytes], key: str, now: str, said: str
+) -> None:
+    run = job([], checkpoint={"every": 1000})
+    served = Served(run)
+    served.post("/learn", [line.rstrip() for line in citations[:10]])
+    os.kill(served.process, signal.SIGKILL)
+    wait(served.process)
+    change = ("--set", f"{key}={now}")
+    assert wait(run.fork("serve", str(run.config), "--port", "0", *change)) == 78
+    assert said in run.said
+    assert "requests.jsonl has examples that came after it" in run.said
+    served = Served(run)  # as before, to the end
+    assert served.stop() == 0
+    assert len(run.predictions()) == 10
+    assert not run.lines("deadletter.jsonl")
+    served = Served(run, *change)  # nothing is left that was answered before
+    assert served.stop() == 0, run.said
+
+
+# descriptors -------------------------------------------------------------------------------------
+
+
+def test_more_clients_than_files_may_be_open(job: Make, citations: list[bytes]) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+
+    served = Served(job([], checkpoint={"every": 1}), first=limit)
+    with ExitStack() as held:
+        for _ in range(300):
+            with suppress(OSError):
+                one = socket.create_connection(("127.0.0.1", served.port), PATIENCE)
+                held.enter_context(one).sendall(b"POST /learn HTTP/1.1\r\nHost: localhost\r\nX: ")
+        for line in citations[:3]:
+            assert served.ask("POST", "/learn", line)[0] == 200
+    assert served.stop() == 0
+    assert "Traceback" not in served.job.said
+
+
+def test_a_server_needs_some_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda of: (20, 20))
+    with pytest.raises(
+        UnavailableError, match=r"may open 20 files, .*raise the limit \(ulimit -n\)"
+    ):
+        server.Server([], At())
+    monkeypatch.setattr(resource, "getrlimit", lambda of: (resource.RLIM_INFINITY,) * 2)
+    assert server.most_clients() == server.CLIENTS
+
+
+def test_of_busy_connections_the_newest_is_refused(
+    job: Make, citations: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = job([], "gate").folder / "gate"
+
+    def slow() -> None:
+        server.CLIENTS = 2
+        take = Requests.take
+
+        def waiting(requests: Requests, journal: OutputFile, line: int) -> None:
+            take(requests, journal, line)
+            if requests._turn:
+                until(gate.exists)
+
+        Requests.take = waiting  # type: ignore[method-assign]
+
+    served = Served(job([]), first=slow)
+    head = b"POST /learn HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with ExitStack() as held:
+        busy = []
+        for line in citations[:2]:
+            one = socket.create_connection(("127.0.0.1", served.port), PATIENCE)
+            held.enter_context(one).sendall(head + b"Content-Length: %d\r\n\r\n" % len(line) + line)
+            busy.append(one)
+        until(lambda: (served.job.output / "requests.jsonl").stat().st_size)
+        late = held.enter_context(socket.create_connection(("127.0.0.1", served.port), PATIENCE))
+        with suppress(ConnectionResetError):
+            assert late.recv(1) == b""
+        gate.touch()
+        for one in busy:
+            assert one.recv(15) == b"HTTP/1.1 200 OK"
+    assert served.stop() == 0
+    assert "Traceback" not in served.job.said
+
+
+# who may ask, and how ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "may"),
+    [
+        ("localhost", True),
+        ("LOCALHOST:8080", True),
+        ("127.0.0.1:1", True),
+        ("[::1]:8080", True),
+        ("10.1.2.3", True),
+        ("learner:9464", True),
+        ("elsewhere.example", False),
+        ("localhost.elsewhere.example", False),
+        ("127.0.0.1.elsewhere.example", False),
+        ("user@localhost", False),
+        ("localhost, elsewhere.example", False),
+        ("[elsewhere]", False),
+        ("[::1", False),
+        ("::1", False),
+        ("localhost:port", False),
+        ("", False),
+    ],
+)
+def test_one_rule_for_hosts(header: str, may: bool) -> None:
+    names = At("0.0.0.0", 0, ["Learner"]).names
+    assert may_ask(header, names) is may
+    app = server.application([Route("/", lambda request: PlainTextResponse("yes"))], names)
+    answer = TestClient(app).get("/", headers={"Host": header})
+    assert answer.status_code == (200 if may else 400)
+    assert may or "--allow-host NAME" in answer.text
+
+
+def test_the_rule_holds_at_every_address(job: Make, citations: list[bytes]) -> None:
+    served = Served(job([]), "--host", "127.0.0.2", "--allow-host", "learner", host="127.0.0.2")
+    with served.connection() as client:
+        for host, status in (("learner:80", 200), ("127.0.0.2", 200), ("elsewhere.example", 400)):
+            answer = ask(client, "POST", "/learn", citations[0], Host=host)
+            assert answer[0] == status
+            client.close()
+    assert served.stop() == 0
+    assert len(served.job.lines("predictions.jsonl")) == 2
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_a_length_that_can_be_read_in_two_ways(
+    job: Make, citations: list[bytes], version: str
+) -> None:
+    served = Served(job([]))
+    body = citations[0].rstrip()
+    lengths = "Transfer-Encoding: chunked\r\n"
+    lengths += "Content-Length: 6\r\n" if version == "1.1" else ""
+    head = f"POST /learn HTTP/{version}\r\nHost: localhost\r\nContent-Type: {JSON}\r\n{lengths}\r\n"
+    with socket.create_connection(("127.0.0.1", served.port), PATIENCE) as client:
+        client.sendall(head.encode() + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body))
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        said = b""
+        with suppress(ConnectionResetError):
+            while data := client.recv(4096):
+                said += data
+    assert said.startswith(b"HTTP/1.1 400 Bad Request")
+    assert said.count(b"\r\ndate: ") == 1
+    assert served.stop() == 0
+    assert (served.job.output / "requests.jsonl").read_bytes() == b""
+
+
+# locks -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["serve", "run"])
+def test_who_has_no_folder_does_not_say_that_it_serves(job: Make, command: str) -> None:
+    run = job([])
+    ports = ["--port", "0"] if command == "serve" else ["--metrics-port", "0"]
+    with RunFolder(run.output):
+        assert wait(run.fork(command, str(run.config), *ports)) == 75
+    assert run.said.count("\n") == 1
+    assert "is running in this folder" in run.said
+
+
+def test_the_journal_takes_what_json_may_have(job: Make, citations: list[bytes]) -> None:
+    """Line ends within an example, of all kinds, are not lines of the journal."""
+    served = Served(job([]))
+    example = json.loads(citations[0]) | {"id": "\u2028\x85\x0b\r\n"}
+    text = json.dumps(example, ensure_ascii=False, indent=1).replace("\n", "\r\n")
+    assert served.ask("POST", "/learn", text.encode())[0] == 200
+    assert served.ask("POST", "/learn", citations[1])[0] == 200
+    assert served.stop() == 0
+    assert next(each["id"] for each in served.job.predictions()) == example["id"]

@@ -1,0 +1,477 @@
+"""A run that answers by HTTP: one order, which its journal has, whoever asks, and whatever ends it."""
+
+import json
+import os
+import random
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from http.client import HTTPException
+from pathlib import Path
+from threading import Barrier, Thread
+from typing import Any
+
+import msgspec
+import pytest
+from conftest import Job, long, wait
+
+from onlinesrl.runs.http import server, service
+from onlinesrl.runs.progress import Display
+from onlinesrl.stream import request_queue
+from onlinesrl.stream.protocols import Setting
+from onlinesrl.stream.request_queue import Asked, Requests, Unanswered, Untaken
+from onlinesrl.stream.run_folder import RunFolder
+from onlinesrl.stream.sources.line_reader import WAIT_SECONDS
+from tests.support import trust_program
+from tests.support.serving import JSON, LINES, Served, ask, learned
+from tests.support.waiting import until
+
+Make = Callable[..., Job]
+BAD = [b"{", b'{"id": 7, "evidence": {"Tokn": []}}', b"\xff", b"[]"]
+CLIENTS, REQUESTS = 8, 50
+
+
+def check_journal(job: Job, make: Make, **keys: Any) -> list[bytes]:
+    """What was learned is what a run learns from the journal, which is returned."""
+    journal = (job.output / "requests.jsonl").read_bytes()
+    again = make([journal], f"again-{job.folder.name}", **keys)
+    assert again.run() == 0, again.said
+    assert learned(job.output) == learned(again.output)
+    for name in ("predictions.jsonl", next(again.output.glob("weights.*")).name):
+        assert (job.output / name).read_bytes() == (again.output / name).read_bytes()
+    return journal.splitlines()
+
+
+@pytest.fixture(params=["mln", long("psl")])
+def stream(
+    request: pytest.FixtureRequest, job: Make, citations: list[bytes], tmp_path: Path
+) -> tuple[Make, list[bytes]]:
+    """Makes jobs of one of the languages; and examples, each with another id."""
+    keys: dict[str, Any] = {"limits": {"bad_share": 1.0}}
+    if request.param == "mln":
+        lines = [line.rstrip() for line in citations]
+        keys["inference"] = {"audit_every": 50}
+    else:
+        (tmp_path / "trust.psl").write_text(trust_program.MODEL)
+        lines = [msgspec.json.encode(example) for example in trust_program.examples(120)]
+        keys |= {"model": str(tmp_path / "trust.psl"), "query": "Trusts", "metrics": {}}
+    named = [json.loads(line) | {"id": n} for n, line in enumerate(lines)]
+    lines = [json.dumps(each).encode() for each in named]
+    return lambda given, name="job", **more: job(given, name, **keys | more), lines
+
+
+def test_each_client_has_its_answers(stream: tuple[Make, list[bytes]]) -> None:
+    make, lines = stream
+    run = make([])
+    served = Served(run)
+    begin = Barrier(CLIENTS)
+
+    def client(number: int) -> dict[int, bytes]:
+        rng, answers = random.Random(number), dict[int, bytes]()
+        with served.connection() as connection:
+            begin.wait()
+            for name in range(number * REQUESTS, (number + 1) * REQUESTS):
+                path = rng.choice(("/predict", "/learn"))
+                if rng.random() < 0.1:
+                    status, text = ask(connection, "POST", path, rng.choice(BAD))
+                    assert status == 422
+                    assert json.loads(text)["error"]
+                    continue
+                example = json.loads(rng.choice(lines)) | {"id": name}
+                status, text = ask(connection, "POST", path, json.dumps(example, indent=1).encode())
+                assert status == 200, text
+                assert json.loads(text)["id"] == name
+                if path == "/learn":
+                    answers[name] = text.rstrip()
+        return answers
+
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        found: dict[int, bytes] = {}
+        for answers in clients.map(client, range(CLIENTS)):
+            found |= answers
+    assert served.stop() == 0, run.said
+    assert "run it again to resume" in run.said
+    check_journal(run, make)
+    predictions = (run.output / "predictions.jsonl").read_bytes().splitlines()
+    good = {json.loads(line)["id"]: line for line in predictions if b'"predicted"' in line}
+    assert found == good
+    assert len(run.lines("deadletter.jsonl")) == len(predictions) - len(good) > 0
+
+
+def test_what_was_answered_survives_kills(stream: tuple[Make, list[bytes]]) -> None:
+    make, lines = stream
+    run = make([], checkpoint={"every": 7}, limits={"bad_share": 1.0, "crashes": 0})
+    answered: dict[int, bytes] = {}
+
+    def client(served: Served, number: int) -> None:
+        rng = random.Random(f"{served.process} {number}")
+        with suppress(OSError, HTTPException), served.connection() as connection:
+            for n in range(10_000):
+                name = (served.process * CLIENTS + number) * 10_000 + n
+                example = json.dumps(json.loads(rng.choice(lines)) | {"id": name}).encode()
+                path = rng.choice(("/predict", "/learn", "/learn"))
+                status, text = ask(connection, "POST", path, example)
+                assert status == 200
+                if path == "/learn":
+                    answered[name] = text.rstrip()
+
+    for kills in range(1, 4):
+        served = Served(run)
+        with ThreadPoolExecutor(CLIENTS) as clients:
+            going = [clients.submit(client, served, n) for n in range(CLIENTS)]
+            until(lambda: len(answered) >= 40 * kills)  # noqa: B023
+            os.kill(served.process, signal.SIGKILL)
+            assert wait(served.process) == -signal.SIGKILL
+        for each in going:
+            each.result()
+        with (run.output / "requests.jsonl").open("ab") as journal:  # a write that was cut short
+            journal.write(lines[0][:50])
+    served = Served(run)
+    assert served.stop() == 0, run.said
+    journal = check_journal(run, make)
+    predictions = (run.output / "predictions.jsonl").read_bytes().splitlines()
+    assert len(predictions) == len(journal)
+    assert len(answered) >= 120
+    assert set(answered.values()) <= set(predictions)
+    assert len(run.lines("deadletter.jsonl")) == 3
+
+
+def test_predictions_are_those_of_predict(stream: tuple[Make, list[bytes]]) -> None:
+    make, lines = stream
+    run = make([])
+    served = Served(run)
+    before = served.post("/learn", lines[:20])
+    assert [answer["id"] for answer in before] == list(range(20))
+    asked = [lines[20], BAD[0], lines[21], *lines[22:30]]
+    answers = served.post("/predict", asked)
+    assert served.post("/predict", asked) == answers
+    assert served.stop() == 0, run.said
+    file = make([b"".join(line + b"\n" for line in asked)], "file")
+    code = wait(file.fork("predict", str(run.output), str(file.config)))
+    assert code == 0
+    assert answers == [json.loads(line) for line in file.printed.splitlines()]
+    assert answers[1]["line"] == 2
+    check_journal(run, make)
+
+
+def test_a_signal_lets_the_run_answer(stream: tuple[Make, list[bytes]]) -> None:
+    make, lines = stream
+    run = make([], batch=2)
+    served = Served(run)
+    answered, refused = dict[int, bytes](), list[int]()
+
+    def client(number: int) -> None:
+        with suppress(OSError, HTTPException):  # it has gone
+            for first in range(5 * number, 100_000, 5 * CLIENTS):
+                named = {
+                    n: json.loads(lines[n % len(lines)]) | {"id": n}
+                    for n in range(first, first + 5)
+                }
+                body = b"\n".join(json.dumps(each).encode() for each in named.values())
+                status, text = served.ask("POST", "/learn", body, LINES)
+                assert status in {200, 503}, text
+                if status == 503:
+                    refused.extend(named)
+                else:
+                    answered.update(zip(named, text.splitlines(), strict=True))
+
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        going = [clients.submit(client, n) for n in range(CLIENTS)]
+        until(lambda: len(answered) >= 30)
+        assert served.stop() == 0, run.said
+    for each in going:
+        each.result()
+    journal = check_journal(run, make)
+    assert sorted(json.loads(line)["id"] for line in journal) == sorted(answered)
+    assert not answered.keys() & refused
+    predictions = (run.output / "predictions.jsonl").read_bytes().splitlines()
+    assert set(answered.values()) == set(predictions)
+
+
+@pytest.fixture
+def served(job: Make, citations: list[bytes]) -> Iterator[Served]:
+    yield Served(job([], source={"path": "nowhere", "max_bytes": 5000}))
+
+
+def test_what_is_refused(served: Served, citations: list[bytes]) -> None:
+    good, long = citations[0], b"[" + b" " * 6000 + b"]"
+
+    def status(*of: Any, **headers: str) -> tuple[int, Any]:
+        code, text = served.ask(*of, **headers)
+        return code, json.loads(text) if text.startswith(b"{") else text.decode()
+
+    assert status("POST", "/learn", good, "text/plain")[0] == 415
+    assert status("POST", "/learn", b"", JSON) == (422, {"error": "no example"})
+    assert status("POST", "/learn", b" \n\n", LINES) == (200, "")
+    assert status("POST", "/learn", b"\xef\xbb\xbf", LINES) == (200, "")
+    assert status("POST", "/learn", long, JSON)[1]["error"] == "longer than source.max_bytes (5000)"
+    assert status("POST", "/predict", long, JSON)[1]["error"].startswith("longer than source.max_b")
+    code, said = status("POST", "/learn", b" " * 10_001, JSON)
+    assert (code, said) == (
+        413,
+        {"error": "longer than 10000 bytes (twice source.max_bytes): send it in parts"},
+    )
+    with served.connection() as pieces:
+        pieces.request("POST", "/learn", iter([b" " * 6000] * 3), {"Content-Type": JSON})
+        assert pieces.getresponse().status == 413
+    assert status("GET", "/learn")[0] == 405
+    assert status("GET", "/nothing")[0] == 404
+    assert status("POST", "/learn", good, JSON, Host="elsewhere.example")[0] == 400
+    assert status("POST", "/learn", good, f"{JSON}; charset=utf-8", Host="localhost:1")[0] == 200
+    assert served.stop() == 0
+    kept = (served.job.output / "requests.jsonl").read_bytes()
+    assert kept == long + b"\n" + good
+
+
+def test_its_state(served: Served, citations: list[bytes]) -> None:
+    served.post("/learn", [line.rstrip() for line in citations[:5]])
+    served.post("/predict", [line.rstrip() for line in citations[5:9]])
+    assert served.ask("GET", "/healthz") == (200, b"alive\n")
+    assert b"\nonlinesrl_examples_total 5.0\n" in served.ask("GET", "/metrics")[1]
+
+
+class Hasty:
+    """A server with all the patience there is, until it has none."""
+
+    def __init__(self, job: Job) -> None:
+        self.gate = job.folder / "gate"
+        self.served = Served(job, first=self._begin)
+
+    def _begin(self) -> None:
+        server.CLIENT_SECONDS, server.WATCH_SECONDS = 1e6, 0.05
+
+        def end() -> None:
+            while not self.gate.exists():
+                time.sleep(0.01)
+            server.CLIENT_SECONDS = 0.0
+
+        Thread(target=end, daemon=True).start()
+
+
+def test_slow_clients_are_hung_up_on(job: Make) -> None:
+    hasty = Hasty(job([]))
+    began = [
+        b"",
+        b"POST /learn HT",
+        b"POST /learn HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 99\r\n\r\n{",
+    ]
+    with ExitStack() as held:
+        for text in began:
+            address = ("127.0.0.1", hasty.served.port)
+            connection = held.enter_context(socket.create_connection(address, 60))
+            connection.sendall(text)
+            held.callback(hung_up_on, connection)
+        hasty.gate.touch()
+    assert hasty.served.stop() == 0
+    assert "Traceback" not in hasty.served.job.said
+
+
+def hung_up_on(connection: socket.socket) -> None:
+    with suppress(ConnectionResetError):
+        assert connection.recv(100) == b""
+
+
+def test_who_does_not_take_an_answer_is_hung_up_on(job: Make) -> None:
+    hasty = Hasty(job([], limits={"request_lines": 100_000}))
+    port = hasty.served.port
+
+    def established() -> int:
+        rows = map(str.split, Path("/proc/net/tcp").read_text().splitlines()[1:])
+        return sum(row[1].endswith(f":{port:04X}") and row[3] == "01" for row in rows)
+
+    until(lambda: not established())
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", port))
+        body = b"{}\n" * 100_000
+        head = f"Host: localhost\r\nContent-Type: {LINES}\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.sendall(b"POST /predict HTTP/1.1\r\n" + head.encode() + body)
+        assert connection.recv(8) == b"HTTP/1.1"
+        assert established() == 1
+        hasty.gate.touch()
+        until(lambda: not established())
+    assert hasty.served.stop() == 0
+    assert "Traceback" not in hasty.served.job.said
+
+
+def test_a_signal_whose_handler_outlasts_the_wait_for_requests(job: Make) -> None:
+    """It would be waited for ever by ``queue.SimpleQueue`` of Python before 3.13."""
+
+    def slow() -> None:
+        stopping = Display.stopping
+
+        def stop(display: Display) -> None:
+            stopping(display)
+            time.sleep(2 * WAIT_SECONDS)
+
+        Display.stopping = stop  # type: ignore[method-assign]
+
+    served = Served(job([]), first=slow)
+    assert served.stop() == 0
+    assert "stopping" in served.job.said
+
+
+def test_half_open_connections_keep_nobody_out(job: Make, citations: list[bytes]) -> None:
+    served = Served(job([]), first=lambda: setattr(server, "CLIENTS", 4))
+    with ExitStack() as held:
+        for _ in range(12):
+            held.enter_context(socket.create_connection(("127.0.0.1", served.port), 60))
+        assert served.ask("POST", "/learn", citations[0])[0] == 200
+    assert served.stop() == 0
+
+
+@pytest.mark.parametrize(("module", "limit"), [(request_queue, "WAITING"), (service, "BODIES")])
+def test_no_room(job: Make, citations: list[bytes], module: Any, limit: str) -> None:
+    served = Served(job([]), first=lambda: setattr(module, limit, 0))
+    with served.connection() as connection:
+        connection.request("POST", "/learn", citations[0], {"Content-Type": JSON})
+        answer = connection.getresponse()
+        assert (answer.status, answer.getheader("Retry-After")) == (503, "1")
+        assert answer.read().startswith(b'{"error":"not accepted')
+    assert served.stop() == 0
+    assert (served.job.output / "requests.jsonl").read_bytes() == b""
+
+
+def test_truth_that_comes_later(job: Make, citations: list[bytes]) -> None:
+    run = job([], labels={}, source={"path": "nowhere", "without": ["face"]})
+    served = Served(run)
+    example = json.loads(citations[0])
+    truth = {"id": example["id"], "truth": example.pop("truth")}
+    left_out = example | {"id": "left out", "group": "face"}
+    lines = [json.dumps(each).encode() for each in (example, left_out, truth, truth)]
+    answers = served.post("/learn", lines)
+    assert [answer.get("id") for answer in answers] == [example["id"], None, example["id"], None]
+    assert [answer.get("line") for answer in answers] == [None, 2, None, 4]
+    assert answers[2]["hamming"] > 0
+    assert answers[2] == answers[0] | {"hamming": answers[2]["hamming"]}
+    status, text = served.ask("POST", "/predict", lines[2])
+    assert (status, json.loads(text)["line"]) == (422, 1)
+    assert served.stop() == 0
+    assert json.loads((run.output / "summary.json").read_bytes())["updates"] == 1
+
+
+def test_a_run_over_something_else_is_no_server(job: Make, citations: list[bytes]) -> None:
+    run = job(citations[:5])
+    assert run.run() == 0
+    assert wait(run.fork("serve", str(run.config), "--port", "0")) == 78
+    assert f"choose another output, with learner.start={run.output} to keep" in run.said
+    other = job([], "other", learner={"start": str(run.output)})
+    served = Served(other)
+    assert served.post("/learn", [citations[5].rstrip()])[0]["predicted"]["InField"]
+    assert served.stop() == 0
+    whole = job(citations[:6], "whole")
+    assert whole.run() == 0
+    assert learned(other.output)[1] == learned(whole.output)[1]
+
+
+def test_a_line_is_on_the_disk_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = dict[str, int]()
+    fsync = os.fsync
+
+    def noting(descriptor: int) -> None:
+        fsync(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced[str(path)] = os.fstat(descriptor).st_size
+
+    monkeypatch.setattr(os, "fsync", noting)
+    with Requests() as queue, RunFolder(tmp_path / "run") as folder:
+        setting = Setting(folder, None, lambda: False, print, [], 1000, batch=10)
+        source = queue.make(setting)
+        records = filter(None, source.read(None))
+        assert str(folder.path) in synced
+        queue.opened = True
+        for lines in ([b"{}"], [b"[]", b"7"], [b"{}"] * 20):
+            assert queue.put(Asked(b"\n".join(lines), learn=True))
+            for line in lines:
+                record = next(records)
+                assert record.value == line
+                assert synced[str(folder.requests)] >= record.offset
+        source.close()
+    assert folder.requests.read_bytes().count(b"\n") == 23
+
+
+def test_a_run_goes_on_with_the_journal(job: Make, citations: list[bytes]) -> None:
+    lines = [line.rstrip() for line in citations]
+    run = job([], metrics={})
+    served = Served(run)
+    served.post("/learn", lines[:20])
+    assert served.stop() == 0
+    assert run.run("--set", f"source.path={run.output / 'requests.jsonl'}") == 0, run.said
+    served = Served(run)
+    served.post("/learn", lines[20:40])
+    assert served.stop() == 0
+    whole = job(citations[:40], "whole", metrics={})
+    assert whole.run() == 0
+    assert learned(run.output) == learned(whole.output)
+
+
+def test_a_source_of_another_kind(job: Make) -> None:
+    kafka = {"kind": "kafka", "bootstrap": "localhost:1", "topic": "t"}
+    run = job([], source=kafka)
+    assert wait(run.fork("serve", str(run.config))) == 78
+    assert "source.kind: a server learns what clients send; leave source: out" in run.said
+
+
+def test_what_was_sent_is_learned_anew(job: Make, citations: list[bytes]) -> None:
+    run = job([])
+    served = Served(run)
+    served.post("/learn", [line.rstrip() for line in citations[:20]])
+    assert served.stop() == 0
+    before = learned(run.output)
+    served = Served(run, "--fresh")
+    assert served.stop() == 0
+    assert learned(run.output) == before
+    assert len(run.lines("predictions.jsonl")) == 20
+
+
+def test_who_reads_its_summary_has_gone(job: Make) -> None:
+    there, back = os.pipe()
+    os.close(there)
+    served = Served(job([]), first=lambda: os.dup2(back, 1))
+    os.close(back)
+    assert served.stop() == 141
+    assert "Traceback" not in served.job.said
+
+
+def test_a_port_in_use(job: Make) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        run = job([])
+        assert wait(run.fork("serve", str(run.config), "--port", port)) == 74
+        where = f"--host 127.0.0.1 --port {port}"
+        assert run.said == f"{where}: cannot listen there: Address already in use\n"
+        assert not run.output.exists()
+
+
+def test_who_waits_when_a_run_ends_is_told() -> None:
+    with Requests() as queue:
+        assert not queue.put(Asked(b"{}", learn=True))
+        queue.opened = True
+        taken, waiting, gone = (Asked(b"{}", learn=True) for _ in range(3))
+        assert queue.put(taken)
+        queue._turn = queue._next_turn()
+        assert queue.put(waiting)
+        assert queue.put(gone)
+        assert gone.done.cancel()
+    assert not queue.put(Asked(b"{}", learn=True))
+    assert isinstance(taken.done.exception(), Unanswered)
+    assert isinstance(waiting.done.exception(), Untaken)
+
+
+def test_a_second_signal_ends_at_once() -> None:
+    with Requests() as queue:
+        queue.opened = True
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert (queue.closed, queue.asked) == (True, False)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+    with Requests() as queue:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert queue.asked

@@ -1,0 +1,99 @@
+"""The compose file holds together, as far as that shows without an engine that runs it."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from onlinesrl.runs.config.loading import load
+from tests.support.waiting import PATIENCE
+
+DOCKER = Path(__file__).parents[2] / "docker"
+COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())
+SERVICES = COMPOSE["services"]
+POM = "{http://maven.apache.org/POM/4.0.0}"
+
+
+def test_the_services_wait_for_one_another() -> None:
+    assert set(SERVICES) == {"broker", "topics", "learner", "prometheus"}
+    assert SERVICES["learner"]["depends_on"] == {
+        "broker": {"condition": "service_healthy"},
+        "topics": {"condition": "service_completed_successfully"},
+    }
+    assert "healthcheck" in SERVICES["broker"]
+    for service in SERVICES.values():
+        assert set(service.get("depends_on", ())) <= set(SERVICES)
+
+
+def test_everybody_finds_the_broker() -> None:
+    settings = SERVICES["broker"]["environment"]
+    assert "INSIDE://broker:9092" in settings["KAFKA_ADVERTISED_LISTENERS"].split(",")
+    assert SERVICES["broker"]["ports"] == ["29092:29092"]
+    assert "OUTSIDE://localhost:29092" in settings["KAFKA_ADVERTISED_LISTENERS"].split(",")
+    assert "--set source.bootstrap=broker:9092" in SERVICES["learner"]["command"]
+    assert "--bootstrap-server broker:9092" in SERVICES["topics"]["command"][-1]
+
+
+def test_prometheus_reads_the_port_that_the_learner_publishes() -> None:
+    jobs = yaml.safe_load((DOCKER / "prometheus.yml").read_text())["scrape_configs"]
+    assert [job["static_configs"][0]["targets"] for job in jobs] == [["learner:9464"]]
+    assert SERVICES["learner"]["ports"] == ["9464:9464"]
+    assert "localhost:9464/healthz" in SERVICES["learner"]["healthcheck"]["test"]
+
+
+def test_files_and_volumes_are_there() -> None:
+    build = SERVICES["learner"]["build"]
+    context = DOCKER / build["context"]
+    copied = [
+        name
+        for line in (context / build["dockerfile"]).read_text().splitlines()
+        if line.startswith("COPY ")
+        for name in line.split()[1:-1]
+    ]
+    assert copied
+    assert [name for name in copied if not (context / name).exists()] == []
+    sent = (context / ".dockerignore").read_text().splitlines()
+    assert [name for name in copied if f"!{name}" not in sent] == []
+    for service in SERVICES.values():
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            there = (DOCKER / source).is_file() if "/" in source else source in COMPOSE["volumes"]
+            assert there, volume
+
+
+def test_the_broker_is_of_the_version_that_is_tested() -> None:
+    dependency = ElementTree.parse(DOCKER / "broker" / "pom.xml").find(f".//{POM}dependency")
+    assert dependency is not None
+    version = dependency.findtext(f"{POM}version")
+    for name in ("broker", "topics"):
+        assert SERVICES[name]["image"] == f"apache/kafka:{version}"
+
+
+def test_the_machines_of_a_cluster_find_its_head() -> None:
+    services = yaml.safe_load((DOCKER / "ray-compose.yaml").read_text())["services"]
+    assert set(services) == {"head", "worker", "learner"}
+    assert {"--head", "--port=6379", "--num-cpus=0"} <= {*services["head"]["entrypoint"]}
+    assert services["worker"]["entrypoint"][:3] == ["ray", "start", "--address=head:6379"]
+    start, _, run = services["learner"]["entrypoint"][-1].partition(" && exec onlinesrl run ")
+    assert "--address=head:6379" in start.split()
+    path, *settings = run.split()
+    config = load(DOCKER.parent / path, settings[1::2])
+    assert settings[::2] == ["--set"] * len(settings[1::2])
+    assert config.distribute is not None
+    assert (config.distribute.engine, config.distribute.address) == ("ray", "auto")
+
+
+@pytest.mark.parametrize("file", ["compose.yaml", "ray-compose.yaml"])
+def test_the_file_is_understood_where_there_is_a_compose(file: str) -> None:
+    command = ["docker", "compose"]
+    if shutil.which("docker") is None or _fails([*command, "version"]):
+        return
+    assert _fails([*command, "-f", str(DOCKER / file), "config"]) == ""
+
+
+def _fails(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    return done.stderr or "it says nothing" if done.returncode else ""

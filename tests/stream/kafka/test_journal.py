@@ -1,0 +1,113 @@
+"""The order in which several partitions were taken is noted, and taken again after a kill."""
+
+import json
+import os
+import random
+import signal
+from pathlib import Path
+
+import pytest
+from conftest import Job, tiers
+
+from onlinesrl.stream.kafka.read_order import Journal
+from tests.support.kafka_broker import Cluster
+from tests.support.kafka_streams import UNTIL_END, fill, from_file, keys, learned, predicted, source
+
+PARTITIONS = 3
+
+
+def small_polls() -> None:
+    """Take few records at a time, so that the order is not that of the partitions."""
+    from onlinesrl.stream.kafka import source as kafka_source
+
+    kafka_source.MOST_RECORDS = 4
+
+
+def in_order(run: Job, broker: Cluster, topic: str) -> list[bytes]:
+    """The records in the order that the journal says, each once."""
+    values = {(f"{topic}[{r.partition}]", r.offset): r.value for r in broker.read_all(topic)}
+    order: list[tuple[str, int]] = []
+    for name, first, last in run.lines("order.jsonl"):
+        order += [(name, offset) for offset in range(first, last + 1)]
+    assert sorted(order) == sorted(values)
+    return [values[place] + b"\n" for place in order]
+
+
+@pytest.mark.long
+@tiers("most", 2, 20)
+def test_after_kills_the_state_is_that_of_the_noted_order(  # noqa: PLR0917
+    broker, topic, job, citations, tally, most
+):
+    fill(broker, topic, citations[:90], PARTITIONS)
+    values = keys(broker, topic)
+    run = job([], **values, batch=5)
+    rng = random.Random(1)
+
+    def cut() -> None:
+        """Leave half a line, as a kill may, where there is a journal."""
+        if run.checkpoints():
+            with (run.output / "order.jsonl").open("ab") as file:
+                file.write(b'["topic[0]", 3')
+
+    moment = lambda: rng.uniform(0.0, 1.0)  # noqa: E731
+    kills = run.end(most, moment, *UNTIL_END, first=small_polls, killed=cut)
+    file = job(in_order(run, broker, topic), "file")
+    assert file.run() == 0, file.said
+    assert learned(run) == learned(file)
+    assert predicted(broker, values["sink"]["topic"]) == from_file(file)
+    tally["kills"] += kills
+
+
+def test_what_followed_the_checkpoint_is_taken_again_in_its_order(
+    broker, topic, job, citations, tally
+):
+    """However the partitions would come now: the journal of the killed run counts."""
+    fill(broker, topic, citations[:60], PARTITIONS)
+    run = job([], source=source(broker, topic), checkpoint={"every": 1000})
+
+    def first() -> None:
+        from onlinesrl.stream.trainer import Loop
+
+        small_polls()
+        real = Loop.learn
+
+        def learn(self, batch):
+            found = real(self, batch)
+            if self.metrics.examples >= 40:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return found
+
+        Loop.learn = learn  # type: ignore[method-assign]
+
+    assert run.run(*UNTIL_END, first=first) == -signal.SIGKILL, run.said
+    journal = run.output / "order.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    assert len(lines) > 5
+    names = [json.loads(line)[0] for line in lines]
+    mixed = sorted(lines, key=lambda line: (json.loads(line)[1], json.loads(line)[0]))
+    assert len(set(names)) > 1
+    journal.write_bytes(b"".join(mixed) + b'["cut sh')
+    assert run.run(*UNTIL_END, first=small_polls) == 0, run.said
+    assert journal.read_bytes().startswith(b"".join(mixed))
+    file = job(in_order(run, broker, topic), "file")
+    assert file.run() == 0, file.said
+    assert run.results() == file.results()
+    tally["kills"] += 1
+
+
+def test_a_journal(tmp_path: Path) -> None:
+    path = tmp_path / "order.jsonl"
+    journal = Journal(path)
+    journal.append([("t[0]", 0, 4), ("t[1]", 0, 2), ("t[0]", 5, 9)])
+    journal.close()
+    whole = path.read_bytes()
+    for length in range(len(whole) + 1):
+        path.write_bytes(whole[:length])
+        journal = Journal(path)
+        assert path.read_bytes() == whole[: whole[:length].rfind(b"\n") + 1]
+        journal.close()
+    journal = Journal(path)
+    assert list(journal.after({})) == [("t[0]", 0, 4), ("t[1]", 0, 2), ("t[0]", 5, 9)]
+    assert list(journal.after({"t[0]": 5, "t[1]": 2})) == [("t[1]", 0, 2), ("t[0]", 5, 9)]
+    assert list(journal.after({"t[0]": 10, "t[1]": 3})) == []
+    journal.close()

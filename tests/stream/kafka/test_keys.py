@@ -1,0 +1,199 @@
+"""What is wrong with the keys of Kafka is said before anything is connected."""
+
+from pathlib import Path
+
+import pytest
+
+from onlinesrl.core.errors import ConfigError
+from onlinesrl.runs.config.loading import load
+
+HEAD = "model: m.mln\nquery: InField\n"
+GOOD = HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t}\n"
+SECURE = HEAD + "source:\n  kind: kafka\n  bootstrap: h:1\n  topic: t\n  security: "
+CASES = [
+    (
+        HEAD + "source: {kind: kafka, topic: t}\n",
+        "run.yaml:3:1: source.bootstrap: missing; expected host:port of a broker",
+    ),
+    (
+        HEAD + "source: {kind: kafka, bootstrap: 'h:1'}\n",
+        "run.yaml:3:1: source.topic: missing; expected the topic; the value of each record is an "
+        "example, tombstones are passed over",
+    ),
+    (
+        HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: ''}\n",
+        "run.yaml:3:48: source.topic: expected some text, found ''",
+    ),
+    (
+        HEAD + "source: {kind: carafe, path: m.mln}\n",
+        "run.yaml:3:16: source.kind: expected 'file', 'kafka' or 'parquet', found 'carafe'",
+    ),
+    (
+        HEAD + "source: {kind: file, path: m.mln, topic: t}\n",
+        "run.yaml:3:35: source.topic: not for kind file, but for kind kafka; known here: kind, "
+        "background, only, without, max_bytes, patience, bootstrap, security, path",
+    ),
+    (
+        HEAD + "source: {path: m.mln}\nlabels: {topic: t}\n",
+        "run.yaml:4:10: labels.topic: labels of a topic belong to a source of kind kafka",
+    ),
+    (
+        HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t, shared: true}\n",
+        "run.yaml:3:51: source.shared: runs no longer share a topic; leave it out, and let one run learn it "
+        "in rounds of shards (section distribute; see onlinesrl guide cluster)",
+    ),
+    (
+        HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t, patience: soon}\n",
+        "run.yaml:3:61: source.patience: expected a time such as 30s or 5m, found 'soon'",
+    ),
+    (
+        HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t, gaps: jump}\n",
+        "run.yaml:3:57: source.gaps: expected 'stop' or 'skip', found 'jump'",
+    ),
+    (
+        HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t, order: any}\n",
+        "run.yaml:3:58: source.order: expected 'journal' or 'arrival', found 'any'",
+    ),
+    (
+        HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t, start: middle}\n",
+        "run.yaml:3:58: source.start: expected 'beginning' or 'end', found 'middle'",
+    ),
+    (
+        HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t, path: m.mln}\n",
+        "run.yaml:3:51: source.path: not for kind kafka, but for kind file or parquet; known here: kind, "
+        "background, only, without, max_bytes, patience, bootstrap, security, topic, group, "
+        "order, start, gaps",
+    ),
+    (
+        HEAD + "source: {path: m.mln, topik: t}\n",
+        "run.yaml:3:23: source.topik: unknown key; did you mean topic? known here: kind, background, "
+        "only, without, max_bytes, patience, bootstrap, security, path",
+    ),
+    (
+        GOOD + "sink: {kind: kafka}\n",
+        "run.yaml:4:1: sink.topic: missing; expected the topic that predictions go to",
+    ),
+    (
+        GOOD + "sink: {topic: o}\n",
+        "run.yaml:4:8: sink.topic: not for kind file, but for kind kafka; known here: kind",
+    ),
+    (
+        GOOD + "sink: {kind: kafka, topic: t}\n",
+        "run.yaml:4:21: sink.topic: predictions would be read again; expected another topic",
+    ),
+    (
+        GOOD + "labels: {pending: 0}\n",
+        "run.yaml:4:19: labels.pending: expected at least 1, found 0",
+    ),
+    (
+        GOOD + "labels: {topic: t}\n",
+        "run.yaml:4:10: labels.topic: leave it out where labels are on the source's topic",
+    ),
+    (
+        SECURE + "{sasl_plain_password: 12345}\n",
+        "run.yaml:7:35: source.security.sasl_plain_password: expected text (quote what reads as a number)",
+    ),
+    (
+        SECURE + "{ssl_password: [12345]}\n",
+        "run.yaml:7:28: source.security.ssl_password: expected text (quote what reads as a number)",
+    ),
+    (
+        SECURE + "{security_protocol: SSH}\n",
+        "run.yaml:7:33: source.security.security_protocol: expected 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT' "
+        "or 'SASL_SSL'",
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m.mln").touch()
+
+
+@pytest.mark.parametrize(("text", "said"), CASES)
+def test_golden_complaints(text: str, said: str) -> None:
+    Path("run.yaml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load(Path("run.yaml"))
+    assert caught.value.exit_code == 78
+    assert str(caught.value).splitlines()[0] == said
+
+
+@pytest.mark.parametrize(
+    "security",
+    [
+        "0pen-sesame",
+        "[ssl_password, 0pen-sesame]",
+        "{ssl_password: [0pen-sesame]}",
+        "{sasl_plain_pasword: 0pen-sesame}",
+        "{sasl_plain_password:0pen-sesame}",
+        "{sasl_plain_password 0pen-sesame}",
+        "{0pen-sesame}",
+        "{security_protocol: 0pen-sesame}",
+        "{ssl_check_hostname: 0pen-sesame}",
+        "{sasl_plain_password: 'x', sasl_plain_password: 0pen-sesame}",
+        "{sasl_plain_password: !0pen-sesame}",
+        "{sasl_plain_password: !0pen-sesame x}",
+        "{sasl_plain_password: *0pen-sesame}",
+        "{sasl_plain_password: &0pen-sesame a, ssl_password: &0pen-sesame b}",
+        "{sasl_plain_password: %0pen-sesame}",
+        "{sasl_plain_password: '0pen-sesame}",
+        '{sasl_plain_password: "0pen-sesame\\x"}',
+        "{sasl_plain_password: 0pen-sesame\x07}",
+        "{sasl_plain_password: {sasl_plain_password: 0pen-sesame}}",
+        "{sasl_plain_password: 0pen-sesame: x}",
+    ],
+)
+def test_complaints_do_not_repeat_secrets(security: str) -> None:
+    Path("run.yaml").write_text(SECURE + security + "\n")
+    with pytest.raises(ConfigError) as in_file:
+        load(Path("run.yaml"))
+    Path("run.yaml").write_text(GOOD)
+    for key in ("source.security", "sink.security", "source.securty", "source.sasl_plain_password"):
+        with pytest.raises(ConfigError) as in_override:
+            load(Path("run.yaml"), [f"{key}={security}"])
+        assert "sesame" not in str(in_override.value)
+        assert key.split(".")[0] in str(in_override.value)
+    assert "sesame" not in str(in_file.value)
+    assert "run.yaml:" in str(in_file.value)
+    for line in (f"source.security:{security}", f"source={{security: {security}}}"):
+        with pytest.raises(ConfigError) as in_override:
+            load(Path("run.yaml"), [line])
+        assert "sesame" not in str(in_override.value)
+
+
+@pytest.mark.parametrize(
+    "source", ["[{security: {ssl_password: 0pen-sesame}}]", "{ssl_password:0pen-sesame}"]
+)
+def test_complaints_about_what_is_around_them_do_not_either(source: str) -> None:
+    Path("run.yaml").write_text(HEAD + f"source: {source}\n")
+    with pytest.raises(ConfigError) as caught:
+        load(Path("run.yaml"))
+    assert "sesame" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "value", ["*0pen-sesame", "!0pen-sesame x", "%0pen-sesame", "[0pen-sesame", '"0pen-sesame\\x"']
+)
+def test_complaints_about_a_secret_by_itself_do_not_either(value: str) -> None:
+    """The key of ``--set`` alone tells that its value is one."""
+    Path("run.yaml").write_text(GOOD)
+    with pytest.raises(ConfigError) as caught:
+        load(Path("run.yaml"), [f"source.security.sasl_plain_password={value}"])
+    assert "sesame" not in str(caught.value)
+
+
+def test_what_is_no_secret_is_told() -> None:
+    Path("run.yaml").write_text(SECURE + "{sasl_plain_password: a: b}\n")
+    with pytest.raises(ConfigError, match="expected ',' or '}', but got ':'"):
+        load(Path("run.yaml"))
+
+
+def test_secrets_are_not_shown() -> None:
+    Path("run.yaml").write_text(SECURE + "{sasl_plain_password: s3cret, ssl_password: '1234'}\n")
+    config = load(Path("run.yaml"))
+    assert config.source.security.settings()["sasl_plain_password"] == "s3cret"
+    model = "InField(i, f)"
+    for text in (str(config), repr(config), str(config.as_dict()), str(config.fingerprint(model))):
+        assert "s3cret" not in text and "1234" not in text

@@ -1,0 +1,222 @@
+"""A run with Kafka in and out that is killed, or overtaken, ends as if it had never been."""
+
+import itertools
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from conftest import long, soaked, tiers, wait
+from kafka import KafkaProducer
+
+from tests.support.kafka_streams import UNTIL_END, add, fill, from_file, keys, learned, predicted
+from tests.support.waiting import PATIENCE, until
+
+LOCKED = 75
+
+
+def small_flushes() -> None:
+    """Have many transactions; called in a fork."""
+    from onlinesrl.stream.kafka import sink as kafka_sink
+
+    kafka_sink.FLUSH_SECONDS = 0.0
+
+
+@pytest.mark.long
+@tiers("most", 1, 40)
+def test_kills_at_random_moments_leave_no_trace(broker, topic, job, citations, tally, most):  # noqa: PLR0917
+    """A process is killed at any moment between its start and when an unbroken one would end."""
+    file = job(citations[:80], "file")
+    assert file.run() == 0, file.said
+    fill(broker, topic, citations[:80])
+    rng, kills, seconds = random.Random(0), 0, 0.0
+
+    def moment() -> float:
+        return rng.uniform(0.0, rng.choice((1.0, 1.0, 0.4)) * seconds)
+
+    for attempt in itertools.count():
+        if kills == most:
+            break
+        values = keys(broker, topic, f"{topic}-{attempt}")
+        run = job([], f"job{attempt}", **values, batch=3)
+        started = time.monotonic()
+        killed = run.end(most - kills if attempt else 0, moment, *UNTIL_END, first=small_flushes)
+        if not killed:
+            seconds = time.monotonic() - started  # of an unbroken run, at the load there is now
+        kills += killed
+        assert learned(run) == learned(file)
+        assert predicted(broker, values["sink"]["topic"]) == from_file(file)
+    tally["kills"] += kills
+
+
+STEPS = (
+    "commit_transaction",
+    long("committed"),
+    *map(soaked, ("begin_transaction", "send", "save", "saved")),
+)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_kill_at_any_step_of_a_transaction_leaves_no_trace(  # noqa: PLR0917
+    broker, topic, job, citations, tally, step
+):
+    """Before each of them, and after the commit; at the first, in the middle, and at a later one."""
+    file = job(citations[:30], "file")
+    assert file.run() == 0, file.said
+    fill(broker, topic, citations[:30])
+    values = keys(broker, topic)
+    run = job([], **values, batch=3)
+
+    def killing(at: int) -> Callable[[], None]:
+        def first() -> None:
+            from onlinesrl.stream import checkpoints
+
+            small_flushes()
+            names = {"committed": "commit_transaction", "saved": "save"}
+            owner: Any = checkpoints if step in ("save", "saved") else KafkaProducer
+            real, calls = getattr(owner, names.get(step, step)), 0
+
+            def call(*arguments: Any, **options: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                if step in names:
+                    real(*arguments, **options)
+                if calls == at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return None if step in names else real(*arguments, **options)
+
+            setattr(owner, names.get(step, step), call)
+
+        return first
+
+    for at in (1, 2, 2):
+        assert run.run(*UNTIL_END, first=killing(at)) == -signal.SIGKILL, run.said
+        tally["kills"] += 1
+    assert run.run(*UNTIL_END) == 0, run.said
+    assert learned(run) == learned(file)
+    assert predicted(broker, values["sink"]["topic"]) == from_file(file)
+
+
+def test_predictions_behind_an_open_transaction_are_not_written_again(
+    broker, topic, job, citations, tally
+):
+    """Another program's transaction hides them from readers of what is committed."""
+    fill(broker, topic, citations[:20])
+    values = keys(broker, topic)
+    run = job([], **values)
+
+    def first() -> None:
+        from onlinesrl.stream import checkpoints
+
+        real, calls = checkpoints.save, 0
+
+        def save(*arguments: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*arguments, **options)
+
+        checkpoints.save = save
+
+    def other(say: int, hear: int) -> None:
+        with KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(values["sink"]["topic"], value=b"other").get(PATIENCE)
+            os.write(say, b"!")
+            os.read(hear, 1)
+            producer.abort_transaction()
+
+    (heard, say), (hear, tell) = os.pipe(), os.pipe()
+    process = os.fork()
+    if process == 0:
+        other(say, hear)
+        os._exit(0)
+    os.read(heard, 1)
+    assert run.run(*UNTIL_END, first=first) == -signal.SIGKILL, run.said
+    again = run.start(*UNTIL_END)
+    time.sleep(1.5)
+    assert predicted(broker, values["sink"]["topic"]) == []
+    os.write(tell, b"!")
+    assert wait(again) == 0, run.said
+    os.waitpid(process, 0)
+    for end in (heard, say, hear, tell):
+        os.close(end)
+    assert len(predicted(broker, values["sink"]["topic"])) == 20
+    tally["kills"] += 1
+
+
+def slow_sends() -> None:
+    """Let the broker answer between the records of a transaction; called in a fork."""
+    real = KafkaProducer.send
+
+    def send(self: Any, *arguments: Any, **options: Any) -> Any:
+        time.sleep(0.1)
+        return real(self, *arguments, **options)
+
+    KafkaProducer.send = send
+
+
+@pytest.mark.parametrize(
+    "begin", [soaked(None, name="at once"), pytest.param(slow_sends, id="by and by")]
+)
+def test_a_second_process_shuts_the_first_out(  # noqa: PLR0917
+    broker, topic, job, citations, tally, begin
+):
+    """The lock is the folder's; with a copy of it only the broker can tell."""
+    fill(broker, topic, citations[:30])
+    values = keys(broker, topic)
+    first = job([], "first", **values)
+    zombie = first.start(first=begin)
+    until(lambda: len(broker.read_all(values["sink"]["topic"])) == 30)
+    second = job([], "second", **values)
+    shutil.copytree(first.output, second.output)
+    assert second.run(*UNTIL_END) == 0, second.said
+    add(broker, topic, citations[30:60])
+    assert wait(zombie) == LOCKED, first.said
+    assert "another process has resumed run" in first.said
+    assert "Traceback" not in first.said
+    assert len(predicted(broker, values["sink"]["topic"])) == 30
+    assert second.run(*UNTIL_END) == 0, second.said
+    file = job(citations[:60], "file")
+    assert file.run() == 0, file.said
+    assert learned(second)[0] == learned(file)[0]
+    assert predicted(broker, values["sink"]["topic"]) == from_file(file)
+    tally["zombies"] += 1
+
+
+def test_a_process_shut_out_within_its_transaction(broker, topic, job, citations, tally):
+    """It is stopped when its predictions are sent and not committed, and wakes up overtaken."""
+    fill(broker, topic, citations[:30])
+    values = keys(broker, topic)
+    first = job([], "first", **values)
+
+    def stopping() -> None:
+        real, calls = KafkaProducer.commit_transaction, 0
+
+        def commit(self: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == 2:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            return real(self)
+
+        KafkaProducer.commit_transaction = commit
+
+    zombie = first.start(*UNTIL_END, first=stopping)
+    until(lambda: os.waitid(os.P_PID, zombie, os.WSTOPPED | os.WNOWAIT | os.WNOHANG))
+    second = job([], "second", **values)
+    shutil.copytree(first.output, second.output)
+    assert second.run(*UNTIL_END) == 0, second.said
+    os.kill(zombie, signal.SIGCONT)
+    assert wait(zombie) == LOCKED, first.said
+    file = job(citations[:30], "file")
+    assert file.run() == 0, file.said
+    assert learned(second) == learned(file)
+    assert predicted(broker, values["sink"]["topic"]) == from_file(file)
+    tally["zombies"] += 1

@@ -1,0 +1,166 @@
+"""Truth that comes later: learned where it comes, predicted once where its example came."""
+
+import json
+import random
+
+import pytest
+from conftest import Job, tiers
+
+from onlinesrl.core.example import Example, Label
+from onlinesrl.core.learner import Prediction
+from onlinesrl.stream.late_labels import Labels, Waiting
+from tests.support.kafka_streams import (
+    UNTIL_END,
+    fill,
+    from_file,
+    ids,
+    keys,
+    predicted,
+)
+
+DELAY = 9
+
+
+def split(line: bytes) -> tuple[bytes, bytes]:
+    """An example without its truth, and the truth."""
+    example = json.loads(line)
+    label = {"id": example["id"], "truth": example.pop("truth")}
+    return json.dumps(example).encode() + b"\n", json.dumps(label).encode() + b"\n"
+
+
+def weights(job: Job) -> bytes:
+    return (job.output / "weights.mln").read_bytes()
+
+
+def delayed(citations: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """Examples whose labels come after nine others, and the same as a file has them.
+
+    In the file the example comes without truth first, and whole at the place of its label.
+    """
+    stream, file = [], []
+    for n in range(len(citations) + DELAY):
+        if n < len(citations):
+            example, _ = split(citations[n])
+            stream.append(example)
+            file.append(example)
+        if n >= DELAY:
+            stream.append(split(citations[n - DELAY])[1])
+            file.append(citations[n - DELAY])
+    return stream, file
+
+
+def once(values: list[bytes]) -> list[bytes]:
+    """The first prediction of each example."""
+    return list({json.loads(value)["id"]: value for value in reversed(values)}.values())[::-1]
+
+
+@pytest.mark.long
+@tiers("most", 2, 20)
+def test_labels_further_down_the_stream_with_kills(broker, topic, job, citations, tally, most):  # noqa: PLR0917
+    stream, lines = delayed(citations[:50])
+    file, same = job(lines, "file"), job(stream, "same", labels={})
+    assert (file.run(), same.run()) == (0, 0), file.said
+    fill(broker, topic, stream)
+    values = keys(broker, topic)
+    run = job([], **values, labels={}, batch=4)
+    rng = random.Random(2)
+    kills = run.end(most, lambda: rng.uniform(0.2, 1.2), *UNTIL_END)
+    assert weights(run) == weights(file)
+    ours = run.lines("metrics.jsonl")
+    assert ours == same.lines("metrics.jsonl")
+    assert (ours[-1]["examples"], ours[-1]["labelled"]) == (50, 50)
+    for name in ("pending", "early_labels", "expired", "unmatched_labels"):
+        assert ours[-1][name] == 0
+    found = predicted(broker, values["sink"]["topic"])
+    assert found == once(from_file(file))
+    tally["kills"] += kills
+
+
+def test_labels_on_a_topic_of_their_own(broker, topic, job, citations):
+    """Whichever comes first; what is learned is what the noted order says."""
+    examples, labels = zip(*map(split, citations[:40]), strict=True)
+    fill(broker, topic, examples)
+    fill(broker, f"{topic}-labels", labels)
+    values = keys(broker, topic)
+    run = job([], **values, labels={"topic": f"{topic}-labels"})
+
+    def small_polls() -> None:
+        from onlinesrl.stream.kafka import source as kafka_source
+
+        kafka_source.MOST_RECORDS = 7
+
+    assert run.run(*UNTIL_END, first=small_polls) == 0, run.said
+    lines, taken, seen, early = [], [], set(), set()
+    for name, first, last in run.lines("order.jsonl"):
+        for n in range(first, last + 1):
+            late = name.startswith(f"{topic}-labels")
+            taken.append(labels[n] if late else examples[n])
+            if late:
+                (early.add(n) if n not in seen else lines.append(citations[n]))
+            else:
+                seen.add(n)
+                lines.append(citations[n] if n in early else examples[n])
+    file, same = job(lines, "file"), job(taken, "same", labels={})
+    assert (file.run(), same.run()) == (0, 0), file.said
+    assert weights(run) == weights(file)
+    assert run.lines("metrics.jsonl") == same.lines("metrics.jsonl")
+    assert predicted(broker, values["sink"]["topic"]) == once(from_file(file))
+    last = run.lines("metrics.jsonl")[-1]
+    assert (last["pending"], last["early_labels"]) == (0, 0)
+
+
+def test_what_waits_is_bounded_and_counted(broker, topic, job, citations):
+    """Examples that wait for too long expire, and so do truths of examples that never came."""
+    pairs = [split(line) for line in citations[:30]]
+    strangers = [json.dumps({"id": f"x{n}", "truth": {}}).encode() for n in range(8)]
+    stream = [*(e for e, _ in pairs), *(t for _, t in pairs), *strangers]
+    fill(broker, topic, stream)
+    values = keys(broker, topic)
+    run = job([], **values, labels={"pending": 10})
+    assert run.run("--until", "25") == 0, run.said
+    assert run.run(*UNTIL_END) == 0, run.said
+    summary = json.loads((run.output / "summary.json").read_bytes())
+    assert summary["expired"] == 20
+    assert summary["labelled"] == 10
+    assert (summary["pending"], summary["early_labels"]) == (0, 10)
+    assert summary["unmatched_labels"] == 20 + 8 - 10
+    assert ids(predicted(broker, values["sink"]["topic"])) == [
+        json.loads(e)["id"] for e, _ in pairs
+    ]
+
+
+def test_a_label_before_its_example() -> None:
+    labels = Labels(2, 10_000)
+    truth = {"InField": [[1, "author"]]}
+    assert labels.join(Label(id=3, truth=truth)) is None
+    restored = Labels(2, 10_000)
+    restored.restore(*labels.save())
+    for other in (labels, restored):
+        met = other.meet(Example(id="3", evidence={}))
+        assert isinstance(met, Example) and met.truth == truth
+        assert other.counts()["pending"] == other.counts()["early_labels"] == 0
+
+
+def test_a_saved_wait_goes_on() -> None:
+    labels = Labels(2, 10_000)
+    for n in range(3):
+        waiting = labels.meet(Example(id=n, evidence={"Token": [["a", n]]}))
+        assert isinstance(waiting, Waiting)
+        waiting.give_out(Prediction(n, {"InField": [[n, "title"]]}, 0.5, True))
+        labels.join(Label(id=f"x{n}", truth={}))
+    other = Labels(2, 10_000)
+    other.restore(*labels.save())
+    assert (
+        other.counts()
+        == labels.counts()
+        == {
+            "pending": 2,
+            "early_labels": 2,
+            "expired": 1,
+            "unmatched_labels": 1,
+        }
+    )
+    assert other.join(Label(id=0, truth={})) is None
+    found = other.join(Label(id=2, truth={}))
+    assert found is not None and found.example.evidence == {"Token": [["a", 2]]}
+    assert found.prediction.predicted == {"InField": [[2, "title"]]}

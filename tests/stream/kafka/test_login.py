@@ -1,0 +1,99 @@
+"""What a broker refuses is said at once, as what it is, and without the secret."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Job
+
+from onlinesrl.core.errors import ConfigError
+from onlinesrl.runs import evaluation
+from onlinesrl.runs.config import loading
+from tests.support.kafka_broker import PASSWORD, USER, Broker
+from tests.support.kafka_streams import UNTIL_END, fill, source
+
+RIGHT = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": "PLAIN",
+    "sasl_plain_username": USER,
+    "sasl_plain_password": PASSWORD,
+}
+WRONG: dict[str, tuple[dict[str, str], str]] = {
+    "password": ({"sasl_plain_password": "Wrong-Secret"}, "Invalid username or password"),
+    "user": ({"sasl_plain_username": "nobody"}, "Invalid username or password"),
+    "mechanism": ({"sasl_mechanism": "SCRAM-SHA-512"}, "no mechanism SCRAM-SHA-512, but PLAIN"),
+    "unknown mechanism": ({"sasl_mechanism": "NOPE"}, "it has no mechanism NOPE, but PLAIN"),
+}
+
+
+@pytest.fixture
+def locked(running: Broker, topic: str, citations: list[bytes]) -> dict[str, Any]:
+    """The source of a topic of ten citations, at the address that wants a login."""
+    fill(running, topic, citations[:10])
+    return source(running, topic) | {"bootstrap": running.login}
+
+
+def test_who_may_is_let_in(locked: dict[str, Any], job: Callable[..., Job]) -> None:
+    run = job([], source=locked | {"security": RIGHT})
+    assert run.run(*UNTIL_END) == 0, run.said
+
+
+@pytest.mark.parametrize(("wrong", "said"), WRONG.values(), ids=WRONG)
+def test_who_may_not_is_told_at_once(
+    locked: dict[str, Any], job: Callable[..., Job], wrong: dict[str, str], said: str
+) -> None:
+    security = RIGHT | wrong
+    run = job([], source=locked | {"security": security, "patience": "100h"})
+    assert run.run(*UNTIL_END) == 69, run.said
+    (line,) = [line for line in run.said.splitlines() if "Kafka" in line]
+    assert f"Kafka at {locked['bootstrap']} refuses the login: " in line
+    assert said in line and line.endswith("; see source.security")
+    assert security["sasl_plain_password"] not in run.said
+
+
+@pytest.mark.parametrize("key", ["sasl_mechanism", "sasl_plain_username", "sasl_plain_password"])
+def test_a_login_that_lacks_a_key_is_a_mistake_of_the_configuration(key: str) -> None:
+    of = {"kind": "kafka", "bootstrap": "h:1", "topic": "t"}
+    security = {name: value for name, value in RIGHT.items() if name != key}
+    values = {"model": "m.mln", "query": "Q", "source": of | {"security": security}}
+    with pytest.raises(ConfigError, match=rf"source\.security\.{key}: missing; expected") as error:
+        loading.of_values(values)
+    assert PASSWORD not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("security", "said"), [({}, "disconnected"), ({"security_protocol": "SSL"}, "Handshake failed")]
+)
+def test_a_connection_that_is_closed_without_a_word_is_said_so(
+    locked: dict[str, Any], job: Callable[..., Job], security: dict[str, str], said: str
+) -> None:
+    run = job([], source=locked | {"patience": "1s", "security": security})
+    assert run.run(*UNTIL_END) == 69, run.said
+    assert "cannot be reached" in run.said and said in run.said
+
+
+def test_a_check_waits_seconds_and_not_the_patience(
+    job: Callable[..., Job], topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = {"kind": "kafka", "bootstrap": "127.0.0.1:1", "topic": topic, "patience": "100h"}
+    run = job([], source=of)
+    assert run.call("check", run.config) == 69, run.said
+    assert "Kafka at 127.0.0.1:1 cannot be reached: " in run.said
+    assert evaluation.CHECK_PATIENCE == "3s"
+
+
+@pytest.mark.parametrize("key", ["ssl_cafile", "ssl_certfile"])
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_a_certificate_that_cannot_be_read_is_told_at_once(
+    job: Callable[..., Job], tmp_path: Path, protocol: str, key: str
+) -> None:
+    file = tmp_path / "no.pem"
+    file.write_text("no certificate\n")
+    security = RIGHT | {"security_protocol": protocol, key: str(file)}
+    where = {"kind": "kafka", "bootstrap": "127.0.0.1:1", "topic": "t", "patience": "100h"}
+    run = job([], source=where | {"security": security})
+    assert run.run(*UNTIL_END) == 69, run.said
+    (line,) = [line for line in run.said.splitlines() if "Kafka" in line]
+    assert f"Kafka at 127.0.0.1:1: certificates cannot be read ({key} {file}): " in line
+    assert line.endswith("; see source.security") and PASSWORD not in run.said

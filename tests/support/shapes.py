@@ -1,0 +1,16 @@
+"""Kernels for all plans and updates at once, so that tests that compile few kernels do not compile many."""
+
+from onlinesrl.core.jit.frames import Frame
+from onlinesrl.core.kernels.step_sizes import How
+from onlinesrl.mln.kernels.background import Facts
+from onlinesrl.mln.kernels.grounding_frames import Plans
+
+SHAPED = Plans, Facts, How
+"""Kernels are compiled for what a plan, facts and an update have, and for nothing else."""
+AS_SHIPPED = [frame._without for frame in SHAPED]
+
+
+def same_for_all_plans() -> None:
+    """Let kernels be compiled for plans, facts and updates that have everything."""
+    for frame in SHAPED:
+        frame._without = Frame._without  # type: ignore[method-assign]
