@@ -351,14 +351,14 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
 ) -> dict[str, Any]:
     from onlinesrl.psl.ground.grounder import MOST
     from onlinesrl.psl.inference.registry import Options
-    from onlinesrl.psl.inference.resume_file import Kept
+    from onlinesrl.psl.inference.resume_file import ResumeFile
     from onlinesrl.psl.query import infer as inference
     from onlinesrl.runs.progress import Status
 
     most = max_groundings or MOST
     with interruptible(), closing(Status(sys.stderr)) as status:
         if parts is not None and output is not None:
-            parts = parts._replace(kept=Kept(output / inference.KEPT, status.tell))
+            parts = parts._replace(kept=ResumeFile(output / inference.KEPT, status.tell))
         options = Options(
             method, seed, output, status, status.tell, most, skip, threads, parts=parts
         )

@@ -13,7 +13,7 @@ from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.evaluation.confusion_matrix import Confusion, Pair
 from onlinesrl.core.evaluation.ranking_metrics import Ranking
 from onlinesrl.core.example import Atoms, Constant, Example, ValuedAtom
-from onlinesrl.core.explain.counterfactual import DEFAULTS, Asked
+from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Atom, Explanation
 from onlinesrl.core.online.drift import Monitor, Restarts
 from onlinesrl.core.online.parameter_mixing import State
@@ -279,7 +279,9 @@ class Learner(Protocol):
         """
         ...
 
-    def explain(self, example: Example, atom: Atom, asked: Asked = DEFAULTS) -> Explanation:
+    def explain(
+        self, example: Example, atom: Atom, asked: CounterfactualQuery = DEFAULTS
+    ) -> Explanation:
         """Explain an atom of the prediction of an example, whose truth is not looked at.
 
         The weights are the averaged ones, as for predictions; nothing that learning depends on changes.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.example import Constant, Example
-from onlinesrl.core.explain.counterfactual import Asked
+from onlinesrl.core.explain.counterfactual import CounterfactualQuery
 from onlinesrl.core.explain.explanation import Atom, Explanation, ExplanationError, read_atom
 from onlinesrl.library.inputs import Given, constant, example
 from onlinesrl.library.learner import OnlineLearner
@@ -41,7 +41,7 @@ def explain(  # noqa: PLR0913 - what may be asked
     chosen = [_atom(atom)] if atom is not None else of.least_certain(found, 1)
     if not chosen:
         raise ExplanationError(f"example {found.id} has no open atom")
-    asked = Asked(None if change is None else [_atom(each) for each in change], tries)
+    asked = CounterfactualQuery(None if change is None else [_atom(each) for each in change], tries)
     return of.explain(found, chosen[0], asked)
 
 

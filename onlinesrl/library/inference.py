@@ -195,14 +195,14 @@ def _restored(
 def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
     model: Model, evidence: Given, query: Given, truth: Given, method: str, seed: int, threads: int
 ) -> Answer:
-    from onlinesrl.psl.inference.registry import Options, Problem
+    from onlinesrl.psl.inference.registry import InferenceProblem, Options
     from onlinesrl.psl.query import infer as psl
 
     options = Options(method, seed, threads=threads)
     options.check()
     query = {n: [*rows] if isinstance(rows, Iterator) else rows for n, rows in query.items()}
     database, clock = psl_database(model, evidence, query, truth), Clock()
-    found = psl.solve(Problem(model.program, {}, database), options, clock)
+    found = psl.solve(InferenceProblem(model.program, {}, database), options, clock)
     given = atoms({name: rows for name, rows in query.items() if name in model.predicates}, "query")
     columns = _restored(model, psl.columns(found), given, is_other_in_psl)
     return _answer(model, query, columns, found.stats)

@@ -9,7 +9,7 @@ from onlinesrl.core.online.drift import DriftSection, Monitor
 from onlinesrl.library.checkpoint import Saved
 from onlinesrl.library.learner import OnlineLearner
 from onlinesrl.stream.checkpoints import Checkpoint, RunHeader, checked
-from onlinesrl.stream.late_labels import Labels
+from onlinesrl.stream.late_labels import LabelJoiner
 from onlinesrl.stream.recent_examples import Shown
 
 
@@ -26,5 +26,5 @@ def restore(saved: Checkpoint) -> tuple[Learner, Metrics, Shown]:
         metrics, shown = Metrics.restore(saved.header["metrics"]), Shown()
         shown.restore(saved.header.get("shown", []))
         if "labels" in saved.header:
-            Labels(0, 0).restore(saved.header["labels"], saved.arrays)
+            LabelJoiner(0, 0).restore(saved.header["labels"], saved.arrays)
     return learner, metrics, shown

@@ -28,11 +28,11 @@ def read(
     A .db file is one example, in which atoms of the ``query`` predicates are the truth. A bad record
     raises DataError, with its place; or ``bad`` is called with the message, and reading goes on.
     """
-    from onlinesrl.stream.decoding import Reader
+    from onlinesrl.stream.decoding import ExampleReader
     from onlinesrl.stream.sources.files import FileSource
 
     listed = [paths] if isinstance(paths, str | Path) else paths
-    reader = Reader(FileSource([Path(path) for path in listed]), _names(query))
+    reader = ExampleReader(FileSource([Path(path) for path in listed]), _names(query))
     for found in reader.read():
         if found is None:
             continue

@@ -11,11 +11,11 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.mln.ground.ground_mrf import ClauseModel
+from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.brute_force import Brute, state_scores
 from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine, Marginals, Solution, value
 from onlinesrl.mln.inference.rounding import Magnitude
-from onlinesrl.psl.ground.hinge_loss_mrf import HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.dual import lower_bound
 from onlinesrl.psl.inference.protocols import HingeEngine, HingeSolution
@@ -26,7 +26,7 @@ GAP = 1e-3
 
 
 def check_map_engine(
-    engine: MapEngine, model: ClauseModel, weights: Floats, bonus: Floats | None = None
+    engine: MapEngine, model: GroundMRF, weights: Floats, bonus: Floats | None = None
 ) -> None:
     """Check the solution of a MAP engine, and that a second call returns the same.
 
@@ -57,7 +57,7 @@ def check_map_engine(
 
 
 def check_marginal_engine(
-    engine: MarginalEngine, model: ClauseModel, weights: Floats, within: float | None = None
+    engine: MarginalEngine, model: GroundMRF, weights: Floats, within: float | None = None
 ) -> None:
     """Check the marginals of an engine, and that a second call returns the same.
 
@@ -95,7 +95,7 @@ def check_marginal_engine(
 
 def check_hinge_engine(
     engine: HingeEngine,
-    model: HingeModel,
+    model: HingeLossMRF,
     weights: Floats,
     bonus: Floats | None = None,
     within: float | None = None,
@@ -138,7 +138,7 @@ def check_hinge_engine(
     _require(np.array_equal(y, again.y), "a second call returns something else")
 
 
-def marginals_by_enumeration(model: ClauseModel, weights: Floats) -> Marginals:
+def marginals_by_enumeration(model: GroundMRF, weights: Floats) -> Marginals:
     """Return the marginals and log Z of a small model by enumeration. Raises Infeasible."""
     scores = state_scores(model, weights, None)
     top = float(scores.max())
@@ -153,7 +153,7 @@ def marginals_by_enumeration(model: ClauseModel, weights: Floats) -> Marginals:
 
 
 def _solved(
-    engine: MapEngine, model: ClauseModel, weights: Floats, bonus: Floats | None
+    engine: MapEngine, model: GroundMRF, weights: Floats, bonus: Floats | None
 ) -> Solution | None:
     try:
         return engine.solve(model, weights, bonus=bonus)
@@ -162,7 +162,7 @@ def _solved(
 
 
 def _minimised(
-    engine: HingeEngine, model: HingeModel, weights: Floats, bonus: Floats | None
+    engine: HingeEngine, model: HingeLossMRF, weights: Floats, bonus: Floats | None
 ) -> HingeSolution | None:
     try:
         return engine.solve(model, weights, bonus=bonus)
@@ -170,7 +170,7 @@ def _minimised(
         return None
 
 
-def _marginals(engine: MarginalEngine, model: ClauseModel, weights: Floats) -> Marginals | None:
+def _marginals(engine: MarginalEngine, model: GroundMRF, weights: Floats) -> Marginals | None:
     try:
         return engine.marginals(model, weights)
     except Infeasible:

@@ -18,7 +18,7 @@ from onlinesrl.logic.text import show, show_instance, show_leaf
 if TYPE_CHECKING:
     from onlinesrl.core.background import Background
     from onlinesrl.core.language import Settings
-    from onlinesrl.mln.online.learner import OnlineLearner
+    from onlinesrl.mln.online.learner import MlnOnlineLearner
 
 
 class MarkovLogic:
@@ -89,14 +89,14 @@ class MarkovLogic:
         by: tuple[str, int] | None,
         margins: bool,
         facts: Background,
-    ) -> OnlineLearner:
+    ) -> MlnOnlineLearner:
         """Return a learner; ConfigError where there may be fewer weights than the rules take."""
         from onlinesrl.mln.ground.join_planner import compile_program
-        from onlinesrl.mln.online.learner import OnlineLearner
+        from onlinesrl.mln.online.learner import MlnOnlineLearner
 
         plan = compile_program(program, config.query)
         inference = config.inference.make(config.seed, config.limits.max_atoms)
-        learner = OnlineLearner(plan, config.learner, inference, by, margins, facts)
+        learner = MlnOnlineLearner(plan, config.learner, inference, by, margins, facts)
         most, fixed = config.learner.max_weights, learner.weights.reserved
         if most is not None and most < 2 * fixed:
             reason = f"the rules alone have {fixed} weights; expected at least {2 * fixed}"

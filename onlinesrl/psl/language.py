@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from onlinesrl.core.background import Background
     from onlinesrl.core.language import Settings
     from onlinesrl.psl.lang.ast import PslProgram, PslRule
-    from onlinesrl.psl.online.learner import PslLearner
+    from onlinesrl.psl.online.learner import PslOnlineLearner
     from onlinesrl.psl.online.rule_weights import RuleWeights
 
 
@@ -65,11 +65,11 @@ class Psl:
         by: tuple[str, int] | None,
         margins: bool,
         facts: Background,
-    ) -> PslLearner:
+    ) -> PslOnlineLearner:
         """Return a learner; PSL's predictions have no margins."""
         from onlinesrl.psl.inference.admm import Admm
         from onlinesrl.psl.inference.policy import PslInference
-        from onlinesrl.psl.online.learner import PslLearner
+        from onlinesrl.psl.online.learner import PslOnlineLearner
 
         if config.learner.drawn():
             known = "cda1, cda2, adagrad and others that learn from one rival"
@@ -83,7 +83,7 @@ class Psl:
             max_groundings=config.inference.max_groundings,
             max_atoms=config.limits.max_atoms,
         )
-        return PslLearner(program, config.query, config.learner, inference, by, facts)
+        return PslOnlineLearner(program, config.query, config.learner, inference, by, facts)
 
     def rows_of_file(self, path: Path) -> Iterator[Row]:
         """Yield the weights in a file of weights."""

@@ -23,10 +23,10 @@ from onlinesrl.runs.config.loading import Config
 from onlinesrl.runs.config.schema import DistributeSection
 from onlinesrl.runs.inputs import background
 from onlinesrl.stream.crash_notes import CrashNote, CrashNotes
-from onlinesrl.stream.decoding import Reader
+from onlinesrl.stream.decoding import ExampleReader
 from onlinesrl.stream.distributed import worker
 from onlinesrl.stream.distributed.coordinator import Common, Distribution, Part
-from onlinesrl.stream.distributed.worker import Asked, Learned
+from onlinesrl.stream.distributed.worker import Learned, ShardTask
 
 if TYPE_CHECKING:
     from onlinesrl.runs.run import Options
@@ -55,7 +55,7 @@ def distribution(config: Config, section: DistributeSection, options: Options) -
         learned=learned,
         recipe=recipe,
         shards=section.shards,
-        asked=Asked(section.round, config.batch, options.strict, settle, config.limits.crashes),
+        asked=ShardTask(section.round, config.batch, options.strict, settle, config.limits.crashes),
         by_dual=section.by_dual(config.learner),
     )
 
@@ -109,7 +109,7 @@ def _noted(common: Common, noted: _Noted) -> Learned:
 def _learned(common: Common, part: Part, note: CrashNote | None = None) -> Learned:
     config: Any = common.recipe.config
     source = config.source
-    reader = Reader(
+    reader = ExampleReader(
         source.pieces(part.pieces),
         config.query,
         source.only,

@@ -18,7 +18,7 @@ from onlinesrl.runs.config.loading import Config
 from onlinesrl.runs.console import say, warn
 from onlinesrl.runs.inputs import make_reader
 from onlinesrl.runs.run import compile_kernels, new_learner, trained_learner
-from onlinesrl.stream.decoding import READ_BYTES, Decoded, Reader, micro_batch
+from onlinesrl.stream.decoding import READ_BYTES, Decoded, ExampleReader, micro_batch
 from onlinesrl.stream.group_filter import Choice
 from onlinesrl.stream.pace import Pace
 from onlinesrl.stream.sources.files import Record
@@ -43,7 +43,7 @@ def predictions(
 
 
 def predictions_of(
-    reader: Reader, learner: Learner, most: int, metrics: Metrics
+    reader: ExampleReader, learner: Learner, most: int, metrics: Metrics
 ) -> Iterator[tuple[Record, Example | ExampleError, Outcome] | None]:
     """Predict what a reader reads, in micro-batches of at most so many."""
     for batch in _batches(reader, most):
@@ -86,7 +86,7 @@ def _step(
         yield record, example, outcome
 
 
-def _batches(reader: Reader, most: int) -> Iterator[list[Decoded] | None]:
+def _batches(reader: ExampleReader, most: int) -> Iterator[list[Decoded] | None]:
     """Read a source in micro-batches; None: there is no more for now."""
     items, pace = _read(reader), Pace()
     while True:
@@ -99,7 +99,7 @@ def _batches(reader: Reader, most: int) -> Iterator[list[Decoded] | None]:
             yield None
 
 
-def _read(reader: Reader) -> Iterator[Decoded | None]:
+def _read(reader: ExampleReader) -> Iterator[Decoded | None]:
     """Read a source to its end, and close it; None: there is no more for now."""
     with closing(reader.source):
         yield from reader.read(reader.source.open(None))

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from onlinesrl.core.errors import UsageError, printable
 from onlinesrl.core.example import Example, arguments
-from onlinesrl.core.explain.counterfactual import Asked
+from onlinesrl.core.explain.counterfactual import CounterfactualQuery
 from onlinesrl.core.explain.explanation import (
     Atom,
     Explanation,
@@ -58,7 +58,7 @@ def explanations(  # noqa: PLR0913, PLR0917 - what may be asked
     example = find(settings, name)
     learner = trained_learner(settings, trained)
     compile_kernels(learner, say)
-    asked = Asked(_candidates(example, change) if change else None, tries)
+    asked = CounterfactualQuery(_candidates(example, change) if change else None, tries)
     for atom in wanted or learner.least_certain(example, CHOSEN):
         explanation, recorded = learner.explain(example, atom, asked), _recorded(trained, name)
         yield compared(explanation, atom, None if recorded is None else recorded.predicted)

@@ -17,8 +17,8 @@ from onlinesrl.logic.dialect import Dialect, dialect_of
 from onlinesrl.logic.tables import load_atoms
 from onlinesrl.runs.config.loading import Config
 from onlinesrl.runs.console import warn
-from onlinesrl.stream.decoding import Reader
-from onlinesrl.stream.protocols import Setting, Source
+from onlinesrl.stream.decoding import ExampleReader
+from onlinesrl.stream.protocols import Source, SourceContext
 from onlinesrl.stream.request_queue import Requests
 from onlinesrl.stream.run_folder import RunFolder
 from onlinesrl.stream.sources.config import SourceSection
@@ -33,7 +33,7 @@ def make_reader(
     folder: RunFolder | None = None,
     stopping: Stopping = lambda: False,
     requests: Requests | None = None,
-) -> Reader:
+) -> ExampleReader:
     """Return the reader of the configured source; with a run folder, it keeps notes there.
 
     If there are ``requests`` of clients, these are the source.
@@ -41,11 +41,11 @@ def make_reader(
     source, labels = config.source, config.labels
     topics = [labels.topic] if labels is not None and labels.topic is not None else []
     retention = config.limits.retention_bytes
-    setting = Setting(
+    setting = SourceContext(
         folder, until, stopping, warn, topics, source.max_bytes, config.batch, retention
     )
     cut = config.distribute if folder is not None else None
-    return Reader(
+    return ExampleReader(
         (requests or source).make(setting) if cut is None else source.cut(cut.shards),
         config.query,
         source.only,
@@ -66,8 +66,8 @@ def examples_of(
     Raises DataError, with the place, at the first that is bad, and for a source without any; and the
     ``misfit`` of a key of the source, and a reason, for a group that no example has.
     """
-    setting = Setting(None, "end", lambda: False, warn, [], source.max_bytes, 1)
-    reader = Reader(source.make(setting), query, source.only, source.without, False, dialect)
+    setting = SourceContext(None, "end", lambda: False, warn, [], source.max_bytes, 1)
+    reader = ExampleReader(source.make(setting), query, source.only, source.without, False, dialect)
     place = ""
     with closing(reader.source):
         for found in reader.read(reader.source.open(None)):

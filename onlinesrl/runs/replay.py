@@ -24,8 +24,8 @@ from onlinesrl.core.errors import (
 from onlinesrl.core.io.atomic_write import storage_errors
 from onlinesrl.logic.database import separate
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
-from onlinesrl.stream.decoding import Reader
-from onlinesrl.stream.shutdown import Stopped, Stopper
+from onlinesrl.stream.decoding import ExampleReader
+from onlinesrl.stream.shutdown import ShutdownSignal, Stopped
 from onlinesrl.stream.sources.files import MAX_BYTES, FileSource, Record
 
 PENDING = 5000
@@ -88,7 +88,7 @@ def messages(path: Path, query: Collection[str], dialect: Dialect = ALCHEMY) -> 
     source = FileSource([path])
     if not query and any(file.removesuffix(".gz").endswith(".db") for file in source.files):
         raise UsageError("a .db file needs --query P,Q: the predicates whose atoms are the truth")
-    reader = Reader(source, query, dialect=dialect)
+    reader = ExampleReader(source, query, dialect=dialect)
     for record in source.read():
         if record is None:
             continue
@@ -99,7 +99,7 @@ def messages(path: Path, query: Collection[str], dialect: Dialect = ALCHEMY) -> 
         yield from (message_of(value, place) for value in values)
 
 
-def _worlds(reader: Reader, record: Record) -> Iterator[bytes]:
+def _worlds(reader: ExampleReader, record: Record) -> Iterator[bytes]:
     texts = [record.value]
     if reader.dialect.whole:
         parts = separate(record.value.decode(errors="surrogateescape"))
@@ -124,7 +124,7 @@ def replay(
     say: Callable[[str], None],
 ) -> None:
     """Send messages, ``rate`` per second at most, until a signal asks to stop; report how many arrived."""
-    with to, Stopper() as stopper:
+    with to, ShutdownSignal() as stopper:
         started = time.monotonic()
         try:
             for message in _paced(messages, rate, stopper):
@@ -136,7 +136,9 @@ def replay(
             say(f"{end}{sent:,} sent in {seconds:.1f} s, {sent / seconds:,.0f} per second")
 
 
-def _paced(messages: Iterator[Message], rate: float | None, stopper: Stopper) -> Iterator[Message]:
+def _paced(
+    messages: Iterator[Message], rate: float | None, stopper: ShutdownSignal
+) -> Iterator[Message]:
     """Yield messages when they are due; a signal ends it only while it waits or reads."""
     started = time.monotonic()
     for number in count():

@@ -25,18 +25,18 @@ from onlinesrl.runs.inputs import background, check_apart, make_reader
 from onlinesrl.runs.progress import Display, Shows
 from onlinesrl.runs.summary import read_summary, write_results
 from onlinesrl.stream import checkpoints as checkpoints_module
-from onlinesrl.stream.decoding import Reader, Taken
+from onlinesrl.stream.decoding import Batch, ExampleReader
 from onlinesrl.stream.distributed.coordinator import Rounds
-from onlinesrl.stream.late_labels import Labels
+from onlinesrl.stream.late_labels import LabelJoiner
 from onlinesrl.stream.protocols import Source
 from onlinesrl.stream.request_queue import Requests
 from onlinesrl.stream.run_folder import RunFolder
 from onlinesrl.stream.schedule import Schedule
-from onlinesrl.stream.shutdown import Stopper
-from onlinesrl.stream.trainer import Loop
+from onlinesrl.stream.shutdown import ShutdownSignal
+from onlinesrl.stream.trainer import Trainer
 
 if TYPE_CHECKING:
-    from onlinesrl.runs.http.metrics import Board
+    from onlinesrl.runs.http.metrics import RunMonitor
 
 ALCHEMY = "alchemy"
 """The dialect in which weights are written."""
@@ -164,7 +164,7 @@ def _tell_version(saved: checkpoints_module.Checkpoint) -> None:
 class _Watcher:
     """Updates the progress display, and the metrics server if there is one."""
 
-    def __init__(self, display: Shows, loop: Loop, exporter: Board | None):
+    def __init__(self, display: Shows, loop: Trainer, exporter: RunMonitor | None):
         self.display = display
         self.exporter = exporter
         self.source = loop.reader.source
@@ -173,7 +173,7 @@ class _Watcher:
         self.seconds = loop.seconds
         self.started = time.monotonic()
 
-    def reading(self, batches: Iterator[Taken], stopper: Stopper) -> Iterator[Taken]:
+    def reading(self, batches: Iterator[Batch], stopper: ShutdownSignal) -> Iterator[Batch]:
         return self.exporter.reading(batches, stopper) if self.exporter else batches
 
     def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
@@ -206,7 +206,7 @@ class Options:
     fresh: bool = False
     strict: bool = False
     until: str | int | None = None
-    exporter: Board | None = None
+    exporter: RunMonitor | None = None
     requests: Requests | None = None
     display: Shows | None = None
     threads: int = 1
@@ -218,13 +218,13 @@ def run(config: Config, options: Options, import_seconds: float, say: Say) -> di
     Returns the summary, which is also written, with the weights and the report. A first signal ends
     the run in good order, whenever it comes.
     """
-    with options.requests or Stopper() as stopper:
+    with options.requests or ShutdownSignal() as stopper:
         stopper.acknowledge = acknowledge
         return _run(config, options, import_seconds, say, stopper)
 
 
 def _run(
-    config: Config, options: Options, import_seconds: float, say: Say, stopper: Stopper
+    config: Config, options: Options, import_seconds: float, say: Say, stopper: ShutdownSignal
 ) -> dict[str, Any]:
     learner = new_learner(config)
     fingerprint = config.fingerprint(learner.model_text)
@@ -257,11 +257,11 @@ def _run(
 
 
 def _complete(
-    loop: Loop,
+    loop: Trainer,
     saved: checkpoints_module.Checkpoint | None,
     ended: bool,
     options: Options,
-    stopper: Stopper,
+    stopper: ShutdownSignal,
 ) -> None:
     """Resume from a checkpoint and learn until the end or a stop.
 
@@ -283,7 +283,7 @@ def _complete(
         loop.end()
 
 
-def _tell_end(loop: Loop, stopper: Stopper, say: Say) -> None:
+def _tell_end(loop: Trainer, stopper: ShutdownSignal, say: Say) -> None:
     """Say of likely mistakes, and say why an unfinished run ended."""
     for complaint in _complaints(loop):
         warn(complaint)
@@ -297,7 +297,7 @@ def _showing(learner: Learner, display: Shows) -> Callable[[], object]:
     return lambda: learner.slowest.tell(display.working)
 
 
-def _complaints(loop: Loop) -> list[str]:
+def _complaints(loop: Trainer) -> list[str]:
     """Return likely mistakes: groups without examples, an empty source, no labels."""
     found, metrics = loop.reader.choice.complaints(), loop.metrics
     if loop.finished and not metrics.examples:
@@ -309,7 +309,9 @@ def _complaints(loop: Loop) -> list[str]:
     return found
 
 
-def _ended(saved: checkpoints_module.Checkpoint, reader: Reader, stopper: Stopper) -> bool:
+def _ended(
+    saved: checkpoints_module.Checkpoint, reader: ExampleReader, stopper: ShutdownSignal
+) -> bool:
     """Tell whether a checkpoint is of a finished run whose source has nothing new."""
     if not saved.header["finished"] or reader.source.live:
         return False
@@ -346,10 +348,10 @@ def _make_loop(  # noqa: PLR0913, PLR0917 - the parts of a run
     config: Config,
     options: Options,
     learner: Learner,
-    reader: Reader,
+    reader: ExampleReader,
     folder: RunFolder,
-    stopper: Stopper,
-) -> Loop:
+    stopper: ShutdownSignal,
+) -> Trainer:
     schedule = Schedule(
         config.checkpoint.examples,
         config.checkpoint.seconds,
@@ -357,7 +359,7 @@ def _make_loop(  # noqa: PLR0913, PLR0917 - the parts of a run
         config.metrics.every,
         config.batch,
     )
-    loop = (Loop if config.distribute is None else Rounds)(
+    loop = (Trainer if config.distribute is None else Rounds)(
         learner,
         reader,
         folder,
@@ -369,7 +371,9 @@ def _make_loop(  # noqa: PLR0913, PLR0917 - the parts of a run
         config.limits.crashes if config.distribute is None else 0,
         settle=config.inference.unsolved == "stop",
         until=options.until if isinstance(options.until, int) else None,
-        labels=Labels(config.labels.pending, config.labels.max_bytes) if config.labels else None,
+        labels=LabelJoiner(config.labels.pending, config.labels.max_bytes)
+        if config.labels
+        else None,
         threads=options.threads,
     )
     loop.settings = settings(config)

@@ -12,7 +12,7 @@ import msgspec
 
 from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments, show_ground_atom
-from onlinesrl.core.explain.counterfactual import Asked
+from onlinesrl.core.explain.counterfactual import CounterfactualQuery
 from onlinesrl.core.explain.explanation import Atom, Explanation, Rows, compared
 from onlinesrl.core.io.atomic_write import json_lines, read_plain, storage_errors, write_atomic
 from onlinesrl.core.learner import Learner, Outcome, WeightEntry, heaviest
@@ -20,7 +20,7 @@ from onlinesrl.core.version import __version__
 from onlinesrl.runs.config.loading import Config
 from onlinesrl.runs.report import ExampleRow, WeightRow, write_report
 from onlinesrl.stream.run_folder import parts
-from onlinesrl.stream.trainer import Loop
+from onlinesrl.stream.trainer import Trainer
 
 REPORTED_WEIGHTS = 400
 E = TypeVar("E", bound=WeightEntry)
@@ -98,7 +98,7 @@ class _Summary(msgspec.Struct):
     drift: _Drift | None = None
 
 
-def write_results(config: Config, loop: Loop, timing: Mapping[str, float]) -> dict[str, Any]:
+def write_results(config: Config, loop: Trainer, timing: Mapping[str, float]) -> dict[str, Any]:
     """Write the weights, report.html and, last, summary.json; returns the summary."""
     folder, line = loop.folder, loop.line()
     summary = {
@@ -170,7 +170,7 @@ def _why(learner: Learner, example: Example, outcome: Outcome) -> Explanation | 
         atoms = _wrong(predicted, example.truth or {}) or learner.least_certain(example, 1)
         if not atoms:
             return None
-        explanation = learner.explain(example, atoms[0], Asked(tries=0))
+        explanation = learner.explain(example, atoms[0], CounterfactualQuery(tries=0))
     except OnlinesrlError:
         return None
     return compared(explanation, atoms[0], predicted)

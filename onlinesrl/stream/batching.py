@@ -8,10 +8,10 @@ from typing import Any
 from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.example import Example
 from onlinesrl.core.learner import AHEAD, Item, Learner
-from onlinesrl.core.parallel.threads import Aside
-from onlinesrl.stream.decoding import READ_BYTES, Reader, Taken, unread
+from onlinesrl.core.parallel.threads import BackgroundWorker
+from onlinesrl.stream.decoding import READ_BYTES, Batch, ExampleReader, unread
 from onlinesrl.stream.pace import Pace
-from onlinesrl.stream.shutdown import Stopped, Stopper
+from onlinesrl.stream.shutdown import ShutdownSignal, Stopped
 from onlinesrl.stream.sources.files import Record
 
 HELD = 2 * READ_BYTES
@@ -28,7 +28,7 @@ class Batches:
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts of a run
         self,
-        reader: Reader,
+        reader: ExampleReader,
         learner: Learner,
         threaded: bool,
         count: Callable[[], tuple[int, int]],
@@ -47,13 +47,13 @@ class Batches:
         """What ``count`` will return when all that was read has been processed."""
         self.pace = Pace()
 
-    def each(self, position: dict[str, Any] | None, stopper: Stopper) -> Generator[Taken]:
+    def each(self, position: dict[str, Any] | None, stopper: ShutdownSignal) -> Generator[Batch]:
         """Yield the micro-batches after a position, until the source ends or a signal comes.
 
         Raises DataError, StorageError where the source cannot be read on.
         """
         records = self.reader.records(position)
-        with Aside(self.threaded) as aside:
+        with BackgroundWorker(self.threaded) as aside:
             self.learner.quiet = aside.wait
             try:
                 while not stopper.asked and (taken := self._next(records, aside)) is not None:
@@ -63,12 +63,12 @@ class Batches:
             finally:
                 self.learner.quiet = lambda: None
 
-    def _next(self, records: Iterator[Record | None], aside: Aside) -> Taken | None:
+    def _next(self, records: Iterator[Record | None], aside: BackgroundWorker) -> Batch | None:
         """Return the next micro-batch, and have those after it read; None: the end.
 
         It is shorter if the source has no more for now.
         """
-        taken: Taken | None = None
+        taken: Batch | None = None
         try:
             while len(aside) and taken is None:
                 taken = aside.take()
@@ -92,7 +92,7 @@ class Batches:
                 aside.begin(self._read, records)
         return taken
 
-    def _read(self, records: Iterator[Record | None]) -> Taken | None:
+    def _read(self, records: Iterator[Record | None]) -> Batch | None:
         """Read a micro-batch; with threads the learner works ahead on it.
 
         None, and nothing is read, where there is an end before it, or enough is held.
@@ -110,6 +110,6 @@ class Batches:
         return taken
 
 
-def _items(taken: Taken) -> list[Item]:
+def _items(taken: Batch) -> list[Item]:
     """Return the examples of a source without labels."""
     return [item for _, item in taken.batch if isinstance(item, Example | ExampleError)]

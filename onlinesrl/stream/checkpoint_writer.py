@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from onlinesrl.core.parallel.threads import Aside
+from onlinesrl.core.parallel.threads import BackgroundWorker
 from onlinesrl.stream import checkpoints
 from onlinesrl.stream.recent_examples import Shown
 from onlinesrl.stream.run_folder import OutputFile
@@ -18,19 +18,19 @@ COPIED_BYTES = 64 << 20
 """Arrays of more bytes are written at once: two of them are never in memory."""
 
 
-class Saver:
+class CheckpointWriter:
     """Writes checkpoints to a folder, of which it keeps ``keep``, after what the outputs have."""
 
     def __init__(self, folder: Path, keep: int, outputs: Sequence[OutputFile]) -> None:
         self.folder = folder
         self.keep = keep
         self.outputs = outputs
-        self._other = Aside(threaded=False)
+        self._other = BackgroundWorker(threaded=False)
 
     @contextmanager
     def aside(self, threaded: bool) -> Iterator[None]:
         """Have another thread, if ``threaded``; where this ends, it has written what it was given."""
-        with Aside(threaded) as self._other:
+        with BackgroundWorker(threaded) as self._other:
             try:
                 yield
             finally:

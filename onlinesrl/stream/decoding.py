@@ -35,7 +35,7 @@ READ_BYTES = 4 << 20
 """The most bytes of a micro-batch; decoded, they take some twenty times as much memory."""
 
 
-class Taken(NamedTuple):
+class Batch(NamedTuple):
     """The next micro-batch; ``dry``: the source has no more for now. Empty and not dry: it has ended.
 
     ``mark`` is the source's, ``groups`` those of all examples that were read.
@@ -53,7 +53,7 @@ def micro_batch(items: Iterator[Decoded | None], room: int) -> tuple[list[Decode
     """Take the next items: at most ``room``, until their bytes reach READ_BYTES.
 
     Also returns whether the source has no more for now; an empty batch and False: it has ended. An
-    item that did not fit in memory ends the batch; see ``Reader.parts``.
+    item that did not fit in memory ends the batch; see ``ExampleReader.parts``.
     """
     batch: list[Decoded] = []
     size = 0
@@ -68,7 +68,7 @@ def micro_batch(items: Iterator[Decoded | None], room: int) -> tuple[list[Decode
 
 
 def unread(batch: Sequence[Decoded]) -> bool:
-    """Tell whether ``Reader.parts`` will have to decode some of a micro-batch again."""
+    """Tell whether ``ExampleReader.parts`` will have to decode some of a micro-batch again."""
     return len(batch) > 1 and _unread(batch[-1])
 
 
@@ -81,7 +81,7 @@ def _unread(item: Decoded) -> bool:
     return isinstance(item[1], ExampleError) and item[1].kind == "memory"
 
 
-class Reader:
+class ExampleReader:
     """Decodes a source's records to examples, of the groups in ``only`` and not in ``without``.
 
     With ``labels`` a record may also be a Label. A tombstone decodes to None. A record that is no
@@ -138,7 +138,7 @@ class Reader:
         self._begun = records
         return False
 
-    def take(self, records: Iterator[Record | None], room: int) -> Taken:
+    def take(self, records: Iterator[Record | None], room: int) -> Batch:
         """Take the next micro-batch from a source's records: at most ``room`` examples, READ_BYTES of bytes.
 
         Another thread may call it: nothing of the reader changes, and groups are not noted.
@@ -163,7 +163,7 @@ class Reader:
             found = zip(some, contents, strict=True)
             batch += found if self.choice.all else filter(self._chosen, found)
         mark = self.source.mark() if self.source.marked and (batch or groups) else None
-        return Taken(batch, dry or (size >= READ_BYTES and not batch), mark, groups, size)
+        return Batch(batch, dry or (size >= READ_BYTES and not batch), mark, groups, size)
 
     def _contents(self, records: Sequence[Record]) -> list[Content]:
         """Return what records decode to; from one that does not fit in memory on, see ``parts``."""

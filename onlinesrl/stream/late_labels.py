@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder().encode
 _NULL = msgspec.Raw(b"null")
 
 
-class Waiting(msgspec.Struct):
+class PendingExample(msgspec.Struct):
     """An example waiting for its label, or a label waiting for its example, as compact JSON.
 
     ``prediction`` is the one that was written: null if the example was bad. ``weight`` is the number
@@ -63,7 +63,7 @@ class _Header(msgspec.Struct):
 _EXPECTED = {name: Expected(np.uint8, (name,), 0, 255) for name in ("pending", "early_labels")}
 
 
-class _Shelf(dict[str, Waiting]):
+class _Shelf(dict[str, PendingExample]):
     """A bounded queue by example id; beyond ``most`` entries or ``max_bytes`` the oldest is dropped.
 
     ``kind`` is the type of what waits.
@@ -76,13 +76,13 @@ class _Shelf(dict[str, Waiting]):
         self.max_bytes = max_bytes
         self.bytes = self.given_up = 0
 
-    def put(self, name: str, waiting: Waiting) -> None:
+    def put(self, name: str, waiting: PendingExample) -> None:
         """Add the newest, replacing one with the same id."""
         self.take(name)
         self[name] = waiting
         self.weigh([waiting])
 
-    def weigh(self, some: Iterable[Waiting]) -> None:
+    def weigh(self, some: Iterable[PendingExample]) -> None:
         """Count all bytes of these, and drop the oldest while there is too much."""
         for waiting in some:
             self.bytes += waiting.size - waiting.weight
@@ -91,7 +91,7 @@ class _Shelf(dict[str, Waiting]):
             self.take(next(iter(self)))
             self.given_up += 1
 
-    def take(self, name: str) -> Waiting | None:
+    def take(self, name: str) -> PendingExample | None:
         """Remove and return one, if it is there."""
         found = self.pop(name, None)
         if found is not None:
@@ -117,7 +117,7 @@ class _Shelf(dict[str, Waiting]):
         """Restore what ``save`` returned. Raises Misfit."""
         for line in lines.tobytes().splitlines():
             try:
-                waiting = msgspec.json.decode(line, type=Waiting)
+                waiting = msgspec.json.decode(line, type=PendingExample)
                 name = str(msgspec.json.decode(waiting.text, type=self.kind).id)
                 msgspec.json.decode(waiting.prediction, type=Prediction | None)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -128,7 +128,7 @@ class _Shelf(dict[str, Waiting]):
             self.bytes += waiting.weight
 
 
-class Labels:
+class LabelJoiner:
     """Joins examples with labels that come later, or earlier; part of the checkpoint.
 
     At most ``limit`` examples and as many labels wait, with at most ``max_bytes`` of JSON each;
@@ -141,7 +141,7 @@ class Labels:
         self.pending = _Shelf(limit, max_bytes, Example)
         self.early = _Shelf(limit, max_bytes, Label)
 
-    def meet(self, example: Example) -> Example | Waiting:
+    def meet(self, example: Example) -> Example | PendingExample:
         """Return an example with its truth, if the label has come; else let it wait."""
         if example.truth is not None:
             return example
@@ -150,7 +150,7 @@ class Labels:
             truth = msgspec.json.decode(self.early[name].text, type=Label).truth
             self.early.take(name)
             return msgspec.structs.replace(example, truth=truth)
-        waiting = Waiting(msgspec.Raw(_encode(example)))
+        waiting = PendingExample(msgspec.Raw(_encode(example)))
         self.pending.put(name, waiting)
         return waiting
 
@@ -163,7 +163,7 @@ class Labels:
             prediction = msgspec.json.decode(found.prediction, type=Prediction)
             self.pending.take(name)
             return Answered(msgspec.structs.replace(example, truth=label.truth), prediction)
-        early = Waiting(msgspec.Raw(_encode(label)))
+        early = PendingExample(msgspec.Raw(_encode(label)))
         self.pending.take(name)
         self.early.put(name, early)
         return None
@@ -177,9 +177,9 @@ class Labels:
         fresh = takewhile(lambda waiting: waiting.weight <= len(waiting.text), newest)
         self.pending.weigh([*fresh])
 
-    def copy(self) -> Labels:
+    def copy(self) -> LabelJoiner:
         """Return a copy, to roll back to."""
-        copied = Labels(self.limit, self.max_bytes)
+        copied = LabelJoiner(self.limit, self.max_bytes)
         copied.pending, copied.early = self.pending.copy(), self.early.copy()
         return copied
 
@@ -229,6 +229,6 @@ class Labels:
         """Restore a checkpoint of a version without ``max_bytes``."""
         for each in header["pending"]:
             text, prediction = (msgspec.Raw(_encode(each[k])) for k in ("example", "prediction"))
-            self.pending.put(str(each["example"]["id"]), Waiting(text, prediction))
+            self.pending.put(str(each["example"]["id"]), PendingExample(text, prediction))
         for each in header.get("early", ()):
-            self.early.put(str(each["id"]), Waiting(msgspec.Raw(_encode(each))))
+            self.early.put(str(each["id"]), PendingExample(msgspec.Raw(_encode(each))))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 if TYPE_CHECKING:
     from onlinesrl.core.errors import ConfigError
     from onlinesrl.core.learner import Outcome
-    from onlinesrl.stream.decoding import Taken
+    from onlinesrl.stream.decoding import Batch
     from onlinesrl.stream.run_folder import OutputFile, RunFolder
-    from onlinesrl.stream.shutdown import Stopper
+    from onlinesrl.stream.shutdown import ShutdownSignal
     from onlinesrl.stream.sources.files import Record
 
 SourcePosition: TypeAlias = dict[str, Any]
@@ -44,7 +44,7 @@ class Sections(Protocol):
         ...
 
 
-class Setting(NamedTuple):
+class SourceContext(NamedTuple):
     """What a source needs to know, besides its section of the configuration.
 
     ``folder`` is the run folder; None outside a run. ``until`` is the value of ``--until``.
@@ -172,7 +172,7 @@ class Sink(Protocol):
 class Watcher(Protocol):
     """Observes a run without affecting it."""
 
-    def reading(self, batches: Iterator[Taken], stopper: Stopper) -> Iterator[Taken]:
+    def reading(self, batches: Iterator[Batch], stopper: ShutdownSignal) -> Iterator[Batch]:
         """Pass on what the run reads; the run's state changes only while it holds a micro-batch."""
         ...
 

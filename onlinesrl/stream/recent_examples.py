@@ -14,7 +14,7 @@ from onlinesrl.core.example import Example
 from onlinesrl.core.io.restoring import Misfit, converted
 from onlinesrl.core.learner import Answered, Item, Outcome
 from onlinesrl.stream.decoding import READ_BYTES
-from onlinesrl.stream.late_labels import Waiting
+from onlinesrl.stream.late_labels import PendingExample
 from onlinesrl.stream.sources.files import Record
 
 SHOWN = 8
@@ -27,7 +27,7 @@ class Work(NamedTuple):
 
     record: Record
     item: Item
-    waiting: Waiting | None = None
+    waiting: PendingExample | None = None
 
     @property
     def example(self) -> Example | ExampleError:

@@ -24,13 +24,13 @@ from onlinesrl.core.learner import Outcome
 from onlinesrl.stream.decoding import READ_BYTES, micro_batch
 from onlinesrl.stream.pace import Pace
 from onlinesrl.stream.predictions import answer
-from onlinesrl.stream.protocols import Setting, Source
+from onlinesrl.stream.protocols import Source, SourceContext
 from onlinesrl.stream.run_folder import OutputFile
-from onlinesrl.stream.shutdown import Stopper
+from onlinesrl.stream.shutdown import ShutdownSignal
 from onlinesrl.stream.sources.files import Record
 from onlinesrl.stream.sources.line_reader import WAIT_SECONDS
-from onlinesrl.stream.sources.write_ahead_log import Received
-from onlinesrl.stream.trainer import Loop
+from onlinesrl.stream.sources.write_ahead_log import WriteAheadLog
+from onlinesrl.stream.trainer import Trainer
 
 WAITING = 128
 """The most requests in the queue; more are refused."""
@@ -44,7 +44,7 @@ class Unanswered(Exception):
     """The run ended after it had taken a request: lines of it were learned, or will be by the next."""
 
 
-class Asked:
+class PendingRequest:
     """A request: its examples, one per line of its body, and the answer to each."""
 
     def __init__(self, body: bytes, learn: bool) -> None:
@@ -93,12 +93,12 @@ class Asked:
 class Line(NamedTuple):
     """A line of a request, and its place there."""
 
-    asked: Asked
+    asked: PendingRequest
     place: int
     text: bytes
 
 
-class Requests(Stopper):
+class Requests(ShutdownSignal):
     """The queue from the server's thread to the run, which takes some lines of each request in turn.
 
     It is also the run's Stopper: after a first signal no more requests are accepted, and the run stops
@@ -115,9 +115,9 @@ class Requests(Stopper):
         self.batch, self.pace = 1, Pace()
         self.predicting: float | None = None
         # not SimpleQueue, which before Python 3.13 misses its timeout if a signal comes at that moment
-        self._queue = Queue[Asked]()
+        self._queue = Queue[PendingRequest]()
         self._lock = Lock()
-        self._waiting = deque[Asked]()
+        self._waiting = deque[PendingRequest]()
         """Requests that have lines to take, the next one first."""
         self._turn: list[Line] = []
         self._since = 0.0
@@ -128,7 +128,7 @@ class Requests(Stopper):
         """Whether requests are accepted: after the journal has been read, until a signal."""
         return self.opened and not self.closed
 
-    def put(self, asked: Asked) -> bool:
+    def put(self, asked: PendingRequest) -> bool:
         """Add a request; False: it is refused."""
         with self._lock:
             room = self.accepting and self._queue.qsize() + len(self._waiting) < WAITING
@@ -160,13 +160,13 @@ class Requests(Stopper):
 
     # the run's side -------------------------------------------------------------------------------
 
-    def make(self, setting: Setting) -> Source:
+    def make(self, setting: SourceContext) -> Source:
         """Return the source of what clients send."""
         assert setting.folder is not None
         self.batch = setting.batch
-        return Received(self, setting.folder.requests, setting)
+        return WriteAheadLog(self, setting.folder.requests, setting)
 
-    def serve(self, loop: Loop) -> None:
+    def serve(self, loop: Trainer) -> None:
         """Answer from a loop that has not started yet."""
         self.reader, self.learner = loop.reader, loop.learner
         loop.answered = self.answered

@@ -19,7 +19,7 @@ class Stopped(OnlinesrlError):
     exit_code = 0
 
 
-class Stopper:
+class ShutdownSignal:
     """SIGINT, SIGTERM and SIGHUP: the first asks to stop with a checkpoint, the second at once.
 
     The first also interrupts a search, whose example is then left for the next start (``interrupt``).
@@ -35,7 +35,7 @@ class Stopper:
         self.told: Callable[[], object] = lambda: None
         self.stack = ExitStack()
 
-    def __enter__(self) -> Stopper:
+    def __enter__(self) -> ShutdownSignal:
         if threading.current_thread() is not threading.main_thread():
             return self  # where no signal arrives
         if self.leaves_searches:

@@ -17,20 +17,20 @@ from onlinesrl.core.learner import Answered, Item, Learner, Outcome
 from onlinesrl.core.version import __version__
 from onlinesrl.stream import checkpoints as checkpoints_module
 from onlinesrl.stream.batching import Batches
-from onlinesrl.stream.checkpoint_writer import Saver
+from onlinesrl.stream.checkpoint_writer import CheckpointWriter
 from onlinesrl.stream.crash_notes import CrashNote, run_of
-from onlinesrl.stream.decoding import Content, Decoded, Reader, Taken, unread
-from onlinesrl.stream.late_labels import Labels, Waiting
+from onlinesrl.stream.decoding import Batch, Content, Decoded, ExampleReader, unread
+from onlinesrl.stream.late_labels import LabelJoiner, PendingExample
 from onlinesrl.stream.output_files import Outputs
 from onlinesrl.stream.protocols import Sink, Watcher
 from onlinesrl.stream.recent_examples import Shown, Work, drifts
 from onlinesrl.stream.run_folder import RunFolder
 from onlinesrl.stream.schedule import SHARE_EVERY, WEIGH_EVERY, Schedule, rare_collections
-from onlinesrl.stream.shutdown import Stopper
+from onlinesrl.stream.shutdown import ShutdownSignal
 from onlinesrl.stream.sources.files import Record
 
 
-class Loop:
+class Trainer:
     """Learns from a source, from its start or from the last checkpoint.
 
     Raises DataError (exit 65) at the first bad example with ``strict``, at the first unsolved one with
@@ -42,7 +42,7 @@ class Loop:
     def __init__(  # noqa: PLR0913, PLR0917 - what a run is made of
         self,
         learner: Learner,
-        reader: Reader,
+        reader: ExampleReader,
         folder: RunFolder,
         schedule: Schedule,
         fingerprint: Mapping[str, Any],
@@ -52,7 +52,7 @@ class Loop:
         crashes: int = 0,
         settle: bool = False,
         until: int | None = None,
-        labels: Labels | None = None,
+        labels: LabelJoiner | None = None,
         threads: int = 1,
     ):
         self.learner = learner
@@ -79,7 +79,9 @@ class Loop:
         self.shown = Shown()
         self.outputs = of = Outputs(folder, reader.source.retention)
         self.predictions, self.lines, self.dead = of.predictions, of.metrics, of.dead
-        self.saver = Saver(folder.checkpoints, schedule.keep, [*self.outputs.files.values()])
+        self.saver = CheckpointWriter(
+            folder.checkpoints, schedule.keep, [*self.outputs.files.values()]
+        )
         self.settings: Mapping[str, Any] = {}
         self.crash = CrashNote(folder.started, run_of(fingerprint), crashes)
 
@@ -106,7 +108,7 @@ class Loop:
             self.labels.restore(converted(header.get("labels"), dict), saved.arrays)
 
     def save(self, aside: bool = False) -> None:
-        """Write the outputs, then state and position to one file; see ``Saver.write``."""
+        """Write the outputs, then state and position to one file; see ``CheckpointWriter.write``."""
         self.saver.finish()
         self.sink.flush()
         self.outputs.begin_parts()
@@ -141,7 +143,7 @@ class Loop:
 
     # the loop ------------------------------------------------------------------------------------
 
-    def run(self, watcher: Watcher, stopper: Stopper) -> None:
+    def run(self, watcher: Watcher, stopper: ShutdownSignal) -> None:
         """Learn until the source ends or a signal asks to stop; save a checkpoint in either case."""
         self.started = time.monotonic()
         self.drained = self.finished = False
@@ -185,7 +187,7 @@ class Loop:
         if self.saves == 0 and (source.live or self.sink.state()):
             self.save()
 
-    def learn(self, taken: Taken) -> bool:
+    def learn(self, taken: Batch) -> bool:
         """Process and clear a micro-batch; return whether an example was condemned for crashes."""
         batch = taken.batch
         condemned, records, done = False, [record for record, _ in batch], 0
@@ -262,7 +264,7 @@ class Loop:
                 if work:
                     return work, read
                 joined = ExampleError("to join it takes more memory than is available", "memory")
-            if isinstance(joined, Waiting):
+            if isinstance(joined, PendingExample):
                 assert isinstance(item, Example)
                 met.add(str(item.id))
                 work.append(Work(record, item, joined))
@@ -270,7 +272,7 @@ class Loop:
                 work.append(Work(record, joined))
         return work, len(batch)
 
-    def join(self, item: Content) -> Item | Waiting | None:
+    def join(self, item: Content) -> Item | PendingExample | None:
         """Join an example with its label, where labels come separately."""
         if isinstance(item, Label):
             return None if self.labels is None else self.labels.join(item)

@@ -36,7 +36,7 @@ from onlinesrl.core.arrays import Floats  # noqa: E402
 from onlinesrl.psl.ground.duckdb_joins import DuckDb  # noqa: E402
 from onlinesrl.psl.ground.form_assembly import Listing  # noqa: E402
 from onlinesrl.psl.ground.grounder import Grounder  # noqa: E402
-from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HingeModel  # noqa: E402
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HingeLossMRF  # noqa: E402
 from onlinesrl.psl.inference.admm import Admm  # noqa: E402
 from onlinesrl.psl.inference.sgd import Sgd  # noqa: E402
 from onlinesrl.psl.inference.tandem import Tandem, TandemProgress  # noqa: E402
@@ -64,7 +64,7 @@ class Problem(NamedTuple):
         weights = np.array([rule.weight or 0.0 for rule in self.program.rules])
         return weights / weights.max()
 
-    def ground(self) -> HingeModel:
+    def ground(self) -> HingeLossMRF:
         """Return the ground model."""
         return Grounder(self.program, most=10**9).ground(self.database).graphs.model
 
@@ -136,7 +136,7 @@ def by_admm(problem: Problem) -> tuple[Curve, float]:
     return curve, found.energy
 
 
-def by_sgd(problem: Problem, model: HingeModel) -> Curve:
+def by_sgd(problem: Problem, model: HingeLossMRF) -> Curve:
     """Return energies by CPU seconds, with the best rate."""
     rate = best_rate(model, problem.weights)
     curve, began = Curve(), time.process_time()
@@ -145,7 +145,7 @@ def by_sgd(problem: Problem, model: HingeModel) -> Curve:
     return curve
 
 
-def best_rate(model: HingeModel, weights: Floats) -> float:
+def best_rate(model: HingeLossMRF, weights: Floats) -> float:
     """Return the rate of SGD with the least energy after ten passes."""
     return min(RATES, key=lambda rate: Sgd(rate=rate, rounds=10).solve(model, weights).energy)
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.psl.ground.grounder import Grounder
-from onlinesrl.psl.ground.hinge_loss_mrf import HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.lifting import Lifting, lift
 from onlinesrl.psl.inference.protocols import HingeSolution
@@ -77,7 +77,7 @@ EDGES = {
 }
 
 
-def voters(people: int) -> tuple[HingeModel, Floats]:
+def voters(people: int) -> tuple[HingeLossMRF, Floats]:
     """Return the model of who votes for whom, lifted; few people have many of the edges."""
     random = np.random.default_rng(0)
     crowd = random.permutation(people)
@@ -106,14 +106,14 @@ def voters(people: int) -> tuple[HingeModel, Floats]:
     return lifting.model, lifting.weights
 
 
-def repeated(model: HingeModel, times: int) -> HingeModel:
+def repeated(model: HingeLossMRF, times: int) -> HingeLossMRF:
     """Return a model with every row so many times, in random order."""
     rows = np.random.default_rng(times).permutation(np.tile(np.arange(model.n_rows), times))
     length = np.diff(model.start)[rows]
     start = np.concatenate(([0], np.cumsum(length)))
     entry = np.arange(start[-1]) + np.repeat(model.start[:-1][rows] - start[:-1], length)
     by_row = (model.constant, model.weight_index, model.power, model.kind)
-    return HingeModel(
+    return HingeLossMRF(
         model.n_variables,
         start,
         model.variable[entry],
@@ -138,7 +138,7 @@ def qp(folder: Path) -> None:
     show_and_keep(folder, "lifting-qp", head, rows)
 
 
-def _copies(model: HingeModel, weights: Floats, copies: int) -> Cells:
+def _copies(model: HingeLossMRF, weights: Floats, copies: int) -> Cells:
     whole, unlifted = seconds(lambda: Admm().solve(model, weights))
     lifting, lifted = seconds(lambda: lift(model, weights))
     small, solved = seconds(lambda: Admm().solve(lifting.model, lifting.weights))
@@ -146,7 +146,7 @@ def _copies(model: HingeModel, weights: Floats, copies: int) -> Cells:
     return copies, unlifted, solved, lifted, lifted + solved
 
 
-def _with_qp(model: HingeModel, weights: Floats, copies: int) -> Cells:
+def _with_qp(model: HingeLossMRF, weights: Floats, copies: int) -> Cells:
     _, unlifted, _, lifted, both = _copies(model, weights, copies)
     lifting = lift(model, weights)
     whole, by_qp = seconds(lambda: Qp().solve(model, weights))
@@ -173,7 +173,7 @@ SMOKES = """
 HEAD = ("size", "lifted size", "share", "ADMM", "lifted, lift", "lifted, solve", "speed-up")
 
 
-def friendship(edges: int, decimals: int) -> tuple[HingeModel, Floats]:
+def friendship(edges: int, decimals: int) -> tuple[HingeLossMRF, Floats]:
     """Return the model of who smokes."""
     random = np.random.default_rng(0)
     place = random.choice(PEOPLE * (PEOPLE - 1), edges, replace=False)
@@ -194,7 +194,7 @@ def friendship(edges: int, decimals: int) -> tuple[HingeModel, Floats]:
     return Grounder(parse(SMOKES)).ground(database).graphs.model, np.ones(2)
 
 
-def compared(model: HingeModel, weights: Floats) -> Cells:
+def compared(model: HingeLossMRF, weights: Floats) -> Cells:
     """Return the cells of HEAD."""
     whole, unlifted = seconds(lambda: Admm().solve(model, weights))
     lifting, lifted = seconds(lambda: lift(model, weights))
@@ -204,7 +204,7 @@ def compared(model: HingeModel, weights: Floats) -> Cells:
     return before, after, after / before, unlifted, lifted, solved, unlifted / (lifted + solved)
 
 
-def _size(of: HingeModel | Lifting) -> int:
+def _size(of: HingeLossMRF | Lifting) -> int:
     """Return the number of variables and rules."""
     model = of.model if isinstance(of, Lifting) else of
     return model.n_variables + model.n_rows

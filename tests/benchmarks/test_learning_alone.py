@@ -20,9 +20,17 @@ import pytest
 from onlinesrl.core.example import Example, decode
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.mln.kernels.grounding_frames import OK
-from onlinesrl.mln.kernels.predict_and_learn import LEARN, PREDICT, Pass, ground, learn, mean, solve
+from onlinesrl.mln.kernels.predict_and_learn import (
+    LEARN,
+    PREDICT,
+    StepFrame,
+    ground,
+    learn,
+    mean,
+    solve,
+)
 from onlinesrl.mln.kernels.weight_lookup import number
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.mln.online.reporting import Results
 from onlinesrl.runs import run as run_module
 from onlinesrl.runs.config.loading import load
@@ -38,19 +46,19 @@ pytestmark = [
 ]
 Sequence = tuple[list[list[str]], list[str]]
 """Features and label of each token."""
-Step = Callable[[OnlineLearner, Results, int, int], None]
+Step = Callable[[MlnOnlineLearner, Results, int, int], None]
 """What is measured, of the worlds of a batch from one on to another."""
 
 
 @kernel
-def ground_all(p: Pass, stop: int) -> None:
+def ground_all(p: StepFrame, stop: int) -> None:
     """Ground so many worlds, as the kernel that learns from them does."""
     for w in range(stop):
         ground(p, w)
 
 
 @kernel
-def ground_and_learn(p: Pass, first: int, stop: int) -> int:
+def ground_and_learn(p: StepFrame, first: int, stop: int) -> int:
     """Do what ``narrow.run`` does, but for writing results; returns ``stop``, or what needs more room."""
     for w in range(first, stop):
         ground(p, w)
@@ -64,12 +72,12 @@ def ground_and_learn(p: Pass, first: int, stop: int) -> int:
     return stop
 
 
-def whole(learner: OnlineLearner, results: Results, first: int, stop: int) -> None:
+def whole(learner: MlnOnlineLearner, results: Results, first: int, stop: int) -> None:
     """Ground, predict, write down and learn, as a run does."""
     assert learner.worlds.run(results, first, stop, PREDICT | LEARN, learning=True) == stop
 
 
-def alone(learner: OnlineLearner, results: Results, first: int, stop: int) -> None:
+def alone(learner: MlnOnlineLearner, results: Results, first: int, stop: int) -> None:
     """Ground and learn; what needs more room is left to ``whole``."""
     while first < stop:
         first = ground_and_learn(learner.worlds.memory, first, stop)
@@ -81,7 +89,7 @@ def alone(learner: OnlineLearner, results: Results, first: int, stop: int) -> No
 def ours(examples: list[Example], step: Step) -> tuple[float, float, Any]:
     """Return the CPU seconds of a step less those of grounding, those of grounding, and the weights."""
     learner = run_module.make_learner(load(REPO / "configs" / "citations.yaml"))
-    assert isinstance(learner, OnlineLearner)
+    assert isinstance(learner, MlnOnlineLearner)
     learner.compile()
     packed(learner, examples[:1])
     ground_all(learner.worlds.memory, 1)
@@ -100,7 +108,7 @@ def ours(examples: list[Example], step: Step) -> tuple[float, float, Any]:
     return taken - apart, apart, learner.weights.averaged()
 
 
-def packed(learner: OnlineLearner, examples: list[Example]) -> Results:
+def packed(learner: MlnOnlineLearner, examples: list[Example]) -> Results:
     """Pack a batch, with room for its results."""
     learner.packer.clear()
     for place, example in enumerate(examples):

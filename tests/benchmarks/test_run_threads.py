@@ -13,7 +13,7 @@ import pytest
 
 from onlinesrl.runs import run as run_module
 from onlinesrl.runs.config.loading import load
-from onlinesrl.stream.trainer import Loop
+from onlinesrl.stream.trainer import Trainer
 from tests.benchmarks.measure import REPO, show
 from tests.benchmarks.test_citations_cpu import CITESEER, repeated
 
@@ -43,7 +43,7 @@ def spent(path: Path, threads: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Sp
     """Run over a file; what its loop took, and what it learned."""
     output = path.with_suffix("")
     sets = [f"source.path={path}", f"output={output}-out"]
-    found, run = [], Loop.run
+    found, run = [], Trainer.run
 
     def timed(*arguments: object) -> None:
         clocks = (time.perf_counter, time.process_time, time.thread_time)
@@ -52,7 +52,7 @@ def spent(path: Path, threads: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Sp
         found.append(Spent(*(c() - s for c, s in zip(clocks, started, strict=True))))
 
     with monkeypatch.context() as patched:
-        patched.setattr(Loop, "run", timed)
+        patched.setattr(Trainer, "run", timed)
         config = load(REPO / "configs" / "citeseer.yaml", sets)
         run_module.run(config, run_module.Options(fresh=True, threads=threads), 0.0, lambda _: None)
     return found[0], Path(f"{output}-out", "weights.mln").read_bytes()

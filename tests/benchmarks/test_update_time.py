@@ -15,7 +15,7 @@ from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.kernels.averaging import measure, move
 from onlinesrl.mln.kernels.ground_network import ROWS, Bytes, Floats, Ints, Network
 from onlinesrl.mln.kernels.weight_lookup import Weights, gap
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.runs import run
 from onlinesrl.runs.config.loading import load
 from tests.benchmarks.measure import REPO, show
@@ -52,7 +52,7 @@ def learn(  # noqa: PLR0917 - kernels take arrays
         move(weights, n, (margin - dot) / norm if norm > 0 else 0.0, float(t))
 
 
-def learner_of(size: int) -> tuple[OnlineLearner, Ints]:
+def learner_of(size: int) -> tuple[MlnOnlineLearner, Ints]:
     """A learner with so many weights, one citation's network in it, and the places of its rows."""
     source = REPO / "streams" / "citations" / "citations.jsonl"
     learner = run.make_learner(load(REPO / "configs" / "citations.yaml"))
@@ -69,7 +69,7 @@ def learner_of(size: int) -> tuple[OnlineLearner, Ints]:
     return learner, np.where(rows >= 0, spread.astype(np.int64)[number], -1)
 
 
-def nanoseconds(learner: OnlineLearner, places: Ints, stride: int) -> float:
+def nanoseconds(learner: MlnOnlineLearner, places: Ints, stride: int) -> float:
     """The time of an update."""
     state, room = learner.worlds.state, len(learner.weights) - RUN
     arguments = (

@@ -13,7 +13,7 @@ from conftest import long, soaked
 
 from onlinesrl.core.example import Example, decode
 from onlinesrl.core.learner import Prediction
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.runs import run as run_module
 from onlinesrl.runs.config.loading import Config, load
 from onlinesrl.runs.evaluation import evaluate
@@ -54,7 +54,7 @@ class Passed(NamedTuple):
 
 
 def taken(
-    learner: OnlineLearner, examples: Sequence[Example], batch: int, learning: bool
+    learner: MlnOnlineLearner, examples: Sequence[Example], batch: int, learning: bool
 ) -> Passed:
     """A pass over the examples, all of which are good."""
     predictions, audited = [], 0
@@ -66,14 +66,14 @@ def taken(
     return Passed(predictions, audited)
 
 
-def state(learner: OnlineLearner) -> tuple[Any, dict[str, bytes]]:
+def state(learner: MlnOnlineLearner) -> tuple[Any, dict[str, bytes]]:
     """Everything that a checkpoint holds of a learner, bit for bit."""
     header, arrays = learner.save()
     return msgspec.json.encode(header), {name: a.tobytes() for name, a in arrays.items()}
 
 
 @pytest.fixture(scope="module")
-def trained(citeseer: Path, examples: list[Example]) -> OnlineLearner:
+def trained(citeseer: Path, examples: list[Example]) -> MlnOnlineLearner:
     """CDA2-ML after one pass."""
     learner = run_module.make_learner(config(citeseer))
     taken(learner, examples, batch=64, learning=True)
@@ -100,7 +100,7 @@ def test_leaving_one_topic_out(citeseer, tmp_path):
 
 
 def predicted(
-    trained: OnlineLearner, source: Path, examples: Sequence[Example], **keys: Any
+    trained: MlnOnlineLearner, source: Path, examples: Sequence[Example], **keys: Any
 ) -> list[Prediction]:
     """Predictions of the trained weights with their margins over the second best state."""
     learner = run_module.make_learner(config(source, **keys), margins=True)

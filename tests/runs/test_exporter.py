@@ -25,7 +25,7 @@ from onlinesrl.runs.http import metrics as module
 from onlinesrl.runs.http import server as server_module
 from onlinesrl.runs.http.listening import At
 from onlinesrl.runs.http.metrics import Exporter
-from onlinesrl.stream.decoding import Taken
+from onlinesrl.stream.decoding import Batch
 from tests.support.waiting import PATIENCE, until
 
 Samples = dict[tuple[str, str], float]
@@ -314,7 +314,7 @@ def test_lag_by_partition_and_nothing_for_what_is_not_known(waiting: Exporter) -
     assert not {name for name, _ in found} & {"f1_ratio", "mean_loss", "regret_bound"}
 
 
-TAKEN = Taken([], dry=False, mark=None, groups=[])
+TAKEN = Batch([], dry=False, mark=None, groups=[])
 
 
 def test_a_run_that_works_too_long_is_not_alive(

@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from onlinesrl.core.errors import UnavailableError
 from onlinesrl.runs.http import server
 from onlinesrl.runs.http.listening import At, may_ask
-from onlinesrl.stream.request_queue import Asked, Requests
+from onlinesrl.stream.request_queue import PendingRequest, Requests
 from onlinesrl.stream.run_folder import OutputFile, RunFolder
 from tests.support.serving import JSON, LINES, Served, ask
 from tests.support.waiting import PATIENCE, until
@@ -33,9 +33,9 @@ def test_requests_take_turns(tmp_path: Path) -> None:
     with Requests() as queue, OutputFile(tmp_path / "journal") as journal:
         queue.opened, queue.batch = True, 8
         queue.pace.most, queue.pace.heed = 4, lambda size, seconds: None  # type: ignore[method-assign]
-        greedy = Asked(b"".join(b"g%d\n\n" % n for n in range(11)), learn=True)
+        greedy = PendingRequest(b"".join(b"g%d\n\n" % n for n in range(11)), learn=True)
         assert queue.put(greedy)
-        assert queue.put(Asked(b" s0 \r\n\n", learn=True))
+        assert queue.put(PendingRequest(b" s0 \r\n\n", learn=True))
         written: list[list[bytes]] = []
         for _ in range(4):
             before = journal.length

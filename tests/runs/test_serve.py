@@ -21,8 +21,8 @@ from conftest import Job, long, wait
 from onlinesrl.runs.http import server, service
 from onlinesrl.runs.progress import Display
 from onlinesrl.stream import request_queue
-from onlinesrl.stream.protocols import Setting
-from onlinesrl.stream.request_queue import Asked, Requests, Unanswered, Untaken
+from onlinesrl.stream.protocols import SourceContext
+from onlinesrl.stream.request_queue import PendingRequest, Requests, Unanswered, Untaken
 from onlinesrl.stream.run_folder import RunFolder
 from onlinesrl.stream.sources.line_reader import WAIT_SECONDS
 from tests.support import trust_program
@@ -381,13 +381,13 @@ def test_a_line_is_on_the_disk_before_it_is_read(
 
     monkeypatch.setattr(os, "fsync", noting)
     with Requests() as queue, RunFolder(tmp_path / "run") as folder:
-        setting = Setting(folder, None, lambda: False, print, [], 1000, batch=10)
+        setting = SourceContext(folder, None, lambda: False, print, [], 1000, batch=10)
         source = queue.make(setting)
         records = filter(None, source.read(None))
         assert str(folder.path) in synced
         queue.opened = True
         for lines in ([b"{}"], [b"[]", b"7"], [b"{}"] * 20):
-            assert queue.put(Asked(b"\n".join(lines), learn=True))
+            assert queue.put(PendingRequest(b"\n".join(lines), learn=True))
             for line in lines:
                 record = next(records)
                 assert record.value == line
@@ -451,15 +451,15 @@ def test_a_port_in_use(job: Make) -> None:
 
 def test_who_waits_when_a_run_ends_is_told() -> None:
     with Requests() as queue:
-        assert not queue.put(Asked(b"{}", learn=True))
+        assert not queue.put(PendingRequest(b"{}", learn=True))
         queue.opened = True
-        taken, waiting, gone = (Asked(b"{}", learn=True) for _ in range(3))
+        taken, waiting, gone = (PendingRequest(b"{}", learn=True) for _ in range(3))
         assert queue.put(taken)
         queue._turn = queue._next_turn()
         assert queue.put(waiting)
         assert queue.put(gone)
         assert gone.done.cancel()
-    assert not queue.put(Asked(b"{}", learn=True))
+    assert not queue.put(PendingRequest(b"{}", learn=True))
     assert isinstance(taken.done.exception(), Unanswered)
     assert isinstance(waiting.done.exception(), Untaken)
 

@@ -14,7 +14,7 @@ import pytest
 from conftest import Job
 
 from onlinesrl.core.errors import ExampleError, StorageError
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.stream.crash_notes import CrashNote
 
 DEATHS = [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT]
@@ -25,7 +25,7 @@ def deadly(poison: str, number: signal.Signals) -> Callable[[], None]:
 
     def install() -> None:
         faulthandler.disable()
-        step = OnlineLearner.step
+        step = MlnOnlineLearner.step
 
         def stepping(self, examples, *arguments, **options):
             for place, each in enumerate(examples):
@@ -34,7 +34,7 @@ def deadly(poison: str, number: signal.Signals) -> Callable[[], None]:
                     os.kill(os.getpid(), number)
             return step(self, examples, *arguments, **options)
 
-        OnlineLearner.step = stepping
+        MlnOnlineLearner.step = stepping
 
     return install
 
@@ -115,13 +115,13 @@ def test_deaths_elsewhere_of_another_run_or_after_a_signal_are_no_fault(
 
     def stopped() -> None:
         poisons[0]()
-        step = OnlineLearner.step
+        step = MlnOnlineLearner.step
 
         def stepping(self, *arguments, **options):
             os.kill(os.getpid(), signal.SIGTERM)
             return step(self, *arguments, **options)
 
-        OnlineLearner.step = stepping
+        MlnOnlineLearner.step = stepping
 
     for _ in range(4):
         assert run.run(first=stopped) == -signal.SIGKILL
@@ -133,14 +133,14 @@ def test_an_error_that_nobody_expected_counts_as_a_death(
     job: Callable[..., Job], citations: list[bytes]
 ) -> None:
     def install() -> None:
-        step = OnlineLearner.step
+        step = MlnOnlineLearner.step
 
         def stepping(self, examples, *arguments, **options):
             if any(getattr(each, "id", None) == ids(citations)[9] for each in examples):
                 raise IndexError("a defect")
             return step(self, examples, *arguments, **options)
 
-        OnlineLearner.step = stepping
+        MlnOnlineLearner.step = stepping
 
     run = job(citations[:20])
     assert [run.run(first=install) for _ in range(4)] == [70, 70, 70, 0]

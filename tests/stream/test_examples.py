@@ -13,7 +13,7 @@ from conftest import Job
 
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Example, ValuedAtom, decode
-from onlinesrl.stream.decoding import Reader
+from onlinesrl.stream.decoding import ExampleReader
 from onlinesrl.stream.sources.files import FileSource
 
 WORLD = """\
@@ -28,7 +28,7 @@ InField(0, "title")
 
 
 def read(paths: list[Path | str], **choice: Any) -> list[Any]:
-    reader = Reader(FileSource(paths), ["InField"], **choice)
+    reader = ExampleReader(FileSource(paths), ["InField"], **choice)
     return [example for _, example in filter(None, reader.read())]
 
 
@@ -198,7 +198,7 @@ def test_a_reader_goes_on_after_a_position(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(line(1) + line(2))
     source = FileSource([path], ledger=tmp_path / "ledger")
-    reader = Reader(source, ["InField"])
+    reader = ExampleReader(source, ["InField"])
     records = [record for record, _ in filter(None, reader.read())]
     position = source.after(None, records)
     path.write_bytes(line(1) + line(2) + line(3))

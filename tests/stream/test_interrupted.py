@@ -20,13 +20,13 @@ from conftest import REPO, Job, long, soaked, tiers, wait
 from onlinesrl.core import interrupt
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.convert import network_of
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, Floats
+from onlinesrl.mln.ground.ground_mrf import Floats, GroundMRF
 from onlinesrl.mln.inference.elimination import Elimination, Wide
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.ilp_solvers import SOLVERS, Highs
 from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.kernels import elimination_order
-from onlinesrl.mln.online.example_step import Worlds
+from onlinesrl.mln.online.example_step import ExampleProcessor
 from tests.support.ground_mrfs import clause_model
 from tests.support.waiting import PATIENCE, until
 
@@ -56,7 +56,7 @@ def people(number: int, count: int, density: float) -> bytes:
     return json.dumps({"id": number, "evidence": related, "truth": truth}).encode() + b"\n"
 
 
-def frustrated(rng: np.random.Generator, atoms: int) -> tuple[ClauseModel, Floats]:
+def frustrated(rng: np.random.Generator, atoms: int) -> tuple[GroundMRF, Floats]:
     """A spin glass on all pairs: no relaxation is near its best state."""
     pairs = [(a, b) for a in range(1, atoms + 1) for b in range(1, a)]
     weighted = [*zip(rng.choice([-1.0, 1.0], len(pairs)), pairs, strict=True)]
@@ -91,14 +91,14 @@ def searching(mark: Path) -> Callable[[], None]:
     """Make a child write a file once it searches an example that stalls."""
 
     def install() -> None:
-        solve = Worlds._solve
+        solve = ExampleProcessor._solve
 
         def solving(self, taken, w, model, *arguments):
             if model.n_atoms > 100:
                 mark.touch()
             return solve(self, taken, w, model, *arguments)
 
-        Worlds._solve = solving
+        ExampleProcessor._solve = solving
 
     return install
 

@@ -21,7 +21,7 @@ from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.elimination import Mpe
 from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.stream import checkpoints as checkpoints_module
-from onlinesrl.stream.late_labels import Labels, Waiting
+from onlinesrl.stream.late_labels import LabelJoiner, PendingExample
 from tests.support.small_learners import examples, new_learner, online, state
 
 
@@ -248,14 +248,14 @@ def test_the_prediction_is_not_made_again(presolve: bool) -> None:
 
 
 def test_what_waits_has_what_was_said_of_it() -> None:
-    learner, labels = new_learner(), Labels(10, 10_000)
+    learner, labels = new_learner(), LabelJoiner(10, 10_000)
     for example in examples(3):
         bare = Example(id=example.id, evidence=example.evidence)
         waiting = labels.meet(bare)
-        assert isinstance(waiting, Waiting)
+        assert isinstance(waiting, PendingExample)
         (outcome,), _ = learner.step([bare])
         waiting.give_out(outcome.prediction)
-    other = Labels(10, 10_000)
+    other = LabelJoiner(10, 10_000)
     other.restore(*labels.save())
     for example in examples(3):
         assert example.truth is not None

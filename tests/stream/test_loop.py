@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onlinesrl.stream import checkpoints as checkpoints_module
 from onlinesrl.stream import pace
 from onlinesrl.stream.batching import Batches
-from onlinesrl.stream.decoding import Taken
+from onlinesrl.stream.decoding import Batch
 from onlinesrl.stream.group_filter import Choice
 from onlinesrl.stream.schedule import Schedule
 
@@ -43,8 +43,8 @@ def test_micro_batches_are_as_large_as_takes_about_a_second(
     """By a clock that the test owns: what takes long an example shows and stops in time."""
     now, sizes, room = [0.0], list[int](), 100
 
-    def take(_: Any, most: int) -> Taken:
-        return Taken([(None, None)] * most, False, None, [])  # type: ignore[list-item]
+    def take(_: Any, most: int) -> Batch:
+        return Batch([(None, None)] * most, False, None, [])  # type: ignore[list-item]
 
     monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
     nothing = lambda *_: None  # noqa: E731

@@ -15,10 +15,10 @@ from conftest import REPO, Job, wait
 
 from onlinesrl.core.example import Example, Label, decode
 from onlinesrl.core.learner import Prediction
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.stream import checkpoints as checkpoints_module
 from onlinesrl.stream.decoding import READ_BYTES, Decoded, micro_batch
-from onlinesrl.stream.late_labels import Labels, Waiting
+from onlinesrl.stream.late_labels import LabelJoiner, PendingExample
 from onlinesrl.stream.sources.files import Record
 from tests.stream.test_late_labels import shuffled
 
@@ -65,20 +65,20 @@ def short_of_memory(poison: str, times: int) -> Callable[[], None]:
     """Let there be too little memory to read an example, so many times."""
 
     def install() -> None:
-        decode, decode_all, left = OnlineLearner.decode, OnlineLearner.decode_all, [times]
+        decode, decode_all, left = MlnOnlineLearner.decode, MlnOnlineLearner.decode_all, [times]
 
-        def decoding(learner: OnlineLearner, line: bytes) -> Example:
+        def decoding(learner: MlnOnlineLearner, line: bytes) -> Example:
             if f'"{poison}"'.encode() in line and left[0]:
                 left[0] -= 1
                 raise MemoryError
             return decode(learner, line)
 
-        def decoding_all(learner: OnlineLearner, lines: Sequence[bytes]) -> list[Any]:
+        def decoding_all(learner: MlnOnlineLearner, lines: Sequence[bytes]) -> list[Any]:
             if any(f'"{poison}"'.encode() in line for line in lines) and left[0]:
                 raise MemoryError
             return decode_all(learner, lines)
 
-        OnlineLearner.decode, OnlineLearner.decode_all = decoding, decoding_all
+        MlnOnlineLearner.decode, MlnOnlineLearner.decode_all = decoding, decoding_all
 
     return install
 
@@ -185,7 +185,7 @@ def test_giants_that_are_refused_are_not_held_together(job: Make, citations: lis
 # what waits ----------------------------------------------------------------------------------------
 
 
-def waiting(labels: Labels) -> list[str]:
+def waiting(labels: LabelJoiner) -> list[str]:
     return list(labels.pending)
 
 
@@ -194,7 +194,7 @@ def test_the_oldest_go_where_too_many_bytes_wait() -> None:
         return Example(id=n, evidence={"P": [["c" * 10]] * atoms})
 
     size = len(msgspec.json.encode(example(1)))
-    labels = Labels(100, 4 * size)
+    labels = LabelJoiner(100, 4 * size)
     for n in range(5):
         labels.meet(example(n))
     assert waiting(labels) == ["1", "2", "3", "4"]
@@ -203,7 +203,7 @@ def test_the_oldest_go_where_too_many_bytes_wait() -> None:
     assert (waiting(labels), labels.pending.bytes) == ([], 0)
     for n in range(6, 9):
         met = labels.meet(example(n))
-        assert isinstance(met, Waiting)
+        assert isinstance(met, PendingExample)
         met.give_out(Prediction(n, {"Q": [["d" * size]]}, 0.0, True))
     assert waiting(labels) == ["6", "7", "8"]
     labels.weigh()
@@ -219,7 +219,7 @@ def test_the_oldest_go_where_too_many_bytes_wait() -> None:
     assert labels.counts()["unmatched_labels"] > 0
     assert 0 < labels.early.bytes <= 4 * size
     header, arrays = labels.save()
-    again = Labels(100, 4 * size)
+    again = LabelJoiner(100, 4 * size)
     again.restore(json.loads(json.dumps(header)), arrays)
     assert (again.counts(), again.pending, again.early) == (
         labels.counts(),
@@ -232,7 +232,7 @@ def test_the_oldest_go_where_too_many_bytes_wait() -> None:
 def test_what_waited_in_an_older_checkpoint_still_waits() -> None:
     example = {"id": 7, "evidence": {"P": [["a"], {"args": ["b"], "value": 0.5}]}, "truth": None}
     prediction = {"id": 7, "predicted": {"Q": [["a"]]}, "score": 0.1, "certified": True}
-    labels = Labels(10, 1000)
+    labels = LabelJoiner(10, 1000)
     header = {
         "pending": [
             {"example": example, "prediction": prediction},
@@ -277,7 +277,7 @@ def test_what_is_given_up_does_not_depend_on_batches_and_stops(
 
 def test_examples_that_wait_take_their_bytes() -> None:
     """Decoded, the same would take ten times as much."""
-    labels, example = Labels(1000, 10_000_000), decode(giant("g", 1_000_000)[:-1])
+    labels, example = LabelJoiner(1000, 10_000_000), decode(giant("g", 1_000_000)[:-1])
     tracemalloc.start()
     try:
         for n in range(30):

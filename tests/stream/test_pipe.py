@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import Job, wait
 
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.support.waiting import until
 
 Make = Callable[..., Job]
@@ -141,14 +141,14 @@ def test_a_batch_is_what_is_there(job: Make, citations: list[bytes]) -> None:
     def noting() -> None:
         os.dup2(reading, 0)
         os.close(writing)
-        step = OnlineLearner.step
+        step = MlnOnlineLearner.step
 
         def stepping(self, examples, learning=True):
             with sizes.open("a") as stream:
                 stream.write(f"{len(examples)}\n" * learning)
             return step(self, examples, learning)
 
-        OnlineLearner.step = stepping
+        MlnOnlineLearner.step = stepping
 
     process = run.start("--set", "source.path=-", first=noting)
     os.write(writing, b"".join(citations[:31]))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import MODEL, Job, wait
 
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.support.waiting import until
 
 EVERY = {"every": 7}
@@ -20,7 +20,7 @@ def stop_after(examples: int, *signals: signal.Signals) -> Callable[[], None]:
     """Make this process get signals while it learns from the batch with that example."""
 
     def install() -> None:
-        step, seen = OnlineLearner.step, 0
+        step, seen = MlnOnlineLearner.step, 0
 
         def stepping(self, batch, *arguments, **options):
             nonlocal seen
@@ -31,7 +31,7 @@ def stop_after(examples: int, *signals: signal.Signals) -> Callable[[], None]:
                     os.kill(os.getpid(), number)
             return outcomes
 
-        OnlineLearner.step = stepping
+        MlnOnlineLearner.step = stepping
 
     return install
 

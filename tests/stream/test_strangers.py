@@ -21,7 +21,7 @@ from onlinesrl.core.io.checkpoint_file import load, write
 from onlinesrl.core.io.restoring import Misfit
 from onlinesrl.core.online.drift import DriftSection, Monitor
 from onlinesrl.stream.checkpoints import numbered
-from onlinesrl.stream.late_labels import Labels
+from onlinesrl.stream.late_labels import LabelJoiner
 from onlinesrl.stream.run_folder import RunFolder
 from tests.support.trust_program import MODEL as TRUST
 
@@ -159,7 +159,7 @@ def test_the_state_of_the_detector_is_checked() -> None:
     ],
 )
 def test_what_waits_for_labels_is_checked(line: bytes) -> None:
-    labels = Labels(10, 10_000)
+    labels = LabelJoiner(10, 10_000)
     header, arrays = labels.save()
     with pytest.raises(Misfit):
         labels.restore(header, {**arrays, "pending": np.frombuffer(line, np.uint8)})

@@ -21,11 +21,11 @@ from onlinesrl.core.example import Example
 from onlinesrl.mln.ground import batch_packer
 from onlinesrl.mln.kernels.predict_and_learn import LEARN, PREDICT
 from onlinesrl.mln.online import in_turn
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.mln.online.reporting import Results
 from onlinesrl.stream import checkpoints as checkpoints_module
 from onlinesrl.stream.batching import HELD, Batches
-from onlinesrl.stream.decoding import Taken
+from onlinesrl.stream.decoding import Batch
 from tests.stream.test_kill import BAD
 from tests.support.waiting import until
 
@@ -129,7 +129,7 @@ def stop_after_five() -> None:
     """Have a signal come when five worlds of a micro-batch that has more have been learned from."""
     run = in_turn.run
 
-    def partly(learner: OnlineLearner, found: Results, learning: bool) -> tuple[int, bool]:
+    def partly(learner: MlnOnlineLearner, found: Results, learning: bool) -> tuple[int, bool]:
         if len(found.worlds) <= 5:
             return run(learner, found, learning)
         learner.worlds.run(found, 0, 5, PREDICT | LEARN, learning)
@@ -196,14 +196,14 @@ class Sized:
     def records(self, position: Any) -> Any:
         return iter(self.sizes)
 
-    def take(self, records: Any, room: int) -> Taken:
+    def take(self, records: Any, room: int) -> Batch:
         size = next(records, None)
         if size is None:
-            return Taken([], False, None, [])
+            return Batch([], False, None, [])
         self.read += size
         self.most = max(self.most, self.read - self.done)
         example: Any = Example(id=len(self.ahead_of), evidence={}, truth=None)
-        return Taken([(None, example)], False, None, [None], size)  # type: ignore[list-item]
+        return Batch([(None, example)], False, None, [None], size)  # type: ignore[list-item]
 
     def ahead(self, items: Any) -> None:
         self.ahead_of.append([each.id for each in items])

@@ -15,7 +15,7 @@ from conftest import Job, soaked, wait
 from onlinesrl.core.errors import Unsolved
 from onlinesrl.core.example import decode
 from onlinesrl.mln.inference.ilp import Ilp
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.runs.config.loading import load
 from onlinesrl.runs.run import make_learner
 
@@ -132,7 +132,7 @@ def test_a_replay_repeats_it(stream: Callable[..., Job], unsolved: str) -> None:
     expected = run.results()
 
     def die_at_the_second() -> None:
-        step = OnlineLearner.step
+        step = MlnOnlineLearner.step
 
         def stepping(self, examples, *arguments, **options):
             outcomes = step(self, examples, *arguments, **options)
@@ -140,7 +140,7 @@ def test_a_replay_repeats_it(stream: Callable[..., Job], unsolved: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             return outcomes
 
-        OnlineLearner.step = stepping
+        MlnOnlineLearner.step = stepping
 
     for option in ("batch=1", "checkpoint.every=2"):
         assert run.run("--fresh", "--set", option, first=die_at_the_second) == -signal.SIGKILL

@@ -13,7 +13,7 @@ import pytest
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Example, decode
 from onlinesrl.mln.lang import reader
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.runs.config.loading import load
 from onlinesrl.runs.run import make_learner
 from tests.support.stream_scripts import REPO, STREAMS, generator
@@ -92,7 +92,7 @@ def test_labels_shift_by_two_frames_at_most() -> None:
     assert shifts == {-2, -1, 0, 1, 2}
 
 
-def f1(learner: OnlineLearner, examples: list[Example]) -> float:
+def f1(learner: MlnOnlineLearner, examples: list[Example]) -> float:
     metrics = Metrics()
     metrics.add(learner.step(examples, learning=False)[1], len(examples))
     return metrics.snapshot()["f1"] or 0.0

@@ -12,7 +12,7 @@ from onlinesrl.core.example import Example, decode
 from onlinesrl.psl.ground.hinge_loss_mrf import validate
 from onlinesrl.psl.lang import reader
 from onlinesrl.psl.lang.linear_form import normal_rules
-from onlinesrl.psl.online.learner import PslLearner
+from onlinesrl.psl.online.learner import PslOnlineLearner
 from onlinesrl.runs.config.loading import load
 from onlinesrl.runs.run import make_learner
 from tests.support import naive_psl_grounder
@@ -145,7 +145,7 @@ def test_every_neighbourhood_can_be_ground(lines: list[bytes]) -> None:
     assert np.all(np.diff(found.graphs.first_row) >= hidden)
 
 
-def accuracy(learner: PslLearner, examples: list[Example]) -> float:
+def accuracy(learner: PslOnlineLearner, examples: list[Example]) -> float:
     metrics = Metrics()
     metrics.add(learner.step(examples, learning=False)[1], len(examples))
     return metrics.snapshot()["accuracy"] or 0.0

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, Floats
+from onlinesrl.mln.ground.ground_mrf import Floats, GroundMRF
 from onlinesrl.mln.inference.protocols import Solution, value
 
 INSTANCES = Path(__file__).parents[3] / "shared" / "data" / "mpe_instances"
@@ -26,7 +26,7 @@ Clause = tuple[float | None, Sequence[int]]
 class Problem:
     """What a MAP engine is asked: a model, the weights of its clauses, and a bonus or none."""
 
-    model: ClauseModel
+    model: GroundMRF
     weights: Floats
     bonus: Floats | None = None
 
@@ -35,12 +35,12 @@ def clause_model(
     n_atoms: int,
     clauses: Sequence[Clause],
     groups: Sequence[tuple[bool, Sequence[int]]] = (),
-) -> tuple[ClauseModel, Floats]:
+) -> tuple[GroundMRF, Floats]:
     """A model with the weights of its clauses, from these and groups ``(exactly, atoms)``."""
     group = np.full(n_atoms, -1, np.int32)
     for number, (_, atoms) in enumerate(groups):
         group[list(atoms)] = number
-    model = ClauseModel(
+    model = GroundMRF(
         n_atoms=n_atoms,
         start=np.cumsum([0, *(len(literals) for _, literals in clauses)], dtype=np.int64),
         literals=np.array([x for _, literals in clauses for x in literals], np.int32),
@@ -132,7 +132,7 @@ def _groups(draw: st.DrawFn, n_atoms: int) -> list[tuple[bool, list[int]]]:
 class Instance:
     """A recorded problem: ``loss`` is the Hamming loss as a bonus, up to ``n_true``."""
 
-    model: ClauseModel
+    model: GroundMRF
     weights: Floats
     loss: Floats
     n_true: int

@@ -14,7 +14,7 @@ from onlinesrl.psl.ground.hinge_loss_mrf import (
     HARD,
     HINGE,
     PLAIN,
-    HingeModel,
+    HingeLossMRF,
     validate,
 )
 from onlinesrl.psl.lang.model import load_json
@@ -49,12 +49,12 @@ class Rows:
         ):
             values.append(np.full(rows, value))
 
-    def model(self, n_variables) -> HingeModel:
+    def model(self, n_variables) -> HingeLossMRF:
         def joined(blocks, kind):
             return np.concatenate([*blocks, []]).astype(kind)
 
         lengths = joined(self.lengths, np.int64)
-        model = HingeModel(
+        model = HingeLossMRF(
             n_variables=n_variables,
             start=np.concatenate(([0], np.cumsum(lengths))),
             variable=joined(self.variable, np.int32),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, Floats
+from onlinesrl.mln.ground.ground_mrf import Floats, GroundMRF
 from onlinesrl.mln.query.load_world import load_world
 from onlinesrl.mln.query.world import World
 
@@ -56,7 +56,7 @@ def world(folder: Path, name: str) -> World:
     return load_world(path, [], ["Up"])
 
 
-def network(folder: Path, name: str) -> tuple[ClauseModel, Floats]:
+def network(folder: Path, name: str) -> tuple[GroundMRF, Floats]:
     """Return one of the models ground."""
     found = world(folder, name)
     return found.model, found.weight

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.logic.ast import Constant, Program, Variable
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, Floats
+from onlinesrl.mln.ground.ground_mrf import Floats, GroundMRF
 from onlinesrl.mln.lang.clausal_form import Clause, Existential, clauses
 from tests.support.ground_mrfs import clause_model
 from tests.support.semantics import COMPARE, calculate
@@ -284,7 +284,7 @@ def tautology(literals: Literals) -> bool:
     return any((not positive, atom) in literals for positive, atom in literals)
 
 
-def model(world: World, soft: Mapping[Soft, float]) -> tuple[ClauseModel, Floats, list[Atom]]:
+def model(world: World, soft: Mapping[Soft, float]) -> tuple[GroundMRF, Floats, list[Atom]]:
     """Return the world's ground model, its clauses' weights, those of ``soft``, and its atoms by number."""
     atoms = sorted(world.atoms)
     number = {atom: n + 1 for n, atom in enumerate(atoms)}

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, Floats
+from onlinesrl.mln.ground.ground_mrf import Floats, GroundMRF
 from tests.support.ground_mrfs import clause_model
 
 SHARED = Path(__file__).parents[3] / "shared"
@@ -22,7 +22,7 @@ WORLDS = SHARED / "peers" / "mln" / "friends_smokers"
 class Network:
     """A ground model with the weights of its clauses and the names of its atoms."""
 
-    model: ClauseModel
+    model: GroundMRF
     weights: Floats
     names: list[str]
     violated: float = 0.0

@@ -1,11 +1,11 @@
 """Kernels for all plans and updates at once, so that tests that compile few kernels do not compile many."""
 
 from onlinesrl.core.jit.frames import Frame
-from onlinesrl.core.kernels.step_sizes import How
+from onlinesrl.core.kernels.step_sizes import UpdateParams
 from onlinesrl.mln.kernels.background import Facts
 from onlinesrl.mln.kernels.grounding_frames import Plans
 
-SHAPED = Plans, Facts, How
+SHAPED = Plans, Facts, UpdateParams
 """Kernels are compiled for what a plan, facts and an update have, and for nothing else."""
 AS_SHIPPED = [frame._without for frame in SHAPED]
 

@@ -17,7 +17,7 @@ from onlinesrl.mln.inference.elimination import Mpe
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.lang import reader
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.mln.online.weight_table import WeightTable
 
 MODEL = """\
@@ -57,9 +57,9 @@ def exact(engine: Ilp | Brute | None = None, **keys: Any) -> Inference:
 
 def online(
     plan: Plan, update: Update = CDA2, inference: Inference | None = None, **keys: Any
-) -> OnlineLearner:
+) -> MlnOnlineLearner:
     """A learner; all that tests have are made here."""
-    return OnlineLearner(plan, update, inference or exact(), **keys)
+    return MlnOnlineLearner(plan, update, inference or exact(), **keys)
 
 
 @cache
@@ -69,7 +69,7 @@ def parsed() -> Program:
 
 def new_learner(
     update: str = "cda2", max_weights: int | None = None, inference: Inference | None = None
-) -> OnlineLearner:
+) -> MlnOnlineLearner:
     plan = compile_program(parsed(), ["InField"])
     made = update_of(update, sigma=0.1, max_weights=max_weights)
     return online(plan, made, inference)
@@ -95,7 +95,7 @@ def examples(count: int, seed: int = 0, words: int = 40) -> list[Example]:
     return made
 
 
-def learn(learner: OnlineLearner, seen: Iterable[Example], batch: int = 8) -> list[Prediction]:
+def learn(learner: MlnOnlineLearner, seen: Iterable[Example], batch: int = 8) -> list[Prediction]:
     seen, predictions = list(seen), []
     for first in range(0, len(seen), batch):
         outcomes, _ = learner.step(seen[first : first + batch])
@@ -112,7 +112,7 @@ def named(weights: WeightTable) -> dict[tuple[str, tuple[str, ...]], tuple[float
     return found
 
 
-def state(learner: OnlineLearner) -> tuple[Any, ...]:
+def state(learner: MlnOnlineLearner) -> tuple[Any, ...]:
     """All that is saved, the bytes of the arrays included."""
     header, arrays = learner.save()
     return header, {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()}

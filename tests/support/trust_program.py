@@ -11,7 +11,7 @@ from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.policy import PslInference
 from onlinesrl.psl.lang import reader
 from onlinesrl.psl.lang.ast import PslProgram
-from onlinesrl.psl.online.learner import PslLearner
+from onlinesrl.psl.online.learner import PslOnlineLearner
 from tests.support.small_learners import update_of
 
 MODEL = """\
@@ -33,12 +33,12 @@ def soft(
     update: Update = CDA2,
     inference: PslInference | None = None,
     **keys: Any,
-) -> PslLearner:
+) -> PslOnlineLearner:
     """A learner of a PSL program; all that tests have are made here."""
-    return PslLearner(program, query, update, inference or PslInference(Admm()), **keys)
+    return PslOnlineLearner(program, query, update, inference or PslInference(Admm()), **keys)
 
 
-def new_learner(update: str = "cda2", rounds: int = 25_000, **settings: Any) -> PslLearner:
+def new_learner(update: str = "cda2", rounds: int = 25_000, **settings: Any) -> PslOnlineLearner:
     made = update_of(update, loss=settings.pop("loss", None), sigma=0.1)
     inference = PslInference(Admm(rounds=rounds), **settings)
     return soft(reader.parse(MODEL), ["Trusts"], made, inference, by=("Trusts", 1))
@@ -71,13 +71,13 @@ def examples(count: int, seed: int = 0, people: int = 4) -> list[Example]:
     return made
 
 
-def state(learner: PslLearner) -> tuple[Any, ...]:
+def state(learner: PslOnlineLearner) -> tuple[Any, ...]:
     """All that is saved, the bytes of the arrays included."""
     header, arrays = learner.save()
     return header, {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()}
 
 
-def learn(learner: PslLearner, seen: Sequence[Any], batch: int = 8) -> list[Any]:
+def learn(learner: PslOnlineLearner, seen: Sequence[Any], batch: int = 8) -> list[Any]:
     outcomes = []
     for first in range(0, len(seen), batch):
         outcomes += learner.step(seen[first : first + batch])[0]

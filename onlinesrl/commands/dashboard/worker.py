@@ -19,7 +19,7 @@ import msgspec
 
 from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.core.example import Example
-from onlinesrl.core.explain.counterfactual import Asked
+from onlinesrl.core.explain.counterfactual import CounterfactualQuery
 from onlinesrl.core.explain.explanation import compared, read_atom
 from onlinesrl.core.learner import Learner, Outcome, heaviest
 from onlinesrl.library.learner import OnlineLearner
@@ -99,7 +99,7 @@ def explain(folder: str, pair: Any, atom: str | None) -> dict[str, Any]:
     atoms = learner.least_certain(example, 1) if atom is None else [read_atom(atom)]
     if not atoms:
         return {"error": f"example {example.id} has no open atom"}
-    explanation = learner.explain(example, atoms[0], Asked(tries=TRIES))
+    explanation = learner.explain(example, atoms[0], CounterfactualQuery(tries=TRIES))
     predicted = outcome.prediction.predicted if outcome.prediction else None
     return {"lines": [*compared(explanation, atoms[0], predicted).lines()]}
 

@@ -18,7 +18,7 @@ SLACK = 1e-9
 
 
 @dataclass(frozen=True)
-class Asked:
+class CounterfactualQuery:
     """What may change, and how long to search.
 
     ``candidates`` None: the example's own true evidence atoms, each of which may become false; else these
@@ -29,7 +29,7 @@ class Asked:
     tries: int = 1000
 
 
-DEFAULTS = Asked()
+DEFAULTS = CounterfactualQuery()
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Candidate:
     reach: float = field(default=float("inf"))
 
 
-def candidates_of(example: Example, asked: Asked) -> list[Candidate]:
+def candidates_of(example: Example, asked: CounterfactualQuery) -> list[Candidate]:
     """Return the atoms that may change, with their new values."""
     values = {
         (name, tuple(map(str, arguments(row)))): row.value if isinstance(row, ValuedAtom) else 1.0

@@ -14,7 +14,7 @@ from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel, kernel_of
 from onlinesrl.core.jit.frames import Frame
 from onlinesrl.core.kernels import step_sizes
-from onlinesrl.core.kernels.step_sizes import How
+from onlinesrl.core.kernels.step_sizes import UpdateParams
 
 T, S, NORM, DUAL, PRIMAL, LOSS = 0, 1, 2, 3, 4, 5
 """The scalars beside the weights: updates, the sum of s_2 .. s_{T+1}, ||u||^2 in the metric of the update;
@@ -88,7 +88,7 @@ def move(weights: Averaged, n: int, c: float, s: float) -> bool:
 
 @kernel_of("rates", (0.0, 0.0, 0.0, 0.0, 0.0))
 def measure_by_rates(
-    weights: Averaged, how: How, n: int, rho: float
+    weights: Averaged, how: UpdateParams, n: int, rho: float
 ) -> tuple[float, float, float, float, float]:
     """Measure a gap in the metric H that it makes; see ``core.online.adagrad``.
 
@@ -115,7 +115,7 @@ def measure_by_rates(
 
 
 @kernel_of("rates", False)
-def move_by_rates(weights: Averaged, how: How, n: int, c: float, s: float) -> bool:
+def move_by_rates(weights: Averaged, how: UpdateParams, n: int, c: float, s: float) -> bool:
     """Make u = H_old / H u + c Delta / H, and v to follow it, and forget the gap; False: not finite."""
     square, delta = how.square, how.delta
     value, column, fits = weights.value, u_column(weights), abs(c) <= HUGE
@@ -142,7 +142,7 @@ def move_by_rates(weights: Averaged, how: How, n: int, c: float, s: float) -> bo
 
 
 @kernel
-def learn(weights: Averaged, how: How, scalar: Floats, n: int, rho: float) -> float:
+def learn(weights: Averaged, how: UpdateParams, scalar: Floats, n: int, rho: float) -> float:
     """Make one update along the gap in ``delta``, of ``n`` weights; returns the loss g_t(w_t).
 
     NaN: some number would not be finite; nothing has been changed. The gap is forgotten.

@@ -9,7 +9,7 @@ from onlinesrl.core.jit.frames import Frame
 ASCENT, SHRINKING_ASCENT, SIMPLE, MARGIN, SUBGRADIENT, CONSTANT = 0, 1, 2, 3, 4, 5
 
 
-class How(Frame):
+class UpdateParams(Frame):
     """An update and its constants."""
 
     kind: int
@@ -47,7 +47,7 @@ def divisor(delta: float, square: float) -> float:
 
 
 @kernel
-def step(how: How, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
+def step(how: UpdateParams, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
     """Return (c, alpha): the step on u, and the multiplier of the dual (0 where there is none).
 
     ``margin``, ``dot`` and ``norm`` are rho - <base, Delta>, <u, Delta> and ||Delta||^2 > 0.

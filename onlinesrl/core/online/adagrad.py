@@ -32,7 +32,7 @@ class AdaGradCda(CoordinateAscent):
     delta: Positive = 1.0
     """what is added to the norm of a weight's gaps; smaller values make larger first steps."""
 
-    def how(self, kept: Kept) -> step_sizes.How:
+    def how(self, kept: Kept) -> step_sizes.UpdateParams:
         """See ``Update.how``."""
         found = super().how(kept)
         if "square" not in kept:

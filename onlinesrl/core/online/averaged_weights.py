@@ -14,7 +14,7 @@ from onlinesrl.core.evaluation.counts import certificate
 from onlinesrl.core.jit.decorators import ready
 from onlinesrl.core.kernels import averaging as kernels
 from onlinesrl.core.kernels.averaging import S, T
-from onlinesrl.core.kernels.step_sizes import How
+from onlinesrl.core.kernels.step_sizes import UpdateParams
 from onlinesrl.core.online.update_rule import Kept, Update
 
 
@@ -29,7 +29,7 @@ class AveragedWeights:
         self.scalar: Floats = np.zeros(6)  # kernels.averaged.T .. LOSS
         self.before = 0
         self.dropped = 0
-        self._how: tuple[Kept, How] | None = None
+        self._how: tuple[Kept, UpdateParams] | None = None
 
     @property
     def updates(self) -> int:
@@ -46,7 +46,7 @@ class AveragedWeights:
         return (sum_s / t, -1.0 / t) if t else (0.0, 0.0)
 
     @property
-    def how(self) -> How:
+    def how(self) -> UpdateParams:
         """The update and its constants, with what it keeps beside the weights."""
         if self._how is None or self._how[0] is not self.kept:
             self._how = self.kept, self.update.how(self.kept)

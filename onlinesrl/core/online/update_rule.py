@@ -57,9 +57,9 @@ class Update(Section, ABC):
         """The strength of the regularisation, sigma; 0 where there is none."""
         return 0.0
 
-    def how(self, kept: Kept) -> step_sizes.How:
+    def how(self, kept: Kept) -> step_sizes.UpdateParams:
         """Return what kernels know it by, with its columns ``kept`` of the weights."""
-        return step_sizes.How(
+        return step_sizes.UpdateParams(
             kind=self.kind,
             shrinks=self.shrinks,
             rooted=self.rooted,

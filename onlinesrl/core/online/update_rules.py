@@ -68,7 +68,7 @@ class ConstantStep(Update, ABC):
     """the size of a step."""
     kind = step_sizes.CONSTANT
 
-    def how(self, kept: Kept) -> step_sizes.How:
+    def how(self, kept: Kept) -> step_sizes.UpdateParams:
         """See ``Update.how``."""
         return replace(super().how(kept), eta=self.eta)
 

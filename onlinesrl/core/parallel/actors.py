@@ -18,7 +18,14 @@ import numpy as np
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.parallel.starting import starting
-from onlinesrl.core.parallel.task_result import Died, Done, check_deaths, depend_on, tried, value
+from onlinesrl.core.parallel.task_result import (
+    Done,
+    WorkerDied,
+    check_deaths,
+    depend_on,
+    tried,
+    value,
+)
 
 Build = Callable[[Any, Any], "State"]
 
@@ -101,7 +108,7 @@ class Host(ABC):
         """Let go of the states."""
 
 
-class Held:
+class ActorPool:
     """The states of parts, held by hosts; part n by host n modulo their number. A context manager.
 
     Raises what ``Pool.map`` raises.
@@ -121,7 +128,7 @@ class Held:
             self._tell(self._build)
             self._opened = opened.pop_all()
 
-    def __enter__(self) -> Held:
+    def __enter__(self) -> ActorPool:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -162,7 +169,7 @@ class Held:
         while True:
             try:
                 return _values(host) if not deaths else self._repeated(host, numbers, call)
-            except Died as death:
+            except WorkerDied as death:
                 deaths += 1
                 check_deaths(deaths, numbers[0], death)
                 host.start()
@@ -240,7 +247,7 @@ class Fork(Host):
             answer: Mapping[int, Done] = self._pipe.recv()
         except (EOFError, OSError):
             self._process.join()
-            raise Died(f"exit code {self._process.exitcode}") from None
+            raise WorkerDied(f"exit code {self._process.exitcode}") from None
         return answer
 
     def close(self) -> None:

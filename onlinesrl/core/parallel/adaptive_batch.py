@@ -27,7 +27,7 @@ class Apart(Exception):
 
 
 @dataclass
-class Together:
+class AdaptiveBatcher:
     """The adaptive batch size: halved when memory runs out, then increased by one each time.
 
     It has no effect on the results.

@@ -15,9 +15,16 @@ from multiprocessing import connection, get_context
 from typing import Any, Protocol, TypeVar
 
 from onlinesrl.core import interrupt
-from onlinesrl.core.parallel.actors import Fork, Held, Here, State
+from onlinesrl.core.parallel.actors import ActorPool, Fork, Here, State
 from onlinesrl.core.parallel.starting import starting
-from onlinesrl.core.parallel.task_result import Died, Done, check_deaths, depend_on, tried, value
+from onlinesrl.core.parallel.task_result import (
+    Done,
+    WorkerDied,
+    check_deaths,
+    depend_on,
+    tried,
+    value,
+)
 
 C = TypeVar("C")
 P = TypeVar("P")
@@ -42,7 +49,7 @@ class Pool(Protocol):
         """
         ...
 
-    def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> Held:
+    def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> ActorPool:
         """Build the states of parts on workers, where they stay until the result is closed."""
         ...
 
@@ -60,9 +67,9 @@ class Inline:
         """See ``Pool.map``."""
         return (function(common, part) for part in parts)
 
-    def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> Held:
+    def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> ActorPool:
         """See ``Pool.hold``."""
-        return Held([Here(build, common)], parts)
+        return ActorPool([Here(build, common)], parts)
 
 
 class Workers(ABC):
@@ -94,7 +101,7 @@ class Workers(ABC):
                         at = running.pop(task)
                         try:
                             done[at] = self._result(task)
-                        except Died as death:
+                        except WorkerDied as death:
                             deaths[at] += 1
                             check_deaths(deaths[at], at, death, self.most_deaths)
                             parts[at] = parts[at] if again is None else again(parts[at])
@@ -141,9 +148,9 @@ class Forks(Workers):
         self.most_deaths = most_deaths
         self.context = get_context("fork")
 
-    def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> Held:
+    def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> ActorPool:
         """See ``Pool.hold``."""
-        return Held([Fork(build, common) for _ in parts[: self.workers]], parts)
+        return ActorPool([Fork(build, common) for _ in parts[: self.workers]], parts)
 
     def _start(self, function: Callable[..., Any], shared: Any, part: Any) -> Any:
         ours, theirs = self.context.Pipe(duplex=False)
@@ -165,7 +172,7 @@ class Forks(Workers):
             done: Done = pipe.recv()
         except (EOFError, OSError):
             process.join()
-            raise Died(f"exit code {process.exitcode}") from None
+            raise WorkerDied(f"exit code {process.exitcode}") from None
         finally:
             pipe.close()
         process.join()

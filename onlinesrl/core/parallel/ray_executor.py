@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.errors import UnavailableError
-from onlinesrl.core.parallel.actors import Call, Held, Host, State, States
+from onlinesrl.core.parallel.actors import ActorPool, Call, Host, State, States
 from onlinesrl.core.parallel.executors import Workers
-from onlinesrl.core.parallel.task_result import Died, Done, tried
+from onlinesrl.core.parallel.task_result import Done, WorkerDied, tried
 from onlinesrl.core.version import __version__
 
 C = TypeVar("C")
@@ -80,10 +80,12 @@ class OnRay(Workers):
         self.workers = workers
         self.task = ray.remote(_on_worker).options(max_retries=0)
 
-    def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> Held:
+    def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> ActorPool:
         """See ``Pool.hold``."""
         shared = self._shared((build, common))
-        return Held([_Actor(self.ray, self.raylet, shared) for _ in parts[: self.workers]], parts)
+        return ActorPool(
+            [_Actor(self.ray, self.raylet, shared) for _ in parts[: self.workers]], parts
+        )
 
     def _shared(self, common: Any) -> Any:
         self.raylet.check()
@@ -151,7 +153,7 @@ def _got(ray: Any, task: Any) -> Any:
     try:
         return ray.get(task)
     except (*died, of.OutOfMemoryError, of.ActorDiedError, of.ActorUnavailableError) as error:
-        raise Died(type(error).__name__) from None
+        raise WorkerDied(type(error).__name__) from None
     except of.RayError as error:
         said = str(error).strip().splitlines()
         raise UnavailableError(f"a worker of Ray failed: {said[-1] if said else error}") from None

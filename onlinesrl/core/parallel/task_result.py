@@ -36,11 +36,11 @@ class Done(NamedTuple):
     exit_code: int = 0
 
 
-class Died(Exception):
+class WorkerDied(Exception):
     """A worker died before it had a result."""
 
 
-def check_deaths(deaths: int, part: int, death: Died, most: int | None = None) -> None:
+def check_deaths(deaths: int, part: int, death: WorkerDied, most: int | None = None) -> None:
     """Raise UnavailableError where too many workers died over a part."""
     if deaths >= (DEATHS if most is None else most):
         raise UnavailableError(

@@ -21,7 +21,7 @@ class _LeftError(Exception):
     """Another thread does not come: it raises why."""
 
 
-class Team:
+class ThreadTeam:
     """The caller's thread and ``threads - 1`` others, which end with the context."""
 
     def __init__(self, threads: int) -> None:
@@ -29,7 +29,7 @@ class Team:
         self._others = ThreadPoolExecutor(max(threads - 1, 1), "part")
         self._met, self._left = [0], False
 
-    def __enter__(self) -> Team:
+    def __enter__(self) -> ThreadTeam:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -75,14 +75,14 @@ class Team:
             tries += 1
 
 
-class Aside:
+class BackgroundWorker:
     """Another thread, where one is wanted, that does tasks in turn."""
 
     def __init__(self, threaded: bool) -> None:
         self._other = ThreadPoolExecutor(1, "aside") if threaded else None
         self._coming = deque[Future[Any]]()
 
-    def __enter__(self) -> Aside:
+    def __enter__(self) -> BackgroundWorker:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 Scope = tuple[str, ...]
 
 
-class Step(NamedTuple):
+class EliminationStep(NamedTuple):
     """Replace some factors by their product, summed over all variables but those of ``scope``.
 
     Factors are numbered as given; the result of the k-th step has the k-th number after them.
@@ -19,7 +19,7 @@ class Step(NamedTuple):
     scope: Scope
 
 
-def elimination(scopes: Sequence[Scope], keep: Collection[str] = ()) -> tuple[Step, ...]:
+def elimination(scopes: Sequence[Scope], keep: Collection[str] = ()) -> tuple[EliminationStep, ...]:
     """Return the steps that sum out all variables except those to ``keep``.
 
     A factor within the scope of another one is multiplied into it, and a variable of one factor only is
@@ -27,7 +27,7 @@ def elimination(scopes: Sequence[Scope], keep: Collection[str] = ()) -> tuple[St
     1981). Otherwise the variable goes next that joins the fewest pairs of variables (min-fill).
     """
     live = dict(enumerate(scopes))
-    steps: list[Step] = []
+    steps: list[EliminationStep] = []
     while (step := _within(live) or _alone(live, keep) or _least(live, keep)) is not None:
         live = {k: scope for k, scope in live.items() if k not in step.inputs}
         live[len(scopes) + len(steps)] = step.scope
@@ -35,25 +35,25 @@ def elimination(scopes: Sequence[Scope], keep: Collection[str] = ()) -> tuple[St
     return tuple(steps)
 
 
-def _within(live: dict[int, Scope]) -> Step | None:
+def _within(live: dict[int, Scope]) -> EliminationStep | None:
     for (i, a), (j, b) in combinations(live.items(), 2):
         if {*a} <= {*b}:
-            return Step((j, i), b)
+            return EliminationStep((j, i), b)
         if {*b} <= {*a}:
-            return Step((i, j), a)
+            return EliminationStep((i, j), a)
     return None
 
 
-def _alone(live: dict[int, Scope], keep: Collection[str]) -> Step | None:
+def _alone(live: dict[int, Scope], keep: Collection[str]) -> EliminationStep | None:
     for k, scope in live.items():
         others = {v for j, each in live.items() if j != k for v in each}
         stay = tuple(v for v in scope if v in others or v in keep)
         if stay != scope:
-            return Step((k,), stay)
+            return EliminationStep((k,), stay)
     return None
 
 
-def _least(live: dict[int, Scope], keep: Collection[str]) -> Step | None:
+def _least(live: dict[int, Scope], keep: Collection[str]) -> EliminationStep | None:
     """Sum out the variable of least fill, with all others that then stand in no other factor."""
     scopes = [*live.values()]
     variables = dict.fromkeys(v for scope in scopes for v in scope if v not in keep)
@@ -63,7 +63,7 @@ def _least(live: dict[int, Scope], keep: Collection[str]) -> Step | None:
     joined = tuple(dict.fromkeys(v for scope in scopes if best in scope for v in scope))
     inputs = tuple(k for k, scope in live.items() if {*scope} <= {*joined})
     others = {v for k, scope in live.items() if k not in inputs for v in scope}
-    return Step(inputs, tuple(v for v in joined if v in others or v in keep))
+    return EliminationStep(inputs, tuple(v for v in joined if v in others or v in keep))
 
 
 def fill(variable: str, scopes: Sequence[Scope]) -> tuple[int, int]:

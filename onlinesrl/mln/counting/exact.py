@@ -23,7 +23,7 @@ from onlinesrl.mln.counting.disjoint_conjunctions import (
     quantified,
     ways,
 )
-from onlinesrl.mln.counting.elimination_order import Step, elimination
+from onlinesrl.mln.counting.elimination_order import EliminationStep, elimination
 from onlinesrl.mln.counting.factors import (
     MAX_ROWS,
     Factor,
@@ -50,7 +50,7 @@ class Term:
 
     monomial: Monomial
     keep: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[EliminationStep, ...]
 
     def factors(self, world: World) -> list[Factor]:
         """Return factors of kept variables only, whose product is the sum over the others."""

@@ -19,11 +19,16 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Example, arguments
-from onlinesrl.core.explain.counterfactual import Asked, Candidate, candidates_of, search
+from onlinesrl.core.explain.counterfactual import (
+    Candidate,
+    CounterfactualQuery,
+    candidates_of,
+    search,
+)
 from onlinesrl.core.explain.counterfactual import changed as changed_example
 from onlinesrl.core.explain.explanation import Atom, ExplanationError, Flip, shown
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
-from onlinesrl.mln.ground.ground_mrf import ClauseModel
+from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.ground.model_index import Layout
@@ -32,16 +37,16 @@ from onlinesrl.mln.kernels import ground_network as n
 from onlinesrl.mln.online.predicted_world import PredictedWorld, predict_all, true_atoms
 
 if TYPE_CHECKING:
-    from onlinesrl.mln.online.learner import OnlineLearner
+    from onlinesrl.mln.online.learner import MlnOnlineLearner
 
 
 def least_change(  # noqa: PLR0913, PLR0917 - one use
-    learner: OnlineLearner,
+    learner: MlnOnlineLearner,
     world: PredictedWorld,
     example: Example,
     a: int,
     gap: float,
-    asked: Asked,
+    asked: CounterfactualQuery,
 ) -> Flip | None:
     """Return the least change that flips atom ``a`` of a world, which is not valid afterwards.
 
@@ -75,7 +80,7 @@ def _said(atom: Atom, true: Sequence[Atom]) -> str:
 
 
 def _candidates(
-    learner: OnlineLearner, world: PredictedWorld, example: Example, asked: Asked
+    learner: MlnOnlineLearner, world: PredictedWorld, example: Example, asked: CounterfactualQuery
 ) -> list[Candidate]:
     """Return the candidates that are no values of functions, and no numbers.
 
@@ -103,7 +108,7 @@ def _candidates(
 
 
 def _reaches(
-    learner: OnlineLearner,
+    learner: MlnOnlineLearner,
     example: Example,
     names: Sequence[Atom],
     atom: Atom,
@@ -138,11 +143,11 @@ def _reaches(
 
 
 def _opened(
-    learner: OnlineLearner,
+    learner: MlnOnlineLearner,
     example: Example,
     names: Sequence[Atom],
     candidates: Sequence[Candidate],
-) -> tuple[list[Atom], ClauseModel, Floats]:
+) -> tuple[list[Atom], GroundMRF, Floats]:
     """Return the atoms, the model and its weights of a network in which candidates are open as well."""
     plan, packer = learner.layout.plan, learner.packer
     opened = dict.fromkeys([*plan.query, *(c.atom[0] for c in candidates)])
@@ -171,7 +176,7 @@ def _with_open(example: Example, names: Sequence[Atom], candidates: Sequence[Can
     return msgspec.structs.replace(example, evidence=evidence, query=open_, truth=None)
 
 
-def _ground_weights(learner: OnlineLearner, grounder: Grounder) -> Floats:
+def _ground_weights(learner: MlnOnlineLearner, grounder: Grounder) -> Floats:
     """Return the learner's averaged weights of another layout's ground clauses.
 
     Clauses of evidence alone have none, and a constant share in every score.

@@ -10,7 +10,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.example import Example
-from onlinesrl.core.explain.counterfactual import Asked
+from onlinesrl.core.explain.counterfactual import CounterfactualQuery
 from onlinesrl.core.explain.explanation import (
     Atom,
     Explanation,
@@ -30,10 +30,12 @@ from onlinesrl.mln.lang.weight_file import written
 from onlinesrl.mln.online.predicted_world import PredictedWorld
 
 if TYPE_CHECKING:
-    from onlinesrl.mln.online.learner import OnlineLearner
+    from onlinesrl.mln.online.learner import MlnOnlineLearner
 
 
-def explain(learner: OnlineLearner, example: Example, atom: Atom, asked: Asked) -> Explanation:
+def explain(
+    learner: MlnOnlineLearner, example: Example, atom: Atom, asked: CounterfactualQuery
+) -> Explanation:
     """See ``Learner.explain``."""
     world = PredictedWorld.of(learner, example)
     a = _number(learner, world, atom)
@@ -71,7 +73,7 @@ def _gap(world: PredictedWorld, other: Other | None) -> float:
     return other.cost if world.certified and other.certified else 0.0
 
 
-def least_certain(learner: OnlineLearner, example: Example, most: int) -> list[Atom]:
+def least_certain(learner: MlnOnlineLearner, example: Example, most: int) -> list[Atom]:
     """See ``Learner.least_certain``: by how much less the other value alone scores.
 
     Of a group it is the true atom, or, where there is none, the one that would score most.
@@ -106,7 +108,7 @@ def _turn_gains(world: PredictedWorld) -> Floats:
 # the parts of an explanation -----------------------------------------------------------------------
 
 
-def _number(learner: OnlineLearner, world: PredictedWorld, atom: Atom) -> int:
+def _number(learner: MlnOnlineLearner, world: PredictedWorld, atom: Atom) -> int:
     """Return the number of an atom. Raises ExplanationError for one that is not the example's."""
     known, name = learner.layout.plan.query, atom[0]
     if name not in known:
@@ -126,7 +128,7 @@ def _range(net: n.Network, v: int) -> range:
     return range(*net.var_start[v : v + 2].tolist())
 
 
-def _group(learner: OnlineLearner, world: PredictedWorld, a: int) -> str | None:
+def _group(learner: MlnOnlineLearner, world: PredictedWorld, a: int) -> str | None:
     """Return the group constraint of an atom in words, and which of the group is predicted."""
     name = world.names[a][0]
     group = learner.layout.plan.groups.get(name)
@@ -174,7 +176,7 @@ def _undecided(world: PredictedWorld, local: State, gain: Floats) -> int:
     return int(np.sum((world.weight[touched] != 0) & (gain[touched] == 0)))
 
 
-def _reasons(learner: OnlineLearner, world: PredictedWorld, gain: Floats) -> tuple[Reason, ...]:
+def _reasons(learner: MlnOnlineLearner, world: PredictedWorld, gain: Floats) -> tuple[Reason, ...]:
     """Return the ground rules that tell two states apart, those of one weight and direction as one."""
     effects: dict[tuple[int, tuple[str, ...], bool], float] = {}
     numbers: dict[tuple[int, tuple[str, ...], bool], float] = {}
@@ -204,7 +206,7 @@ def _reasons(learner: OnlineLearner, world: PredictedWorld, gain: Floats) -> tup
 
 
 def _instance(
-    learner: OnlineLearner, world: PredictedWorld, g: int
+    learner: MlnOnlineLearner, world: PredictedWorld, g: int
 ) -> tuple[int, tuple[str, ...], int]:
     """Return a ground clause's clause, the constants of its weight, and its row."""
     net = world.net
@@ -218,7 +220,7 @@ def _instance(
 
 
 def _constants(
-    learner: OnlineLearner, number: int, key: Sequence[int], offset: int
+    learner: MlnOnlineLearner, number: int, key: Sequence[int], offset: int
 ) -> Iterator[str]:
     """Yield the template's constants from a key and an offset; see ``mln.kernels.ground``."""
     table = learner.weights
@@ -234,7 +236,7 @@ def _constants(
             yield str(table.stream[kind].names[part - (stride != 0)])
 
 
-def _text(learner: OnlineLearner, clause: Clause, key: Sequence[str]) -> str:
+def _text(learner: MlnOnlineLearner, clause: Clause, key: Sequence[str]) -> str:
     """Return a rule with the constants of its weight."""
     constants = dict(zip(clause.template, key, strict=True))
 
@@ -247,7 +249,7 @@ def _text(learner: OnlineLearner, clause: Clause, key: Sequence[str]) -> str:
     return show(written(clause, rule), spelled)
 
 
-def _texts(learner: OnlineLearner, world: PredictedWorld, which: Bools) -> tuple[str, ...]:
+def _texts(learner: MlnOnlineLearner, world: PredictedWorld, which: Bools) -> tuple[str, ...]:
     """Return the rules of chosen clauses, each once."""
     places: Ints = world.place[which]
     of = (_instance(learner, world, g) for g in places.tolist() if g >= 0)

@@ -29,7 +29,7 @@ from onlinesrl.core.example import (
     show_ground_atom,
 )
 from onlinesrl.mln.ground.constant_index import Constants, Domain
-from onlinesrl.mln.ground.json_line_reader import LineReader, NumberedExample
+from onlinesrl.mln.ground.json_line_reader import JsonLineReader, NumberedExample
 from onlinesrl.mln.ground.model_index import Layout
 from onlinesrl.mln.kernels.grounding_frames import Batch
 
@@ -74,7 +74,7 @@ class Packer(Constants):
         self.max_atoms = max_atoms
         self.keys = keys
         self.worlds_ever = 0
-        self.lines = LineReader(self)
+        self.lines = JsonLineReader(self)
         self.clear()
 
     # one example ---------------------------------------------------------------------------------

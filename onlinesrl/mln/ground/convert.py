@@ -1,4 +1,4 @@
-"""Between the two forms of a ground network: runs of rows (``Network``) and clauses (``ClauseModel``)."""
+"""Between the two forms of a ground network: runs of rows (``Network``) and clauses (``GroundMRF``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.core.arrays import Bools, Floats, Ints, Ints32
-from onlinesrl.mln.ground.ground_mrf import ClauseModel
+from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.kernels import ground_network as n
 
 LITERALS = 1 << 18
@@ -18,7 +18,7 @@ ROWS = LITERALS
 """The most rows that are converted at once."""
 
 
-def clause_model(net: n.Network, folded: bool = True) -> tuple[ClauseModel, Ints]:
+def clause_model(net: n.Network, folded: bool = True) -> tuple[GroundMRF, Ints]:
     """Return a world's ground network as a ClauseModel, and the ground clause that each of its is.
 
     Runs are written out, duplicate literals dropped, tautologies left out (they are constant). Atoms
@@ -32,7 +32,7 @@ def clause_model(net: n.Network, folded: bool = True) -> tuple[ClauseModel, Ints
     one = (np.ones(len(units), np.int32), units, np.ones(len(units), np.bool_))
     kept, length, literals, hard = zip(*parts, (np.full(len(units), -1), *one), strict=True)
     group, exactly = groups(net)
-    model = ClauseModel(
+    model = GroundMRF(
         n_atoms=atoms,
         start=np.cumsum(np.concatenate([[0], *length]), dtype=np.int64),
         literals=np.concatenate(literals),
@@ -94,7 +94,7 @@ def _signed(atom: Ints, positive: Any) -> Ints32:
     return ((atom + 1) * np.where(positive, 1, -1)).astype(np.int32)
 
 
-def clause_weights(model: ClauseModel, place: Ints, weight: Floats) -> Floats:
+def clause_weights(model: GroundMRF, place: Ints, weight: Floats) -> Floats:
     """Return the weights of a model's clauses, of those of all ground clauses; 0 for hard ones."""
     return np.where(model.hard, 0.0, weight[np.maximum(place, 0)] if len(weight) else 0.0)
 
@@ -121,7 +121,7 @@ def groups(net: n.Network) -> tuple[Ints32, Bools]:
     return np.repeat(number, size).astype(np.int32), net.exactly[:variables][grouped] != 0
 
 
-def network_of(model: ClauseModel) -> tuple[n.Network, Ints]:
+def network_of(model: GroundMRF) -> tuple[n.Network, Ints]:
     """Return a ClauseModel as kernel scratch, and the model's atom that each of its atoms is.
 
     Atoms are reordered so that groups are contiguous; a clause is a run of one.

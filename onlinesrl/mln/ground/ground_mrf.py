@@ -19,7 +19,7 @@ State = Bytes
 
 
 @dataclass(frozen=True, eq=False)
-class ClauseModel:
+class GroundMRF:
     """Ground clauses in compressed rows, over the atoms ``0 .. n_atoms - 1``.
 
     Clause ``c`` is the disjunction of ``literals[start[c]:start[c + 1]]``, each ``atom + 1`` or
@@ -65,7 +65,7 @@ class ClauseModel:
         )
 
 
-def validate(model: ClauseModel) -> None:
+def validate(model: GroundMRF) -> None:
     """Check what every engine takes for granted; a contract check, not for the inner loop.
 
     Raises ValueError where shapes or types do not fit, where a literal or a group is out of range, where a
@@ -91,7 +91,7 @@ def validate(model: ClauseModel) -> None:
         raise ValueError(f"not a ground model: {'; '.join(broken)}")
 
 
-def _check_shapes(model: ClauseModel) -> None:
+def _check_shapes(model: GroundMRF) -> None:
     """Raise ValueError unless every array has the type and the length that the others imply."""
     expected: dict[str, tuple[type[np.generic], int]] = {
         "start": (np.int64, model.n_clauses + 1),

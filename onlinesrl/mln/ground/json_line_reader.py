@@ -52,7 +52,7 @@ class NumberedExample(Example, frozen=True, kw_only=True, gc=False):
         return decode(self.line)
 
 
-class LineReader:
+class JsonLineReader:
     """Reads lines to the numbers of a packer's constants, to which new ones are added.
 
     It reads none where an example is more than its own atoms: where facts stand beside it, or where the

@@ -14,7 +14,7 @@ from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.mln.ground.convert import network_of
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.elimination import Mpe
 from onlinesrl.mln.inference.protocols import MapEngine, Solution, value
 from onlinesrl.mln.inference.rounding import Magnitude
@@ -39,7 +39,7 @@ class BranchAndBound:
     def __init__(self, core: MapEngine, most_work: int = LONG) -> None:
         self._core, self._most_work = core, most_work
 
-    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+    def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
         bonus = np.zeros(model.n_atoms) if bonus is None else bonus
         size = Magnitude.of(weight, bonus)
@@ -71,7 +71,7 @@ class BranchAndBound:
         own = Solution(state, score, bound, "branch-and-bound", certified, size.rounding)
         return own if proven else self._better(own, model, weight, bonus)
 
-    def _better(self, own: Solution, model: ClauseModel, weight: Floats, bonus: Floats) -> Solution:
+    def _better(self, own: Solution, model: GroundMRF, weight: Floats, bonus: Floats) -> Solution:
         """Ask the core, and return the better state with the better bound."""
         try:
             found = self._core.solve(model, weight, bonus=bonus)
@@ -99,7 +99,7 @@ def searching(last: MapEngine, most_work: int | None = None) -> Mpe:
 class Tables:
     """A model as variables, members of clauses and edges, for weights of these signs."""
 
-    def __init__(self, model: ClauseModel, weight: Floats) -> None:
+    def __init__(self, model: GroundMRF, weight: Floats) -> None:
         self.model = model
         self.net, self.order = network_of(model)
         self.n = int(self.net.size[VARIABLES])
@@ -156,7 +156,7 @@ def _starts(lengths: Ints) -> Ints:
 
 
 def _members(
-    net: Network, model: ClauseModel, live: Ints
+    net: Network, model: GroundMRF, live: Ints
 ) -> tuple[Ints, Ints, tuple[Ints, Ints, Bytes]]:
     """Return of each member of the live clauses its clause and variable, in order of these.
 

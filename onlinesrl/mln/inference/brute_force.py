@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.protocols import Solution, exact_value, value
 from onlinesrl.mln.inference.rounding import Magnitude
 
@@ -24,7 +24,7 @@ class Brute:
     Of several optimal states it returns the lexicographically first (atom 0 first, false before true).
     """
 
-    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+    def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``."""
         best = _first_maximum(model, state_scores(model, weight, bonus), weight, bonus)
         if best is None:
@@ -33,7 +33,7 @@ class Brute:
 
     def second_best(
         self,
-        model: ClauseModel,
+        model: GroundMRF,
         weight: Floats,
         best_state: State,
         bonus: Floats | None = None,
@@ -45,7 +45,7 @@ class Brute:
 
 
 def _first_maximum(
-    model: ClauseModel, scores: Floats, weight: Floats, bonus: Floats | None
+    model: GroundMRF, scores: Floats, weight: Floats, bonus: Floats | None
 ) -> Solution | None:
     size = Magnitude.of(weight, bonus)
     maxima = _maxima(scores, min(1.0, size.total))
@@ -67,7 +67,7 @@ def _maxima(scores: Floats, least: float) -> NDArray[np.int64]:
     return np.flatnonzero(scores >= top - TIE * max(least, abs(top)))
 
 
-def state_scores(model: ClauseModel, weight: Floats, bonus: Floats | None) -> Floats:
+def state_scores(model: GroundMRF, weight: Floats, bonus: Floats | None) -> Floats:
     """Return the score of every state, float64[2 ** n_atoms]; -inf if infeasible."""
     n = model.n_atoms
     if n > MAX_ATOMS:
@@ -85,7 +85,7 @@ def state_scores(model: ClauseModel, weight: Floats, bonus: Floats | None) -> Fl
 
 
 def _add_clauses(
-    model: ClauseModel, weight: Floats, true: list[NDArray[np.bool_]], scores: Floats
+    model: GroundMRF, weight: Floats, true: list[NDArray[np.bool_]], scores: Floats
 ) -> None:
     """Add the weight of every soft clause where it is true; set -inf where a hard one is false."""
     for c in range(model.n_clauses):

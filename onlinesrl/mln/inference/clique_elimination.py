@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.elimination import Wide
 from onlinesrl.mln.inference.gate_detection import Literals, definitions
 from onlinesrl.mln.inference.protocols import Marginals
@@ -33,10 +33,10 @@ A table's axes are a variable and these neighbours.
 """
 
 
-class Tables:
+class CliqueTables:
     """Sum-product elimination with one table per clique. Raises Wide where they would be too large."""
 
-    def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
+    def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
         """See ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
         variables = Variables(model)
         cliques = variables.cliques
@@ -55,7 +55,7 @@ class Tables:
         return Marginals(variables.marginals(tables), log_z, "exact", 0)
 
 
-def _gains(model: ClauseModel, weight: Floats) -> Iterable[tuple[float, float]]:
+def _gains(model: GroundMRF, weight: Floats) -> Iterable[tuple[float, float]]:
     """Yield what each clause adds to the score where it is true and where it is false."""
     for hard, gain in zip(model.hard.tolist(), weight.tolist(), strict=True):
         yield (0.0, -np.inf) if hard else (gain, 0.0)
@@ -68,7 +68,7 @@ class Variables:
     ``most``, or all more than ``cells``.
     """
 
-    def __init__(self, model: ClauseModel, most: int = MAX_TABLE, cells: int = MAX_CELLS) -> None:
+    def __init__(self, model: GroundMRF, most: int = MAX_TABLE, cells: int = MAX_CELLS) -> None:
         literals, ends = model.literals.tolist(), pairwise(model.start.tolist())
         self.clauses: list[Literals] = [tuple(sorted(literals[i:j])) for i, j in ends]
         hard = [c for c, is_hard in zip(self.clauses, model.hard, strict=True) if is_hard]

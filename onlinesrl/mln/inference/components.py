@@ -10,7 +10,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Bools, Ints, Ints32
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.mln.ground.ground_mrf import ClauseModel
+from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.kernels.components import join
 
 Found = TypeVar("Found")
@@ -53,7 +53,7 @@ class Components:
         return self.some(number, number + 1)
 
 
-def components(model: ClauseModel, live: Bools) -> Components:
+def components(model: GroundMRF, live: Bools) -> Components:
     """Return the connected components. Raises Infeasible where a live clause is empty."""
     if np.any(np.diff(model.start)[live] == 0):
         raise Infeasible("a hard clause is empty")
@@ -108,14 +108,14 @@ def solved(
 
 
 def join_groups(group: Ints32, exactly: Bools, root: Ints) -> None:
-    """Join the atoms of each group, which are as in ``ClauseModel``; ``root`` as in ``join``."""
+    """Join the atoms of each group, which are as in ``GroundMRF``; ``root`` as in ``join``."""
     grouped = np.flatnonzero(group >= 0)
     members = grouped[np.argsort(group[grouped], kind="stable")]
     groups = np.searchsorted(group[members], np.arange(len(exactly) + 1))
     join(groups, (members + 1).astype(np.int32), np.arange(len(exactly)), root)
 
 
-def restrict(model: ClauseModel, atoms: Ints, clauses: Ints) -> ClauseModel:
+def restrict(model: GroundMRF, atoms: Ints, clauses: Ints) -> GroundMRF:
     """Return the sub-model of some atoms, in order, and clauses, which mention no other atoms."""
     if len(atoms) == model.n_atoms and len(clauses) == model.n_clauses:
         return model
@@ -126,7 +126,7 @@ def restrict(model: ClauseModel, atoms: Ints, clauses: Ints) -> ClauseModel:
     groups, group = np.unique(model.group[atoms], return_inverse=True)
     free = int(len(groups) > 0 and groups[0] < 0)
     number = np.searchsorted(atoms, np.abs(literals) - 1) + 1
-    return ClauseModel(
+    return GroundMRF(
         n_atoms=len(atoms),
         start=start,
         literals=(np.sign(literals) * number).astype(np.int32),

@@ -11,7 +11,7 @@ from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible, OnlinesrlError
 from onlinesrl.mln.ground.convert import network_of
-from onlinesrl.mln.ground.ground_mrf import ClauseModel
+from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference import large_weights
 from onlinesrl.mln.inference.components import components, restrict, solved
 from onlinesrl.mln.inference.protocols import MapEngine, Solution, value
@@ -39,7 +39,7 @@ class Elimination:
     def __init__(self, growth: int = elimination_order.MAX_CELLS) -> None:
         self._growth = growth
 
-    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+    def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; ties go to the first value of each variable."""
         net, order = network_of(model)
         memory = structured(net, model, self._growth)
@@ -55,7 +55,7 @@ class Elimination:
 
 
 def structured(
-    net: Network, model: ClauseModel, growth: int = elimination_order.MAX_CELLS
+    net: Network, model: GroundMRF, growth: int = elimination_order.MAX_CELLS
 ) -> elimination_order.Structure:
     """Return the tables of an elimination; for ``growth`` see ``Structure``.
 
@@ -88,7 +88,7 @@ class Mpe:
         self.core, self.growth = core, growth
         self.elimination = Elimination(growth)
 
-    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+    def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``."""
         bonus = np.zeros(model.n_atoms) if bonus is None else bonus
 

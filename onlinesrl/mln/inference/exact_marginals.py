@@ -12,9 +12,9 @@ import numpy as np
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.convert import network_of
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference import large_weights
-from onlinesrl.mln.inference.clique_elimination import Tables
+from onlinesrl.mln.inference.clique_elimination import CliqueTables
 from onlinesrl.mln.inference.components import components, restrict, solved
 from onlinesrl.mln.inference.elimination import Wide, structured
 from onlinesrl.mln.inference.gibbs import Gibbs
@@ -27,7 +27,7 @@ from onlinesrl.mln.kernels.elimination_order import GENERIC, Structure
 
 
 class Exact:
-    """Sum-product variable elimination, clause by clause or, where that is too wide, on ``Tables``.
+    """Sum-product variable elimination, clause by clause or, where that is too wide, on ``CliqueTables``.
 
     In integers where doubles would not do and the tables are small. Raises Wide where these would be too
     large as well.
@@ -35,7 +35,7 @@ class Exact:
 
     route = "exact"
 
-    def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
+    def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
         """See ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
         size = Magnitude.of(weight)
         if size.steep:
@@ -49,11 +49,11 @@ class Exact:
         try:
             found = _by_clause(model, weight)
         except Wide:
-            found = Tables().marginals(model, weight)
+            found = CliqueTables().marginals(model, weight)
         return replace(found, rounding=size.of_probability)
 
 
-def _by_clause(model: ClauseModel, weight: Floats) -> Marginals:
+def _by_clause(model: GroundMRF, weight: Floats) -> Marginals:
     """Eliminate with every atom or group as a variable, the defined atoms too."""
     net, order = network_of(model)
     memory = structured(net, model)
@@ -68,7 +68,7 @@ def _by_clause(model: ClauseModel, weight: Floats) -> Marginals:
     return Marginals(np.clip(probability, 0.0, 1.0), log_z, "exact", 0)
 
 
-def _constant(model: ClauseModel, weight: Floats, memory: Structure) -> float:
+def _constant(model: GroundMRF, weight: Floats, memory: Structure) -> float:
     """Sum what the tables leave out of the score.
 
     They hold a clause on one or two variables multiplied out without its constant, which is its
@@ -93,7 +93,7 @@ class Narrow:
         """The core's."""
         return self.core.route
 
-    def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
+    def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
         """See ``MarginalEngine.marginals``; ``log_z`` where all of it is exact."""
 
         def narrow(atoms: Ints, clauses: Ints) -> Marginals | None:
@@ -139,7 +139,7 @@ Method = Literal["exact", "mcsat", "gibbs"]
 
 
 def marginals(  # noqa: PLR0913 - what may be asked
-    model: ClauseModel,
+    model: GroundMRF,
     weight: Floats,
     method: Method = "exact",
     *,
@@ -163,7 +163,7 @@ def marginals(  # noqa: PLR0913 - what may be asked
     return _sampled(engines[method], model, weight)
 
 
-def _sampled(engine: MarginalEngine, model: ClauseModel, weight: Floats) -> Marginals:
+def _sampled(engine: MarginalEngine, model: GroundMRF, weight: Floats) -> Marginals:
     """Return sampled marginals, with what rounding may do to them where weights are large."""
     if (apart := large_weights.probabilities(engine, model, weight)) is not None:
         return apart
@@ -171,7 +171,7 @@ def _sampled(engine: MarginalEngine, model: ClauseModel, weight: Floats) -> Marg
     return replace(found, rounding=size.of_probability) if size.steep else found
 
 
-def likeliest(model: ClauseModel, probability: Floats) -> State:
+def likeliest(model: GroundMRF, probability: Floats) -> State:
     """Return the most probable value of each group (which may be no atom of it) and other atom."""
     state = (probability > 0.5).astype(np.uint8)
     for group, exactly in enumerate(model.exactly.tolist()):

@@ -22,7 +22,7 @@ import pulp
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.interrupt import doing
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference import large_weights
 from onlinesrl.mln.inference.ilp_solvers import SOLVERS
 from onlinesrl.mln.inference.protocols import Solution, value
@@ -52,7 +52,7 @@ class Ilp:
         self._merged: Merged | None = None
         self._program: CompactProgram | None = None
 
-    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+    def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
         if (found := large_weights.solved(self, model, weight, bonus)) is not None:
             return found
@@ -63,7 +63,7 @@ class Ilp:
 
     def second_best(
         self,
-        model: ClauseModel,
+        model: GroundMRF,
         weight: Floats,
         best_state: State,
         bonus: Floats | None = None,
@@ -76,7 +76,7 @@ class Ilp:
         except Infeasible:
             return None
 
-    def _merge(self, model: ClauseModel) -> Merged:
+    def _merge(self, model: GroundMRF) -> Merged:
         if self._merged is None or self._merged.model is not model:
             self._merged, self._program = Merged.of(model), None
         return self._merged
@@ -102,7 +102,7 @@ class Ilp:
         proven = problem.sol_status == pulp.LpSolutionOptimal
         return Solution(state, score, bound, "ilp", proven and close, rounding)
 
-    def _doing(self, model: ClauseModel, scale: float) -> str:
+    def _doing(self, model: GroundMRF, scale: float) -> str:
         """Say what is solved, and how close the best state so far is proven to be."""
         what = (
             f"integer linear program of {model.n_atoms:,} atoms, {model.n_clauses:,} ground clauses"
@@ -115,12 +115,12 @@ class Ilp:
 class Merged:
     """A model's distinct clauses, as sorted literals; its clause ``c`` is ``clauses[where[c]]``."""
 
-    model: ClauseModel
+    model: GroundMRF
     clauses: list[tuple[int, ...]]
     where: Ints
 
     @classmethod
-    def of(cls, model: ClauseModel) -> Merged:
+    def of(cls, model: GroundMRF) -> Merged:
         """Merge equal clauses."""
         literals = model.literals.tolist()
         index: dict[tuple[int, ...], int] = {}

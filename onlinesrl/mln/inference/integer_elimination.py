@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.mln.ground.ground_mrf import ClauseModel
+from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.clique_elimination import Variables, probabilities, shape_among
 from onlinesrl.mln.inference.protocols import Marginals, Solution, value
 
@@ -29,7 +29,7 @@ Integers = NDArray[np.object_]
 class Exactly:
     """Max-sum and sum-product elimination. Raises Wide where the tables would be too large, Infeasible."""
 
-    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+    def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; ties go to the first value of each variable."""
         scores = _Scores.of(model, weight, bonus)
         cliques, total = scores.variables.cliques, scores.constant
@@ -48,7 +48,7 @@ class Exactly:
         score = value(model, state, weight, bonus)
         return Solution(state, score, score, "elimination", certified=True)
 
-    def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
+    def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
         """See ``MarginalEngine.marginals``.
 
         A message is an integer, which is the maximum, and the logarithm of what the sum has beyond it.
@@ -83,7 +83,7 @@ class _Scores(NamedTuple):
     most: int
 
     @classmethod
-    def of(cls, model: ClauseModel, weight: Floats, bonus: Floats | None) -> _Scores:
+    def of(cls, model: GroundMRF, weight: Floats, bonus: Floats | None) -> _Scores:
         """Return the tables of a model. Raises Wide."""
         variables = Variables(model, MAX_TABLE, MAX_CELLS)
         gains = weight.tolist() if bonus is None else [*weight.tolist(), *bonus.tolist()]

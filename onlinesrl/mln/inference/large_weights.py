@@ -15,7 +15,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Bools, Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
-from onlinesrl.mln.ground.ground_mrf import ClauseModel
+from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine, Marginals, Solution, value
 from onlinesrl.mln.inference.rounding import Magnitude
 
@@ -28,13 +28,13 @@ SHARE = 1 - 1e-9
 class Smaller(NamedTuple):
     """A model whose large weights are hard clauses, and the smaller numbers."""
 
-    model: ClauseModel
+    model: GroundMRF
     weight: Floats
     bonus: Floats
 
 
 def hardened(
-    model: ClauseModel, weight: Floats, bonus: Floats, margin: float = 0.0
+    model: GroundMRF, weight: Floats, bonus: Floats, margin: float = 0.0
 ) -> Smaller | None:
     """Return the model with its large weights and bonuses hard; None where they are not apart.
 
@@ -53,7 +53,7 @@ def hardened(
     return None
 
 
-def _hard(model: ClauseModel, numbers: Floats, large: Bools, rest: Floats) -> Smaller:
+def _hard(model: GroundMRF, numbers: Floats, large: Bools, rest: Floats) -> Smaller:
     n = model.n_clauses
     true, false = large[:n] & (numbers[:n] > 0), large[:n] & (numbers[:n] < 0)
     atoms = np.flatnonzero(large[n:])
@@ -74,7 +74,7 @@ def _hard(model: ClauseModel, numbers: Floats, large: Bools, rest: Floats) -> Sm
 
 
 def solved(
-    engine: MapEngine, model: ClauseModel, weight: Floats, bonus: Floats | None
+    engine: MapEngine, model: GroundMRF, weight: Floats, bonus: Floats | None
 ) -> Solution | None:
     """Solve a model whose small weights would be lost; None for others, and where this does not help."""
     if not Magnitude.of(weight, bonus).lost:
@@ -92,7 +92,7 @@ def solved(
     return None
 
 
-def probabilities(engine: MarginalEngine, model: ClauseModel, weight: Floats) -> Marginals | None:
+def probabilities(engine: MarginalEngine, model: GroundMRF, weight: Floats) -> Marginals | None:
     """Return marginals of a model whose small weights would be lost; None as ``solved``."""
     if not Magnitude.of(weight).lost:
         return None

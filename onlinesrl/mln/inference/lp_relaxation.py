@@ -11,7 +11,7 @@ import pulp
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.interrupt import doing
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference import large_weights
 from onlinesrl.mln.inference.ilp import CompactProgram, Merged
 from onlinesrl.mln.inference.ilp_solvers import Highs
@@ -33,7 +33,7 @@ class Lp:
     before a feasible state.
     """
 
-    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+    def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
         if (found := large_weights.solved(self, model, weight, bonus)) is not None:
             return found
@@ -51,7 +51,7 @@ class Lp:
 
 
 def _relaxation(
-    model: ClauseModel, weight: Floats, bonus: Floats | None, size: Magnitude
+    model: GroundMRF, weight: Floats, bonus: Floats | None, size: Magnitude
 ) -> tuple[Floats, float, float]:
     """Return the atoms' values in an optimum of the relaxation, float64[n_atoms], and its value.
 
@@ -72,7 +72,7 @@ def _relaxation(
     return truth, optimum / scale + constant, (solver.proven(problem) - optimum) / scale
 
 
-def rounded(model: ClauseModel, weight: Floats, bonus: Floats | None, truth: Floats) -> State:
+def rounded(model: GroundMRF, weight: Floats, bonus: Floats | None, truth: Floats) -> State:
     """Round by ROUNDUP (Huynh & Mooney 2009, algorithm 1), kept within the hard clauses and groups.
 
     The integral atoms keep their value; the others, from the last to the first, get the value that

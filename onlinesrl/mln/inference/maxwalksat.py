@@ -11,7 +11,7 @@ from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.kernels.random import Generator, generator
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference import large_weights
 from onlinesrl.mln.inference.presolve import Reduced, reduced
 from onlinesrl.mln.inference.protocols import Solution, value
@@ -41,7 +41,7 @@ class WalkSat:
     seed: int = 0
     record: int = 0
 
-    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+    def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; never certified, with an infinite bound."""
         if (found := large_weights.solved(self, model, weight, bonus)) is not None:
             return found
@@ -49,7 +49,7 @@ class WalkSat:
         score = value(model, state, weight, bonus)
         return Solution(state, score, np.inf, "walksat", certified=False)
 
-    def search(self, model: ClauseModel, problem: Reduced) -> State:
+    def search(self, model: GroundMRF, problem: Reduced) -> State:
         """Return the best state found of a model that is simplified. Raises Unsolved."""
         state = problem.expand(self._search(problem))
         if not model.feasible(state):

@@ -12,7 +12,7 @@ import numpy as np
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.kernels.random import Generator, generator
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.mcmc_diagnostics import BATCHES, BatchMeans
 from onlinesrl.mln.inference.mcmc_starts import NO_BLOCKS, blocks, starts
 from onlinesrl.mln.inference.presolve import Reduced, reduced
@@ -46,7 +46,7 @@ class Chains(ABC):
     def sampler(self, problem: Reduced, blocks: Blocks = NO_BLOCKS) -> Draw:
         """Return what draws samples of a problem, by the weights that its clauses have at each call."""
 
-    def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
+    def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
         """See ``MarginalEngine.marginals``; Unsolved where no first state is found."""
         problem = reduced(model, weight)
         found = starts(problem, self.seed, self.record)

@@ -11,7 +11,7 @@ import numpy as np
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.kernels.random import Generator, generator
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.mcmc import Chains, Draw
 from onlinesrl.mln.inference.mcmc_starts import NO_BLOCKS
 from onlinesrl.mln.inference.presolve import Reduced, reduced
@@ -69,7 +69,7 @@ class McSat(Chains):
 
 
 def from_on(
-    state: State, model: ClauseModel, weight: Floats, seed: int, record: int
+    state: State, model: GroundMRF, weight: Floats, seed: int, record: int
 ) -> Iterator[State]:
     """Yield samples of a chain that goes on from a feasible state. Raises Infeasible."""
     problem = reduced(model, weight)

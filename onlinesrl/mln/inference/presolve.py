@@ -16,7 +16,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.gate_detection import Literals, definitions
 from onlinesrl.mln.kernels import clause_merging as kernel
 from onlinesrl.mln.kernels.clauses import Clauses
@@ -89,7 +89,7 @@ class Soft(NamedTuple):
         return Soft(start, literal, self.weight[kept], number[self.row], self.sign)
 
 
-def reduced(model: ClauseModel, weight: Floats, bonus: Floats | None = None) -> Reduced:
+def reduced(model: GroundMRF, weight: Floats, bonus: Floats | None = None) -> Reduced:
     """Simplify the model under weights and a bonus as in ``MapEngine.solve``.
 
     Raises Infeasible if propagation derives a contradiction, ValueError if a weight is not finite.
@@ -97,7 +97,7 @@ def reduced(model: ClauseModel, weight: Floats, bonus: Floats | None = None) -> 
     return traced(model, weight, bonus)[0]
 
 
-def traced(model: ClauseModel, weight: Floats, bonus: Floats | None = None) -> tuple[Reduced, Soft]:
+def traced(model: GroundMRF, weight: Floats, bonus: Floats | None = None) -> tuple[Reduced, Soft]:
     """Do as ``reduced``, and return what became of the soft clauses, then of the bonus of each atom."""
     bonus = np.zeros(0) if bonus is None else bonus
     if not (np.all(np.isfinite(weight)) and np.all(np.isfinite(bonus))):
@@ -114,13 +114,13 @@ def traced(model: ClauseModel, weight: Floats, bonus: Floats | None = None) -> t
     return _assemble(model, names, sorted(left), soft), soft
 
 
-def _hard(model: ClauseModel) -> list[Literals]:
+def _hard(model: GroundMRF) -> list[Literals]:
     """Return the hard clauses that differ, in their order."""
     rows = ((model.start[c], model.start[c + 1]) for c in np.flatnonzero(model.hard))
     return list(dict.fromkeys(tuple(sorted(model.literals[i:j].tolist())) for i, j in rows))
 
 
-def _soft(model: ClauseModel, weight: Floats, bonus: Floats, name: Ints) -> Soft:
+def _soft(model: GroundMRF, weight: Floats, bonus: Floats, name: Ints) -> Soft:
     """Return the soft clauses; those of the bonus are unit clauses."""
     length = np.diff(model.start)[~model.hard]
     literal = model.literals[np.repeat(~model.hard, np.diff(model.start))]
@@ -162,7 +162,7 @@ def _turn_negative_pairs(soft: Soft) -> Soft:
 class _Names:
     """Equivalence classes of literals: union-find with signs; ``true`` is one of the representatives."""
 
-    def __init__(self, model: ClauseModel) -> None:
+    def __init__(self, model: GroundMRF) -> None:
         n = model.n_atoms
         self.true = n + 1
         self.name = list(range(n + 2))
@@ -250,7 +250,7 @@ class _Names:
             self._unite(open_[0], self.true, queue, occurrences)
 
 
-def _assemble(model: ClauseModel, names: _Names, hard: list[Literals], soft: Soft) -> Reduced:
+def _assemble(model: GroundMRF, names: _Names, hard: list[Literals], soft: Soft) -> Reduced:
     """Renumber the remaining atoms, those of a group in sequence, and build the clauses."""
     atom = np.arange(1, model.n_atoms + 1)
     name = np.array(names.name[1:-1], np.int64).reshape(-1)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Protocol
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.mcmc_diagnostics import Diagnostics
 
 
@@ -32,7 +32,7 @@ class Solution:
 class MapEngine(Protocol):
     """Anything that finds a feasible state of high score; deterministic."""
 
-    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+    def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """Maximise ``w . f(state) + bonus . state`` over the feasible states.
 
         ``weight`` is float64[n_clauses], 0 for hard clauses; ``bonus`` is
@@ -47,7 +47,7 @@ class RankingEngine(MapEngine, Protocol):
 
     def second_best(
         self,
-        model: ClauseModel,
+        model: GroundMRF,
         weight: Floats,
         best_state: State,
         bonus: Floats | None = None,
@@ -82,7 +82,7 @@ class MarginalEngine(Protocol):
         """What its predictions are counted under."""
         ...
 
-    def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
+    def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
         """Return the marginals, ``weight`` as in ``MapEngine.solve``.
 
         Raises Infeasible where there is no feasible state.
@@ -90,14 +90,14 @@ class MarginalEngine(Protocol):
         ...
 
 
-def value(model: ClauseModel, state: State, weight: Floats, bonus: Floats | None) -> float:
+def value(model: GroundMRF, state: State, weight: Floats, bonus: Floats | None) -> float:
     """``w . f(state) + bonus . state``, the number that every engine maximises and reports."""
     score = model.score(state, weight)
     return score if bonus is None else score + float(bonus[state != 0].sum())
 
 
 def exact_value(
-    model: ClauseModel, state: State, weight: Floats, bonus: Floats | None = None
+    model: GroundMRF, state: State, weight: Floats, bonus: Floats | None = None
 ) -> Fraction:
     """Return ``value`` without rounding."""
     gains = weight[model.satisfied(state)].tolist()

@@ -6,7 +6,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, UsageError
-from onlinesrl.mln.ground.ground_mrf import ClauseModel
+from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.branch_and_bound import Tables
 from onlinesrl.mln.inference.protocols import Solution, value
 from onlinesrl.mln.inference.rounding import SUM, Magnitude
@@ -32,7 +32,7 @@ class Toulbar2:
             ) from None
         self._problem = CFN
 
-    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+    def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``."""
         bonus = np.zeros(model.n_atoms) if bonus is None else bonus
         tables, size = Tables(model, weight), Magnitude.of(weight, bonus)

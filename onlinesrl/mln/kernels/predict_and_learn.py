@@ -50,7 +50,7 @@ FINAL = TOO_MANY_ATOMS
 """From this status on a world is bad, and done with."""
 
 
-class Pass(Frame):
+class StepFrame(Frame):
     """What the worlds of a batch are read from, and the memory that each is written to."""
 
     plans: Plans
@@ -59,7 +59,7 @@ class Pass(Frame):
     scratch: Scratch
     structure: Structure
     weights: Weights
-    how: step_sizes.How
+    how: step_sizes.UpdateParams
     scalar: Floats  # kernels.averaged.T .. LOSS
     begun: Ints  # the weights and blocks before the world at hand
     weight: Floats  # [ground clause]
@@ -74,19 +74,19 @@ class Pass(Frame):
 
 
 @kernel
-def both(p: Pass, rival: bool) -> bool:
+def both(p: StepFrame, rival: bool) -> bool:
     """Tell whether tables are filled for a prediction and for its ``rival`` together."""
     return rival and p.structure.size[CELLS] <= len(p.rival.table)
 
 
 @kernel
-def next_scale(p: Pass) -> float:
+def next_scale(p: StepFrame) -> float:
     """Return s_t of the next update: its weights are base + s_t u."""
     return step_sizes.scale(p.how.shrinks, int(p.scalar[T]) + 1)
 
 
 @kernel
-def fits(p: Pass, weight: Floats, of_all: float, augmented: bool) -> int:
+def fits(p: StepFrame, weight: Floats, of_all: float, augmented: bool) -> int:
     """Return OK; TOO_WIDE, the smallest weight may be lost in sums; WEIGHTS_OVERFLOW, they have none.
 
     ``of_all`` is the sum of the absolute weights.
@@ -97,7 +97,7 @@ def fits(p: Pass, weight: Floats, of_all: float, augmented: bool) -> int:
 
 
 @kernel
-def _weigh(p: Pass, cu: float, cv: float, rival: bool) -> int:
+def _weigh(p: StepFrame, cu: float, cv: float, rival: bool) -> int:
     """Write the weights that ``solve`` needs; returns what ``fits`` does, also of those of the rival."""
     net, value = p.net, p.weights.value
     if both(p, rival):
@@ -112,7 +112,7 @@ def _weigh(p: Pass, cu: float, cv: float, rival: bool) -> int:
 
 
 @kernel
-def solve(p: Pass, cu: float, cv: float, rival: bool) -> tuple[int, float]:
+def solve(p: StepFrame, cu: float, cv: float, rival: bool) -> tuple[int, float]:
     """Write the best state of the network by the weights base + cu u + cv v; a status, and its score.
 
     Their values for ground clauses are written to ``weight``. ``rival``: if there is room, the tables are
@@ -144,7 +144,7 @@ def solve(p: Pass, cu: float, cv: float, rival: bool) -> tuple[int, float]:
 
 
 @kernel
-def ground(p: Pass, w: int) -> tuple[int, int]:
+def ground(p: StepFrame, w: int) -> tuple[int, int]:
     """Ground a world, with its truth; see ``truth.ground_labelled``."""
     return ground_labelled(
         p.plans, p.batch, w, p.net, p.scratch, p.state.truth, p.max_atoms, p.max_groundings
@@ -152,14 +152,14 @@ def ground(p: Pass, w: int) -> tuple[int, int]:
 
 
 @kernel
-def mean(p: Pass) -> tuple[float, float]:
+def mean(p: StepFrame) -> tuple[float, float]:
     """Return (cu, cv): the averaged weight is base + cu u + cv v."""
     t, sum_s = p.scalar[T], p.scalar[S]
     return (sum_s / t, -1.0 / t) if t != 0.0 else (0.0, 0.0)
 
 
 @kernel
-def predict(p: Pass, w: int, learning: bool, rival: bool) -> tuple[int, int]:
+def predict(p: StepFrame, w: int, learning: bool, rival: bool) -> tuple[int, int]:
     """Predict a world that is ground, by the averaged weights, and write its results; see ``solve``.
 
     Returns a status and its detail: GROW_*, more room is needed; TOO_WIDE, its weights have their numbers,
@@ -177,7 +177,7 @@ def predict(p: Pass, w: int, learning: bool, rival: bool) -> tuple[int, int]:
 
 
 @kernel
-def find_gap(p: Pass, filled: bool) -> tuple[int, float]:
+def find_gap(p: StepFrame, filled: bool) -> tuple[int, float]:
     """Find the rival of the world just predicted: the best state by the next update's weights.
 
     If augmented, with the label loss. ``filled``: ``solve`` was asked for it. Returns what ``weights.gap``
@@ -196,7 +196,7 @@ def find_gap(p: Pass, filled: bool) -> tuple[int, float]:
 
 
 @kernel
-def learn(p: Pass, w: int, filled: bool) -> int:
+def learn(p: StepFrame, w: int, filled: bool) -> int:
     """Learn from the world just predicted; returns OK, or with nothing learned STOPPED or TOO_WIDE."""
     n, rho = find_gap(p, filled)
     if n < 0:
@@ -211,7 +211,7 @@ def learn(p: Pass, w: int, filled: bool) -> int:
 
 
 @kernel
-def take(p: Pass, w: int, what: int, learning: bool) -> int:
+def take(p: StepFrame, w: int, what: int, learning: bool) -> int:
     """Do with a world what ``run`` is asked to; returns OK, or why it needs more."""
     learns = what & LEARN != 0 and p.batch.labelled[w] == 1
     if what & PREDICT:
@@ -231,7 +231,7 @@ def take(p: Pass, w: int, what: int, learning: bool) -> int:
 
 
 @threaded
-def run(p: Pass, first: int, stop: int, what: int, learning: bool) -> tuple[int, int]:
+def run(p: StepFrame, first: int, stop: int, what: int, learning: bool) -> tuple[int, int]:
     """Predict worlds, record them, and learn from those with a truth, one after the other.
 
     ``what`` is PREDICT, LEARN (a world that has just been predicted) or both; ``learning``: new keys get

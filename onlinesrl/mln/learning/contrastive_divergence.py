@@ -28,7 +28,7 @@ from onlinesrl.mln.inference.mcmc import Chains
 from onlinesrl.mln.inference.mcsat import McSat
 from onlinesrl.mln.learning.estimated_counts import CountingLearner, EstimatedWorld
 from onlinesrl.mln.learning.problem import MlnProblem
-from onlinesrl.mln.learning.reweighted_world import GroundWorld
+from onlinesrl.mln.learning.reweighted_world import ReweightedWorld
 
 BATCHES = 10
 """Of steps, whose means tell the standard error of the mean gradient."""
@@ -153,7 +153,7 @@ class Chain:
     """A world's Markov chain, from its truth; it goes on where the last weights left it."""
 
     def __init__(
-        self, world: GroundWorld, features: Features, engine: Chains, number: int, size: int
+        self, world: ReweightedWorld, features: Features, engine: Chains, number: int, size: int
     ) -> None:
         self.world = world
         self.features = features
@@ -265,7 +265,7 @@ class VotedPerceptron(Contrast):
         return newest
 
 
-def noise(world: GroundWorld, rng: np.random.Generator) -> Floats:
+def noise(world: ReweightedWorld, rng: np.random.Generator) -> Floats:
     """Draw a bonus for each open atom (Papandreou & Yuille 2011), float64[atoms].
 
     With Gumbel noise for each value of a variable, its most probable value is a draw of it: exactly so where

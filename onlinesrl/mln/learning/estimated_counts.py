@@ -16,10 +16,10 @@ from onlinesrl.mln.counting.ijgp import Estimator
 from onlinesrl.mln.counting.program_counts import Counters
 from onlinesrl.mln.counting.world import world_of
 from onlinesrl.mln.ground.ground_mrf import State
-from onlinesrl.mln.learning.problem import MlnLearner, MlnProblem
+from onlinesrl.mln.learning.problem import MlnBatchLearner, MlnProblem
 
 
-class CountingLearner(MlnLearner, ABC):
+class CountingLearner(MlnBatchLearner, ABC):
     """A learner whose counts are exact or estimated."""
 
     counting: Literal["exact", "ijgp"] = "exact"

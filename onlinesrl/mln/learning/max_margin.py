@@ -19,11 +19,11 @@ from onlinesrl.core.io.config_types import Count, Positive
 from onlinesrl.core.learning.batch import Learned, Trace, Watch
 from onlinesrl.mln.inference.protocols import MapEngine
 from onlinesrl.mln.inference.registry import LpSection, MpeSection
-from onlinesrl.mln.learning.problem import MlnLearner, MlnProblem
+from onlinesrl.mln.learning.problem import MlnBatchLearner, MlnProblem
 from onlinesrl.mln.learning.reweighted_world import MOST_ATOMS
 
 
-class MaxMargin(MlnLearner):
+class MaxMargin(MlnBatchLearner):
     """The weights of the largest margin: one-slack cutting planes, with exact inference."""
 
     kind: Literal["max-margin"] = "max-margin"

@@ -45,7 +45,7 @@ from onlinesrl.mln.ground.batch_packer import LimitKeys
 from onlinesrl.mln.ground.grounder import Limits
 from onlinesrl.mln.lang.clausal_form import plus_variables
 from onlinesrl.mln.lang.weight_file import alchemy_text
-from onlinesrl.mln.learning.reweighted_world import GroundWorld, ground_worlds
+from onlinesrl.mln.learning.reweighted_world import ReweightedWorld, ground_worlds
 
 LIMITS = Limits(1_000_000, 10_000_000, LimitKeys("max_atoms", "max_groundings", "add"))
 """The default limits of a world."""
@@ -115,7 +115,7 @@ class MlnProblem:
         return {each: k for k, each in enumerate(every)}
 
     @cached_property
-    def ground(self) -> list[GroundWorld]:
+    def ground(self) -> list[ReweightedWorld]:
         """The worlds, ground for the query. Raises ExampleError."""
         return ground_worlds(self, self)
 
@@ -182,7 +182,7 @@ class MlnProblem:
         worlds = [world for world in self.ground if np.any(world.predicted)]
         return self._scored(worlds[: ceil(share * len(worlds))], weights)
 
-    def _scored(self, worlds: Sequence[GroundWorld], weights: Floats) -> dict[str, Scored]:
+    def _scored(self, worlds: Sequence[ReweightedWorld], weights: Floats) -> dict[str, Scored]:
         """Predict ground worlds; constants that the weights do not know have the weight 0."""
         from onlinesrl.mln.query.infer import values_of
 
@@ -298,7 +298,7 @@ def _instance(rule: Rule, key: Sequence[str]) -> Any:
     return new
 
 
-class MlnLearner(Section, ABC):
+class MlnBatchLearner(Section, ABC):
     """How the weights of Markov logic's rules are learned from a batch."""
 
     kind: str

@@ -16,7 +16,7 @@ from onlinesrl.core.example import Atoms, Constant, Example, GroundAtom, ValuedA
 from onlinesrl.core.online.update_rules import Cda2
 from onlinesrl.logic.ast import Program
 from onlinesrl.mln.ground.convert import clause_model
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.presolve import HARD_MARGIN, Reduced, traced
 from onlinesrl.mln.inference.registry import MpeSection
@@ -24,7 +24,7 @@ from onlinesrl.mln.kernels import ground_network as n
 from onlinesrl.mln.kernels import grounding_frames
 from onlinesrl.mln.kernels.features import add_features
 from onlinesrl.mln.lang.clausal_form import clauses
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.mln.online.reporting import KINDS
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ MOST_ATOMS = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class GroundWorld:
+class ReweightedWorld:
     """A ground model, what its clauses count for, and the true state.
 
     A clause that is true adds ``factor`` (float64[clauses], 1 but for numbers) to the feature of the weight
@@ -44,7 +44,7 @@ class GroundWorld:
     atoms, whose Hamming distance to ``truth`` is the loss; ``atoms`` are (predicate, arguments).
     """
 
-    model: ClauseModel
+    model: GroundMRF
     feature: Ints
     factor: Floats
     truth: State
@@ -102,7 +102,7 @@ class Reweighable:
     sign: Ints
 
     @classmethod
-    def of(cls, model: ClauseModel, bonus: Floats) -> Reweighable:
+    def of(cls, model: GroundMRF, bonus: Floats) -> Reweighable:
         """Simplify a model for all weights, and all bonuses of atoms where ``bonus`` is not 0.
 
         This is done as for random weights, of which no sum is zero.
@@ -125,13 +125,13 @@ class Reweighable:
         clauses.weight[: clauses.hard] = HARD_MARGIN + 4 * float(np.abs(soft).sum())
 
 
-def ground_worlds(problem: MlnProblem, data: MlnProblem) -> list[GroundWorld]:
+def ground_worlds(problem: MlnProblem, data: MlnProblem) -> list[ReweightedWorld]:
     """Ground the worlds of ``data`` for the query of a problem; features are numbered as its weights.
 
     A rule of k clauses has a k-th of the sum of their counts as its feature. Raises ExampleError.
     """
     shared = _learner(problem, problem.program)
-    found: list[GroundWorld] = []
+    found: list[ReweightedWorld] = []
     of_shared = []
     for number, atoms in enumerate(data.worlds):
         example, missing = _example(problem, number, atoms)
@@ -151,9 +151,9 @@ def ground_worlds(problem: MlnProblem, data: MlnProblem) -> list[GroundWorld]:
     return found
 
 
-def _learner(problem: MlnProblem, program: Program) -> OnlineLearner:
+def _learner(problem: MlnProblem, program: Program) -> MlnOnlineLearner:
     inference = replace(MpeSection().make(0, MOST_ATOMS), limits=problem.limits)
-    return OnlineLearner(compile_program(program, problem.query), Cda2(), inference)
+    return MlnOnlineLearner(compile_program(program, problem.query), Cda2(), inference)
 
 
 def _declaring(program: Program, names: Mapping[str, Sequence[str]]) -> Program:
@@ -189,8 +189,8 @@ def _example(
 
 
 def _numbered(
-    problem: MlnProblem, learner: OnlineLearner, worlds: Sequence[GroundWorld]
-) -> list[GroundWorld]:
+    problem: MlnProblem, learner: MlnOnlineLearner, worlds: Sequence[ReweightedWorld]
+) -> list[ReweightedWorld]:
     """Return the worlds with their features numbered by the problem's weights, not the learner's.
 
     A clause without an atom of the query is not the learner's, but has its share of the rule's weight.
@@ -211,7 +211,7 @@ def _numbered(
     ]
 
 
-def _ground(learner: OnlineLearner, example: Example) -> GroundWorld:
+def _ground(learner: MlnOnlineLearner, example: Example) -> ReweightedWorld:
     grounder, packer = learner.grounder, learner.grounder.packer
     packer.clear()
     packer.add(example, 0)
@@ -227,7 +227,7 @@ def _ground(learner: OnlineLearner, example: Example) -> GroundWorld:
     index = net.row_weight[row] + (np.arange(len(row)) - net.clause_start[row]) * net.row_step[row]
     own = np.maximum(place, 0)
     fixed = net.fixed[: model.n_atoms]
-    return GroundWorld(
+    return ReweightedWorld(
         model,
         np.where(model.hard, -1, index[own] if len(index) else 0),
         net.row_factor[row][own] if len(index) else np.ones(model.n_clauses),

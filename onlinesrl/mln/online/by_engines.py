@@ -12,21 +12,21 @@ from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.example import ValuedAtom
 from onlinesrl.core.interrupt import leavable
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
-from onlinesrl.mln.ground.ground_mrf import ClauseModel
+from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.protocols import MarginalEngine, Solution, exact_value
 from onlinesrl.mln.inference.rounding import Magnitude
 from onlinesrl.mln.kernels import ground_network
 from onlinesrl.mln.online.reporting import Results
 
 if TYPE_CHECKING:
-    from onlinesrl.mln.online.example_step import Worlds
+    from onlinesrl.mln.online.example_step import ExampleProcessor
 
 
 def likeliest(  # noqa: PLR0913, PLR0917 - what a world is
-    worlds: Worlds,
+    worlds: ExampleProcessor,
     results: Results,
     w: int,
-    model: ClauseModel,
+    model: GroundMRF,
     weight: Floats,
     engine: MarginalEngine,
 ) -> Solution:
@@ -59,7 +59,7 @@ def likeliest(  # noqa: PLR0913, PLR0917 - what a world is
     return Solution(state, 0.0, math.inf, engine.route, certified=False)
 
 
-def margin(worlds: Worlds, model: ClauseModel, weight: Floats, best: Solution) -> float:
+def margin(worlds: ExampleProcessor, model: GroundMRF, weight: Floats, best: Solution) -> float:
     """Return by how much the best state scores more than any other; infinite where that is not proven.
 
     Raises Unsolved.
@@ -72,7 +72,7 @@ def margin(worlds: Worlds, model: ClauseModel, weight: Floats, best: Solution) -
     return float(exact_value(model, best.state, weight) - exact_value(model, second.state, weight))
 
 
-def audit(worlds: Worlds, results: Results, w: int) -> None:
+def audit(worlds: ExampleProcessor, results: Results, w: int) -> None:
     """Solve a world whole by the ILP, with the averaged weights; see ``check_audits``."""
     net = worlds.grounder.net
     with leavable():

@@ -17,7 +17,7 @@ from onlinesrl.core.interrupt import leavable
 from onlinesrl.core.jit.decorators import ready
 from onlinesrl.core.slowest import Slowest
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
-from onlinesrl.mln.ground.ground_mrf import ClauseModel
+from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.ground.grounder import ROOM, Grounder
 from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.inference.protocols import Solution
@@ -53,7 +53,7 @@ class _Overflow(Exception):
     """The sum of the weights of a world is beyond doubles; its argument is the clause of the largest."""
 
 
-class Worlds:
+class ExampleProcessor:
     """Processes worlds one by one, in memory for states and tables that is reused and grows.
 
     With ``margins``, where nothing is learned, the results have each prediction's margin: its score less
@@ -136,7 +136,7 @@ class Worlds:
     def _set_pass(self) -> None:
         """Point the kernels to the present memory."""
         grounder, weights, limits = self.grounder, self.weights, self.inference.limits
-        self.memory = predict_and_learn.Pass(
+        self.memory = predict_and_learn.StepFrame(
             grounder.layout.plans,
             self.batch,
             grounder.net,
@@ -288,7 +288,7 @@ class Worlds:
         if self.run(results, w, w + 1, predict_and_learn.LEARN, True) == w:
             self._find_rival(results, w, *clause_model(self.grounder.net))
 
-    def _contrast(self, results: Results, w: int, model: ClauseModel, place: Ints) -> None:
+    def _contrast(self, results: Results, w: int, model: GroundMRF, place: Ints) -> None:
         """Learn from the truth of a world and states sampled from there on. Raises Infeasible."""
         from onlinesrl.mln.inference.mcsat import from_on
 
@@ -347,7 +347,7 @@ class Worlds:
             raise _Overflow(weight_magnitude.largest(net, found))
         return found
 
-    def _predict_wide(self, results: Results, w: int, model: ClauseModel, place: Ints) -> None:
+    def _predict_wide(self, results: Results, w: int, model: GroundMRF, place: Ints) -> None:
         """Predict a world and record it. Raises Unsolved, Infeasible."""
         ground = self._weights(averaged=True)
         weight = clause_weights(model, place, ground)
@@ -366,7 +366,7 @@ class Worlds:
             with suppress(Unsolved), leavable():
                 results.out.margin[w] = by_engines.margin(self, model, weight, found)
 
-    def _find_rival(self, results: Results, w: int, model: ClauseModel, place: Ints) -> None:
+    def _find_rival(self, results: Results, w: int, model: GroundMRF, place: Ints) -> None:
         """Learn from a world, if its rival is proven optimal or need not be.
 
         Raises Unsolved, Infeasible.
@@ -386,7 +386,7 @@ class Worlds:
         self,
         results: Results,
         w: int,
-        model: ClauseModel,
+        model: GroundMRF,
         weight: Floats,
         bonus: Floats | None = None,
     ) -> Solution:

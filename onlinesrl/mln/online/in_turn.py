@@ -9,10 +9,10 @@ from onlinesrl.mln.kernels.predict_and_learn import LEARN, PREDICT
 from onlinesrl.mln.online.reporting import Results
 
 if TYPE_CHECKING:
-    from onlinesrl.mln.online.learner import OnlineLearner
+    from onlinesrl.mln.online.learner import MlnOnlineLearner
 
 
-def run(learner: OnlineLearner, results: Results, learning: bool) -> tuple[int, bool]:
+def run(learner: MlnOnlineLearner, results: Results, learning: bool) -> tuple[int, bool]:
     """Process worlds in turn; returns how many, and False if memory ran out.
 
     They are fewer than all where it did, or where a signal asked to stop. Raises MemoryError where it ran
@@ -44,7 +44,7 @@ def run(learner: OnlineLearner, results: Results, learning: bool) -> tuple[int, 
     return len(results.worlds), True
 
 
-def _until(learner: OnlineLearner, results: Results, w: int, learning: bool) -> int:
+def _until(learner: MlnOnlineLearner, results: Results, w: int, learning: bool) -> int:
     """Return up to which world, from ``w`` on, nothing but elimination may be needed."""
     if not learner.worlds.alone(learning) or _audits(learner, results, w):
         return w
@@ -54,13 +54,13 @@ def _until(learner: OnlineLearner, results: Results, w: int, learning: bool) -> 
     return last if every <= 0 else min(last, w + every - 1 - (learner.seen + w) % every)
 
 
-def _audits(learner: OnlineLearner, results: Results, w: int) -> bool:
+def _audits(learner: MlnOnlineLearner, results: Results, w: int) -> bool:
     """Tell whether a world is to be audited."""
     every = learner.inference.audit_every
     return every > 0 and (learner.seen + 1 + w) % every == 0 and w not in results.answered
 
 
-def _after(learner: OnlineLearner, results: Results, w: int, updates: int) -> None:
+def _after(learner: MlnOnlineLearner, results: Results, w: int, updates: int) -> None:
     """Do what is due after a world, before which there were so many updates."""
     most = learner.update.max_weights
     if learner.monitor is not None and learner.weights.updates > updates:

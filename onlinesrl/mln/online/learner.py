@@ -21,14 +21,14 @@ from msgspec.structs import replace
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Constant, Example, decode, decoded
-from onlinesrl.core.explain.counterfactual import DEFAULTS, Asked
+from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Atom, Explanation
 from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally, heaviest
 from onlinesrl.core.online.drift import Monitor
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.online.update_rule import Update
-from onlinesrl.core.parallel.adaptive_batch import TOO_LARGE, Together
+from onlinesrl.core.parallel.adaptive_batch import TOO_LARGE, AdaptiveBatcher
 from onlinesrl.logic.ast import Program
 from onlinesrl.mln.explain.explanation import explain, least_certain
 from onlinesrl.mln.ground.advice import largest
@@ -42,8 +42,8 @@ from onlinesrl.mln.inference.policy import Inference, check_audits
 from onlinesrl.mln.kernels import prediction_counts
 from onlinesrl.mln.lang import weight_file as weight_files
 from onlinesrl.mln.online import in_turn, merging
-from onlinesrl.mln.online.example_step import Worlds
-from onlinesrl.mln.online.packing_queue import Packing, Packings
+from onlinesrl.mln.online.example_step import ExampleProcessor
+from onlinesrl.mln.online.packing_queue import PackedBatch, PackingQueue
 from onlinesrl.mln.online.reporting import Reporter, Results
 from onlinesrl.mln.online.weight_table import WeightTable
 
@@ -55,7 +55,7 @@ class _Saved(msgspec.Struct):
     shown: dict[str, list[Constant]] = {}
 
 
-class OnlineLearner:
+class MlnOnlineLearner:
     """Owns the weights; ``step`` processes a micro-batch. All worlds have the facts of ``background``."""
 
     valued = False
@@ -78,14 +78,14 @@ class OnlineLearner:
         self.grounder = Grounder(self.layout, self.weights.stream, inference.limits, background)
         self.packer = self.grounder.packer
         self.by = self._by(by)
-        self.worlds = Worlds(self.grounder, self.weights, inference, self.by, margins)
+        self.worlds = ExampleProcessor(self.grounder, self.weights, inference, self.by, margins)
         self.slowest = self.worlds.slowest
         self.reporter = Reporter(self.grounder, self.by)
-        self.together = Together()
+        self.together = AdaptiveBatcher()
         self.monitor: Monitor | None = None
         self.seen = 0
         self.quiet: Callable[[], object] = lambda: None
-        self.packings = Packings(self)
+        self.packings = PackingQueue(self)
 
     def _by(self, by: tuple[str, int] | None) -> prediction_counts.By:
         """Return the query predicate and argument of which each value is counted by itself."""
@@ -175,7 +175,9 @@ class OnlineLearner:
         finally:
             self.seen, self.worlds.margins, self.worlds.inference = seen, margins, inference
 
-    def explain(self, example: Example, atom: Atom, asked: Asked = DEFAULTS) -> Explanation:
+    def explain(
+        self, example: Example, atom: Atom, asked: CounterfactualQuery = DEFAULTS
+    ) -> Explanation:
         """See ``Learner.explain``."""
         return explain(self, example, atom, asked)
 
@@ -294,7 +296,7 @@ class OnlineLearner:
     def _attempt(
         self, items: Sequence[Item], learning: bool, tallies: list[Tally]
     ) -> list[Outcome]:
-        """Process examples in turn, as far as memory allows; see ``Together``."""
+        """Process examples in turn, as far as memory allows; see ``AdaptiveBatcher``."""
         dropped, packing = self.weights.dropped, self.packings.take(items, learning)
         outcomes, worlds = packing.outcomes, packing.worlds
         results = self._results(packing)
@@ -322,7 +324,7 @@ class OnlineLearner:
             self._forget()
         return [outcome for outcome in outcomes[:end] if outcome is not None]
 
-    def _results(self, packing: Packing) -> Results | None:
+    def _results(self, packing: PackedBatch) -> Results | None:
         """Return the packed worlds, with room for their results; None: out of memory."""
         if packing.batch is None:
             return None

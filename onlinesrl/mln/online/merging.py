@@ -33,7 +33,7 @@ from onlinesrl.core.online.parameter_mixing import State, best_share, mean_share
 from onlinesrl.mln.online.weight_table import WeightTable
 
 if TYPE_CHECKING:
-    from onlinesrl.mln.online.learner import OnlineLearner
+    from onlinesrl.mln.online.learner import MlnOnlineLearner
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Gain:
     seen: int
 
 
-def gain(learner: OnlineLearner, start: State) -> Gain:
+def gain(learner: MlnOnlineLearner, start: State) -> Gain:
     """Return what a learner gained since it was restored from ``start``."""
     header, arrays = start
     weights, a = learner.weights, learner.weights.arrays
@@ -94,7 +94,7 @@ def gain(learner: OnlineLearner, start: State) -> Gain:
     )
 
 
-def merge(learner: OnlineLearner, gains: Sequence[Gain], by_dual: bool) -> float:
+def merge(learner: MlnOnlineLearner, gains: Sequence[Gain], by_dual: bool) -> float:
     """Add to a learner what shards gained since they had its state; returns gamma.
 
     ``by_dual``: the gamma at which the dual is greatest; otherwise the mean of the shards.
@@ -164,7 +164,7 @@ def _places(weights: WeightTable, gained: Gain) -> Ints:
     return places
 
 
-def _share_constants(learner: OnlineLearner, gains: Sequence[Gain]) -> None:
+def _share_constants(learner: MlnOnlineLearner, gains: Sequence[Gain]) -> None:
     """Give later worlds the constants of open types that shards have met; drop weights beyond the most."""
     weights, packer, most = learner.weights, learner.packer, learner.update.max_weights
     shown: dict[str, Any] = packer.shown()

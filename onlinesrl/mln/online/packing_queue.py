@@ -14,11 +14,11 @@ from onlinesrl.mln.ground.batch_packer import Packed, Packer
 from onlinesrl.mln.kernels import grounding_frames
 
 if TYPE_CHECKING:
-    from onlinesrl.mln.online.learner import OnlineLearner
+    from onlinesrl.mln.online.learner import MlnOnlineLearner
 
 
 @dataclass(eq=False)
-class Packing:
+class PackedBatch:
     """Examples that were packed: outcomes and kinds of bad ones by place, earlier predictions by world.
 
     ``batch`` is None where memory did not suffice. ``known`` and ``then`` say how many constants the stream
@@ -40,7 +40,7 @@ def same(some: Sequence[Item], others: Sequence[Item]) -> bool:
     return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
 
 
-def packed(packer: Packer, items: Sequence[Item]) -> Packing:
+def packed(packer: Packer, items: Sequence[Item]) -> PackedBatch:
     """Pack the good examples; they are not yet a batch."""
     outcomes = [Outcome(None, str(e)) if isinstance(e, ExampleError) else None for e in items]
     bad = {n: e.kind for n, e in enumerate(items) if isinstance(e, ExampleError)}
@@ -56,7 +56,7 @@ def packed(packer: Packer, items: Sequence[Item]) -> Packing:
         else:
             if isinstance(item, Answered):
                 answered[len(packer) - 1] = item.prediction
-    return Packing(items, outcomes, bad, answered, packer.worlds, packer.stream_sizes())
+    return PackedBatch(items, outcomes, bad, answered, packer.worlds, packer.stream_sizes())
 
 
 @dataclass(eq=False)
@@ -64,10 +64,10 @@ class Coming:
     """A micro-batch before its turn; ``packing`` is None if it is not packed, nor is any after it."""
 
     items: Sequence[Item]
-    packing: Packing | None = None
+    packing: PackedBatch | None = None
 
 
-class Packings:
+class PackingQueue:
     """The packed micro-batches of a learner: those done ahead, and those of its steps.
 
     Constants are numbered in the order of the stream, so what is not packed keeps all after it from being
@@ -75,7 +75,7 @@ class Packings:
     may have more already.
     """
 
-    def __init__(self, learner: OnlineLearner) -> None:
+    def __init__(self, learner: MlnOnlineLearner) -> None:
         self.learner = learner
         self.coming = deque[Coming]()
         self.forget()
@@ -84,7 +84,7 @@ class Packings:
         """Forget what was done ahead: the stream has been set."""
         for each in self.coming:
             each.packing = None
-        self.next: Packing | None = None
+        self.next: PackedBatch | None = None
         self.then: Mapping[str, int] | None = None
 
     def ahead(self, items: Sequence[Item]) -> None:
@@ -98,7 +98,7 @@ class Packings:
         packed_before = all(each.packing is not None for each in [*self.coming])
         self.coming.append(Coming(items, self._ahead(items) if packed_before else None))
 
-    def _ahead(self, items: Sequence[Item]) -> Packing | None:
+    def _ahead(self, items: Sequence[Item]) -> PackedBatch | None:
         learner = self.learner
         packer = learner.packer
         if learner.weights.dropped or packer.full or len(items) > learner.together.most:
@@ -129,7 +129,7 @@ class Packings:
                     break
         self.next = self.coming.popleft().packing
 
-    def take(self, items: Sequence[Item], learning: bool) -> Packing:
+    def take(self, items: Sequence[Item], learning: bool) -> PackedBatch:
         """Return the packing of a step, done ahead or now."""
         found, packer = self.next, self.learner.packer
         if learning and found is not None and same(found.items, items):

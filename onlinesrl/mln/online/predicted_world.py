@@ -16,7 +16,7 @@ from onlinesrl.core.explain.explanation import Atom
 from onlinesrl.core.interrupt import Interrupted, leavable
 from onlinesrl.core.learner import Outcome, Prediction
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.components import components, restrict
 from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.inference.protocols import Solution
@@ -25,7 +25,7 @@ from onlinesrl.mln.kernels import grounding_frames
 from onlinesrl.mln.online.reporting import KINDS
 
 if TYPE_CHECKING:
-    from onlinesrl.mln.online.learner import OnlineLearner
+    from onlinesrl.mln.online.learner import MlnOnlineLearner
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +40,14 @@ class PredictedWorld:
     net: n.Network
     names: list[Atom]
     ground: Floats
-    model: ClauseModel
+    model: GroundMRF
     place: Ints
     weight: Floats
     state: State
     certified: bool
 
     @classmethod
-    def of(cls, learner: OnlineLearner, example: Example) -> PredictedWorld:
+    def of(cls, learner: MlnOnlineLearner, example: Example) -> PredictedWorld:
         """Predict and ground an example; its truth is not looked at. Raises ExampleError for a bad one."""
         blind = replace(example, truth=None)
         prediction = predict_one(learner, blind)
@@ -123,7 +123,7 @@ class PredictedWorld:
         return state, found.certified
 
 
-def predict_all(learner: OnlineLearner, examples: Sequence[Example]) -> list[Outcome]:
+def predict_all(learner: MlnOnlineLearner, examples: Sequence[Example]) -> list[Outcome]:
     """Return the outcomes of examples, without margins; nothing that learning depends on changes."""
     seen = learner.seen
     try:
@@ -135,7 +135,7 @@ def predict_all(learner: OnlineLearner, examples: Sequence[Example]) -> list[Out
     return outcomes
 
 
-def predict_one(learner: OnlineLearner, example: Example) -> Prediction:
+def predict_one(learner: MlnOnlineLearner, example: Example) -> Prediction:
     """Return the learner's prediction. Raises ExampleError for a bad example."""
     (outcome,) = predict_all(learner, [example])
     if outcome.prediction is None:
@@ -143,7 +143,7 @@ def predict_one(learner: OnlineLearner, example: Example) -> Prediction:
     return outcome.prediction
 
 
-def solve(inference: Inference, model: ClauseModel, weight: Floats) -> Solution:
+def solve(inference: Inference, model: GroundMRF, weight: Floats) -> Solution:
     """Solve a problem, or fall back as a prediction does."""
     try:
         with leavable():
@@ -175,7 +175,7 @@ def _state(net: n.Network, names: Sequence[Atom], prediction: Prediction) -> Sta
     return state
 
 
-def _touching(model: ClauseModel, atoms: Ints) -> Bools:
+def _touching(model: GroundMRF, atoms: Ints) -> Bools:
     """Tell which clauses have one of some atoms."""
     inside = np.zeros(model.n_atoms, np.bool_)
     inside[atoms] = True

@@ -14,7 +14,7 @@ from onlinesrl.mln.kernels import batch_report as k
 from onlinesrl.mln.online.reporting import Results
 
 
-class Speller:
+class PredictionEncoder:
     """Keeps the JSON text of a packer's constants, which grow, and spells predictions with it."""
 
     def __init__(self, packer: Packer):

@@ -33,7 +33,7 @@ from onlinesrl.mln.online.positives import Positives
 
 if TYPE_CHECKING:
     from onlinesrl.mln.online.counted import Counted
-    from onlinesrl.mln.online.prediction_json import Speller
+    from onlinesrl.mln.online.prediction_json import PredictionEncoder
 
 ELIMINATION, ILP = 0, 1
 ROUTES = ("elimination", "ilp")
@@ -123,11 +123,11 @@ class Reporter:
         self.by = by
 
     @cached_property
-    def speller(self) -> Speller:
+    def speller(self) -> PredictionEncoder:
         """What spells predictions."""
-        from onlinesrl.mln.online.prediction_json import Speller
+        from onlinesrl.mln.online.prediction_json import PredictionEncoder
 
-        return Speller(self.packer)
+        return PredictionEncoder(self.packer)
 
     def outcomes(self, results: Results, spelled: bool = False) -> list[Outcome]:
         """Return the outcome of every world; answered ones are counted by the prediction given before.

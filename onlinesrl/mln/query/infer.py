@@ -14,7 +14,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import UNPROVEN
 from onlinesrl.logic.tables import with_names
 from onlinesrl.logic.text import spell_atom
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.elimination import route
 from onlinesrl.mln.inference.exact_marginals import marginals, together
 from onlinesrl.mln.inference.maxwalksat import WalkSat
@@ -168,7 +168,7 @@ def columns(world: World, values: Floats) -> dict[str, dict[str, Sequence[Any]]]
 
 
 def values_of(
-    model: ClauseModel, weight: Floats, method: str, seed: int, samples: int | None = None
+    model: GroundMRF, weight: Floats, method: str, seed: int, samples: int | None = None
 ) -> Floats:
     """Return the value of every atom of a ground model, float64[atoms]. Raises Infeasible, Unsolved."""
     if method in MAP_METHODS:

@@ -12,7 +12,7 @@ import numpy as np
 from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.mln.ground.atom_names import WorldAtoms
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
-from onlinesrl.mln.ground.ground_mrf import ClauseModel
+from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.kernels.ground_network import Network
 
 
@@ -23,14 +23,14 @@ class Part(NamedTuple):
     """
 
     atoms: Ints
-    model: ClauseModel
+    model: GroundMRF
     weight: Floats
 
 
 class Soft(NamedTuple):
     """Soft clauses over all atoms of a world, and their weights, float64[clauses]."""
 
-    model: ClauseModel
+    model: GroundMRF
     weight: Floats
 
 
@@ -68,7 +68,7 @@ class World(ABC):
 class GroundWorld(World):
     """A world in memory, of one part; ``gain`` are the weights of all ``soft`` clauses."""
 
-    model: ClauseModel
+    model: GroundMRF
     weight: Floats
     all_soft: Soft
 
@@ -83,7 +83,7 @@ class GroundWorld(World):
 
 def in_memory(
     net: Network, of_ground: Floats, units: Sequence[tuple[int, float]]
-) -> tuple[ClauseModel, Floats, Soft]:
+) -> tuple[GroundMRF, Floats, Soft]:
     """Return the model of a network, its weights and all soft clauses, with soft ones of one literal.
 
     ``of_ground`` are the weights of the ground clauses.
@@ -97,8 +97,8 @@ def in_memory(
 
 
 def _with_units(
-    model: ClauseModel, weight: Floats, units: Sequence[tuple[int, float]]
-) -> tuple[ClauseModel, Floats]:
+    model: GroundMRF, weight: Floats, units: Sequence[tuple[int, float]]
+) -> tuple[GroundMRF, Floats]:
     """Add soft clauses of one literal."""
     n, first = len(units), int(model.start[-1])
     literals = np.asarray([literal for literal, _ in units], np.int32)
@@ -111,7 +111,7 @@ def _with_units(
     return model, np.concatenate([weight, [gain for _, gain in units]])
 
 
-def distinct(model: ClauseModel, weight: Floats) -> tuple[Ints, Floats, Bools]:
+def distinct(model: GroundMRF, weight: Floats) -> tuple[Ints, Floats, Bools]:
     """Return the different clauses of a model, in the order of their first ones.
 
     Each is the number of its first one, int64[K], with the sum of the weights of the soft ones like it,
@@ -138,7 +138,7 @@ def distinct(model: ClauseModel, weight: Floats) -> tuple[Ints, Floats, Bools]:
     return first[order], total[order], (np.bincount(number, model.hard, found) > 0)[order]
 
 
-def chosen(model: ClauseModel, clauses: Ints) -> ClauseModel:
+def chosen(model: GroundMRF, clauses: Ints) -> GroundMRF:
     """Return a model with some of its clauses."""
     length = model.start[clauses + 1] - model.start[clauses]
     start = np.concatenate(([0], np.cumsum(length))).astype(np.int64)

@@ -16,7 +16,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Bools, Floats, Ints, Ints32, Zeros
 from onlinesrl.mln.ground.convert import blocks, clauses, fixed_units, groups
-from onlinesrl.mln.ground.ground_mrf import ClauseModel
+from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.components import join_groups, restrict
 from onlinesrl.mln.kernels.components import join
 from onlinesrl.mln.kernels.ground_network import ATOMS, ROWS, Network, some_rows
@@ -41,9 +41,9 @@ class Clauses(NamedTuple):
         np.cumsum(self.length, out=start[1:])
         return start
 
-    def model(self, n_atoms: int, group: Ints32, exactly: Bools) -> ClauseModel:
+    def model(self, n_atoms: int, group: Ints32, exactly: Bools) -> GroundMRF:
         """Return the clauses as a model over so many atoms."""
-        return ClauseModel(n_atoms, self.start, self.literals, self.hard, group, exactly)
+        return GroundMRF(n_atoms, self.start, self.literals, self.hard, group, exactly)
 
     def chosen(self, kept: Ints) -> Clauses:
         """Return some of the clauses, in this order."""

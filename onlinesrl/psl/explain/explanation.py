@@ -18,7 +18,13 @@ import numpy as np
 from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Constant, Example, ValuedAtom
-from onlinesrl.core.explain.counterfactual import Asked, Candidate, candidates_of, changed, search
+from onlinesrl.core.explain.counterfactual import (
+    Candidate,
+    CounterfactualQuery,
+    candidates_of,
+    changed,
+    search,
+)
 from onlinesrl.core.explain.explanation import (
     Atom,
     Explanation,
@@ -29,12 +35,12 @@ from onlinesrl.core.explain.explanation import (
     shown,
 )
 from onlinesrl.core.learner import Prediction
-from onlinesrl.psl.ground.hinge_loss_mrf import EQUAL, HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import EQUAL, HingeLossMRF
 from onlinesrl.psl.ground.packing import CheckedExample
 from onlinesrl.psl.inference.protocols import HingeSolution
 
 if TYPE_CHECKING:
-    from onlinesrl.psl.online.learner import PslLearner
+    from onlinesrl.psl.online.learner import PslOnlineLearner
 
 AT_BOUND = 1e-6
 """How near to 0 or 1 a value counts as there."""
@@ -42,7 +48,9 @@ NO_PULL = 1e-9
 """A pull that is weaker is none."""
 
 
-def explain(learner: PslLearner, example: Example, atom: Atom, asked: Asked) -> Explanation:
+def explain(
+    learner: PslOnlineLearner, example: Example, atom: Atom, asked: CounterfactualQuery
+) -> Explanation:
     """See ``Learner.explain``."""
     example = msgspec.structs.replace(example, truth=None)
     checked, model, found = learner.solved(example)
@@ -68,7 +76,7 @@ def explain(learner: PslLearner, example: Example, atom: Atom, asked: Asked) -> 
     )
 
 
-def least_certain(learner: PslLearner, example: Example, most: int) -> list[Atom]:
+def least_certain(learner: PslOnlineLearner, example: Example, most: int) -> list[Atom]:
     """See ``Learner.least_certain``."""
     checked, _, found = learner.solved(msgspec.structs.replace(example, truth=None))
     order = np.argsort(np.abs(found.y - 0.5), kind="stable")[:most]
@@ -81,7 +89,7 @@ def _targets(checked: CheckedExample) -> list[Atom]:
     return [(name, key) for name, rows in checked.targets.items() for key in rows]
 
 
-def _number(learner: PslLearner, checked: CheckedExample, atom: Atom) -> int:
+def _number(learner: PslOnlineLearner, checked: CheckedExample, atom: Atom) -> int:
     """Return the variable of an atom, -1 for an observed one. Raises ExplanationError for another."""
     name, key = atom
     known = learner.packer.query
@@ -95,7 +103,7 @@ def _number(learner: PslLearner, checked: CheckedExample, atom: Atom) -> int:
 
 
 def _reasons(
-    model: HingeModel, found: HingeSolution, target: int, texts: Sequence[str], weights: Floats
+    model: HingeLossMRF, found: HingeSolution, target: int, texts: Sequence[str], weights: Floats
 ) -> tuple[Reason, ...]:
     """Return the pull of every ground rule on a target; ``texts`` are theirs, in order."""
     entries = np.flatnonzero(model.variable == target)
@@ -123,12 +131,12 @@ def _reasons(
 
 
 def _least_change(  # noqa: PLR0913, PLR0917 - one use
-    learner: PslLearner,
+    learner: PslOnlineLearner,
     example: Example,
     checked: CheckedExample,
     atom: Atom,
     value: bool,
-    asked: Asked,
+    asked: CounterfactualQuery,
 ) -> Flip | None:
     """Return the least change of evidence that takes a target to the other side of 1/2."""
     if not asked.tries:
@@ -156,7 +164,7 @@ def _value(prediction: Prediction | None, atom: Atom) -> float | None:
 
 
 def _candidates(
-    learner: PslLearner, example: Example, checked: CheckedExample, asked: Asked
+    learner: PslOnlineLearner, example: Example, checked: CheckedExample, asked: CounterfactualQuery
 ) -> list[Candidate]:
     """Return the candidates. Raises ExplanationError for one that cannot be observed."""
     for name, args in asked.candidates or ():
@@ -172,7 +180,7 @@ def _candidates(
 
 
 def _strengths(
-    learner: PslLearner, checked: CheckedExample, atom: Atom, candidates: Sequence[Candidate]
+    learner: PslOnlineLearner, checked: CheckedExample, atom: Atom, candidates: Sequence[Candidate]
 ) -> Mapping[Atom, float]:
     """Return how strongly the rules that are connected with a target hold each candidate.
 
@@ -206,7 +214,7 @@ def _strengths(
     return {each: total[n] for n, each in enumerate(atoms) if held[n]} | strengths
 
 
-def _connected(model: HingeModel, target: int, held: Bools) -> Ints:
+def _connected(model: HingeLossMRF, target: int, held: Bools) -> Ints:
     """Return the rows of a target's component; values that are ``held`` connect nothing."""
     rows_of: dict[int, list[int]] = {}
     for row, variable in zip(model.row.tolist(), model.variable.tolist(), strict=True):

@@ -22,7 +22,14 @@ from onlinesrl.psl.ground.form_assembly import (
     broken,
     listed,
 )
-from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HARD, HINGE, HingeModel, Micrographs
+from onlinesrl.psl.ground.hinge_loss_mrf import (
+    AT_MOST,
+    EQUAL,
+    HARD,
+    HINGE,
+    HingeLossMRF,
+    Micrographs,
+)
 from onlinesrl.psl.ground.join_plan import RulePlan, plan_program
 from onlinesrl.psl.ground.memory_joins import ArrayJoins, CompiledPlan, compile_plan
 from onlinesrl.psl.ground.rule_trace import GroundRules
@@ -131,7 +138,7 @@ class Grounder:
         inactive: Ints,
         engine: JoinEngine | None = None,
         skipped: Ints | None = None,
-    ) -> Iterator[HingeModel]:
+    ) -> Iterator[HingeLossMRF]:
         """Ground one world in chunks: models of some rows each, over all variables.
 
         Adds to ``inactive`` int64[rules] and ``skipped`` int64[1]. ``engine`` runs the plans, by default
@@ -225,12 +232,12 @@ class Grounder:
         )
 
 
-def _model(n_variables: int, plan: RulePlan, forms: linear.Forms) -> HingeModel:
+def _model(n_variables: int, plan: RulePlan, forms: linear.Forms) -> HingeLossMRF:
     """Return the hinges or constraints of a plan's forms."""
     form, n = plan.form, len(forms.constant)
     hard = form.weight is None
     kind = HINGE if not hard else EQUAL if form.equality else AT_MOST
-    return HingeModel(
+    return HingeLossMRF(
         n_variables,
         forms.start,
         forms.variable,
@@ -242,14 +249,14 @@ def _model(n_variables: int, plan: RulePlan, forms: linear.Forms) -> HingeModel:
     )
 
 
-def _united(n_variables: int, models: Sequence[HingeModel]) -> HingeModel:
+def _united(n_variables: int, models: Sequence[HingeLossMRF]) -> HingeLossMRF:
     """Concatenate the rows of models over the same variables."""
     lengths = [np.diff(each.start) for each in models]
 
     def joined(name: str, kind: type[np.generic]) -> Any:
         return np.concatenate([np.empty(0, kind), *(getattr(each, name) for each in models)])
 
-    return HingeModel(
+    return HingeLossMRF(
         n_variables,
         np.concatenate([np.zeros(1, np.int64), *lengths]).cumsum(),
         joined("variable", np.int32),
@@ -261,12 +268,12 @@ def _united(n_variables: int, models: Sequence[HingeModel]) -> HingeModel:
     )
 
 
-def _reordered(model: HingeModel, order: Ints) -> HingeModel:
+def _reordered(model: HingeLossMRF, order: Ints) -> HingeLossMRF:
     """Permute the rows of a model."""
     lengths = np.diff(model.start)[order]
     start = np.concatenate(([0], np.cumsum(lengths)))
     entries = np.repeat(model.start[:-1][order] - start[:-1], lengths) + np.arange(start[-1])
-    return HingeModel(
+    return HingeLossMRF(
         model.n_variables,
         start,
         model.variable[entries],

@@ -22,7 +22,7 @@ HARD = -1
 
 
 @dataclass(frozen=True, eq=False)
-class HingeModel:
+class HingeLossMRF:
     """Linear forms in compressed rows, over the variables ``0 .. n_variables - 1``.
 
     Row ``i`` is ``l_i(y) = sum coefficient * y[variable] + constant[i]`` over the entries
@@ -113,17 +113,17 @@ class Micrographs:
     ``first_row[k]:first_row[k + 1]``.
     """
 
-    model: HingeModel
+    model: HingeLossMRF
     first_variable: Ints
     first_row: Ints
 
-    def micrograph(self, n: int) -> HingeModel:
+    def micrograph(self, n: int) -> HingeLossMRF:
         """Return micrograph ``n`` as a model."""
         model, rows = self.model, slice(self.first_row[n], self.first_row[n + 1])
         start = model.start[rows.start : rows.stop + 1]
         entries = slice(start[0], start[-1])
         first = self.first_variable[n]
-        return HingeModel(
+        return HingeLossMRF(
             int(self.first_variable[n + 1] - first),
             start - start[0],
             model.variable[entries] - np.int32(first),
@@ -135,7 +135,7 @@ class Micrographs:
         )
 
 
-def validate(model: HingeModel) -> None:
+def validate(model: HingeLossMRF) -> None:
     """Check the invariants that engines rely on; slow.
 
     Raises ValueError if shapes or types do not match, a variable, weight index, power or kind is out of
@@ -163,7 +163,7 @@ def validate(model: HingeModel) -> None:
         raise ValueError(f"not a ground model: {'; '.join(broken)}")
 
 
-def _check_shapes(model: HingeModel) -> None:
+def _check_shapes(model: HingeLossMRF) -> None:
     """Raise ValueError if the types or lengths of arrays do not match."""
     expected: dict[str, tuple[type[np.generic], int]] = {
         "start": (np.int64, model.n_rows + 1),

@@ -36,7 +36,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class JoinStep:
     """The join of one atom.
 
     ``term`` is its index in the form's ``terms``; ``keys`` are the columns bound by constants or earlier
@@ -62,7 +62,7 @@ class RulePlan:
     clause: bool
     variables: tuple[str, ...]
     first: tuple[Check, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[JoinStep, ...]
 
     @property
     def outer(self) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ def plan_form(form: NormalRule, clause: bool, sizes: Mapping[str, Size] | None =
         atom = left.pop(term)
         keys = _keys(atom, bound)
         bound |= dict.fromkeys(_names(atom.terms))
-        steps.append(Step(term, atom, keys, _ready(waiting, bound)))
+        steps.append(JoinStep(term, atom, keys, _ready(waiting, bound)))
     return RulePlan(form, clause, tuple(bound), first, tuple(steps))
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.core.parallel.threads import Team
-from onlinesrl.psl.ground.hinge_loss_mrf import HingeModel
+from onlinesrl.core.parallel.threads import ThreadTeam
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.admm_threads import Rounds, TeamRounds
 from onlinesrl.psl.inference.dual import check_constants, weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution, Round, Watch
@@ -39,7 +39,7 @@ class Admm:
 
     def solve(
         self,
-        model: HingeModel,
+        model: HingeLossMRF,
         weights: Floats,
         *,
         bonus: Floats | None = None,
@@ -51,11 +51,15 @@ class Admm:
         return in_scale(engine._solve, model, weights, bonus, start, self.tolerance)
 
     def _solve(
-        self, model: HingeModel, weights: Floats, bonus: Floats | None, start: HingeSolution | None
+        self,
+        model: HingeLossMRF,
+        weights: Floats,
+        bonus: Floats | None,
+        start: HingeSolution | None,
     ) -> HingeSolution:
         if model.n_rows < self.large:
             return self._ended(AdmmState(model, weights, bonus, start))
-        with Team(self.threads) as team:
+        with ThreadTeam(self.threads) as team:
             return self._ended(AdmmState(model, weights, bonus, start, team))
 
     def _ended(self, state: AdmmState) -> HingeSolution:
@@ -79,11 +83,11 @@ class AdmmState:
 
     def __init__(
         self,
-        model: HingeModel,
+        model: HingeLossMRF,
         weights: Floats,
         bonus: Floats | None = None,
         start: HingeSolution | None = None,
-        team: Team | None = None,
+        team: ThreadTeam | None = None,
     ):
         check_constants(model)
         n, m = model.n_variables, model.n_rows
@@ -91,7 +95,7 @@ class AdmmState:
         self.model, self._team = model, team
         self._rows = weighted_rows(model, weights)
         low, high, curvature, row_step = np.empty((4, m))
-        self.problem = kernel.Problem(
+        self.problem = kernel.AdmmProblem(
             model.start,
             model.variable,
             model.coefficient,

@@ -17,12 +17,12 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.io.restoring import Expected, restored, restoring
-from onlinesrl.core.parallel.actors import Held
+from onlinesrl.core.parallel.actors import ActorPool
 from onlinesrl.core.parallel.executors import Pool
 from onlinesrl.psl.ground.duckdb_joins import DuckDb
 from onlinesrl.psl.ground.form_assembly import Listing
 from onlinesrl.psl.ground.grounder import Grounder
-from onlinesrl.psl.ground.hinge_loss_mrf import HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.ground.sql import Cut
 from onlinesrl.psl.inference.admm_paged import (
     Begun,
@@ -35,7 +35,7 @@ from onlinesrl.psl.inference.admm_paged import (
     Rounded,
     polish,
 )
-from onlinesrl.psl.inference.resume_file import Kept, digest
+from onlinesrl.psl.inference.resume_file import ResumeFile, digest
 from onlinesrl.psl.inference.row_pages import Pages
 from onlinesrl.psl.kernels import admm_rows as kernel
 from onlinesrl.psl.lang.data import Database
@@ -141,7 +141,7 @@ class _Met:
         self.count = 0
         self._number = np.full(n_variables, -1, np.int32)
 
-    def renumbered(self, models: Iterable[HingeModel]) -> Iterator[HingeModel]:
+    def renumbered(self, models: Iterable[HingeLossMRF]) -> Iterator[HingeLossMRF]:
         for model in models:
             new = np.unique(model.variable[self._number[model.variable] < 0])
             self._number[new] = np.arange(self.count, self.count + len(new))
@@ -160,7 +160,7 @@ class _Met:
 class Ground:
     """What the parts are together, over ``n`` variables of the model."""
 
-    held: Held
+    held: ActorPool
     n: int
     parts: list[Weighed]
     weight_sums: Floats = field(init=False)
@@ -250,7 +250,7 @@ _LOOKED = {
 class _Keeping:
     """Keeps where ADMM is, from time to time: the consensus, and the duals of every part."""
 
-    kept: Kept
+    kept: ResumeFile
     ground: Ground
     consensus: Consensus
 
@@ -295,7 +295,7 @@ class DistributedAdmm:
         task: Task,
         report: Callable[[int, Certificate], object],
         grounded: Callable[[int], object],
-        kept: Kept | None = None,
+        kept: ResumeFile | None = None,
     ) -> tuple[PagedSolution, Ground]:
         """Ground and solve; ``grounded`` is told the number of rows. ``kept`` is where this goes on.
 

@@ -147,16 +147,16 @@ class PageRows:
             self._pages.keep(k, page, with_mark=mark)
         return Rounded(self._gradient, moved, found, _NONE if y is None else self._clipped)
 
-    def _read(self) -> Iterator[tuple[Page, admm.Problem]]:
+    def _read(self) -> Iterator[tuple[Page, admm.AdmmProblem]]:
         """Yield the pages in their order, also as ADMM's kernels read them."""
         pages = map(self._page, range(len(self._pages)))
         return pages if self._threads == 1 else read_ahead(pages)
 
-    def _page(self, k: int) -> tuple[Page, admm.Problem]:
+    def _page(self, k: int) -> tuple[Page, admm.AdmmProblem]:
         page = self._pages.read(k)
         self._memory.rotate()
         low, high, curvature, row_step = self._memory[0][:, : len(page.dual)]
-        problem = admm.Problem(
+        problem = admm.AdmmProblem(
             page.rows.start,
             page.rows.variable,
             page.rows.coefficient,
@@ -192,7 +192,7 @@ class Consensus:
         self.eta = 1.0
         self._next = PERIOD
         self._rows = rows
-        self._variables = admm.Problem(
+        self._variables = admm.AdmmProblem(
             np.zeros(1, np.int32),
             np.empty(0, np.int32),
             coefficient=_NONE,

@@ -9,11 +9,11 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.parallel.threads import Team
+from onlinesrl.core.parallel.threads import ThreadTeam
 from onlinesrl.psl.kernels import admm, admm_parts, admm_rows, admm_solve
 from onlinesrl.psl.kernels.potentials import Potentials
 
-F = TypeVar("F", Potentials, admm.Problem, admm.Iterate)
+F = TypeVar("F", Potentials, admm.AdmmProblem, admm.Iterate)
 Until: TypeAlias = tuple[float, float, float, float]
 """When to end, as ``admm_solve.solve`` says it: highest, tolerance, most_violation, most_rounds."""
 
@@ -28,7 +28,7 @@ OF_ROWS = ["constant", "weight", "hinge", "square", "low", "high", "curvature", 
 class Rounds:
     """Rounds by one thread."""
 
-    def __init__(self, rows: Potentials, problem: admm.Problem, now: admm.Iterate) -> None:
+    def __init__(self, rows: Potentials, problem: admm.AdmmProblem, now: admm.Iterate) -> None:
         self.rows, self.problem, self.now = rows, problem, now
 
     def prepare(self, before: Floats, known: bool) -> float:
@@ -55,7 +55,7 @@ class TeamRounds(Rounds):
     """
 
     def __init__(
-        self, rows: Potentials, problem: admm.Problem, now: admm.Iterate, team: Team
+        self, rows: Potentials, problem: admm.AdmmProblem, now: admm.Iterate, team: ThreadTeam
     ) -> None:
         super().__init__(rows, problem, now)
         self._team = team

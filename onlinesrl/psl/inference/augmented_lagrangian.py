@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.psl.ground.hinge_loss_mrf import HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.dual import conjugates, weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution
@@ -46,7 +46,7 @@ class Augmented:
 
     def solve(
         self,
-        model: HingeModel,
+        model: HingeLossMRF,
         weights: Floats,
         *,
         bonus: Floats | None = None,
@@ -73,7 +73,7 @@ class Augmented:
 class _Problem:
     """A model's rows as a sparse matrix, then ``y <= 1`` and ``-y <= 0``, with the ends of their duals."""
 
-    def __init__(self, model: HingeModel, weights: Floats, bonus: Floats) -> None:
+    def __init__(self, model: HingeLossMRF, weights: Floats, bonus: Floats) -> None:
         from scipy import sparse
 
         n, rows = model.n_variables, conjugates(weighted_rows(model, weights))

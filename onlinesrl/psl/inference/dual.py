@@ -18,7 +18,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HingeLossMRF
 from onlinesrl.psl.kernels import admm_rows
 from onlinesrl.psl.kernels.potentials import Potentials
 
@@ -54,7 +54,7 @@ def conjugates(rows: Potentials) -> Conjugates:
 
 
 def weighted_rows(
-    model: HingeModel, weights: Floats, bonus: Floats | None = None, ridge: float = 0.0
+    model: HingeLossMRF, weights: Floats, bonus: Floats | None = None, ridge: float = 0.0
 ) -> Potentials:
     """Return a model as the kernels read it.
 
@@ -80,7 +80,7 @@ def weighted_rows(
 
 
 def lower_bound(
-    model: HingeModel,
+    model: HingeLossMRF,
     weights: Floats,
     dual: Floats,
     bonus: Floats | None = None,
@@ -106,7 +106,7 @@ def lower_bound(
 
 
 def dual_at(
-    model: HingeModel,
+    model: HingeLossMRF,
     weights: Floats,
     y: Floats,
     bonus: Floats | None = None,
@@ -117,13 +117,13 @@ def dual_at(
     return dual, lower_bound(model, weights, dual, bonus, ridge)
 
 
-def residual(model: HingeModel, y: Floats, dual: Floats) -> float:
+def residual(model: HingeLossMRF, y: Floats, dual: Floats) -> float:
     """Return the most that a projected step along ``-Q' u`` moves a value; 0 at an optimum."""
     gradient = np.bincount(model.variable, model.coefficient * dual[model.row], model.n_variables)
     return float(np.max(np.abs(y - np.clip(y - gradient, 0.0, 1.0)), initial=0.0))
 
 
-def check_constants(model: HingeModel) -> None:
+def check_constants(model: HingeLossMRF) -> None:
     """Raise Infeasible where a constraint without variables is false."""
     form = np.where(model.kind == EQUAL, np.abs(model.constant), model.constant)
     empty = (np.diff(model.start) == 0) & (model.kind >= AT_MOST)

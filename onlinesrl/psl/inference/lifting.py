@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
-from onlinesrl.psl.ground.hinge_loss_mrf import HARD, HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import HARD, HingeLossMRF
 from onlinesrl.psl.inference.dual import check_constants
 from onlinesrl.psl.inference.protocols import HingeEngine, HingeSolution
 from onlinesrl.psl.kernels import color_refinement as kernel
@@ -31,7 +31,7 @@ class Lifted:
 
     def solve(
         self,
-        model: HingeModel,
+        model: HingeLossMRF,
         weights: Floats,
         *,
         bonus: Floats | None = None,
@@ -52,7 +52,7 @@ class Lifting:
     ``variable`` is int64[n_variables], ``row`` int64[n_rows], both of the original model.
     """
 
-    model: HingeModel
+    model: HingeLossMRF
     weights: Floats
     bonus: Floats | None
     variable: Ints
@@ -64,7 +64,7 @@ class Lifting:
         dual = np.bincount(self.row, start.dual, self.model.n_rows).astype(np.float64)
         return replace(start, y=y, dual=dual)
 
-    def raised(self, found: HingeSolution, model: HingeModel) -> HingeSolution:
+    def raised(self, found: HingeSolution, model: HingeLossMRF) -> HingeSolution:
         """Return the original model's answer."""
         y = found.y[self.variable]
         dual = (found.dual / np.bincount(self.row))[self.row]
@@ -72,7 +72,7 @@ class Lifting:
         return replace(found, y=y, dual=dual, violation=model.violation(y), route=route)
 
 
-def lift(model: HingeModel, weights: Floats, bonus: Floats | None = None) -> Lifting:
+def lift(model: HingeLossMRF, weights: Floats, bonus: Floats | None = None) -> Lifting:
     """Return the lifted model of these weights: a lifted row's weight is the sum of its class'.
 
     Coefficients are those of any one row of the class, summed over each class of variables.
@@ -90,7 +90,7 @@ def lift(model: HingeModel, weights: Floats, bonus: Floats | None = None) -> Lif
     edges, coefficient = edges[coefficient != 0], coefficient[coefficient != 0]
     owner, column = np.divmod(edges, max(n_variables, 1))
     hard = model.weight_index[representative] == HARD
-    small = HingeModel(
+    small = HingeLossMRF(
         n_variables=n_variables,
         start=np.searchsorted(owner, np.arange(len(count) + 1)).astype(np.int64),
         variable=column.astype(np.int32),
@@ -104,7 +104,7 @@ def lift(model: HingeModel, weights: Floats, bonus: Floats | None = None) -> Lif
     return Lifting(small, count * weight[representative], summed, variable, row)
 
 
-def classes(model: HingeModel, weight: Floats, bonus: Floats | None) -> tuple[Ints, Ints]:
+def classes(model: HingeLossMRF, weight: Floats, bonus: Floats | None) -> tuple[Ints, Ints]:
     """Return the class of every variable, 0 .. k - 1, and of every row, from 0 as well.
 
     Rows start with the colour (weight, constant, power, kind), variables with the colour (bonus).
@@ -129,7 +129,7 @@ def _distinct(*keys: np.ndarray) -> Ints:
     return result
 
 
-def _graph(model: HingeModel) -> kernel.Graph:
+def _graph(model: HingeLossMRF) -> kernel.Graph:
     """Return the factor graph: variables first, then rows."""
     n = model.n_variables
     by_variable = np.argsort(model.variable, kind="stable")

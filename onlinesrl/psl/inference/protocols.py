@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.psl.ground.hinge_loss_mrf import HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class HingeEngine(Protocol):
 
     def solve(
         self,
-        model: HingeModel,
+        model: HingeLossMRF,
         weights: Floats,
         *,
         bonus: Floats | None = None,

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
-from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HINGE, PLAIN, HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HINGE, PLAIN, HingeLossMRF
 from onlinesrl.psl.inference.dual import check_constants, lower_bound, weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.inference.weight_scale import in_scale
@@ -34,7 +34,7 @@ class Qp:
 
     def solve(
         self,
-        model: HingeModel,
+        model: HingeLossMRF,
         weights: Floats,
         *,
         bonus: Floats | None = None,
@@ -44,7 +44,11 @@ class Qp:
         return in_scale(self._solve, model, weights, bonus, start, TOLERANCE)
 
     def _solve(
-        self, model: HingeModel, weights: Floats, bonus: Floats | None, start: HingeSolution | None
+        self,
+        model: HingeLossMRF,
+        weights: Floats,
+        bonus: Floats | None,
+        start: HingeSolution | None,
     ) -> HingeSolution:
         check_constants(model)
         weighted_rows(model, weights)
@@ -72,7 +76,7 @@ class Qp:
 
 
 def _program(
-    model: HingeModel, weights: Floats, bonus: Floats | None, settings: clarabel.DefaultSettings
+    model: HingeLossMRF, weights: Floats, bonus: Floats | None, settings: clarabel.DefaultSettings
 ) -> clarabel.DefaultSolver:
     """Return the QP over y and a number ``psi_i`` for every potential.
 

@@ -30,7 +30,7 @@ from onlinesrl.psl.lang.model import Functions
 if TYPE_CHECKING:
     from onlinesrl.core.parallel.executors import Pool
     from onlinesrl.psl.inference.admm_paged import PagedSolution
-    from onlinesrl.psl.inference.resume_file import Kept
+    from onlinesrl.psl.inference.resume_file import ResumeFile
 
 METHODS = ("admm", "lifted-admm", "tandem", "sgd", "tron", "qp")
 
@@ -49,10 +49,10 @@ class Parts(NamedTuple):
 
     pool: Pool
     number: int
-    kept: Kept | None = None
+    kept: ResumeFile | None = None
 
 
-class Problem(NamedTuple):
+class InferenceProblem(NamedTuple):
     """A program and its data."""
 
     program: PslProgram
@@ -97,7 +97,7 @@ class Options:
         """The folder."""
         return self.folder or Path(tempfile.gettempdir())
 
-    def grounder(self, of: Problem) -> Grounder:
+    def grounder(self, of: InferenceProblem) -> Grounder:
         """Return what grounds a problem."""
         advice = "--max-groundings sets how many, and --method tandem takes any number"
         unlimited = self.method == "tandem" or self.parts is not None
@@ -106,7 +106,7 @@ class Options:
 
 
 def solved(
-    of: Problem, options: Options, lap: Say
+    of: InferenceProblem, options: Options, lap: Say
 ) -> tuple[HingeSolution | PagedSolution, dict[str, Any]]:
     """Ground and solve a problem, reporting laps; also returns statistics."""
     if options.parts is not None:
@@ -117,7 +117,7 @@ def solved(
 
 
 def _solved_in_memory(
-    of: Problem, options: Options, lap: Say
+    of: InferenceProblem, options: Options, lap: Say
 ) -> tuple[HingeSolution, dict[str, Any]]:
     engine = _engine(options)
     grounded = options.grounder(of).ground(of.database)
@@ -139,7 +139,7 @@ def _solved_in_memory(
 
 
 def _solved_while_ground(
-    of: Problem, options: Options, lap: Say
+    of: InferenceProblem, options: Options, lap: Say
 ) -> tuple[PagedSolution, dict[str, Any]]:
     from onlinesrl.psl.ground.duckdb_joins import DuckDb
     from onlinesrl.psl.inference.tandem import Tandem, TandemProgress
@@ -173,7 +173,7 @@ def _solved_while_ground(
 
 
 def _solved_in_parts(
-    of: Problem, options: Options, parts: Parts, lap: Say
+    of: InferenceProblem, options: Options, parts: Parts, lap: Say
 ) -> tuple[PagedSolution, dict[str, Any]]:
     from onlinesrl.psl.inference.admm_distributed import DistributedAdmm, Task
     from onlinesrl.psl.inference.admm_paged import Certificate

@@ -20,7 +20,7 @@ SECONDS = 30.0
 
 
 @dataclass
-class Kept:
+class ResumeFile:
     """The file, which goes with what was solved; ``tell`` says what becomes of one that is there."""
 
     path: Path

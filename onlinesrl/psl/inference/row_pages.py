@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints
 from onlinesrl.core.errors import StorageError, UsageError
-from onlinesrl.psl.ground.hinge_loss_mrf import HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.dual import check_constants, weighted_rows
 from onlinesrl.psl.kernels.potentials import Potentials
 
@@ -67,7 +67,7 @@ class Pages:
         """The size of the file."""
         return max(self._count - 1, 0) * self.n_bytes + self._used
 
-    def fill(self, chunks: Iterable[HingeModel], weights: Floats) -> Iterator[Page]:
+    def fill(self, chunks: Iterable[HingeLossMRF], weights: Floats) -> Iterator[Page]:
         """Write the rows of chunks in their order; every page is yielded when it is full.
 
         The chunks have their variables in common. Raises ValueError as ``weighted_rows``, Infeasible as

@@ -8,7 +8,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.kernels.random import generator
-from onlinesrl.psl.ground.hinge_loss_mrf import EQUAL, HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import EQUAL, HingeLossMRF
 from onlinesrl.psl.inference.dual import weighted_rows
 from onlinesrl.psl.kernels.line_sampling import Lines, sweep
 
@@ -24,7 +24,7 @@ class Sampler:
     ``b <= a`` do, values stay.
     """
 
-    def __init__(self, model: HingeModel, y: Floats, seed: int) -> None:
+    def __init__(self, model: HingeLossMRF, y: Floats, seed: int) -> None:
         self.model = model
         self.y = y.copy()
         self.rng = generator(seed)
@@ -38,7 +38,7 @@ class Sampler:
             yield self.y
 
 
-def lines_of(model: HingeModel) -> Lines:
+def lines_of(model: HingeLossMRF) -> Lines:
     """Return lines that span all moves on which equality constraints stay true."""
     variable, amount, sizes = _directions(model)
     line = np.repeat(np.arange(len(sizes)), sizes)
@@ -58,7 +58,7 @@ def lines_of(model: HingeModel) -> Lines:
     return Lines(starts, variable, amount, first, row, slope[kept].astype(np.float64))
 
 
-def _directions(model: HingeModel) -> tuple[Ints, Floats, Ints]:
+def _directions(model: HingeLossMRF) -> tuple[Ints, Floats, Ints]:
     """Return variables and amounts of all lines, concatenated, and how many variables each has."""
     equal = (model.kind == EQUAL)[model.row] & (np.abs(model.coefficient) > ZERO)
     alone = np.setdiff1d(np.arange(model.n_variables), model.variable[equal])

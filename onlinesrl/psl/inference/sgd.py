@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.psl.ground.hinge_loss_mrf import HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.dual import dual_at
 from onlinesrl.psl.inference.protocols import HingeSolution, Round, Watch
 from onlinesrl.psl.inference.tron import potential_rows
@@ -39,7 +39,7 @@ class Sgd:
 
     def solve(
         self,
-        model: HingeModel,
+        model: HingeLossMRF,
         weights: Floats,
         *,
         bonus: Floats | None = None,
@@ -50,7 +50,11 @@ class Sgd:
         return in_scale(engine._solve, model, weights, bonus, start, CERTIFIED)
 
     def _solve(
-        self, model: HingeModel, weights: Floats, bonus: Floats | None, start: HingeSolution | None
+        self,
+        model: HingeLossMRF,
+        weights: Floats,
+        bonus: Floats | None,
+        start: HingeSolution | None,
     ) -> HingeSolution:
         rows = potential_rows(model, weights, bonus, 0.0)
         whole = potentials.Range(0, model.n_variables, 0, model.n_rows)

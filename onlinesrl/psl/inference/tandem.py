@@ -18,7 +18,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.parallel.threads import ahead
-from onlinesrl.psl.ground.hinge_loss_mrf import HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.admm_paged import (
     Certificate,
     Consensus,
@@ -76,7 +76,7 @@ class Tandem:
 
     def solve(
         self,
-        chunks: Iterable[HingeModel],
+        chunks: Iterable[HingeLossMRF],
         n_variables: int,
         weights: Floats,
         report: Callable[[TandemProgress], None] = lambda _: None,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
-from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HINGE, HingeModel, Micrographs
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HINGE, HingeLossMRF, Micrographs
 from onlinesrl.psl.inference.dual import dual_at, weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.inference.weight_scale import in_scale, scale
@@ -32,7 +32,7 @@ class Tron:
 
     def solve(
         self,
-        model: HingeModel,
+        model: HingeLossMRF,
         weights: Floats,
         *,
         bonus: Floats | None = None,
@@ -43,7 +43,11 @@ class Tron:
         return in_scale(engine._solve, model, weights, bonus, start, CERTIFIED)
 
     def _solve(
-        self, model: HingeModel, weights: Floats, bonus: Floats | None, start: HingeSolution | None
+        self,
+        model: HingeLossMRF,
+        weights: Floats,
+        bonus: Floats | None,
+        start: HingeSolution | None,
     ) -> HingeSolution:
         whole = np.array([0, model.n_variables]), np.array([0, model.n_rows])
         first = None if start is None else start.y
@@ -85,7 +89,7 @@ class Tron:
 
 
 def potential_rows(
-    model: HingeModel, weights: Floats, bonus: Floats | None, ridge: float
+    model: HingeLossMRF, weights: Floats, bonus: Floats | None, ridge: float
 ) -> Potentials:
     """Return a model without constraints as the kernels read it; ValueError where it has some."""
     if np.any(model.kind >= AT_MOST):

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.psl.ground.hinge_loss_mrf import HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.protocols import HingeSolution, Watch
 
 SMALL, LARGE = 2.0**-10, 2.0**20
@@ -21,7 +21,7 @@ SMALL, LARGE = 2.0**-10, 2.0**20
 UNIT = 2.0**-52
 """The relative distance of doubles."""
 
-Solve = Callable[[HingeModel, Floats, Floats | None, HingeSolution | None], HingeSolution]
+Solve = Callable[[HingeLossMRF, Floats, Floats | None, HingeSolution | None], HingeSolution]
 
 
 def scale(weights: Floats, bonus: Floats | None = None) -> float:
@@ -39,7 +39,7 @@ def unscaled(watch: Watch | None, s: float) -> Watch | None:
 
 def in_scale(  # noqa: PLR0913, PLR0917 - what an engine is given
     solve: Solve,
-    model: HingeModel,
+    model: HingeLossMRF,
     weights: Floats,
     bonus: Floats | None,
     start: HingeSolution | None,
@@ -58,7 +58,7 @@ def in_scale(  # noqa: PLR0913, PLR0917 - what an engine is given
     return replace(found, energy=found.energy / s, dual=found.dual / s, bound=found.bound / s)
 
 
-def rounding(model: HingeModel, dual: Floats, bonus: Floats | None) -> float:
+def rounding(model: HingeLossMRF, dual: Floats, bonus: Floats | None) -> float:
     """Return how far rounding may have moved an energy, or the bound of a dual."""
     entries = (
         np.abs(model.coefficient * dual[model.row]).sum() + np.abs(dual * model.constant).sum()

@@ -26,7 +26,7 @@ BLOCK = 4096
 """Rows, or variables, of a block: work is divided among threads by blocks."""
 
 
-class Problem(Frame):
+class AdmmProblem(Frame):
     """Linear forms l, the conjugates of the functions of l, and separable terms of variables.
 
     Row i adds max over low <= u <= high of u l - curvature u^2 / 2 (``psl.inference.dual``).
@@ -55,7 +55,7 @@ class Iterate(Frame):
 
 
 @kernel
-def add_gradient(problem: Problem, i: int, u: float, gradient: Floats) -> None:
+def add_gradient(problem: AdmmProblem, i: int, u: float, gradient: Floats) -> None:
     """Add u q_i to the gradient."""
     for e in range(problem.start[i], problem.start[i + 1]):
         gradient[problem.variable[e]] += u * problem.coefficient[e]
@@ -63,7 +63,7 @@ def add_gradient(problem: Problem, i: int, u: float, gradient: Floats) -> None:
 
 @kernel
 def x_step(
-    problem: Problem, now: Iterate, j: int, gradient: float, eta: float, relaxation: float
+    problem: AdmmProblem, now: Iterate, j: int, gradient: float, eta: float, relaxation: float
 ) -> None:
     """Update y_j."""
     weight = eta * problem.degree[j]
@@ -74,7 +74,7 @@ def x_step(
 
 
 @kernel
-def x_update(problem: Problem, now: Iterate, eta: float, relaxation: float) -> None:
+def x_update(problem: AdmmProblem, now: Iterate, eta: float, relaxation: float) -> None:
     """Update y, the first half of a round; resets the gradient to -bonus for the dual update."""
     for j in range(len(now.y)):
         x_step(problem, now, j, now.gradient[j], eta, relaxation)
@@ -82,7 +82,7 @@ def x_update(problem: Problem, now: Iterate, eta: float, relaxation: float) -> N
 
 
 @threaded
-def dual_update(problem: Problem, now: Iterate, eta: float, relaxation: float) -> None:
+def dual_update(problem: AdmmProblem, now: Iterate, eta: float, relaxation: float) -> None:
     """Update the duals of all rows or of a page, the second half of a round, and add to the gradient."""
     for i in range(len(problem.constant)):
         form = problem.constant[i]
@@ -96,7 +96,7 @@ def dual_update(problem: Problem, now: Iterate, eta: float, relaxation: float) -
 
 
 @kernel
-def rounds(problem: Problem, now: Iterate, eta: float, relaxation: float, n: int) -> None:
+def rounds(problem: AdmmProblem, now: Iterate, eta: float, relaxation: float, n: int) -> None:
     """Do n rounds with step size eta."""
     for _ in range(n):
         x_update(problem, now, eta, relaxation)
@@ -105,7 +105,7 @@ def rounds(problem: Problem, now: Iterate, eta: float, relaxation: float, n: int
 
 @kernel
 def copied(
-    problem: Problem, now: Iterate, before: Floats, eta: float, relaxation: float, form: Floats
+    problem: AdmmProblem, now: Iterate, before: Floats, eta: float, relaxation: float, form: Floats
 ) -> None:
     """Set ``form`` [row] to the forms at the local copies of the last round, done with step size eta.
 
@@ -125,7 +125,7 @@ def copied(
 
 @kernel
 def certificate(
-    problem: Problem, now: Iterate, gradient: Floats
+    problem: AdmmProblem, now: Iterate, gradient: Floats
 ) -> tuple[float, float, float, float]:
     """Return energy, lower bound, largest violation and complementarity of clipped y and the dual.
 
@@ -140,7 +140,7 @@ def certificate(
 
 
 @kernel
-def of_variables(problem: Problem, now: Iterate, gradient: Floats) -> tuple[float, float]:
+def of_variables(problem: AdmmProblem, now: Iterate, gradient: Floats) -> tuple[float, float]:
     """Return the energy of bonus and ridge, and the minimum of gradient . y + ridge y^2 over the box."""
     energy, least = 0.0, 0.0
     for j in range(len(gradient)):
@@ -154,7 +154,7 @@ def of_variables(problem: Problem, now: Iterate, gradient: Floats) -> tuple[floa
 
 
 @kernel
-def of_row(problem: Problem, now: Iterate, i: int) -> tuple[float, float, float, float, float]:
+def of_row(problem: AdmmProblem, now: Iterate, i: int) -> tuple[float, float, float, float, float]:
     """Return row i's energy, bound, violation and complementarity, and its clipped dual."""
     form = problem.constant[i]
     for e in range(problem.start[i], problem.start[i + 1]):
@@ -172,7 +172,7 @@ def of_row(problem: Problem, now: Iterate, i: int) -> tuple[float, float, float,
 
 @threaded
 def of_rows(
-    problem: Problem, now: Iterate, gradient: Floats, part: int, parts: int
+    problem: AdmmProblem, now: Iterate, gradient: Floats, part: int, parts: int
 ) -> tuple[float, float, float, float]:
     """Return the certificate's terms of every ``parts``-th block of rows, and add to the gradient."""
     energy, bound, violation, complementarity = 0.0, 0.0, 0.0, 0.0

@@ -9,12 +9,12 @@ of variables.
 
 from onlinesrl.core.arrays import Floats, Ints32
 from onlinesrl.core.jit.decorators import kernel, threaded
-from onlinesrl.psl.kernels.admm import BLOCK, Iterate, Problem, x_step
+from onlinesrl.psl.kernels.admm import BLOCK, AdmmProblem, Iterate, x_step
 from onlinesrl.psl.kernels.potentials import clip
 
 
 @kernel
-def _alike(problem: Problem, i: int, k: int) -> bool:
+def _alike(problem: AdmmProblem, i: int, k: int) -> bool:
     """Return whether rows i and k may be in one run."""
     a, b = problem.start[i], problem.start[k]
     size = problem.start[i + 1] - a
@@ -32,7 +32,7 @@ def _alike(problem: Problem, i: int, k: int) -> bool:
 
 
 @threaded
-def find_runs(problem: Problem, run_end: Ints32) -> None:
+def find_runs(problem: AdmmProblem, run_end: Ints32) -> None:
     """Set ``run_end`` [row] to the end of the run that each row is in."""
     end = len(problem.constant)
     for i in range(end - 1, -1, -1):
@@ -43,7 +43,7 @@ def find_runs(problem: Problem, run_end: Ints32) -> None:
 
 @threaded
 def x_update(
-    problem: Problem,
+    problem: AdmmProblem,
     now: Iterate,
     gradients: Floats,
     rank: int,
@@ -65,7 +65,7 @@ def x_update(
 
 @threaded
 def dual_update(
-    problem: Problem,
+    problem: AdmmProblem,
     now: Iterate,
     run_end: Ints32,
     part: int,
@@ -90,7 +90,7 @@ def dual_update(
 
 
 @kernel
-def _of_run(problem: Problem, i: int, eta: float) -> tuple[float, float, float, float]:
+def _of_run(problem: AdmmProblem, i: int, eta: float) -> tuple[float, float, float, float]:
     """Return what the rows of row i's run have in common: sigma, divisor, low and high of the step."""
     sigma = eta * problem.row_step[i]
     return sigma, 1.0 + sigma * problem.curvature[i], problem.low[i], problem.high[i]
@@ -114,7 +114,13 @@ def _step(
 
 @kernel
 def _update_run(
-    problem: Problem, now: Iterate, first: int, end: int, size: int, eta: float, relaxation: float
+    problem: AdmmProblem,
+    now: Iterate,
+    first: int,
+    end: int,
+    size: int,
+    eta: float,
+    relaxation: float,
 ) -> None:
     """Do as ``admm.dual_update`` for a run of rows of ``size`` variables each."""
     of_run = _of_run(problem, first, eta)
@@ -131,7 +137,7 @@ def _update_run(
 
 @kernel
 def _update_pairs(
-    problem: Problem, now: Iterate, first: int, end: int, eta: float, relaxation: float
+    problem: AdmmProblem, now: Iterate, first: int, end: int, eta: float, relaxation: float
 ) -> None:
     """Do as ``_update_run`` for two variables each; without the loops it takes a fifth less time."""
     of_run, at = _of_run(problem, first, eta), problem.start[first]
@@ -147,7 +153,7 @@ def _update_pairs(
 
 @kernel
 def _update_triples(
-    problem: Problem, now: Iterate, first: int, end: int, eta: float, relaxation: float
+    problem: AdmmProblem, now: Iterate, first: int, end: int, eta: float, relaxation: float
 ) -> None:
     """Do as ``_update_pairs`` for three variables each."""
     of_run, at = _of_run(problem, first, eta), problem.start[first]

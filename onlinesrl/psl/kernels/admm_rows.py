@@ -104,7 +104,7 @@ def _penalty(rows: Potentials, i: int, weight_sums: Floats) -> float:
 
 
 @threaded
-def expand(rows: Potentials, weight_sums: Floats, to: admm.Problem) -> None:
+def expand(rows: Potentials, weight_sums: Floats, to: admm.AdmmProblem) -> None:
     """Set the conjugates and steps of ``to``; 0 for a ridge, whose row is unused."""
     for i in range(len(rows.constant)):
         if _is_ridge(rows, i):
@@ -119,7 +119,7 @@ def expand(rows: Potentials, weight_sums: Floats, to: admm.Problem) -> None:
 
 @threaded
 def begin(
-    rows: Potentials, weight_sums: Floats, problem: admm.Problem, now: admm.Iterate, given: bool
+    rows: Potentials, weight_sums: Floats, problem: admm.AdmmProblem, now: admm.Iterate, given: bool
 ) -> None:
     """Set the duals to the slopes at ``now.y``, or clip ``given`` ones.
 
@@ -156,13 +156,13 @@ def rescale(before: Floats, after: Floats, dual: Floats) -> None:
             dual[i] *= after[i] / before[i]
 
 
-def free_variables(problem: admm.Problem) -> None:
+def free_variables(problem: admm.AdmmProblem) -> None:
     """Give variables in no row a degree, so that the bonus moves them."""
     problem.degree[(problem.degree == 0) & (problem.ridge == 0)] = 1.0
 
 
 @kernel
-def duals(rows: Potentials, problem: admm.Problem, now: admm.Iterate, out: Floats) -> None:
+def duals(rows: Potentials, problem: admm.AdmmProblem, now: admm.Iterate, out: Floats) -> None:
     """Set ``out`` [row] to the certificate's duals, given its gradient in ``now.ahead``.
 
     Rows that are ridges get the duals that give the same bound.
@@ -181,7 +181,7 @@ def duals(rows: Potentials, problem: admm.Problem, now: admm.Iterate, out: Float
 def set_up(
     rows: Potentials,
     weight_sums: Floats,
-    problem: admm.Problem,
+    problem: admm.AdmmProblem,
     now: admm.Iterate,
     before: Floats,
     given: bool,
@@ -199,7 +199,7 @@ def set_up(
 def prepare(
     rows: Potentials,
     weight_sums: Floats,
-    problem: admm.Problem,
+    problem: admm.AdmmProblem,
     now: admm.Iterate,
     before: Floats,
     given: bool,

@@ -4,7 +4,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.jit.decorators import kernel, threaded
-from onlinesrl.psl.kernels.admm import Iterate, Problem, certificate, rounds
+from onlinesrl.psl.kernels.admm import AdmmProblem, Iterate, certificate, rounds
 from onlinesrl.psl.kernels.admm_rows import duals
 from onlinesrl.psl.kernels.potentials import Potentials
 
@@ -50,7 +50,7 @@ def moved(before: Floats, after: Floats, row_step: Floats) -> float:
 
 
 @kernel
-def balance(problem: Problem, now: Iterate, y: Floats, duals: float, control: Floats) -> None:
+def balance(problem: AdmmProblem, now: Iterate, y: Floats, duals: float, control: Floats) -> None:
     """Change the step size, given the values before these rounds and how far the duals have ``moved``."""
     control[NEXT] = np.floor(GROWTH * control[ROUNDS])
     values = 0.0
@@ -61,7 +61,7 @@ def balance(problem: Problem, now: Iterate, y: Floats, duals: float, control: Fl
 
 @kernel
 def advance(
-    problem: Problem, now: Iterate, y: Floats, dual: Floats, control: Floats, n: int
+    problem: AdmmProblem, now: Iterate, y: Floats, dual: Floats, control: Floats, n: int
 ) -> None:
     """Do n rounds, and change the step size if due; ``y`` and ``dual`` are working memory."""
     control[ROUNDS] += n
@@ -99,7 +99,7 @@ def verdict(
 @kernel
 def solve(
     rows: Potentials,
-    problem: Problem,
+    problem: AdmmProblem,
     now: Iterate,
     y: Floats,
     dual: Floats,

@@ -11,10 +11,10 @@ from onlinesrl.core.io.config_types import Positive
 from onlinesrl.core.learning.batch import Learned, Trace, Watch
 from onlinesrl.psl.learning.cutting_planes import CuttingPlanes, Plane
 from onlinesrl.psl.learning.mle import LogEntropy, NotNegative
-from onlinesrl.psl.learning.problem import PslLearner, PslProblem, uncertain
+from onlinesrl.psl.learning.problem import PslBatchLearner, PslProblem, uncertain
 
 
-class Energy(PslLearner):
+class Energy(PslBatchLearner):
     """The energy of the truth."""
 
     kind: Literal["energy"] = "energy"

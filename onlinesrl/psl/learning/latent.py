@@ -20,10 +20,10 @@ from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Bools, Floats
 from onlinesrl.core.io.config_types import Count, Names, Natural, Positive
 from onlinesrl.core.learning.batch import Learned, Trace, UnfitError, Watch
-from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, HingeLossMRF
 from onlinesrl.psl.inference.admm import AdmmState
 from onlinesrl.psl.kernels.features import add
-from onlinesrl.psl.learning.problem import PslLearner, PslProblem
+from onlinesrl.psl.learning.problem import PslBatchLearner, PslProblem
 
 TOLERANCE, VIOLATION, ROUNDS = 1e-4, 1e-4, 25_000
 """To what a minimisation is solved (as ``Admm`` has it), and after how many rounds this may be missed."""
@@ -37,7 +37,7 @@ class Update(NamedTuple):
     objective: float
 
 
-class Latent(PslLearner):
+class Latent(PslBatchLearner):
     """Subgradient steps on F, divided by the number of potentials of each rule; the mean is returned."""
 
     latent: Names
@@ -142,7 +142,7 @@ class Side:
     beside ``bonus . y``.
     """
 
-    def __init__(self, model: HingeModel, weights: Floats, bonus: Floats, offset: float) -> None:
+    def __init__(self, model: HingeLossMRF, weights: Floats, bonus: Floats, offset: float) -> None:
         self.model = model
         self.weights = weights
         self.bonus = bonus
@@ -237,10 +237,10 @@ class Em(Latent):
             yield free.rounds + clamped.rounds
 
 
-def with_surrogate(model: HingeModel, weight_index: int) -> HingeModel:
+def with_surrogate(model: HingeLossMRF, weight_index: int) -> HingeLossMRF:
     """Add the potentials max(y, 0)^2 and max(1 - y, 0)^2 of every variable, with one weight."""
     n, m = model.n_variables, 2 * model.n_variables
-    return HingeModel(
+    return HingeLossMRF(
         n,
         np.append(model.start, model.start[-1] + 1 + np.arange(m)),
         np.append(model.variable, np.repeat(np.arange(n, dtype=np.int32), 2)),
@@ -252,7 +252,7 @@ def with_surrogate(model: HingeModel, weight_index: int) -> HingeModel:
     )
 
 
-def clamp(model: HingeModel, y: Floats, free: Bools) -> HingeModel:
+def clamp(model: HingeLossMRF, y: Floats, free: Bools) -> HingeLossMRF:
     """Return the model of the free variables, the others having the values ``y``."""
     open_ = free[model.variable]
     constant = np.bincount(

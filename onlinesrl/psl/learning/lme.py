@@ -12,10 +12,10 @@ from onlinesrl.core.io.config_types import Positive
 from onlinesrl.core.learning.batch import Learned, LearningError, Trace, Watch
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.learning.cutting_planes import CuttingPlanes, Plane
-from onlinesrl.psl.learning.problem import PslLearner, PslProblem, uncertain
+from onlinesrl.psl.learning.problem import PslBatchLearner, PslProblem, uncertain
 
 
-class Lme(PslLearner):
+class Lme(PslBatchLearner):
     """Large margins: the truth's energy is to be below that of others by their L1 distance."""
 
     kind: Literal["lme"] = "lme"

@@ -19,12 +19,12 @@ from onlinesrl.core.io.config_types import Positive
 from onlinesrl.core.learning.batch import Learned, Trace, Watch
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.learning.cutting_planes import CuttingPlanes, Plane
-from onlinesrl.psl.learning.problem import PslLearner, PslProblem, uncertain
+from onlinesrl.psl.learning.problem import PslBatchLearner, PslProblem, uncertain
 
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Mle(PslLearner):
+class Mle(PslBatchLearner):
     """Maximum likelihood, with the most probable values in place of expectations."""
 
     kind: Literal["mle"] = "mle"

@@ -17,9 +17,9 @@ from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.io.config_types import Positive
 from onlinesrl.core.learning.batch import Learned, LearningError, Trace, Watch
-from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HINGE, HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HINGE, HingeLossMRF
 from onlinesrl.psl.kernels.pseudo_likelihood import pseudo_likelihood
-from onlinesrl.psl.learning.problem import PslLearner, PslProblem
+from onlinesrl.psl.learning.problem import PslBatchLearner, PslProblem
 
 PANELS, NODES = 8, 8
 """Panels of [0, 1], and nodes in each."""
@@ -27,7 +27,7 @@ NARROW = 1e-6
 """A variable that hard rules leave less room than this has no density."""
 
 
-class Mple(PslLearner):
+class Mple(PslBatchLearner):
     """Maximum pseudo-likelihood: each variable is predicted from the truth of all others."""
 
     kind: Literal["mple"] = "mple"
@@ -100,7 +100,7 @@ class Conditionals:
         return pseudo_likelihood(*of, weights, density, gradient), gradient
 
 
-def conditionals_of(model: HingeModel, truth: Floats, rules: int) -> Conditionals:
+def conditionals_of(model: HingeLossMRF, truth: Floats, rules: int) -> Conditionals:
     """Return the conditionals of the variables that are in a potential and have room."""
     low, high = _room(model, truth)
     row, variable = model.row, model.variable.astype(np.int64)
@@ -121,7 +121,7 @@ def conditionals_of(model: HingeModel, truth: Floats, rules: int) -> Conditional
     return Conditionals(number, rule, at_nodes, at_truth, (high - low)[known], quadrature)
 
 
-def _phi(model: HingeModel, row: Ints, form: Floats) -> Floats:
+def _phi(model: HingeLossMRF, row: Ints, form: Floats) -> Floats:
     """Return the potentials of rows at values of their forms."""
     found: Floats = (
         np.where(model.kind[row] == HINGE, np.maximum(form, 0.0), form) ** model.power[row]
@@ -136,7 +136,7 @@ def _nodes() -> tuple[Floats, Floats]:
     return (starts + (x + 1) / (2 * PANELS)).ravel(), np.tile(weight / (2 * PANELS), PANELS)
 
 
-def _room(model: HingeModel, truth: Floats) -> tuple[Floats, Floats]:
+def _room(model: HingeLossMRF, truth: Floats) -> tuple[Floats, Floats]:
     """Return the least and greatest value that hard rules leave each variable, the others as in the truth."""
     row, variable, q = model.row, model.variable, model.coefficient
     hard = (model.kind[row] >= AT_MOST) & (q != 0)

@@ -17,7 +17,7 @@ from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.learning.batch import Learned, LearningError, Watch
 from onlinesrl.logic.ast import Atom, Constant
 from onlinesrl.psl.ground.grounder import Grounder
-from onlinesrl.psl.ground.hinge_loss_mrf import HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.protocols import HingeEngine, HingeSolution
 from onlinesrl.psl.lang.ast import PslProgram
@@ -39,7 +39,7 @@ class PslProblem:
 
     program: PslProgram
     database: Database
-    model: HingeModel
+    model: HingeLossMRF
     seed: int = 0
     folder: Path | None = None
     engine: HingeEngine = field(default_factory=Admm)
@@ -172,7 +172,7 @@ def uncertain(least: Minimum) -> list[str]:
     ]
 
 
-class PslLearner(Section, ABC):
+class PslBatchLearner(Section, ABC):
     """How the weights of PSL's rules are learned from a batch."""
 
     kind: str

@@ -16,13 +16,13 @@ from onlinesrl.core.io.config_types import Count, Positive
 from onlinesrl.core.learning.batch import Learned, Trace, Watch
 from onlinesrl.core.learning.diagonal_newton import Newton
 from onlinesrl.psl.inference.sampling import Sampler
-from onlinesrl.psl.learning.problem import PslLearner, PslProblem
+from onlinesrl.psl.learning.problem import PslBatchLearner, PslProblem
 
 TRUST = 0.01
 """The trust in the first Newton step."""
 
 
-class SampledMle(PslLearner):
+class SampledMle(PslBatchLearner):
     """Maximum likelihood, with sampled expectations; the objective shown is the gradient's norm."""
 
     kind: Literal["sampled-mle"] = "sampled-mle"

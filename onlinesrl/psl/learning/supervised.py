@@ -23,11 +23,11 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.io.config_types import Positive
 from onlinesrl.core.learning.batch import Learned, LearningError, Trace, Watch
-from onlinesrl.psl.ground.hinge_loss_mrf import PLAIN, HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import PLAIN, HingeLossMRF
 from onlinesrl.psl.inference.augmented_lagrangian import Augmented
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.learning.mle import LogEntropy, NotNegative
-from onlinesrl.psl.learning.problem import PslLearner, PslProblem
+from onlinesrl.psl.learning.problem import PslBatchLearner, PslProblem
 
 ENGINE = Augmented()
 """Where both minimisations are solved: lambda multiplies what their values are off by."""
@@ -41,7 +41,7 @@ SHORTEST, ROUNDING = 1e-9, 1e-14
 """The shortest share of a step; what an objective may be off by, relative to it (absolute below 1)."""
 
 
-class Supervised(PslLearner):
+class Supervised(PslBatchLearner):
     """A loss of the most probable values, smoothed; weights have the sum 1, and PSL 2.4's regulariser."""
 
     penalty: Positive = 1000.0
@@ -202,7 +202,7 @@ class Smoothed:
         return found
 
 
-def with_squares(model: HingeModel, weight_index: int) -> HingeModel:
+def with_squares(model: HingeLossMRF, weight_index: int) -> HingeLossMRF:
     """Add the potential y^2 of every variable, each with a weight of its own from ``weight_index`` on."""
     n = model.n_variables
     return replace(

@@ -22,19 +22,19 @@ from onlinesrl.core.errors import ExampleError, Infeasible, ModelError, UsageErr
 from onlinesrl.core.evaluation.counts import BEYOND_RANGE
 from onlinesrl.core.evaluation.label_loss import Costs
 from onlinesrl.core.example import Atoms, Example, decode, decoded, show_ground_atom
-from onlinesrl.core.explain.counterfactual import DEFAULTS, Asked
+from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Atom, Explanation
 from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally
 from onlinesrl.core.online.drift import Monitor
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.online.update_rule import Update
-from onlinesrl.core.parallel.adaptive_batch import Apart, Together
+from onlinesrl.core.parallel.adaptive_batch import AdaptiveBatcher, Apart
 from onlinesrl.core.slowest import Slowest
 from onlinesrl.psl.explain.explanation import explain, least_certain
 from onlinesrl.psl.ground.form_assembly import GroundingFailure, TooManyRows
 from onlinesrl.psl.ground.grounder import Grounder
-from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, HingeLossMRF
 from onlinesrl.psl.ground.packing import CheckedExample, PslPacker
 from onlinesrl.psl.inference.policy import PslInference
 from onlinesrl.psl.inference.protocols import HingeSolution
@@ -54,7 +54,7 @@ ROWS_TOGETHER = 1 << 19
 UNSOLVED = "inference ended after its last round without a proven answer (inference.unsolved)"
 KEYS = {"limit": "inference.max_groundings", "not_open": "inference.targets"}
 """The configuration key that controls a kind of failure."""
-_ONE_HINGE = HingeModel(
+_ONE_HINGE = HingeLossMRF(
     1,
     np.array([0, 1]),
     np.zeros(1, np.int32),
@@ -69,7 +69,7 @@ _ONE_HINGE = HingeModel(
 class _Ground(NamedTuple):
     """The ground rules of a world, and how many were left out."""
 
-    graph: HingeModel
+    graph: HingeLossMRF
     skipped: int
 
 
@@ -81,7 +81,7 @@ class _Labelled(NamedTuple):
     cost: Floats
 
 
-class PslLearner:
+class PslOnlineLearner:
     """Owns the weights of a PSL program's rules; ``step`` takes a micro-batch.
 
     ``query`` are the predicates that have targets; ``by`` is the one of them, and the place of the
@@ -109,7 +109,7 @@ class PslLearner:
         self.costs = Costs(update.costs or {}, {name: program.predicates[name] for name in query})
         self.packer = PslPacker(program.predicates, query, inference.max_atoms, background)
         self.grounder = Grounder(program, most=inference.max_groundings, skip=inference.skip)
-        self.together = Together()
+        self.together = AdaptiveBatcher()
         self.monitor: Monitor | None = None
         self.seen = 0
         self.quiet: Callable[[], object] = lambda: None
@@ -143,7 +143,9 @@ class PslLearner:
         """Return none: PSL has no types."""
         return {}
 
-    def explain(self, example: Example, atom: Atom, asked: Asked = DEFAULTS) -> Explanation:
+    def explain(
+        self, example: Example, atom: Atom, asked: CounterfactualQuery = DEFAULTS
+    ) -> Explanation:
         """See ``Learner.explain``."""
         return explain(self, example, atom, asked)
 
@@ -151,7 +153,7 @@ class PslLearner:
         """See ``Learner.least_certain``: those with values nearest to 1/2."""
         return least_certain(self, example, most)
 
-    def solved(self, example: Example) -> tuple[CheckedExample, HingeModel, HingeSolution]:
+    def solved(self, example: Example) -> tuple[CheckedExample, HingeLossMRF, HingeSolution]:
         """Return an example, its model, and its values by the averaged weights.
 
         Raises ExampleError for a bad example.
@@ -160,7 +162,7 @@ class PslLearner:
         model = self.ground_model(checked)
         return checked, model, self._solve(model, self.weights.averaged(), None, None)
 
-    def ground_model(self, checked: CheckedExample) -> HingeModel:
+    def ground_model(self, checked: CheckedExample) -> HingeLossMRF:
         """Return the model of one example. Raises ExampleError where it cannot be grounded."""
         (ground,) = self._ground([checked])
         if isinstance(ground, ExampleError):
@@ -211,7 +213,7 @@ class PslLearner:
         return outcomes, batch.tally()
 
     def _attempt(self, items: Sequence[Item], batch: BatchCounts, learning: bool) -> list[Outcome]:
-        """Take examples in turn, ground together, as far as memory allows; see ``Together``."""
+        """Take examples in turn, ground together, as far as memory allows; see ``AdaptiveBatcher``."""
         found = [self._checked(item) for item in items]
         graphs = iter(self._ground([world for world in found if isinstance(world, CheckedExample)]))
         outcomes: list[Outcome] = []
@@ -300,7 +302,11 @@ class PslLearner:
         return outcome
 
     def _solve(
-        self, graph: HingeModel, weights: Floats, bonus: Floats | None, start: HingeSolution | None
+        self,
+        graph: HingeLossMRF,
+        weights: Floats,
+        bonus: Floats | None,
+        start: HingeSolution | None,
     ) -> HingeSolution:
         try:
             return self.inference.engine.solve(graph, weights, bonus=bonus, start=start)
@@ -309,7 +315,7 @@ class PslLearner:
 
     def _learn(
         self,
-        graph: HingeModel,
+        graph: HingeLossMRF,
         labelled: _Labelled,
         predicted: HingeSolution,
         batch: BatchCounts,
@@ -330,14 +336,14 @@ class PslLearner:
             raise ExampleError(BEYOND_RANGE, "overflow")
         return True
 
-    def _labelled(self, checked: CheckedExample, graph: HingeModel) -> _Labelled | None:
+    def _labelled(self, checked: CheckedExample, graph: HingeLossMRF) -> _Labelled | None:
         if checked.truth is None:
             return None
         features = self._true_features(checked, graph, checked.truth)
         costs = [self.costs.of(name, [*rows]) for name, rows in checked.targets.items()]
         return _Labelled(checked.truth, features, np.concatenate(costs))
 
-    def _true_features(self, checked: CheckedExample, graph: HingeModel, truth: Floats) -> Floats:
+    def _true_features(self, checked: CheckedExample, graph: HingeLossMRF, truth: Floats) -> Floats:
         """Phi(truth); raises ExampleError where the truth breaks a hard rule."""
         features, violation, row = self._measured(graph, truth)
         if violation <= BROKEN:
@@ -353,7 +359,7 @@ class PslLearner:
             f"the truth breaks a hard rule, by {violation:.3g}, on {shown}", "hard_rule"
         )
 
-    def _measured(self, graph: HingeModel, y: Floats) -> tuple[Floats, float, int]:
+    def _measured(self, graph: HingeLossMRF, y: Floats) -> tuple[Floats, float, int]:
         """Phi(y), float64[rules]; the worst violation of a constraint, and its row."""
         features = np.zeros(len(self.weights.base))
         violation, row = measure(

@@ -20,7 +20,14 @@ from onlinesrl.core.timing import Clock
 from onlinesrl.logic.tables import with_names
 from onlinesrl.psl.ground.grounder import MOST
 from onlinesrl.psl.inference.protocols import HingeSolution
-from onlinesrl.psl.inference.registry import Options, Parts, Problem, quiet, solved, weights_of
+from onlinesrl.psl.inference.registry import (
+    InferenceProblem,
+    Options,
+    Parts,
+    quiet,
+    solved,
+    weights_of,
+)
 from onlinesrl.psl.lang.data import AtomTable, Database, Relation
 from onlinesrl.psl.lang.model import PslModel, load_json, load_psl
 from onlinesrl.psl.lang.reader import parse
@@ -64,12 +71,12 @@ def infer(model: Path, data: Path | None, options: Options) -> Inferred:
     clock = Clock()
     options.say("reading the model and its data")
     psl = load(model, data)
-    of = Problem(psl.program, psl.functions, psl.database())
+    of = InferenceProblem(psl.program, psl.functions, psl.database())
     clock.lap("load")
     return solve(of, options, clock)
 
 
-def solve(of: Problem, options: Options, clock: Clock) -> Inferred:
+def solve(of: InferenceProblem, options: Options, clock: Clock) -> Inferred:
     """Infer the values of least energy of a program on its data; see ``infer``."""
     options.say("loading the kernels")
     with told_of_compiling(options.tell):
@@ -90,12 +97,12 @@ def solve(of: Problem, options: Options, clock: Clock) -> Inferred:
     return Inferred(of.database, found.y, stats)
 
 
-def _smallest() -> Problem:
+def _smallest() -> InferenceProblem:
     """Return a problem that loads every kernel, so that times measured later are without loading."""
     one = np.zeros((1, 1), np.int32)
     none = AtomTable(one[:, :0], np.empty(0))
     target = Relation(none, AtomTable(one, np.full(1, np.nan)), none)
-    return Problem(parse("1: !P(X) ^2"), {}, Database(("a",), {"P": target}))
+    return InferenceProblem(parse("1: !P(X) ^2"), {}, Database(("a",), {"P": target}))
 
 
 def _quality(found: HingeSolution | PagedSolution, weights: Floats) -> dict[str, Any]:

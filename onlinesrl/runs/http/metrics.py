@@ -24,9 +24,9 @@ from onlinesrl.runs.http.listening import At
 from onlinesrl.runs.http.server import Server
 from onlinesrl.stream import checkpoints as checkpoints_module
 from onlinesrl.stream.daemon_calls import aside
-from onlinesrl.stream.decoding import Taken
-from onlinesrl.stream.shutdown import Stopper
-from onlinesrl.stream.trainer import Loop
+from onlinesrl.stream.decoding import Batch
+from onlinesrl.stream.shutdown import ShutdownSignal
+from onlinesrl.stream.trainer import Trainer
 
 HAND_OVER_SECONDS = 1.0
 PATIENCE_SECONDS = 0.05
@@ -35,7 +35,7 @@ PATHS = ("/metrics", "/healthz", "/readyz")
 BUCKETS = (0.0001, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
-class Board(Collector):
+class RunMonitor(Collector):
     """The state of a run, as served at /metrics, /healthz and /readyz."""
 
     def __init__(self) -> None:
@@ -49,8 +49,8 @@ class Board(Collector):
         )
         self.locked: Callable[[], object] = lambda: None
         """Called when the run has the lock of its folder."""
-        self.loop: Loop | None = None
-        self.stopper: Stopper | None = None
+        self.loop: Trainer | None = None
+        self.stopper: ShutdownSignal | None = None
         self.figures: dict[str, Any] = {}
         self.figures_at = 0.0
         self.seconds = 0.0
@@ -61,14 +61,14 @@ class Board(Collector):
 
     # called by the run --------------------------------------------------------------------------
 
-    def begin(self, loop: Loop) -> None:
+    def begin(self, loop: Trainer) -> None:
         """Note that a run has compiled and resumed."""
         self.seconds = loop.seconds
         self.started = time.monotonic()
         self.hand_over(loop.line())
         self.loop = loop
 
-    def reading(self, batches: Iterator[Taken], stopper: Stopper) -> Iterator[Taken]:
+    def reading(self, batches: Iterator[Batch], stopper: ShutdownSignal) -> Iterator[Batch]:
         """Pass on what the run reads; the run's state changes only while it holds a micro-batch."""
         self.stopper = stopper
         try:
@@ -215,7 +215,7 @@ def _gauge(name: str, words: str, value: float) -> Metric:
     return GaugeMetricFamily(f"onlinesrl_{name}", words, value)
 
 
-def _lag(loop: Loop) -> dict[str, int]:
+def _lag(loop: Trainer) -> dict[str, int]:
     """Return how many records the run is behind, by partition; empty for files.
 
     The run may be reading from the source in its own thread meanwhile.
@@ -224,7 +224,7 @@ def _lag(loop: Loop) -> dict[str, int]:
     return lag()
 
 
-def _checkpoint(loop: Loop) -> Iterator[Metric]:
+def _checkpoint(loop: Trainer) -> Iterator[Metric]:
     """Yield the metrics of the newest checkpoint file; none if there is no checkpoint."""
     try:
         number, path = max(checkpoints_module.numbered(loop.folder.checkpoints).items())
@@ -240,7 +240,7 @@ def _checkpoint(loop: Loop) -> Iterator[Metric]:
 # the server --------------------------------------------------------------------------------------
 
 
-def state_routes(board: Board) -> list[Route]:
+def state_routes(board: RunMonitor) -> list[Route]:
     """Return what serves a board."""
 
     async def state(request: Request) -> Response:
@@ -250,7 +250,7 @@ def state_routes(board: Board) -> list[Route]:
     return [Route(path, state) for path in PATHS]
 
 
-class Exporter(Board):
+class Exporter(RunMonitor):
     """Serves the board from ``start`` on; a context manager. Raises what ``web.Server`` raises."""
 
     def __init__(self, at: At) -> None:

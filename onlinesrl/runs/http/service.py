@@ -20,9 +20,9 @@ from onlinesrl.runs import run as run_module
 from onlinesrl.runs.config.loading import Config
 from onlinesrl.runs.console import say
 from onlinesrl.runs.http.listening import At
-from onlinesrl.runs.http.metrics import STUCK_SECONDS, Board, state_routes
+from onlinesrl.runs.http.metrics import STUCK_SECONDS, RunMonitor, state_routes
 from onlinesrl.runs.http.server import Server
-from onlinesrl.stream.request_queue import Asked, Requests, Unanswered, Untaken
+from onlinesrl.stream.request_queue import PendingRequest, Requests, Unanswered, Untaken
 from onlinesrl.stream.run_folder import REQUESTS
 
 JSON, LINES = "application/json", "application/x-ndjson"
@@ -59,7 +59,7 @@ def serve(config: Config, at: At, fresh: bool, import_seconds: float) -> dict[st
         return run_module.run(config, options, import_seconds, say)
 
 
-class _Board(Board):
+class _Board(RunMonitor):
     """The state of a run that answers requests."""
 
     def __init__(self, requests: Requests) -> None:
@@ -118,7 +118,7 @@ class Service:
                 return refusal
             text = bytes(body).removeprefix(b"\xef\xbb\xbf")
             text = text if kind == LINES else text.replace(b"\n", b" ")
-            return await self._ask(Asked(text, learn), kind)
+            return await self._ask(PendingRequest(text, learn), kind)
         except ClientDisconnect:
             return Response(status_code=400)
         finally:
@@ -143,7 +143,7 @@ class Service:
                 return _busy()
         return None
 
-    async def _ask(self, asked: Asked, kind: str) -> Response:
+    async def _ask(self, asked: PendingRequest, kind: str) -> Response:
         """Wait for the answers to a request."""
         alone = kind == JSON
         if asked.over:

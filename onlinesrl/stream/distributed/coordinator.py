@@ -19,10 +19,10 @@ from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.parallel.executors import Pool
 from onlinesrl.core.slowest import KEPT
 from onlinesrl.stream.distributed.file_splits import START, Cut
-from onlinesrl.stream.distributed.worker import Asked, Learned
+from onlinesrl.stream.distributed.worker import Learned, ShardTask
 from onlinesrl.stream.protocols import SourcePosition, Watcher
-from onlinesrl.stream.shutdown import Stopper
-from onlinesrl.stream.trainer import Loop
+from onlinesrl.stream.shutdown import ShutdownSignal
+from onlinesrl.stream.trainer import Trainer
 
 
 class Common(NamedTuple):
@@ -30,7 +30,7 @@ class Common(NamedTuple):
 
     recipe: Any
     state: State
-    asked: Asked
+    asked: ShardTask
 
 
 class Part(NamedTuple):
@@ -49,16 +49,16 @@ class Distribution:
     learned: Callable[[Common, Part], Learned]
     recipe: Any
     shards: int
-    asked: Asked
+    asked: ShardTask
     by_dual: bool
 
 
-class Rounds(Loop):
-    """A run in rounds of shards. Raises what ``Loop`` raises, and what ``Pool.map`` does."""
+class Rounds(Trainer):
+    """A run in rounds of shards. Raises what ``Trainer`` raises, and what ``Pool.map`` does."""
 
     distribution: Distribution
 
-    def run(self, watcher: Watcher, stopper: Stopper) -> None:
+    def run(self, watcher: Watcher, stopper: ShutdownSignal) -> None:
         """Learn until all shards have ended or a signal asks to stop; a round it interrupts is not kept."""
         self.started = time.monotonic()
         self.drained = self.finished = False

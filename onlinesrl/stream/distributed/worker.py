@@ -16,14 +16,14 @@ from onlinesrl.core.learner import Item, Learner, Outcome, Tally
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.stream.crash_notes import CrashNote
 from onlinesrl.stream.dead_letters import letter
-from onlinesrl.stream.decoding import Decoded, Reader
+from onlinesrl.stream.decoding import Decoded, ExampleReader
 from onlinesrl.stream.predictions import answer
 from onlinesrl.stream.protocols import SourcePosition
 from onlinesrl.stream.recent_examples import Shown, Work
 from onlinesrl.stream.schedule import rare_collections
 
 
-class Asked(NamedTuple):
+class ShardTask(NamedTuple):
     """How a shard learns: at most so many examples, so many in a micro-batch.
 
     ``strict``: a bad example is an error; ``settle``: so is an unsolved one. An example in which
@@ -56,9 +56,9 @@ class Learned:
 def learn(  # noqa: PLR0913, PLR0917 - a shard and how it is learned
     learner: Learner,
     state: State,
-    reader: Reader,
+    reader: ExampleReader,
     position: SourcePosition,
-    asked: Asked,
+    asked: ShardTask,
     note: CrashNote | None = None,
 ) -> Learned:
     """Learn the next examples of a reader from a state; ``note`` finds those that crash the process.
@@ -93,7 +93,7 @@ def learn(  # noqa: PLR0913, PLR0917 - a shard and how it is learned
 
 
 def _batches(
-    reader: Reader, learned: Learned, asked: Asked, note: CrashNote | None
+    reader: ExampleReader, learned: Learned, asked: ShardTask, note: CrashNote | None
 ) -> Iterator[list[Decoded]]:
     """Yield the micro-batches of a shard's round after its position, as long as it has learned too few."""
     records = reader.records(learned.position)
@@ -112,7 +112,7 @@ def _step(  # noqa: PLR0913, PLR0917 - a micro-batch and what becomes of it
     part: Sequence[Decoded],
     learned: Learned,
     shown: Shown,
-    asked: Asked,
+    asked: ShardTask,
     condemned: str | None,
 ) -> Tally:
     """Learn a micro-batch; write its predictions and dead letters.
@@ -143,7 +143,7 @@ def _item(content: object) -> Item:
     return content
 
 
-def _refused(work: Work, outcome: Outcome, asked: Asked) -> bytes:
+def _refused(work: Work, outcome: Outcome, asked: ShardTask) -> bytes:
     """Return the dead letter of a bad example. Raises DataError where it ends the run."""
     record, reason = work.record, outcome.error or ""
     name = str(work.item.id) if isinstance(work.item, Example) else None

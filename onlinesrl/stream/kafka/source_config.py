@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 from pydantic import model_validator
 
 from onlinesrl.core.io.config_types import Name
-from onlinesrl.stream.protocols import Setting, Source
+from onlinesrl.stream.protocols import Source, SourceContext
 from onlinesrl.stream.sources.config import Brokers, SourceSection
 
 if TYPE_CHECKING:
@@ -74,10 +74,10 @@ class KafkaSection(Brokers, SourceSection):
 
     def _source(self) -> KafkaSource:
         """Return the topic as a source that ends."""
-        setting = Setting(None, "end", lambda: False, lambda _: None, [], self.max_bytes, 1)
+        setting = SourceContext(None, "end", lambda: False, lambda _: None, [], self.max_bytes, 1)
         return cast("KafkaSource", self.make(setting))
 
-    def make(self, setting: Setting) -> Source:
+    def make(self, setting: SourceContext) -> Source:
         """Return the topic's records."""
         from onlinesrl.stream.kafka.client import Broker, ConsumerOptions
         from onlinesrl.stream.kafka.source import KafkaSource

@@ -10,7 +10,7 @@ from pydantic import SecretStr, field_validator, model_validator
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count, Files, Groups, Name, duration
-from onlinesrl.stream.protocols import Setting, Source
+from onlinesrl.stream.protocols import Source, SourceContext
 
 if TYPE_CHECKING:
     from onlinesrl.stream.protocols import Sections
@@ -127,7 +127,7 @@ class SourceSection(Section):
         if config.labels is not None and config.labels.topic is not None:
             raise ValueError("labels.topic: labels of a topic belong to a source of kind kafka")
 
-    def make(self, setting: Setting) -> Source:
+    def make(self, setting: SourceContext) -> Source:
         """Return the source."""
         raise NotImplementedError
 

@@ -10,7 +10,7 @@ from pydantic import field_validator
 
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.io.config_types import STDIN, Inputs
-from onlinesrl.stream.protocols import Setting, Source
+from onlinesrl.stream.protocols import Source, SourceContext
 from onlinesrl.stream.sources.config import Brokers, SourceSection
 
 
@@ -59,7 +59,7 @@ class FileSection(Brokers, SourceSection):
 
         return FilePieces(pieces, self.max_bytes)
 
-    def make(self, setting: Setting) -> Source:
+    def make(self, setting: SourceContext) -> Source:
         """Return the files' records."""
         from onlinesrl.stream.sources.files import FileSource
 

@@ -28,12 +28,12 @@ from onlinesrl.stream.sources.line_reader import (
     READ_ERRORS,
     STANDARD_INPUT,
     WAIT_SECONDS,
-    Opened,
+    LineReader,
     Span,
     digest_at,
     unreadable,
 )
-from onlinesrl.stream.sources.read_log import AGAIN, Ledger, Read, compare, path_of, taken
+from onlinesrl.stream.sources.read_log import AGAIN, Read, ReadLog, compare, path_of, taken
 
 MAX_BYTES = 16 << 20
 LOOK_SECONDS = 1.0
@@ -107,7 +107,7 @@ class FileSource(Source):
         self.paths = paths
         self.max_bytes = max_bytes
         self.live = live
-        self.ledger = None if ledger is None else Ledger(ledger)
+        self.ledger = None if ledger is None else ReadLog(ledger)
         self.say = say
         self.files: list[str] = self._listed()
         self.said: set[str] = set()
@@ -115,7 +115,7 @@ class FileSource(Source):
         self._noted = 0
         self._spans: dict[int, list[Span]] = {}
         self._index = -1
-        self._opened: Opened | None = None
+        self._opened: LineReader | None = None
         self._looked = time.monotonic()
 
     def read(self, position: dict[str, Any] | None = None) -> Iterator[Record | None]:
@@ -211,10 +211,10 @@ class FileSource(Source):
             if time.monotonic() - self._looked >= LOOK_SECONDS:
                 self._look()
         self._index += 1
-        self._opened = Opened(self.files[self._index], self.live, self.marked)
+        self._opened = LineReader(self.files[self._index], self.live, self.marked)
         return True
 
-    def _later(self, opened: Opened) -> bool:
+    def _later(self, opened: LineReader) -> bool:
         """Tell whether a live source has a file after this one; also check this one."""
         if time.monotonic() - self._looked >= LOOK_SECONDS:
             opened.check()
@@ -223,7 +223,7 @@ class FileSource(Source):
 
     # the records of a file ------------------------------------------------------------------------
 
-    def _records(self, opened: Opened) -> Iterator[Record | None]:
+    def _records(self, opened: LineReader) -> Iterator[Record | None]:
         """Yield the rest of a file's records."""
         try:
             if not is_world(opened.file):
@@ -233,7 +233,7 @@ class FileSource(Source):
         except READ_ERRORS as error:
             raise unreadable(opened.file, opened.line + 1, error) from error
 
-    def _lines(self, opened: Opened) -> Iterator[Record | None]:
+    def _lines(self, opened: LineReader) -> Iterator[Record | None]:
         limit, next_line, followed = self.max_bytes + 1, opened.next_line, False
         file = opened.file
         while True:
@@ -262,11 +262,11 @@ class FileSource(Source):
         if value is not None:
             yield value
 
-    def _wait(self, opened: Opened) -> None:
+    def _wait(self, opened: LineReader) -> None:
         """Wait briefly for more lines."""
         opened.wait(WAIT_SECONDS)
 
-    def _value(self, raw: bytes, opened: Opened) -> Record | None:
+    def _value(self, raw: bytes, opened: LineReader) -> Record | None:
         """Return the record of a line; None for a blank line, or the line end of a line taken without one."""
         if not opened.whole:
             if raw.strip(b"\r\n"):
@@ -283,7 +283,7 @@ class FileSource(Source):
             return None
         return Record(value, opened.file, line, self._index, opened.offset, "json", too_long)
 
-    def _world(self, opened: Opened) -> Iterator[Record | None]:
+    def _world(self, opened: LineReader) -> Iterator[Record | None]:
         value = b""
         for piece in opened.pieces():
             if piece is None:
@@ -314,12 +314,12 @@ class FileSource(Source):
             if file is None:
                 self._gone(entry)
             else:
-                with Opened(file) as opened:
+                with LineReader(file) as opened:
                     yield from compare(opened, entry, whole=True)
         last = found[-1]
         if last is None:
             raise StorageError(f"{read[-1].known}: is no longer a file of the source; {AGAIN}")
-        opened = Opened(last, self.live, self.marked)
+        opened = LineReader(last, self.live, self.marked)
         try:
             yield from compare(opened, read[-1], whole=is_world(last) and read[-1].lines > 0)
         except BaseException:

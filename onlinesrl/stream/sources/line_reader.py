@@ -126,7 +126,7 @@ def digest_at(spans: Sequence[Span], line: int) -> str:
     return str(span.until(line).hexdigest())
 
 
-class Opened(Closing):
+class LineReader(Closing):
     """The lines of one file, or its bytes in pieces.
 
     ``spans`` are what was read since they were last taken by ``settle``; they have lines only with ``kept``.

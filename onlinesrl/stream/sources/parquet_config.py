@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from onlinesrl.core.io.config_types import Existing, Name
-from onlinesrl.stream.protocols import Setting, Source
+from onlinesrl.stream.protocols import Source, SourceContext
 from onlinesrl.stream.sources.config import SourceSection
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ParquetSection(SourceSection):
 
         return TablePieces(self.path, self.by, pieces, self.max_bytes)
 
-    def make(self, setting: Setting) -> Source:
+    def make(self, setting: SourceContext) -> Source:
         """Return the tables' examples. Raises UsageError for a run without an end."""
         from onlinesrl.core.errors import UsageError
         from onlinesrl.stream.sources.parquet import TableSource

@@ -17,7 +17,7 @@ from onlinesrl.stream.sources.line_reader import (
     READ_ERRORS,
     STANDARD_INPUT,
     WAIT_SECONDS,
-    Opened,
+    LineReader,
     unreadable,
 )
 
@@ -38,7 +38,7 @@ class Read(msgspec.Struct, frozen=True):
         return f"{self.path}, of which {self.bytes:,} bytes ({self.lines:,} lines) were read"
 
 
-class Ledger:
+class ReadLog:
     """The files read to their end, one per line, in the order read. All methods raise StorageError."""
 
     def __init__(self, path: Path) -> None:
@@ -76,7 +76,7 @@ def path_of(file: str) -> str:
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
-def taken(opened: Opened) -> Read:
+def taken(opened: LineReader) -> Read:
     """Return how much has been read of a file; of a world all or nothing."""
     path = path_of(opened.file)
     if opened.line == 0:
@@ -84,7 +84,7 @@ def taken(opened: Opened) -> Read:
     return Read(path, opened.line, opened.offset, opened.digest)
 
 
-def compare(opened: Opened, entry: Read, whole: bool) -> Iterator[None]:
+def compare(opened: LineReader, entry: Read, whole: bool) -> Iterator[None]:
     """Skip what was read of a file. Raises StorageError if that has changed.
 
     If the ``whole`` file was read, it must not have grown either.

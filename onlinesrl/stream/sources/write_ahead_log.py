@@ -14,10 +14,10 @@ from typing import Any, Protocol
 from onlinesrl.core.errors import FolderError
 from onlinesrl.core.io.atomic_write import plain, storage_errors, sync_folder
 from onlinesrl.stream import checkpoints as checkpoints_module
-from onlinesrl.stream.protocols import Setting
+from onlinesrl.stream.protocols import SourceContext
 from onlinesrl.stream.run_folder import PARTS, OutputFile, RunFolder, part_of, parts
 from onlinesrl.stream.sources.files import FileSource
-from onlinesrl.stream.sources.line_reader import Opened
+from onlinesrl.stream.sources.line_reader import LineReader
 from onlinesrl.stream.sources.read_log import Read
 
 
@@ -39,7 +39,7 @@ class Feed(Protocol):
         ...
 
 
-class Received(FileSource):
+class WriteAheadLog(FileSource):
     """A journal file, which grows by what a feed delivers.
 
     Raises FolderError for a checkpoint of another source, StorageError like FileSource.
@@ -48,7 +48,7 @@ class Received(FileSource):
     ahead = False
     folder: RunFolder
 
-    def __init__(self, feed: Feed, path: Path, setting: Setting) -> None:
+    def __init__(self, feed: Feed, path: Path, setting: SourceContext) -> None:
         self.feed = feed
         self.path = path
         assert setting.folder is not None
@@ -106,7 +106,7 @@ class Received(FileSource):
     def _gone(self, entry: Read) -> None:
         """Pass over a part that was removed."""
 
-    def _wait(self, opened: Opened) -> None:
+    def _wait(self, opened: LineReader) -> None:
         if self.retention is not None and self.journal.length > self.retention // PARTS:
             self.journal.begin_part()
             self._look()

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from onlinesrl.core.parallel.threads import Team, ahead
+from onlinesrl.core.parallel.threads import ThreadTeam, ahead
 from tests.support.waiting import PATIENCE
 
 
@@ -20,7 +20,7 @@ def test_a_team_does_all_parts_at_once():
         both.wait()
         met.append((word, rank, threads))
 
-    with Team(2) as team:
+    with ThreadTeam(2) as team:
         team.run(part, "a")
     assert sorted(met) == [("a", 0, 2), ("a", 1, 2)]
 
@@ -31,7 +31,7 @@ def test_an_error_in_a_thread_arrives_as_itself(where):
         if rank == where:
             raise Odd(rank)
 
-    with pytest.raises(Odd, match=str(where)), Team(3) as team:
+    with pytest.raises(Odd, match=str(where)), ThreadTeam(3) as team:
         team.run(part)
 
 
@@ -91,7 +91,7 @@ def test_threads_of_a_team_meet():
             seen.append(n - min(came))
             team.meet(rank)
 
-    with Team(3) as team:
+    with ThreadTeam(3) as team:
         team.run(part)
         team.run(part)
     assert came == [199] * 3
@@ -106,7 +106,7 @@ def test_who_is_to_meet_a_thread_that_has_an_error_does_not_wait(where):
         team.meet(rank)
         raise AssertionError(rank)
 
-    with Team(3) as team:
+    with ThreadTeam(3) as team:
         with pytest.raises(Odd, match=str(where)):
             team.run(part)
         team.run(lambda rank, threads: team.meet(rank))
@@ -118,5 +118,5 @@ def test_ctrl_c_ends_a_meeting():
             signal.raise_signal(signal.SIGINT)
         team.meet(rank)
 
-    with pytest.raises(KeyboardInterrupt), Team(2) as team:
+    with pytest.raises(KeyboardInterrupt), ThreadTeam(2) as team:
         team.run(part)

@@ -10,10 +10,10 @@ from hypothesis import example as tried
 from hypothesis import strategies as st
 
 from onlinesrl.core.example import Example
-from onlinesrl.core.explain.counterfactual import Asked, candidates_of, changed
+from onlinesrl.core.explain.counterfactual import CounterfactualQuery, candidates_of, changed
 from onlinesrl.core.explain.explanation import ExplanationError, shown
 from onlinesrl.mln.ground.join_planner import compile_program
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.mln.online.predicted_world import true_atoms
 from tests.support.naive_grounder import World, holds
 from tests.support.random_programs import Case, cases
@@ -21,7 +21,7 @@ from tests.support.small_learners import online
 
 MOST = 9
 """The most open atoms of an example whose states are all looked at."""
-NO_FLIPS = Asked(tries=0)
+NO_FLIPS = CounterfactualQuery(tries=0)
 
 
 @st.composite
@@ -35,7 +35,7 @@ def weighted(draw: st.DrawFn) -> Case:
     return Case(text, case.query, case.examples)
 
 
-def made(case: Case) -> tuple[OnlineLearner, Example, set]:
+def made(case: Case) -> tuple[MlnOnlineLearner, Example, set]:
     """A learner of a case, its example without truth, and the atoms that are predicted true."""
     own = online(compile_program(case.program, case.query))
     (example,) = case.examples
@@ -48,7 +48,7 @@ def made(case: Case) -> tuple[OnlineLearner, Example, set]:
 class Reference:
     """The scores of an example's states, by the definition."""
 
-    def __init__(self, own: OnlineLearner, case: Case, example: Example):
+    def __init__(self, own: MlnOnlineLearner, case: Case, example: Example):
         self.world = World(case.program, case.query, example)
         self.hard = self.world.hard()
         known = {(e.clause, e.key): e.weight for e in own.weights.entries()}
@@ -118,8 +118,10 @@ GIVEN_AND_OPEN = Example(id=0, evidence={"Q0": [["P1"]]}, query={"Q0": [["P2"]]}
 def test_the_least_change_is_the_least_of_all(case: Case):
     own, example, true = made(case)
     relations = case.program.functions
-    candidates = [c for c in candidates_of(example, Asked()) if c.atom[0] not in relations][:5]
-    asked = Asked([c.atom for c in candidates])
+    candidates = [
+        c for c in candidates_of(example, CounterfactualQuery()) if c.atom[0] not in relations
+    ][:5]
+    asked = CounterfactualQuery([c.atom for c in candidates])
     reference = Reference(own, case, example)
     for atom in reference.open[:2]:
         try:
@@ -139,7 +141,9 @@ def test_the_least_change_is_the_least_of_all(case: Case):
             assert flips(own, changed(example, change), atom, atom in true)
 
 
-def least_flip(own: OnlineLearner, example: Example, atom, candidates, value: bool) -> int | None:
+def least_flip(
+    own: MlnOnlineLearner, example: Example, atom, candidates, value: bool
+) -> int | None:
     """The size of the smallest set that flips an atom, by trying all of them."""
     for size in range(1, len(candidates) + 1):
         for change in combinations(candidates, size):
@@ -148,6 +152,6 @@ def least_flip(own: OnlineLearner, example: Example, atom, candidates, value: bo
     return None
 
 
-def flips(own: OnlineLearner, example: Example, atom, value: bool) -> bool:
+def flips(own: MlnOnlineLearner, example: Example, atom, value: bool) -> bool:
     (outcome,) = own.predict([example])
     return outcome.prediction is not None and (atom in true_atoms(outcome.prediction)) != value

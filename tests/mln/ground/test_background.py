@@ -22,7 +22,7 @@ from onlinesrl.mln.lang.reader import parse
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.policy import PslInference
 from onlinesrl.psl.lang import reader
-from onlinesrl.psl.online.learner import PslLearner
+from onlinesrl.psl.online.learner import PslOnlineLearner
 from onlinesrl.runs import run as run_module
 from onlinesrl.runs.config.loading import load
 from tests.support import trust_program
@@ -339,7 +339,7 @@ def test_several_files_of_facts_and_values_of_psl(tmp_path: Path) -> None:
         "model: m.psl\nquery: Trusts\nsource: {path: '-', background: [fair.db, knows.db]}\n"
     )
     learner = run_module.new_learner(load(tmp_path / "run.yaml"))
-    assert isinstance(learner, PslLearner)
+    assert isinstance(learner, PslOnlineLearner)
     assert learner.packer.background.values == {
         "Fair": {("ann",): 0.5, ("bob",): 1.0},
         "Knows": {("ann", "bob"): 1.0},

@@ -9,7 +9,7 @@ from onlinesrl.mln.ground.grounder import LIMITS, Limits
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.ground.open_atoms import candidates
 from onlinesrl.mln.lang.reader import parse
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.support.small_learners import exact, online
 
 ADVISED = """Student(person)
@@ -29,12 +29,12 @@ PEOPLE = {
 }
 
 
-def learner(text: str, *query: str, limits: Limits = LIMITS) -> OnlineLearner:
+def learner(text: str, *query: str, limits: Limits = LIMITS) -> MlnOnlineLearner:
     plan = compile_program(parse(text), query)
     return online(plan, inference=exact(limits=limits))
 
 
-def atoms(own: OnlineLearner) -> int:
+def atoms(own: MlnOnlineLearner) -> int:
     return int(own.grounder.net.size[0])
 
 

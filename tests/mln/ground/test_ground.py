@@ -22,16 +22,16 @@ from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.kernels import grounding_frames
 from onlinesrl.mln.kernels.ground_network import ROWS
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.support.naive_grounder import Soft, World, holds, model, tautology
 from tests.support.random_programs import Case, cases
 from tests.support.soak import soaked
 
 
-def learner(case: Case, presolve: bool = True, margins: bool = False) -> OnlineLearner:
+def learner(case: Case, presolve: bool = True, margins: bool = False) -> MlnOnlineLearner:
     engine = Ilp()
     inference = Inference(engine, Mpe(engine), presolve=presolve)
-    return OnlineLearner(
+    return MlnOnlineLearner(
         compile_program(case.program, case.query), Cda2(), inference, margins=margins
     )
 
@@ -40,7 +40,7 @@ class Grounded:
     """What the kernels made of one packed world, with atoms and weights by name."""
 
     def __init__(
-        self, learner: OnlineLearner, batch: grounding_frames.Batch, w: int, learning: bool
+        self, learner: MlnOnlineLearner, batch: grounding_frames.Batch, w: int, learning: bool
     ):
         self.learner, self.batch, self.w = learner, batch, w
         self.status, self.detail = learner.grounder.ground(batch, w)
@@ -107,7 +107,7 @@ class Grounded:
         return found
 
 
-def weight_names(learner: OnlineLearner) -> dict[int, tuple]:
+def weight_names(learner: MlnOnlineLearner) -> dict[int, tuple]:
     """Clause and key of every weight, by its number: weights are set to their numbers for it."""
     table = learner.weights
     value = table.arrays.value[: len(table)].copy()
@@ -118,7 +118,7 @@ def weight_names(learner: OnlineLearner) -> dict[int, tuple]:
     return names
 
 
-def packed(learner: OnlineLearner, examples, learning: bool) -> grounding_frames.Batch:
+def packed(learner: MlnOnlineLearner, examples, learning: bool) -> grounding_frames.Batch:
     learner.packer.clear()
     for place, example in enumerate(examples):
         learner.packer.add(example, place)
@@ -263,7 +263,7 @@ def allowed(world: World) -> bool:
     return all(holds(clause, state) for clause in world.hard())
 
 
-def set_weights(learner: OnlineLearner, known: list[Soft], rng: np.random.Generator) -> dict:
+def set_weights(learner: MlnOnlineLearner, known: list[Soft], rng: np.random.Generator) -> dict:
     """Start from random weights for about half of the known keys; return them by clause and key."""
     numbers = {clause: n for n, clause in enumerate(learner.weights.clauses)}
     chosen = {}

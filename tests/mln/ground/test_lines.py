@@ -15,7 +15,7 @@ from onlinesrl.mln.ground.grounder import Limits
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.ground.json_line_reader import MOST_BYTES, NumberedExample
 from onlinesrl.mln.lang.reader import parse
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.support.small_learners import exact, online
 
 MODEL = """
@@ -31,7 +31,7 @@ Token(+w, i) => Field(i, +f)
 MOST_ATOMS = 6
 
 
-def made() -> OnlineLearner:
+def made() -> MlnOnlineLearner:
     plan = compile_program(parse(MODEL), ["Field"])
     return online(plan, inference=exact(limits=Limits(atoms=MOST_ATOMS)))
 
@@ -47,7 +47,7 @@ def read(line: bytes, plain: bool) -> Example | str:
         return str(error)
 
 
-def packed(learner: OnlineLearner, examples: Sequence[Example | str]) -> list[object]:
+def packed(learner: MlnOnlineLearner, examples: Sequence[Example | str]) -> list[object]:
     """The worlds of examples, with the names of their constants, and why others have none."""
     learner.packer.clear()
     errors = []

@@ -10,7 +10,7 @@ from onlinesrl.core.errors import ModelError, OnlinesrlError
 from onlinesrl.core.example import Example, GroundAtom, Number, ValuedAtom, decode
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.lang.reader import parse
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.mln.ground.test_background import copied, learned
 from tests.mln.ground.test_ground import agrees_with_the_definition, predicts_the_best_state
 from tests.support.random_programs import Case, cases, with_numbers
@@ -39,12 +39,12 @@ EVIDENCE = {
 }
 
 
-def learner(text: str = MODEL, background: Background | None = None) -> OnlineLearner:
+def learner(text: str = MODEL, background: Background | None = None) -> MlnOnlineLearner:
     plan = compile_program(parse(text), ["Good"])
     return online(plan, update_of("cda2", sigma=0.1), background=background)
 
 
-def factors(own: OnlineLearner) -> list[float]:
+def factors(own: MlnOnlineLearner) -> list[float]:
     """What the ground clauses of the last example count."""
     net = own.grounder.net
     return net.row_factor[: net.size[2]].tolist()

@@ -13,11 +13,11 @@ from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.kernels import elimination_order
 from onlinesrl.mln.lang.reader import parse
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.support.small_learners import exact, online
 
 
-def learner(text: str, *query: str, by=None, **inference) -> OnlineLearner:
+def learner(text: str, *query: str, by=None, **inference) -> MlnOnlineLearner:
     plan = compile_program(parse(text), query)
     return online(plan, inference=exact(**inference), by=by)
 
@@ -26,7 +26,7 @@ def example(evidence, truth=None, query=None) -> Example:
     return Example(id=1, evidence=evidence, truth=truth, query=query)
 
 
-def asked(own: OnlineLearner, *examples: Example, learning: bool = True) -> list[Outcome]:
+def asked(own: MlnOnlineLearner, *examples: Example, learning: bool = True) -> list[Outcome]:
     return own.step(list(examples), learning)[0]
 
 
@@ -276,7 +276,7 @@ def test_a_prediction_too_large_for_its_room_is_counted_once():
 
 
 def test_packing_without_a_batch_of_examples():
-    own = OnlineLearner(
+    own = MlnOnlineLearner(
         compile_program(parse("E(t)\nQ(t)\n1 E(x) => Q(x)\n"), ["Q"]),
         Cda2(),
         Inference(Brute(), Brute()),

@@ -13,7 +13,7 @@ from onlinesrl.core.online.update_rules import Cda2
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.kernels import grounding_frames
 from onlinesrl.mln.lang import reader as mln_reader
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.psl.ground.grounder import Grounder
 from onlinesrl.psl.ground.packing import PslPacker
 from onlinesrl.psl.lang import reader as psl_reader
@@ -46,12 +46,12 @@ def without(example: Example, truth=None) -> Example:
     return Example(id=example.id, evidence=example.evidence, query=example.query, truth=truth)
 
 
-def learner(case: Case) -> OnlineLearner:
+def learner(case: Case) -> MlnOnlineLearner:
     plan = compile_program(case.program, case.query)
     return online(plan)
 
 
-def network(own: OnlineLearner, example: Example) -> tuple:
+def network(own: MlnOnlineLearner, example: Example) -> tuple:
     """What an example grounds to, by the kernels: atoms, rows and literals by number."""
     own.packer.clear()
     own.packer.add(example, 0)
@@ -186,7 +186,7 @@ def documents(labels: Sequence[str]) -> list[Example]:
     ]
 
 
-def model(text: str, *query: str) -> OnlineLearner:
+def model(text: str, *query: str) -> MlnOnlineLearner:
     plan = compile_program(mln_reader.parse(text), query)
     return online(plan, Cda2(sigma=0.1))
 

@@ -13,7 +13,7 @@ import pytest
 
 import onlinesrl as srl
 from onlinesrl.core.errors import ExampleError, Infeasible
-from onlinesrl.mln.ground.ground_mrf import ClauseModel
+from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.branch_and_bound import BranchAndBound, searching
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.elimination import Elimination
@@ -61,7 +61,7 @@ class Case:
         return float(self.random.choice((1, -1)) * 10.0**exponent)
 
 
-def exact_scores(model: ClauseModel, weights: np.ndarray, bonus: np.ndarray | None):
+def exact_scores(model: GroundMRF, weights: np.ndarray, bonus: np.ndarray | None):
     for state in itertools.product((0, 1), repeat=model.n_atoms):
         y = np.array(state, np.uint8)
         if model.feasible(y):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from onlinesrl.core.errors import ExampleError, Infeasible
 from onlinesrl.library.testing import check_map_engine, check_marginal_engine
-from onlinesrl.mln.inference.clique_elimination import Tables
+from onlinesrl.mln.inference.clique_elimination import CliqueTables
 from onlinesrl.mln.inference.elimination import Wide
 from onlinesrl.mln.inference.exact_marginals import Exact
 from onlinesrl.mln.inference.gate_detection import LEVELS, Gate, definitions
@@ -103,7 +103,7 @@ def test_layouts_have_definitions():
 
 @given(problems() | defined_problems())
 def test_elimination_on_tables_agrees_with_enumeration(problem: Problem):
-    check_marginal_engine(Tables(), problem.model, problem.weights, within=1e-9)
+    check_marginal_engine(CliqueTables(), problem.model, problem.weights, within=1e-9)
 
 
 @given(defined_problems())
@@ -141,7 +141,7 @@ def test_tables_too_large_are_refused():
     wide = [(1.0, [a, -b]) for a in range(1, 31) for b in range(1, 31) if a != b]
     for clauses in (wide, [(1.0, list(range(1, 31)))]):
         with pytest.raises(Wide):
-            Tables().marginals(*clause_model(30, clauses))
+            CliqueTables().marginals(*clause_model(30, clauses))
 
 
 def test_a_move_takes_what_follows_along():
@@ -199,7 +199,7 @@ def agrees_with_the_definition(text: str, folder, sampled: bool) -> bool:
         assert expected is None
         return False
     names = [f"{name}({','.join(map(str, args))})" for name, args in world.atoms]
-    engines = [(Exact(), 1e-9), (Tables(), 1e-9)]
+    engines = [(Exact(), 1e-9), (CliqueTables(), 1e-9)]
     engines += [(McSat(samples=10_000), 0.06)] if sampled else []
     for engine, within in engines:
         try:

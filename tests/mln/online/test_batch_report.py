@@ -14,7 +14,7 @@ from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.online import counted
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.stream.predictions import answer
 from onlinesrl.stream.sources.files import Record
 
@@ -42,7 +42,7 @@ EXAMPLES = [
 def stepped(by: tuple[str, int] | None, query: list[str]) -> tuple[list[Outcome], Metrics]:
     plan = compile_program(reader.parse(PROGRAM, "rules.mln"), query)
     engine = Brute()
-    learner = OnlineLearner(plan, Cda1(sigma=0.1), Inference(engine, engine), by)
+    learner = MlnOnlineLearner(plan, Cda1(sigma=0.1), Inference(engine, engine), by)
     learner.spells = True
     metrics, outcomes = Metrics(), []
     for _ in range(3):

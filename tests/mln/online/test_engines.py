@@ -15,11 +15,11 @@ from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.evaluation.ranking_metrics import Ranking
 from onlinesrl.core.example import decode
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, Floats
+from onlinesrl.mln.ground.ground_mrf import Floats, GroundMRF
 from onlinesrl.mln.inference.exact_marginals import Narrow
 from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.mcsat import McSat
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.runs.config.loading import load
 from onlinesrl.runs.run import make_learner
 from tests.support import ground_mrfs
@@ -89,7 +89,7 @@ def test_sampled_marginals_say_how_far_to_trust_them(stream: Callable[..., Job])
     assert not {"r_hat", "ess"} & exact.keys()
 
 
-def by_enumeration(model: ClauseModel, weights: Floats) -> Floats:
+def by_enumeration(model: GroundMRF, weights: Floats) -> Floats:
     states = [np.array(s, np.uint8) for s in product((0, 1), repeat=model.n_atoms)]
     possible = [state for state in states if model.feasible(state)]
     mass = np.exp([model.score(state, weights) for state in possible])
@@ -98,7 +98,7 @@ def by_enumeration(model: ClauseModel, weights: Floats) -> Floats:
 
 def test_marginals_are_those_of_brute_force(stream: Callable[..., Job]) -> None:
     learner = make_learner(load(stream(EASY, "mcsat").config, []))
-    assert isinstance(learner, OnlineLearner)
+    assert isinstance(learner, MlnOnlineLearner)
     for line in EASY:
         example = decode(line)
         [outcome], _ = learner.step([example], learning=False)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from onlinesrl.core.example import Example
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.psl.lang.reader import parse
-from onlinesrl.psl.online.learner import PslLearner
+from onlinesrl.psl.online.learner import PslOnlineLearner
 from onlinesrl.psl.online.rule_weights import RuleWeights
 from tests.support import small_learners, trust_program
 from tests.support.small_learners import update_of
@@ -19,11 +19,11 @@ SHARES = np.linspace(0.0, 1.0, 41)
 DUAL = ("cda1", "cda2", "simple", "subgradient", "pa1", "adagrad")
 
 
-def mln(update: str) -> OnlineLearner:
+def mln(update: str) -> MlnOnlineLearner:
     return small_learners.new_learner(update)
 
 
-def psl(update: str) -> PslLearner:
+def psl(update: str) -> PslOnlineLearner:
     return trust_program.soft(parse(trust_program.MODEL), ["Trusts"], update_of(update, sigma=0.1))
 
 
@@ -123,7 +123,7 @@ def test_one_shard_alone_is_learned_as_without_rounds(new: Any, update: str) -> 
 
 def average(learner: Any) -> Any:
     found = learner.weights.averaged()
-    if isinstance(learner, PslLearner):
+    if isinstance(learner, PslOnlineLearner):
         return found
     return np.array([w for _, (w, _) in sorted(small_learners.named(learner.weights).items())])
 

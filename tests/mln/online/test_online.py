@@ -20,7 +20,7 @@ from onlinesrl.core.example import Example, ValuedAtom, decode
 from onlinesrl.core.learner import Tally
 from onlinesrl.core.online.update_rules import Cda2
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
-from onlinesrl.mln.ground.ground_mrf import ClauseModel, Floats
+from onlinesrl.mln.ground.ground_mrf import Floats, GroundMRF
 from onlinesrl.mln.ground.grounder import Limits
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.brute_force import Brute
@@ -29,7 +29,7 @@ from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.policy import AuditError, Inference
 from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.lang import reader
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.support.random_networks import features, ground_weights
 
 LEARNERS = [
@@ -52,16 +52,16 @@ def costs(truth: Floats) -> Floats:
 
 def with_engines(
     inference: Inference, update: str = "cda2", loss: str = "ml", **keys: Any
-) -> OnlineLearner:
+) -> MlnOnlineLearner:
     plan, made = new_learner().layout.plan, update_of(update, loss=loss, sigma=0.1, **keys)
-    return OnlineLearner(plan, made, inference, ("InField", 1))
+    return MlnOnlineLearner(plan, made, inference, ("InField", 1))
 
 
-def segmenter(**inference: Any) -> OnlineLearner:
+def segmenter(**inference: Any) -> MlnOnlineLearner:
     """A learner of the citation model."""
     plan = compile_program(reader.load(MODEL), ["InField"])
     engines = Inference(Ilp("highs"), Mpe(Ilp("highs")), **inference)
-    return OnlineLearner(plan, Cda2(sigma=0.003), engines, ("InField", 1))
+    return MlnOnlineLearner(plan, Cda2(sigma=0.003), engines, ("InField", 1))
 
 
 @pytest.fixture(scope="module")
@@ -72,13 +72,13 @@ def segmented(citations: list[bytes]) -> list[Example]:
 class Spy:
     """Looks at every update on its way, and at the weights before and after it."""
 
-    def __init__(self, learner: OnlineLearner, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, learner: MlnOnlineLearner, monkeypatch: pytest.MonkeyPatch) -> None:
         learner.compile()  # or the kernels would be compiled with the spy among them
         self.learner = learner
         self.update = learner.weights.learn
         self.rounds: list[tuple[float, Floats]] = []
         self.steps: list[tuple[Floats, Floats, dict[str, float | None]]] = []
-        self.before: list[tuple[ClauseModel, Floats, Floats, Any, Any]] = []
+        self.before: list[tuple[GroundMRF, Floats, Floats, Any, Any]] = []
         monkeypatch.setattr(learner.weights, "learn", self.learn)
 
     def learn(self, n: int, rho: float) -> float:
@@ -194,7 +194,7 @@ SELF_NEIGHBOUR = Example(
 )
 
 
-def learned(learner: OnlineLearner) -> Any:
+def learned(learner: MlnOnlineLearner) -> Any:
     header, arrays = state(learner)
     return {**header, "seen": 0}, arrays
 
@@ -206,9 +206,7 @@ class Liar:
         self.honest = honest
         self.lie = lie
 
-    def solve(
-        self, model: ClauseModel, weights: Floats, *, bonus: Floats | None = None
-    ) -> Solution:
+    def solve(self, model: GroundMRF, weights: Floats, *, bonus: Floats | None = None) -> Solution:
         return self.lie(self.honest.solve(model, weights, bonus=bonus))
 
 
@@ -384,8 +382,8 @@ def test_to_predict_between_steps_leaves_no_trace(presolve: bool) -> None:
     ]
     ask = [stream[0], ExampleError("bad"), replaced(stream[7]), replaced(stream[11])]
 
-    def learner() -> OnlineLearner:
-        return OnlineLearner(
+    def learner() -> MlnOnlineLearner:
+        return MlnOnlineLearner(
             plan, Cda2(), Inference(Ilp(), Mpe(Ilp()), presolve=presolve, audit_every=5)
         )
 
@@ -410,7 +408,7 @@ def test_margins_are_the_distance_to_the_second_best_state() -> None:
     learner = with_engines(Inference(Brute(), Mpe(Brute())))
     learn(learner, examples(40))
     header, arrays = learner.save()
-    judge = OnlineLearner(learner.layout.plan, learner.update, learner.inference, margins=True)
+    judge = MlnOnlineLearner(learner.layout.plan, learner.update, learner.inference, margins=True)
     judge.restore(header, arrays)
     seen = [e for e in examples(30, seed=9) if len(e.evidence["Token"]) < 5]
     outcomes, _ = judge.step(seen, learning=False)
@@ -443,7 +441,7 @@ def test_margins_are_the_distance_to_the_second_best_state() -> None:
 def test_bad_examples_are_counted_by_kind(values: dict[str, Any], kind: str) -> None:
     learner = new_learner()
     limited = replace(learner.inference, limits=Limits(atoms=40))
-    learner = OnlineLearner(learner.layout.plan, learner.update, limited)
+    learner = MlnOnlineLearner(learner.layout.plan, learner.update, limited)
     bad = Example(id=1, **({"evidence": {"Token": [["w", 0]]}} | values))
     given = [ExampleError("bad"), bad, *examples(2), ExampleError("long", "too_long"), bad]
     outcomes, tally = learner.step(given)

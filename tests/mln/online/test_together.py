@@ -9,14 +9,14 @@ import pytest
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Example
 from onlinesrl.core.learner import Item, Outcome, Tally
-from onlinesrl.core.parallel.adaptive_batch import Apart, Together
+from onlinesrl.core.parallel.adaptive_batch import AdaptiveBatcher, Apart
 from onlinesrl.mln.inference.elimination import Mpe
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.kernels import grounding_frames
 from onlinesrl.mln.kernels.predict_and_learn import GROW_OUTPUT
 from onlinesrl.mln.online import by_engines
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.online import learner as psl_learner
 from tests.support import small_learners, trust_program
@@ -81,7 +81,7 @@ def told(found: tuple[list[Outcome], Tally]) -> Any:
     )
 
 
-def new_learner(stage: str = "batch") -> OnlineLearner:
+def new_learner(stage: str = "batch") -> MlnOnlineLearner:
     presolve = stage in STAGES
     every = 1 if stage == "audit" else 4 if presolve else 0
     return small_learners.new_learner(
@@ -89,18 +89,18 @@ def new_learner(stage: str = "batch") -> OnlineLearner:
     )
 
 
-Failing = Callable[[pytest.MonkeyPatch, OnlineLearner, Callable[[], bool]], None]
+Failing = Callable[[pytest.MonkeyPatch, MlnOnlineLearner, Callable[[], bool]], None]
 
 
 def fails_in(
-    owner: Callable[[OnlineLearner], Any],
+    owner: Callable[[MlnOnlineLearner], Any],
     name: str,
     when: Callable[..., bool] = lambda *args: True,
 ) -> Failing:
     """Let a method run out of memory half done, where the monster is at hand."""
 
     def install(
-        patch: pytest.MonkeyPatch, learner: OnlineLearner, short: Callable[[], bool]
+        patch: pytest.MonkeyPatch, learner: MlnOnlineLearner, short: Callable[[], bool]
     ) -> None:
         own = owner(learner)
         method = getattr(own, name)
@@ -115,19 +115,19 @@ def fails_in(
     return install
 
 
-def of_packer(learner: OnlineLearner) -> Any:
+def of_packer(learner: MlnOnlineLearner) -> Any:
     return learner.packer
 
 
-def of_grounder(learner: OnlineLearner) -> Any:
+def of_grounder(learner: MlnOnlineLearner) -> Any:
     return learner.grounder
 
 
-def of_worlds(learner: OnlineLearner) -> Any:
+def of_worlds(learner: MlnOnlineLearner) -> Any:
     return learner.worlds
 
 
-def of_weights(learner: OnlineLearner) -> Any:
+def of_weights(learner: MlnOnlineLearner) -> Any:
     return learner.weights
 
 
@@ -316,7 +316,7 @@ class Counting:
 
 
 def test_half_as_many_and_one_more_each_time() -> None:
-    together, tried = Together(), list[int]()
+    together, tried = AdaptiveBatcher(), list[int]()
 
     def attempt(items: Sequence[Item]) -> list[Outcome]:
         tried.append(len(items))

@@ -29,7 +29,7 @@ from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.kernels.ground_network import Network
 from onlinesrl.mln.kernels.weight_lookup import gap
 from onlinesrl.mln.lang import reader
-from onlinesrl.mln.online.learner import OnlineLearner
+from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.mln.online.weight_table import WeightTable
 from tests.support.ground_mrfs import clause_model
 from tests.support.random_networks import true
@@ -199,7 +199,7 @@ def test_no_update_makes_a_weight_that_is_not_finite(
 def test_an_update_out_of_range_is_a_bad_example(presolve: bool) -> None:
     plan = compile_program(reader.parse("Q(x)\nP(x)\nQ(x) => P(x)\n", "rules.mln"), ["P"])
     engines = Inference(Brute(), Brute(), Brute(), presolve=presolve)
-    learner = OnlineLearner(plan, update_of("subgradient", sigma=5e-324), engines)
+    learner = MlnOnlineLearner(plan, update_of("subgradient", sigma=5e-324), engines)
     bad = decode(b'{"id": 1, "evidence": {"Q": [["a"]]}, "truth": {"P": [["a"]]}}')
     outcomes, tally = learner.step([bad, bad])
     assert [o.error for o in outcomes] == [

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.core.parallel.threads import Team
+from onlinesrl.core.parallel.threads import ThreadTeam
 from onlinesrl.psl.ground.hinge_loss_mrf import EQUAL, HARD
 from onlinesrl.psl.inference import admm_threads
 from onlinesrl.psl.inference.admm import Admm, AdmmState
@@ -66,7 +66,7 @@ def test_the_same_bits_of_many_blocks(threads):
 
 def test_rounds_and_new_weights():
     model, weights = of_people(20)
-    with Team(2) as team:
+    with ThreadTeam(2) as team:
         states = [AdmmState(model, weights, team=each) for each in (None, team)]
         for state in states:
             state.step(25)
@@ -108,7 +108,7 @@ def test_parts_are_rounds_of_all_rows(monkeypatch):
     monkeypatch.setattr(admm_threads, "ROWS", model.n_rows // 9)
     assert admm_threads.number_of_parts(model.n_rows) == 8
     assert model.n_rows > 8 * admm_parts.BLOCK
-    with Team(3) as team:
+    with ThreadTeam(3) as team:
         whole, parts = (AdmmState(model, weights, team=each) for each in (None, team))
         for state in (whole, parts):
             state.step(20)

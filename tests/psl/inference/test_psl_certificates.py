@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import onlinesrl as srl
-from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, PLAIN, HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, PLAIN, HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.dual import conjugates, weighted_rows
 from onlinesrl.psl.inference.lifting import Lifted
@@ -28,7 +28,7 @@ ENGINES: dict[str, Callable[[], Any]] = {
 TOLERANCE = {"sgd": 1e-5}
 
 
-def random_model(seed: int, squared: bool) -> tuple[HingeModel, np.ndarray]:
+def random_model(seed: int, squared: bool) -> tuple[HingeLossMRF, np.ndarray]:
     """Up to four variables; hinges, and forms without a hinge; weights over two or ten powers of ten."""
     random = np.random.default_rng(seed)
     n, rows = int(random.integers(1, 5)), Rows()
@@ -44,7 +44,7 @@ def random_model(seed: int, squared: bool) -> tuple[HingeModel, np.ndarray]:
     return rows.model(n), 10.0 ** random.uniform(-span, span, count)
 
 
-def exact_energy(model: HingeModel, weights: np.ndarray, y: np.ndarray) -> Fraction:
+def exact_energy(model: HingeLossMRF, weights: np.ndarray, y: np.ndarray) -> Fraction:
     total = Fraction(0)
     for i in range(model.n_rows):
         entries = range(model.start[i], model.start[i + 1])
@@ -57,7 +57,7 @@ def exact_energy(model: HingeModel, weights: np.ndarray, y: np.ndarray) -> Fract
     return total
 
 
-def exact_bound(model: HingeModel, weights: np.ndarray, dual: np.ndarray) -> Fraction:
+def exact_bound(model: HingeLossMRF, weights: np.ndarray, dual: np.ndarray) -> Fraction:
     """Return what no values have less energy than, by weak duality."""
     rows = conjugates(weighted_rows(model, weights))
     u = [Fraction(float(each)) for each in np.clip(dual, rows.low, rows.high)]
@@ -71,7 +71,7 @@ def exact_bound(model: HingeModel, weights: np.ndarray, dual: np.ndarray) -> Fra
     return total + sum(min(each, Fraction(0)) for each in gradient)
 
 
-def check(found: HingeSolution, model: HingeModel, weights: np.ndarray, tolerance: float) -> None:
+def check(found: HingeSolution, model: HingeLossMRF, weights: np.ndarray, tolerance: float) -> None:
     energy, bound = exact_energy(model, weights, found.y), exact_bound(model, weights, found.dual)
     top = float(weights.max())
     allowed = tolerance * max(top if top < SMALL else 1.0, abs(float(energy)))

@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import Infeasible, StorageError, UsageError
-from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HARD, HINGE, PLAIN, HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HARD, HINGE, PLAIN, HingeLossMRF
 from onlinesrl.psl.inference.admm import AdmmState
 from onlinesrl.psl.inference.admm_paged import Consensus, PageRows
 from onlinesrl.psl.inference.dual import conjugates, weighted_rows
@@ -33,7 +33,7 @@ def chunks(model, size):
     for first in range(0, model.n_rows, size):
         rows = slice(first, min(first + size, model.n_rows))
         entries = slice(model.start[rows.start], model.start[rows.stop])
-        yield HingeModel(
+        yield HingeLossMRF(
             model.n_variables,
             model.start[rows.start : rows.stop + 1] - entries.start,
             model.variable[entries],

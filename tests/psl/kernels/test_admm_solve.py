@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HINGE, PLAIN, HingeModel
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HINGE, PLAIN, HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm, AdmmState
 from onlinesrl.psl.inference.dual import conjugates, lower_bound, weighted_rows
 from onlinesrl.psl.kernels import admm_rows
@@ -17,7 +17,7 @@ from onlinesrl.psl.kernels import admm_solve as kernel
 from tests.support.hinge_models import hinge_problems
 
 
-def penalties(model: HingeModel, weights: Floats, ridge: Any = False) -> Floats:
+def penalties(model: HingeLossMRF, weights: Floats, ridge: Any = False) -> Floats:
     """Every row's penalty before ``eta``, ``m`` float64[n_rows]."""
     weight = np.where(ridge, 0.0, np.abs(model.row_weights(weights)))
     pulls = np.bincount(model.variable, weight[model.row], model.n_variables)
@@ -117,7 +117,7 @@ def test_being_watched_makes_no_difference(problem):
 
 @pytest.mark.parametrize("weight", [np.nan, np.inf, -1.0])
 def test_a_weight_that_is_not_allowed_is_refused(weight):
-    model = HingeModel(
+    model = HingeLossMRF(
         1,
         np.array([0, 1]),
         np.zeros(1, np.int32),

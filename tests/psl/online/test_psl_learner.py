@@ -19,7 +19,7 @@ from onlinesrl.core.online.update_rules import Cda1, Cda2
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.policy import PslInference
 from onlinesrl.psl.lang import reader
-from onlinesrl.psl.online.learner import PslLearner
+from onlinesrl.psl.online.learner import PslOnlineLearner
 from onlinesrl.psl.online.rule_weights import RuleWeights
 from onlinesrl.runs.summary import weights_text
 from tests.support.trust_program import soft
@@ -156,7 +156,7 @@ def test_a_restored_learner_goes_on_bit_for_bit(update: str) -> None:
 
 
 def test_learning_beats_the_weights_it_starts_with() -> None:
-    def error(learner: PslLearner) -> float:
+    def error(learner: PslOnlineLearner) -> float:
         metrics = Metrics()
         metrics.add(learner.step(examples(60, seed=1), learning=False)[1], 60)
         return float(metrics.snapshot()["mae"])

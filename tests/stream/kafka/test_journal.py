@@ -66,10 +66,10 @@ def test_what_followed_the_checkpoint_is_taken_again_in_its_order(
     run = job([], source=source(broker, topic), checkpoint={"every": 1000})
 
     def first() -> None:
-        from onlinesrl.stream.trainer import Loop
+        from onlinesrl.stream.trainer import Trainer
 
         small_polls()
-        real = Loop.learn
+        real = Trainer.learn
 
         def learn(self, batch):
             found = real(self, batch)
@@ -77,7 +77,7 @@ def test_what_followed_the_checkpoint_is_taken_again_in_its_order(
                 os.kill(os.getpid(), signal.SIGKILL)
             return found
 
-        Loop.learn = learn  # type: ignore[method-assign]
+        Trainer.learn = learn  # type: ignore[method-assign]
 
     assert run.run(*UNTIL_END, first=first) == -signal.SIGKILL, run.said
     journal = run.output / "order.jsonl"

@@ -8,7 +8,7 @@ from conftest import Job, tiers
 
 from onlinesrl.core.example import Example, Label
 from onlinesrl.core.learner import Prediction
-from onlinesrl.stream.late_labels import Labels, Waiting
+from onlinesrl.stream.late_labels import LabelJoiner, PendingExample
 from tests.support.kafka_streams import (
     UNTIL_END,
     fill,
@@ -130,10 +130,10 @@ def test_what_waits_is_bounded_and_counted(broker, topic, job, citations):
 
 
 def test_a_label_before_its_example() -> None:
-    labels = Labels(2, 10_000)
+    labels = LabelJoiner(2, 10_000)
     truth = {"InField": [[1, "author"]]}
     assert labels.join(Label(id=3, truth=truth)) is None
-    restored = Labels(2, 10_000)
+    restored = LabelJoiner(2, 10_000)
     restored.restore(*labels.save())
     for other in (labels, restored):
         met = other.meet(Example(id="3", evidence={}))
@@ -142,13 +142,13 @@ def test_a_label_before_its_example() -> None:
 
 
 def test_a_saved_wait_goes_on() -> None:
-    labels = Labels(2, 10_000)
+    labels = LabelJoiner(2, 10_000)
     for n in range(3):
         waiting = labels.meet(Example(id=n, evidence={"Token": [["a", n]]}))
-        assert isinstance(waiting, Waiting)
+        assert isinstance(waiting, PendingExample)
         waiting.give_out(Prediction(n, {"InField": [[n, "title"]]}, 0.5, True))
         labels.join(Label(id=f"x{n}", truth={}))
-    other = Labels(2, 10_000)
+    other = LabelJoiner(2, 10_000)
     other.restore(*labels.save())
     assert (
         other.counts()
