@@ -141,7 +141,7 @@ def reached(curves: Curves, score: Score, name: str, goal: str) -> str:
     return f"{after:,.0f} ({after / ends:.3f}); {within}"
 
 
-def first(  # noqa: PLR0913, PLR0917
+def first(
     rounds: Sequence[float] | Floats,
     scores: Sequence[float] | Floats,
     score: Score,

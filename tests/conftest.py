@@ -42,32 +42,35 @@ MODEL = REPO / "streams" / "citations" / "segmentation.mln"
 CITATIONS = REPO / "streams" / "citations" / "citations.jsonl"
 RESULTS = ("weights.*", "predictions.jsonl", "metrics.jsonl", "deadletter.jsonl")
 LONG = (
-    "kafka/",
+    "stream/kafka/",
     "stream/test_rounds.py",
     "stream/test_parquet.py",
-    "dashboard/",
+    "commands/test_browser.py",
+    "commands/test_dashboard_page.py",
     "stream/test_faults.py",
     "stream/test_interrupted.py",
-    "test_citeseer.py",
-    "learn/test_weight_search.py",
+    "mln/test_citeseer.py",
+    "core/learning/test_weight_search.py",
     "test_readme.py",
-    "stream/test_serve.py",
-    "learn/test_updates.py",
-    "test_cli.py",
+    "runs/test_serve.py",
+    "mln/online/test_updates.py",
+    "commands/test_cli.py",
     "fuzz/",
-    "test_replay.py",
+    "runs/test_replay.py",
     "stream/",
     "streams/",
-    "learn/",
-    "infer/",
+    "mln/online/",
+    "mln/learning/",
+    "psl/",
+    "mln/inference/",
 )
 """What takes long, and is therefore run first; what waits beside what works."""
 BROKERS = {
-    "kafka/test_labels.py": "one",
-    "kafka/test_history.py": "one",
-    "kafka/test_journal.py": "one",
-    "kafka/test_replayed.py": "one",
-    "kafka/": "two",
+    "stream/kafka/test_labels.py": "one",
+    "stream/kafka/test_history.py": "one",
+    "stream/kafka/test_journal.py": "one",
+    "stream/kafka/test_replayed.py": "one",
+    "stream/kafka/": "two",
 }
 """Which tests of Kafka follow each other in one process, since each process starts a broker."""
 RUNNING: set[int] = set()

@@ -42,7 +42,7 @@ Workers = Annotated[
 ]
 
 
-def compare(  # noqa: PLR0913, PLR0917 - the options of the command
+def compare(
     configs: Annotated[list[Path], typer.Argument(metavar="CONFIG...", help="Runs' YAML files.")],
     grid: Grid = [],  # noqa: B006 - typer's way
     tune: Tune = [],  # noqa: B006

@@ -22,7 +22,7 @@ IBound = Annotated[
 ]
 
 
-def count(  # noqa: PLR0913, PLR0917 - the options of the command
+def count(
     model: Model,
     evidence: Evidence = [],  # noqa: B006
     method: Method = "exact",

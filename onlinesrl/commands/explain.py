@@ -12,7 +12,7 @@ from onlinesrl.commands.common import Overrides
 from onlinesrl.core.errors import legible
 
 
-def explain(  # noqa: PLR0913, PLR0917 - the options of the command
+def explain(
     trained: Annotated[
         Path,
         typer.Argument(

@@ -152,7 +152,7 @@ OnTargets = Annotated[
 ]
 
 
-def infer(  # noqa: PLR0913, PLR0917 - the options of the command
+def infer(
     model: AnyModel,
     query: OptionalQuery = None,
     evidence: Evidence = [],  # noqa: B006
@@ -197,7 +197,7 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
         print(json.dumps(found, indent=2))
 
 
-def ground(  # noqa: PLR0913, PLR0917 - the options of the command
+def ground(
     model: Model,
     query: Query,
     evidence: Evidence = [],  # noqa: B006
@@ -245,7 +245,7 @@ def _world_options(closed: str, opened: str, dialect: str, spill: Path | None) -
     return WorldOptions(false, unknown, dialect_of(dialect), spill)
 
 
-def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
+def _world(
     model: Path,
     evidence: list[Path],
     query: str,
@@ -270,7 +270,7 @@ def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
     return world
 
 
-def _infer_mln(  # noqa: PLR0913, PLR0917 - the options of the command
+def _infer_mln(
     world: World,
     method: str,
     output: Path | None,
@@ -336,7 +336,7 @@ def _check_psl(model: Path, asked: object) -> None:
         )
 
 
-def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
+def _infer_psl(
     model: Path,
     data: Path | None,
     method: str,

@@ -38,7 +38,7 @@ def _load(path: Path, overrides: list[str]) -> Config:
     return load(path, overrides)
 
 
-def run(  # noqa: PLR0913, PLR0917 - the options of the command
+def run(
     config: ConfigPath,
     set_: Overrides = [],  # noqa: B006 - typer's way
     fresh: Annotated[bool, typer.Option(help="Start over, and delete the earlier run.")] = False,
@@ -74,7 +74,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
     print_summary(summary, sys.stdout)
 
 
-def serve(  # noqa: PLR0913, PLR0917 - the options of the command
+def serve(
     config: ConfigPath,
     set_: Overrides = [],  # noqa: B006
     host: Annotated[
@@ -137,7 +137,7 @@ def _until(text: str | None) -> str | int | None:
     return text
 
 
-def predict(  # noqa: PLR0913, PLR0917 - the options of the command
+def predict(
     trained: Trained,
     config: ConfigPath,
     set_: Overrides = [],  # noqa: B006
@@ -203,7 +203,7 @@ def evaluate(trained: Trained, config: ConfigPath, set_: Overrides = []) -> None
     print(json.dumps(evaluation.evaluate(settings, trained), indent=2))
 
 
-def weights(  # noqa: PLR0913, PLR0917 - the options of the command
+def weights(
     trained: Trained,
     other: Annotated[
         Path | None, typer.Argument(help="A second one: show how the weights differ.")

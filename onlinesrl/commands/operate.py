@@ -43,7 +43,7 @@ def _topic(topic: str | None, bootstrap: str, partition: int | None = None) -> D
     return Topic(bootstrap, topic, partition)
 
 
-def replay(  # noqa: PLR0913, PLR0917 - the options of the command
+def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file, a folder, or -.")],
     to: Annotated[Target, typer.Option(help="Where to.")],
     topic: TopicName = None,

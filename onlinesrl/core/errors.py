@@ -54,7 +54,7 @@ class OnlinesrlWarning(UserWarning):
 class LocatedError(OnlinesrlError):
     """An error at a place in a text file; ``line`` and ``column`` count from 1."""
 
-    def __init__(  # noqa: PLR0913 - a place is five facts
+    def __init__(
         self,
         message: str,
         *,

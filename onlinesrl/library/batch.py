@@ -44,7 +44,7 @@ class LearnedModel:
         return table_html(f"{len(rows)} rules", ["weight", "rule"], rows)
 
 
-def learn(  # noqa: PLR0913 - what may be given
+def learn(
     model: Model | str,
     evidence: Evidence | Iterable[Given | Example],
     query: str | Sequence[str] | Given,

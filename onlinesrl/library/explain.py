@@ -16,7 +16,7 @@ AnyAtom = str | tuple[str, Sequence[Constant]]
 """An atom as text, ``InField(3, title)``, or its predicate and arguments."""
 
 
-def explain(  # noqa: PLR0913 - what may be asked
+def explain(
     learner: OnlineLearner,
     x: Example | Prediction | Given,
     atom: AnyAtom | None = None,

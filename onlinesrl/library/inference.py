@@ -57,7 +57,7 @@ class Answer:
         return table_html(f"{len(rows):,} atoms", ["atom", VALUE], rows)
 
 
-def infer(  # noqa: PLR0913 - what may be asked
+def infer(
     model: Model | str,
     evidence: Evidence = (),
     query: str | Sequence[str] | Given = (),
@@ -192,7 +192,7 @@ def _restored(
     }
 
 
-def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
+def _infer_psl(
     model: Model, evidence: Given, query: Given, truth: Given, method: str, seed: int, threads: int
 ) -> Answer:
     from onlinesrl.psl.inference.registry import InferenceProblem, Options

@@ -85,7 +85,7 @@ class OnlineLearner:
     [('Bob',)]
     """
 
-    def __init__(  # noqa: PLR0913 - what a learner is made with
+    def __init__(
         self,
         model: Model | str,
         query: str | Sequence[str],

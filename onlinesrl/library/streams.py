@@ -94,7 +94,7 @@ def _names(query: str | Sequence[str]) -> Sequence[str]:
     return [query] if isinstance(query, str) else query
 
 
-def run(  # noqa: PLR0913 - the options of the command
+def run(
     config: str | Path | Mapping[str, Any],
     *,
     settings: Mapping[str, Any] | None = None,

@@ -72,7 +72,7 @@ def _offset(error: UnexpectedInput, code: str) -> int:
     return len(code.rstrip()) if at_end else error.pos_in_stream or 0
 
 
-def _located(  # noqa: PLR0913, PLR0917 - a place and its messages
+def _located(
     code: str,
     source: Source,
     offset: int,

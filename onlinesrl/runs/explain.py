@@ -37,7 +37,7 @@ JOURNAL = "requests.jsonl"
 """The file of a run folder that has what clients sent."""
 
 
-def explanations(  # noqa: PLR0913, PLR0917 - what may be asked
+def explanations(
     trained: Path,
     config: Path | None,
     overrides: Sequence[str],

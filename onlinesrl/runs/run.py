@@ -344,7 +344,7 @@ def _accepted(
     return checkpoints_module.latest(folder.checkpoints, warn, accepts)
 
 
-def _make_loop(  # noqa: PLR0913, PLR0917 - the parts of a run
+def _make_loop(
     config: Config,
     options: Options,
     learner: Learner,

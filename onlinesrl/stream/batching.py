@@ -26,7 +26,7 @@ class Batches:
     the caller has one. ``changed`` is called where the source has changed, before that is raised.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a run
+    def __init__(
         self,
         reader: ExampleReader,
         learner: Learner,

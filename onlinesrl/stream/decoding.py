@@ -88,7 +88,7 @@ class ExampleReader:
     example becomes an ExampleError, whatever the choice of groups, since its group is not known.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the choices of a source
+    def __init__(
         self,
         source: Source,
         query: Collection[str],

@@ -39,7 +39,7 @@ class Trainer:
     with each outcome. ``settings`` are kept in checkpoints.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what a run is made of
+    def __init__(
         self,
         learner: Learner,
         reader: ExampleReader,

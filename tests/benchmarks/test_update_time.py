@@ -28,7 +28,7 @@ RUN = 9
 
 
 @kernel
-def learn(  # noqa: PLR0917 - kernels take arrays
+def learn(
     net: Network,
     weights: Weights,
     truth: Bytes,

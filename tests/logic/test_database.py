@@ -1,7 +1,6 @@
 """Reading .db files."""
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,8 +10,9 @@ from onlinesrl.core.errors import DatabaseError
 from onlinesrl.core.example import GroundAtom
 from onlinesrl.logic.database import parse_db
 from onlinesrl.logic.text import quote
+from tests.support.paths import SHARED
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
+DATA = SHARED / "data"
 
 
 def test_true_and_false_atoms_with_their_lines():

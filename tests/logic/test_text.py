@@ -1,12 +1,12 @@
 """The spelling of constants and formulas."""
 
 import pytest
-from formulas import DECLARATIONS, typed
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.logic.text import quote, show, unquote
 from onlinesrl.mln.lang.reader import parse
+from tests.support.random_formulas import DECLARATIONS, typed
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,14 @@ from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.runs import run as run_module
 from onlinesrl.runs.config.loading import Config, load
 from onlinesrl.runs.evaluation import evaluate
+from tests.support.paths import REPO, SHARED
 from tests.support.stream_scripts import generator
 
 from_citeseer = generator("citations", "from_citeseer")
 command = generator("citations", "leave_one_topic_out").command
 
-DATA = Path(__file__).parents[2] / "shared" / "data" / "citeseer"
-CONFIG = Path(__file__).parents[1] / "configs" / "citeseer.yaml"
+DATA = SHARED / "data" / "citeseer"
+CONFIG = REPO / "configs" / "citeseer.yaml"
 pytestmark = pytest.mark.skipif(not DATA.exists(), reason=f"CiteSeer is not here: no {DATA}")
 
 

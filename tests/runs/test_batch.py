@@ -101,7 +101,7 @@ def test_the_result_is_a_model_that_loads_again(
         ),
     ],
 )
-def test_mistakes_are_told_and_nothing_is_written(  # noqa: PLR0917
+def test_mistakes_are_told_and_nothing_is_written(
     file: str, text: str, code: int, said: str, psl: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (psl.parent / file).write_text(text)

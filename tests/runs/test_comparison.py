@@ -28,9 +28,10 @@ from onlinesrl.runs.comparison.page import comparison_page
 from onlinesrl.runs.comparison.scoring import mean_average_precision
 from onlinesrl.runs.comparison.statistics import Line, paired_t
 from tests.runs.test_report import EVIL, Page
+from tests.support.paths import REPO
 from tests.support.waiting import until
 
-MODEL = Path(__file__).parents[2] / "streams" / "citations" / "segmentation.mln"
+MODEL = REPO / "streams" / "citations" / "segmentation.mln"
 GRID = ("--grid", "learner.update=cda1,cda2", "--grid", "learner.sigma=0.01,1")
 
 

@@ -106,7 +106,7 @@ def tell_when_it_runs(end: int) -> None:
         long("replace", errno.EIO, ()),
     ],
 )
-def test_an_error_of_the_disk_ends_a_run_that_can_go_on_later(  # noqa: PLR0917
+def test_an_error_of_the_disk_ends_a_run_that_can_go_on_later(
     job: Callable[..., Job],
     citations: list[bytes],
     unbroken: dict[str, bytes],

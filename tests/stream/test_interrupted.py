@@ -188,7 +188,7 @@ STREAMS = {
         soaked("new constants", 64, 2),
     ],
 )
-def test_whatever_search_is_left_the_run_ends_with_the_same_bits(  # noqa: PLR0917
+def test_whatever_search_is_left_the_run_ends_with_the_same_bits(
     stream: Callable[..., Job], tmp_path: Path, kind: str, batch: int, search: int, step: int
 ) -> None:
     """Each search, or every second one from the first or the second on."""

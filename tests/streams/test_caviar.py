@@ -14,9 +14,9 @@ from conftest import soaked
 
 import onlinesrl as srl
 from onlinesrl.core.example import Example, decode
+from tests.support.paths import REPO, SHARED
 
-REPO = Path(__file__).parents[2]
-CAVIAR = REPO.parent / "shared" / "data" / "caviar"
+CAVIAR = SHARED / "data" / "caviar"
 STREAM = REPO / "streams" / "meetings"
 SCRIPT = STREAM / "from_caviar.py"
 sys.path.insert(0, str(STREAM))

@@ -3,13 +3,13 @@
 import json
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-REPO = Path(__file__).parents[2]
-CITESEER = REPO.parent / "shared" / "data" / "citeseer"
+from tests.support.paths import REPO, SHARED
+
+CITESEER = SHARED / "data" / "citeseer"
 STREAM = REPO / "streams" / "citations"
 sys.path.insert(0, str(STREAM))
 

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 import onlinesrl as srl
+from tests.support.paths import SHARED
 from tests.support.stream_scripts import STREAMS, generator
 
 compare = generator("defaults", "compare_updates")
 data = compare.tasks.__globals__
-DATA = Path(__file__).parents[3] / "shared" / "data"
+DATA = SHARED / "data"
 
 
 @pytest.fixture

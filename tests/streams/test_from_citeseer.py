@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-REPO = Path(__file__).parents[2]
-CITESEER = REPO.parent / "shared" / "data" / "citeseer"
+from tests.support.paths import REPO, SHARED
+
+CITESEER = SHARED / "data" / "citeseer"
 SCRIPT = REPO / "streams" / "citations" / "from_citeseer.py"
 
 

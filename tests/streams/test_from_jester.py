@@ -13,9 +13,10 @@ from onlinesrl.core.example import ValuedAtom, decode
 from onlinesrl.psl.ground.hinge_loss_mrf import validate
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.lang import reader
-from tests.support.stream_scripts import REPO, STREAMS, ground
+from tests.support.paths import SHARED
+from tests.support.stream_scripts import STREAMS, ground
 
-JESTER = REPO.parent / "shared" / "data" / "psl" / "jester"
+JESTER = SHARED / "data" / "psl" / "jester"
 STREAM = STREAMS / "jester"
 
 RATINGS = {

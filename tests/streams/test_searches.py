@@ -5,9 +5,10 @@ import sys
 import numpy as np
 import pytest
 
-from tests.support.stream_scripts import REPO, STREAMS
+from tests.support.paths import SHARED
+from tests.support.stream_scripts import STREAMS
 
-DATA = REPO.parent / "shared" / "data" / "psl"
+DATA = SHARED / "data" / "psl"
 pytestmark = pytest.mark.skipif(not DATA.exists(), reason="needs Jester's ratings")
 
 

@@ -40,7 +40,7 @@ PLACES = {name: each.types for name, each in PROGRAM.predicates.items()}
 CONSTANTS = PROGRAM.types
 
 
-def truth(formula, true, world, binding):  # noqa: PLR0911 - a case each
+def truth(formula, true, world, binding):
     """Whether a formula is true, by its definition; ``true`` has the true atoms by predicate."""
     match formula:
         case Atom(predicate, terms):

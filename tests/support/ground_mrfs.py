@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +13,9 @@ from hypothesis import strategies as st
 
 from onlinesrl.mln.ground.ground_mrf import Floats, GroundMRF
 from onlinesrl.mln.inference.protocols import Solution, value
+from tests.support.paths import SHARED
 
-INSTANCES = Path(__file__).parents[3] / "shared" / "data" / "mpe_instances"
+INSTANCES = SHARED / "data" / "mpe_instances"
 
 
 Clause = tuple[float | None, Sequence[int]]

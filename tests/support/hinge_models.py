@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 from hypothesis import strategies as st
@@ -18,8 +17,9 @@ from onlinesrl.psl.ground.hinge_loss_mrf import (
     validate,
 )
 from onlinesrl.psl.lang.model import load_json
+from tests.support.paths import SHARED
 
-PSL = Path(__file__).parents[3] / "shared" / "peers" / "psl"
+PSL = SHARED / "peers" / "psl"
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Rows:
     power: list = field(default_factory=list)
     kind: list = field(default_factory=list)
 
-    def add(self, weight, variables, coefficients, constant=0.0, power=1, kind=HINGE):  # noqa: PLR0917
+    def add(self, weight, variables, coefficients, constant=0.0, power=1, kind=HINGE):
         """Add a row per row of ``variables`` [rows, k]."""
         variables = np.atleast_2d(variables)
         rows, k = variables.shape

@@ -23,10 +23,11 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 
+from tests.support.paths import REPO
 from tests.support.waiting import PATIENCE, until
 
-HERE = Path(__file__).parent
-POM = Path(__file__).parents[2] / "docker" / "broker" / "pom.xml"
+HERE = REPO / "tests" / "stream" / "kafka"
+POM = REPO / "docker" / "broker" / "pom.xml"
 JARS = POM.with_name("jars")
 PORTS = range(20000, 30000)  # below those that clients are given: nobody takes a stopped broker's
 BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")

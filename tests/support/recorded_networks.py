@@ -11,8 +11,8 @@ import pytest
 
 from onlinesrl.mln.ground.ground_mrf import Floats, GroundMRF
 from tests.support.ground_mrfs import clause_model
+from tests.support.paths import SHARED
 
-SHARED = Path(__file__).parents[3] / "shared"
 GOLDENS = SHARED / "data" / "caviar_goldens"
 EXACT = SHARED / "peers" / "mln" / "caviar_exact"
 WORLDS = SHARED / "peers" / "mln" / "friends_smokers"

@@ -65,7 +65,7 @@ class World:
         for values in product(self.constants, repeat=len(names)):
             yield dict(zip(names, values, strict=True))
 
-    def holds(self, formula, binding):  # noqa: PLR0911 - a case each
+    def holds(self, formula, binding):
         """The truth of a formula for a binding of its free variables."""
         match formula:
             case Atom(name, terms):

@@ -10,8 +10,8 @@ from onlinesrl.core.example import Example
 from onlinesrl.psl.ground.grounder import Grounded, Grounder
 from onlinesrl.psl.ground.packing import PslPacker
 from onlinesrl.psl.lang import reader
+from tests.support.paths import REPO
 
-REPO = Path(__file__).parents[2]
 STREAMS = REPO / "streams"
 
 

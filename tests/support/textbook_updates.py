@@ -141,7 +141,7 @@ def length(
     return (loss / square if rule == "mira" else eta), 0.0
 
 
-def objective(  # noqa: PLR0917 - as it is written
+def objective(
     seen: Sequence[Round], rule: str, sigma: float, base: Vector, w: Vector, metric: Vector
 ) -> float:
     """The regularised loss of fixed weights base + w on the rounds' own loss functions."""

@@ -87,7 +87,7 @@ def arguments_of(predicate: str, types: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{predicate}.{k}" for k in range(len(types)))
 
 
-def _flipped(  # noqa: PLR0913, PLR0917 - one use
+def _flipped(
     term: Monomial,
     predicate: str,
     flipped: Sequence[str],

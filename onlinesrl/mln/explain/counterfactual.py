@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from onlinesrl.mln.online.learner import MlnOnlineLearner
 
 
-def least_change(  # noqa: PLR0913, PLR0917 - one use
+def least_change(
     learner: MlnOnlineLearner,
     world: PredictedWorld,
     example: Example,

@@ -155,7 +155,7 @@ NO_OWN = _room(0, 0, 0)
 class NamesBeside(Sequence[Constant]):
     """The constants of a type in a world with facts, by their number there; looked up on access."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what a world is made of
+    def __init__(
         self,
         shared: Sequence[Constant],
         names: Sequence[Constant],

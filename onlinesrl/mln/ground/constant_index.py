@@ -284,7 +284,7 @@ class Constants:
                 found = [stream.get(text, -1) for text in map(str, self.constants.names[first:])]
                 of.stream[first : self.known] = found
 
-    def localise(  # noqa: PLR0913, PLR0917 - where it stands
+    def localise(
         self, batch: Batch, kind: int, before: int, at: int, early: int, learning: bool
     ) -> tuple[int, int]:
         """Renumber one type's constants by world, by stream, or both; new ones join the stream."""

@@ -265,7 +265,7 @@ def _ready(checks: list[Check], bound: set[str]) -> list[Step]:
     return ready
 
 
-def _check_step(check: Check, bound: set[str]) -> Step | None:  # noqa: PLR0911 - a case each
+def _check_step(check: Check, bound: set[str]) -> Step | None:
     if isinstance(check, Absent):
         return check if set(_variables(check.atom.terms)) <= bound else None
     if isinstance(check, Order | Compute):

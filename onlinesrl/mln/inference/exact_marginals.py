@@ -138,7 +138,7 @@ def together(n_atoms: int, found: Sequence[tuple[Ints, Marginals]]) -> Marginals
 Method = Literal["exact", "mcsat", "gibbs"]
 
 
-def marginals(  # noqa: PLR0913 - what may be asked
+def marginals(
     model: GroundMRF,
     weight: Floats,
     method: Method = "exact",

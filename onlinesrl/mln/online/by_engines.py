@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onlinesrl.mln.online.example_step import ExampleProcessor
 
 
-def likeliest(  # noqa: PLR0913, PLR0917 - what a world is
+def likeliest(
     worlds: ExampleProcessor,
     results: Results,
     w: int,

@@ -61,7 +61,7 @@ class MlnOnlineLearner:
     valued = False
     spells = False
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what a learner is made of
+    def __init__(
         self,
         plan: Plan,
         update: Update,

@@ -93,7 +93,7 @@ def load_world(
     return world_of(program, given, query, options, limits, clock)
 
 
-def world_of(  # noqa: PLR0913, PLR0917 - as ``load_world``
+def world_of(
     program: Program,
     given: Sequence[GroundAtom],
     query: Sequence[str],

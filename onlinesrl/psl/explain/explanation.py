@@ -130,7 +130,7 @@ def _reasons(
 # what would flip it --------------------------------------------------------------------------------
 
 
-def _least_change(  # noqa: PLR0913, PLR0917 - one use
+def _least_change(
     learner: PslOnlineLearner,
     example: Example,
     checked: CheckedExample,

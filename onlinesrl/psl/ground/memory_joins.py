@@ -59,7 +59,7 @@ class ArrayJoins:
     all worlds together have more than ``together`` rows.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - plans, data, limits
+    def __init__(
         self,
         plans: Sequence[CompiledPlan],
         listing: Listing,

@@ -37,7 +37,7 @@ def unscaled(watch: Watch | None, s: float) -> Watch | None:
     return lambda at: watch(at._replace(energy=at.energy / s, bound=at.bound / s))
 
 
-def in_scale(  # noqa: PLR0913, PLR0917 - what an engine is given
+def in_scale(
     solve: Solve,
     model: HingeLossMRF,
     weights: Floats,

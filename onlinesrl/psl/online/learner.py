@@ -91,7 +91,7 @@ class PslOnlineLearner:
     valued = True
     apart = True
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what a learner is made of
+    def __init__(
         self,
         program: PslProgram,
         query: Sequence[str],

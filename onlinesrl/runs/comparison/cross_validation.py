@@ -68,7 +68,7 @@ class _Loaded(NamedTuple):
         return digest(self.candidate, self.examples, [example.id for example in fold.test])
 
 
-def cross_validated(  # noqa: PLR0913, PLR0917 - what a comparison is made of
+def cross_validated(
     candidates: Sequence[Candidate],
     alternatives: Sequence[Overrides],
     divide: Divide,

@@ -39,7 +39,7 @@ class _Axis:
         return round(100 * (self.scale(value) - low) / (high - low), 2)
 
 
-def line_chart(  # noqa: PLR0913 - what is drawn, and how it is written
+def line_chart(
     series: Sequence[Series],
     *,
     label: str,

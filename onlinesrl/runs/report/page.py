@@ -36,7 +36,7 @@ _ROUTES = {
 _LABELLED = "the units to label got the right label"
 
 
-def write_report(  # noqa: PLR0913 - the contents of a report
+def write_report(
     path: Path,
     *,
     title: str,

@@ -53,7 +53,7 @@ class Learned:
     groups: list[str | None] = field(default_factory=list)
 
 
-def learn(  # noqa: PLR0913, PLR0917 - a shard and how it is learned
+def learn(
     learner: Learner,
     state: State,
     reader: ExampleReader,
@@ -107,7 +107,7 @@ def _batches(
             yield taken.batch
 
 
-def _step(  # noqa: PLR0913, PLR0917 - a micro-batch and what becomes of it
+def _step(
     learner: Learner,
     part: Sequence[Decoded],
     learned: Learned,

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from itertools import combinations
-from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -24,6 +23,7 @@ from onlinesrl.mln.kernels import grounding_frames
 from onlinesrl.mln.kernels.ground_network import ROWS
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.support.naive_grounder import Soft, World, holds, model, tautology
+from tests.support.paths import REPO
 from tests.support.random_programs import Case, cases
 from tests.support.soak import soaked
 
@@ -233,7 +233,7 @@ def close(world: World, left: list) -> set:
     return closed
 
 
-CITATIONS = Path(__file__).parents[2] / "streams" / "citations"
+CITATIONS = REPO / "streams" / "citations"
 
 
 @pytest.mark.parametrize("line", [0, 7, 100])

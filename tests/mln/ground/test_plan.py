@@ -4,16 +4,15 @@
 there are any, the steps in worlds that list their open atoms.
 """
 
-from pathlib import Path
-
 import pytest
 
 from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.mln.ground.join_plan import Plan
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.lang.reader import parse
+from tests.support.paths import REPO
 
-PROGRAMS = sorted((Path(__file__).parents[1] / "programs").glob("*.mln"))
+PROGRAMS = sorted((REPO / "tests" / "programs").glob("*.mln"))
 
 
 def marked(text: str, mark: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from semantics import World, ranging
 
 from onlinesrl.logic.ast import (
     And,
@@ -29,6 +28,7 @@ from onlinesrl.logic.cnf import misplaced_universal
 from onlinesrl.logic.text import show
 from onlinesrl.mln.lang.clausal_form import rule_clauses
 from onlinesrl.mln.lang.reader import parse
+from tests.support.semantics import World, ranging
 
 DECLARATIONS = "t = {0, 1}\nP(t)\nQ(t, t)\nRain\nt f(t)\nt g(t, t)\n"
 CONSTANTS = ("0", "1")

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -23,9 +22,7 @@ from onlinesrl.logic.ast import (
 )
 from onlinesrl.logic.text import show
 from onlinesrl.mln.lang.reader import load, parse
-
-REPO = Path(__file__).parents[2]
-SHARED = REPO.parent / "shared"
+from tests.support.paths import REPO, SHARED
 
 DECLARED = "P(t)\nQ(t)\nR(t)\nF(t, t)\nRain\nTown(u)\n"
 DECLARED_LINES = DECLARED.count("\n")

@@ -3,7 +3,6 @@
 from itertools import product
 
 import pytest
-from formulas import compound
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from onlinesrl.logic.ast import And, Atom, Equal, Iff, Implies, Not, Or, Positio
 from onlinesrl.logic.cnf import disjunctions
 from onlinesrl.mln.lang.clausal_form import Literal, clauses, rule_clauses
 from onlinesrl.mln.lang.reader import parse
+from tests.support.random_formulas import compound
 
 ATOMS = [Atom(name, ()) for name in "ABCD"]
 VARIABLES = [Variable(name) for name in "xyz"]

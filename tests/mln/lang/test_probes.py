@@ -1,15 +1,13 @@
 """The one-feature probes of Alchemy's language, and the theories that other systems wrote."""
 
-from pathlib import Path
-
 import pytest
 
 from onlinesrl.core.errors import DatabaseError, ModelError
 from onlinesrl.logic.database import parse_db
 from onlinesrl.mln.lang.clausal_form import clauses
 from onlinesrl.mln.lang.reader import load
+from tests.support.paths import SHARED
 
-SHARED = Path(__file__).parents[3] / "shared"
 PROBES = SHARED / "peers" / "mln" / "syntax"
 
 REFUSED = {

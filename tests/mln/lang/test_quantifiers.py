@@ -1,12 +1,12 @@
 """Quantifiers: their scope, their variables, and the existential parts of clauses."""
 
 import pytest
-from test_functions import EVENTS, spelled
 
 from onlinesrl.logic.ast import And, Atom, Exists, Forall, Implies, Variable
 from onlinesrl.logic.text import show
 from onlinesrl.mln.lang.clausal_form import clauses
 from onlinesrl.mln.lang.reader import parse
+from tests.mln.lang.test_functions import EVENTS, spelled
 
 P, F = (Atom("P", (Variable("t"),)), Atom("F", (Variable("t"), Variable("u"))))
 

@@ -5,12 +5,12 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from semantics import World
 
 from onlinesrl.core.errors import ModelError
 from onlinesrl.logic.ast import Position, Variable, terms
 from onlinesrl.logic.text import show
 from onlinesrl.mln.lang.reader import load, parse
+from tests.support.semantics import World
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from onlinesrl.mln.learning.contrastive_divergence import (
 from onlinesrl.mln.learning.max_margin import MaxMargin
 from onlinesrl.mln.learning.mple import Mple
 from onlinesrl.mln.learning.problem import MlnProblem, checked
+from tests.support.paths import SHARED
 
 PROGRAM = """
 kind = {Tall, Old}
@@ -355,7 +356,7 @@ def test_worlds_without_the_truth_of_the_query_are_refused(
     assert command("learn", str(config)) == 0
 
 
-GOLDEN = Path(__file__).parents[3] / "shared" / "peers" / "mln" / "friends_smokers"
+GOLDEN = SHARED / "peers" / "mln" / "friends_smokers"
 
 
 @pytest.mark.skipif(not GOLDEN.exists(), reason="the exact optima are not on this machine")

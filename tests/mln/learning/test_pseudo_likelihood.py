@@ -1,7 +1,5 @@
 """Pseudo-likelihood from counts: against its definition, and against exact optima of Friends and Smokers."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -12,8 +10,9 @@ from onlinesrl.mln.counting.program_counts import Counters
 from onlinesrl.mln.counting.world import world_of
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.learning.pseudo_likelihood import changes, maximise
+from tests.support.paths import SHARED
 
-GOLDEN = Path(__file__).parents[3] / "shared" / "peers" / "mln" / "friends_smokers"
+GOLDEN = SHARED / "peers" / "mln" / "friends_smokers"
 golden = pytest.mark.skipif(not GOLDEN.exists(), reason="the exact optima are not on this machine")
 QUERIES = {"sc": ("Smokes", "Cancer"), "all": ("Friends", "Smokes", "Cancer")}
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Job
-from test_interrupted import DENSE, EASY, labelled_later, people
 
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.evaluation.ranking_metrics import Ranking
@@ -22,6 +21,7 @@ from onlinesrl.mln.inference.mcsat import McSat
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.runs.config.loading import load
 from onlinesrl.runs.run import make_learner
+from tests.stream.test_interrupted import DENSE, EASY, labelled_later, people
 from tests.support import ground_mrfs
 
 QUERY = ["Smokes", "Cancer"]

@@ -4,13 +4,13 @@ from itertools import product
 
 import numpy as np
 import pytest
-from textbook import CERTIFIED, RULES, Round, textbook
 
 from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.lang.reader import parse
 from tests.support.naive_grounder import World, holds
 from tests.support.small_learners import learn, online, update_of
+from tests.support.textbook_updates import CERTIFIED, RULES, Round, textbook
 
 MODEL = """\
 label = {A, B}

@@ -11,8 +11,6 @@ import pytest
 from conftest import MODEL
 from hypothesis import given
 from hypothesis import strategies as st
-from learners import examples, learn, named, new_learner, state, update_of
-from textbook import CERTIFIED, Round, textbook
 
 from onlinesrl.core.errors import ExampleError, Infeasible
 from onlinesrl.core.evaluation.prequential import Metrics
@@ -31,6 +29,8 @@ from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.support.random_networks import features, ground_weights
+from tests.support.small_learners import examples, learn, named, new_learner, state, update_of
+from tests.support.textbook_updates import CERTIFIED, Round, textbook
 
 LEARNERS = [
     ("cda1", "pl"),

@@ -7,16 +7,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from textbook import (
-    ASCENDING,
-    CERTIFIED,
-    RULES,
-    Round,
-    Vector,
-    minimiser,
-    objective,
-    textbook,
-)
 
 from onlinesrl.core.example import decode
 from onlinesrl.core.kernels import step_sizes
@@ -34,6 +24,16 @@ from onlinesrl.mln.online.weight_table import WeightTable
 from tests.support.ground_mrfs import clause_model
 from tests.support.random_networks import true
 from tests.support.small_learners import update_of
+from tests.support.textbook_updates import (
+    ASCENDING,
+    CERTIFIED,
+    RULES,
+    Round,
+    Vector,
+    minimiser,
+    objective,
+    textbook,
+)
 
 WEIGHTS, ATOMS = 5, 4
 FEWER = settings(max_examples=settings.default.max_examples // 2)

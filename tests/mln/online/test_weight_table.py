@@ -5,8 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from learners import MODEL, examples, learn, named, new_learner, state
-from textbook import RULES
 
 from onlinesrl.core.example import Example
 from onlinesrl.core.kernels.averaging import NORM
@@ -16,6 +14,8 @@ from onlinesrl.mln.online import weight_table as table
 from onlinesrl.mln.online.weight_table import WeightTable
 from onlinesrl.runs.summary import heaviest, weights_text
 from onlinesrl.stream import checkpoints
+from tests.support.small_learners import MODEL, examples, learn, named, new_learner, state
+from tests.support.textbook_updates import RULES
 
 
 def test_weights_appear_with_their_constants() -> None:

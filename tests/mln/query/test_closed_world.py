@@ -1,13 +1,12 @@
 """Which predicates are closed and which are open, as said by --closed and --open, and as assumed."""
 
-from pathlib import Path
-
 import pytest
 from typer.testing import CliRunner
 
 from onlinesrl.commands.cli import app
+from tests.support.paths import SHARED
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
+SHARED = SHARED / "data"
 THEORY = SHARED / "caviar_goldens" / "DN_HI" / "fold_0" / "meet_trained_func.mln"
 PAIRS = [SHARED / "caviar" / f"{name}.db" for name in ("02-Walk2.id1_id3", "01-Walk1.id0_id4")]
 

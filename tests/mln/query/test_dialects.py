@@ -3,14 +3,12 @@
 import json
 from itertools import product
 from math import exp
-from pathlib import Path
 from typing import get_args
 
 import pytest
 from conftest import Job
 from hypothesis import given
 from hypothesis import strategies as st
-from lang.semantics import World
 from typer.testing import CliRunner
 
 from onlinesrl.commands.cli import app
@@ -25,11 +23,13 @@ from onlinesrl.mln.lang.weight_file import alchemy_text
 from onlinesrl.mln.query import infer as infer_module
 from onlinesrl.mln.query import load_world as inference
 from onlinesrl.runs.config.schema import DialectName
+from tests.support.paths import SHARED
+from tests.support.semantics import World
 
-PEERS = Path(__file__).parents[2] / "shared" / "peers" / "mln" / "friends_smokers"
+PEERS = SHARED / "peers" / "mln" / "friends_smokers"
 
 
-def world(folder, dialect, model, database, query, closed=(), opened=()):  # noqa: PLR0917
+def world(folder, dialect, model, database, query, closed=(), opened=()):
     (folder / "m.mln").write_text(model)
     (folder / "e.db").write_text(database)
     options = inference.WorldOptions(tuple(closed), tuple(opened), dialect_of(dialect))

@@ -20,8 +20,8 @@ from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.mcmc_starts import NO_BLOCKS
 from onlinesrl.mln.query import infer as infer_module
 from onlinesrl.mln.query import load_world as inference
+from tests.support.paths import SHARED
 
-SHARED = Path(__file__).parents[2] / "shared"
 GOLDENS = SHARED / "data" / "caviar_goldens"
 PEERS = SHARED / "peers" / "mln"
 CASES = sorted(GOLDENS.glob("*/*/*.db"))

@@ -1,7 +1,6 @@
 """PSL's ground models against the naive grounder and against PSL's own counts."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from onlinesrl.psl.ground.join_plan import plan_program
 from onlinesrl.psl.lang.data import Database, Relation
 from onlinesrl.psl.lang.model import load_json
 from onlinesrl.psl.lang.reader import parse
+from tests.support.paths import SHARED
 from tests.support.random_psl_programs import (
     FUNCTIONS,
     counted,
@@ -27,7 +27,7 @@ from tests.support.random_psl_programs import (
     table,
 )
 
-PEERS = Path(__file__).parents[3] / "shared" / "peers" / "psl"
+PEERS = SHARED / "peers" / "psl"
 EMPTY = {arity: table([], [], arity) for arity in (1, 2)}
 
 

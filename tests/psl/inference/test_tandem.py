@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,8 +23,9 @@ from onlinesrl.psl.inference.tandem import Tandem, _Descent
 from onlinesrl.psl.inference.tron import Tron, potential_rows
 from onlinesrl.psl.kernels import sgd
 from tests.support.hinge_models import Rows, friendship, hinge_problems
+from tests.support.paths import REPO
 
-ROOT = Path(__file__).parents[2]
+ROOT = REPO
 
 
 def chunks(model, size):

@@ -263,7 +263,7 @@ def logical(formula, weight, power):
     return LogicalRule(Implies(BINDING, formula), weight, power, START, "")
 
 
-def arithmetic(left, op, right, constant, weight, power, condition):  # noqa: PLR0917
+def arithmetic(left, op, right, constant, weight, power, condition):
     power = 1 if weight is None else power
     first = Summand(constant, Atom("Q", (X, Variable("V", plus=True))))
     bound = Summand(Number(1.0), BINDING.operands[0])

@@ -2,7 +2,6 @@
 
 import json
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +12,9 @@ from onlinesrl.psl.lang.linear_form import normal_rules
 from onlinesrl.psl.lang.model import load_json, load_psl
 from onlinesrl.psl.lang.reader import load
 from onlinesrl.psl.lang.text import show_rule
+from tests.support.paths import SHARED
 
-CASES = Path(__file__).parents[2].parent / "shared" / "peers" / "psl" / "cases"
+CASES = SHARED / "peers" / "psl" / "cases"
 
 
 def written(folder, **texts):

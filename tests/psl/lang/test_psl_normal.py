@@ -3,13 +3,11 @@
 import gzip
 import json
 from itertools import product
-from pathlib import Path
 
 import pytest
 from conftest import long_if
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from psl_grounding import as_dicts, ground
 
 from onlinesrl.logic.ast import And, Atom, Implies, Not, Or, Position, Variable
 from onlinesrl.logic.cnf import Compared, Literal
@@ -24,8 +22,10 @@ from onlinesrl.psl.lang.linear_form import (
 from onlinesrl.psl.lang.model import load_json
 from onlinesrl.psl.lang.reader import parse
 from onlinesrl.psl.lang.text import show_coefficient, show_psl_atom
+from tests.support.naive_psl_grounder import as_dicts, ground
+from tests.support.paths import SHARED
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "peers" / "psl"
+SHARED = SHARED / "peers" / "psl"
 GOLDEN = ("citeseer", "friendship-10k", "simple-acquaintances", "smokers-10k-lin", "smokers-10k-sq")
 X, Y, Z = (Variable(name) for name in "XYZ")
 

@@ -29,7 +29,7 @@ def quiet(step):
     pass
 
 
-def problem(weights, truth=None, people=60, seed=0, more="", linear=False):  # noqa: PLR0917
+def problem(weights, truth=None, people=60, seed=0, more="", linear=False):
     """A random network of people, some of them old, with targets that have this truth.
 
     Where potentials are linear, people are old or not, so that most probable values are 0 or 1.

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from textbook import RULES
-from trust import MODEL, examples, learn, new_learner, state
 
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.evaluation.prequential import Metrics
@@ -22,7 +20,8 @@ from onlinesrl.psl.lang import reader
 from onlinesrl.psl.online.learner import PslOnlineLearner
 from onlinesrl.psl.online.rule_weights import RuleWeights
 from onlinesrl.runs.summary import weights_text
-from tests.support.trust_program import soft
+from tests.support.textbook_updates import RULES
+from tests.support.trust_program import MODEL, examples, learn, new_learner, soft, state
 
 GOOD = {
     "id": 1,

@@ -7,12 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from textbook import CERTIFIED, CLOSE_CALL, RULES, SHRINKING, Round, Vector, asked, length
 
 from onlinesrl.core.online.update_rules import Cda2
 from onlinesrl.psl.lang import reader
 from onlinesrl.psl.online.rule_weights import RuleWeights
 from tests.support.small_learners import update_of
+from tests.support.textbook_updates import (
+    CERTIFIED,
+    CLOSE_CALL,
+    RULES,
+    SHRINKING,
+    Round,
+    Vector,
+    asked,
+    length,
+)
 
 RULE_TEXTS = ["P(X) -> Q(X)", "Q(X) -> P(X) ^2", "!Q(X)"]
 NUMBERS = st.floats(-3, 3).map(lambda x: round(x, 3))

@@ -1,7 +1,6 @@
 """`infer` of PSL models: what is asked, what is written, and what is said of it."""
 
 import json
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -9,8 +8,9 @@ from typer.testing import CliRunner
 from onlinesrl.commands.cli import app
 from onlinesrl.core.errors import ModelError, OnlinesrlError, UsageError
 from onlinesrl.runs.progress import Status
+from tests.support.paths import REPO
 
-PAGE = Path(__file__).parents[1] / "onlinesrl" / "guide" / "psl.md"
+PAGE = REPO / "onlinesrl" / "guide" / "psl.md"
 RULES = "2: Knows(A, B) & Likes(A, X) & A != B -> Likes(B, X) ^2\n1: !Likes(A, X) ^2\n"
 DATA = """predicates: {Knows/2: closed, Likes/2: open}
 observations: {Knows: knows.txt, Likes: likes.txt}

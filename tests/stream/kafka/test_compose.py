@@ -2,16 +2,16 @@
 
 import shutil
 import subprocess
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 import yaml
 
 from onlinesrl.runs.config.loading import load
+from tests.support.paths import REPO
 from tests.support.waiting import PATIENCE
 
-DOCKER = Path(__file__).parents[2] / "docker"
+DOCKER = REPO / "docker"
 COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())
 SERVICES = COMPOSE["services"]
 POM = "{http://maven.apache.org/POM/4.0.0}"

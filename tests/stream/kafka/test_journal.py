@@ -35,7 +35,7 @@ def in_order(run: Job, broker: Cluster, topic: str) -> list[bytes]:
 
 @pytest.mark.long
 @tiers("most", 2, 20)
-def test_after_kills_the_state_is_that_of_the_noted_order(  # noqa: PLR0917
+def test_after_kills_the_state_is_that_of_the_noted_order(
     broker, topic, job, citations, tally, most
 ):
     fill(broker, topic, citations[:90], PARTITIONS)

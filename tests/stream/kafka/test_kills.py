@@ -28,7 +28,7 @@ def small_flushes() -> None:
 
 @pytest.mark.long
 @tiers("most", 1, 40)
-def test_kills_at_random_moments_leave_no_trace(broker, topic, job, citations, tally, most):  # noqa: PLR0917
+def test_kills_at_random_moments_leave_no_trace(broker, topic, job, citations, tally, most):
     """A process is killed at any moment between its start and when an unbroken one would end."""
     file = job(citations[:80], "file")
     assert file.run() == 0, file.said
@@ -61,7 +61,7 @@ STEPS = (
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_kill_at_any_step_of_a_transaction_leaves_no_trace(  # noqa: PLR0917
+def test_a_kill_at_any_step_of_a_transaction_leaves_no_trace(
     broker, topic, job, citations, tally, step
 ):
     """Before each of them, and after the commit; at the first, in the middle, and at a later one."""
@@ -165,9 +165,7 @@ def slow_sends() -> None:
 @pytest.mark.parametrize(
     "begin", [soaked(None, name="at once"), pytest.param(slow_sends, id="by and by")]
 )
-def test_a_second_process_shuts_the_first_out(  # noqa: PLR0917
-    broker, topic, job, citations, tally, begin
-):
+def test_a_second_process_shuts_the_first_out(broker, topic, job, citations, tally, begin):
     """The lock is the folder's; with a copy of it only the broker can tell."""
     fill(broker, topic, citations[:30])
     values = keys(broker, topic)

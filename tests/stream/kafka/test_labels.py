@@ -56,7 +56,7 @@ def once(values: list[bytes]) -> list[bytes]:
 
 @pytest.mark.long
 @tiers("most", 2, 20)
-def test_labels_further_down_the_stream_with_kills(broker, topic, job, citations, tally, most):  # noqa: PLR0917
+def test_labels_further_down_the_stream_with_kills(broker, topic, job, citations, tally, most):
     stream, lines = delayed(citations[:50])
     file, same = job(lines, "file"), job(stream, "same", labels={})
     assert (file.run(), same.run()) == (0, 0), file.said

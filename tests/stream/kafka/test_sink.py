@@ -171,7 +171,7 @@ def each_once(broker: Cluster, out: str, lines: Iterable[bytes]) -> None:
 
 
 @pytest.mark.parametrize("gaps", ["stop", soaked("skip")])
-def test_records_that_are_gone_take_no_other_prediction_with_them(  # noqa: PLR0917
+def test_records_that_are_gone_take_no_other_prediction_with_them(
     broker, topic, job, citations, tally, gaps
 ):
     fill(broker, topic, citations[:60])

@@ -222,7 +222,7 @@ def test_new_partitions_during_a_run_are_read_in_an_order_that_is_kept(
 
 
 @pytest.mark.parametrize("fault", [soaked("kill"), "pause"])
-def test_a_broker_that_is_away_for_a_while(own_broker, topic, job, citations, tally, fault):  # noqa: PLR0917
+def test_a_broker_that_is_away_for_a_while(own_broker, topic, job, citations, tally, fault):
     fill(own_broker, topic, citations[:30])
     run = job([], **keys(own_broker, topic))
     process = run.start(first=lambda: short_answers(2000))
@@ -274,7 +274,7 @@ def test_a_broker_that_comes_after_the_start(own_broker, topic, job, citations, 
 
 
 @pytest.mark.parametrize("fault", [soaked("kill"), "pause"])
-def test_a_run_that_waits_for_brokers_stops_when_asked_to(  # noqa: PLR0917
+def test_a_run_that_waits_for_brokers_stops_when_asked_to(
     own_broker, topic, job, citations, tally, fault
 ):
     """Its predictions cannot be written, and it would wait for an hour; the next start writes them."""
@@ -352,7 +352,7 @@ def test_a_broker_that_is_away_for_longer_than_patience(own_broker, topic, job, 
 
 
 @pytest.mark.parametrize("gaps", ["stop", "skip"])
-def test_records_gone_before_they_were_read(broker, topic, job, citations, tally, gaps):  # noqa: PLR0917
+def test_records_gone_before_they_were_read(broker, topic, job, citations, tally, gaps):
     fill(broker, topic, citations[:40])
     run = job([], **keys(broker, topic, gaps=gaps))
     assert run.run("--until", "10") == 0, run.said
@@ -419,7 +419,7 @@ def test_a_partition_that_became_shorter_is_named(call: str) -> None:
 
 
 @pytest.mark.parametrize("partitions", [soaked(1), 2])
-def test_a_silent_partition_is_noticed(broker, topic, job, citations, tally, partitions):  # noqa: PLR0917
+def test_a_silent_partition_is_noticed(broker, topic, job, citations, tally, partitions):
     """Partition 0 of a consumer goes silent after some records, while another may give more."""
     fill(broker, topic, citations[:60], partitions)
     run = job([], **keys(broker, topic))
