@@ -31,7 +31,7 @@ from onlinesrl.core.example import (
 from onlinesrl.mln.ground.constant_index import Constants, Domain
 from onlinesrl.mln.ground.json_line_reader import JsonLineReader, NumberedExample
 from onlinesrl.mln.ground.model_index import Layout
-from onlinesrl.mln.kernels.grounding_frames import Batch
+from onlinesrl.mln.kernels.grounding_frames import NO_NUMBER, Batch
 
 KEPT_NAMES = 1 << 16
 Wholly = Mapping[str, Sequence[Sequence[Constant]]]
@@ -320,7 +320,8 @@ class Packer(Constants):
         for kind in range(types):
             at, early = self.localise(batch, kind, before, at, early, learning)
         if self.layout.plan.numeric:
-            return replace(batch, number=self.numbers()[batch.member])
+            numbers = self.numbers() if self.known else np.full(1, NO_NUMBER)  # no constant at all
+            return replace(batch, number=numbers[batch.member])
         return batch
 
 

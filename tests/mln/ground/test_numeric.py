@@ -117,6 +117,12 @@ def test_a_numeric_predicate_without_arguments() -> None:
     assert found.predicted == {"Good": []}
 
 
+def test_a_world_without_a_constant_where_rules_compute() -> None:
+    own = learner("Bias(): real\nWord(place)\nGood(place)\nBias() ^ Word(p % 3) => Good(p)\n")
+    (found,) = learn(own, [Example(id=1, evidence={"Bias": [ValuedAtom([], 0.5)]})])
+    assert found.predicted == {"Good": []}
+
+
 # bad numbers -----------------------------------------------------------------------------------
 
 BAD = {
