@@ -2,10 +2,10 @@
 
 usage: python tests/support/walks.py [--files]
 
-A walk is the sequence of Python functions of the package that are called. A kernel is part of the function that
-calls it. What runs while modules are imported does not count. The walk of a citation goes from one call of the
-sink to the next, in a run whose micro-batches have one citation. Printed are functions, files and changes of
-folder from one call to the next, and with ``--files`` the files.
+A walk is the sequence of Python functions of the package that are called. A kernel is part of the function
+that calls it. What runs while modules are imported does not count. The walk of a citation goes from one call
+of the sink to the next, in a run whose micro-batches have one citation. Printed are functions, files and
+changes of folder from one call to the next, and with ``--files`` the files.
 """
 
 import argparse
