@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from onlinesrl.core.background import Background
     from onlinesrl.core.errors import ConfigError
     from onlinesrl.core.learner import Learner
-    from onlinesrl.core.online.update_rule import Update
+    from onlinesrl.core.online.update_rules.rule import Update
     from onlinesrl.core.rule_instance import Row
 
 Program: TypeAlias = Any

@@ -17,7 +17,7 @@ from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Atom, Explanation
 from onlinesrl.core.online.drift import Monitor, Restarts
 from onlinesrl.core.online.parameter_mixing import State
-from onlinesrl.core.online.update_rule import Update
+from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.slowest import Slowest
 
 

@@ -15,7 +15,7 @@ from onlinesrl.core.jit.decorators import ready
 from onlinesrl.core.kernels import averaging as kernels
 from onlinesrl.core.kernels.averaging import S, T
 from onlinesrl.core.kernels.step_sizes import UpdateParams
-from onlinesrl.core.online.update_rule import Kept, Update
+from onlinesrl.core.online.update_rules.rule import Kept, Update
 
 
 class AveragedWeights:

@@ -12,7 +12,7 @@ import numpy as np
 
 from onlinesrl.core.errors import InputError, UsageError
 from onlinesrl.core.interrupt import whole
-from onlinesrl.core.online.update_rule import Update
+from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.online.update_rules import AnyUpdate
 from onlinesrl.library.estimators.estimator import Estimator
 from onlinesrl.library.estimators.features import Features, Rows

@@ -28,7 +28,7 @@ from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally
 from onlinesrl.core.online.drift import Monitor
 from onlinesrl.core.online.parameter_mixing import State
-from onlinesrl.core.online.update_rule import Update
+from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.parallel.adaptive_batch import AdaptiveBatcher, Apart
 from onlinesrl.core.slowest import Slowest
 from onlinesrl.psl.explain.explanation import explain, least_certain

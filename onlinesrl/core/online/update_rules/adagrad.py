@@ -21,7 +21,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.config_types import Positive
 from onlinesrl.core.jit.decorators import plain
 from onlinesrl.core.kernels import step_sizes
-from onlinesrl.core.online.update_rule import CoordinateAscent, Kept
+from onlinesrl.core.online.update_rules.rule import CoordinateAscent, Kept
 
 
 class AdaGradCda(CoordinateAscent):

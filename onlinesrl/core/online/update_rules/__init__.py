@@ -11,8 +11,8 @@ from pydantic import BeforeValidator, Field
 from onlinesrl.core.io.config_section import kind_of, sections_of, standard
 from onlinesrl.core.io.config_types import Count, Positive
 from onlinesrl.core.kernels import step_sizes
-from onlinesrl.core.online.adagrad import AdaGradCda
-from onlinesrl.core.online.update_rule import CoordinateAscent, Kept, Regularised, Update
+from onlinesrl.core.online.update_rules.adagrad import AdaGradCda
+from onlinesrl.core.online.update_rules.rule import CoordinateAscent, Kept, Regularised, Update
 
 
 class Cda1(CoordinateAscent):
