@@ -166,14 +166,17 @@ class Grounder:
 
     # one example ---------------------------------------------------------------------------------
 
-    def ground_one(self, example: Example, wholly: Wholly = NONE) -> grounding_frames.Batch:
-        """Ground one example, as all of it or only what hard rules leave is open; its batch.
+    def ground_one(
+        self, example: Example, wholly: Wholly = NONE, learning: bool = False
+    ) -> grounding_frames.Batch:
+        """Ground one example; returns its batch.
 
-        For ``wholly`` see ``Packer.add``. Raises ExampleError for a bad one.
+        Atoms that hard rules make false are open as well, except while ``learning``, which also adds the
+        example's constants to the stream's. For ``wholly`` see ``Packer.add``. Raises ExampleError.
         """
         self.packer.clear()
         self.packer.add(example, 0, wholly)
-        batch = self.packer.batch(learning=False)
+        batch = self.batch(learning) if learning else self.packer.batch(learning)
         status, detail = self.ground(batch, 0)
         if status != grounding_frames.OK:
             raise ExampleError(self.reasons.of(batch, 0, status, detail), KINDS[status])

@@ -21,7 +21,6 @@ from onlinesrl.mln.ground.join_plan import (
     ClausePlan,
     Compare,
     Plan,
-    Scan,
     Step,
     leaves,
 )
@@ -162,8 +161,3 @@ def _exclusion(decider: _Decider, arguments: Mapping[str, str]) -> Exclusion:
     order = [v for v in plan.types if v not in inner]
     steps = arrange(joins, checks, order, types, set(arguments))
     return Exclusion(steps, tuple(e.full for e in plan.exists), types)
-
-
-def joins_found(found: Candidates) -> bool:
-    """Return whether atoms are joined with that were found before."""
-    return any(isinstance(step, Scan) and step.opened for step in found.steps)
