@@ -10,7 +10,7 @@ import numpy as np
 
 from onlinesrl.logic.ast import Constant, Leaf, Variable
 from onlinesrl.logic.text import WHOLE
-from onlinesrl.mln.ground.join_plan import (
+from onlinesrl.mln.ground.join_planner import (
     VALUE,
     Absent,
     ClausePlan,

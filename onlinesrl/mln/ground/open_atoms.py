@@ -15,16 +15,17 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from onlinesrl.logic.ast import Atom, Constant, Leaf, Variable
-from onlinesrl.mln.ground.join_plan import (
+from onlinesrl.mln.ground.join_planner import (
     Absent,
     Check,
     ClausePlan,
     Compare,
     Plan,
     Step,
+    arrange,
     leaves,
+    number_checks,
 )
-from onlinesrl.mln.ground.join_planner import arrange, number_checks
 from onlinesrl.mln.lang.clausal_form import Literal
 
 

@@ -42,7 +42,7 @@ from onlinesrl.mln.ground.grounder import Limits
 from onlinesrl.mln.kernels.ground_network import ATOMS, ROWS, false_hard
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.lang.evidence_weights import check_numbers, with_weights
-from onlinesrl.mln.query.world import GroundWorld, World, in_memory
+from onlinesrl.mln.query.world import GroundWorld, World, WorldOnDisk, in_memory, stored
 
 LIMITS = Limits(keys=LimitKeys("--max-atoms", "--max-groundings", "add"))
 """The default limits of a world."""
@@ -212,8 +212,6 @@ def _ground(
     if options.folder is None:
         model, weight, all_soft = in_memory(net, world.weights(net), units)
         return GroundWorld(model=model, weight=weight, all_soft=all_soft, **named)
-    from onlinesrl.mln.query.world_on_disk import WorldOnDisk, stored
-
     return WorldOnDisk(stored=stored(net, world.weights, units, zeros), **named)
 
 
