@@ -17,7 +17,8 @@ from onlinesrl.mln.ground.batch_packer import KEYS, NONE, LimitKeys, Packer, Who
 from onlinesrl.mln.ground.constant_index import Domain
 from onlinesrl.mln.ground.grounding_errors import KINDS, Reasons
 from onlinesrl.mln.ground.model_index import Layout
-from onlinesrl.mln.kernels import ground_network, grounding_frames, labelled_grounding, open_atoms
+from onlinesrl.mln.kernels import ground_network, grounding_frames, open_atoms
+from onlinesrl.mln.kernels.ground import ground_labelled
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,7 @@ class Grounder:
     def compile(self, batch: grounding_frames.Batch) -> None:
         """Compile the kernel that grounds a world of such a batch, or load it from the cache."""
         code, net, s, limits = self.layout.plans, self.net, self.scratch, self.limits
-        ready(
-            labelled_grounding.ground_labelled, code, batch, 0, net, s, self.truth, limits.atoms, 0
-        )
+        ready(ground_labelled, code, batch, 0, net, s, self.truth, limits.atoms, 0)
 
     # worlds --------------------------------------------------------------------------------------
 
@@ -134,7 +133,7 @@ class Grounder:
     def ground(self, batch: grounding_frames.Batch, w: int) -> tuple[int, int]:
         """Ground a world of a batch; returns a status and its detail, see ``reasons``."""
         while True:
-            status, detail = labelled_grounding.ground_labelled(
+            status, detail = ground_labelled(
                 self.layout.plans,
                 batch,
                 w,
