@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bools, Floats, Ints, Ints32, Zeros
+from onlinesrl.core.arrays import Bools, Floats, Ints, Ints32, Zeros, gathered
 from onlinesrl.mln.ground.atom_names import WorldAtoms
 from onlinesrl.mln.ground.convert import (
     blocks,
@@ -108,21 +108,14 @@ def in_memory(
     is_soft = np.flatnonzero(~whole.hard)
     model, place = clause_model(net)
     model, weight = _with_units(model, clause_weights(model, place, of_ground), units)
-    return model, weight, Soft(chosen(whole, is_soft), gain[is_soft])
+    return model, weight, Soft(whole.some(is_soft), gain[is_soft])
 
 
 def _with_units(
     model: GroundMRF, weight: Floats, units: Sequence[tuple[int, float]]
 ) -> tuple[GroundMRF, Floats]:
     """Add soft clauses of one literal."""
-    n, first = len(units), int(model.start[-1])
-    literals = np.asarray([literal for literal, _ in units], np.int32)
-    model = replace(
-        model,
-        start=np.concatenate([model.start, first + 1 + np.arange(n)]),
-        literals=np.concatenate([model.literals, literals]),
-        hard=np.concatenate([model.hard, np.zeros(n, np.bool_)]),
-    )
+    model = model.with_units(np.array([x for x, _ in units], np.int32), hard=False)
     return model, np.concatenate([weight, [gain for _, gain in units]])
 
 
@@ -153,14 +146,6 @@ def distinct(model: GroundMRF, weight: Floats) -> tuple[Ints, Floats, Bools]:
     return first[order], total[order], (np.bincount(number, model.hard, found) > 0)[order]
 
 
-def chosen(model: GroundMRF, clauses: Ints) -> GroundMRF:
-    """Return a model with some of its clauses."""
-    length = model.start[clauses + 1] - model.start[clauses]
-    start = np.concatenate(([0], np.cumsum(length))).astype(np.int64)
-    picked = np.repeat(model.start[clauses] - start[:-1], length) + np.arange(start[-1])
-    return replace(model, start=start, literals=model.literals[picked], hard=model.hard[clauses])
-
-
 PART = 1 << 18
 """About how many literals a part has, unless one component has more."""
 
@@ -186,10 +171,9 @@ class Clauses(NamedTuple):
 
     def chosen(self, kept: Ints) -> Clauses:
         """Return some of the clauses, in this order."""
-        start, length = self.start[:-1][kept], self.length[kept]
-        end = np.cumsum(length, dtype=np.int64)
-        picked = np.repeat(start - end + length, length) + np.arange(length.sum())
-        return Clauses(length, self.literals[picked], self.hard[kept], self.weight[kept])
+        _, picked = gathered(self.start, kept)
+        literals, hard = self.literals[picked], self.hard[kept]
+        return Clauses(self.length[kept], literals, hard, self.weight[kept])
 
     def first(self) -> Ints:
         """Return an atom of each clause that has one, its first."""
