@@ -6,7 +6,7 @@ from onlinesrl.logic.ast import And, Atom, Exists, Forall, Implies, Variable
 from onlinesrl.logic.text import show
 from onlinesrl.mln.lang.clausal_form import clauses
 from onlinesrl.mln.lang.reader import parse
-from tests.mln.lang.test_functions import EVENTS, spelled
+from tests.mln.lang.test_clausal_form import EVENTS, spelled
 
 P, F = (Atom("P", (Variable("t"),)), Atom("F", (Variable("t"), Variable("u"))))
 
