@@ -1,22 +1,37 @@
-"""Functions, integers and comparisons: how they read, and what clauses make of them."""
+"""Clauses: terms, arithmetic and quantifiers read and flattened; Alchemy's shares of the weight."""
+
+from itertools import product
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from onlinesrl.logic.ast import (
+    And,
     Arithmetic,
     Atom,
     Compare,
     Constant,
     Equal,
+    Exists,
+    Forall,
     Function,
     FunctionType,
+    Iff,
+    Implies,
     Not,
+    Or,
+    Position,
     Predicate,
+    Rule,
     Variable,
 )
+from onlinesrl.logic.cnf import disjunctions
 from onlinesrl.logic.text import show, show_term
-from onlinesrl.mln.lang.clausal_form import clauses
-from onlinesrl.mln.lang.reader import parse
+from onlinesrl.mln.lang.clausal_form import Literal, clauses, rule_clauses
+from onlinesrl.mln.lang.reader import load, parse
+from tests.support.paths import SHARED
+from tests.support.random_formulas import compound
 
 EVENTS = """
 time = {0, ..., 4}
@@ -251,3 +266,327 @@ def test_families_have_holes_in_functions_but_not_in_numbers():
     lines = [f"{n} F({n}, t) ^ P(t + {n})" for n in range(9)]
     (family,) = parse(EVENTS + "\n".join(lines)).rules
     assert family.text == "F(+c1, t) ^ P(t + +c1)"
+
+
+P, F = (Atom("P", (Variable("t"),)), Atom("F", (Variable("t"), Variable("u"))))
+
+
+def formula(text):
+    return parse(EVENTS + text).rules[0].formula
+
+
+@pytest.mark.parametrize("word", ["EXIST", "Exist", "exist"])
+def test_a_quantifier_reaches_to_the_end(word):
+    assert formula(f"1 {word} u F(t,u) ^ P(t)") == Exists(("u",), And((F, P)))
+    assert formula(f"1 P(t) ^ {word} u F(t,u) => P(t)") == And((P, Exists(("u",), Implies(F, P))))
+
+
+@pytest.mark.parametrize("word", ["FORALL", "Forall", "forall"])
+def test_or_to_the_end_of_its_parentheses(word):
+    assert formula(f"1 ({word} u F(t,u)) => P(t)") == Implies(Forall(("u",), F), P)
+    assert formula(f"1 {word} t, u (F(t,u)) => P(t)") == Forall(("t", "u"), Implies(F, P))
+
+
+def test_variables_of_one_name_are_told_apart():
+    assert show(formula("1 P(x) ^ (EXIST x P(x)) ^ (EXIST x F(x,x))")) == (
+        "P(x) ^ (EXIST x1 (P(x1))) ^ (EXIST x2 (F(x2, x2)))"
+    )
+    assert show(formula("1 EXIST x (P(x) ^ (EXIST x Happens(x, 1)))")) == (
+        "EXIST x (P(x) ^ (EXIST x1 (Happens(x1, 1))))"
+    )
+    program = parse(EVENTS + "1 (EXIST x P(x)) v (EXIST x Happens(x, 1))")
+    assert dict(program.rules[0].types) == {"x1": "time", "x2": "event"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1 EXIST u F(t,u)", [("t:time", [("u", "F(t,u)")])]),
+        ("1 P(t) => EXIST u (F(t,u) ^ u > t)", [("!P(t)", [("u", "F(t,u) u>t")])]),
+        ("1 EXIST u (P(u) v F(u,t))", [("t:time", [("u", "P(u)"), ("u", "F(u,t)")])]),
+        ("1 EXIST u, w (P(u) v P(w) v P(t))", [("P(t)", [("u", "P(u)"), ("w", "P(w)")])]),
+        ("1 !(EXIST u F(t,u) ^ P(u))", [("!F(t,u) !P(u)", [])]),
+        ("1 (EXIST u F(t,u)) => P(t)", [("!F(t,u) P(t)", [])]),
+        ("1 (FORALL u F(t,u)) => P(t)", [("P(t)", [("u", "!F(t,u)")])]),
+        ("1 FORALL t (P(t) => F(t,t))", [("!P(t) F(t,t)", [])]),
+        ("1 EXIST u (EXIST w (F(u,w) ^ P(w)))", [("", [("u w", "F(u,w) P(w)")])]),
+        ("1 FORALL t (EXIST u F(t,u))", [("t:time", [("u", "F(t,u)")])]),
+        (
+            "1 P(t) => EXIST u (u = t * 2 ^ u > 3 ^ P(3))",
+            [("!P(t) t1:=t*2", [("u", "P(3) u=t1 u>3 u:time")])],
+        ),
+        (
+            "1 P(t) => EXIST b (HoldsAt(meet(Anna, b), t) ^ Close(b, boss(c), 1, t))",
+            [
+                (
+                    "!P(t) !boss(c,boss1)",
+                    [("b meet1", "HoldsAt(meet1,t) Close(b,boss1,1,t) meet(Anna,b,meet1)")],
+                )
+            ],
+        ),
+        (
+            "1 HoldsAt(f, t) => EXIST a, b (f = meet(a, b) ^ t + 1 > 2)",
+            [("!HoldsAt(f,t) t1:=t+1", [("a b", "meet(a,b,f) t1>2")])],
+        ),
+        (
+            "1 P(t) => EXIST u (F(t,u) ^ P(u + 1))",
+            [("!P(t)", [("u u1", "F(t,u) P(u1) u1:=u+1")])],
+        ),
+        (
+            "P(t) <=> (EXIST u F(t,u)).",
+            [("!P(t)", [("u", "F(t,u)")]), ("!F(t,u) P(t)", [])],
+        ),
+        ("1 (EXIST u P(u)) v !(EXIST w P(w))", [("!P(w)", [("u", "P(u)")])]),
+        ("1 (EXIST u P(u)) <=> (EXIST u P(u))", [("!P(u1)", [("u2", "P(u2)")])] * 2),
+        (
+            "1 EXIST u (P(u) v (P(t) ^ P(3)))",
+            [("P(t)", [("u", "P(u)")]), ("P(3)", [("u", "P(u)")])],
+        ),
+        ("1 EXIST u (P(u) v !P(u))", [("", [("u", "P(u)"), ("u", "!P(u)")])]),
+        ("1 EXIST u (P(u) ^ !P(u))", []),
+    ],
+)
+def test_clauses_with_existential_parts(text, expected):
+    found = [
+        (spelled(part), [(" ".join(each.variables), spelled(each)) for each in part.exists])
+        for part in clauses(parse(EVENTS + text))
+    ]
+    if "<=> (EXIST u P(u))" in text:
+        assert len(found) == 2
+        return
+    assert found == expected
+
+
+def test_an_existential_part_counts_as_one_literal_but_not_as_a_unit():
+    parts = clauses(parse(EVENTS + "3 P(t) ^ P(u) ^ (EXIST w F(t,w))"))
+    assert [(part.text, part.weight, part.sign) for part in parts] == [
+        ("P(t) ^ P(u)", 1.5, -1),
+        ("EXIST w (F(t, w))", 1.5, 1),
+    ]
+
+
+def test_what_an_existential_part_shares_with_a_negated_copy_is_renamed():
+    (first, second) = clauses(parse(EVENTS + "((EXIST u F(u,u) ^ P(u)) <=> P(3)) <=> P(4)."))[1:3]
+    for part in (first, second):
+        own = {name for each in part.exists for name in each.variables}
+        outer = {term.name for each in part.literals for term in each.atom.terms}
+        assert not own & outer
+
+
+def test_what_must_be_there_or_is_not_takes_no_share():
+    parts = clauses(parse(EVENTS + "2 !((EXIST u P(u)) <=> P(3))"))
+    assert [(part.text, part.weight) for part in parts] == [
+        ("(EXIST u (P(u))) v P(3)", 1.0),
+        ("!P(3) v !P(u)", 1.0),
+    ]
+
+
+def test_lines_with_quantifiers_are_a_family():
+    lines = [f"{n} P(A{n}) => EXIST u (F(A{n}, u) ^ P(u))" for n in range(9)]
+    (family,) = parse(EVENTS + "\n".join(lines)).rules
+    assert family.text == "P(+c1) => (EXIST u (F(+c1, u) ^ P(u)))"
+    assert dict(family.types) == {"c1": "time", "u": "time"}
+    (clause,) = clauses(parse(EVENTS + "\n".join(lines)))
+    assert clause.template == ("c1",)
+    assert clause.domains == ()
+
+
+ATOMS = [Atom(name, ()) for name in "ABCD"]
+VARIABLES = [Variable(name) for name in "xyz"]
+
+propositional = compound(st.sampled_from(ATOMS))
+with_equality = compound(
+    st.sampled_from(ATOMS)
+    | st.builds(Equal, st.sampled_from(VARIABLES), st.sampled_from(VARIABLES))
+)
+
+
+def rule_of(formula, *, hard=False, weight=1.0):
+    return Rule(formula, None if hard else weight, hard, Position(1, 1), "")
+
+
+def worlds():
+    for values in product([False, True], repeat=len(ATOMS)):
+        yield dict(zip(ATOMS, values, strict=True))
+
+
+def groundings():
+    for values in product(range(3), repeat=len(VARIABLES)):
+        yield dict(zip(VARIABLES, values, strict=True))
+
+
+def holds(formula, world, grounding):
+    """The truth of a formula, by its definition."""
+    match formula:
+        case Atom():
+            truth = world[formula]
+        case Equal(left, right):
+            truth = grounding[left] == grounding[right]
+        case Not(operand):
+            truth = not holds(operand, world, grounding)
+        case And(operands):
+            truth = all(holds(each, world, grounding) for each in operands)
+        case Or(operands):
+            truth = any(holds(each, world, grounding) for each in operands)
+        case Implies(left, right):
+            truth = holds(left, world, grounding) <= holds(right, world, grounding)
+        case Iff(left, right):
+            truth = holds(left, world, grounding) == holds(right, world, grounding)
+    return truth
+
+
+def satisfied(clause, world, grounding):
+    """The truth of a clause, by its definition."""
+    literals = any(world[each.atom] == each.positive for each in clause.literals)
+    equalities = any((grounding[x] == grounding[y]) == sign for sign, x, y in clause.equalities)
+    return literals or equalities
+
+
+@given(propositional)
+def test_a_soft_formula_holds_where_all_its_clauses_score_most(formula):
+    parts = rule_clauses(rule_of(formula))
+    truths = [holds(formula, world, {}) for world in worlds()]
+    best = [
+        all(satisfied(part, world, {}) == (part.sign > 0) for part in parts) for world in worlds()
+    ]
+    assert best == truths or (not parts and len(set(truths)) == 1)
+
+
+@given(with_equality, st.floats(-4, 4))
+def test_one_soft_clause_scores_as_its_formula_up_to_a_constant(formula, weight):
+    """What has no atom is constant in a grounding and left out, unless it stands with another unit."""
+    parts = rule_clauses(rule_of(formula, weight=weight))
+    if any(
+        len(x) > 1 and not any(isinstance(y, Literal) for y in x) for x in disjunctions(formula)
+    ):
+        return
+    if len(parts) > 1:
+        assert sum(part.weight for part in parts) == pytest.approx(weight)
+        return
+    for grounding in groundings():
+        differences = {
+            sum(part.weight * part.sign * satisfied(part, world, grounding) for part in parts)
+            - weight * holds(formula, world, grounding)
+            for world in worlds()
+        }
+        assert max(differences) == pytest.approx(min(differences))
+
+
+@given(with_equality, st.booleans())
+def test_clauses_have_no_tautologies_and_no_repetitions(formula, hard):
+    parts = rule_clauses(rule_of(formula, hard=hard))
+    contents = [(part.sign, frozenset(part.literals), frozenset(part.equalities)) for part in parts]
+    assert len(set(contents)) == len(contents)
+    for part in parts:
+        assert len({each.atom for each in part.literals}) == len(part.literals)
+        assert hard or part.literals
+
+
+def texts(program):
+    return [
+        (each.text, each.weight, each.sign)
+        for each in clauses(parse("P(t)\nQ(t)\nR(t)\nS(t)\nF(t,t)\n" + program))
+    ]
+
+
+def test_unit_clauses_of_a_soft_formula_count_as_their_conjunction():
+    assert texts("2.5 P(x) ^ Q(x) ^ (R(x) v S(x))") == [
+        ("P(x) ^ Q(x)", 1.25, -1),
+        ("R(x) v S(x)", 1.25, 1),
+    ]
+    (first, _) = clauses(parse("P(t)\nQ(t)\nR(t)\nS(t)\n2.5 P(x) ^ !Q(x) ^ (R(x) v S(x))"))
+    assert [(each.positive, each.atom.predicate) for each in first.literals] == [
+        (False, "P"),
+        (True, "Q"),
+    ]
+
+
+def test_every_conjunct_of_a_hard_formula_is_a_clause():
+    assert texts("P(x) ^ Q(x).") == [("P(x)", None, 1), ("Q(x)", None, 1)]
+
+
+def test_an_equivalence_shares_its_weight():
+    assert texts("3 P(x) <=> Q(x)") == [
+        ("!P(x) v Q(x)", 1.5, 1),
+        ("!Q(x) v P(x)", 1.5, 1),
+    ]
+
+
+def test_a_weightless_formula_has_weightless_clauses():
+    assert texts("P(x) <=> Q(x)") == [("!P(x) v Q(x)", None, 1), ("!Q(x) v P(x)", None, 1)]
+
+
+def test_equalities_stand_beside_the_literals():
+    (clause,) = clauses(parse("F(t,t)\nF(x,y) ^ F(x,z) => y = z."))
+    assert clause.literals == (
+        Literal(False, Atom("F", (Variable("x"), Variable("y")))),
+        Literal(False, Atom("F", (Variable("x"), Variable("z")))),
+    )
+    assert clause.equalities == ((True, Variable("y"), Variable("z")),)
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("1 P(x) v !P(x)", []),
+        ("1 P(x) v P(x)", [("P(x) v P(x)", 1.0, 1)]),
+        ("1 P(x) ^ !P(x)", []),
+        ("1 P(x) ^ A = B", []),
+        ("1 P(x) ^ A != B", [("P(x) ^ A != B", 1.0, 1)]),
+        ("1 P(x) v x != x", [("P(x) v x != x", 1.0, 1)]),
+        ("P(x) v x = x.", []),
+        ("P(x) ^ A = B.", [("P(x)", None, 1), ("false", None, 1)]),
+    ],
+)
+def test_what_cannot_change_is_left_out(program, expected):
+    assert texts(program) == expected
+
+
+def test_the_template_has_all_plus_variables_of_the_formula():
+    first, second = clauses(parse("F(t,t)\n1 F(x, +a) <=> F(+b, +a) ^ F(x, x)"))[:2]
+    assert first.template == second.template == ("a", "b")
+
+
+def test_a_family_shares_out_its_table():
+    lines = "\n".join(f"{n} P(C{n}) <=> Q(C{n})" for n in range(1, 10))
+    parts = clauses(parse(f"P(t)\nQ(t)\n{lines}"))
+    assert [part.rule for part in parts] == [0, 0]
+    for part in parts:
+        assert part.template == ("c1",)
+        assert part.table == tuple(((f"C{n}",), n / 2) for n in range(1, 10))
+        assert part.weight == 0.0
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(SHARED.glob("data/caviar_goldens/*/*/meet_trained_func.mln")),
+    ids=lambda path: "/".join(path.parts[-3:-1]),
+)
+def test_a_trained_theory_of_caviar(path):
+    program = load(path)
+    assert set(program.functions) == {
+        *("exit", "meet", "walking", "active", "enter", "running", "inactive")
+    }
+    assert program.predicates["meet"].types == ("id", "id", "fluent")
+    statistics = next(path.parent.glob("*.statistics")).read_text()
+    assert f"mln.formulas.size={sum(rule.weight != 0 for rule in program.rules)}\n" in statistics
+    parts = clauses(program)
+    assert len(parts) == len(program.rules)
+    comments = [
+        line.removeprefix("// Source formula: ").rstrip(".")
+        for line in path.read_text().split("\n")
+        if line.startswith("// Source formula: ")
+    ]
+    for part, comment in zip(parts, comments, strict=True):
+        assert sorted(lomrf_literals(comment)) == sorted(
+            ("" if each.positive else "!")
+            + ("ReturnValueOf" if each.atom.predicate in program.functions else "")
+            + each.atom.predicate
+            for each in part.literals
+        )
+
+
+def lomrf_literals(source):
+    """The literals of LoMRF's flat form of a formula, without arguments and weight."""
+    text = source.split(" ", 1)[1] if source[0] in "-0123456789" else source
+    return [literal.split("(")[0] for literal in text.split(" v ")]
