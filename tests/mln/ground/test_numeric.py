@@ -117,6 +117,13 @@ def test_a_numeric_predicate_without_arguments() -> None:
     assert found.predicted == {"Good": []}
 
 
+def test_a_world_of_numbers_alone_has_no_constants() -> None:
+    """A rule computes with whole numbers, and no atom names one."""
+    own = learner("Bias(): real\nWord(thing)\nGood(thing)\n1 Bias() ^ Word(x + 1) => Good(x)\n")
+    (found,) = learn(own, [Example(id=1, evidence={"Bias": [ValuedAtom([], 0.5)]})])
+    assert found.predicted == {"Good": []}
+
+
 # bad numbers -----------------------------------------------------------------------------------
 
 BAD = {
