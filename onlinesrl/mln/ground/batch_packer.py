@@ -31,7 +31,7 @@ from onlinesrl.core.example import (
 from onlinesrl.mln.ground.constant_index import Constants, Domain
 from onlinesrl.mln.ground.json_line_reader import JsonLineReader, NumberedExample
 from onlinesrl.mln.ground.model_index import Layout
-from onlinesrl.mln.kernels.grounding_frames import NO_NUMBER, Batch
+from onlinesrl.mln.kernels.grounding_frames import Batch
 
 KEPT_NAMES = 1 << 16
 Wholly = Mapping[str, Sequence[Sequence[Constant]]]
@@ -74,7 +74,7 @@ class Packer(Constants):
         self.max_atoms = max_atoms
         self.keys = keys
         self.worlds_ever = 0
-        self.lines = JsonLineReader(self)
+        self.lines = JsonLineReader(self, max_atoms)
         self.clear()
 
     # one example ---------------------------------------------------------------------------------
@@ -319,9 +319,8 @@ class Packer(Constants):
         before, self.worlds_ever = self.worlds_ever, self.worlds_ever + worlds
         for kind in range(types):
             at, early = self.localise(batch, kind, before, at, early, learning)
-        if self.layout.plan.numeric:
-            numbers = self.numbers() if self.known else np.full(1, NO_NUMBER)  # no constant at all
-            return replace(batch, number=numbers[batch.member])
+        if self.layout.plan.numeric and self.constants.names:
+            return replace(batch, number=self.numbers()[batch.member])
         return batch
 
 

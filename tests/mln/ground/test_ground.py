@@ -364,14 +364,6 @@ def learned(case: Case, size: int, room: int | None = None) -> tuple:
     return outcomes, header, {name: array.tobytes() for name, array in arrays.items()}
 
 
-@given(cases(examples=5))
-def test_every_batch_size_learns_the_same_bits(case: Case):
-    one = learned(case, 1)
-
-    assert learned(case, 3) == one
-    assert learned(case, 5) == one
-
-
 @given(cases(examples=4))
 def test_memory_that_grows_and_constants_that_are_forgotten_change_no_bit(case: Case):
     expected = learned(case, 2)
@@ -379,34 +371,6 @@ def test_memory_that_grows_and_constants_that_are_forgotten_change_no_bit(case: 
     assert learned(case, 2, room=2) == expected
     with patch("onlinesrl.mln.ground.batch_packer.KEPT_NAMES", 0):
         assert learned(case, 2) == expected
-
-
-@given(cases(examples=4))
-def test_every_batch_size_grounds_the_same_rows(case: Case):
-    def rows(size: int) -> list:
-        own, found = learner(case), []
-        for first in range(0, 4, size):
-            batch = packed(own, case.examples[first : first + size], True)
-            for w in range(len(batch.listed)):
-                grounded = Grounded(own, batch, w, True)
-                found.append((grounded.status, grounded.detail))
-                if grounded.status == grounding_frames.OK:
-                    found.append(contents(own.grounder.net))
-        return found
-
-    assert rows(1) == rows(3) == rows(4)
-
-
-def contents(net) -> list[bytes]:
-    """The part of a network that is in use."""
-    atoms, variables, rows, literals, *_ = net.size.tolist()
-    used = [
-        *(net.var_of[:atoms], net.var_start[: variables + 1], net.exactly[:variables]),
-        *(net.fixed[:atoms], net.row_len[:rows], net.row_clause[:rows], net.row_weight[:rows]),
-        *(net.row_step[:rows], net.row_factor[:rows], net.lit_start[: rows + 1]),
-        *(net.lit_atom[:literals], net.lit_step[:literals], net.lit_positive[:literals]),
-    ]
-    return [net.size.tobytes(), *(array.tobytes() for array in used)]
 
 
 BAD = [

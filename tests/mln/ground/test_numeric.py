@@ -117,8 +117,9 @@ def test_a_numeric_predicate_without_arguments() -> None:
     assert found.predicted == {"Good": []}
 
 
-def test_a_world_without_a_constant_where_rules_compute() -> None:
-    own = learner("Bias(): real\nWord(place)\nGood(place)\nBias() ^ Word(p % 3) => Good(p)\n")
+def test_a_world_of_numbers_alone_has_no_constants() -> None:
+    """A rule computes with whole numbers, and no atom names one."""
+    own = learner("Bias(): real\nWord(thing)\nGood(thing)\n1 Bias() ^ Word(x + 1) => Good(x)\n")
     (found,) = learn(own, [Example(id=1, evidence={"Bias": [ValuedAtom([], 0.5)]})])
     assert found.predicted == {"Good": []}
 

@@ -45,7 +45,7 @@ def marginals(learner: srl.OnlineLearner, x: dict[str, Any]) -> dict[Any, float]
 
 @pytest.mark.parametrize("name", MODELS)
 @given(stream=st.lists(worlds(), min_size=1, max_size=4), asked=worlds(labelled=False))
-@settings(max_examples=12, deadline=None, phases=[Phase.generate])
+@settings(max_examples=4, deadline=None, phases=[Phase.generate])
 def test_learned_weights_predict_what_their_learner_did(
     name: str, stream: list[Any], asked: Any
 ) -> None:

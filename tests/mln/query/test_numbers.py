@@ -97,8 +97,8 @@ def test_marginals_are_those_of_all_states(road: str, files: tuple[Path, Path]) 
 
 @pytest.mark.parametrize("method", ["mcsat", "gibbs"])
 def test_sampled_marginals(method: str) -> None:
-    found = srl.infer(MODEL, GIVEN, "Good", method=method, error=0.004)["Good"]
-    assert found == pytest.approx(marginals(), abs=0.02)
+    found = srl.infer(MODEL, GIVEN, "Good", method=method, error=0.01)["Good"]
+    assert found == pytest.approx(marginals(), abs=0.05)
 
 
 @pytest.mark.parametrize("method", ["mpe", "lp", "walksat"])

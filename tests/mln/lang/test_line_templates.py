@@ -165,7 +165,7 @@ def test_a_file_with_families_means_the_same_as_without(lines):
     )
 
 
-def test_a_file_of_fifty_thousand_weights():
+def test_a_file_of_thousands_of_weights():
     fields = ["Author", "Title", "Venue"]
     forms = [
         f"{left} => InField({variable}, {field})"
@@ -173,12 +173,12 @@ def test_a_file_of_fifty_thousand_weights():
         for variable in "ijklm"
         for left in (f"Token({{}}, {variable})", f"!Rain ^ Token({{}}, {variable}) ^ Snow")
     ]
-    lines = [f"{n % 97 / 8} {forms[n % 30].format(quote(f'word {n}'))}" for n in range(50_000)]
+    lines = [f"{n % 97 / 8} {forms[n % 30].format(quote(f'word {n}'))}" for n in range(6_000)]
     program = parse(DECLARED + "\n".join(lines))
     assert len(program.rules) == 10
-    assert sum(len(rule.table) for rule in program.rules) == 50_000
-    assert program.types["word"] == tuple(f"word {n}" for n in range(50_000))
+    assert sum(len(rule.table) for rule in program.rules) == 6_000
+    assert program.types["word"] == tuple(f"word {n}" for n in range(6_000))
     assert {rule.text for rule in program.rules} >= {"Token(+c1, i) => InField(i, +c2)"}
-    expected = sum(n % 97 / 8 for n in range(50_000))
+    expected = sum(n % 97 / 8 for n in range(6_000))
     assert sum(weight for rule in program.rules for _, weight in rule.table) == expected
     assert all(len(list(terms(rule.formula))) == 4 for rule in program.rules)

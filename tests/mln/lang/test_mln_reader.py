@@ -323,20 +323,14 @@ def test_errors_say_what_where_and_what_to_do(text, line, column, words):
     error = caught.value
     assert (error.line - DECLARED_LINES, error.column) == (line, column)
     assert words in str(error)
+    assert not any(terminal in str(error) for terminal in TERMINALS)
     lines = str(error).split("\n")
     assert lines[0].startswith(f"model.mln:{error.line}:{error.column}: ")
     assert lines[1] == "  " + (DECLARED + text).split("\n")[error.line - 1]
     assert lines[2] == " " * (error.column + 1) + "^"
 
 
-@pytest.mark.parametrize("terminal", ["NAME", "NUMBER", "_NEWLINE", "$END", "_OR", "BANG"])
-def test_errors_do_not_speak_of_terminals(terminal):
-    for text, *_ in ERRORS:
-        with pytest.raises(ModelError) as caught:
-            parse(DECLARED + text)
-        assert terminal not in str(caught.value)
-
-
+TERMINALS = ("NAME", "NUMBER", "_NEWLINE", "$END", "_OR", "BANG")
 CHARACTERS = list("13xvPt(),.!^=+-*/%<>[]{}?:#@é'_\\\"\t\n ")
 WORDS = [
     "2.5",
@@ -352,16 +346,9 @@ WORDS = [
     "...",
     "->",
     "P(x)v",
-    "f(x)",
-    "t f(t)\n",
-    "x + 1",
-    "t++",
-    "*P(x)",
-    "<=",
-    "EXIST x ",
-    "FORALL y ",
-    "t = {1, ..., 9}\n",
 ]
+WORDS += ["f(x)", "t f(t)\n", "x + 1", "t++", "*P(x)", "<=", "EXIST x ", "FORALL y "]
+WORDS += ["t = {1, ..., 9}\n"]
 COMMENTS = ['"a"', '" "', "//", "/*", "*/", "EXIST x", "Anna", "t = {A}"]
 pieces = st.sampled_from(CHARACTERS + WORDS + COMMENTS)
 
