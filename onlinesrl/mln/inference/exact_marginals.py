@@ -13,15 +13,14 @@ from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
-from onlinesrl.mln.inference import large_weights
-from onlinesrl.mln.inference.clique_elimination import CliqueTables
+from onlinesrl.mln.inference.clique_elimination import CliqueTables, IntegerElimination
 from onlinesrl.mln.inference.components import components, restrict, solved
-from onlinesrl.mln.inference.elimination import Wide, structured
+from onlinesrl.mln.inference.elimination import structured
 from onlinesrl.mln.inference.gibbs import Gibbs
 from onlinesrl.mln.inference.mcmc_diagnostics import combined
 from onlinesrl.mln.inference.mcsat import McSat
-from onlinesrl.mln.inference.protocols import MarginalEngine, Marginals
-from onlinesrl.mln.inference.rounding import Magnitude
+from onlinesrl.mln.inference.protocols import MarginalEngine, Marginals, Wide
+from onlinesrl.mln.inference.rounding import Magnitude, hardened_marginals
 from onlinesrl.mln.kernels import sum_product as sum_product_module
 from onlinesrl.mln.kernels.elimination_order import GENERIC, Structure
 
@@ -39,12 +38,10 @@ class Exact:
         """See ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
         size = Magnitude.of(weight)
         if size.steep:
-            from onlinesrl.mln.inference.integer_elimination import Exactly
-
             with suppress(Wide):
-                return Exactly().marginals(model, weight)
+                return IntegerElimination().marginals(model, weight)
             with suppress(Wide):
-                if (apart := large_weights.probabilities(self, model, weight)) is not None:
+                if (apart := hardened_marginals(self, model, weight)) is not None:
                     return apart
         try:
             found = _by_clause(model, weight)
@@ -165,7 +162,7 @@ def marginals(
 
 def _sampled(engine: MarginalEngine, model: GroundMRF, weight: Floats) -> Marginals:
     """Return sampled marginals, with what rounding may do to them where weights are large."""
-    if (apart := large_weights.probabilities(engine, model, weight)) is not None:
+    if (apart := hardened_marginals(engine, model, weight)) is not None:
         return apart
     found, size = engine.marginals(model, weight), Magnitude.of(weight)
     return replace(found, rounding=size.of_probability) if size.steep else found

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Protocol
 
 from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.mcmc_diagnostics import Diagnostics
 
@@ -27,6 +28,10 @@ class Solution:
     route: str
     certified: bool
     rounding: float = 0.0
+
+
+class Wide(OnlinesrlError):
+    """The induced width is beyond elimination; the engine gives no answer."""
 
 
 class MapEngine(Protocol):

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from onlinesrl.core.errors import ExampleError, Infeasible
 from onlinesrl.library.testing import check_map_engine, check_marginal_engine
 from onlinesrl.mln.inference.clique_elimination import CliqueTables
-from onlinesrl.mln.inference.elimination import Wide
 from onlinesrl.mln.inference.exact_marginals import Exact
 from onlinesrl.mln.inference.gate_detection import LEVELS, Gate, definitions
 from onlinesrl.mln.inference.gibbs import Gibbs
 from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.mcsat import McSat
 from onlinesrl.mln.inference.presolve import reduced
+from onlinesrl.mln.inference.protocols import Wide
 from onlinesrl.mln.query.load_world import load_world
 from tests.support import plain_clauses
 from tests.support.existential_programs import by_definition, programs

@@ -9,10 +9,10 @@ from hypothesis import given
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.library.testing import check_marginal_engine, marginals_by_enumeration
 from onlinesrl.mln.inference.components import components, restrict
-from onlinesrl.mln.inference.elimination import Wide
 from onlinesrl.mln.inference.exact_marginals import Exact, Narrow, marginals
 from onlinesrl.mln.inference.gibbs import Gibbs
 from onlinesrl.mln.inference.mcsat import McSat
+from onlinesrl.mln.inference.protocols import Wide
 from tests.support import recorded_networks
 from tests.support.ground_mrfs import Problem, clause_model, listed, problems
 

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from onlinesrl.core.kernels.random import generator
 from onlinesrl.library.testing import check_marginal_engine
-from onlinesrl.mln.inference.mcmc_starts import NO_BLOCKS, blocks
+from onlinesrl.mln.inference.mcmc import NO_BLOCKS, blocks
 from onlinesrl.mln.inference.mcsat import McSat
 from onlinesrl.mln.inference.presolve import reduced
 from onlinesrl.mln.kernels import gibbs_mcsat, maxwalksat, unit_propagation

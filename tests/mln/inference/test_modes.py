@@ -11,8 +11,7 @@ from onlinesrl.library.testing import marginals_by_enumeration
 from onlinesrl.mln.inference import mcmc
 from onlinesrl.mln.inference.exact_marginals import Exact
 from onlinesrl.mln.inference.gibbs import Gibbs
-from onlinesrl.mln.inference.mcmc import Chains
-from onlinesrl.mln.inference.mcmc_starts import NO_BLOCKS, STARTS, blocks, starts
+from onlinesrl.mln.inference.mcmc import NO_BLOCKS, STARTS, Chains, blocks, starts
 from onlinesrl.mln.inference.mcsat import McSat
 from onlinesrl.mln.inference.presolve import reduced
 from onlinesrl.mln.kernels import gibbs_mcsat, maxwalksat

@@ -11,9 +11,9 @@ from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.ground_mrf import validate
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.components import components, restrict, solved
-from onlinesrl.mln.inference.elimination import Elimination, Mpe, Wide
+from onlinesrl.mln.inference.elimination import Elimination, Mpe
 from onlinesrl.mln.inference.ilp import Ilp
-from onlinesrl.mln.inference.protocols import Solution, value
+from onlinesrl.mln.inference.protocols import Solution, Wide, value
 from tests.support.ground_mrfs import (
     Problem,
     Refuses,
