@@ -9,10 +9,11 @@ from hypothesis import given
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.library.testing import check_marginal_engine, marginals_by_enumeration
 from onlinesrl.mln.inference.components import components, restrict
-from onlinesrl.mln.inference.exact_marginals import Exact, Narrow, marginals
+from onlinesrl.mln.inference.exact_marginals import Exact, Narrow
 from onlinesrl.mln.inference.gibbs import Gibbs
 from onlinesrl.mln.inference.mcsat import McSat
 from onlinesrl.mln.inference.protocols import Wide
+from onlinesrl.mln.inference.registry import marginal_engine
 from tests.support import recorded_networks
 from tests.support.ground_mrfs import Problem, clause_model, listed, problems
 
@@ -105,30 +106,31 @@ def test_the_choice_is_by_component_and_said():
     both, alone = clause_model(33, wide + chain), clause_model(30, wide)
     narrow = clause_model(3, [(1.0, [-1, 2]), (1.0, [-2, 3]), (1.0, [1])])
 
-    found = marginals(*both)
+    found = marginal_engine("exact").marginals(*both)
     exact = marginals_by_enumeration(*narrow)
 
     assert (found.route, found.log_z, found.samples) == ("exact+mcsat", None, 1_000)
     assert found.probability[30:] == pytest.approx(exact.probability, abs=1e-12)
     assert found.probability[:30] == pytest.approx(np.full(30, 0.5), abs=0.1)
-    assert marginals(*alone).route == "mcsat"
-    assert marginals(*narrow).route == "exact"
+    assert marginal_engine("exact").marginals(*alone).route == "mcsat"
+    assert marginal_engine("exact").marginals(*narrow).route == "exact"
     model, weights = both
-    assert marginals(model, 0 * weights).route == "exact"  # zero weights take no solver
-    assert marginals(model, 0 * weights).log_z == pytest.approx(33 * np.log(2))
+    # clauses of zero weight connect nothing
+    assert (
+        marginal_engine("exact").marginals(model, 0 * weights).route == "exact"
+    )
+    assert marginal_engine("exact").marginals(model, 0 * weights).log_z == pytest.approx(
+        33 * np.log(2)
+    )
 
 
 def test_methods_by_name():
     model, weights = clause_model(1, [(0.5, [1])])
 
-    assert (
-        marginals(model, weights, "mcsat", seed=4).probability
-        == McSat(seed=4).marginals(model, weights).probability
-    )
-    assert (
-        marginals(model, weights, "gibbs", seed=4).route == Gibbs().marginals(model, weights).route
-    )
-    assert marginals(*clause_model(0, [])).log_z == 0.0
+    for name, sampler in (("mcsat", McSat(seed=4)), ("gibbs", Gibbs(seed=4))):
+        named, own = (e.marginals(model, weights) for e in (marginal_engine(name, 4), sampler))
+        assert (named.route, named.probability) == (own.route, own.probability)
+    assert marginal_engine("exact").marginals(*clause_model(0, [])).log_z == 0.0
 
 
 @pytest.mark.parametrize("engine", [Exact(), Narrow(McSat()), McSat(), Gibbs()])
