@@ -23,7 +23,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.gate_detection import Literals, definitions
-from onlinesrl.mln.inference.protocols import Marginals, Solution, Wide, value
+from onlinesrl.mln.inference.protocols import Marginals, Solution, Wide
 
 MAX_TABLE = 1 << 20
 MAX_CELLS = 1 << 24
@@ -256,7 +256,7 @@ class IntegerElimination:
             of_value = np.moveaxis(scores.tables[v], 0, -1)[tuple(values[u] for u in rest)]
             values[v] = int(of_value.argmax())
         state = scores.variables.state(values)
-        score = value(model, state, weight, bonus)
+        score = model.score(state, weight, bonus)
         return Solution(state, score, score, "elimination", certified=True)
 
     def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:

@@ -14,7 +14,7 @@ from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.clique_elimination import IntegerElimination
 from onlinesrl.mln.inference.components import components, restrict, solved
-from onlinesrl.mln.inference.protocols import MapEngine, Solution, Wide, value
+from onlinesrl.mln.inference.protocols import MapEngine, Solution, Wide
 from onlinesrl.mln.inference.rounding import Magnitude, solve_hardened
 from onlinesrl.mln.kernels import elimination, elimination_order
 from onlinesrl.mln.kernels.ground_network import Network
@@ -45,7 +45,7 @@ class Elimination:
             raise Infeasible("no state satisfies the hard rules")
         state = np.empty(model.n_atoms, np.uint8)
         state[order] = found[: model.n_atoms]
-        score, size = value(model, state, weight, bonus), Magnitude.of(weight, bonus)
+        score, size = model.score(state, weight, bonus), Magnitude.of(weight, bonus)
         certified = size.certifies(size.rounding)
         return Solution(state, score, score, "elimination", certified, size.rounding)
 
@@ -111,7 +111,7 @@ class Mpe:
         for atoms, part in found:
             state[atoms] = part.state
         parts = [part for _, part in found]
-        score = value(model, state, weight, bonus)
+        score = model.score(state, weight, bonus)
         slack = sum(p.bound - p.score for p in parts)
         certified = all(p.certified for p in parts)
         rounding = sum(p.rounding for p in parts)

@@ -24,7 +24,7 @@ from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.interrupt import doing
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.ilp_solvers import SOLVERS
-from onlinesrl.mln.inference.protocols import Solution, value
+from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.inference.rounding import Magnitude, solve_hardened
 
 
@@ -94,7 +94,7 @@ class Ilp:
                 f"the solver found no feasible state ({status}, {self._limits}): "
                 "raise max_nodes and max_work or leave them out"
             )
-        score = value(model, state, weight, bonus)
+        score = model.score(state, weight, bonus)
         bound = max(score, self._solver.bound(problem) / size.for_solvers + constant)
         rounding = size.hidden(len(problem.variables()))
         close = size.certifies(bound - score + rounding)

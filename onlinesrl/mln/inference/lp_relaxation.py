@@ -16,7 +16,7 @@ from onlinesrl.mln.inference.ilp import CompactProgram, Merged
 from onlinesrl.mln.inference.ilp_solvers import Highs
 from onlinesrl.mln.inference.maxwalksat import BACKTRACKS, completed
 from onlinesrl.mln.inference.presolve import reduced
-from onlinesrl.mln.inference.protocols import Solution, value
+from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.inference.rounding import Magnitude, solve_hardened
 from onlinesrl.mln.kernels.unit_propagation import BY_GAIN
 
@@ -42,7 +42,7 @@ class Lp:
         state = np.rint(truth).astype(np.uint8)
         if not (integral and model.feasible(state)):
             state = rounded(model, weight, bonus, truth)
-        score = value(model, state, weight, bonus)
+        score = model.score(state, weight, bonus)
         bound = max(score, optimum)
         rounding = size.rounding + max(0.0, optimum + hidden - bound)
         close = size.certifies(bound - score + rounding)

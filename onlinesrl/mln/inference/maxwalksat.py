@@ -13,7 +13,7 @@ from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.kernels.random import Generator, generator
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.presolve import Reduced, reduced
-from onlinesrl.mln.inference.protocols import Solution, value
+from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.inference.rounding import solve_hardened
 from onlinesrl.mln.kernels import maxwalksat as kernel
 from onlinesrl.mln.kernels import unit_propagation
@@ -46,7 +46,7 @@ class WalkSat:
         if (found := solve_hardened(self, model, weight, bonus)) is not None:
             return found
         state = self.search(model, reduced(model, weight, bonus))
-        score = value(model, state, weight, bonus)
+        score = model.score(state, weight, bonus)
         return Solution(state, score, np.inf, "walksat", certified=False)
 
     def search(self, model: GroundMRF, problem: Reduced) -> State:

@@ -22,7 +22,7 @@ import numpy as np
 from onlinesrl.core.arrays import Bools, Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
-from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine, Marginals, Solution, value
+from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine, Marginals, Solution
 from onlinesrl.mln.kernels.weight_magnitude import FAINT, HIGHEST, LARGE, UNIT
 
 STEEP = 2.0**12
@@ -141,13 +141,7 @@ def _hard(model: GroundMRF, numbers: Floats, large: Bools, rest: Floats) -> Smal
             np.sign(numbers[n + atoms]) * (atoms + 1),
         )
     ).astype(np.int32)
-    more = int(model.start[-1]) + 1 + np.arange(len(units))
-    smaller = replace(
-        model,
-        start=np.concatenate((model.start, more)),
-        literals=np.concatenate((model.literals, units)),
-        hard=np.concatenate((model.hard | true, np.ones(len(units), np.bool_))),
-    )
+    smaller = replace(model, hard=model.hard | true).with_units(units, hard=True)
     return Smaller(smaller, np.concatenate((rest[:n], np.zeros(len(units)))), rest[n:])
 
 
@@ -163,7 +157,7 @@ def solve_hardened(
         return None
     with suppress(Infeasible, Unsolved):
         found = engine.solve(smaller.model, smaller.weight, bonus=smaller.bonus)
-        score, slack = value(model, found.state, weight, bonus), found.bound - found.score
+        score, slack = model.score(found.state, weight, bonus), found.bound - found.score
         bound = score + slack
         rounding = found.rounding + (slack - (bound - score) if np.isfinite(bound) else 0.0)
         return replace(found, score=score, bound=bound, rounding=max(found.rounding, rounding))

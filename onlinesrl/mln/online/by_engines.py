@@ -13,7 +13,7 @@ from onlinesrl.core.example import ValuedAtom
 from onlinesrl.core.interrupt import leavable
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
-from onlinesrl.mln.inference.protocols import MarginalEngine, Solution, exact_value
+from onlinesrl.mln.inference.protocols import MarginalEngine, Solution
 from onlinesrl.mln.inference.rounding import Magnitude
 from onlinesrl.mln.kernels import ground_network
 from onlinesrl.mln.kernels.grounding_frames import OK
@@ -76,7 +76,7 @@ def margin(worlds: ExampleProcessor, model: GroundMRF, weight: Floats, best: Sol
         return math.inf
     if not Magnitude.of(weight).lost:
         return best.score - second.score
-    return float(exact_value(model, best.state, weight) - exact_value(model, second.state, weight))
+    return float(model.exact_score(best.state, weight) - model.exact_score(second.state, weight))
 
 
 def audit(worlds: ExampleProcessor, results: Results, w: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -93,21 +93,14 @@ def in_memory(
     is_soft = np.flatnonzero(~whole.hard)
     model, place = clause_model(net)
     model, weight = _with_units(model, clause_weights(model, place, of_ground), units)
-    return model, weight, Soft(chosen(whole, is_soft), gain[is_soft])
+    return model, weight, Soft(whole.some(is_soft), gain[is_soft])
 
 
 def _with_units(
     model: GroundMRF, weight: Floats, units: Sequence[tuple[int, float]]
 ) -> tuple[GroundMRF, Floats]:
     """Add soft clauses of one literal."""
-    n, first = len(units), int(model.start[-1])
-    literals = np.asarray([literal for literal, _ in units], np.int32)
-    model = replace(
-        model,
-        start=np.concatenate([model.start, first + 1 + np.arange(n)]),
-        literals=np.concatenate([model.literals, literals]),
-        hard=np.concatenate([model.hard, np.zeros(n, np.bool_)]),
-    )
+    model = model.with_units(np.array([x for x, _ in units], np.int32), hard=False)
     return model, np.concatenate([weight, [gain for _, gain in units]])
 
 
@@ -136,11 +129,3 @@ def distinct(model: GroundMRF, weight: Floats) -> tuple[Ints, Floats, Bools]:
     order = np.argsort(first)
     total: Floats = np.bincount(number, np.where(model.hard, 0.0, weight), found).astype(np.float64)
     return first[order], total[order], (np.bincount(number, model.hard, found) > 0)[order]
-
-
-def chosen(model: GroundMRF, clauses: Ints) -> GroundMRF:
-    """Return a model with some of its clauses."""
-    length = model.start[clauses + 1] - model.start[clauses]
-    start = np.concatenate(([0], np.cumsum(length))).astype(np.int64)
-    picked = np.repeat(model.start[clauses] - start[:-1], length) + np.arange(start[-1])
-    return replace(model, start=start, literals=model.literals[picked], hard=model.hard[clauses])

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bools, Floats, Ints, Ints32, Zeros
+from onlinesrl.core.arrays import Bools, Floats, Ints, Ints32, Zeros, gathered
 from onlinesrl.mln.ground.convert import blocks, clauses, fixed_units, groups
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.components import join_groups, restrict
@@ -47,10 +47,9 @@ class Clauses(NamedTuple):
 
     def chosen(self, kept: Ints) -> Clauses:
         """Return some of the clauses, in this order."""
-        start, length = self.start[:-1][kept], self.length[kept]
-        end = np.cumsum(length, dtype=np.int64)
-        picked = np.repeat(start - end + length, length) + np.arange(length.sum())
-        return Clauses(length, self.literals[picked], self.hard[kept], self.weight[kept])
+        _, picked = gathered(self.start, kept)
+        literals, hard = self.literals[picked], self.hard[kept]
+        return Clauses(self.length[kept], literals, hard, self.weight[kept])
 
     def first(self) -> Ints:
         """Return an atom of each clause that has one, its first."""

@@ -9,7 +9,7 @@ from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.mln.inference.branch_and_bound import BranchAndBound, searching
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.ilp import Ilp
-from onlinesrl.mln.inference.protocols import Solution, value
+from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.inference.toulbar2 import Toulbar2
 from tests.support.ground_mrfs import Problem, Refuses, check, clause_model, instance, problems
 
@@ -103,7 +103,7 @@ class Answers:
         state, bound, certified = self.given
         if state is None:
             raise Unsolved("no state was found")
-        score = value(model, state, weights, np.zeros(model.n_atoms))
+        score = model.score(state, weights, np.zeros(model.n_atoms))
         return Solution(state, score, bound, "core", certified)
 
 

@@ -17,10 +17,10 @@ from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.branch_and_bound import BranchAndBound, searching
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.elimination import Elimination
-from onlinesrl.mln.inference.exact_marginals import marginals
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.lp_relaxation import Lp
 from onlinesrl.mln.inference.protocols import MapEngine
+from onlinesrl.mln.inference.registry import marginal_engine
 from onlinesrl.mln.inference.rounding import Magnitude
 from tests.support.ground_mrfs import Clause, clause_model
 
@@ -141,7 +141,7 @@ def test_exact_marginals_are_exact_to_a_billionth() -> None:
             math.fsum(p for state, p in share if state[atom]) / total
             for atom in range(case.model.n_atoms)
         ]
-        found = marginals(case.model, case.weights)
+        found = marginal_engine("exact").marginals(case.model, case.weights)
         assert found.probability == pytest.approx(expected, abs=1e-9)
         assert found.log_z == pytest.approx(float(top) + math.log(total), rel=1e-12, abs=1e-9)
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.ilp import CompactProgram, Ilp, Merged, Unsolved
-from onlinesrl.mln.inference.protocols import Solution, value
+from onlinesrl.mln.inference.protocols import Solution
 from tests.support.ground_mrfs import Problem, clause_model, instance, problems
 
 SOLVERS = ("highs", "cbc")
@@ -54,7 +54,7 @@ def check(found: Solution, score: float, problem: Problem) -> None:
     assert found.certified
     assert found.route == "ilp"
     assert found.score == pytest.approx(score, abs=1e-6)
-    assert found.score == value(problem.model, found.state, problem.weights, problem.bonus)
+    assert found.score == problem.model.score(found.state, problem.weights, problem.bonus)
     assert found.score <= found.bound <= found.score + 1e-6 * max(1.0, abs(found.score))
     assert found.state.dtype == np.uint8
     assert problem.model.feasible(found.state)

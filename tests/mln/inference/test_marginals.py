@@ -116,9 +116,7 @@ def test_the_choice_is_by_component_and_said():
     assert marginal_engine("exact").marginals(*narrow).route == "exact"
     model, weights = both
     # clauses of zero weight connect nothing
-    assert (
-        marginal_engine("exact").marginals(model, 0 * weights).route == "exact"
-    )
+    assert marginal_engine("exact").marginals(model, 0 * weights).route == "exact"
     assert marginal_engine("exact").marginals(model, 0 * weights).log_z == pytest.approx(
         33 * np.log(2)
     )

@@ -13,7 +13,7 @@ from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.components import components, restrict, solved
 from onlinesrl.mln.inference.elimination import Elimination, Mpe
 from onlinesrl.mln.inference.ilp import Ilp
-from onlinesrl.mln.inference.protocols import Solution, Wide, value
+from onlinesrl.mln.inference.protocols import Solution, Wide
 from tests.support.ground_mrfs import (
     Problem,
     Refuses,
@@ -251,7 +251,7 @@ def test_an_uncertified_core_leaves_the_answer_uncertified_with_its_bound():
 
         def solve(self, model, weights, *, bonus=None) -> Solution:
             state = np.zeros(model.n_atoms, np.uint8)
-            score = value(model, state, weights, bonus)
+            score = model.score(state, weights, bonus)
             return Solution(state, score, score + 2.0, "ilp", certified=False)
 
     pairs = [(a, b) for a in range(1, 31) for b in range(1, a)]

@@ -9,7 +9,6 @@ from hypothesis import given
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.presolve import reduced
-from onlinesrl.mln.inference.protocols import value
 from tests.support import plain_clauses
 from tests.support.ground_mrfs import Clause, Problem, clause_model, problems
 
@@ -31,7 +30,7 @@ def test_the_states_and_their_scores_stay(problem: Problem):
     assert {tuple(found.expand(s).tolist()) for s in left} == expected
     assert all(np.array_equal(found.expand(s)[found.kept], s) for s in left)
     shift = [
-        value(model, found.expand(s), problem.weights, problem.bonus)
+        model.score(found.expand(s), problem.weights, problem.bonus)
         - plain_clauses.score(found.clauses, s)
         for s in left
     ]
