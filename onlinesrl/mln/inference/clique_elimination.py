@@ -314,7 +314,7 @@ class IntegerScores(NamedTuple):
             if axes:
                 tables[axes[0]] += score
             else:
-                constant += score[()]
+                constant += score  # a number: the index has no axes
         return cls(variables, tables, constant, unit, most)
 
     def send(self, v: int, message: Integers) -> None:

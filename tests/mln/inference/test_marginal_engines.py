@@ -1,4 +1,4 @@
-"""Exact marginals and log Z: brute force, other systems' exact answers, and the choice of engine."""
+"""Every engine of marginals: against enumeration, arithmetic and other systems' exact answers."""
 
 import re
 
@@ -8,44 +8,124 @@ from hypothesis import given
 
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.library.testing import check_marginal_engine, marginals_by_enumeration
+from onlinesrl.mln.inference.clique_elimination import CliqueTables, IntegerElimination
 from onlinesrl.mln.inference.components import components, restrict
 from onlinesrl.mln.inference.exact_marginals import Exact, Narrow
+from onlinesrl.mln.inference.gate_detection import Gate
 from onlinesrl.mln.inference.gibbs import Gibbs
 from onlinesrl.mln.inference.mcsat import McSat
 from onlinesrl.mln.inference.protocols import Wide
 from onlinesrl.mln.inference.registry import marginal_engine
 from tests.support import recorded_networks
-from tests.support.ground_mrfs import Problem, clause_model, listed, problems
+from tests.support.ground_mrfs import (
+    Clause,
+    Problem,
+    clause_model,
+    defined_problems,
+    listed,
+    problems,
+)
 
-CAVIAR = [
-    (0, "21-Meet_WalkSplit.id1_id3"),
-    (1, "27-Fight_OneManDown2.id2_id6"),
-    (2, "24-Meet_Split.id0_id1"),
-    (3, "19-Meet_WalkTogether1.id1_id2"),
-]
-
-
-@given(problems())
-def test_elimination_agrees_with_enumeration(problem: Problem):
-    check_marginal_engine(Exact(), problem.model, problem.weights, within=1e-9)
+EXACT = [Exact(), Narrow(McSat()), CliqueTables(), IntegerElimination()]
+SHORT = [McSat(samples=20, burn_in=5, flips=200), Gibbs(samples=20, burn_in=5)]
 
 
-@given(problems())
-def test_so_do_components_one_by_one(problem: Problem):
-    check_marginal_engine(Narrow(McSat()), problem.model, problem.weights, within=1e-9)
+def name_of(engine: object) -> str:
+    return type(engine).__name__
+
+
+@pytest.mark.parametrize("engine", EXACT, ids=name_of)
+@given(problem=problems() | defined_problems())
+def test_exact_engines_agree_with_enumeration(engine, problem: Problem):
+    check_marginal_engine(engine, problem.model, problem.weights, within=1e-9)
+
+
+@pytest.mark.parametrize("engine", SHORT, ids=name_of)
+@given(problem=problems() | defined_problems())
+def test_the_contract_of_samplers(engine, problem: Problem):
+    check_marginal_engine(engine, problem.model, problem.weights)
+
+
+@pytest.mark.parametrize("engine", [*EXACT, *SHORT], ids=name_of)
+def test_clauses_without_a_choice_are_constants(engine):
+    with pytest.raises(Infeasible):
+        engine.marginals(*clause_model(1, [(None, []), (1.0, [1])]))
+    if engine in EXACT:
+        found = engine.marginals(*clause_model(2, [(0.7, [1, 2]), (0.3, [-1])], [(True, [0])]))
+        assert found.probability == pytest.approx([1.0, 0.5])
+        assert found.log_z == pytest.approx(0.7 + np.log(2))
+
+
+PARITY = [(None, x) for x in ([1, 2, 3], [1, -2, -3], [-1, 2, -3], [-1, -2, 3])]
+"""An odd number of three: no two of the four states differ in one atom."""
+CYCLE = [(None, [-1, 2]), (None, [-2, 3]), (None, [-3, 1])]
+
+MODELS = {
+    "a unit": (1, [(1.2, [1])], []),
+    "a unit below 0": (1, [(-1.2, [1])], []),
+    "an implication": (2, [(0.7, [1]), (1.5, [-1, 2]), (1.0, [-2])], []),
+    "equivalence": (2, [(0.7, [1]), (1.5, [-1, 2]), (1.5, [1, -2])], []),
+    "below 0": (3, [(-1.3, [1, 2]), (0.8, [-2, 3]), (-0.8, [1, 3])], []),
+    "nearly hard": (2, [(9.0, [1, 2]), (9.0, [-1, -2]), (0.5, [1])], []),
+    "parity": (3, [*PARITY, (0.5, [1]), (-0.8, [2, 3])], []),
+    "cycle": (3, [*CYCLE, (0.4, [1]), (0.4, [2])], []),
+    "exactly one": (4, [(0.9, [1]), (1.4, [-2, 4]), (0.9, [2, 3])], [(True, [0, 1, 2])]),
+    "at most one": (4, [(0.9, [1]), (1.4, [-2, 4]), (-0.9, [3, 4])], [(False, [0, 1, 2])]),
+    "two groups": (6, [(1.5, [-1, 4]), (1.5, [-2, 5]), (None, [-3, -6]), (0.7, [3])],
+                   [(True, [0, 1, 2]), (False, [3, 4, 5])]),
+    "a group of one": (2, [(1.1, [-1, 2])], [(True, [0])]),
+    "a chain": (8, [(None, [-a, a + 1]) for a in range(1, 8)] + [(1.0, [1]), (-1.5, [8])], []),
+}  # fmt: skip  # fmt: skip
+
+
+HARD_TO_CROSS = {"cycle", "nearly hard"}
+
+
+@pytest.mark.parametrize(
+    ("engine", "name"),
+    [(McSat(samples=40_000), name) for name in MODELS]
+    + [(Gibbs(samples=100_000), name) for name in MODELS if name not in HARD_TO_CROSS],
+)
+def test_small_models_to_within_sampling_error(engine, name):
+    check_marginal_engine(engine, *clause_model(*MODELS[name]), within=0.012)
+
+
+def test_a_search_from_random_states_is_fair():
+    """SampleSAT alone: of two solutions that mirror each other neither is found more often."""
+    engine = McSat(samples=100_000, jump=1.0, sweeps=1)
+    check_marginal_engine(engine, *clause_model(*MODELS["equivalence"]), 0.005)
+
+
+# other systems' answers --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [10, 50, 100])
 def test_friends_and_smokers(n):
     world = recorded_networks.friends_smokers(n)
-    comment, exact = recorded_networks.answer(recorded_networks.WORLDS / f"fs{n}.marg.exact")
+    comment, answer = recorded_networks.answer(recorded_networks.WORLDS / f"fs{n}.marg.exact")
+    assert set(world.names) == set(answer)
+    expected = world.by_name(answer)
 
     found = Exact().marginals(world.model, world.weights)
-
-    assert set(world.names) == set(exact)
-    assert found.probability == pytest.approx(world.by_name(exact), abs=1e-6)
+    assert found.probability == pytest.approx(expected, abs=1e-6)
     assert log_z_of_connected(world) == pytest.approx(float(comment.split()[-1]), rel=1e-9)
     assert (found.route, found.samples) == ("exact", 0)
+    for engine, within in (
+        *((McSat(samples=1_000, seed=seed), 0.02) for seed in range(3)),
+        (Gibbs(samples=20_000), 0.005),
+    ):
+        sampled = engine.marginals(world.model, world.weights)
+        assert np.abs(sampled.probability - expected).mean() <= within
+        assert (sampled.route, sampled.log_z) == (engine.route, None)
+        assert sampled.samples == engine.samples
+
+
+def test_friends_and_smokers_with_a_biconditional():
+    world = recorded_networks.friends_smokers(50, "fs-infer-iff")
+    exact = Exact().marginals(world.model, world.weights).probability
+    found = Gibbs(samples=20_000).marginals(world.model, world.weights)
+
+    assert np.abs(found.probability - exact).mean() <= 0.005
 
 
 def log_z_of_connected(world: recorded_networks.Network) -> float:
@@ -63,14 +143,41 @@ def log_z_of_connected(world: recorded_networks.Network) -> float:
     return total
 
 
-@pytest.mark.parametrize(("fold", "pair"), CAVIAR)
+@pytest.mark.parametrize(
+    ("fold", "pair"),
+    [
+        (0, "21-Meet_WalkSplit.id1_id3"),
+        (1, "27-Fight_OneManDown2.id2_id6"),
+        (2, "24-Meet_Split.id0_id1"),
+        (3, "19-Meet_WalkTogether1.id1_id2"),
+    ],
+)
 def test_caviar(fold, pair):
     case = recorded_networks.caviar("DN_HI", fold, pair)
-    _, exact = recorded_networks.exact("DN_HI", fold, pair, "marg")
+    _, answer = recorded_networks.exact("DN_HI", fold, pair, "marg")
+    expected = case.by_name(answer)
 
     found = Exact().marginals(case.model, case.weights)
+    assert found.probability == pytest.approx(expected, abs=1e-6)
+    for seed in range(3 if fold else 0):
+        sampled = McSat(samples=1_000, seed=seed).marginals(case.model, case.weights)
+        assert np.abs(sampled.probability - expected).mean() <= 0.003
 
-    assert found.probability == pytest.approx(case.by_name(exact), abs=1e-6)
+
+def test_the_tiny_worlds():
+    """Worlds with answers by hand: n atoms of weight w; exactly one of six values."""
+    lines = recorded_networks.here(recorded_networks.WORLDS / "tiny.exact").read_text().splitlines()
+    exact = {m[1]: float(m[2]) for m in (re.match(r"(\w+) .* ([\d.]+)$", x) for x in lines) if m}
+    heads, ones = clause_model(1, [(1.0, [1])])
+    outcome = clause_model(6, [], [(True, range(6))])
+
+    assert Exact().marginals(heads, 0 * ones).probability[0] == exact["uniform"]
+    assert Exact().marginals(heads, ones).probability[0] == pytest.approx(exact["binomial"])
+    probability = Exact().marginals(*outcome).probability
+    assert probability == pytest.approx(np.full(6, exact["multinomial"]), abs=1e-8)
+
+
+# arithmetic, and the choice of an engine ---------------------------------------------------------
 
 
 def test_a_long_chain_against_its_transfer_matrices():
@@ -89,65 +196,66 @@ def test_a_long_chain_against_its_transfer_matrices():
     assert found.probability[-1] == pytest.approx(message[1], rel=1e-9)
 
 
-def test_wide_tables_are_refused():
+def pairs(n: int) -> list[Clause]:
+    """Definitions of one atom for each pair of n, soft ones on them, all in one long clause."""
+    defined = [(a, b) for a in range(1, n + 1) for b in range(1, a)]
+    gates = [Gate(n + 1 + i, (a, -b)) for i, (a, b) in enumerate(defined)]
+    hard: list[Clause] = [(None, list(row)) for gate in gates for row in gate.clauses()]
+    names = [gate.literal for gate in gates]
+    return [*hard, *((0.3, [d]) for d in names), (2.0, names)]
+
+
+def test_defined_atoms_do_not_widen():
+    """Twelve atoms with 66 defined ones: too wide clause by clause, 4096 states by themselves."""
+    n = 12
+    found = Exact().marginals(*clause_model(n + n * (n - 1) // 2, pairs(n)))
+    mass = np.zeros(1 << n)
+    states = np.arange(1 << n)
+    true = np.array([states >> a & 1 for a in range(n)])
+    one = np.array([true[a] & ~true[b] & 1 for a in range(n) for b in range(a)])
+    mass = np.exp(0.3 * one.sum(axis=0) + 2.0 * one.any(axis=0))
+
+    assert found.route == "exact"
+    assert found.log_z == pytest.approx(np.log(mass.sum()), abs=1e-9)
+    assert found.probability[:n] == pytest.approx((true * mass).sum(axis=1) / mass.sum(), abs=1e-9)
+    assert found.probability[n:] == pytest.approx((one * mass).sum(axis=1) / mass.sum(), abs=1e-9)
+
+
+WIDE: list[Clause] = [(0.01, [a, -b]) for a in range(1, 31) for b in range(1, 31) if a != b]
+
+
+def test_tables_too_large_are_refused():
+    for clauses in (WIDE, [(1.0, list(range(1, 31)))]):
+        with pytest.raises(Wide):
+            CliqueTables().marginals(*clause_model(30, clauses))
     with pytest.raises(Wide):
-        Exact().marginals(*dense(30))
-
-
-def dense(n: int, first: int = 1):
-    atoms = range(first, first + n)
-    return clause_model(n, [(0.1, [a, -b]) for a in atoms for b in atoms if a != b])
+        Exact().marginals(*clause_model(30, WIDE))
 
 
 def test_the_choice_is_by_component_and_said():
-    """A dense component of 30 atoms beside a chain of three."""
-    wide = [(0.01, [a, -b]) for a in range(1, 31) for b in range(1, 31) if a != b]
+    """A dense component of 30 atoms beside a chain of three; clauses of weight 0 connect nothing."""
     chain = [(1.0, [-31, 32]), (1.0, [-32, 33]), (1.0, [31])]
-    both, alone = clause_model(33, wide + chain), clause_model(30, wide)
     narrow = clause_model(3, [(1.0, [-1, 2]), (1.0, [-2, 3]), (1.0, [1])])
+    model, weights = clause_model(33, WIDE + chain)
+    engine = marginal_engine("exact")
 
-    found = marginal_engine("exact").marginals(*both)
-    exact = marginals_by_enumeration(*narrow)
+    found, exact = engine.marginals(model, weights), marginals_by_enumeration(*narrow)
+    free = engine.marginals(model, 0 * weights)
 
     assert (found.route, found.log_z, found.samples) == ("exact+mcsat", None, 1_000)
     assert found.probability[30:] == pytest.approx(exact.probability, abs=1e-12)
     assert found.probability[:30] == pytest.approx(np.full(30, 0.5), abs=0.1)
-    assert marginal_engine("exact").marginals(*alone).route == "mcsat"
-    assert marginal_engine("exact").marginals(*narrow).route == "exact"
-    model, weights = both
-    # clauses of zero weight connect nothing
-    assert marginal_engine("exact").marginals(model, 0 * weights).route == "exact"
-    assert marginal_engine("exact").marginals(model, 0 * weights).log_z == pytest.approx(
-        33 * np.log(2)
-    )
+    assert engine.marginals(*clause_model(30, WIDE)).route == "mcsat"
+    assert engine.marginals(*narrow).route == "exact"
+    assert (free.route, free.log_z) == ("exact", pytest.approx(33 * np.log(2)))
+    assert engine.marginals(*clause_model(0, [])).log_z == 0.0
 
 
-def test_methods_by_name():
+def test_samplers_by_name_are_those_with_the_seed():
     model, weights = clause_model(1, [(0.5, [1])])
-
     for name, sampler in (("mcsat", McSat(seed=4)), ("gibbs", Gibbs(seed=4))):
         named, own = (e.marginals(model, weights) for e in (marginal_engine(name, 4), sampler))
         assert (named.route, named.probability) == (own.route, own.probability)
-    assert marginal_engine("exact").marginals(*clause_model(0, [])).log_z == 0.0
-
-
-@pytest.mark.parametrize("engine", [Exact(), Narrow(McSat()), McSat(), Gibbs()])
-def test_an_empty_hard_clause_has_no_state(engine):
-    with pytest.raises(Infeasible):
-        engine.marginals(*clause_model(1, [(None, []), (1.0, [1])]))
-
-
-def test_the_tiny_worlds():
-    """Worlds with answers by hand: n atoms of weight w; exactly one of six values."""
-    lines = recorded_networks.here(recorded_networks.WORLDS / "tiny.exact").read_text().splitlines()
-    exact = {m[1]: float(m[2]) for m in (re.match(r"(\w+) .* ([\d.]+)$", x) for x in lines) if m}
-    heads, ones = clause_model(1, [(1.0, [1])])
-    outcome = clause_model(6, [], [(True, range(6))])
-
-    assert Exact().marginals(heads, 0 * ones).probability[0] == exact["uniform"]
-    assert Exact().marginals(heads, ones).probability[0] == pytest.approx(exact["binomial"])
-    probability = Exact().marginals(*outcome).probability
-    assert probability == pytest.approx(np.full(6, exact["multinomial"]), abs=1e-8)
 
 
 @given(problems(max_atoms=6))
