@@ -13,7 +13,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.brute_force import Brute, state_scores
-from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine, Marginals, Solution, value
+from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine, Marginals, Solution
 from onlinesrl.mln.inference.rounding import Magnitude
 from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm
@@ -43,7 +43,7 @@ def check_map_engine(
     if found is None or again is None:
         raise AssertionError("raises Infeasible although there is a feasible state")
     slack = CLOSE * max(min(1.0, Magnitude.of(weights, bonus).total), abs(best.score))
-    of_state = value(model, found.state, weights, bonus)
+    of_state = model.score(found.state, weights, bonus)
     _require(found.state.dtype == np.uint8, f"the state is {found.state.dtype}, not uint8")
     _require(found.state.shape == (model.n_atoms,), "the state does not have one value per atom")
     _require(model.feasible(found.state), "the state is not feasible")

@@ -9,7 +9,7 @@ from onlinesrl.mln.counting.program_counts import Counters
 from onlinesrl.mln.counting.world import Table, World
 from onlinesrl.mln.lang import reader
 from tests.benchmarks.measure import show
-from tests.mln.counting.test_large import ENTITIES, entities
+from tests.mln.counting.test_large_counts import ENTITIES, entities
 
 pytestmark = pytest.mark.benchmark
 DENSE = reader.parse("""F(person, person)

@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 
 from onlinesrl.mln.inference.branch_and_bound import BranchAndBound, searching
-from onlinesrl.mln.inference.elimination import Elimination, Wide
+from onlinesrl.mln.inference.elimination import Elimination
 from onlinesrl.mln.inference.ilp import Ilp
-from onlinesrl.mln.inference.protocols import MapEngine
+from onlinesrl.mln.inference.protocols import MapEngine, Wide
 from onlinesrl.mln.inference.toulbar2 import Toulbar2
 from tests.benchmarks.measure import show
 from tests.support.ground_mrfs import Instance, Refuses, instance

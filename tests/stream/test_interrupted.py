@@ -21,10 +21,11 @@ from onlinesrl.core import interrupt
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.ground_mrf import Floats, GroundMRF
-from onlinesrl.mln.inference.elimination import Elimination, Wide
+from onlinesrl.mln.inference.elimination import Elimination
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.ilp_solvers import SOLVERS, Highs
 from onlinesrl.mln.inference.maxwalksat import WalkSat
+from onlinesrl.mln.inference.protocols import Wide
 from onlinesrl.mln.kernels import elimination_order
 from onlinesrl.mln.online.example_step import ExampleProcessor
 from tests.support.ground_mrfs import clause_model

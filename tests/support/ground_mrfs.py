@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from onlinesrl.mln.ground.ground_mrf import Floats, GroundMRF
-from onlinesrl.mln.inference.protocols import Solution, value
+from onlinesrl.mln.inference.protocols import Solution
 from tests.support.paths import SHARED
 
 INSTANCES = SHARED / "data" / "mpe_instances"
@@ -170,7 +170,7 @@ def check(found: Solution, problem: Problem, route: str) -> None:
     """The contract of a certified answer."""
     assert found.certified
     assert found.route == route
-    assert found.score == value(problem.model, found.state, problem.weights, problem.bonus)
+    assert found.score == problem.model.score(found.state, problem.weights, problem.bonus)
     assert found.score <= found.bound <= found.score + 1e-6 * max(1.0, abs(found.score))
     assert found.state.dtype == np.uint8
     assert problem.model.feasible(found.state)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, islice
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from onlinesrl.logic.ast import (
     And,
@@ -36,6 +36,7 @@ from onlinesrl.logic.ast import (
 )
 from onlinesrl.logic.text import show
 
+Item = TypeVar("Item")
 Part: TypeAlias = Atom | Equal
 Conjunction: TypeAlias = tuple[tuple[Part, bool], ...]
 """Parts and whether they are true."""
@@ -146,15 +147,20 @@ def monomials(
     for sign, parts in signed:
         true = [part for part, value in parts if value]
         false = [part for part, value in parts if not value]
-        for some in chain.from_iterable(combinations(false, n) for n in range(len(false) + 1)):
-            unified = unify([*true, *some], types, keep)
+        for subset in subsets(false):
+            unified = unify([*true, *subset], types, keep)
             if unified is not None:
-                total[unified] = total.get(unified, 0) + sign * (-1) ** len(some)
+                total[unified] = total.get(unified, 0) + sign * (-1) ** len(subset)
     return tuple(
         Monomial(coefficient, (*sorted(atoms, key=repr),), free)
         for (atoms, free), coefficient in total.items()
         if coefficient
     )
+
+
+def subsets(items: Sequence[Item], least: int = 0) -> Iterator[tuple[Item, ...]]:
+    """Yield all subsets of at least so many items, the smaller ones first."""
+    return chain.from_iterable(combinations(items, n) for n in range(least, len(items) + 1))
 
 
 def unify(

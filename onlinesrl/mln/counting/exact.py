@@ -52,6 +52,11 @@ class Term:
     keep: tuple[str, ...]
     steps: tuple[EliminationStep, ...]
 
+    @classmethod
+    def of(cls, monomial: Monomial, keep: tuple[str, ...]) -> Term:
+        """Return a monomial with its steps."""
+        return cls(monomial, keep, elimination([*map(free_variables, monomial.atoms)], keep))
+
     def factors(self, world: World) -> list[Factor]:
         """Return factors of kept variables only, whose product is the sum over the others."""
         live = dict(enumerate(map(world.factor, self.monomial.atoms)))
@@ -156,7 +161,9 @@ class Counter:
         """The terms whose sum is the count. Raises Uncountable, at the first use."""
         found = [(1 if self.ways.truth else -1, each) for each in self.ways.conjunctions]
         whole: list[tuple[int, Conjunction]] = [] if self.ways.truth else [(1, ())]
-        return _sum(monomials([*whole, *found], self.types, self.keep), self.types, self.keep)
+        summands = monomials([*whole, *found], self.types, self.keep)
+        terms = tuple(Term.of(monomial, self.keep) for monomial in summands)
+        return Sum(self.keep, tuple(self.types[v] for v in self.keep), terms)
 
     def compile(self) -> None:
         """Compile the terms, of existentials too. Raises Uncountable."""
@@ -197,11 +204,3 @@ def counter(formula: Formula, types: Mapping[str, str], keep: Sequence[str] = ()
         for each in quantified(formula)
     }
     return Counter(formula, own, tuple(keep), ways(plain(formula)), existentials)
-
-
-def _sum(found: Sequence[Monomial], types: Mapping[str, str], keep: Sequence[str]) -> Sum:
-    kept = tuple(keep)
-    terms = tuple(
-        Term(each, kept, elimination([*map(free_variables, each.atoms)], kept)) for each in found
-    )
-    return Sum(kept, tuple(types[v] for v in kept), terms)

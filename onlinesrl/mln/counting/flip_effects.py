@@ -3,27 +3,36 @@
 A count is a polynomial in the atoms: with R + d e for R, where e is 1 at one atom and d is 1 - 2 R there, a
 term with k atoms of the predicate changes by d^j times the term in which j of them are that atom, summed
 over all sets of 1 to k of them.
+
+Estimates by IJGP(i) are of the ways of a formula, whose factors are R or 1 - R: at the flipped atom the
+factor of a true atom changes by d, that of a false one by -d. Where some of the atoms are the flipped one,
+the solutions of what remains are estimated for each of its constants. The paper (Sarkhel et al. 2016)
+estimates the counts before and after each flip; this is one propagation for all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations
+from functools import cached_property
+from itertools import chain, product
 
 import numpy as np
 
-from onlinesrl.logic.ast import Atom, Equal, Variable
+from onlinesrl.core.arrays import Floats
+from onlinesrl.logic.ast import Atom, Constant, Equal, Variable
 from onlinesrl.mln.counting.disjoint_conjunctions import (
+    Conjunction,
     Monomial,
     Part,
     Uncountable,
     free_variables,
+    subsets,
     unify,
 )
-from onlinesrl.mln.counting.elimination_order import elimination
 from onlinesrl.mln.counting.exact import Counter, Sum, Term
 from onlinesrl.mln.counting.factors import Factor, Sparse, join, nonzero, summed
+from onlinesrl.mln.counting.ijgp import Estimator, Network, check_memory, network
 from onlinesrl.mln.counting.world import World
 
 
@@ -63,14 +72,14 @@ def flips(counter: Counter, predicate: str, types: Sequence[str]) -> Flips:
     keep = (*flipped, *counter.keep)
     odd, even = (
         tuple(
-            Term(each, keep, elimination([*map(free_variables, each.atoms)], keep))
+            Term.of(changed, keep)
             for term in counter.sum.terms
-            for each in _flipped(term.monomial, predicate, flipped, known, counter.keep, parity)
+            for changed in _flipped(term.monomial, predicate, flipped, known, counter.keep, parity)
         )
         for parity in (1, 0)
     )
-    of = tuple(known[v] for v in keep)
-    return Flips(predicate, counter, Sum(keep, of, odd), Sum(keep, of, even))
+    kinds = tuple(known[v] for v in keep)
+    return Flips(predicate, counter, Sum(keep, kinds, odd), Sum(keep, kinds, even))
 
 
 def check_polynomial(counter: Counter, predicate: str) -> None:
@@ -99,10 +108,10 @@ def _flipped(
     own = [atom for atom in term.atoms if atom.predicate == predicate]
     names = {*flipped, *kept, *chain(*map(free_variables, term.atoms))}
     known = {name: type_ for name, type_ in types.items() if name in names}
-    for some in chain.from_iterable(combinations(own, n) for n in range(1, len(own) + 1)):
-        if len(some) % 2 == parity:
-            parts: list[Part] = [atom for atom in term.atoms if atom not in some]
-            parts += [e for atom in some for e in equations(atom, flipped)]
+    for subset in subsets(own, 1):
+        if len(subset) % 2 == parity:
+            parts: list[Part] = [atom for atom in term.atoms if atom not in subset]
+            parts += [e for atom in subset for e in equations(atom, flipped)]
             unified = unify(parts, known, (*flipped, *kept))
             if unified is not None:
                 atoms = (*sorted(unified[0], key=repr),)
@@ -118,3 +127,80 @@ def _predicates(counter: Counter) -> set[str]:
     inner = {name for each in counter.existentials.values() for name in _predicates(each)}
     own = {p.predicate for way in counter.ways.conjunctions for p, _ in way if isinstance(p, Atom)}
     return own | inner
+
+
+@dataclass(frozen=True)
+class EstimatedFlips:
+    """The changes of an estimated count where atoms of a predicate of these argument types flip."""
+
+    estimator: Estimator
+    predicate: str
+    types: tuple[str, ...]
+
+    @cached_property
+    def flipped(self) -> tuple[str, ...]:
+        """The arguments of the atom that flips, as variables."""
+        return arguments_of(self.predicate, self.types)
+
+    @cached_property
+    def parts(self) -> tuple[tuple[int, bool, Conjunction], ...]:
+        """What is counted: its coefficient, whether it is times d, and the rest of a way.
+
+        Raises Uncountable where the predicate stands in an existential.
+        """
+        check_polynomial(self.estimator.counter, self.predicate)
+        return tuple(self._parts())
+
+    def _parts(self) -> Iterator[tuple[int, bool, Conjunction]]:
+        ways = self.estimator.counter.ways
+        for way in ways.conjunctions:
+            own = [(p, t) for p, t in way if isinstance(p, Atom) and p.predicate == self.predicate]
+            for subset in subsets(own, 1):
+                false = sum(not true for _, true in subset) + (not ways.truth)
+                same = [(e, True) for atom, _ in subset for e in equations(atom, self.flipped)]
+                rest = (*(part for part in way if part not in subset), *same)
+                yield (-1) ** false, len(subset) % 2 == 1, rest
+
+    def _networks(self, fixed: Conjunction = ()) -> list[tuple[int, bool, Network]]:
+        types = {**dict(zip(self.flipped, self.types, strict=True)), **self.estimator.types}
+        found = [
+            (coefficient, odd, network((*parts, *fixed), types, self.flipped))
+            for coefficient, odd, parts in self.parts
+        ]
+        return [(coefficient, odd, net) for coefficient, odd, net in found if net is not None]
+
+    def width(self) -> int:
+        """Return the width of the widest network: estimates with a larger bound are exact."""
+        return max((net.width() for _, _, net in self._networks()), default=0)
+
+    def change(self, world: World) -> Factor:
+        """Return the estimated count after the flip of each atom minus that before it, where it is not 0.
+
+        The variables are the atom's arguments, then those that the count keeps. Raises TooLarge.
+        """
+        check_memory([net for _, _, net in self._networks()], world, self.estimator.bound)
+        self.estimator.counter.prepare(world)
+        keep = self.estimator.counter.keep
+        domains = [world.domains.get(self.estimator.types[v], ()) for v in keep]
+        rows, values = [np.zeros((0, len(self.types) + len(keep)), np.int64)], [np.zeros(0)]
+        for key in product(*map(enumerate, domains)):
+            fixed = tuple(
+                (Equal(Variable(v), Constant(c)), True) for v, (_, c) in zip(keep, key, strict=True)
+            )
+            change = self._change(world, fixed)
+            where = np.argwhere(change)
+            numbers = np.tile(np.array([n for n, _ in key], np.int64), (len(where), 1))
+            rows.append(np.concatenate([where, numbers], axis=1))
+            values.append(change[change != 0.0])
+        return Factor((*self.flipped, *keep), Sparse(np.concatenate(rows), np.concatenate(values)))
+
+    def _change(self, world: World, fixed: Conjunction) -> Floats:
+        sizes = [*map(world.size, self.types)]
+        by_parity = np.zeros((2, *sizes))
+        for coefficient, odd, net in self._networks(fixed):
+            by_parity[int(odd)] += coefficient * net.solutions(world, self.estimator.bound)
+        true = world.tables[self.predicate].rows
+        sign = np.ones(sizes)
+        sign[tuple(true.T)] = -1.0 if len(true) else 1.0
+        total: Floats = sign * by_parity[1] + by_parity[0]
+        return total

@@ -11,12 +11,12 @@ from dataclasses import replace
 import numpy as np
 
 from onlinesrl.core import interrupt
-from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
+from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32, gathered
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.elimination import Mpe
-from onlinesrl.mln.inference.protocols import MapEngine, Solution, value
+from onlinesrl.mln.inference.protocols import MapEngine, Solution
 from onlinesrl.mln.inference.rounding import Magnitude
 from onlinesrl.mln.kernels import branch_and_bound
 from onlinesrl.mln.kernels.ground_network import VARIABLES, Network
@@ -63,7 +63,7 @@ class BranchAndBound:
         feasible = model.feasible(state)
         if proven and not feasible:
             raise Infeasible("no state satisfies the hard clauses and the groups")
-        score = value(model, state, weight, bonus) if feasible else -np.inf
+        score = model.score(state, weight, bonus) if feasible else -np.inf
         cost, root = (tree.value / scale).tolist()
         slack = branch_and_bound.TOLERANCE * max(1.0 / scale, abs(cost)) if proven else cost - root
         bound = score + slack if feasible else np.inf
@@ -162,9 +162,8 @@ def _members(
 
     And of each of their literals its member, its value of the variable, and whether it is positive.
     """
-    lengths = np.diff(model.start)[live]
-    clause = np.repeat(np.arange(len(live)), lengths)
-    picked = np.repeat(model.start[live] - _starts(lengths)[:-1], lengths) + np.arange(len(clause))
+    start, picked = gathered(model.start, live)
+    clause = np.repeat(np.arange(len(live)), np.diff(start))
     atom = net.lit_atom[picked].astype(np.int64)
     variable = net.var_of[atom].astype(np.int64)
     n = max(1, int(net.size[VARIABLES]))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
-from onlinesrl.mln.inference.protocols import Solution, exact_value, value
+from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.inference.rounding import Magnitude
 
 MAX_ATOMS = 20
@@ -54,8 +54,8 @@ def _first_maximum(
     states = [_state(number, model.n_atoms) for number in maxima.tolist()]
     state = states[0]
     if size.lost:
-        state = max(states, key=lambda each: exact_value(model, each, weight, bonus))
-    score = value(model, state, weight, bonus)
+        state = max(states, key=lambda each: model.exact_score(each, weight, bonus))
+    score = model.score(state, weight, bonus)
     return Solution(state, score, score, "brute", certified=True)
 
 

@@ -119,18 +119,15 @@ def restrict(model: GroundMRF, atoms: Ints, clauses: Ints) -> GroundMRF:
     """Return the sub-model of some atoms, in order, and clauses, which mention no other atoms."""
     if len(atoms) == model.n_atoms and len(clauses) == model.n_clauses:
         return model
-    lengths = model.start[clauses + 1] - model.start[clauses]
-    start = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-    picked = np.repeat(model.start[clauses] - start[:-1], lengths) + np.arange(start[-1])
-    literals = model.literals[picked]
+    part = model.some(clauses)
     groups, group = np.unique(model.group[atoms], return_inverse=True)
     free = int(len(groups) > 0 and groups[0] < 0)
-    number = np.searchsorted(atoms, np.abs(literals) - 1) + 1
+    number = np.searchsorted(atoms, np.abs(part.literals) - 1) + 1
     return GroundMRF(
         n_atoms=len(atoms),
-        start=start,
-        literals=(np.sign(literals) * number).astype(np.int32),
-        hard=model.hard[clauses],
+        start=part.start,
+        literals=(np.sign(part.literals) * number).astype(np.int32),
+        hard=part.hard,
         group=(group.reshape(-1) - free).astype(np.int32),
         exactly=model.exactly[groups[free:]],
     )

@@ -9,19 +9,15 @@ import numpy as np
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats, Ints
-from onlinesrl.core.errors import Infeasible, OnlinesrlError
+from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
-from onlinesrl.mln.inference import large_weights
+from onlinesrl.mln.inference.clique_elimination import IntegerElimination
 from onlinesrl.mln.inference.components import components, restrict, solved
-from onlinesrl.mln.inference.protocols import MapEngine, Solution, value
-from onlinesrl.mln.inference.rounding import Magnitude
+from onlinesrl.mln.inference.protocols import MapEngine, Solution, Wide
+from onlinesrl.mln.inference.rounding import Magnitude, solve_hardened
 from onlinesrl.mln.kernels import elimination, elimination_order
 from onlinesrl.mln.kernels.ground_network import Network
-
-
-class Wide(OnlinesrlError):
-    """The induced width is beyond elimination; the engine gives no answer."""
 
 
 def route(parts: Iterable[str]) -> str:
@@ -49,7 +45,7 @@ class Elimination:
             raise Infeasible("no state satisfies the hard rules")
         state = np.empty(model.n_atoms, np.uint8)
         state[order] = found[: model.n_atoms]
-        score, size = value(model, state, weight, bonus), Magnitude.of(weight, bonus)
+        score, size = model.score(state, weight, bonus), Magnitude.of(weight, bonus)
         certified = size.certifies(size.rounding)
         return Solution(state, score, score, "elimination", certified, size.rounding)
 
@@ -104,12 +100,10 @@ class Mpe:
         def wide(atoms: Ints, clauses: Ints) -> Solution:
             part, gain, own = restrict(model, atoms, clauses), weight[clauses], bonus[atoms]
             if Magnitude.of(gain, own).lost:
-                from onlinesrl.mln.inference.integer_elimination import Exactly
-
-                if (found := large_weights.solved(self, part, gain, own)) is not None:
+                if (found := solve_hardened(self, part, gain, own)) is not None:
                     return found
                 with suppress(Wide):
-                    return Exactly().solve(part, gain, bonus=own)
+                    return IntegerElimination().solve(part, gain, bonus=own)
             return self.core.solve(part, gain, bonus=own)
 
         state = np.zeros(model.n_atoms, np.uint8)
@@ -117,7 +111,7 @@ class Mpe:
         for atoms, part in found:
             state[atoms] = part.state
         parts = [part for _, part in found]
-        score = value(model, state, weight, bonus)
+        score = model.score(state, weight, bonus)
         slack = sum(p.bound - p.score for p in parts)
         certified = all(p.certified for p in parts)
         rounding = sum(p.rounding for p in parts)

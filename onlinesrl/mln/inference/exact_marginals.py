@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Literal
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,15 +12,12 @@ from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
-from onlinesrl.mln.inference import large_weights
-from onlinesrl.mln.inference.clique_elimination import CliqueTables
+from onlinesrl.mln.inference.clique_elimination import CliqueTables, IntegerElimination
 from onlinesrl.mln.inference.components import components, restrict, solved
-from onlinesrl.mln.inference.elimination import Wide, structured
-from onlinesrl.mln.inference.gibbs import Gibbs
+from onlinesrl.mln.inference.elimination import structured
 from onlinesrl.mln.inference.mcmc_diagnostics import combined
-from onlinesrl.mln.inference.mcsat import McSat
-from onlinesrl.mln.inference.protocols import MarginalEngine, Marginals
-from onlinesrl.mln.inference.rounding import Magnitude
+from onlinesrl.mln.inference.protocols import MarginalEngine, Marginals, Wide
+from onlinesrl.mln.inference.rounding import Magnitude, hardened_marginals
 from onlinesrl.mln.kernels import sum_product as sum_product_module
 from onlinesrl.mln.kernels.elimination_order import GENERIC, Structure
 
@@ -39,12 +35,10 @@ class Exact:
         """See ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
         size = Magnitude.of(weight)
         if size.steep:
-            from onlinesrl.mln.inference.integer_elimination import Exactly
-
             with suppress(Wide):
-                return Exactly().marginals(model, weight)
+                return IntegerElimination().marginals(model, weight)
             with suppress(Wide):
-                if (apart := large_weights.probabilities(self, model, weight)) is not None:
+                if (apart := hardened_marginals(self, model, weight)) is not None:
                     return apart
         try:
             found = _by_clause(model, weight)
@@ -79,6 +73,25 @@ def _constant(model: GroundMRF, weight: Floats, memory: Structure) -> float:
     return float(weight[left_out].sum())
 
 
+@dataclass(frozen=True)
+class Guarded:
+    """A sampler that does not lose small weights beside large ones, and says what rounding may do."""
+
+    core: MarginalEngine
+
+    @property
+    def route(self) -> str:
+        """The core's."""
+        return self.core.route
+
+    def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
+        """See ``MarginalEngine.marginals``."""
+        if (found := hardened_marginals(self.core, model, weight)) is not None:
+            return found
+        found, size = self.core.marginals(model, weight), Magnitude.of(weight)
+        return replace(found, rounding=size.of_probability) if size.steep else found
+
+
 class Narrow:
     """Exact in each connected component that is narrow enough, ``core`` in the others.
 
@@ -111,7 +124,7 @@ class Narrow:
             try:
                 return self.exact.marginals(part, weight[clauses])
             except Wide:
-                return _sampled(self.core, part, weight[clauses])
+                return Guarded(self.core).marginals(part, weight[clauses])
 
         live = model.hard | (weight != 0)
         return together(model.n_atoms, solved(components(model, live), narrow, wide))
@@ -133,42 +146,6 @@ def together(n_atoms: int, found: Sequence[tuple[Ints, Marginals]]) -> Marginals
         combined(n_atoms, samples, places, [part.diagnostics for part in parts]),
         max((part.rounding for part in parts), default=0.0),
     )
-
-
-Method = Literal["exact", "mcsat", "gibbs"]
-
-
-def marginals(
-    model: GroundMRF,
-    weight: Floats,
-    method: Method = "exact",
-    *,
-    seed: int = 0,
-    error: float | None = None,
-    samples: int | None = None,
-) -> Marginals:
-    """Return marginals by one of the methods; ``exact`` samples by MC-SAT where it is too wide.
-
-    ``seed``, ``error`` and ``samples`` are those of ``Chains``; a tenth as many are drawn before them.
-    """
-    number = {} if samples is None else {"samples": samples, "burn_in": samples // 10}
-    mcsat = McSat(seed=seed, error=error, **number)
-    engines: dict[Method, MarginalEngine] = {
-        "exact": Narrow(mcsat),
-        "mcsat": mcsat,
-        "gibbs": Gibbs(seed=seed, error=error, **number),
-    }
-    if method == "exact":
-        return engines[method].marginals(model, weight)
-    return _sampled(engines[method], model, weight)
-
-
-def _sampled(engine: MarginalEngine, model: GroundMRF, weight: Floats) -> Marginals:
-    """Return sampled marginals, with what rounding may do to them where weights are large."""
-    if (apart := large_weights.probabilities(engine, model, weight)) is not None:
-        return apart
-    found, size = engine.marginals(model, weight), Magnitude.of(weight)
-    return replace(found, rounding=size.of_probability) if size.steep else found
 
 
 def likeliest(model: GroundMRF, probability: Floats) -> State:

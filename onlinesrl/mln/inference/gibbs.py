@@ -11,8 +11,8 @@ from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.kernels.random import Generator
 from onlinesrl.mln.ground.ground_mrf import State
-from onlinesrl.mln.inference.mcmc import Chains, Draw
-from onlinesrl.mln.inference.mcmc_starts import NO_BLOCKS
+from onlinesrl.mln.inference.mcmc import NO_BLOCKS, Chains
+from onlinesrl.mln.inference.mcmc_diagnostics import Draw
 from onlinesrl.mln.inference.presolve import Reduced
 from onlinesrl.mln.kernels import gibbs_mcsat, maxwalksat
 

@@ -23,10 +23,9 @@ from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.interrupt import doing
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
-from onlinesrl.mln.inference import large_weights
 from onlinesrl.mln.inference.ilp_solvers import SOLVERS
-from onlinesrl.mln.inference.protocols import Solution, value
-from onlinesrl.mln.inference.rounding import Magnitude
+from onlinesrl.mln.inference.protocols import Solution
+from onlinesrl.mln.inference.rounding import Magnitude, solve_hardened
 
 
 class Ilp:
@@ -54,7 +53,7 @@ class Ilp:
 
     def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
-        if (found := large_weights.solved(self, model, weight, bonus)) is not None:
+        if (found := solve_hardened(self, model, weight, bonus)) is not None:
             return found
         merged = self._merge(model)
         if self._program is None or not self._program.fits(weight):
@@ -95,7 +94,7 @@ class Ilp:
                 f"the solver found no feasible state ({status}, {self._limits}): "
                 "raise max_nodes and max_work or leave them out"
             )
-        score = value(model, state, weight, bonus)
+        score = model.score(state, weight, bonus)
         bound = max(score, self._solver.bound(problem) / size.for_solvers + constant)
         rounding = size.hidden(len(problem.variables()))
         close = size.certifies(bound - score + rounding)

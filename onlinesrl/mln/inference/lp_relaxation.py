@@ -12,13 +12,12 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.interrupt import doing
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
-from onlinesrl.mln.inference import large_weights
 from onlinesrl.mln.inference.ilp import CompactProgram, Merged
 from onlinesrl.mln.inference.ilp_solvers import Highs
 from onlinesrl.mln.inference.maxwalksat import BACKTRACKS, completed
 from onlinesrl.mln.inference.presolve import reduced
-from onlinesrl.mln.inference.protocols import Solution, value
-from onlinesrl.mln.inference.rounding import Magnitude
+from onlinesrl.mln.inference.protocols import Solution
+from onlinesrl.mln.inference.rounding import Magnitude, solve_hardened
 from onlinesrl.mln.kernels.unit_propagation import BY_GAIN
 
 INTEGRAL = 1e-6
@@ -35,7 +34,7 @@ class Lp:
 
     def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
-        if (found := large_weights.solved(self, model, weight, bonus)) is not None:
+        if (found := solve_hardened(self, model, weight, bonus)) is not None:
             return found
         size = Magnitude.of(weight, bonus)
         truth, optimum, hidden = _relaxation(model, weight, bonus, size)
@@ -43,7 +42,7 @@ class Lp:
         state = np.rint(truth).astype(np.uint8)
         if not (integral and model.feasible(state)):
             state = rounded(model, weight, bonus, truth)
-        score = value(model, state, weight, bonus)
+        score = model.score(state, weight, bonus)
         bound = max(score, optimum)
         rounding = size.rounding + max(0.0, optimum + hidden - bound)
         close = size.certifies(bound - score + rounding)

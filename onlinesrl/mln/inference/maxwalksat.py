@@ -12,9 +12,9 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.kernels.random import Generator, generator
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
-from onlinesrl.mln.inference import large_weights
 from onlinesrl.mln.inference.presolve import Reduced, reduced
-from onlinesrl.mln.inference.protocols import Solution, value
+from onlinesrl.mln.inference.protocols import Solution
+from onlinesrl.mln.inference.rounding import solve_hardened
 from onlinesrl.mln.kernels import maxwalksat as kernel
 from onlinesrl.mln.kernels import unit_propagation
 from onlinesrl.mln.kernels.ground_network import TRUE
@@ -43,10 +43,10 @@ class WalkSat:
 
     def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; never certified, with an infinite bound."""
-        if (found := large_weights.solved(self, model, weight, bonus)) is not None:
+        if (found := solve_hardened(self, model, weight, bonus)) is not None:
             return found
         state = self.search(model, reduced(model, weight, bonus))
-        score = value(model, state, weight, bonus)
+        score = model.score(state, weight, bonus)
         return Solution(state, score, np.inf, "walksat", certified=False)
 
     def search(self, model: GroundMRF, problem: Reduced) -> State:

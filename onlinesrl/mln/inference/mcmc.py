@@ -1,29 +1,45 @@
-"""Several Markov chains from overdispersed starts, and diagnostics from comparing them."""
+"""Several Markov chains from overdispersed starts, and diagnostics from comparing them.
+
+The starts are annealed (Kirkpatrick, Gelatt & Vecchi 1983) from random feasible states, so that they lie in
+different modes. The atoms in which two of them differ, by connected component, are blocks: flipping a
+block moves a chain from one mode to another.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from itertools import chain
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import Unsolved
 from onlinesrl.core.kernels.random import Generator, generator
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
-from onlinesrl.mln.inference.mcmc_diagnostics import BATCHES, BatchMeans
-from onlinesrl.mln.inference.mcmc_starts import NO_BLOCKS, blocks, starts
+from onlinesrl.mln.inference.maxwalksat import feasible_state
+from onlinesrl.mln.inference.mcmc_diagnostics import BATCHES, BatchMeans, Draw
 from onlinesrl.mln.inference.presolve import Reduced, reduced
 from onlinesrl.mln.inference.protocols import Marginals
+from onlinesrl.mln.kernels import gibbs_mcsat, maxwalksat
 from onlinesrl.mln.kernels.gibbs_mcsat import Blocks
+from onlinesrl.mln.kernels.unit_propagation import BY_GAIN
 
 MOST = 1_000_000
 """Samples in all, beyond which no more are drawn for the sake of a wanted error."""
-
-Draw = Callable[[State, int, Generator, Floats, Floats], object]
-"""Draws so many samples from a state on, which it changes; adds them and their squares to two sums."""
+STARTS = 16
+"""The number of states; also the number of their random stream, which no chain uses."""
+WARM, COLD, SWEEPS = (0.1, 0.2, 0.4, 0.7, 1.0), 50.0, 4
+"""Factors of the soft weights while annealing and at its end; sweeps at each."""
+FLIPS = 100_000
+"""Most steps of the search for a feasible state."""
+ROOM = 64
+"""Most atoms of all blocks, in multiples of the network's atoms."""
+NO_BLOCKS = Blocks(np.zeros(1, np.int32), np.zeros(0, np.int32), 0)
 
 
 @dataclass(frozen=True)
@@ -72,3 +88,93 @@ class Chains(ABC):
         if self.error is None or 2 * means.samples > MOST:
             return False
         return not means.diagnostics().reach(self.error)
+
+
+class Starts(NamedTuple):
+    """Random feasible states, and states annealed from them."""
+
+    random: list[State]
+    annealed: list[State]
+
+    def of(self, chain: int) -> State:
+        """Return the starting state of a chain: annealed for even numbers, random for odd ones."""
+        states = self.random if chain % 2 else self.annealed
+        return states[chain % len(states)].copy()
+
+
+def starts(problem: Reduced, seed: int, record: int) -> Starts:
+    """Return states that depend only on the seed and the record's number.
+
+    The first is greedy, the others are random. Raises Infeasible or Unsolved if the first search finds
+    no feasible state.
+    """
+    random = np.random.default_rng((seed, record, 1))
+    rng = generator(seed, record, STARTS)
+    preferred = np.full(problem.n_atoms, BY_GAIN, np.uint8)
+    order = np.arange(problem.n_atoms, dtype=np.int32)
+    memory, found = maxwalksat.search(problem.clauses, interrupt.flag()), Starts([], [])
+    for _ in range(STARTS):
+        try:
+            state = feasible_state(problem, FLIPS, rng, preferred, order)
+        except Unsolved:
+            if not found.random:
+                raise
+            state = found.random[0]
+        found.random.append(state)
+        found.annealed.append(_annealed(problem, state, memory, rng))
+        preferred = random.integers(2, size=problem.n_atoms, dtype=np.uint8)
+        order = random.permutation(problem.n_atoms).astype(np.int32)
+    return found
+
+
+def _annealed(problem: Reduced, state: State, memory: maxwalksat.Search, rng: Generator) -> State:
+    """Return the state after Gibbs sweeps with increasing weights."""
+    clauses, scratch = problem.clauses, np.zeros((4, problem.n_atoms))
+    memory.state[:] = state
+    for factor in (*WARM, COLD):
+        memory.weight[clauses.hard :] = factor * clauses.weight[clauses.hard :]
+        gibbs_mcsat.gibbs(clauses, memory, NO_BLOCKS, SWEEPS, rng, *scratch)
+    return memory.state.copy()
+
+
+def blocks(problem: Reduced, states: Sequence[State]) -> Blocks:
+    """Return the connected components of pairwise differences, without single variables."""
+    clauses = problem.clauses
+    drawn, room = int(clauses.var_start[clauses.drawn]), ROOM * problem.n_atoms
+    variable, parent = clauses.var_of.tolist(), np.zeros(problem.n_atoms, np.int32)
+    states = list({state.tobytes(): state for state in states}.values())
+    found: dict[tuple[int, ...], None] = {}
+    for one, other in _pairs(states):
+        differs = one != other
+        gibbs_mcsat.connect(clauses, differs.view(np.uint8), parent)
+        for block in _classes(np.flatnonzero(differs[:drawn]), parent):
+            if block not in found and any(variable[a] != variable[block[0]] for a in block):
+                found[block] = None
+                room -= len(block)
+        if room < 0:
+            break
+    return _laid_out(list(found), drawn)
+
+
+def _pairs(states: Sequence[State]) -> Iterator[tuple[State, State]]:
+    """Yield all pairs, neighbours first, so that any prefix covers many states."""
+    for apart in range(1, len(states)):
+        yield from zip(states, states[apart:], strict=False)
+
+
+def _classes(atoms: NDArray[np.int64], top: NDArray[np.int32]) -> Iterator[tuple[int, ...]]:
+    """Yield the sets of atoms that have the same root."""
+    members: dict[int, list[int]] = {}
+    for atom, above in zip(atoms.tolist(), top[atoms].tolist(), strict=True):
+        members.setdefault(above, []).append(atom)
+    return map(tuple, members.values())
+
+
+def _laid_out(rows: list[tuple[int, ...]], drawn: int) -> Blocks:
+    """Build the arrays of blocks; the number of proposals flips each atom about once."""
+    if not rows:
+        return NO_BLOCKS
+    start = np.cumsum([0, *map(len, rows)])
+    proposals = max(1, drawn * len(rows) // int(start[-1]))
+    atoms = np.array(list(chain.from_iterable(rows)), np.int32)
+    return Blocks(start.astype(np.int32), atoms, proposals)

@@ -6,9 +6,8 @@ standard error is by batch means (Flegal & Jones 2010), of which sums suffice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,8 +15,8 @@ from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.kernels.random import Generator
 from onlinesrl.mln.ground.ground_mrf import State
 
-if TYPE_CHECKING:
-    from onlinesrl.mln.inference.mcmc import Draw
+Draw = Callable[[State, int, Generator, Floats, Floats], object]
+"""Draws so many samples from a state on, which it changes; adds them and their squares to two sums."""
 
 BATCHES = 10
 """Of each chain, an even number: five are half a chain."""

@@ -12,8 +12,8 @@ from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.kernels.random import Generator, generator
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
-from onlinesrl.mln.inference.mcmc import Chains, Draw
-from onlinesrl.mln.inference.mcmc_starts import NO_BLOCKS
+from onlinesrl.mln.inference.mcmc import NO_BLOCKS, Chains
+from onlinesrl.mln.inference.mcmc_diagnostics import Draw
 from onlinesrl.mln.inference.presolve import Reduced, reduced
 from onlinesrl.mln.kernels import gibbs_mcsat, maxwalksat, unit_propagation
 

@@ -1,22 +1,12 @@
-"""How the worlds of Markov logic are predicted, and audits of it."""
+"""How the worlds of Markov logic are predicted."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
-from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.mln.ground.grounder import LIMITS, Limits
 from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine, RankingEngine
 from onlinesrl.mln.kernels.elimination_order import MAX_CELLS
-from onlinesrl.mln.kernels.grounding_frames import OK
-from onlinesrl.mln.online.reporting import Results
-
-AUDIT_TOLERANCE = 1e-6
-
-
-class AuditError(OnlinesrlError):
-    """Two exact engines disagree on the value of an example: a defect of the program."""
 
 
 @dataclass(frozen=True)
@@ -61,15 +51,3 @@ class Inference:
         if self.marginals is not None:
             return self
         return replace(self, marginals=Narrow(McSat(seed=self.seed)))
-
-
-def check_audits(results: Results) -> None:
-    """Compare the values that the worlds got with those of the ILP. Raises AuditError."""
-    out = results.out
-    for w, value in results.audits.items():
-        found = float(out.score[w]) if out.status[w] == OK else -math.inf
-        if not math.isclose(found, value, rel_tol=AUDIT_TOLERANCE, abs_tol=AUDIT_TOLERANCE):
-            raise AuditError(
-                f"audit of example {results.worlds[w].example.id}: {results.routes[int(out.route[w])]} "
-                f"gives {found!r}, the whole ILP {value!r}"
-            )

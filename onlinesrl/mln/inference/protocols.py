@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Protocol
 
 from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.mcmc_diagnostics import Diagnostics
 
@@ -15,7 +15,7 @@ from onlinesrl.mln.inference.mcmc_diagnostics import Diagnostics
 class Solution:
     """A feasible state and what is known of it.
 
-    ``score`` is ``value(model, state, weight, bonus)``, so it has the bonus in it; no feasible
+    ``score`` is ``model.score(state, weight, bonus)``, so it has the bonus in it; no feasible
     state has more than ``bound``, up to ``rounding``; ``certified`` says that the engine proved the state
     optimal, up to these (see ``rounding.py``), and a learner takes only such a one for an MPE; ``route``
     names what found it.
@@ -27,6 +27,10 @@ class Solution:
     route: str
     certified: bool
     rounding: float = 0.0
+
+
+class Wide(OnlinesrlError):
+    """The induced width is beyond elimination; the engine gives no answer."""
 
 
 class MapEngine(Protocol):
@@ -88,18 +92,3 @@ class MarginalEngine(Protocol):
         Raises Infeasible where there is no feasible state.
         """
         ...
-
-
-def value(model: GroundMRF, state: State, weight: Floats, bonus: Floats | None) -> float:
-    """``w . f(state) + bonus . state``, the number that every engine maximises and reports."""
-    score = model.score(state, weight)
-    return score if bonus is None else score + float(bonus[state != 0].sum())
-
-
-def exact_value(
-    model: GroundMRF, state: State, weight: Floats, bonus: Floats | None = None
-) -> Fraction:
-    """Return ``value`` without rounding."""
-    gains = weight[model.satisfied(state)].tolist()
-    gains += [] if bonus is None else bonus[state != 0].tolist()
-    return sum(map(Fraction, gains), Fraction(0))

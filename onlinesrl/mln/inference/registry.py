@@ -1,14 +1,18 @@
-"""The engines that a run can predict by: the section of each makes what its learner infers with."""
+"""The engines of Markov logic, in one table: a section of the configuration for each.
+
+An engine is one file of this folder, and one section here, which stands in ``AnyEngine``. What the command
+``infer`` and batch learning take for a method follows from the sections.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from onlinesrl.core.io.config_section import Section, standard
+from onlinesrl.core.io.config_section import Section, kind_of, sections_of, standard
 from onlinesrl.core.io.config_types import Count, Natural
 
 if TYPE_CHECKING:
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
     from onlinesrl.mln.inference.ilp import Ilp
     from onlinesrl.mln.inference.mcmc import Chains
     from onlinesrl.mln.inference.policy import Inference
-    from onlinesrl.mln.inference.protocols import MapEngine
+    from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine
 
 CELLS = 500
 """Cells of tables that branch and bound may read for each unit of ``max_work``."""
@@ -60,44 +64,64 @@ class EngineSection(Section, ABC):
     def make(self, seed: int, max_atoms: int) -> Inference:
         """Return how a learner of Markov logic infers; ``seed`` is of random numbers."""
 
-    def _exact(self) -> Ilp:
-        """Return the engine that solves problems whole."""
-        from onlinesrl.mln.inference.ilp import Ilp
-
-        solver = "highs" if self.solver == "toulbar2" else self.solver
-        return Ilp(solver, max_nodes=self.max_nodes, max_work=self.max_work)
-
-    def _made(self, seed: int, max_atoms: int, core: MapEngine | None = None) -> Inference:
+    def inference(self, seed: int, max_atoms: int, core: MapEngine | None = None) -> Inference:
         """Return inference with a core for what elimination finds too wide; without one, a proof."""
         from onlinesrl.mln.ground.grounder import Limits
         from onlinesrl.mln.inference.elimination import Mpe
+        from onlinesrl.mln.inference.ilp import Ilp
         from onlinesrl.mln.inference.maxwalksat import WalkSat
         from onlinesrl.mln.inference.policy import Inference
 
-        whole = self._exact()
-        presolve = self.presolve == "exact"
-        engine = Mpe(core) if core else self._searching(whole)
+        solver = "highs" if self.solver == "toulbar2" else self.solver
+        whole = Ilp(solver, max_nodes=self.max_nodes, max_work=self.max_work)
+        if core is not None:
+            engine = Mpe(core)
+        elif self.solver == "toulbar2":
+            from onlinesrl.mln.inference.toulbar2 import Toulbar2
+
+            engine = Mpe(Toulbar2(), growth=1)
+        else:
+            engine = proving(whole, self.max_work)
         return Inference(
             whole=whole,
-            exact=engine if presolve else core or whole,
+            exact=engine if self.presolve == "exact" else core or whole,
             fallback=WalkSat(seed=seed) if self.unsolved == "fallback" else None,
             proven=core is None,
-            presolve=presolve,
+            presolve=self.presolve == "exact",
             growth=engine.growth,
             limits=Limits(max_atoms, self.max_groundings),
             seed=seed,
         )
 
-    def _searching(self, last: Ilp) -> Mpe:
-        """Return the engine that proves its answers."""
-        from onlinesrl.mln.inference.branch_and_bound import searching
-        from onlinesrl.mln.inference.elimination import Mpe
 
-        if self.solver == "toulbar2":
-            from onlinesrl.mln.inference.toulbar2 import Toulbar2
+class StateSection(EngineSection):
+    """A good state, which need not be the most probable one, where elimination is too wide."""
 
-            return Mpe(Toulbar2(), growth=1)
-        return searching(last, None if self.max_work is None else CELLS * self.max_work)
+    @staticmethod
+    @abstractmethod
+    def state_engine(seed: int) -> MapEngine:
+        """Return the engine."""
+
+    def make(self, seed: int, max_atoms: int) -> Inference:
+        """See ``EngineSection.make``."""
+        return self.inference(seed, max_atoms, self.state_engine(seed))
+
+
+class SamplerSection(EngineSection):
+    """The probability of each atom: exact where the world is narrow, else sampled."""
+
+    @staticmethod
+    @abstractmethod
+    def sampler(**options: Any) -> Chains:
+        """Return the sampler; the options are those of ``Chains``."""
+
+    def make(self, seed: int, max_atoms: int) -> Inference:
+        """See ``EngineSection.make``."""
+        from onlinesrl.mln.inference.exact_marginals import Narrow
+
+        sampler = self.sampler(seed=seed)
+        marginals = Narrow(sampler) if self.presolve == "exact" else sampler
+        return replace(self.inference(seed, max_atoms), marginals=marginals)
 
 
 class MpeSection(EngineSection):
@@ -109,47 +133,33 @@ class MpeSection(EngineSection):
 
     def make(self, seed: int, max_atoms: int) -> Inference:
         """See ``EngineSection.make``."""
-        return replace(self._made(seed, max_atoms), audit_every=self.audit_every)
+        return replace(self.inference(seed, max_atoms), audit_every=self.audit_every)
 
 
-class WalkSatSection(EngineSection):
+class WalkSatSection(StateSection):
     """A good state by MaxWalkSAT, where elimination is too wide."""
 
     engine: Literal["walksat"] = "walksat"
 
-    def make(self, seed: int, max_atoms: int) -> Inference:
-        """See ``EngineSection.make``."""
+    @staticmethod
+    def state_engine(seed: int) -> MapEngine:
+        """See ``StateSection.state_engine``."""
         from onlinesrl.mln.inference.maxwalksat import WalkSat
 
-        return self._made(seed, max_atoms, WalkSat(seed=seed))
+        return WalkSat(seed=seed)
 
 
-class LpSection(EngineSection):
+class LpSection(StateSection):
     """A good state by the relaxation, rounded, where elimination is too wide."""
 
     engine: Literal["lp"] = "lp"
 
-    def make(self, seed: int, max_atoms: int) -> Inference:
-        """See ``EngineSection.make``."""
+    @staticmethod
+    def state_engine(seed: int) -> MapEngine:
+        """See ``StateSection.state_engine``."""
         from onlinesrl.mln.inference.lp_relaxation import Lp
 
-        return self._made(seed, max_atoms, Lp())
-
-
-class SamplerSection(EngineSection):
-    """The probability of each atom: exact where the world is narrow, else sampled."""
-
-    @abstractmethod
-    def _sampler(self, seed: int) -> Chains:
-        """Return the sampler."""
-
-    def make(self, seed: int, max_atoms: int) -> Inference:
-        """See ``EngineSection.make``."""
-        from onlinesrl.mln.inference.exact_marginals import Narrow
-
-        sampler = self._sampler(seed)
-        marginals = Narrow(sampler) if self.presolve == "exact" else sampler
-        return replace(self._made(seed, max_atoms), marginals=marginals)
+        return Lp()
 
 
 class McSatSection(SamplerSection):
@@ -157,10 +167,12 @@ class McSatSection(SamplerSection):
 
     engine: Literal["mcsat"] = "mcsat"
 
-    def _sampler(self, seed: int) -> Chains:
+    @staticmethod
+    def sampler(**options: Any) -> Chains:
+        """See ``SamplerSection.sampler``."""
         from onlinesrl.mln.inference.mcsat import McSat
 
-        return McSat(seed=seed)
+        return McSat(**options)
 
 
 class GibbsSection(SamplerSection):
@@ -168,18 +180,60 @@ class GibbsSection(SamplerSection):
 
     engine: Literal["gibbs"] = "gibbs"
 
-    def _sampler(self, seed: int) -> Chains:
+    @staticmethod
+    def sampler(**options: Any) -> Chains:
+        """See ``SamplerSection.sampler``."""
         from onlinesrl.mln.inference.gibbs import Gibbs
 
-        return Gibbs(seed=seed)
+        return Gibbs(**options)
 
 
 AnyEngine: TypeAlias = Annotated[
-    MpeSection  # one line an engine
-    | WalkSatSection
-    | LpSection
-    | McSatSection
-    | GibbsSection,
+    MpeSection | WalkSatSection | LpSection | McSatSection | GibbsSection,
     Field(discriminator="engine"),
     BeforeValidator(standard("engine", "mpe")),
 ]
+Method: TypeAlias = Literal["mpe", "lp", "walksat", "exact", "mcsat", "gibbs"]
+"""How one world is answered: by an engine alone, or by ``exact``, as far as that goes."""
+
+ENGINES: dict[str, Any] = {kind_of(section): section for section in sections_of(AnyEngine)}
+MARGINAL_METHODS = (
+    "exact",
+    *(name for name, section in ENGINES.items() if issubclass(section, SamplerSection)),
+)
+MAP_METHODS = tuple(name for name in ENGINES if name not in MARGINAL_METHODS)
+
+
+def map_engine(method: str, seed: int = 0, max_work: int | None = None) -> MapEngine:
+    """Return the engine of one of ``MAP_METHODS``.
+
+    ``max_work`` ends the search of ``mpe`` as in ``EngineSection``; None: it goes on to the proof.
+    """
+    if method != "mpe":
+        engine: MapEngine = ENGINES[method].state_engine(seed)
+        return engine
+    from onlinesrl.mln.inference.ilp import Ilp
+
+    return proving(Ilp(max_work=max_work), max_work)
+
+
+def marginal_engine(
+    method: str, seed: int = 0, error: float | None = None, samples: int | None = None
+) -> MarginalEngine:
+    """Return the engine of one of ``MARGINAL_METHODS``; ``exact`` samples by MC-SAT where it is too wide.
+
+    ``seed``, ``error`` and ``samples`` are those of ``Chains``; a tenth as many are drawn before them.
+    """
+    from onlinesrl.mln.inference.exact_marginals import Guarded, Narrow
+
+    number = {} if samples is None else {"samples": samples, "burn_in": samples // 10}
+    section = ENGINES["mcsat" if method == "exact" else method]
+    sampler = section.sampler(seed=seed, error=error, **number)
+    return Narrow(sampler) if method == "exact" else Guarded(sampler)
+
+
+def proving(last: Ilp, max_work: int | None) -> Mpe:
+    """Return the engine that proves its answers: elimination, a search, and ``last`` beyond ``max_work``."""
+    from onlinesrl.mln.inference.branch_and_bound import searching
+
+    return searching(last, None if max_work is None else CELLS * max_work)

@@ -4,16 +4,25 @@ A certified answer has a ``rounding``: no feasible state scores more than the an
 that. It covers what sums of doubles and a solver's tolerance may hide. An answer is only certified where
 this is small: at most half of the smallest weight that is not 0, or a millionth of the sum of the weights
 and a thousandth.
+
+Weights may be so large that small ones are lost in sums with them. A weight that is larger than the sum of
+all smaller ones together outweighs them: if one state satisfies all that are so large, every best state
+does. They are then made hard clauses, and only the smaller ones are left to add.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats
+from onlinesrl.core.arrays import Bools, Floats
+from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.mln.ground.ground_mrf import GroundMRF
+from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine, Marginals, Solution
 from onlinesrl.mln.kernels.weight_magnitude import FAINT, HIGHEST, LARGE, UNIT
 
 STEEP = 2.0**12
@@ -25,6 +34,11 @@ SMALL, SUM, HUGE = 1e-5, 2.0**23, 2.0**40
 """A solver gets numbers of at least ``SMALL`` if their sum stays below ``SUM``; ``HUGE`` sums become that."""
 FINE, COARSE = 1e-9, 1e-6
 """What a solver may hide of each column; the second where some numbers are smaller than ``SMALL``."""
+
+IMPOSSIBLE = 1000.0
+"""States that score so much less, and log 2 for each atom, have a probability of 0 in a double."""
+APART = 1 - 1e-9
+"""The sum of the smaller numbers is at most this part of a large one, whatever is rounded."""
 
 
 @dataclass(frozen=True)
@@ -87,3 +101,82 @@ class Magnitude:
         scale = self.for_solvers
         each = FINE if self.least * scale >= SMALL else COARSE
         return self.rounding + columns * each / scale
+
+
+class Smaller(NamedTuple):
+    """A model whose large weights are hard clauses, and the smaller numbers."""
+
+    model: GroundMRF
+    weight: Floats
+    bonus: Floats
+
+
+def hardened(
+    model: GroundMRF, weight: Floats, bonus: Floats, margin: float = 0.0
+) -> Smaller | None:
+    """Return the model with its large weights and bonuses hard; None where they are not apart.
+
+    They are larger than all others together by more than ``margin``.
+    """
+    numbers = np.concatenate((weight, bonus))
+    size = np.sort(np.abs(numbers))
+    below = np.concatenate(([0.0], np.cumsum(size)))[:-1]
+    apart = np.flatnonzero((below + margin < APART * size) & (below > 0))[::-1]
+    for place in apart.tolist():
+        large = np.abs(numbers) >= size[place]
+        rest = np.where(large, 0.0, numbers)
+        left = Magnitude.of(rest)
+        if left.rounding < left.least / 2:
+            return _hard(model, numbers, large, rest)
+    return None
+
+
+def _hard(model: GroundMRF, numbers: Floats, large: Bools, rest: Floats) -> Smaller:
+    n = model.n_clauses
+    true, false = large[:n] & (numbers[:n] > 0), large[:n] & (numbers[:n] < 0)
+    atoms = np.flatnonzero(large[n:])
+    units = np.concatenate(
+        (
+            -model.literals[np.repeat(false, np.diff(model.start))],
+            np.sign(numbers[n + atoms]) * (atoms + 1),
+        )
+    ).astype(np.int32)
+    smaller = replace(model, hard=model.hard | true).with_units(units, hard=True)
+    return Smaller(smaller, np.concatenate((rest[:n], np.zeros(len(units)))), rest[n:])
+
+
+def solve_hardened(
+    engine: MapEngine, model: GroundMRF, weight: Floats, bonus: Floats | None
+) -> Solution | None:
+    """Solve a model whose small weights would be lost; None for others, and where this does not help."""
+    if not Magnitude.of(weight, bonus).lost:
+        return None
+    own = np.zeros(model.n_atoms) if bonus is None else bonus
+    smaller = hardened(model, weight, own)
+    if smaller is None:
+        return None
+    with suppress(Infeasible, Unsolved):
+        found = engine.solve(smaller.model, smaller.weight, bonus=smaller.bonus)
+        score, slack = model.score(found.state, weight, bonus), found.bound - found.score
+        bound = score + slack
+        rounding = found.rounding + (slack - (bound - score) if np.isfinite(bound) else 0.0)
+        return replace(found, score=score, bound=bound, rounding=max(found.rounding, rounding))
+    return None
+
+
+def hardened_marginals(
+    engine: MarginalEngine, model: GroundMRF, weight: Floats
+) -> Marginals | None:
+    """Return marginals of a model whose small weights would be lost; None as ``solve_hardened``."""
+    if not Magnitude.of(weight).lost:
+        return None
+    smaller = hardened(model, weight, np.zeros(model.n_atoms), IMPOSSIBLE + model.n_atoms)
+    if smaller is None:
+        return None
+    with suppress(Infeasible, Unsolved):
+        found = engine.marginals(smaller.model, smaller.weight)
+        if found.log_z is None:
+            return found
+        large = (smaller.weight[: model.n_clauses] == 0) & (weight > 0)
+        return replace(found, log_z=found.log_z + math.fsum(weight[large].tolist()))
+    return None

@@ -8,7 +8,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, UsageError
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.branch_and_bound import Tables
-from onlinesrl.mln.inference.protocols import Solution, value
+from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.inference.rounding import SUM, Magnitude
 
 DECIMALS = 6
@@ -51,7 +51,7 @@ class Toulbar2:
         state = tables.state(np.asarray(found[0], np.int32)) if found else None
         if state is None or not model.feasible(state):
             raise Infeasible("no state satisfies the hard clauses and the groups")
-        score = value(model, state, weight, bonus)
+        score = model.score(state, weight, bonus)
         slack = (len(costs.start) + len(costs.low)) * 10.0**-DECIMALS / scale
         certified = size.certifies(slack + size.rounding)
         return Solution(state, score, score + slack, "toulbar2", certified, size.rounding)

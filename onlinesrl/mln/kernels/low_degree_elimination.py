@@ -7,7 +7,7 @@ cost over fewer variables; its best state gives the folded ones theirs, in the o
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bytes, Ints, Ints32
+from onlinesrl.core.arrays import Bytes, Ints, Ints32, gathered
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
 from onlinesrl.mln.kernels.pairwise_mrf import Pairwise, pairwise
@@ -213,13 +213,6 @@ def rest(p: Pairwise, f: Folds) -> tuple[Pairwise, Ints]:
     number = np.cumsum(f.folded == 0).astype(np.int32) - 1
     size = np.diff(p.start)
     found = pairwise(size[kept], number[p.low[edges]], number[p.high[edges]])
-    found.unary[:] = p.unary[_runs(p.start, kept)]
-    found.table[:] = p.table[_runs(p.table_start, edges)]
+    found.unary[:] = p.unary[gathered(p.start, kept)[1]]
+    found.table[:] = p.table[gathered(p.table_start, edges)[1]]
     return found, kept
-
-
-def _runs(start: Ints, picked: Ints) -> Ints:
-    """Return the places ``start[i] : start[i + 1]`` of those picked, one after another."""
-    lengths = np.diff(start)[picked]
-    ends = np.cumsum(lengths)
-    return np.repeat(start[picked] - ends + lengths, lengths) + np.arange(lengths.sum())

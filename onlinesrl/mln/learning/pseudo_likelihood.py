@@ -19,10 +19,9 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import ExampleError, UsageError
 from onlinesrl.logic.ast import Program
-from onlinesrl.mln.counting.estimated_flip_effects import EstimatedFlips
 from onlinesrl.mln.counting.exact import Counter
 from onlinesrl.mln.counting.factors import keys_of
-from onlinesrl.mln.counting.flip_effects import Flips, flips
+from onlinesrl.mln.counting.flip_effects import EstimatedFlips, Flips, flips
 from onlinesrl.mln.counting.ijgp import Estimator
 from onlinesrl.mln.counting.program_counts import Counters, numbered
 from onlinesrl.mln.counting.world import World

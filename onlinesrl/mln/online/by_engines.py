@@ -8,18 +8,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.core.errors import Infeasible, OnlinesrlError, Unsolved
 from onlinesrl.core.example import ValuedAtom
 from onlinesrl.core.interrupt import leavable
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
-from onlinesrl.mln.inference.protocols import MarginalEngine, Solution, exact_value
+from onlinesrl.mln.inference.protocols import MarginalEngine, Solution
 from onlinesrl.mln.inference.rounding import Magnitude
 from onlinesrl.mln.kernels import ground_network
+from onlinesrl.mln.kernels.grounding_frames import OK
 from onlinesrl.mln.online.reporting import Results
 
 if TYPE_CHECKING:
     from onlinesrl.mln.online.example_step import ExampleProcessor
+
+AUDIT_TOLERANCE = 1e-6
+
+
+class AuditError(OnlinesrlError):
+    """Two exact engines disagree on the value of an example: a defect of the program."""
 
 
 def likeliest(
@@ -69,7 +76,7 @@ def margin(worlds: ExampleProcessor, model: GroundMRF, weight: Floats, best: Sol
         return math.inf
     if not Magnitude.of(weight).lost:
         return best.score - second.score
-    return float(exact_value(model, best.state, weight) - exact_value(model, second.state, weight))
+    return float(model.exact_score(best.state, weight) - model.exact_score(second.state, weight))
 
 
 def audit(worlds: ExampleProcessor, results: Results, w: int) -> None:
@@ -91,3 +98,15 @@ def audit(worlds: ExampleProcessor, results: Results, w: int) -> None:
     else:
         if whole.certified:
             results.audits[w] = whole.score + constant
+
+
+def check_audits(results: Results) -> None:
+    """Compare the values that the worlds got with those of the ILP. Raises AuditError."""
+    out = results.out
+    for w, value in results.audits.items():
+        found = float(out.score[w]) if out.status[w] == OK else -math.inf
+        if not math.isclose(found, value, rel_tol=AUDIT_TOLERANCE, abs_tol=AUDIT_TOLERANCE):
+            raise AuditError(
+                f"audit of example {results.worlds[w].example.id}: {results.routes[int(out.route[w])]} "
+                f"gives {found!r}, the whole ILP {value!r}"
+            )

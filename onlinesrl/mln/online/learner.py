@@ -37,10 +37,11 @@ from onlinesrl.mln.ground.constant_index import NO_NEWS, News
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.ground.join_planner import Plan
 from onlinesrl.mln.ground.model_index import Layout
-from onlinesrl.mln.inference.policy import Inference, check_audits
+from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.kernels import prediction_counts
 from onlinesrl.mln.lang import weight_file as weight_files
 from onlinesrl.mln.online import in_turn, merging
+from onlinesrl.mln.online.by_engines import check_audits
 from onlinesrl.mln.online.example_step import ExampleProcessor
 from onlinesrl.mln.online.packing_queue import PackedBatch, PackingQueue
 from onlinesrl.mln.online.reporting import Reporter, Results

@@ -16,11 +16,15 @@ from onlinesrl.logic.tables import with_names
 from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.elimination import route
-from onlinesrl.mln.inference.exact_marginals import marginals, together
-from onlinesrl.mln.inference.maxwalksat import WalkSat
+from onlinesrl.mln.inference.exact_marginals import together
 from onlinesrl.mln.inference.mcmc_diagnostics import DISAGREE, Diagnostics
 from onlinesrl.mln.inference.protocols import MapEngine, Marginals
-from onlinesrl.mln.inference.registry import CELLS
+from onlinesrl.mln.inference.registry import (
+    MAP_METHODS,
+    MARGINAL_METHODS,
+    map_engine,
+    marginal_engine,
+)
 from onlinesrl.mln.query.load_world import QueryError
 from onlinesrl.mln.query.world import Part, Soft, World, distinct
 
@@ -48,8 +52,6 @@ NOT_EXACT = (
 )
 LEAST_ERROR = 1e-2
 """Probabilities that may be wrong by more than this are warned of."""
-MAP_METHODS = ("mpe", "lp", "walksat")
-MARGINAL_METHODS = ("exact", "mcsat", "gibbs")
 
 
 def _name(world: World, atom: int) -> str:
@@ -129,7 +131,7 @@ def solve(
     if max_work is not None and method != "mpe":
         raise QueryError(f"--max-work ends the search of --method mpe; {method} has none")
     if method in MAP_METHODS:
-        values, counts, found = _map(world, _engine(method, seed, max_work))
+        values, counts, found = _map(world, map_engine(method, seed, max_work))
     elif method in MARGINAL_METHODS:
         values, counts, found = _marginals(world, method, seed, error)
     else:
@@ -172,22 +174,8 @@ def values_of(
 ) -> Floats:
     """Return the value of every atom of a ground model, float64[atoms]. Raises Infeasible, Unsolved."""
     if method in MAP_METHODS:
-        return _engine(method, seed).solve(model, weight).state.astype(np.float64)
-    found = marginals(model, weight, method, seed=seed, samples=samples)  # type: ignore[arg-type]
-    return found.probability
-
-
-def _engine(method: str, seed: int, max_work: int | None = None) -> MapEngine:
-    """Return the engine of a method; only those of integer programs import what solves them."""
-    if method == "walksat":
-        return WalkSat(seed=seed)
-    from onlinesrl.mln.inference.branch_and_bound import searching
-    from onlinesrl.mln.inference.ilp import Ilp
-    from onlinesrl.mln.inference.lp_relaxation import Lp
-
-    if method == "lp":
-        return Lp()
-    return searching(Ilp(max_work=max_work), None if max_work is None else CELLS * max_work)
+        return map_engine(method, seed).solve(model, weight).state.astype(np.float64)
+    return marginal_engine(method, seed, samples=samples).marginals(model, weight).probability
 
 
 def _map(world: World, engine: MapEngine) -> tuple[Floats, list[_Counts], dict[str, Any]]:
@@ -234,10 +222,9 @@ def _cost(soft: Soft, state: State) -> float:
 def _marginals(
     world: World, method: str, seed: int, error: float | None
 ) -> tuple[Floats, list[_Counts], dict[str, Any]]:
-    parts, counts = [], []
+    parts, counts, engine = [], [], marginal_engine(method, seed, error)
     for part in world.parts():
-        found = marginals(part.model, part.weight, method, seed=seed, error=error)  # type: ignore[arg-type]
-        parts.append((part.atoms, found))
+        parts.append((part.atoms, engine.marginals(part.model, part.weight)))
         counts.append(_Counts.of(part))
     found = together(world.n_atoms, parts)
     return (

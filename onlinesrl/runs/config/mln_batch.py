@@ -12,6 +12,7 @@ from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.example import Example
 from onlinesrl.core.io.config_types import Count, Names
 from onlinesrl.core.learning.batch import BatchLearner, Problem
+from onlinesrl.mln.inference.registry import Method
 from onlinesrl.mln.learning.mple import Mple
 from onlinesrl.mln.learning.registry import AnyMlnLearner
 from onlinesrl.runs.config.batch import Batch
@@ -38,7 +39,7 @@ class MlnBatch(Batch):
     test: AnySource | None = None
     """held-out examples, like source: the learned weights are scored there."""
     learner: AnyMlnLearner = Mple()
-    method: Literal["mpe", "lp", "walksat", "exact", "mcsat", "gibbs"] = "mpe"
+    method: Method = "mpe"
     """how the query is predicted for scores: as one state (mpe, lp, walksat) or by probabilities."""
     samples: Count | None = None
     """from how many samples gibbs and mcsat estimate probabilities, after a tenth as many in each of four

@@ -24,9 +24,10 @@ from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.elimination import Mpe
 from onlinesrl.mln.inference.ilp import Ilp
-from onlinesrl.mln.inference.policy import AuditError, Inference
+from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.lang import reader
+from onlinesrl.mln.online.by_engines import AuditError
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.support.random_networks import features, ground_weights
 from tests.support.small_learners import examples, learn, named, new_learner, state, update_of

@@ -17,7 +17,7 @@ from onlinesrl.core.errors import DatabaseError, ExampleError, LocatedError, Onl
 from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln.inference import branch_and_bound, ilp, mcmc
 from onlinesrl.mln.inference.ilp import Ilp
-from onlinesrl.mln.inference.mcmc_starts import NO_BLOCKS
+from onlinesrl.mln.inference.mcmc import NO_BLOCKS
 from onlinesrl.mln.query import infer as infer_module
 from onlinesrl.mln.query import load_world as inference
 from tests.support.paths import SHARED

@@ -6,7 +6,6 @@ from hypothesis import given
 
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.inference.brute_force import MAX_ATOMS, Brute
-from onlinesrl.mln.inference.protocols import value
 from tests.support.ground_mrfs import Problem, clause_model, problems
 
 
@@ -14,7 +13,7 @@ def ranked(problem: Problem):
     """All feasible states, best first, equal ones in lexicographic order."""
     states = [np.array(bits, np.uint8) for bits in product((0, 1), repeat=problem.model.n_atoms)]
     scored = [
-        (round(value(problem.model, s, problem.weights, problem.bonus), 8), s)
+        (round(problem.model.score(s, problem.weights, problem.bonus), 8), s)
         for s in states
         if problem.model.feasible(s)
     ]
@@ -33,7 +32,7 @@ def test_brute_force_finds_the_first_and_the_second_of_all_states(problem):
     second = Brute().second_best(problem.model, problem.weights, best.state, problem.bonus)
 
     assert best.state.tolist() == states[0][1].tolist()
-    assert best.score == value(problem.model, best.state, problem.weights, problem.bonus)
+    assert best.score == problem.model.score(best.state, problem.weights, problem.bonus)
     assert best.certified
     assert best.bound == best.score
     assert (second is None) == (len(states) == 1)

@@ -1,13 +1,11 @@
-"""Atoms that hard clauses define: found in the clauses, computed by search and sampling, no width."""
+"""Atoms that hard clauses define: found in the clauses, computed by search and sampling."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from onlinesrl.core.errors import ExampleError, Infeasible
-from onlinesrl.library.testing import check_map_engine, check_marginal_engine
 from onlinesrl.mln.inference.clique_elimination import CliqueTables
-from onlinesrl.mln.inference.elimination import Wide
 from onlinesrl.mln.inference.exact_marginals import Exact
 from onlinesrl.mln.inference.gate_detection import LEVELS, Gate, definitions
 from onlinesrl.mln.inference.gibbs import Gibbs
@@ -17,7 +15,7 @@ from onlinesrl.mln.inference.presolve import reduced
 from onlinesrl.mln.query.load_world import load_world
 from tests.support import plain_clauses
 from tests.support.existential_programs import by_definition, programs
-from tests.support.ground_mrfs import Clause, Problem, clause_model, defined_problems, problems
+from tests.support.ground_mrfs import clause_model
 
 
 def rows(*gates: Gate) -> list[tuple[int, ...]]:
@@ -33,18 +31,23 @@ def test_a_gate_is_found_in_its_clauses():
     assert definitions(rows(gate), [False, False, False, True]) == []
 
 
-def test_a_disjunction_is_a_gate_of_the_negation():
-    """3 <=> 1 v 2."""
-    (found,) = definitions([(-3, 1, 2), (-1, 3), (-2, 3)], [False] * 3)
-    assert (found.literal, set(found.inputs)) == (-3, {-1, -2})
-
-
-def test_what_is_defined_by_conjunctions_written_out_is_found_as_well():
-    """5 <=> 6 v 7 with 6 <=> 1 ^ 2 and 7 <=> 3 ^ 4, where 5 follows from the conjunctions' parts."""
-    both = Gate(6, (1, 2)), Gate(7, (3, 4))
-    found = definitions([*rows(*both), (-5, 6, 7), (-2, -1, 5), (-4, -3, 5)], [False] * 7)
-    assert [gate.literal for gate in found] == [7, 6, -5]
-    assert set(found[-1].inputs) == {-6, -7}
+@pytest.mark.parametrize(
+    ("hard", "gates"),
+    [
+        ([(-3, 1, 2), (-1, 3), (-2, 3)], [(-3, {-1, -2})]),  # 3 <=> 1 v 2
+        (  # 5 <=> 6 v 7 with 6 <=> 1 ^ 2 and 7 <=> 3 ^ 4, whose parts 5 follows from
+            [*rows(Gate(6, (1, 2)), Gate(7, (3, 4))), (-5, 6, 7), (-2, -1, 5), (-4, -3, 5)],
+            [(7, {3, 4}), (6, {1, 2}), (-5, {-6, -7})],
+        ),
+        (  # 4 <=> 1 v 2 v 3 and 5 <=> 4 ^ !1, which says 4 <=> 1 v 5 as well
+            rows(Gate(-4, (-1, -2, -3)), Gate(5, (4, -1))),
+            [(-4, {-1, -2, -3}), (5, {4, -1})],
+        ),
+    ],
+)
+def test_definitions_that_rest_on_others_are_found(hard, gates):
+    found = definitions(hard, [False] * 7)
+    assert [(gate.literal, set(gate.inputs)) for gate in found] == gates
 
 
 def test_definitions_are_no_circle_and_rest_on_few_levels():
@@ -59,16 +62,6 @@ def test_definitions_are_no_circle_and_rest_on_few_levels():
     assert max(level.values()) == LEVELS
     exactly_one = [(1, 2, 3), (-2, -1), (-3, -1), (-3, -2)]
     assert [abs(gate.literal) for gate in definitions(exactly_one, [False] * 3)] == [3]
-
-
-def test_what_is_defined_may_be_what_another_is_defined_by():
-    """4 <=> 1 v 2 v 3 and 5 <=> 4 ^ !1, which says 4 <=> 1 v 5 as well: both are computed."""
-    both = Gate(-4, (-1, -2, -3)), Gate(5, (4, -1))
-    found = definitions(rows(*both), [False] * 5)
-    assert [(gate.literal, set(gate.inputs)) for gate in found] == [
-        (-4, {-1, -2, -3}),
-        (5, {4, -1}),
-    ]
 
 
 @given(plain_clauses.layouts())
@@ -98,52 +91,6 @@ def test_layouts_have_definitions():
     assert max(counts) > 1
 
 
-# engines
-
-
-@given(problems() | defined_problems())
-def test_elimination_on_tables_agrees_with_enumeration(problem: Problem):
-    check_marginal_engine(CliqueTables(), problem.model, problem.weights, within=1e-9)
-
-
-@given(defined_problems())
-def test_the_contracts(problem: Problem):
-    check_marginal_engine(McSat(samples=20, burn_in=5, flips=200), problem.model, problem.weights)
-    check_marginal_engine(Gibbs(samples=20, burn_in=5), problem.model, problem.weights)
-    check_map_engine(WalkSat(flips=500), problem.model, problem.weights)
-
-
-def pairs(n: int) -> list[Clause]:
-    """Definitions of one atom for each pair of n, soft ones on them, all in one long clause."""
-    all_pairs = [(a, b) for a in range(1, n + 1) for b in range(1, a)]
-    defined = [(n + 1 + i, a, b) for i, (a, b) in enumerate(all_pairs)]
-    hard = [(None, list(row)) for d, a, b in defined for row in rows(Gate(d, (a, -b)))]
-    return [*hard, *((0.3, [d]) for d, *_ in defined), (2.0, [d for d, *_ in defined])]
-
-
-def test_defined_atoms_do_not_widen():
-    """Twelve atoms with 66 defined ones: too wide clause by clause, 4096 states by themselves."""
-    n = 12
-    found = Exact().marginals(*clause_model(n + n * (n - 1) // 2, pairs(n)))
-    mass = np.zeros(1 << n)
-    states = np.arange(1 << n)
-    true = np.array([states >> a & 1 for a in range(n)])
-    one = np.array([true[a] & ~true[b] & 1 for a in range(n) for b in range(a)])
-    mass = np.exp(0.3 * one.sum(axis=0) + 2.0 * one.any(axis=0))
-
-    assert found.route == "exact"
-    assert found.log_z == pytest.approx(np.log(mass.sum()), abs=1e-9)
-    assert found.probability[:n] == pytest.approx((true * mass).sum(axis=1) / mass.sum(), abs=1e-9)
-    assert found.probability[n:] == pytest.approx((one * mass).sum(axis=1) / mass.sum(), abs=1e-9)
-
-
-def test_tables_too_large_are_refused():
-    wide = [(1.0, [a, -b]) for a in range(1, 31) for b in range(1, 31) if a != b]
-    for clauses in (wide, [(1.0, list(range(1, 31)))]):
-        with pytest.raises(Wide):
-            CliqueTables().marginals(*clause_model(30, clauses))
-
-
 def test_a_move_takes_what_follows_along():
     """Satisfying ``d`` takes two moves of inputs; the definition is never broken on the way."""
     model, weights = clause_model(
@@ -155,8 +102,6 @@ def test_a_move_takes_what_follows_along():
     assert found.state.tolist() == [1, 1, 1]
 
 
-# programs
-
 LAYERED = """t = {1, 2, 3}
 R(t)
 F(t, t)
@@ -166,6 +111,8 @@ R(x) <=> (EXIST y F(x, y)).
 1 F(x, y) => F(y, x)
 2 EXIST x (R(x) ^ !F(x, x))
 """
+
+
 FORCED = """t = {1, 2, 3}
 R(t)
 Q(t)
@@ -184,8 +131,8 @@ def test_gibbs_moves_what_hard_rules_tie_together(tmp_path, text):
     names = [name for name in "RQF" if f"\n{name}(" in text]
     world = load_world(tmp_path / "program.mln", [], names)
     exact = Exact().marginals(world.model, world.weight).probability
-    sampled = Gibbs(samples=20_000).marginals(world.model, world.weight).probability
-    assert sampled == pytest.approx(exact, abs=0.02)
+    sampled = Gibbs(samples=10_000).marginals(world.model, world.weight).probability
+    assert sampled == pytest.approx(exact, abs=0.025)
 
 
 def agrees_with_the_definition(text: str, folder, sampled: bool) -> bool:
@@ -215,7 +162,7 @@ def agrees_with_the_definition(text: str, folder, sampled: bool) -> bool:
     return expected is not None
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(programs())
 def test_existentials_of_open_atoms(tmp_path_factory, text):
     agrees_with_the_definition(text, tmp_path_factory.getbasetemp(), sampled=False)

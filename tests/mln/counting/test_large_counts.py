@@ -57,11 +57,12 @@ def test_counts_of_1e12_groundings_equal_those_of_sets():
 
 @settings(settings.get_profile("few"))
 @given(counting_by_definition.formulas(), counting_by_definition.worlds())
-def test_joins_in_small_parts_and_with_long_keys(formula, world):
+def test_joins_in_small_parts_with_long_keys_and_both_kinds_of_numbers(formula, world):
     types = counting_by_definition.typed(formula)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(factors, "CHUNK", 2)
         patch.setattr(factors, "_FITS", 8)
+        patch.setattr(exact, "_FITS", 4)
         assert counter(formula, types).count(world) == counting_by_definition.brute(formula, world)
 
 
@@ -101,15 +102,6 @@ def test_sums_of_terms_within_and_beyond_64_bits(rule, true, satisfied):
     found = srl.count("d = {1, ..., 10}\nS(d)\n1 " + rule, {"S": true})
     assert [each.satisfied for each in found] == satisfied
     assert {each.groundings for each in found} == {10**19}
-
-
-@settings(settings.get_profile("few"))
-@given(counting_by_definition.formulas(), counting_by_definition.worlds())
-def test_terms_of_both_kinds_of_numbers(formula, world):
-    types = counting_by_definition.typed(formula)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact, "_FITS", 4)
-        assert counter(formula, types).count(world) == counting_by_definition.brute(formula, world)
 
 
 def test_flips_beyond_64_bits():

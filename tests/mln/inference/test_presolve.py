@@ -1,15 +1,16 @@
-"""Reduction keeps the feasible states and, up to a constant, their scores."""
+"""Simplification keeps the feasible states and, up to a constant, their scores."""
 
 import itertools
 
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.presolve import reduced
-from onlinesrl.mln.inference.protocols import value
+from onlinesrl.mln.kernels.clause_merging import NONE, distinct, distinguish
 from tests.support import plain_clauses
 from tests.support.ground_mrfs import Clause, Problem, clause_model, problems
 
@@ -31,7 +32,7 @@ def test_the_states_and_their_scores_stay(problem: Problem):
     assert {tuple(found.expand(s).tolist()) for s in left} == expected
     assert all(np.array_equal(found.expand(s)[found.kept], s) for s in left)
     shift = [
-        value(model, found.expand(s), problem.weights, problem.bonus)
+        model.score(found.expand(s), problem.weights, problem.bonus)
         - plain_clauses.score(found.clauses, s)
         for s in left
     ]
@@ -44,12 +45,16 @@ def chain(n: int) -> list[Clause]:
     return ends + [(None, [s * a, -s * (a + 1)]) for a in range(2, n) for s in (1, -1)]
 
 
-def test_a_chain_of_equal_atoms_is_one():
+def test_hard_clauses_run_through_long_chains():
     found = reduced(*clause_model(400, [*chain(400), (1.0, [399]), (1.0, [1])]))
-
     assert found.n_atoms == 1
     assert len(found.clauses.weight) == 0  # w a + w !a
     assert found.expand(np.array([0.25])).tolist() in ([0.75] + [0.25] * 399, [0.25] + [0.75] * 399)
+
+    implications: list[Clause] = [(None, [-a, a + 1]) for a in range(2_999, 0, -1)]
+    found = reduced(*clause_model(3_000, [*implications, (None, [1])]))
+    assert found.n_atoms == 0
+    assert found.expand(np.zeros(0)).tolist() == [1.0] * 3_000
 
 
 @pytest.mark.parametrize("signs", [(1, 1), (1, -1), (-1, 1), (-1, -1)])
@@ -63,31 +68,14 @@ def test_what_follows_from_either_value_of_an_atom_is_fixed(signs):
         assert found.expand(np.array([0.25]))[a - 1] == (first > 0)
 
 
-def test_a_unit_runs_through_implications():
-    n = 3000
-    implications = [(None, [-a, a + 1]) for a in range(n - 1, 0, -1)]
-    found = reduced(*clause_model(n, [*implications, (None, [1])]))
-
-    assert found.n_atoms == 0
-    assert found.expand(np.zeros(0)).tolist() == [1.0] * n
-
-
-def test_groups_propagate():
+def test_groups_propagate_and_keep_their_places():
     """Two of three values excluded: the third holds; it excludes those of the next group."""
-    problem = clause_model(
-        5,
-        [(None, [-1]), (None, [-2]), (None, [-3, 4])],
-        [(True, [0, 1, 2]), (False, [3, 4])],
-    )
-    found = reduced(*problem)
-
+    rows: list[Clause] = [(None, [-1]), (None, [-2]), (None, [-3, 4])]
+    found = reduced(*clause_model(5, rows, [(True, [0, 1, 2]), (False, [3, 4])]))
     assert found.expand(np.zeros(0, np.uint8)).tolist() == [0, 0, 1, 1, 0]
 
-
-def test_atoms_of_two_groups_keep_their_places():
-    equal = [(None, [1, -3]), (None, [-1, 3])]
-    found = reduced(*clause_model(4, [*equal, (1.0, [1])], [(True, [0, 1]), (False, [2, 3])]))
-
+    equal: list[Clause] = [(None, [1, -3]), (None, [-1, 3]), (1.0, [1])]
+    found = reduced(*clause_model(4, equal, [(True, [0, 1]), (False, [2, 3])]))
     assert found.n_atoms == 4
     assert found.clauses.hard == 2
 
@@ -113,3 +101,41 @@ def test_numbers_that_are_not_finite_are_refused():
     for weights, bonus in ((np.array([np.inf]), None), (np.ones(1), np.array([np.nan]))):
         with pytest.raises(ValueError, match="must be finite"):
             reduced(model, weights, bonus)
+
+
+ATOMS = 5
+LITERALS = st.integers(1, ATOMS).flatmap(lambda a: st.sampled_from([a, -a]))
+CLAUSES = st.lists(st.lists(LITERALS, max_size=5), max_size=12)
+NAMES = st.lists(
+    st.integers(1, ATOMS + 1).flatmap(lambda a: st.sampled_from([a, -a])),
+    min_size=ATOMS,
+    max_size=ATOMS,
+)
+
+
+def plain(clauses, names):
+    """The clauses that differ, and of each of all the one that it became, with its sign."""
+    true, rows, found = ATOMS + 1, dict[tuple[int, ...], int](), list[tuple[int, int]]()
+    for clause in clauses:
+        named = {names[abs(x) - 1] * (1 if x > 0 else -1) for x in clause} - {-true}
+        if true in named or not named or any(-x in named for x in named):
+            found.append((NONE, 1))
+            continue
+        key, sign = tuple(sorted(named)), 1
+        if len(key) == 1 and key[0] < 0:
+            key, sign = (-key[0],), -1
+        found.append((rows.setdefault(key, len(rows)), sign))
+    return [*rows], found
+
+
+@given(CLAUSES, NAMES)
+def test_equal_clauses_are_one(clauses, names):
+    start = np.cumsum([0, *map(len, clauses)])
+    literal = np.array([x for clause in clauses for x in clause], np.int32)
+    of = distinct(len(clauses), len(literal))
+    n = distinguish(start, literal, np.array([0, *names, ATOMS + 1]), of)
+
+    rows, found = plain(clauses, names)
+    each = zip(of.start[:n].tolist(), of.start[1 : n + 1].tolist(), strict=True)
+    assert [tuple(of.literal[i:j].tolist()) for i, j in each] == rows
+    assert [*zip(of.row.tolist(), of.sign.tolist(), strict=True)] == found

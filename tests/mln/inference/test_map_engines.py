@@ -1,0 +1,191 @@
+"""Every engine of states: against brute force, recorded optima and other systems' exact answers."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from conftest import long, soaked
+from hypothesis import given
+
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.library.testing import check_map_engine
+from onlinesrl.mln.inference.branch_and_bound import BranchAndBound, searching
+from onlinesrl.mln.inference.brute_force import Brute
+from onlinesrl.mln.inference.elimination import Elimination, Mpe
+from onlinesrl.mln.inference.ilp import Ilp
+from onlinesrl.mln.inference.lp_relaxation import Lp
+from onlinesrl.mln.inference.maxwalksat import WalkSat
+from onlinesrl.mln.inference.protocols import MapEngine
+from tests.support import recorded_networks
+from tests.support.ground_mrfs import Problem, Refuses, check, clause_model, instance, problems
+
+PROVING: dict[str, tuple[MapEngine, str]] = {
+    "elimination": (Elimination(), "elimination"),
+    "components": (Mpe(Refuses()), "elimination"),
+    "branch and bound": (BranchAndBound(Refuses()), "branch-and-bound"),
+    "highs": (Ilp("highs"), "ilp"),
+    "cbc": (Ilp("cbc"), "ilp"),
+}
+"""Engines that certify their answers to small problems, each the same for all tests; and their routes."""
+GUESSING: dict[str, MapEngine] = {"lp": Lp(), "walksat": WalkSat(flips=2_000)}
+ENGINES = {name: engine for name, (engine, _) in PROVING.items()} | GUESSING
+
+
+@pytest.mark.parametrize("name", PROVING)
+@given(problem=problems())
+def test_small_problems_agree_with_brute_force(name: str, problem: Problem):
+    engine, route = PROVING[name]
+    question = (problem.model, problem.weights)
+    try:
+        best = Brute().solve(*question, bonus=problem.bonus)
+    except Infeasible:
+        with pytest.raises(Infeasible):
+            engine.solve(*question, bonus=problem.bonus)
+        return
+    second = Brute().second_best(*question, best.state, problem.bonus)
+
+    found = engine.solve(*question, bonus=problem.bonus)
+
+    check(found, problem, route)
+    assert found.score == pytest.approx(best.score, abs=1e-6)
+    if second is None or second.score < best.score - 1e-6:
+        assert found.state.tolist() == best.state.tolist()
+    if isinstance(engine, Ilp):
+        runner_up = engine.second_best(*question, best.state, problem.bonus)
+        assert (runner_up is None) == (second is None)
+        if runner_up is not None and second is not None:
+            check(runner_up, problem, route)
+            assert runner_up.score == pytest.approx(second.score, abs=1e-6)
+            assert runner_up.state.tolist() != best.state.tolist()
+
+
+@pytest.mark.parametrize("name", GUESSING)
+@given(problem=problems())
+def test_the_contract_of_engines_without_proof(name: str, problem: Problem):
+    check_map_engine(GUESSING[name], problem.model, problem.weights, problem.bonus)
+
+
+@given(problems(max_atoms=6))
+def test_the_contract_of_toulbar2(problem: Problem):
+    pytest.importorskip("pytoulbar2", reason="pytoulbar2 is not built for this machine")
+    from onlinesrl.mln.inference.toulbar2 import Toulbar2
+
+    check_map_engine(Toulbar2(), problem.model, problem.weights, problem.bonus)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize(
+    ("model", "weights"),
+    [
+        clause_model(0, [(None, [])]),
+        clause_model(2, [(None, []), (1.0, [1, 2])]),
+        clause_model(1, [(None, [1]), (None, [-1])]),
+        clause_model(2, [(None, [1]), (None, [2])], [(False, [0, 1])]),
+        clause_model(2, [(None, [-1]), (None, [-2])], [(True, [0, 1])]),
+    ],
+)
+def test_contradictions_are_infeasible(name, model, weights):
+    with pytest.raises(Infeasible):
+        ENGINES[name].solve(model, weights)
+
+
+@pytest.mark.parametrize("name", PROVING)
+def test_a_model_without_atoms_has_the_empty_state(name):
+    engine, route = PROVING[name]
+    problem = Problem(*clause_model(0, []))
+    found = engine.solve(problem.model, problem.weights)
+
+    check(found, problem, route)
+    assert (found.state.shape, found.score) == ((0,), 0.0)
+    if isinstance(engine, Ilp):
+        assert engine.second_best(problem.model, problem.weights, found.state) is None
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_weights_that_are_not_finite_are_refused(name):
+    model, _ = clause_model(2, [(0.0, [1, 2]), (0.0, [1])])
+    for weights in ([np.nan, 1.0], [1.0, np.inf]):
+        with pytest.raises(ValueError, match="must be finite"):
+            ENGINES[name].solve(model, np.array(weights))
+
+
+# recorded problems -------------------------------------------------------------------------------
+
+
+def recorded() -> Iterator[object]:
+    """An engine that proves what it finds, the route that it takes, and a recorded instance."""
+    narrow = [f"{kind}-{n}" for kind in ("W1", "W2") for n in range(4)]
+    loopy = [f"W3-100-{kind}-{n}" for kind in ("weak", "strong") for n in range(3)]
+    large = ["W3-400-weak-0", "W3-400-weak-1", "W3-400-strong-1", "W3-400-strong-0"]
+    hard = [f"W3-100-{kind}-{n}" for kind in ("mild", "neg") for n in range(3)]
+    for name in narrow:
+        yield Elimination, "elimination", name
+        yield lambda: Mpe(Refuses()), "elimination", name
+    for name in (*narrow, *loopy, *large, *hard):
+        yield lambda: BranchAndBound(Refuses()), "branch-and-bound", name
+        yield lambda: searching(Refuses()), None, name
+    for name in (*narrow[:2], *narrow[4:6], *loopy[:1], *loopy[3:4]):
+        yield Ilp, "ilp", name
+    for name in (*narrow[2:4], *narrow[6:], *loopy[1:3], *loopy[4:], *large[:3]):
+        yield long(Ilp, "ilp", name)
+    yield soaked(Ilp, "ilp", large[3])
+    for name in (*narrow[:1], *narrow[4:5], *loopy[:1]):
+        yield (lambda: Ilp("cbc")), "ilp", name
+
+
+@pytest.mark.parametrize(("engine", "route", "name"), list(recorded()))
+def test_recorded_optima_are_found(engine: Callable[[], MapEngine], route: str | None, name: str):
+    case = instance(name)
+    for bonus, optimum in (
+        (None, case.optimum),
+        (case.loss, case.optimum_loss_augmented - case.n_true),
+    ):
+        found = engine().solve(case.model, case.weights, bonus=bonus)
+        check(found, Problem(case.model, case.weights, bonus), route or found.route)
+        assert found.score == pytest.approx(optimum, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["W1-0", "W2-0", "W3-100-weak-0"])
+def test_engines_without_proof_come_close_to_recorded_optima(name):
+    case = instance(name)
+    walked = WalkSat().solve(case.model, case.weights)
+    relaxed = Lp().solve(case.model, case.weights)
+
+    assert abs(walked.score - case.optimum) <= 0.01 * abs(case.optimum) + 1e-6
+    assert relaxed.bound >= case.optimum - 1e-6
+    assert abs(relaxed.score - case.optimum) <= 0.1 * abs(case.optimum) + 1e-6
+
+
+@pytest.mark.parametrize("n", [10, 50, 100])
+def test_friends_and_smokers(n):
+    world = recorded_networks.friends_smokers(n)
+    comment, _ = recorded_networks.answer(recorded_networks.WORLDS / f"fs{n}.map.exact")
+    walked = WalkSat(flips=10_000).solve(world.model, world.weights)
+    relaxed = Lp().solve(world.model, world.weights)
+
+    assert relaxed.certified
+    for found in (walked, relaxed):
+        assert world.cost(found.score) == pytest.approx(float(comment.split()[-1]), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("engine", "learner", "fold", "pair", "above"),
+    [
+        (WalkSat(), "DN_HI", 1, "27-Fight_OneManDown2.id2_id6", 0.0),
+        (WalkSat(), "DN_HI", 2, "24-Meet_Split.id0_id1", 0.0),
+        (WalkSat(), "MM_SI", 2, "23-Meet_Crowd.id0_id2", 0.02),
+        (WalkSat(), "MM_SI", 1, "27-Fight_OneManDown2.id2_id6", 0.01),
+        (Lp(), "MM_SI", 3, "19-Meet_WalkTogether1.id1_id2", 0.03),
+        (Lp(), "MM_SI", 4, "02-Walk2.id1_id2", 0.03),
+    ],
+)
+def test_caviar(engine, learner, fold, pair, above):
+    """Hard inertia, which no walk crosses one atom at a time, and soft inertia."""
+    case = recorded_networks.caviar(learner, fold, pair)
+    comment, _ = recorded_networks.exact(learner, fold, pair, "map")
+    optimum = float(comment.split()[-1])
+    found = engine.solve(case.model, case.weights)
+
+    assert not found.certified
+    assert optimum - 1e-3 <= case.cost(found.score) <= optimum * (1 + above) + 1e-3
+    assert case.cost(found.bound) <= optimum + 1e-3
