@@ -27,6 +27,7 @@ from onlinesrl.core.explain.counterfactual import (
 )
 from onlinesrl.core.explain.counterfactual import changed as changed_example
 from onlinesrl.core.explain.explanation import Atom, ExplanationError, Flip, shown
+from onlinesrl.mln.explain.predicted_world import PredictedWorld, predict_all, true_atoms
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.ground.grounder import Grounder
@@ -34,7 +35,6 @@ from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.ground.model_index import Layout
 from onlinesrl.mln.inference.components import components
 from onlinesrl.mln.kernels import ground_network as n
-from onlinesrl.mln.online.predicted_world import PredictedWorld, predict_all, true_atoms
 
 if TYPE_CHECKING:
     from onlinesrl.mln.online.learner import MlnOnlineLearner

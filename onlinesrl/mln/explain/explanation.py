@@ -23,11 +23,11 @@ from onlinesrl.core.explain.explanation import (
 from onlinesrl.logic.ast import Leaf, Variable
 from onlinesrl.logic.text import quote, show, show_leaf
 from onlinesrl.mln.explain.counterfactual import least_change
+from onlinesrl.mln.explain.predicted_world import PredictedWorld
 from onlinesrl.mln.ground.ground_mrf import State
 from onlinesrl.mln.kernels import ground_network as n
 from onlinesrl.mln.lang.clausal_form import Clause
 from onlinesrl.mln.lang.weight_file import written
-from onlinesrl.mln.online.predicted_world import PredictedWorld
 
 if TYPE_CHECKING:
     from onlinesrl.mln.online.learner import MlnOnlineLearner

@@ -29,7 +29,7 @@ from onlinesrl.mln.kernels import prediction_counts as k
 from onlinesrl.mln.kernels.batch_report import PREDICTED
 from onlinesrl.mln.kernels.grounding_frames import INFEASIBLE
 from onlinesrl.mln.kernels.predict_and_learn import OVERFLOW
-from onlinesrl.mln.online.positives import Positives
+from onlinesrl.mln.online.atom_counts import Positives
 
 if TYPE_CHECKING:
     from onlinesrl.mln.online.counted import Counted
