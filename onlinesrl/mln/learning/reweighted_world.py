@@ -25,7 +25,7 @@ from onlinesrl.mln.kernels import grounding_frames
 from onlinesrl.mln.kernels.features import add_features
 from onlinesrl.mln.lang.clausal_form import clauses
 from onlinesrl.mln.online.learner import MlnOnlineLearner
-from onlinesrl.mln.online.reporting import KINDS
+from onlinesrl.mln.online.results import KINDS
 
 if TYPE_CHECKING:
     from onlinesrl.mln.learning.problem import MlnProblem
