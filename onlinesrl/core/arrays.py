@@ -43,3 +43,11 @@ def enlarged(array: Any, size: int) -> Any:
 def extended(array: Any, size: int) -> Any:
     """Return an array of at least so many entries: itself, or a copy of twice as many, see ``enlarged``."""
     return array if size <= len(array) else enlarged(array, 2 * size)
+
+
+def gathered(start: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Put some compressed rows one after another: where each starts, and the place of each entry in all."""
+    lengths = start[rows + 1] - start[rows]
+    begin = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    places = np.repeat(start[rows] - begin[:-1], lengths) + np.arange(begin[-1])
+    return begin, places

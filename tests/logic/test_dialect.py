@@ -6,7 +6,7 @@ from onlinesrl.core.errors import DatabaseError, ModelError, UsageError
 from onlinesrl.logic.database import parse_db
 from onlinesrl.logic.dialect import DIALECTS, dialect_of
 from onlinesrl.mln.lang.reader import parse
-from onlinesrl.mln.lang.weight_expression import evaluate
+from onlinesrl.mln.lang.statements import evaluate
 from onlinesrl.mln.lang.weight_file import alchemy_text
 
 DECLARED = {

@@ -10,8 +10,7 @@ from onlinesrl.core.learner import Prediction
 from onlinesrl.core.online.update_rule import Update
 from onlinesrl.core.online.update_rules import UPDATES, Cda2
 from onlinesrl.logic.ast import Program
-from onlinesrl.mln.ground.join_plan import Plan
-from onlinesrl.mln.ground.join_planner import compile_program
+from onlinesrl.mln.ground.join_planner import Plan, compile_program
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.elimination import Mpe
 from onlinesrl.mln.inference.ilp import Ilp

@@ -18,12 +18,12 @@ from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.ground.grounding_errors import KINDS
+from onlinesrl.mln.ground.model_weights import ModelWeights
 from onlinesrl.mln.inference.components import components, restrict
 from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.kernels import ground_network as n
 from onlinesrl.mln.kernels.grounding_frames import OK, Batch
-from onlinesrl.mln.online.weight_table import WeightTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Predictor:
     """
 
     grounder: Grounder
-    weights: WeightTable
+    weights: ModelWeights
     inference: Inference
     outcomes: Callable[[Sequence[Example]], list[Outcome]]
     averaged: Callable[[n.Network], Floats]

@@ -1,13 +1,17 @@
-"""Which rule makes most of the ground clauses, and what would make them fewer."""
+"""Advice on a model: rules with very many ground clauses, and constants that only the truth names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from onlinesrl.core.arrays import Ints
-from onlinesrl.mln.ground.join_plan import Domain, Plan
+from onlinesrl.core.background import Background
+from onlinesrl.core.example import Atoms, Example, arguments
+from onlinesrl.logic.text import quote
+from onlinesrl.mln.ground.join_planner import Domain, Plan
+from onlinesrl.mln.ground.model_index import Layout
 
 MANY = 10_000
 """So many ground clauses of one rule in an example are worth advice."""
@@ -29,11 +33,11 @@ def largest(plan: Plan, each: Sequence[Ints]) -> list[str]:
         f"in line {rule.position.line}: {rule.text}"
     ]
     if of.max() >= MANY:
-        said.append(f"  up to {int(of.max()):,} in an example: {_advice(plan, number)}")
+        said.append(f"  up to {int(of.max()):,} in an example: {_fewer(plan, number)}")
     return said
 
 
-def _advice(plan: Plan, number: int) -> str:
+def _fewer(plan: Plan, number: int) -> str:
     """Return what would reduce a rule's ground clauses."""
     steps = [step for p in plan.clauses if p.clause.rule == number for step in p.full]
     free = dict.fromkeys(step.variable for step in steps if isinstance(step, Domain))
@@ -49,4 +53,52 @@ def _advice(plan: Plan, number: int) -> str:
     return (
         f"{bound}, say in a hard rule which {name} cannot be true, as in `{name}(...) => "
         "Evidence(...).`, or list the atoms to predict in `query`"
+    )
+
+
+SHOWN = 5
+
+
+def undeclared(layout: Layout, examples: Iterable[Example], background: Background) -> list[str]:
+    """Return, for each type with constants that only the truth of examples has, what to do about it.
+
+    Those of the background, declared constants, those of open types and of examples with a ``query``
+    are none of them.
+    """
+    opened = layout.plan.program.open
+    found: dict[str, dict[str, None]] = {}
+    named: dict[str, dict[str, None]] = {}
+    times: dict[str, int] = {}
+    facts = {(t, c) for t, c, _ in _constants(layout, background.atoms)}
+    for example in examples:
+        known = facts | {(t, c) for t, c, _ in _constants(layout, example.evidence)}
+        truth = (example.truth or {}) if example.query is None else {}
+        own = {}
+        for kind, constant, place in _constants(layout, truth):
+            if kind in opened or constant in layout.constant_number[kind]:
+                continue
+            if (kind, constant) not in known:
+                own[kind] = 1
+                found.setdefault(kind, {})[constant] = None
+                named.setdefault(kind, {})[place] = None
+        times |= {kind: times.get(kind, 0) + 1 for kind in own}
+    return [_declaration(kind, [*found[kind]], [*named[kind]], times[kind]) for kind in found]
+
+
+def _constants(layout: Layout, atoms_of: Atoms) -> Iterator[tuple[str, str, str]]:
+    """Yield the type of each constant of atoms, the constant, and where it stands."""
+    for name, atoms in atoms_of.items():
+        if name in layout.evidence:
+            types = layout.arguments(name)
+            for atom in atoms:
+                for j, (kind, constant) in enumerate(zip(types, arguments(atom), strict=False)):
+                    yield kind, str(constant), f"{name} (argument {j + 1})"
+
+
+def _declaration(kind: str, constants: list[str], places: list[str], examples: int) -> str:
+    shown = ", ".join([*map(quote, constants[:SHOWN]), *["..."] * (len(constants) > SHOWN)])
+    return (
+        f"type {kind}: in {examples} example{'s' * (examples != 1)} only the truth of "
+        f"{' and '.join(places)} names its constants, which can so not be predicted; declare them, "
+        f"`{kind} = {{{shown}}}`, or, where the stream brings them, `{kind} = {{...}}`"
     )

@@ -74,7 +74,7 @@ class Packer(Constants):
         self.max_atoms = max_atoms
         self.keys = keys
         self.worlds_ever = 0
-        self.lines = JsonLineReader(self)
+        self.lines = JsonLineReader(self, max_atoms)
         self.clear()
 
     # one example ---------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ class Packer(Constants):
         before, self.worlds_ever = self.worlds_ever, self.worlds_ever + worlds
         for kind in range(types):
             at, early = self.localise(batch, kind, before, at, early, learning)
-        if self.layout.plan.numeric:
+        if self.layout.plan.numeric and self.constants.names:
             return replace(batch, number=self.numbers()[batch.member])
         return batch
 

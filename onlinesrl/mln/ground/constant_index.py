@@ -13,8 +13,7 @@ from onlinesrl.core.arrays import Ints, Ints32, extended
 from onlinesrl.core.background import Background
 from onlinesrl.core.example import Atoms, Constant, Example, arguments
 from onlinesrl.mln.ground.background_tables import FactTables, NamesBeside
-from onlinesrl.mln.ground.model_index import Layout
-from onlinesrl.mln.ground.plan_encoder import number_of
+from onlinesrl.mln.ground.model_index import Layout, number_of
 from onlinesrl.mln.kernels.grounding_frames import NO_NUMBER, Batch
 from onlinesrl.mln.kernels.renumber_constants import (
     Appearing,

@@ -4,15 +4,27 @@
 Domingos 2006, equation 2); hard clauses and groups of atoms say which states are possible at all. The
 model holds no weights, so one model serves every weight vector; a weight is that of one ground clause,
 wherever it comes from.
+
+A ground network has these forms, each for what reads it:
+
+- ``Network`` (``kernels/ground_network``), which grounding writes. Clauses that differ by a step are one row.
+  Elimination reads it as it is, so that a narrow example never leaves this form.
+- ``GroundMRF``, which every engine takes. All clauses are written out, without what evidence decides.
+  ``convert.clause_model`` makes it from a network, ``convert.network_of`` a network from it.
+- ``Clauses`` (``kernels/clauses``), for local search and sampling. ``inference/presolve`` makes it: the
+  clauses left after simplification, their weights, and for each literal the clauses that have it.
+- ``Pairwise`` (``kernels/pairwise_mrf``), for branch and bound: costs of single variables and of pairs.
+- ``CompactProgram`` (``inference/ilp``), for the solvers of integer and linear programs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bools, Bytes, Floats, Ints, Ints32, check_rows
+from onlinesrl.core.arrays import Bools, Bytes, Floats, Ints, Ints32, check_rows, gathered
 
 State = Bytes
 """One truth value, 0 or 1, for every open atom."""
@@ -47,12 +59,19 @@ class GroundMRF:
         count = np.concatenate(([0], np.cumsum(true)))
         return count[self.start[1:]] > count[self.start[:-1]]
 
-    def score(self, state: State, weight: Floats) -> float:
-        """``w . f(state)``, whether the state is feasible or not.
+    def score(self, state: State, weight: Floats, bonus: Floats | None = None) -> float:
+        """``w . f(state) + bonus . state``, whether the state is feasible or not.
 
-        ``weight`` is float64[n_clauses], 0 for hard clauses.
+        ``weight`` is float64[n_clauses], 0 for hard clauses; ``bonus`` is float64[n_atoms].
         """
-        return float(weight[self.satisfied(state)].sum())
+        score = float(weight[self.satisfied(state)].sum())
+        return score if bonus is None else score + float(bonus[state != 0].sum())
+
+    def exact_score(self, state: State, weight: Floats, bonus: Floats | None = None) -> Fraction:
+        """Return ``score`` without rounding."""
+        gains = weight[self.satisfied(state)].tolist()
+        gains += [] if bonus is None else bonus[state != 0].tolist()
+        return sum(map(Fraction, gains), Fraction(0))
 
     def feasible(self, state: State) -> bool:
         """Whether every hard clause is true and every group has the true atoms it may have."""
@@ -62,6 +81,22 @@ class GroundMRF:
             np.all(self.satisfied(state)[self.hard])
             and np.all(count <= 1)
             and np.all(count[self.exactly] == 1)
+        )
+
+    def some(self, clauses: Ints) -> GroundMRF:
+        """Return the model with these of its clauses only, in this order."""
+        start, places = gathered(self.start, clauses)
+        hard = self.hard[clauses]
+        return replace(self, start=start, literals=self.literals[places], hard=hard)
+
+    def with_units(self, literals: Ints32, hard: bool) -> GroundMRF:
+        """Return the model with clauses of one literal each behind its own."""
+        n, first = len(literals), int(self.start[-1])
+        return replace(
+            self,
+            start=np.concatenate((self.start, first + 1 + np.arange(n))),
+            literals=np.concatenate((self.literals, literals)),
+            hard=np.concatenate((self.hard, np.full(n, hard, np.bool_))),
         )
 
 

@@ -17,7 +17,8 @@ from onlinesrl.mln.ground.batch_packer import KEYS, NONE, LimitKeys, Packer, Who
 from onlinesrl.mln.ground.constant_index import Domain
 from onlinesrl.mln.ground.grounding_errors import KINDS, Reasons
 from onlinesrl.mln.ground.model_index import Layout
-from onlinesrl.mln.kernels import ground_network, grounding_frames, labelled_grounding, open_atoms
+from onlinesrl.mln.kernels import ground_network, grounding_frames, open_atoms
+from onlinesrl.mln.kernels.ground import ground_labelled
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,7 @@ class Grounder:
     def compile(self, batch: grounding_frames.Batch) -> None:
         """Compile the kernel that grounds a world of such a batch, or load it from the cache."""
         code, net, s, limits = self.layout.plans, self.net, self.scratch, self.limits
-        ready(
-            labelled_grounding.ground_labelled, code, batch, 0, net, s, self.truth, limits.atoms, 0
-        )
+        ready(ground_labelled, code, batch, 0, net, s, self.truth, limits.atoms, 0)
 
     # worlds --------------------------------------------------------------------------------------
 
@@ -134,7 +133,7 @@ class Grounder:
     def ground(self, batch: grounding_frames.Batch, w: int) -> tuple[int, int]:
         """Ground a world of a batch; returns a status and its detail, see ``reasons``."""
         while True:
-            status, detail = labelled_grounding.ground_labelled(
+            status, detail = ground_labelled(
                 self.layout.plans,
                 batch,
                 w,
@@ -166,14 +165,17 @@ class Grounder:
 
     # one example ---------------------------------------------------------------------------------
 
-    def ground_one(self, example: Example, wholly: Wholly = NONE) -> grounding_frames.Batch:
-        """Ground one example, as all of it or only what hard rules leave is open; its batch.
+    def ground_one(
+        self, example: Example, wholly: Wholly = NONE, learning: bool = False
+    ) -> grounding_frames.Batch:
+        """Ground one example; returns its batch.
 
-        For ``wholly`` see ``Packer.add``. Raises ExampleError for a bad one.
+        Atoms that hard rules make false are open as well, except while ``learning``, which also adds the
+        example's constants to the stream's. For ``wholly`` see ``Packer.add``. Raises ExampleError.
         """
         self.packer.clear()
         self.packer.add(example, 0, wholly)
-        batch = self.packer.batch(learning=False)
+        batch = self.batch(learning) if learning else self.packer.batch(learning)
         status, detail = self.ground(batch, 0)
         if status != grounding_frames.OK:
             raise ExampleError(self.reasons.of(batch, 0, status, detail), KINDS[status])

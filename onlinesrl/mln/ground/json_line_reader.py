@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from onlinesrl.core.example import Atoms, Example, decode
+from onlinesrl.mln.ground.constant_index import Constants, Domain
 from onlinesrl.mln.kernels import json_scan as k
-
-if TYPE_CHECKING:
-    from onlinesrl.mln.ground.batch_packer import Packer
-    from onlinesrl.mln.ground.constant_index import Domain
 
 MOST_BYTES = 1 << 18
 """The longest line that is read here, and the most bytes that are read together."""
@@ -53,15 +50,16 @@ class NumberedExample(Example, frozen=True, kw_only=True, gc=False):
 
 
 class JsonLineReader:
-    """Reads lines to the numbers of a packer's constants, to which new ones are added.
+    """Reads lines to the numbers of ``constants``, to which new ones are added.
 
-    It reads none where an example is more than its own atoms: where facts stand beside it, or where the
-    constants that it shows are those of later examples.
+    A line with more than ``most`` atoms of a predicate is left to the decoder. No line is read where an
+    example is more than its own atoms: where facts stand beside it, or where the constants that it shows
+    are those of later examples.
     """
 
-    def __init__(self, packer: Packer):
-        self.packer = packer
-        self.reads = not packer.layout.open and not packer.background
+    def __init__(self, constants: Constants, most: int):
+        self.constants, self.most = constants, most
+        self.reads = not constants.layout.open and not constants.background
         self.domain: Domain | None = None
         self.known = self.used = 0  # constants, and their bytes; then the room for them
         self.room = self.bytes = 0
@@ -89,7 +87,7 @@ class JsonLineReader:
         if not text.isascii() and not all(map(_is_text, lines)):
             lines = [line if _is_text(line) else b"" for line in lines]
             text = bytearray(b"\n").join([*lines, b""])
-        domain = self.packer.constants
+        domain = self.constants.constants
         if domain is not self.domain or self.known < len(domain.names):
             self._follow(domain)
         if self.known + len(text) > self.room or self.used + len(text) > self.bytes:
@@ -173,7 +171,7 @@ class JsonLineReader:
         self.domain = domain
 
     def _make_scan(self) -> None:
-        layout = self.packer.layout
+        layout = self.constants.layout
         names = [name for name in layout.evidence if name not in layout.numeric]
         slots = [[layout.evidence[name], layout.truth.get(name, -1)] for name in names]
         self.row = np.zeros(self.room, np.int32)
@@ -186,7 +184,7 @@ class JsonLineReader:
             predicates=_table([name.encode() for name in names]),
             slot=np.array(slots, np.int32).reshape(len(names), 2),
             arity=np.array([len(layout.arguments(name)) for name in names], np.int32),
-            most=self.packer.max_atoms,
+            most=self.most,
             small=self.small,
             row=self.row,
             row_start=self.row_start,

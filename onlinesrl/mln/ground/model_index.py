@@ -1,12 +1,31 @@
-"""The numbers of predicates, relation slots, types and declared constants of a plan."""
+"""A compiled model as the kernels read it: numbers for what it names, and its plans as arrays."""
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from onlinesrl.mln.ground.join_plan import VALUE, Plan
+import numpy as np
+
+from onlinesrl.logic.ast import Constant, Leaf, Variable
+from onlinesrl.logic.text import WHOLE
+from onlinesrl.mln.ground.join_planner import (
+    VALUE,
+    Absent,
+    ClausePlan,
+    Compute,
+    Domain,
+    Order,
+    Plan,
+    Scan,
+    Step,
+    block,
+    leaves,
+)
 from onlinesrl.mln.ground.open_atoms import candidates
 from onlinesrl.mln.kernels import grounding_frames as k
+from onlinesrl.mln.lang.clausal_form import Literal
 
 
 class Layout:
@@ -17,7 +36,9 @@ class Layout:
     evidence, those that are true and those that its truth says are false. ``open`` has, for each
     predicate, the arguments of open types, which have the constants that the stream has shown.
     Relations of ``numeric`` predicates have one column more, for the numbers of their atoms' values.
-    ``candidates`` say how the open atoms are found where hard rules leave some only.
+    ``candidates`` say how the open atoms are found where hard rules leave some only. ``plans`` are the
+    encoded plans, which reserve ``reserved`` weights: each soft clause a block for its own weight or those
+    of its declared template constants, and with a template one more for what unseen constants have.
     """
 
     def __init__(self, plan: Plan):
@@ -45,23 +66,8 @@ class Layout:
             for name, p in program.predicates.items()
             if not opened.isdisjoint(p.types)
         }
-
-    @cached_property
-    def encoded(self) -> tuple[k.Plans, int]:
-        """The encoded plans and the number of weights that they reserve."""
-        from onlinesrl.mln.ground.plan_encoder import encoded
-
-        return encoded(self)
-
-    @property
-    def plans(self) -> k.Plans:
-        """The encoded plans."""
-        return self.encoded[0]
-
-    @property
-    def reserved(self) -> int:
-        """The number of weights that the plans reserve."""
-        return self.encoded[1]
+        encoder = _Encoder(self)
+        self.plans, self.reserved = encoder.plans(), encoder.reserved
 
     def arguments(self, name: str) -> tuple[str, ...]:
         """Return the argument types of a predicate."""
@@ -84,3 +90,246 @@ class Layout:
         group = self.plan.groups.get(name)
         order = list(range(len(self.arguments(name))))
         return sorted(order, key=lambda k: group is not None and k in group.arguments)
+
+    def strides(self, plan: ClausePlan) -> tuple[list[int], int]:
+        """Return the stride of each template variable in a block (0: part of the key) and its size."""
+        inside = block(plan.clause, plan.types, self.constants)
+        strides, size = [], 1
+        for v in reversed(plan.clause.template):
+            strides.append(size if v in inside else 0)
+            size *= len(self.constants[plan.types[v]]) if v in inside else 1
+        return strides[::-1], size
+
+
+ORDERS = {"<": k.LESS, "<=": k.AT_MOST, "=": k.SAME, "!=": k.OTHER}
+OPERATIONS = {"+": k.PLUS, "-": k.MINUS, "*": k.TIMES, "/": k.OVER, "%": k.MODULO}
+_BYTES = {"run", "binds", "hard", "literal_positive", "found_again", "part_exists"}
+_WIDE = {"number", "first_weight", "unseen_weight"}
+
+
+def number_of(name: str) -> int:
+    """Return the number that a constant's name is, or NO_NUMBER."""
+    return int(name) if WHOLE.fullmatch(name) else k.NO_NUMBER
+
+
+class _Encoder:
+    """Writes the columns of ``Plans``, in the order in which the kernels read them."""
+
+    def __init__(self, layout: Layout):
+        self.layout = layout
+        self.columns: defaultdict[str, list[int]] = defaultdict(list)
+        self.indexes: dict[tuple[int, int], int] = {}
+        self.reserved = 0
+        for name in ("query", "term", "literal", "literal_term", "exist", "template", "value"):
+            self.add(**{f"{name}_start": 0})
+        self.add(found_part=0)
+
+    def add(self, **values: int) -> None:
+        """Append to columns."""
+        for name, value in values.items():
+            self.columns[name].append(value)
+
+    def end(self, start: str, column: str) -> None:
+        """Write to the column ``start`` how long another column is, where a part of it ends."""
+        self.columns[start].append(len(self.columns[column]))
+
+    def plans(self) -> k.Plans:
+        """Return the encoded plans."""
+        layout, columns = self.layout, self.columns
+        self.queries()
+        columns["arity"] = [len(layout.columns(name)) for name in layout.slot_predicates()]
+        self.end("step_start", "op")
+        for plan in layout.plan.clauses:
+            slots = {name: n for n, name in enumerate(plan.types)}
+            for steps in (plan.full, plan.listed):
+                self.steps(steps, plan.types, "step_start")
+            self.literals(plan.query, slots)
+            self.end("literal_start", "literal_query")
+            self.template(plan, slots)
+            self.add(hard=plan.clause.hard, sign=plan.clause.sign)
+            columns["value_variable"] += [
+                n for n, kind in enumerate(plan.types.values()) if kind == VALUE
+            ]
+            self.end("value_start", "value_variable")
+        self.existentials()
+        self.candidates()
+        columns["declared"] = [len(layout.constants[t]) for t in layout.types]
+        columns["index_slot"] = [slot for slot, _ in self.indexes]
+        columns["index_argument"] = [argument for _, argument in self.indexes]
+        kinds = dict.fromkeys(_BYTES, np.uint8) | dict.fromkeys(_WIDE, np.int64)
+        arrays: dict[str, Any] = {
+            name: np.asarray(columns[name], kinds.get(name, np.int32))
+            for name in k.Plans.__annotations__
+        }
+        return k.Plans(**arrays)
+
+    def queries(self) -> None:
+        """Encode the query predicates."""
+        layout = self.layout
+        for name in layout.plan.query:
+            order, group = layout.radix_order(name), layout.plan.groups.get(name)
+            self.columns["query_type"] += [
+                layout.type_number[layout.arguments(name)[j]] for j in order
+            ]
+            self.columns["query_argument"] += order
+            self.end("query_start", "query_type")
+            kind = k.NO_GROUP
+            if group is not None:
+                kind = k.EXACTLY_ONE if group.exactly else k.AT_MOST_ONE
+            self.add(
+                query_group=kind,
+                query_grouped=0 if group is None else len(group.arguments),
+                query_evidence=layout.evidence[name],
+                query_listed=layout.listed[name],
+                query_false=layout.false[name],
+                query_truth=layout.truth[name],
+                query_denied=layout.denied[name],
+            )
+
+    # steps ---------------------------------------------------------------------------------------
+
+    def steps(self, steps: Sequence[Step], types: Mapping[str, str], start: str) -> None:
+        """Encode a sequence of steps, whose end is written to the column ``start``."""
+        slots = {name: n for n, name in enumerate(types)}
+        for step in steps:
+            self.step(step, types, slots)
+        self.end(start, "op")
+
+    def step(self, step: Step, types: Mapping[str, str], slots: dict[str, int]) -> None:
+        """Encode one step."""
+        if isinstance(step, Scan | Absent):
+            self.relation(step, slots)
+        elif isinstance(step, Domain):
+            kind = self.layout.type_number[step.type]
+            self.step_of(k.DOMAIN, kind, [(slots[step.variable], True)], run=step.run)
+        elif isinstance(step, Order):
+            terms = [(step.left, False), (step.right, False)]
+            self.numbers(ORDERS[step.op], -1, terms, types, slots)
+        elif isinstance(step, Compute):
+            terms = [(step.variable, step.binds), (step.left, False), (step.right, False)]
+            self.numbers(k.COMPUTE, OPERATIONS[step.op], terms, types, slots)
+        else:
+            kind_of = [types[t.name] for t in (step.left, step.right) if isinstance(t, Variable)]
+            left, right = (self.term(t, kind_of[0], slots) for t in (step.left, step.right))
+            self.step_of(
+                k.EQUAL if step.equal else k.UNEQUAL, -1, [(left, step.binds), (right, False)]
+            )
+
+    def step_of(
+        self, op: int, slot: int, terms: Sequence[tuple[int, bool]], run: bool = False
+    ) -> None:
+        """Write a step without an index; of each term its code, and whether it is bound here."""
+        self.add(op=op, slot=slot, probe=-1, probe_term=0, run=run)
+        for term, binds in terms:
+            self.add(term=term, binds=binds, term_type=-1)
+        self.end("term_start", "term")
+
+    def term(self, term: Leaf, kind: str, slots: dict[str, int]) -> int:
+        """Return the code of a term: its variable's slot, or -1 - constant."""
+        if isinstance(term, Variable):
+            return slots[term.name]
+        return -1 - self.layout.constant_number[kind][term.name]
+
+    def relation(self, step: Scan | Absent, slots: dict[str, int]) -> None:
+        """Encode a join or an anti-join, with an index on its first bound argument."""
+        layout, atom = self.layout, step.atom
+        opened = isinstance(step, Scan) and step.opened
+        slot = (layout.listed if opened else layout.evidence)[atom.predicate]
+        bound = set(step.bound) if isinstance(step, Scan) else set(slots)
+        seen, terms, probe = set(bound), [], None
+        for position, (term, kind) in enumerate(
+            zip(leaves(atom), layout.arguments(atom.predicate), strict=True)
+        ):
+            binds = isinstance(term, Variable) and term.name not in seen
+            known = not isinstance(term, Variable) or term.name in bound
+            if binds:
+                seen.add(term.name)
+            if probe is None and known and kind in layout.plan.local:
+                probe = (position, kind, self.term(term, kind, slots))
+            terms.append((self.term(term, kind, slots), binds))
+        if isinstance(step, Scan) and step.value is not None:
+            terms.append((slots[step.value], True))
+        self.step_of(k.SCAN if isinstance(step, Scan) else k.ABSENT, slot, terms)
+        if probe is not None:
+            argument, kind, term_code = probe
+            if (slot, argument) not in self.indexes:
+                self.indexes[slot, argument] = len(self.indexes)
+                self.add(index_type=layout.type_number[kind])
+            self.columns["probe"][-1] = self.indexes[slot, argument]
+            self.columns["probe_term"][-1] = term_code
+
+    def numbers(
+        self,
+        op: int,
+        operation: int,
+        terms: Sequence[tuple[Leaf, bool]],
+        types: Mapping[str, str],
+        slots: dict[str, int],
+    ) -> None:
+        """Encode a step on whole numbers; constants stand for themselves."""
+        first, codes = len(self.columns["term"]), []
+        for term, binds in terms:
+            if isinstance(term, Variable):
+                codes.append((slots[term.name], binds))
+            else:
+                self.add(number=number_of(term.name) if isinstance(term, Constant) else k.NO_NUMBER)
+                codes.append((-len(self.columns["number"]), binds))
+        self.step_of(op, operation, codes)
+        for place, (term, _) in enumerate(terms, first):
+            if isinstance(term, Variable):
+                number = self.layout.type_number.get(types[term.name], -1)
+                self.columns["term_type"][place] = number
+
+    # clauses -------------------------------------------------------------------------------------
+
+    def literals(self, literals: Sequence[Literal], slots: dict[str, int]) -> None:
+        """Encode query literals."""
+        layout = self.layout
+        for literal in literals:
+            name = literal.atom.predicate
+            kinds, terms = layout.arguments(name), leaves(literal.atom)
+            self.add(literal_query=layout.plan.query.index(name), literal_positive=literal.positive)
+            self.columns["literal_term"] += [
+                self.term(terms[j], kinds[j], slots) for j in layout.radix_order(name)
+            ]
+            self.end("literal_term_start", "literal_term")
+
+    def template(self, plan: ClausePlan, slots: Mapping[str, int]) -> None:
+        """Reserve the weights of a clause, and encode the template variables that these depend on."""
+        strides, size = self.layout.strides(plan)
+        for name, stride in zip(plan.clause.template, strides, strict=True):
+            kind = self.layout.type_number[plan.types[name]]
+            self.add(template_variable=slots[name], template_type=kind, template_stride=stride)
+        self.end("template_start", "template_variable")
+        unseen = size if plan.clause.template and 0 not in strides else 0
+        self.add(first_weight=self.reserved, unseen_weight=self.reserved + unseen)
+        self.reserved += 0 if plan.clause.hard else size + unseen
+
+    def existentials(self) -> None:
+        """Encode the existentials of all clauses, behind the clauses."""
+        self.end("exist_step_start", "op")
+        self.end("exist_literal_start", "literal_query")
+        for plan in self.layout.plan.clauses:
+            slots = {name: n for n, name in enumerate(plan.types)}
+            for part in plan.exists:
+                for steps in (part.full, part.listed):
+                    self.steps(steps, plan.types, "exist_step_start")
+                self.literals(part.query, slots)
+                self.end("exist_literal_start", "literal_query")
+            self.add(exist_start=(len(self.columns["exist_step_start"]) - 1) // 2)
+
+    def candidates(self) -> None:
+        """Encode what finds the open atoms, behind everything else: a part for each sequence of steps."""
+        self.end("part_step_start", "op")
+        for atoms in self.layout.candidates:
+            again = any(isinstance(step, Scan) and step.opened for step in atoms.steps)
+            query = self.layout.plan.query.index(atoms.predicate)
+            self.add(found_query=query, found_again=again)
+            parts = [(atoms.steps, atoms.types, False)]
+            for exclusion in atoms.exclusions:
+                parts.append((exclusion.steps, exclusion.types, False))
+                parts += [(steps, exclusion.types, True) for steps in exclusion.exists]
+            for steps, types, exists in parts:
+                self.steps(steps, types, "part_step_start")
+                self.add(part_exists=exists)
+            self.end("found_part", "part_exists")

@@ -15,17 +15,17 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from onlinesrl.logic.ast import Atom, Constant, Leaf, Variable
-from onlinesrl.mln.ground.join_plan import (
+from onlinesrl.mln.ground.join_planner import (
     Absent,
     Check,
     ClausePlan,
     Compare,
     Plan,
-    Scan,
     Step,
+    arrange,
     leaves,
+    number_checks,
 )
-from onlinesrl.mln.ground.join_planner import arrange, number_checks
 from onlinesrl.mln.lang.clausal_form import Literal
 
 
@@ -162,8 +162,3 @@ def _exclusion(decider: _Decider, arguments: Mapping[str, str]) -> Exclusion:
     order = [v for v in plan.types if v not in inner]
     steps = arrange(joins, checks, order, types, set(arguments))
     return Exclusion(steps, tuple(e.full for e in plan.exists), types)
-
-
-def joins_found(found: Candidates) -> bool:
-    """Return whether atoms are joined with that were found before."""
-    return any(isinstance(step, Scan) and step.opened for step in found.steps)

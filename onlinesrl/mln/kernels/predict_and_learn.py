@@ -24,6 +24,7 @@ from onlinesrl.mln.kernels.elimination_order import (
     Structure,
     structure,
 )
+from onlinesrl.mln.kernels.ground import ground_labelled
 from onlinesrl.mln.kernels.ground_network import ROWS, Network, soft_score
 from onlinesrl.mln.kernels.grounding_frames import (
     INFEASIBLE,
@@ -34,7 +35,6 @@ from onlinesrl.mln.kernels.grounding_frames import (
     Plans,
     Scratch,
 )
-from onlinesrl.mln.kernels.labelled_grounding import ground_labelled
 from onlinesrl.mln.kernels.prediction_counts import By, Output, State, record
 from onlinesrl.mln.kernels.weight_lookup import Weights, effective, effective_both, gap, number
 from onlinesrl.mln.kernels.weight_magnitude import HIGHEST, largest, lost

@@ -27,11 +27,11 @@ from onlinesrl.logic.text import NAME, show
 from onlinesrl.mln.lang.cardinality import counted, functional
 from onlinesrl.mln.lang.clausal_form import plus_everywhere, plus_variables, rule_clauses
 from onlinesrl.mln.lang.evidence_weights import ordered_variables
-from onlinesrl.mln.lang.formula_builder import Argument
 from onlinesrl.mln.lang.formula_features import MAX_PARTS, clauses_of
-from onlinesrl.mln.lang.line_templates import Family, fold, generalise
+from onlinesrl.mln.lang.line_templates import Family, fold, generalise, joined
 from onlinesrl.mln.lang.predicate_completion import Definite, completions
 from onlinesrl.mln.lang.statements import (
+    Argument,
     Cardinality,
     Enumeration,
     FunctionDeclaration,
@@ -40,7 +40,6 @@ from onlinesrl.mln.lang.statements import (
     Statement,
     statements,
 )
-from onlinesrl.mln.lang.template_instances import joined
 from onlinesrl.mln.lang.type_checker import Checker, Declarations, TypedConstant
 
 MAX_INCLUDES = 1000

@@ -2,26 +2,306 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import ast
+import math
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import count, product
 from math import isfinite
 from typing import TYPE_CHECKING, TypeAlias
 
-from onlinesrl.logic.ast import Atom, Formula, Implies, Position, Variable
+from onlinesrl.logic.ast import (
+    And,
+    Arithmetic,
+    Atom,
+    Compare,
+    Constant,
+    Equal,
+    Exists,
+    Forall,
+    Formula,
+    Function,
+    Iff,
+    Implies,
+    Leaf,
+    Not,
+    Or,
+    Position,
+    Term,
+    Variable,
+)
 from onlinesrl.logic.bounds import check_bounds
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.parsing import parse, position, tokens, trees
 from onlinesrl.logic.source import Source
 from onlinesrl.logic.syntax_errors import MLN_WORDS
-from onlinesrl.logic.text import WHOLE, show, unquote
-from onlinesrl.mln.lang.formula_builder import Binder, Converter, Mention, leaf
-from onlinesrl.mln.lang.weight_expression import evaluate
+from onlinesrl.logic.text import WHOLE, show, show_term, unquote
 
 if TYPE_CHECKING:
     from lark import Token, Tree
 
     from onlinesrl.logic.parsing import Node
+
+MAX_LENGTH = 200
+"""Longer expressions have no value."""
+
+_OPERATORS: dict[type, Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_SIGNS: dict[type, Callable[[float], float]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
+_FUNCTIONS: dict[str, Callable[[float], float]] = {
+    "exp": math.exp,
+    "log": math.log,
+    "logx": lambda x: math.log(x) if x else -100.0,
+    "sqrt": math.sqrt,
+}
+
+
+def evaluate(text: str) -> float | None:
+    """Return the value of an expression; None for what is no expression or has no value.
+
+    ``logx(0)`` is -100.
+    """
+    if len(text) > MAX_LENGTH:
+        return None
+    try:
+        return _value(ast.parse(text, mode="eval").body)
+    except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
+        return None
+
+
+def _value(node: ast.expr) -> float:
+    match node:
+        case ast.Constant(int() | float() as value):
+            return float(value)
+        case ast.BinOp(left, op, right) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_value(left), _value(right))
+        case ast.UnaryOp(op, operand) if type(op) in _SIGNS:
+            return _SIGNS[type(op)](_value(operand))
+        case ast.Call(ast.Name(name), [argument], []) if name in _FUNCTIONS:
+            return _FUNCTIONS[name](_value(argument))
+        case _:
+            raise ValueError
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A term where it is written: ``spelling`` keeps quotes, a leading + and a trailing !.
+
+    ``parts`` are the arguments of a function, or the operands of arithmetic that are written out.
+    """
+
+    term: Term
+    spelling: str
+    position: Position
+    parts: tuple[Argument, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """An atom, equality or comparison where it is written."""
+
+    formula: Atom | Equal | Compare
+    arguments: tuple[Argument, ...]
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Binder:
+    """A quantifier where it is written, and the variables that it binds."""
+
+    variables: tuple[str, ...]
+    position: Position
+
+
+class Converter:
+    """Converts the trees of one sentence, and notes its ``mentions`` and ``binders`` in order.
+
+    ``signs`` are the signs of the atoms marked ``*`` from left to right. A bound variable whose
+    name is used elsewhere in the sentence gets a new one.
+    """
+
+    def __init__(
+        self,
+        sentence: Tree[Token],
+        source: Source,
+        signs: Iterable[bool] = (),
+        dialect: Dialect = ALCHEMY,
+    ) -> None:
+        self.mentions: list[Mention] = []
+        self.binders: list[Binder] = []
+        self._source = source
+        self._signs = iter(signs)
+        self._dialect = dialect
+        self._uses = _names(sentence)
+        self._taken = {self._named(name) for name in self._uses}
+
+    def formula(self, node: Node, bound: Mapping[str, str] | None = None) -> Formula:
+        """Convert a formula's tree; ``bound`` gives the bound variables in scope their names."""
+        bound = bound or {}
+        if isinstance(node, str) or node.data == "call":
+            return self._atom(node, bound)
+        match node.data:
+            case "compare":
+                return self._comparison(node, bound)
+            case "starred":
+                atom = self._atom(node.children[1], bound)
+                return atom if next(self._signs) else Not(atom)
+            case "quantified":
+                return self._quantified(node, bound)
+            case connective:
+                operands = tuple(self.formula(each, bound) for each in node.children)
+                return _CONNECTED[str(connective)](operands)
+
+    def _atom(self, node: Node, bound: Mapping[str, str]) -> Atom:
+        name, *nodes = [node] if isinstance(node, str) else node.children
+        arguments = tuple(self._argument(each, bound) for each in nodes)
+        atom = Atom(str(name), tuple(each.term for each in arguments))
+        self.mentions.append(Mention(atom, arguments, position(name)))
+        return atom
+
+    def _comparison(self, node: Tree[Token], bound: Mapping[str, str]) -> Formula:
+        first, sign, second = node.children
+        sides = (self._argument(first, bound), self._argument(second, bound))
+        left, right = (side.term for side in sides)
+        compared: Equal | Compare
+        if sign in {"=", *_UNEQUAL}:
+            compared = Equal(left, right)
+        else:
+            compared = Compare("<=" if sign == "=<" else str(sign), left, right)
+            self._check_integers(sides)
+        self.mentions.append(Mention(compared, sides, sides[0].position))
+        return Not(compared) if sign in _UNEQUAL else compared
+
+    def _quantified(self, node: Tree[Token], bound: Mapping[str, str]) -> Formula:
+        word = next(tokens(node))
+        names, body = node.children[1:]
+        assert not isinstance(names, str)
+        inner = _names(node)
+        scope = dict(bound)
+        for name in tokens(names):
+            if self._dialect.variable(name) is None:
+                message = f"a quantifier binds variables, and {name} is a constant"
+                raise self._source.error(message, position(name))
+            used_elsewhere = inner[name] < self._uses[name]
+            own = self._named(name)
+            scope[str(name)] = self._fresh(own) if used_elsewhere else own
+        variables = tuple(dict.fromkeys(scope[name] for name in tokens(names)))
+        self.binders.append(Binder(variables, position(word)))
+        quantifier = Exists if word.lower() == "exist" else Forall
+        return quantifier(variables, self.formula(body, scope))
+
+    def _named(self, name: Token) -> str:
+        return self._dialect.variable(name) or str(name)
+
+    def _fresh(self, name: str) -> str:
+        fresh = next(new for new in map(f"{name}{{}}".format, count(1)) if new not in self._taken)
+        self._taken.add(fresh)
+        return fresh
+
+    def _argument(self, node: Node, bound: Mapping[str, str]) -> Argument:
+        if isinstance(node, str):
+            term = leaf(node, self._source, self._dialect, bound)
+            return Argument(term, str(node), position(node))
+        match node.data:
+            case "plus":
+                return self._plus(node, bound)
+            case "marked" | "optional" | "named":
+                return _declared(node)
+            case "call":
+                return self._function(node, bound)
+            case _:
+                return self._arithmetic(node, bound)
+
+    def _plus(self, node: Tree[Token], bound: Mapping[str, str]) -> Argument:
+        _, name = tokens(node)
+        variable = self._dialect.variable(name)
+        if variable is None and self._dialect is ALCHEMY:
+            constant = leaf(name, self._source, self._dialect)
+            return Argument(constant, f"+{name}", position(node))
+        if variable is None:
+            message = f"`+` needs a variable, and {name} is a constant"
+            raise self._source.error(message, position(name))
+        if name in bound:
+            message = f"`+` needs a free variable, and a quantifier binds {name}"
+            raise self._source.error(message, position(name))
+        return Argument(Variable(variable, plus=True), f"+{name}", position(node))
+
+    def _function(self, node: Tree[Token], bound: Mapping[str, str]) -> Argument:
+        name, *nodes = node.children
+        parts = tuple(self._argument(each, bound) for each in nodes)
+        term: Term
+        if name == "succ" and len(parts) == 1:
+            self._check_integers(parts)
+            term = Arithmetic("+", parts[0].term, Constant("1"))
+        else:
+            term = Function(str(name), tuple(part.term for part in parts))
+        return Argument(term, show_term(term), position(name), parts)
+
+    def _arithmetic(self, node: Tree[Token], bound: Mapping[str, str]) -> Argument:
+        first, sign, *second = node.children
+        assert isinstance(sign, str)
+        parts = tuple(self._argument(each, bound) for each in (first, *second))
+        self._check_integers(parts)
+        right = parts[1].term if second else Constant("1")
+        term = Arithmetic(sign[0], parts[0].term, right)
+        return Argument(term, show_term(term), position(node), parts)
+
+    def _check_integers(self, arguments: Iterable[Argument]) -> None:
+        for argument in arguments:
+            term = argument.term
+            if isinstance(term, Constant) and not WHOLE.fullmatch(term.name):
+                message = f"{argument.spelling} is not an integer of at most 18 digits"
+                raise self._source.error(message, argument.position)
+
+
+_UNEQUAL = {"!=", "=/=", "<>"}
+
+_CONNECTED: dict[str, Callable[[tuple[Formula, ...]], Formula]] = {
+    **dict.fromkeys(("not", "negative", "denied"), lambda operands: Not(*operands)),
+    **dict.fromkeys(("and", "both", "conditions"), And),
+    **dict.fromkeys(("or", "either"), Or),
+    "implies": lambda operands: Implies(*operands),
+    "iff": lambda operands: Iff(*operands),
+}
+
+
+def leaf(
+    token: Token, source: Source, dialect: Dialect, bound: Mapping[str, str] | None = None
+) -> Leaf:
+    """Convert a name, number or string; ``bound`` gives bound variables their names."""
+    variable = dialect.variable(token)
+    if variable is not None:
+        return Variable((bound or {}).get(token, variable))
+    if token.type == "NUMBER" and not (dialect.decimals or token.removeprefix("-").isdigit()):
+        raise source.error(
+            f"the constant {token} is not an integer",
+            position(token),
+            f'put it in quotes: "{token}"',
+        )
+    return Constant(unquote(token))
+
+
+def _declared(node: Tree[Token]) -> Argument:
+    """Convert an argument that only a declaration has: a type with a mark, or a name after it."""
+    name, *rest = node.children
+    assert isinstance(name, str)
+    mark = {"marked": "!", "optional": "?"}.get(node.data, "")
+    if rest and not isinstance(rest[0], str):
+        mark = "!"
+    return Argument(Variable(str(name)), f"{name}{mark}", position(node))
+
+
+def _names(tree: Tree[Token]) -> Counter[Token]:
+    """Count the occurrences of each name in a tree."""
+    kinds = {"NAME", "VARIABLE"}
+    return Counter(tree.scan_values(lambda each: getattr(each, "type", None) in kinds))
+
 
 MAX_STARS = 10
 """More atoms than these cannot be marked `*` in one formula."""

@@ -24,8 +24,7 @@ from onlinesrl.logic.ast import (
 )
 from onlinesrl.logic.source import Source
 from onlinesrl.mln.lang.clausal_form import Clause
-from onlinesrl.mln.lang.formula_builder import Argument, Mention
-from onlinesrl.mln.lang.statements import Sentence
+from onlinesrl.mln.lang.statements import Argument, Mention, Sentence
 
 _LATER = {"concat", "substr"}
 MOST_FACTORS = 5

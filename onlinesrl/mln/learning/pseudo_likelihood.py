@@ -26,7 +26,7 @@ from onlinesrl.mln.counting.flip_effects import Flips, flips
 from onlinesrl.mln.counting.ijgp import Estimator
 from onlinesrl.mln.counting.program_counts import Counters, numbered
 from onlinesrl.mln.counting.world import World
-from onlinesrl.mln.ground.join_plan import Group
+from onlinesrl.mln.ground.join_planner import Group
 
 Optimizer: TypeAlias = Literal["lbfgs", "newton"]
 MOST_STEPS = 10_000

@@ -13,19 +13,14 @@ import numpy as np
 from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Constant, Example, GroundAtom, ValuedAtom
-from onlinesrl.core.online.update_rules import Cda2
 from onlinesrl.logic.ast import Program
 from onlinesrl.mln.ground.convert import clause_model
+from onlinesrl.mln.ground.ground_example import ModelGrounder
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
-from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.presolve import HARD_MARGIN, Reduced, traced
-from onlinesrl.mln.inference.registry import MpeSection
 from onlinesrl.mln.kernels import ground_network as n
-from onlinesrl.mln.kernels import grounding_frames
 from onlinesrl.mln.kernels.features import add_features
 from onlinesrl.mln.lang.clausal_form import clauses
-from onlinesrl.mln.online.learner import MlnOnlineLearner
-from onlinesrl.mln.online.results import KINDS
 
 if TYPE_CHECKING:
     from onlinesrl.mln.learning.problem import MlnProblem
@@ -130,18 +125,21 @@ def ground_worlds(problem: MlnProblem, data: MlnProblem) -> list[ReweightedWorld
 
     A rule of k clauses has a k-th of the sum of their counts as its feature. Raises ExampleError.
     """
-    shared = _learner(problem, problem.program)
+    shared = ModelGrounder(problem.program, problem.query, problem.limits)
     found: list[ReweightedWorld] = []
     of_shared = []
     for number, atoms in enumerate(data.worlds):
         example, missing = _example(problem, number, atoms)
-        learner = _learner(problem, _declaring(problem.program, missing)) if missing else shared
+        grounder = shared
+        if missing:
+            program = _declaring(problem.program, missing)
+            grounder = ModelGrounder(program, problem.query, problem.limits)
         try:
-            world = _ground(learner, example)
+            world = _ground(grounder, example)
         except ExampleError as error:
             raise data.located(number, error) from None
         if missing:
-            found += _numbered(problem, learner, [world])
+            found += _numbered(problem, grounder, [world])
         else:
             of_shared.append(len(found))
             found.append(world)
@@ -149,11 +147,6 @@ def ground_worlds(problem: MlnProblem, data: MlnProblem) -> list[ReweightedWorld
     for k, world in zip(of_shared, _numbered(problem, shared, of), strict=True):
         found[k] = world
     return found
-
-
-def _learner(problem: MlnProblem, program: Program) -> MlnOnlineLearner:
-    inference = replace(MpeSection().make(0, MOST_ATOMS), limits=problem.limits)
-    return MlnOnlineLearner(compile_program(program, problem.query), Cda2(), inference)
 
 
 def _declaring(program: Program, names: Mapping[str, Sequence[str]]) -> Program:
@@ -189,13 +182,13 @@ def _example(
 
 
 def _numbered(
-    problem: MlnProblem, learner: MlnOnlineLearner, worlds: Sequence[ReweightedWorld]
+    problem: MlnProblem, grounder: ModelGrounder, worlds: Sequence[ReweightedWorld]
 ) -> list[ReweightedWorld]:
-    """Return the worlds with their features numbered by the problem's weights, not the learner's.
+    """Return the worlds with their features numbered by the problem's weights, not the grounder's.
 
-    A clause without an atom of the query is not the learner's, but has its share of the rule's weight.
+    A clause without an atom of the query is not ground, but has its share of the rule's weight.
     """
-    table = learner.weights
+    table = grounder.weights
     shares = Counter(clause.rule for clause in clauses(problem.program))
     place, share = np.full(len(table) + 1, -1, np.int64), np.ones(len(table) + 1)  # -1: the last
     for k, clause, key in table.numbered():
@@ -211,16 +204,9 @@ def _numbered(
     ]
 
 
-def _ground(learner: MlnOnlineLearner, example: Example) -> ReweightedWorld:
-    grounder, packer = learner.grounder, learner.grounder.packer
-    packer.clear()
-    packer.add(example, 0)
-    batch = grounder.batch(learning=True)
-    status, detail = grounder.ground(batch, 0)
-    if status != grounding_frames.OK:
-        raise ExampleError(grounder.reasons.of(batch, 0, status, detail), KINDS[status])
-    net = grounder.net
-    learner.weights.number(net, learning=True)
+def _ground(grounder: ModelGrounder, example: Example) -> ReweightedWorld:
+    ground = grounder.ground_example(example, learning=True)
+    net = ground.net
     model, place = clause_model(net)
     rows = int(net.size[n.ROWS])
     row = np.repeat(np.arange(rows), net.row_len[:rows])
@@ -233,5 +219,5 @@ def _ground(learner: MlnOnlineLearner, example: Example) -> ReweightedWorld:
         net.row_factor[row][own] if len(index) else np.ones(model.n_clauses),
         grounder.truth[: model.n_atoms].copy(),
         fixed == n.OPEN,
-        [(name, args) for name, _, rows in grounder.atoms(batch, 0) for args in rows],
+        [(name, args) for name, _, rows in grounder.atoms(ground.batch, 0) for args in rows],
     )

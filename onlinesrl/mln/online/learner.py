@@ -33,12 +33,11 @@ from onlinesrl.core.parallel.adaptive_batch import TOO_LARGE, AdaptiveBatcher
 from onlinesrl.logic.ast import Program
 from onlinesrl.mln.explain.explanation import explain, least_certain, words_of
 from onlinesrl.mln.explain.predicted_world import Predictor
-from onlinesrl.mln.ground.advice import largest
+from onlinesrl.mln.ground.advice import largest, undeclared
 from onlinesrl.mln.ground.batch_packer import Packed
 from onlinesrl.mln.ground.constant_index import NO_NEWS, News
-from onlinesrl.mln.ground.domains import undeclared
 from onlinesrl.mln.ground.grounder import Grounder
-from onlinesrl.mln.ground.join_plan import Plan
+from onlinesrl.mln.ground.join_planner import Plan
 from onlinesrl.mln.ground.model_index import Layout
 from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.kernels.ground_network import Network

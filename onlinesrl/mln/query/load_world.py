@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import DatabaseError, ExampleError, Infeasible, OnlinesrlError
 from onlinesrl.core.example import (
     Atoms,
@@ -38,16 +37,12 @@ from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln.ground.atom_names import WorldAtoms
 from onlinesrl.mln.ground.batch_packer import LimitKeys
 from onlinesrl.mln.ground.convert import fixed_units
-from onlinesrl.mln.ground.grounder import Grounder, Limits
-from onlinesrl.mln.ground.join_planner import compile_program
-from onlinesrl.mln.ground.model_index import Layout
-from onlinesrl.mln.kernels import weight_magnitude
-from onlinesrl.mln.kernels.ground_network import ATOMS, ROWS, Network, false_hard
-from onlinesrl.mln.kernels.grounding_frames import WEIGHTS_OVERFLOW, Batch
+from onlinesrl.mln.ground.ground_example import GroundExample, ground
+from onlinesrl.mln.ground.grounder import Limits
+from onlinesrl.mln.kernels.ground_network import ATOMS, ROWS, false_hard
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.lang.evidence_weights import check_numbers, with_weights
-from onlinesrl.mln.online.weight_table import WeightTable
-from onlinesrl.mln.query.world import GroundWorld, World, in_memory
+from onlinesrl.mln.query.world import GroundWorld, World, WorldOnDisk, in_memory, stored
 
 LIMITS = Limits(keys=LimitKeys("--max-atoms", "--max-groundings", "add"))
 """The default limits of a world."""
@@ -117,12 +112,12 @@ def world_of(
     loaded = time.perf_counter()
     wholly = tuple(dict.fromkeys([*query, *options.opened, *assumed]))
     world = _ground(program, given, wholly, options, limits)
-    ground = time.perf_counter() - loaded
+    seconds = {"load": loaded - clock, "ground": time.perf_counter() - loaded}
     return replace(
         world,
         shown=np.setdiff1d(world.atoms.numbers(query), [*world.fixed]),
         assumed=assumed if options.dialect.opened == "unmentioned" else (),
-        seconds={"load": loaded - clock, "ground": ground},
+        seconds=seconds,
     )
 
 
@@ -200,16 +195,13 @@ def _ground(
     }
     partly = sorted({name for name, _ in soft if name not in wholly})
     opened = (*wholly, *partly)
-    layout = Layout(compile_program(_with_constants(program, soft), opened))
-    table = WeightTable(layout)
     zeros = np.zeros if options.folder is None else partial(memmap.zeros, options.folder)
-    grounder = Grounder(layout, table.stream, limits, zeros=zeros)
     every = _all_atoms(program, given, wholly, limits) if partly else {}
-    batch = grounder.ground_one(_example(given, partly, soft), every)
-    net, atoms = grounder.net, WorldAtoms([*grounder.named(batch, 0)])
-    table.number(net, learning=False)
+    example = _example(given, partly, soft)
+    world = ground(_with_constants(program, soft), opened, example, limits, every, zeros)
+    net, atoms = world.net, world.atoms()
     if (broken := false_hard(net)) >= 0:
-        raise Infeasible(_broken(layout, net, atoms, broken))
+        raise Infeasible(_broken(world, atoms, broken))
     units = _soft_units(atoms, soft)
     named: dict[str, Any] = {
         "atoms": atoms,
@@ -217,36 +209,15 @@ def _ground(
         "types": {name: each.types for name, each in program.predicates.items()},
         "fixed": {abs(literal) - 1: literal > 0 for literal in fixed_units(net).tolist()},
     }
-    weights = _Weights(table, grounder, batch)
     if options.folder is None:
-        model, weight, all_soft = in_memory(net, weights(net), units)
+        model, weight, all_soft = in_memory(net, world.weights(net), units)
         return GroundWorld(model=model, weight=weight, all_soft=all_soft, **named)
-    from onlinesrl.mln.query.world_on_disk import WorldOnDisk, stored
-
-    return WorldOnDisk(stored=stored(net, weights, units, zeros), **named)
+    return WorldOnDisk(stored=stored(net, world.weights, units, zeros), **named)
 
 
-@dataclass
-class _Weights:
-    """What the ground clauses of a world add, network by network; raises ExampleError beyond doubles."""
-
-    table: WeightTable
-    grounder: Grounder
-    batch: Batch
-    total: float = 0.0
-
-    def __call__(self, net: Network) -> Floats:
-        weight = self.table.of(net, averaged=True)
-        self.total += weight_magnitude.total(net, weight)
-        if not self.total <= weight_magnitude.HIGHEST:
-            clause = weight_magnitude.largest(net, weight)
-            reason = self.grounder.reasons.of(self.batch, 0, WEIGHTS_OVERFLOW, clause)
-            raise ExampleError(reason, "overflow")
-        return weight
-
-
-def _broken(layout: Layout, net: Network, atoms: WorldAtoms, clause: int) -> str:
+def _broken(world: GroundExample, atoms: WorldAtoms, clause: int) -> str:
     """Return which hard rule evidence breaks, and the open atoms of a ground clause that it makes false."""
+    net, layout = world.net, world.grounder.layout
     row = int(np.searchsorted(net.clause_start[: net.size[ROWS]], clause, "right")) - 1
     k = clause - int(net.clause_start[row])
     program, of = layout.plan.program, layout.plan.clauses[net.row_clause[row]].clause

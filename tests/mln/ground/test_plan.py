@@ -7,8 +7,7 @@ there are any, the steps in worlds that list their open atoms.
 import pytest
 
 from onlinesrl.core.errors import OnlinesrlError
-from onlinesrl.mln.ground.join_plan import Plan
-from onlinesrl.mln.ground.join_planner import compile_program
+from onlinesrl.mln.ground.join_planner import Plan, compile_program
 from onlinesrl.mln.lang.reader import parse
 from tests.support.paths import REPO
 

@@ -18,10 +18,9 @@ from onlinesrl.mln.ground import convert, grounder
 from onlinesrl.mln.ground.convert import fixed_units
 from onlinesrl.mln.kernels.ground_network import ATOMS
 from onlinesrl.mln.query import infer as infer_module
-from onlinesrl.mln.query import world_on_disk
+from onlinesrl.mln.query import world as world_module
 from onlinesrl.mln.query.load_world import WorldOptions, load_world
-from onlinesrl.mln.query.world import GroundWorld, distinct, in_memory
-from onlinesrl.mln.query.world_on_disk import WorldOnDisk, stored
+from onlinesrl.mln.query.world import GroundWorld, WorldOnDisk, distinct, in_memory, stored
 from tests.support.random_networks import ground_weights, networks
 
 MODEL = """
@@ -61,7 +60,7 @@ NAMED = {"atoms": None, "types": {}, "fixed": {}}
 def small(monkeypatch):
     """Let blocks and parts be small, so that a small world has several."""
     monkeypatch.setattr(convert, "LITERALS", 7)
-    monkeypatch.setattr(world_on_disk, "PART", 9)
+    monkeypatch.setattr(world_module, "PART", 9)
 
 
 def worlds(folder, query="Smokes,Ill", database=DATABASE):
@@ -103,7 +102,7 @@ def test_its_parts_are_the_network(case, data):
     whole = GroundWorld(model=model, weight=weight, all_soft=soft, **named)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(convert, "LITERALS", 3)
-        patch.setattr(world_on_disk, "PART", 4)
+        patch.setattr(world_module, "PART", 4)
         kept = stored(net, lambda view: ground_weights(view, weights), units, np.zeros)
     found = WorldOnDisk(stored=kept, **named)
     parts = [*found.parts()]
