@@ -407,10 +407,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def little_room(pytestconfig: pytest.Config) -> None:
     """Let tables of weights grow in short tests, too."""
-    from onlinesrl.mln.online import weight_table
+    from onlinesrl.mln.ground import model_weights
 
     if not measuring(pytestconfig):
-        weight_table.ROOM, weight_table.SLOTS = 1024, 2048
+        model_weights.ROOM, model_weights.SLOTS = 1024, 2048
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,7 @@ from onlinesrl.mln.kernels.predict_and_learn import (
 )
 from onlinesrl.mln.kernels.weight_lookup import number
 from onlinesrl.mln.online.learner import MlnOnlineLearner
-from onlinesrl.mln.online.reporting import Results
+from onlinesrl.mln.online.results import Results
 from onlinesrl.runs import run as run_module
 from onlinesrl.runs.config.loading import load
 from streams.citations import from_citeseer
@@ -74,7 +74,7 @@ def ground_and_learn(p: StepFrame, first: int, stop: int) -> int:
 
 def whole(learner: MlnOnlineLearner, results: Results, first: int, stop: int) -> None:
     """Ground, predict, write down and learn, as a run does."""
-    assert learner.worlds.run(results, first, stop, PREDICT | LEARN, learning=True) == stop
+    assert learner.worlds.run(first, stop, PREDICT | LEARN, learning=True) == stop
 
 
 def alone(learner: MlnOnlineLearner, results: Results, first: int, stop: int) -> None:
@@ -114,8 +114,7 @@ def packed(learner: MlnOnlineLearner, examples: list[Example]) -> Results:
     for place, example in enumerate(examples):
         learner.packer.add(example, place)
     batch = learner.grounder.batch(learning=True)
-    out = learner.worlds.begin(batch)
-    return Results(batch, learner.packer.worlds, out, learner.worlds.routes, {})
+    return learner.worlds.begin(batch, learner.packer.worlds, {})
 
 
 def sequence(example: Example) -> Sequence:

@@ -94,10 +94,10 @@ def searching(mark: Path) -> Callable[[], None]:
     def install() -> None:
         solve = ExampleProcessor._solve
 
-        def solving(self, taken, w, model, *arguments):
+        def solving(self, w, model, *arguments):
             if model.n_atoms > 100:
                 mark.touch()
-            return solve(self, taken, w, model, *arguments)
+            return solve(self, w, model, *arguments)
 
         ExampleProcessor._solve = solving
 

@@ -20,9 +20,7 @@ from hypothesis import strategies as st
 from onlinesrl.core.example import Example
 from onlinesrl.mln.ground import batch_packer
 from onlinesrl.mln.kernels.predict_and_learn import LEARN, PREDICT
-from onlinesrl.mln.online import in_turn
-from onlinesrl.mln.online.learner import MlnOnlineLearner
-from onlinesrl.mln.online.reporting import Results
+from onlinesrl.mln.online.example_step import ExampleProcessor
 from onlinesrl.stream import checkpoints as checkpoints_module
 from onlinesrl.stream.batching import HELD, Batches
 from onlinesrl.stream.decoding import Batch
@@ -127,16 +125,16 @@ def test_it_goes_on_after_signals(
 
 def stop_after_five() -> None:
     """Have a signal come when five worlds of a micro-batch that has more have been learned from."""
-    run = in_turn.run
+    process = ExampleProcessor.process
 
-    def partly(learner: MlnOnlineLearner, found: Results, learning: bool) -> tuple[int, bool]:
-        if len(found.worlds) <= 5:
-            return run(learner, found, learning)
-        learner.worlds.run(found, 0, 5, PREDICT | LEARN, learning)
+    def partly(worlds: ExampleProcessor, seen: int, learning: bool, monitor: Any) -> Any:
+        if len(worlds.results.worlds) <= 5:
+            return process(worlds, seen, learning, monitor)
+        worlds.run(0, 5, PREDICT | LEARN, learning)
         os.kill(os.getpid(), signal.SIGTERM)
         return 5, True
 
-    in_turn.run = partly
+    ExampleProcessor.process = partly  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("options", [(), TWO])

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -27,6 +26,7 @@ from onlinesrl.core.explain.counterfactual import (
 )
 from onlinesrl.core.explain.counterfactual import changed as changed_example
 from onlinesrl.core.explain.explanation import Atom, ExplanationError, Flip, shown
+from onlinesrl.mln.explain.predicted_world import PredictedWorld, Predictor, atom_names, true_atoms
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.ground.grounder import Grounder
@@ -34,19 +34,10 @@ from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.ground.model_index import Layout
 from onlinesrl.mln.inference.components import components
 from onlinesrl.mln.kernels import ground_network as n
-from onlinesrl.mln.online.predicted_world import PredictedWorld, predict_all, true_atoms
-
-if TYPE_CHECKING:
-    from onlinesrl.mln.online.learner import MlnOnlineLearner
 
 
 def least_change(
-    learner: MlnOnlineLearner,
-    world: PredictedWorld,
-    example: Example,
-    a: int,
-    gap: float,
-    asked: CounterfactualQuery,
+    world: PredictedWorld, example: Example, a: int, gap: float, asked: CounterfactualQuery
 ) -> Flip | None:
     """Return the least change that flips atom ``a`` of a world, which is not valid afterwards.
 
@@ -54,25 +45,26 @@ def least_change(
     """
     if not asked.tries:
         return None
+    predictor = world.predictor
     atom, group = world.names[a], [world.names[b] for b in world.members(a)]
     names, value = world.names, bool(world.state[a])
-    candidates = _candidates(learner, world, example, asked)
-    reaches = _reaches(learner, example, names, atom, candidates)
+    candidates = _candidates(world, example, asked)
+    reaches = _reaches(predictor, example, names, atom, candidates)
     mattering = [replace(c, reach=r) for c, r in zip(candidates, reaches, strict=True) if r > 0]
 
     def flipped(sets: Sequence[Sequence[Candidate]]) -> list[str | None]:
-        outcomes = predict_all(learner, [changed_example(example, each) for each in sets])
+        outcomes = predictor.predict([changed_example(example, each) for each in sets])
         found: list[str | None] = []
         for outcome in outcomes:
             true = set() if outcome.prediction is None else true_atoms(outcome.prediction)
             flips = outcome.prediction is not None and (atom in true) != value
-            found.append(_said(atom, [b for b in group if b in true]) if flips else None)
+            found.append(_value_text(atom, [b for b in group if b in true]) if flips else None)
         return found
 
     return search(mattering, gap, flipped, asked.tries)
 
 
-def _said(atom: Atom, true: Sequence[Atom]) -> str:
+def _value_text(atom: Atom, true: Sequence[Atom]) -> str:
     """Return the new value of an atom, or what is true of its group instead."""
     if atom in true:
         return "true"
@@ -80,7 +72,7 @@ def _said(atom: Atom, true: Sequence[Atom]) -> str:
 
 
 def _candidates(
-    learner: MlnOnlineLearner, world: PredictedWorld, example: Example, asked: CounterfactualQuery
+    world: PredictedWorld, example: Example, asked: CounterfactualQuery
 ) -> list[Candidate]:
     """Return the candidates that are no values of functions, and no numbers.
 
@@ -88,7 +80,7 @@ def _candidates(
     """
     fixed = world.net.fixed
     open_ = {atom for a, atom in enumerate(world.names) if fixed[a] == n.OPEN}
-    program = learner.layout.plan.program
+    program = world.predictor.grounder.layout.plan.program
     for name, args in asked.candidates or ():
         known = program.predicates.get(name)
         if known is None or name in program.functions or len(known.types) != len(args):
@@ -108,7 +100,7 @@ def _candidates(
 
 
 def _reaches(
-    learner: MlnOnlineLearner,
+    predictor: Predictor,
     example: Example,
     names: Sequence[Atom],
     atom: Atom,
@@ -116,7 +108,7 @@ def _reaches(
 ) -> list[float]:
     """Return how much each candidate can change a difference of scores; inf where that is not known."""
     try:
-        known, model, weight = _opened(learner, example, names, candidates)
+        known, model, weight = _opened(predictor, example, names, candidates)
     except ExampleError:
         return [np.inf] * len(candidates)
     number = {name: a for a, name in enumerate(known)}
@@ -143,24 +135,22 @@ def _reaches(
 
 
 def _opened(
-    learner: MlnOnlineLearner,
+    predictor: Predictor,
     example: Example,
     names: Sequence[Atom],
     candidates: Sequence[Candidate],
 ) -> tuple[list[Atom], GroundMRF, Floats]:
     """Return the atoms, the model and its weights of a network in which candidates are open as well."""
-    plan, packer = learner.layout.plan, learner.packer
+    plan, packer = predictor.grounder.layout.plan, predictor.grounder.packer
     opened = dict.fromkeys([*plan.query, *(c.atom[0] for c in candidates)])
     layout = Layout(compile_program(plan.program, [*opened]))
-    limits = learner.inference.limits
-    grounder = Grounder(layout, learner.weights.stream, limits, packer.background)
+    limits = predictor.inference.limits
+    grounder = Grounder(layout, predictor.weights.stream, limits, packer.background)
     grounder.packer.set_shown(packer.shown())
     batch = grounder.ground_one(_with_open(example, names, candidates))
-    known = [
-        (name, tuple(map(str, args))) for name, _, rows in grounder.atoms(batch, 0) for args in rows
-    ]
+    known = atom_names(grounder, batch)
     model, place = clause_model(grounder.net, folded=False)
-    return known, model, clause_weights(model, place, _ground_weights(learner, grounder))
+    return known, model, clause_weights(model, place, _ground_weights(predictor, grounder))
 
 
 def _with_open(example: Example, names: Sequence[Atom], candidates: Sequence[Candidate]) -> Example:
@@ -176,21 +166,20 @@ def _with_open(example: Example, names: Sequence[Atom], candidates: Sequence[Can
     return msgspec.structs.replace(example, evidence=evidence, query=open_, truth=None)
 
 
-def _ground_weights(learner: MlnOnlineLearner, grounder: Grounder) -> Floats:
-    """Return the learner's averaged weights of another layout's ground clauses.
+def _ground_weights(predictor: Predictor, grounder: Grounder) -> Floats:
+    """Return the averaged weights of another layout's ground clauses.
 
     Clauses of evidence alone have none, and a constant share in every score.
     """
-    table, net = learner.weights, grounder.net
-    numbers = {plan.clause: c for c, plan in enumerate(learner.layout.plan.clauses)}
+    net = grounder.net
+    numbers = {plan.clause: c for c, plan in enumerate(predictor.grounder.layout.plan.clauses)}
     here = [numbers.get(plan.clause, -1) for plan in grounder.layout.plan.clauses]
     rows = int(net.size[n.ROWS])
     own = np.array([*here, -1], np.int32)[net.row_clause[:rows]]
     net.row_clause[:rows] = own
     net.row_weight[:rows][own < 0] = -1
-    keys = np.ascontiguousarray(net.row_key[:, : table.arrays.key.shape[1] - 1])
-    net = replace(net, row_key=keys)
-    table.number(net, learning=False)
-    weight = table.of(net, averaged=True).copy()
+    columns = predictor.weights.arrays.key.shape[1] - 1
+    net = replace(net, row_key=np.ascontiguousarray(net.row_key[:, :columns]))
+    weight = predictor.averaged(net)
     weight[: net.clause_start[rows]][np.repeat(own < 0, net.row_len[:rows])] = 0.0
     return weight

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from onlinesrl.core.arrays import Bools, Floats, Ints
-from onlinesrl.core.example import Example
+from onlinesrl.core.example import Atoms, Example
 from onlinesrl.core.explain.counterfactual import CounterfactualQuery
 from onlinesrl.core.explain.explanation import (
     Atom,
@@ -23,23 +23,21 @@ from onlinesrl.core.explain.explanation import (
 from onlinesrl.logic.ast import Leaf, Variable
 from onlinesrl.logic.text import quote, show, show_leaf
 from onlinesrl.mln.explain.counterfactual import least_change
+from onlinesrl.mln.explain.predicted_world import PredictedWorld, Predictor
 from onlinesrl.mln.ground.ground_mrf import State
+from onlinesrl.mln.ground.model_index import Layout
 from onlinesrl.mln.kernels import ground_network as n
 from onlinesrl.mln.lang.clausal_form import Clause
 from onlinesrl.mln.lang.weight_file import written
-from onlinesrl.mln.online.predicted_world import PredictedWorld
-
-if TYPE_CHECKING:
-    from onlinesrl.mln.online.learner import MlnOnlineLearner
 
 
 def explain(
-    learner: MlnOnlineLearner, example: Example, atom: Atom, asked: CounterfactualQuery
+    predictor: Predictor, example: Example, atom: Atom, asked: CounterfactualQuery
 ) -> Explanation:
     """See ``Learner.explain``."""
-    world = PredictedWorld.of(learner, example)
-    a = _number(learner, world, atom)
-    named = learner.words(example.evidence)
+    world = PredictedWorld.of(predictor, example)
+    a = _number(world, atom)
+    named = words_of(predictor.grounder.layout, example.evidence)
     said: dict[str, Any] = {
         "id": str(example.id),
         "atom": shown(atom),
@@ -49,21 +47,33 @@ def explain(
     }
     if world.net.fixed[a] != n.OPEN:
         return Explanation(**said, given=True)
-    found = world.best_otherwise(learner.inference, a)
+    found = world.best_otherwise(a)
     local = world.turned(a, None if found is None else found[0])
     gain = world.gain(world.state, local)
     broken = world.model.hard & ~world.model.satisfied(local)
     other = None if found is None else _other(world, a, *found)
     said |= {
-        "group": _group(learner, world, a),
+        "group": _group(world, a),
         "instead": _instead(world, a, local),
-        "reasons": _reasons(learner, world, gain),
+        "reasons": _reasons(world, gain),
         "undecided": _undecided(world, local, gain),
-        "forbidden": () if found else _texts(learner, world, broken),
+        "forbidden": () if found else _texts(world, broken),
         "other": other,
     }
-    flip = least_change(learner, world, example, a, _gap(world, other), asked)
+    flip = least_change(world, example, a, _gap(world, other), asked)
     return Explanation(**said, flip=flip)
+
+
+def words_of(layout: Layout, evidence: Atoms) -> dict[str, str]:
+    """Return a word per constant of a query type, from a relation to a type that only names things."""
+    plan = layout.plan
+    queried = {t for q in plan.query for t in layout.arguments(q)}
+    for name, atoms in evidence.items():
+        types = layout.arguments(name) if name in layout.evidence else ()
+        if len(types) == 2 and types[0] not in plan.local and types[1] in queried:
+            rows = (row for row in atoms if isinstance(row, list) and len(row) == 2)
+            return {str(other): str(word) for word, other in rows}
+    return {}
 
 
 def _gap(world: PredictedWorld, other: Other | None) -> float:
@@ -73,12 +83,12 @@ def _gap(world: PredictedWorld, other: Other | None) -> float:
     return other.cost if world.certified and other.certified else 0.0
 
 
-def least_certain(learner: MlnOnlineLearner, example: Example, most: int) -> list[Atom]:
+def least_certain(predictor: Predictor, example: Example, most: int) -> list[Atom]:
     """See ``Learner.least_certain``: by how much less the other value alone scores.
 
     Of a group it is the true atom, or, where there is none, the one that would score most.
     """
-    world = PredictedWorld.of(learner, example)
+    world = PredictedWorld.of(predictor, example)
     cost, net = -_turn_gains(world), world.net
     found = []
     for v in range(int(net.size[n.VARIABLES])):
@@ -108,12 +118,13 @@ def _turn_gains(world: PredictedWorld) -> Floats:
 # the parts of an explanation -----------------------------------------------------------------------
 
 
-def _number(learner: MlnOnlineLearner, world: PredictedWorld, atom: Atom) -> int:
+def _number(world: PredictedWorld, atom: Atom) -> int:
     """Return the number of an atom. Raises ExplanationError for one that is not the example's."""
-    known, name = learner.layout.plan.query, atom[0]
+    layout, name = world.predictor.grounder.layout, atom[0]
+    known = layout.plan.query
     if name not in known:
         raise ExplanationError(f"{shown(atom)}: {name} is not predicted, but {', '.join(known)}")
-    arity = len(learner.layout.arguments(name))
+    arity = len(layout.arguments(name))
     if len(atom[1]) != arity:
         raise ExplanationError(f"{shown(atom)}: {name} takes {arity} arguments")
     if atom not in world.names:
@@ -128,10 +139,10 @@ def _range(net: n.Network, v: int) -> range:
     return range(*net.var_start[v : v + 2].tolist())
 
 
-def _group(learner: MlnOnlineLearner, world: PredictedWorld, a: int) -> str | None:
+def _group(world: PredictedWorld, a: int) -> str | None:
     """Return the group constraint of an atom in words, and which of the group is predicted."""
     name = world.names[a][0]
-    group = learner.layout.plan.groups.get(name)
+    group = world.predictor.grounder.layout.plan.groups.get(name)
     if group is None:
         return None
     true = [world.names[b] for b in world.members(a) if world.state[b]]
@@ -176,14 +187,14 @@ def _undecided(world: PredictedWorld, local: State, gain: Floats) -> int:
     return int(np.sum((world.weight[touched] != 0) & (gain[touched] == 0)))
 
 
-def _reasons(learner: MlnOnlineLearner, world: PredictedWorld, gain: Floats) -> tuple[Reason, ...]:
+def _reasons(world: PredictedWorld, gain: Floats) -> tuple[Reason, ...]:
     """Return the ground rules that tell two states apart, those of one weight and direction as one."""
     effects: dict[tuple[int, tuple[str, ...], bool], float] = {}
     numbers: dict[tuple[int, tuple[str, ...], bool], float] = {}
     counts: Counter[tuple[int, tuple[str, ...], bool]] = Counter()
-    clauses, net = learner.weights.clauses, world.net
+    clauses, net = world.predictor.weights.clauses, world.net
     for c in np.flatnonzero(gain).tolist():
-        number, key, row = _instance(learner, world, int(world.place[c]))
+        number, key, row = _instance(world, int(world.place[c]))
         times = float(net.row_factor[row]) * clauses[number].sign
         weight = float(world.weight[c]) * clauses[number].sign
         of = number, key, bool((gain[c] > 0) == (weight > 0))
@@ -193,7 +204,7 @@ def _reasons(learner: MlnOnlineLearner, world: PredictedWorld, gain: Floats) -> 
     return ordered(
         [
             Reason(
-                _text(learner, clauses[number], key),
+                _text(world, clauses[number], key),
                 (effect if holds else -effect) / numbers[number, key, holds],
                 effect,
                 counts[number, key, holds],
@@ -205,9 +216,7 @@ def _reasons(learner: MlnOnlineLearner, world: PredictedWorld, gain: Floats) -> 
     )
 
 
-def _instance(
-    learner: MlnOnlineLearner, world: PredictedWorld, g: int
-) -> tuple[int, tuple[str, ...], int]:
+def _instance(world: PredictedWorld, g: int) -> tuple[int, tuple[str, ...], int]:
     """Return a ground clause's clause, the constants of its weight, and its row."""
     net = world.net
     rows = int(net.size[n.ROWS])
@@ -215,15 +224,15 @@ def _instance(
     number = int(net.row_clause[row])
     k = g - int(net.clause_start[row])
     offset = int(net.row_offset[row] + k * net.row_step[row])
-    key = tuple(_constants(learner, number, net.row_key[row].tolist(), offset))
+    key = tuple(_constants(world, number, net.row_key[row].tolist(), offset))
     return number, key, row
 
 
 def _constants(
-    learner: MlnOnlineLearner, number: int, key: Sequence[int], offset: int
+    world: PredictedWorld, number: int, key: Sequence[int], offset: int
 ) -> Iterator[str]:
     """Yield the template's constants from a key and an offset; see ``mln.kernels.ground``."""
-    table = learner.weights
+    table = world.predictor.weights
     plan, (strides, _) = table.layout.plan.clauses[number], table.strides[number]
     for name, stride, part in zip(plan.clause.template, strides, key, strict=False):
         kind = plan.types[name]
@@ -231,12 +240,12 @@ def _constants(
         if stride and part == 0:
             yield str(declared[offset // stride % len(declared)])
         elif part < 0:  # a constant that the stream has not shown
-            yield str(learner.packer.constants.names[-2 - part])
+            yield str(world.predictor.grounder.packer.constants.names[-2 - part])
         else:
             yield str(table.stream[kind].names[part - (stride != 0)])
 
 
-def _text(learner: MlnOnlineLearner, clause: Clause, key: Sequence[str]) -> str:
+def _text(world: PredictedWorld, clause: Clause, key: Sequence[str]) -> str:
     """Return a rule with the constants of its weight."""
     constants = dict(zip(clause.template, key, strict=True))
 
@@ -245,13 +254,13 @@ def _text(learner: MlnOnlineLearner, clause: Clause, key: Sequence[str]) -> str:
             return quote(constants[leaf.name])
         return show_leaf(leaf)
 
-    rule = learner.layout.plan.program.rules[clause.rule]
+    rule = world.predictor.weights.layout.plan.program.rules[clause.rule]
     return show(written(clause, rule), spelled)
 
 
-def _texts(learner: MlnOnlineLearner, world: PredictedWorld, which: Bools) -> tuple[str, ...]:
+def _texts(world: PredictedWorld, which: Bools) -> tuple[str, ...]:
     """Return the rules of chosen clauses, each once."""
     places: Ints = world.place[which]
-    of = (_instance(learner, world, g) for g in places.tolist() if g >= 0)
-    clauses = learner.weights.clauses
-    return tuple(dict.fromkeys(_text(learner, clauses[c], key) + "." for c, key, _ in of))
+    of = (_instance(world, g) for g in places.tolist() if g >= 0)
+    clauses = world.predictor.weights.clauses
+    return tuple(dict.fromkeys(_text(world, clauses[c], key) + "." for c, key, _ in of))

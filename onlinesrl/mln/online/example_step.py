@@ -1,8 +1,13 @@
-"""One world of a batch: ground, predicted with the averaged weights, recorded, then learned from."""
+"""One step for each world of a batch: ground, predicted with the averaged weights, recorded, learned from.
+
+Worlds that need nothing but elimination are processed together by a kernel, others one by one: those that
+are too wide for it, by the engines of ``inference``, and those with an audit, a margin or sampled counts.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -11,16 +16,21 @@ import numpy as np
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats, Ints
-from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.core.errors import Infeasible, OnlinesrlError, Unsolved
 from onlinesrl.core.evaluation.label_loss import Costs
-from onlinesrl.core.interrupt import leavable
+from onlinesrl.core.example import ValuedAtom
+from onlinesrl.core.interrupt import Interrupted, leavable
 from onlinesrl.core.jit.decorators import ready
+from onlinesrl.core.learner import Prediction
+from onlinesrl.core.online.drift import Monitor
 from onlinesrl.core.slowest import Slowest
+from onlinesrl.mln.ground.batch_packer import Packed
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.ground.grounder import ROOM, Grounder
 from onlinesrl.mln.inference.policy import Inference
-from onlinesrl.mln.inference.protocols import Solution
+from onlinesrl.mln.inference.protocols import MarginalEngine, Solution
+from onlinesrl.mln.inference.rounding import Magnitude
 from onlinesrl.mln.kernels import (
     elimination,
     ground_network,
@@ -31,10 +41,10 @@ from onlinesrl.mln.kernels import (
 )
 from onlinesrl.mln.kernels.elimination_order import structure_memory
 from onlinesrl.mln.kernels.grounding_frames import INFEASIBLE, OK, WEIGHTS_OVERFLOW
-from onlinesrl.mln.kernels.predict_and_learn import OVERFLOW
+from onlinesrl.mln.kernels.predict_and_learn import LEARN, OVERFLOW, PREDICT
 from onlinesrl.mln.kernels.weight_lookup import expected_gap, gap
-from onlinesrl.mln.online import by_engines
-from onlinesrl.mln.online.reporting import ILP, ROUTES, UNSOLVED, Results, with_room
+from onlinesrl.mln.online.atom_counts import AtomCounter
+from onlinesrl.mln.online.results import ILP, ROUTES, UNSOLVED, Results
 from onlinesrl.mln.online.weight_table import WeightTable
 
 GROWING = {
@@ -47,6 +57,11 @@ GROWING = {
 
 TOGETHER = 1 << 16
 """Up to so many cells, the tables of a prediction and of its rival are filled together."""
+AUDIT_TOLERANCE = 1e-6
+
+
+class AuditError(OnlinesrlError):
+    """Two exact engines disagree on the value of an example: a defect of the program."""
 
 
 class _Overflow(Exception):
@@ -54,28 +69,31 @@ class _Overflow(Exception):
 
 
 class ExampleProcessor:
-    """Processes worlds one by one, in memory for states and tables that is reused and grows.
+    """Processes the worlds of a batch in turn, in memory for states and tables that is reused and grows.
 
     With ``margins``, where nothing is learned, the results have each prediction's margin: its score less
     that of the best other state.
     """
+
+    results: Results
+    memory: predict_and_learn.StepFrame
 
     def __init__(
         self,
         grounder: Grounder,
         weights: WeightTable,
         inference: Inference,
-        by: prediction_counts.By,
+        counter: AtomCounter,
         margins: bool,
     ):
         self.grounder = grounder
         self.weights = weights
         self.inference = inference
-        self.by = by
+        self.counter = counter
         self.margins = margins
-        given, names = weights.update.costs, grounder.layout.plan.query
+        costs, names = weights.update.costs, grounder.layout.plan.query
         arities = {name: len(grounder.layout.radix_order(name)) for name in names}
-        self.costs = Costs(given, arities) if given else None
+        self.costs = Costs(costs, arities) if costs else None
         self.slowest = Slowest()
         self.routes = [*ROUTES]
         self.at = 0  # the world at hand
@@ -104,41 +122,42 @@ class ExampleProcessor:
         unary, table = np.zeros(2 * room["atoms"]), np.zeros(min(4 * tables, TOGETHER))
         self.rival = replace(self.tables, unary=unary, table=table)
 
-    def begin(self, batch: grounding_frames.Batch) -> prediction_counts.Output:
-        """Return room for the results of a batch, which is processed next."""
-        room, worlds = self.room["output"], len(batch.listed)
-        classes = np.zeros(worlds + 1, np.int64)
-        if self.by.query >= 0:
-            code = self.grounder.layout.plans
-            kind = code.query_type[code.query_start[self.by.query] + self.by.argument]
-            np.cumsum(batch.domain[:, kind], out=classes[1:])
-        self.batch, self.out = (
-            batch,
-            prediction_counts.Output(
-                status=np.zeros(worlds, np.int32),
-                detail=np.zeros(worlds, np.int64),
-                route=np.zeros(worlds, np.int32),
-                counts=np.zeros((worlds, 7), np.int64),
-                score=np.zeros(worlds),
-                loss=np.zeros(worlds),
-                margin=np.full(worlds, np.inf),
-                true_start=np.zeros(worlds + 1, np.int64),
-                true_query=np.zeros(room, np.int32),
-                true_key=np.zeros(room, np.int64),
-                true_mark=np.zeros(room, np.uint8),
-                class_start=classes,
-                by_class=np.zeros((int(classes[-1]), 3), np.int64),
-            ),
+    def begin(
+        self,
+        batch: grounding_frames.Batch,
+        worlds: Sequence[Packed],
+        answered: Mapping[int, Prediction],
+    ) -> Results:
+        """Return the results, with room for them, of a batch that is processed next."""
+        room, n, by = self.room["output"], len(batch.listed), self.counter.by
+        classes = np.zeros(n + 1, np.int64)
+        if by.query >= 0:
+            np.cumsum(batch.domain[:, self.counter.kind], out=classes[1:])
+        out = prediction_counts.Output(
+            status=np.zeros(n, np.int32),
+            detail=np.zeros(n, np.int64),
+            route=np.zeros(n, np.int32),
+            counts=np.zeros((n, 7), np.int64),
+            score=np.zeros(n),
+            loss=np.zeros(n),
+            margin=np.full(n, np.inf),
+            true_start=np.zeros(n + 1, np.int64),
+            true_query=np.zeros(room, np.int32),
+            true_key=np.zeros(room, np.int64),
+            true_mark=np.zeros(room, np.uint8),
+            class_start=classes,
+            by_class=np.zeros((int(classes[-1]), 3), np.int64),
         )
-        self._set_pass()
-        return self.out
+        self.results = Results(batch, worlds, out, self.routes, answered)
+        self._set_frame()
+        return self.results
 
-    def _set_pass(self) -> None:
+    def _set_frame(self) -> None:
         """Point the kernels to the present memory."""
         grounder, weights, limits = self.grounder, self.weights, self.inference.limits
         self.memory = predict_and_learn.StepFrame(
             grounder.layout.plans,
-            self.batch,
+            self.results.batch,
             grounder.net,
             grounder.scratch,
             self.tables,
@@ -150,14 +169,14 @@ class ExampleProcessor:
             self.rival,
             weights.more,
             self.state,
-            self.by,
-            self.out,
+            self.counter.by,
+            self.results.out,
             limits.atoms,
             limits.groundings,
             weights.update.loss == "ml",
         )
 
-    def _grow(self, status: int, results: Results) -> None:
+    def _grow(self, status: int) -> None:
         """Make room for what a kernel had no room for."""
         if status in ROOM:
             self.grounder.grow(status)
@@ -167,34 +186,87 @@ class ExampleProcessor:
             self._make_states()
         elif status == predict_and_learn.GROW_OUTPUT:
             self.room["output"] *= 2
-            results.out = self.out = with_room(self.out)
+            self.results.grow()
         elif status == predict_and_learn.GROW_CLAUSES:
             self.weights.room(self.grounder.net)
         else:
             self.weights.grow()
-        self._set_pass()
+        self._set_frame()
 
     def compile(self) -> None:
         """Compile the kernels, or load them from the cache."""
         batch = self.grounder.batch(learning=True)
-        self.begin(batch)
+        self.begin(batch, [], {})
         self.weights.compile()
         if self.inference.eliminates:
-            ready(predict_and_learn.run, self.memory, 0, 0, predict_and_learn.PREDICT, True)
+            ready(predict_and_learn.run, self.memory, 0, 0, PREDICT, True)
         else:
             self.grounder.compile(batch)
 
-    # worlds by elimination -----------------------------------------------------------------
+    # the worlds of a batch in turn ---------------------------------------------------------
 
-    def alone(self, learning: bool) -> bool:
-        """Tell whether worlds that are narrow need nothing but elimination."""
-        if not self.inference.eliminates:
-            return False
-        if not learning:
-            return not self.margins
-        return self.costs is None and not self.weights.update.drawn()
+    def process(self, seen: int, learning: bool, monitor: Monitor | None) -> tuple[int, bool]:
+        """Process the worlds of the batch that was begun; returns how many, and False if memory ran out.
 
-    def run(self, results: Results, first: int, stop: int, what: int, learning: bool) -> int:
+        They are fewer than all where it did, or where a signal asked to stop. ``seen`` examples came before
+        them; ``monitor`` watches for drift. Raises MemoryError where it ran out after an update: the state
+        in memory is then unusable.
+        """
+        w, weights, results = 0, self.weights, self.results
+        most = weights.update.max_weights
+        updates = None  # before the world at hand, where it is by itself
+        try:
+            while w < len(results.worlds):
+                before, updates = weights.updates, None
+                stop = self._eliminated(w, seen, learning, monitor)
+                if stop == w:
+                    updates = before
+                    self._take(w, learning, self._audited(seen, w))
+                    w += 1
+                else:
+                    w = self.run(w, stop, PREDICT | LEARN if learning else PREDICT, learning)
+                    if w < stop:
+                        updates = weights.updates
+                        self._finish(w, learning)
+                        w += 1
+                if monitor is not None and weights.updates > before:
+                    self._watch(monitor, w - 1)
+                if most is not None and len(weights) > most:
+                    weights.drop_least(most)
+        except Interrupted:
+            return self.at, True
+        except MemoryError:
+            if updates is not None and weights.updates > updates:
+                raise
+            weights.cut(*self.begun.tolist())
+            return self.at, False
+        return len(results.worlds), True
+
+    def _eliminated(self, w: int, seen: int, learning: bool, monitor: Monitor | None) -> int:
+        """Return up to which world, from ``w`` on, nothing but elimination may be needed."""
+        update = self.weights.update
+        if not self.inference.eliminates or self._audited(seen, w):
+            return w
+        if self.costs is not None or update.drawn() if learning else self.margins:
+            return w
+        if monitor is not None or update.max_weights is not None:
+            return w + 1
+        every, last = self.inference.audit_every, len(self.results.worlds)
+        return last if every <= 0 else min(last, w + every - 1 - (seen + w) % every)
+
+    def _watch(self, monitor: Monitor, w: int) -> None:
+        """Have a monitor heed a world that was learned from."""
+        if w in self.results.answered:
+            self.counter.count_answered(self.results, w)
+        if monitor.heed(int(self.results.out.counts[w, prediction_counts.HAMMING])):
+            self.results.drifted.add(w)
+
+    def _audited(self, seen: int, w: int) -> bool:
+        """Tell whether a world is to be audited."""
+        every = self.inference.audit_every
+        return every > 0 and (seen + 1 + w) % every == 0 and w not in self.results.answered
+
+    def run(self, first: int, stop: int, what: int, learning: bool) -> int:
         """Process worlds by elimination alone; returns ``stop``, or the first one that is too wide for it.
 
         That one has been ground. Raises Interrupted, before anything has been learned from world ``at``.
@@ -205,121 +277,74 @@ class ExampleProcessor:
             interrupt.check()
             if status not in GROWING:
                 return first
-            self._grow(status, results)
+            self._grow(status)
 
     # one world -----------------------------------------------------------------------------
 
-    def take(self, results: Results, w: int, learning: bool, audit: bool = False) -> None:
-        """Process world ``w`` and write its results; with ``audit`` the ILP solves it as well.
+    def _take(self, w: int, learning: bool, audit: bool) -> None:
+        """Process a world and write its results; with ``audit`` the ILP solves it as well.
 
         Raises Interrupted, before anything has been learned from the world.
         """
         self.at, self.begun[:] = w, self.weights.arrays.size
-        results.out.true_start[w + 1] = results.out.true_start[w]
-        wide = self._predict(results, w, learning)
-        self.finish(results, w, learning, audit, wide)
+        start = self.results.out.true_start
+        start[w + 1] = start[w]
+        wide = (
+            self._predict(w, learning) if self.inference.eliminates else self._ground(w, learning)
+        )
+        self._finish(w, learning, audit, wide)
 
-    def finish(
-        self, results: Results, w: int, learning: bool, audit: bool = False, wide: bool = True
-    ) -> None:
-        """Process the rest of a world: all of one that is ``wide`` and ground, else of one predicted."""
-        learning = learning and bool(results.batch.labelled[w])
-        status = results.out.status[w]
-        try:
-            if wide:
-                self._take_wide(results, w, learning, audit)
-            elif audit and status in {OK, INFEASIBLE}:
-                by_engines.audit(self, results, w)
-            if not wide and status == OK and learning:
-                self._learn_narrow(results, w)
-        except Infeasible:
-            results.out.status[w] = INFEASIBLE
-        except Unsolved:
-            results.out.status[w] = UNSOLVED
-        except _Overflow as overflow:
-            results.out.status[w], results.out.detail[w] = WEIGHTS_OVERFLOW, overflow.args[0]
-
-    def _predict(self, results: Results, w: int, learning: bool) -> bool:
+    def _predict(self, w: int, learning: bool) -> bool:
         """Ground a world and predict it, if it is narrow; tell whether it is too wide for that."""
-        if not self.inference.eliminates:
-            return self._ground(results, w, learning)
         try:
-            wide = self.run(results, w, w + 1, predict_and_learn.PREDICT, learning) == w
+            wide = self.run(w, w + 1, PREDICT, learning) == w
         finally:
             self.at = w  # nothing was learned from it yet
-        if wide:
-            return True
-        if results.out.status[w] == OK and self.margins and not learning:
-            state, score = self.state, float(results.out.score[w])
+        out = self.results.out
+        if not wide and out.status[w] == OK and self.margins and not learning:
+            state, score = self.state, float(out.score[w])
             net, weight, best = self.grounder.net, self.weights.weight, state.predicted
-            results.out.margin[w] = elimination.margin(
+            out.margin[w] = elimination.margin(
                 net, self.tables, weight, best, score, state.bonus, state.rival
             )
             interrupt.check()
-        return False
+        return wide
 
-    def _ground(self, results: Results, w: int, learning: bool) -> bool:
+    def _ground(self, w: int, learning: bool) -> bool:
         """Ground a world for the engines; False: it is bad, as its status says."""
-        status, detail = self.grounder.ground(results.batch, w)
+        batch, out = self.results.batch, self.results.out
+        status, detail = self.grounder.ground(batch, w)
         if status != OK:
-            results.out.status[w], results.out.detail[w] = status, detail
+            out.status[w], out.detail[w] = status, detail
             return False
         if self.state.truth is not self.grounder.truth:
             self._make_states()
-        self.weights.number(self.grounder.net, learning and bool(results.batch.labelled[w]))
+        self.weights.number(self.grounder.net, learning and bool(batch.labelled[w]))
         return True
 
-    def _record(self, results: Results, w: int, route: int, score: float) -> None:
-        """Write the prediction, its counts and its score to the results."""
-        net, state, code = self.grounder.net, self.state, self.grounder.layout.plans
-        while not prediction_counts.record(
-            code, results.batch, w, net, state, self.by, route, score, results.out
-        ):
-            self._grow(predict_and_learn.GROW_OUTPUT, results)
+    def _finish(self, w: int, learning: bool, audit: bool = False, wide: bool = True) -> None:
+        """Process the rest of a world: all of one that is ``wide`` and ground, else of one predicted."""
+        out = self.results.out
+        learning = learning and bool(self.results.batch.labelled[w])
+        status = out.status[w]
+        try:
+            if wide:
+                self._take_wide(w, learning, audit)
+            elif audit and status in {OK, INFEASIBLE}:
+                self._audit(w)
+            if not wide and status == OK and learning:
+                self._learn_narrow(w)
+        except Infeasible:
+            out.status[w] = INFEASIBLE
+        except Unsolved:
+            out.status[w] = UNSOLVED
+        except _Overflow as overflow:
+            out.status[w], out.detail[w] = WEIGHTS_OVERFLOW, overflow.args[0]
 
-    def _learn_narrow(self, results: Results, w: int) -> None:
-        """Learn from a world that elimination has predicted."""
-        update = self.weights.update
-        if update.drawn():
-            with leavable():
-                self._contrast(results, w, *clause_model(self.grounder.net))
-            return
-        self._price(results.batch, w)
-        if self.run(results, w, w + 1, predict_and_learn.LEARN, True) == w:
-            self._find_rival(results, w, *clause_model(self.grounder.net))
-
-    def _contrast(self, results: Results, w: int, model: GroundMRF, place: Ints) -> None:
-        """Learn from the truth of a world and states sampled from there on. Raises Infeasible."""
-        from onlinesrl.mln.inference.mcsat import from_on
-
-        net, truth, weights = self.grounder.net, self.state.truth, self.weights
-        weight = clause_weights(model, place, self._weights(averaged=False))
-        chain = from_on(truth[: model.n_atoms], model, weight, self.inference.seed, weights.updates)
-        samples = np.stack([*islice(chain, weights.update.drawn())])
-        self._learn(results, w, expected_gap(net, weights.arrays, truth, samples), 0.0)
-
-    def _price(self, batch: grounding_frames.Batch, w: int) -> None:
-        """Write the label loss of each atom of a world to the state."""
-        if self.costs is None:
-            return
-        state = self.state
-        for name, first, rows in self.grounder.atoms(batch, w):
-            truth = state.truth[first : first + len(rows)]
-            of = self.costs.of(name, rows)
-            state.cost[first : first + len(rows)] = of[np.arange(len(rows)), truth]
-
-    def _learn(self, results: Results, w: int, n: int, rho: float) -> None:
-        """Update the weights along a gap; the status is OVERFLOW where that is out of range."""
-        loss = self.weights.learn(n, rho)
-        results.out.loss[w] = loss
-        if math.isnan(loss):
-            results.out.status[w] = OVERFLOW
-
-    # by engines ------------------------------------------------------------------------------
-
-    def _take_wide(self, results: Results, w: int, learning: bool, audit: bool) -> None:
+    def _take_wide(self, w: int, learning: bool, audit: bool) -> None:
         """Process a world that is too wide for elimination, by the engines."""
-        net, out = self.grounder.net, results.out
+        net, results = self.grounder.net, self.results
+        out = results.out
         atoms = int(np.sum(net.fixed[: net.size[ground_network.ATOMS]] == ground_network.OPEN))
 
         def route() -> str:
@@ -327,68 +352,102 @@ class ExampleProcessor:
 
         with self.slowest.timing(results.worlds[w].example.id, atoms, route):
             if audit:
-                by_engines.audit(self, results, w)
+                self._audit(w)
             with leavable():
                 model, place = clause_model(net)
             if w not in results.answered:
-                self._predict_wide(results, w, model, place)
+                self._predict_wide(w, model, place)
             else:
                 self.state.predicted[: model.n_atoms] = 0
-                self._record(results, w, ILP, 0.0)
+                self._record(w, ILP, 0.0)
             if learning and self.weights.update.drawn():
-                self._contrast(results, w, model, place)
+                self._contrast(w, model, place)
             elif learning:
-                self._find_rival(results, w, model, place)
+                self._find_rival(w, model, place)
+
+    def _record(self, w: int, route: int, score: float) -> None:
+        """Write the prediction, its counts and its score to the results."""
+        net, code, results = self.grounder.net, self.grounder.layout.plans, self.results
+        while not prediction_counts.record(
+            code, results.batch, w, net, self.state, self.counter.by, route, score, results.out
+        ):
+            self._grow(predict_and_learn.GROW_OUTPUT)
+
+    # prediction by engines -------------------------------------------------------------------
 
     def _weights(self, averaged: bool) -> Floats:
         """Return the weights of the world's ground clauses; see ``WeightTable.of``. Raises _Overflow."""
-        found = self.weights.of(net := self.grounder.net, averaged)
-        if not weight_magnitude.total(net, found) <= weight_magnitude.HIGHEST:
-            raise _Overflow(weight_magnitude.largest(net, found))
-        return found
+        net = self.grounder.net
+        weight = self.weights.of(net, averaged)
+        if not weight_magnitude.total(net, weight) <= weight_magnitude.HIGHEST:
+            raise _Overflow(weight_magnitude.largest(net, weight))
+        return weight
 
-    def _predict_wide(self, results: Results, w: int, model: GroundMRF, place: Ints) -> None:
+    def _predict_wide(self, w: int, model: GroundMRF, place: Ints) -> None:
         """Predict a world and record it. Raises Unsolved, Infeasible."""
-        ground = self._weights(averaged=True)
+        results, ground = self.results, self._weights(averaged=True)
         weight = clause_weights(model, place, ground)
         if self.inference.marginals is not None:
-            found = by_engines.likeliest(self, results, w, model, weight, self.inference.marginals)
+            best = self._likeliest(w, model, weight, self.inference.marginals)
         else:
-            found = self._solve(results, w, model, weight)
-        self.state.predicted[: model.n_atoms] = found.state
+            best = self._solve(w, model, weight)
+        self.state.predicted[: model.n_atoms] = best.state
         score = ground_network.soft_score(self.grounder.net, self.state.predicted, ground)
-        if found.route not in results.routes:
-            results.routes.append(found.route)
-        self._record(results, w, results.routes.index(found.route), score)
-        if not found.certified:
+        if best.route not in results.routes:
+            results.routes.append(best.route)
+        self._record(w, results.routes.index(best.route), score)
+        if not best.certified:
             results.unproven.add(w)
         elif self.margins:
             with suppress(Unsolved), leavable():
-                results.out.margin[w] = by_engines.margin(self, model, weight, found)
+                results.out.margin[w] = self._margin(model, weight, best)
 
-    def _find_rival(self, results: Results, w: int, model: GroundMRF, place: Ints) -> None:
-        """Learn from a world, if its rival is proven optimal or need not be.
+    def _likeliest(
+        self, w: int, model: GroundMRF, weight: Floats, engine: MarginalEngine
+    ) -> Solution:
+        """Predict each atom, or group, by its most probable value.
 
-        Raises Unsolved, Infeasible.
+        Raises Unsolved where no feasible state to start from was found.
         """
-        net, state, update = self.grounder.net, self.state, self.weights.update
-        self._price(results.batch, w)
-        elimination.set_bonus(net, state.truth, update.loss == "ml", state.cost, state.bonus)
-        weight = clause_weights(model, place, self._weights(averaged=False))
-        bonus = state.bonus[: model.n_atoms].copy()
-        rival = self._solve(results, w, model, weight, bonus)
-        if rival.certified or not self.inference.proven:
-            state.rival[: model.n_atoms] = rival.state
-            arrays = self.weights.arrays
-            self._learn(results, w, *gap(net, arrays, state.truth, state.rival, state.cost))
+        from onlinesrl.mln.inference.exact_marginals import likeliest
+
+        results, net = self.results, self.grounder.net
+        try:
+            with leavable():
+                marginals = engine.marginals(model, weight)
+        except Unsolved:
+            results.unsolved.add(w)
+            raise
+        state = likeliest(model, marginals.probability)
+        ground_network.define(net, state)
+        values = np.round(marginals.probability, 6).tolist()
+        if marginals.diagnostics is not None:
+            results.diagnostics[w] = marginals.diagnostics
+        results.marginals[w] = {
+            name: [
+                ValuedAtom(args, values[n])
+                for n, args in enumerate(atoms, first)
+                if net.fixed[n] == ground_network.OPEN
+            ]
+            for name, first, atoms in self.grounder.atoms(results.batch, w)
+        }
+        return Solution(state, 0.0, math.inf, engine.route, certified=False)
+
+    def _margin(self, model: GroundMRF, weight: Floats, best: Solution) -> float:
+        """Return by how much the best state scores more than any other; infinite where that is not proven.
+
+        Raises Unsolved.
+        """
+        second = self.inference.whole.second_best(model, weight, best.state)
+        if second is None or not second.certified:
+            return math.inf
+        if not Magnitude.of(weight).lost:
+            return best.score - second.score
+        other = model.exact_score(second.state, weight)
+        return float(model.exact_score(best.state, weight) - other)
 
     def _solve(
-        self,
-        results: Results,
-        w: int,
-        model: GroundMRF,
-        weight: Floats,
-        bonus: Floats | None = None,
+        self, w: int, model: GroundMRF, weight: Floats, bonus: Floats | None = None
     ) -> Solution:
         """Solve a world, or fall back. Raises Infeasible, and Unsolved where there is no fallback."""
         inference = self.inference
@@ -400,8 +459,97 @@ class ExampleProcessor:
                 return found
         except Unsolved:
             pass
-        results.unsolved.add(w)
+        self.results.unsolved.add(w)
         if inference.fallback is None:
             raise Unsolved("the search ended at its limit")
         with leavable():
             return found or inference.fallback.solve(model, weight, bonus=bonus)
+
+    # learning ----------------------------------------------------------------------------------
+
+    def _learn_narrow(self, w: int) -> None:
+        """Learn from a world that elimination has predicted."""
+        if self.weights.update.drawn():
+            with leavable():
+                self._contrast(w, *clause_model(self.grounder.net))
+            return
+        self._price(w)
+        if self.run(w, w + 1, LEARN, True) == w:
+            self._find_rival(w, *clause_model(self.grounder.net))
+
+    def _contrast(self, w: int, model: GroundMRF, place: Ints) -> None:
+        """Learn from the truth of a world and states sampled from there on. Raises Infeasible."""
+        from onlinesrl.mln.inference.mcsat import from_on
+
+        net, truth, weights = self.grounder.net, self.state.truth, self.weights
+        weight = clause_weights(model, place, self._weights(averaged=False))
+        chain = from_on(truth[: model.n_atoms], model, weight, self.inference.seed, weights.updates)
+        samples = np.stack([*islice(chain, weights.update.drawn())])
+        self._learn(w, expected_gap(net, weights.arrays, truth, samples), 0.0)
+
+    def _find_rival(self, w: int, model: GroundMRF, place: Ints) -> None:
+        """Learn from a world, if its rival is proven optimal or need not be.
+
+        Raises Unsolved, Infeasible.
+        """
+        net, state, weights = self.grounder.net, self.state, self.weights
+        self._price(w)
+        augmented = weights.update.loss == "ml"
+        elimination.set_bonus(net, state.truth, augmented, state.cost, state.bonus)
+        weight = clause_weights(model, place, self._weights(averaged=False))
+        rival = self._solve(w, model, weight, state.bonus[: model.n_atoms].copy())
+        if rival.certified or not self.inference.proven:
+            state.rival[: model.n_atoms] = rival.state
+            self._learn(w, *gap(net, weights.arrays, state.truth, state.rival, state.cost))
+
+    def _price(self, w: int) -> None:
+        """Write the label loss of each atom of a world to the state."""
+        if self.costs is None:
+            return
+        state = self.state
+        for name, first, rows in self.grounder.atoms(self.results.batch, w):
+            truth = state.truth[first : first + len(rows)]
+            costs = self.costs.of(name, rows)
+            state.cost[first : first + len(rows)] = costs[np.arange(len(rows)), truth]
+
+    def _learn(self, w: int, n: int, rho: float) -> None:
+        """Update the weights along a gap; the status is OVERFLOW where that is out of range."""
+        loss = self.weights.learn(n, rho)
+        self.results.out.loss[w] = loss
+        if math.isnan(loss):
+            self.results.out.status[w] = OVERFLOW
+
+    # audits --------------------------------------------------------------------------------------
+
+    def _audit(self, w: int) -> None:
+        """Solve a world whole by the ILP, with the averaged weights; see ``check_audits``."""
+        net, audits = self.grounder.net, self.results.audits
+        with leavable():
+            model, place = clause_model(net)
+        ground = self.weights.of(net, averaged=True)
+        weight = clause_weights(model, place, ground)
+        none = net.fixed[: net.size[ground_network.ATOMS]] == ground_network.TRUE
+        none = none.astype(np.uint8)
+        constant = ground_network.soft_score(net, none, ground) - model.score(none, weight)
+        try:
+            with leavable():
+                whole = self.inference.whole.solve(model, weight)
+        except Infeasible:
+            audits[w] = -math.inf
+        except Unsolved:
+            return
+        else:
+            if whole.certified:
+                audits[w] = whole.score + constant
+
+
+def check_audits(results: Results) -> None:
+    """Compare the values that the worlds got with those of the ILP. Raises AuditError."""
+    out = results.out
+    for w, value in results.audits.items():
+        found = float(out.score[w]) if out.status[w] == OK else -math.inf
+        if not math.isclose(found, value, rel_tol=AUDIT_TOLERANCE, abs_tol=AUDIT_TOLERANCE):
+            raise AuditError(
+                f"audit of example {results.worlds[w].example.id}: {results.routes[int(out.route[w])]} "
+                f"gives {found!r}, the whole ILP {value!r}"
+            )

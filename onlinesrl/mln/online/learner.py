@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from onlinesrl.core.arrays import Floats
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Constant, Example, decode, decoded
@@ -30,7 +31,8 @@ from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.parallel.adaptive_batch import TOO_LARGE, AdaptiveBatcher
 from onlinesrl.logic.ast import Program
-from onlinesrl.mln.explain.explanation import explain, least_certain
+from onlinesrl.mln.explain.explanation import explain, least_certain, words_of
+from onlinesrl.mln.explain.predicted_world import Predictor
 from onlinesrl.mln.ground.advice import largest, undeclared
 from onlinesrl.mln.ground.batch_packer import Packed
 from onlinesrl.mln.ground.constant_index import NO_NEWS, News
@@ -38,13 +40,14 @@ from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.ground.join_planner import Plan
 from onlinesrl.mln.ground.model_index import Layout
 from onlinesrl.mln.inference.policy import Inference
-from onlinesrl.mln.kernels import prediction_counts
+from onlinesrl.mln.kernels.ground_network import Network
 from onlinesrl.mln.lang import weight_file as weight_files
-from onlinesrl.mln.online import in_turn, merging
-from onlinesrl.mln.online.by_engines import check_audits
-from onlinesrl.mln.online.example_step import ExampleProcessor
+from onlinesrl.mln.online import merging
+from onlinesrl.mln.online.atom_counts import AtomCounter
+from onlinesrl.mln.online.example_step import ExampleProcessor, check_audits
 from onlinesrl.mln.online.packing_queue import PackedBatch, PackingQueue
-from onlinesrl.mln.online.reporting import Reporter, Results
+from onlinesrl.mln.online.reporting import Reporter
+from onlinesrl.mln.online.results import Results
 from onlinesrl.mln.online.weight_table import WeightTable
 
 
@@ -77,23 +80,16 @@ class MlnOnlineLearner:
         self.weights = WeightTable(self.layout, update)
         self.grounder = Grounder(self.layout, self.weights.stream, inference.limits, background)
         self.packer = self.grounder.packer
-        self.by = self._by(by)
-        self.worlds = ExampleProcessor(self.grounder, self.weights, inference, self.by, margins)
+        counter = AtomCounter(self.grounder, by)
+        self.worlds = ExampleProcessor(self.grounder, self.weights, inference, counter, margins)
         self.slowest = self.worlds.slowest
-        self.reporter = Reporter(self.grounder, self.by)
+        self.reporter = Reporter(self.grounder, counter)
         self.together = AdaptiveBatcher()
         self.monitor: Monitor | None = None
         self.seen = 0
         self.quiet: Callable[[], object] = lambda: None
-        self.packings = PackingQueue(self)
-
-    def _by(self, by: tuple[str, int] | None) -> prediction_counts.By:
-        """Return the query predicate and argument of which each value is counted by itself."""
-        if by is None:
-            return prediction_counts.By(-1, 0)
-        query, argument = by
-        place = self.layout.radix_order(query).index(argument)
-        return prediction_counts.By(self.layout.plan.query.index(query), place)
+        quiet = lambda: self.quiet()  # noqa: E731, PLW0108 (a run sets it)
+        self.packings = PackingQueue(self.grounder, self.weights, self.together, quiet)
 
     @property
     def model_text(self) -> str:
@@ -155,14 +151,7 @@ class MlnOnlineLearner:
 
     def words(self, evidence: Atoms) -> dict[str, str]:
         """Return a word per constant of a query type, from a relation to a type that only names things."""
-        plan = self.layout.plan
-        queried = {t for q in plan.query for t in self.layout.arguments(q)}
-        for name, atoms in evidence.items():
-            types = self.layout.arguments(name) if name in self.layout.evidence else ()
-            if len(types) == 2 and types[0] not in plan.local and types[1] in queried:
-                rows = (row for row in atoms if isinstance(row, list) and len(row) == 2)
-                return {str(other): str(word) for word, other in rows}
-        return {}
+        return words_of(self.layout, evidence)
 
     def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
         """Predict between two steps, with margins; nothing that learning depends on changes."""
@@ -179,11 +168,27 @@ class MlnOnlineLearner:
         self, example: Example, atom: Atom, asked: CounterfactualQuery = DEFAULTS
     ) -> Explanation:
         """See ``Learner.explain``."""
-        return explain(self, example, atom, asked)
+        return explain(self._predictor(), example, atom, asked)
 
     def least_certain(self, example: Example, most: int) -> list[Atom]:
         """See ``Learner.least_certain``."""
-        return least_certain(self, example, most)
+        return least_certain(self._predictor(), example, most)
+
+    def _predictor(self) -> Predictor:
+        """Return what explanations take: predictions by the averaged weights as they are."""
+
+        def predict(examples: Sequence[Example]) -> list[Outcome]:
+            seen = self.seen
+            try:
+                return self.step(examples, learning=False)[0]
+            finally:
+                self.seen = seen
+
+        return Predictor(self.grounder, self.weights, self.inference, predict, self._averaged)
+
+    def _averaged(self, net: Network) -> Floats:
+        self.weights.number(net, learning=False)
+        return self.weights.of(net, averaged=True).copy()
 
     def decode(self, line: bytes) -> Example:
         """See ``Learner.decode``."""
@@ -299,8 +304,10 @@ class MlnOnlineLearner:
         """Process examples in turn, as far as memory allows; see ``AdaptiveBatcher``."""
         dropped, packing = self.weights.dropped, self.packings.take(items, learning)
         outcomes, worlds = packing.outcomes, packing.worlds
-        results = self._results(packing)
-        done, enough = (0, False) if results is None else in_turn.run(self, results, learning)
+        results = self._begin(packing)
+        done, enough = 0, False
+        if results is not None:
+            done, enough = self.worlds.process(self.seen, learning, self.monitor)
         if results is None or not enough:
             self.packings.undo()
             self.grounder.allocate()
@@ -324,15 +331,14 @@ class MlnOnlineLearner:
             self._forget()
         return [outcome for outcome in outcomes[:end] if outcome is not None]
 
-    def _results(self, packing: PackedBatch) -> Results | None:
-        """Return the packed worlds, with room for their results; None: out of memory."""
+    def _begin(self, packing: PackedBatch) -> Results | None:
+        """Return the results of packed worlds, none of which has been processed; None: out of memory."""
         if packing.batch is None:
             return None
         try:
-            out = self.worlds.begin(packing.batch)
+            return self.worlds.begin(packing.batch, packing.worlds, packing.answered)
         except MemoryError:
             return None
-        return Results(packing.batch, packing.worlds, out, self.worlds.routes, packing.answered)
 
     def _number_again(
         self, worlds: Sequence[Packed], known: Mapping[str, int], learning: bool
@@ -374,11 +380,12 @@ class MlnOnlineLearner:
 
     def gain(self, start: State) -> merging.Gain:
         """See ``Learner.gain``."""
-        return merging.gain(self, start)
+        return merging.gain(self.weights, self.packer, self.seen, start)
 
     def merge(self, gains: Sequence[merging.Gain], by_dual: bool) -> float:
         """See ``Learner.merge``."""
-        return merging.merge(self, gains, by_dual)
+        self.seen += sum(gain.seen for gain in gains)
+        return merging.merge(self.weights, self.packer, gains, by_dual)
 
     def _forget(self) -> None:
         """Forget the constants of weights that were dropped."""

@@ -2,11 +2,10 @@
 
 See ``core.online.parameter_mixing``.
 
-
 Shards meet constants in their own order: new ones, and the weights they name, are numbered at the merge
-in the order of the shards, by name. Weights are kept as base, u and v (``core.kernels.averaging``), of which
-the
-mean over all weight vectors is base + (S u - v) / T. Merged, S is S_0 plus what every shard added to it, and
+in the order of the shards, by name. Weights are kept as base, u and v (``core.kernels.averaging``), of
+which the mean over all weight vectors is base + (S u - v) / T. Merged, S is S_0 plus what every shard
+added to it, and
 
     v = v_0 + S (u - u_0) - sum_p (S_p (u_p - u_0) - (v_p - v_0))
 
@@ -21,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,10 +29,8 @@ from onlinesrl.core.example import Constant
 from onlinesrl.core.kernels.averaging import DUAL, NORM, S, T
 from onlinesrl.core.online.averaged_weights import AveragedWeights
 from onlinesrl.core.online.parameter_mixing import State, best_share, mean_share
+from onlinesrl.mln.ground.batch_packer import Packer
 from onlinesrl.mln.online.weight_table import WeightTable
-
-if TYPE_CHECKING:
-    from onlinesrl.mln.online.learner import MlnOnlineLearner
 
 
 @dataclass(frozen=True)
@@ -54,10 +51,10 @@ class Gain:
     seen: int
 
 
-def gain(learner: MlnOnlineLearner, start: State) -> Gain:
-    """Return what a learner gained since it was restored from ``start``."""
+def gain(weights: WeightTable, packer: Packer, seen: int, start: State) -> Gain:
+    """Return what a learner, which has ``seen`` so many examples, gained since it was at ``start``."""
     header, arrays = start
-    weights, a = learner.weights, learner.weights.arrays
+    a = weights.arrays
     count, blocks = len(arrays["uses"]), len(arrays["block"])
     uses = a.uses[: len(weights)].copy()
     uses[:count] -= arrays["uses"]
@@ -80,7 +77,7 @@ def gain(learner: MlnOnlineLearner, start: State) -> Gain:
         constants={name: weights.stream[name].names[n:] for name, n in known.items()},
         shown={
             name: names[len(header["shown"].get(name, ())) :]
-            for name, names in learner.packer.shown().items()
+            for name, names in packer.shown().items()
         },
         key=a.key[blocks : a.size[1]].copy(),
         weights=count,
@@ -90,16 +87,15 @@ def gain(learner: MlnOnlineLearner, start: State) -> Gain:
         kept={name: column[moved] - kept[name] for name, column in weights.kept.items()},
         uses=uses[moved],
         scalar=np.array(weights.scalar) - arrays["scalar"],
-        seen=learner.seen - header["seen"],
+        seen=seen - header["seen"],
     )
 
 
-def merge(learner: MlnOnlineLearner, gains: Sequence[Gain], by_dual: bool) -> float:
-    """Add to a learner what shards gained since they had its state; returns gamma.
+def merge(weights: WeightTable, packer: Packer, gains: Sequence[Gain], by_dual: bool) -> float:
+    """Add to a learner's weights what shards gained since they had its state; returns gamma.
 
     ``by_dual``: the gamma at which the dual is greatest; otherwise the mean of the shards.
     """
-    weights = learner.weights
     places = [_places(weights, each) for each in gains]
     n = len(weights)
     step, lag, before = np.zeros(n), np.zeros(n), _metric(weights)
@@ -124,7 +120,7 @@ def merge(learner: MlnOnlineLearner, gains: Sequence[Gain], by_dual: bool) -> fl
     weights.scalar[NORM] = float(np.sum(metric * u * u))
     s = weights.scalar[S]
     v += (s * share * step + s * kept) / metric - lag
-    _share_constants(learner, gains)
+    _share_constants(weights, packer, gains)
     return share
 
 
@@ -164,14 +160,13 @@ def _places(weights: WeightTable, gained: Gain) -> Ints:
     return places
 
 
-def _share_constants(learner: MlnOnlineLearner, gains: Sequence[Gain]) -> None:
+def _share_constants(weights: WeightTable, packer: Packer, gains: Sequence[Gain]) -> None:
     """Give later worlds the constants of open types that shards have met; drop weights beyond the most."""
-    weights, packer, most = learner.weights, learner.packer, learner.update.max_weights
+    most = weights.update.max_weights
     shown: dict[str, Any] = packer.shown()
     for each in gains:
         for name, names in each.shown.items():
             shown[name] = [*dict.fromkeys([*shown[name], *names])]
-        learner.seen += each.seen
     if most is not None and len(weights) > most:
         weights.drop_least(most)
     packer.set_stream(weights.stream)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction
+from onlinesrl.core.parallel.adaptive_batch import AdaptiveBatcher
 from onlinesrl.mln.ground.batch_packer import Packed, Packer
+from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.kernels import grounding_frames
-
-if TYPE_CHECKING:
-    from onlinesrl.mln.online.learner import MlnOnlineLearner
+from onlinesrl.mln.online.weight_table import WeightTable
 
 
 @dataclass(eq=False)
@@ -72,11 +71,21 @@ class PackingQueue:
 
     Constants are numbered in the order of the stream, so what is not packed keeps all after it from being
     packed, until its turn. ``then`` says how many constants the stream has after the last step, where it
-    may have more already.
+    may have more already. ``quiet`` waits until nothing is done ahead.
     """
 
-    def __init__(self, learner: MlnOnlineLearner) -> None:
-        self.learner = learner
+    def __init__(
+        self,
+        grounder: Grounder,
+        weights: WeightTable,
+        together: AdaptiveBatcher,
+        quiet: Callable[[], object],
+    ) -> None:
+        self.grounder = grounder
+        self.packer = grounder.packer
+        self.weights = weights
+        self.together = together
+        self.quiet = quiet
         self.coming = deque[Coming]()
         self.forget()
 
@@ -92,16 +101,15 @@ class PackingQueue:
 
         Nothing is done for models whose worlds depend on what is learned before.
         """
-        layout = self.learner.layout
-        if layout.open or layout.candidates or self.learner.update.max_weights is not None:
+        layout = self.grounder.layout
+        if layout.open or layout.candidates or self.weights.update.max_weights is not None:
             return
         packed_before = all(each.packing is not None for each in [*self.coming])
         self.coming.append(Coming(items, self._ahead(items) if packed_before else None))
 
     def _ahead(self, items: Sequence[Item]) -> PackedBatch | None:
-        learner = self.learner
-        packer = learner.packer
-        if learner.weights.dropped or packer.full or len(items) > learner.together.most:
+        packer = self.packer
+        if self.weights.dropped or packer.full or len(items) > self.together.most:
             return None
         known = packer.stream_sizes()
         try:
@@ -122,7 +130,7 @@ class PackingQueue:
         if not self.coming:
             return
         if self.coming[0].packing is None:
-            self.learner.quiet()
+            self.quiet()
             for each in self.coming:
                 each.packing = self._ahead(each.items)
                 if each.packing is None:
@@ -131,27 +139,27 @@ class PackingQueue:
 
     def take(self, items: Sequence[Item], learning: bool) -> PackedBatch:
         """Return the packing of a step, done ahead or now."""
-        found, packer = self.next, self.learner.packer
+        found = self.next
         if learning and found is not None and same(found.items, items):
             self.next, self.then = None, found.then
             return found
         self.undo()
-        packer.clear()
-        found = packed(packer, items)
+        self.packer.clear()
+        found = packed(self.packer, items)
         with suppress(MemoryError):
-            found.batch = self.learner.grounder.batch(learning)
+            found.batch = self.grounder.batch(learning)
         return found
 
     def clear(self) -> None:
         """Clear the packer after a step, unless it is in use."""
-        if self.then is None or self.learner.packer.full:
+        if self.then is None or self.packer.full:
             self.undo()
-            self.learner.packer.clear()
+            self.packer.clear()
 
     def undo(self) -> None:
         """Undo what was done ahead; nothing is until the next ``turn``."""
-        self.learner.quiet()
+        self.quiet()
         undone = self.next or (self.coming[0].packing if self.coming else None)
         self.forget()
         if undone is not None:
-            self.learner.packer.forget(undone.known)
+            self.packer.forget(undone.known)

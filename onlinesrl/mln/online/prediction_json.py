@@ -11,7 +11,7 @@ from onlinesrl.core.arrays import Ints, extended
 from onlinesrl.mln.ground.batch_packer import Packer
 from onlinesrl.mln.ground.constant_index import Domain
 from onlinesrl.mln.kernels import batch_report as k
-from onlinesrl.mln.online.reporting import Results
+from onlinesrl.mln.online.results import Results
 
 
 class PredictionEncoder:

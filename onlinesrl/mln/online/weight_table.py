@@ -6,29 +6,69 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints32, enlarged
 from onlinesrl.core.example import Constant
-from onlinesrl.core.io.restoring import Misfit
+from onlinesrl.core.io.restoring import LARGE, MOST, Expected, Misfit, Natural, converted, restored
 from onlinesrl.core.jit.decorators import ready
-from onlinesrl.core.kernels.averaging import NORM
+from onlinesrl.core.kernels.averaging import HUGE, NORM, T
 from onlinesrl.core.online.averaged_weights import AveragedWeights
-from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.online.update_rules import Cda2
+from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.mln.ground.constant_index import Domain
 from onlinesrl.mln.ground.model_index import Layout
 from onlinesrl.mln.ground.model_weights import ModelWeights
 from onlinesrl.mln.kernels import weight_lookup as k
 from onlinesrl.mln.kernels.ground_network import Network
-from onlinesrl.mln.online.saved_weights import saved_weights
-from onlinesrl.mln.online.weight_entry import Entry
+from onlinesrl.mln.lang.clausal_form import Clause
 
 KEPT_SHARE = 0.9
 UNUSED = Cda2()
 """The update of weights that are not learned."""
+RULES = float(np.finfo(np.float64).max)
+"""A rule's own weight may be any number: sums that are too large are told where they are met."""
+_EXPECTED = {
+    "value": Expected(
+        np.float64, ("weights", 3), (-RULES, -LARGE, -LARGE), (RULES, HUGE * 1e3, LARGE)
+    ),
+    "uses": Expected(np.int64, ("weights",), 0, MOST),
+    "key": Expected(np.int32, ("blocks", "row"), 0),
+    "block": Expected(np.int64, ("blocks",), 0),
+    "scalar": Expected(np.float64, (6,), (0, 0, *[-LARGE] * 4), (MOST, MOST, *[LARGE] * 4)),
+}
+_COLUMN = Expected(np.float64, ("weights",), 0.0)
+
+
+class Entry(NamedTuple):
+    """One weight by name: clause, constants of its template, value, updates it took part in."""
+
+    clause: Clause
+    key: tuple[str, ...]
+    weight: float
+    uses: int
+
+    @property
+    def text(self) -> str:
+        """The text of the clause."""
+        return self.clause.text
+
+    @property
+    def instance(self) -> str:
+        """The constants with the names of their variables."""
+        names = zip(self.clause.template, self.key, strict=True)
+        return ", ".join(f"{name} = {constant}" for name, constant in names)
+
+
+class _Header(msgspec.Struct):
+    """What a checkpoint's header has of the weights: the constants of each type, and two counts."""
+
+    constants: dict[str, list[Constant]]
+    dropped: Natural
+    before: Natural = 0
 
 
 class WeightTable(ModelWeights, AveragedWeights):
@@ -195,7 +235,16 @@ class WeightTable(ModelWeights, AveragedWeights):
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore the state that ``save`` returned, bit for bit. Raises Misfit."""
-        saved, self.stream, found = saved_weights(self, header, arrays)
+        saved = converted(header, _Header)
+        if saved.constants.keys() != self.stream.keys():
+            raise Misfit("it has the constants of other types than the model")
+        stream = {kind: self._domain(kind, saved.constants[kind]) for kind in self.stream}
+        expected = _EXPECTED | dict.fromkeys(self.kept, _COLUMN)
+        found = restored(arrays, expected, row=self.arrays.key.shape[1])
+        if found["scalar"][T] % 1:
+            raise Misfit("the number of updates is not whole")
+        self._check_blocks(stream, found)
+        self.stream = stream
         self.dropped, self.before = saved.dropped, saved.before
         n, blocks = len(found["uses"]), len(found["block"])
         while n > len(self.arrays.uses):
@@ -215,3 +264,24 @@ class WeightTable(ModelWeights, AveragedWeights):
         k.rehash(a)
         if np.count_nonzero(a.slot >= 0) != blocks:
             raise Misfit("the array key has the same constants twice")
+
+    def _domain(self, kind: str, names: Sequence[Constant]) -> Domain:
+        """Return the constants of a type: those of the model, then others, none twice."""
+        domain, declared = Domain(names), Domain(self.layout.constants.get(kind, ()))
+        if len(domain.names) < len(names) or domain.names[: len(declared.names)] != declared.names:
+            raise Misfit(f"the constants of {kind} are not those of the model, then others")
+        return domain
+
+    def _check_blocks(self, stream: Mapping[str, Domain], found: Mapping[str, Any]) -> None:
+        """Raise Misfit where keys are no clauses and constants, or blocks do not follow each other."""
+        clause, rows = found["key"][:, 0], found["key"][:, 1:]
+        if np.any(clause >= len(self.clauses)):
+            raise Misfit("the array key has a clause that the model has not")
+        kind, shift = self.columns()
+        sizes = np.array([*(len(domain.names) for domain in stream.values()), 1])
+        if np.any(rows >= (sizes[kind] + shift)[clause]):
+            raise Misfit("the array key has a constant without a name")
+        ends = self.reserved + np.cumsum(self.arrays.block_size[clause], dtype=np.int64)
+        starts = np.concatenate([[self.reserved], ends])
+        if not np.array_equal(found["block"], starts[:-1]) or len(found["uses"]) != starts[-1]:
+            raise Misfit("the blocks of weights do not follow each other")

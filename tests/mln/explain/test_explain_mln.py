@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from onlinesrl.core.example import Example
 from onlinesrl.core.explain.counterfactual import CounterfactualQuery, candidates_of, changed
 from onlinesrl.core.explain.explanation import ExplanationError, shown
+from onlinesrl.mln.explain.predicted_world import true_atoms
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.online.learner import MlnOnlineLearner
-from onlinesrl.mln.online.predicted_world import true_atoms
 from tests.support.naive_grounder import World, holds
 from tests.support.random_programs import Case, cases
 from tests.support.small_learners import online

@@ -13,8 +13,9 @@ from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.lang import reader
-from onlinesrl.mln.online import counted
+from onlinesrl.mln.online.atom_counts import AtomCounter
 from onlinesrl.mln.online.learner import MlnOnlineLearner
+from onlinesrl.mln.online.prediction_json import PredictionEncoder
 from onlinesrl.stream.predictions import answer
 from onlinesrl.stream.sources.files import Record
 
@@ -74,8 +75,8 @@ def test_kernels_report_what_python_does(
 ) -> None:
     spelled, metrics = stepped(by, query)
     assert any(isinstance(each.prediction, SpelledPrediction) for each in spelled)
-    monkeypatch.setattr(counted, "counted", lambda *_: None)
-    monkeypatch.setattr("onlinesrl.mln.online.prediction_json.PredictionEncoder.texts", lambda *_: None)
+    monkeypatch.setattr(AtomCounter, "_countable", lambda *_: False)
+    monkeypatch.setattr(PredictionEncoder, "texts", lambda *_: None)
     plain, others = stepped(by, query)
 
     record = Record(b"", str(Path("a")), 1, 0, 0)

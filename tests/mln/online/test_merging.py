@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from onlinesrl.core.example import Example
+from onlinesrl.mln.online import merging as mln_merging
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.psl.lang.reader import parse
+from onlinesrl.psl.online import merging as psl_merging
 from onlinesrl.psl.online.learner import PslOnlineLearner
 from onlinesrl.psl.online.rule_weights import RuleWeights
 from tests.support import small_learners, trust_program
@@ -63,7 +65,7 @@ def test_the_dual_is_greatest_at_the_share(
     state = deepcopy(learner.save())
     gains = [gained(new, update, state, shard[2:5]) for shard in shards]
     best = learner.merge(gains, by_dual=True)
-    module = __import__(f"onlinesrl.{'mln' if new is mln else 'psl'}.online.merging", fromlist=["merging"])
+    module = mln_merging if new is mln else psl_merging
 
     def dual(share: float) -> float:
         monkeypatch.setattr(module, "mean_share", lambda *_: share)

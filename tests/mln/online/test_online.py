@@ -27,7 +27,7 @@ from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.lang import reader
-from onlinesrl.mln.online.by_engines import AuditError
+from onlinesrl.mln.online.example_step import AuditError
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.support.random_networks import features, ground_weights
 from tests.support.small_learners import examples, learn, named, new_learner, state, update_of

@@ -15,7 +15,6 @@ from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.kernels import grounding_frames
 from onlinesrl.mln.kernels.predict_and_learn import GROW_OUTPUT
-from onlinesrl.mln.online import by_engines
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.online import learner as psl_learner
@@ -137,11 +136,11 @@ STAGES: dict[str, Failing] = {
     "begin": fails_in(of_worlds, "begin"),
     "atoms": fails_in(of_grounder, "grow", lambda status: status == grounding_frames.GROW_ATOMS),
     "weights": fails_in(of_weights, "grow"),
-    "audit": fails_in(lambda learner: by_engines, "audit"),
+    "audit": fails_in(of_worlds, "_audit"),
 }
 OUTSIDE: dict[str, Failing] = {
-    "predict": fails_in(of_worlds, "_solve", lambda *args: len(args) == 4),
-    "rival": fails_in(of_worlds, "_solve", lambda *args: len(args) == 5),
+    "predict": fails_in(of_worlds, "_solve", lambda *args: len(args) == 3),
+    "rival": fails_in(of_worlds, "_solve", lambda *args: len(args) == 4),
     "output": fails_in(of_worlds, "_grow", lambda *args: args[0] == GROW_OUTPUT),
 }
 

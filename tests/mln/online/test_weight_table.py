@@ -8,9 +8,8 @@ import pytest
 
 from onlinesrl.core.example import Example
 from onlinesrl.core.kernels.averaging import NORM
-from onlinesrl.mln.ground import batch_packer
+from onlinesrl.mln.ground import batch_packer, model_weights
 from onlinesrl.mln.lang import reader
-from onlinesrl.mln.online import weight_table as table
 from onlinesrl.mln.online.weight_table import WeightTable
 from onlinesrl.runs.summary import heaviest, weights_text
 from onlinesrl.stream import checkpoints
@@ -134,8 +133,8 @@ def test_the_room_at_first_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> No
     """Whether weights or hash slots run out, or neither; nor where a checkpoint is restored."""
     found = []
     for room, slots in ((8, 4), (8, 1 << 13), (1 << 16, 4), (1 << 16, 1 << 13)):
-        monkeypatch.setattr(table, "ROOM", room)
-        monkeypatch.setattr(table, "SLOTS", slots)
+        monkeypatch.setattr(model_weights, "ROOM", room)
+        monkeypatch.setattr(model_weights, "SLOTS", slots)
         learner, again = new_learner("adagrad"), new_learner("adagrad")
         predictions = learn(learner, examples(60), 7)
         learn(again, examples(20, seed=1), 7)

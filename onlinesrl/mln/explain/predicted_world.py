@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
@@ -17,15 +16,37 @@ from onlinesrl.core.interrupt import Interrupted, leavable
 from onlinesrl.core.learner import Outcome, Prediction
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
+from onlinesrl.mln.ground.grounder import Grounder
+from onlinesrl.mln.ground.grounding_errors import KINDS
+from onlinesrl.mln.ground.model_weights import ModelWeights
 from onlinesrl.mln.inference.components import components, restrict
 from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.kernels import ground_network as n
-from onlinesrl.mln.kernels import grounding_frames
-from onlinesrl.mln.online.reporting import KINDS
+from onlinesrl.mln.kernels.grounding_frames import OK, Batch
 
-if TYPE_CHECKING:
-    from onlinesrl.mln.online.learner import MlnOnlineLearner
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """What explanations take of a learner.
+
+    ``outcomes`` returns the predictions of examples, by which nothing changes that learning depends on;
+    there are fewer where a signal came. ``averaged`` returns the averaged weights of a network's ground
+    clauses, float64[ground clauses].
+    """
+
+    grounder: Grounder
+    weights: ModelWeights
+    inference: Inference
+    outcomes: Callable[[Sequence[Example]], list[Outcome]]
+    averaged: Callable[[n.Network], Floats]
+
+    def predict(self, examples: Sequence[Example]) -> list[Outcome]:
+        """Return the outcomes of all examples, without margins. Raises Interrupted."""
+        outcomes = self.outcomes(examples)
+        if len(outcomes) < len(examples):
+            raise Interrupted("the prediction was interrupted")
+        return outcomes
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +58,7 @@ class PredictedWorld:
     clauses is (-1: none), ``weight`` float64[clauses] their weights.
     """
 
+    predictor: Predictor
     net: n.Network
     names: list[Atom]
     ground: Floats
@@ -47,29 +69,26 @@ class PredictedWorld:
     certified: bool
 
     @classmethod
-    def of(cls, learner: MlnOnlineLearner, example: Example) -> PredictedWorld:
+    def of(cls, predictor: Predictor, example: Example) -> PredictedWorld:
         """Predict and ground an example; its truth is not looked at. Raises ExampleError for a bad one."""
         blind = replace(example, truth=None)
-        prediction = predict_one(learner, blind)
-        grounder = learner.grounder
+        (outcome,) = predictor.predict([blind])
+        prediction = outcome.prediction
+        if prediction is None:
+            raise ExampleError(outcome.error or "it cannot be predicted")
+        grounder = predictor.grounder
         grounder.packer.clear()
         grounder.packer.add(blind, 0)
         batch = grounder.batch(learning=False)
         status, detail = grounder.ground(batch, 0)
-        if status != grounding_frames.OK:
+        if status != OK:
             raise ExampleError(grounder.reasons.of(batch, 0, status, detail), KINDS[status])
-        names = [
-            (name, tuple(map(str, args)))
-            for name, _, rows in grounder.atoms(batch, 0)
-            for args in rows
-        ]
-        net = grounder.net
-        learner.weights.number(net, learning=False)
-        ground = learner.weights.of(net, averaged=True).copy()
+        net, names = grounder.net, atom_names(grounder, batch)
+        ground = predictor.averaged(net)
         model, place = clause_model(net)
         weight = clause_weights(model, place, ground)
         state = _state(net, names, prediction)
-        return cls(net, names, ground, model, place, weight, state, prediction.certified)
+        return cls(predictor, net, names, ground, model, place, weight, state, prediction.certified)
 
     def members(self, atom: int) -> range:
         """Return the atoms of the group that an atom is in; it alone where it is in none."""
@@ -99,7 +118,7 @@ class PredictedWorld:
         n.define(self.net, state)
         return state
 
-    def best_otherwise(self, inference: Inference, atom: int) -> tuple[State, bool] | None:
+    def best_otherwise(self, atom: int) -> tuple[State, bool] | None:
         """Return the best state with the atom the other way, and whether it is certified.
 
         Only what is connected with the atom may differ from the predicted state. None: there is none.
@@ -115,7 +134,7 @@ class PredictedWorld:
         clauses = np.flatnonzero(_touching(model, atoms) & (model.hard | (weight != 0)))
         try:
             part = restrict(model, atoms, clauses)
-            found = solve(inference, part, weight[clauses])
+            found = _solve(self.predictor.inference, part, weight[clauses])
         except Infeasible:
             return None
         state = self.state.copy()
@@ -123,27 +142,7 @@ class PredictedWorld:
         return state, found.certified
 
 
-def predict_all(learner: MlnOnlineLearner, examples: Sequence[Example]) -> list[Outcome]:
-    """Return the outcomes of examples, without margins; nothing that learning depends on changes."""
-    seen = learner.seen
-    try:
-        outcomes, _ = learner.step(examples, learning=False)
-    finally:
-        learner.seen = seen
-    if len(outcomes) < len(examples):
-        raise Interrupted("the prediction was interrupted")
-    return outcomes
-
-
-def predict_one(learner: MlnOnlineLearner, example: Example) -> Prediction:
-    """Return the learner's prediction. Raises ExampleError for a bad example."""
-    (outcome,) = predict_all(learner, [example])
-    if outcome.prediction is None:
-        raise ExampleError(outcome.error or "it cannot be predicted")
-    return outcome.prediction
-
-
-def solve(inference: Inference, model: GroundMRF, weight: Floats) -> Solution:
+def _solve(inference: Inference, model: GroundMRF, weight: Floats) -> Solution:
     """Solve a problem, or fall back as a prediction does."""
     try:
         with leavable():
@@ -153,6 +152,13 @@ def solve(inference: Inference, model: GroundMRF, weight: Floats) -> Solution:
             raise
     with leavable():
         return inference.fallback.solve(model, weight)
+
+
+def atom_names(grounder: Grounder, batch: Batch) -> list[Atom]:
+    """Return the query atoms of the only world of a batch, which has just been ground."""
+    return [
+        (name, tuple(map(str, args))) for name, _, rows in grounder.atoms(batch, 0) for args in rows
+    ]
 
 
 def true_atoms(prediction: Prediction) -> set[Atom]:

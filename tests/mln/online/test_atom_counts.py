@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.core.evaluation.confusion_matrix import Confusion, pairs
-from onlinesrl.mln.online.positives import Positives
+from onlinesrl.mln.online.atom_counts import Positives
 
 MODEL = """
 cls = {"news", "sport", "mail"}

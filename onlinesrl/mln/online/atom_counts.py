@@ -1,0 +1,260 @@
+"""The atoms that are true or predicted, counted by class, by query predicate and as a confusion matrix."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bytes, Ints
+from onlinesrl.core.evaluation.confusion_matrix import Confusion, Pair, pairs
+from onlinesrl.core.example import Constant, ValuedAtom, arguments
+from onlinesrl.core.explain.explanation import Atom
+from onlinesrl.mln.ground.grounder import Grounder
+from onlinesrl.mln.kernels import batch_report
+from onlinesrl.mln.kernels import prediction_counts as k
+from onlinesrl.mln.kernels.batch_report import PREDICTED, TRUE
+from onlinesrl.mln.online.results import Results
+
+_OUTCOMES = [PREDICTED | TRUE, PREDICTED, TRUE]
+"""The marks of hits, false alarms and misses."""
+MOST_CLASSES = 64
+"""Up to so many classes, a kernel counts pairs of them."""
+
+
+class AtomCounts(NamedTuple):
+    """Hits, false alarms and misses by class and by query predicate, and pairs of classes; see ``Tally``."""
+
+    by_class: dict[str, Ints]
+    predicates: dict[str, Ints]
+    pairs: Mapping[Pair, int] | None
+
+
+class AtomCounter:
+    """Counts over a batch; ``by`` is the query predicate and argument whose values are the classes."""
+
+    def __init__(self, grounder: Grounder, by: tuple[str, int] | None) -> None:
+        self.layout, self.packer, self.names = grounder.layout, grounder.packer, grounder.names
+        self.query = self.layout.plan.query
+        self.by = k.By(-1, 0)
+        if by is not None:
+            self.predicate, self.argument = by
+            place = self.layout.radix_order(self.predicate).index(self.argument)
+            self.by = k.By(self.query.index(self.predicate), place)
+            self.kinds = self.names[self.by.query].kinds
+            self.kind = self.kinds[place]
+            self.declared = self.layout.constants[self.layout.types[self.kind]]
+
+    def count(self, results: Results, new: Bytes, good: Bytes) -> AtomCounts:
+        """Count over the labelled ``good`` worlds; ``new`` are those of them that are not answered."""
+        if self._countable(results):
+            return self._by_kernel(results)
+        marks = self._marks(results, new)
+        answered = [self._answered_atoms(results, w) for w in results.answered if good[w]]
+        predicates = dict(zip(self.query, marks.by_query(len(self.query)), strict=True))
+        for true, predicted in answered:
+            for column, atoms in enumerate(outcomes(true, predicted)):
+                for name, _ in atoms:
+                    predicates[name][column] += 1
+        if self.by.query < 0:
+            return AtomCounts({}, predicates, {})
+        return AtomCounts(
+            self._by_class(results, good), predicates, self._pairs(results, marks, answered)
+        )
+
+    # by a kernel -------------------------------------------------------------------------------
+
+    def _countable(self, results: Results) -> bool:
+        """Tell whether a kernel can count.
+
+        It can where no world lists its atoms, and all have the same classes, the values of an argument
+        that comes last in radix order.
+        """
+        if results.answered or results.batch.listed.any():
+            return False
+        if self.by.query < 0:
+            return True
+        if self.by.argument != len(self.kinds) - 1 or len(self.declared) > MOST_CLASSES:
+            return False
+        return bool(np.all(results.batch.domain[:, self.kind] == len(self.declared)))
+
+    def _by_kernel(self, results: Results) -> AtomCounts:
+        classes = self.declared if self.by.query >= 0 else ()
+        n = len(classes)
+        by_class, predicates = np.zeros((n, 3), np.int64), np.zeros((len(self.query), 3), np.int64)
+        cells = np.zeros((n + 1, n + 1), np.int64)
+        counts = batch_report.Counts(by_query=predicates, by_class=by_class, pairs=cells)
+        single = batch_report.count(self.layout.plans, results.batch, self.by, results.out, counts)
+        spelled = [None, *classes]
+        found = {
+            (spelled[true], spelled[predicted]): int(cells[true, predicted])
+            for true, predicted in np.argwhere(cells).tolist()
+        }
+        return AtomCounts(
+            dict(zip(classes, by_class, strict=True)),
+            dict(zip(self.query, predicates, strict=True)),
+            found if single else None,
+        )
+
+    # without it --------------------------------------------------------------------------------
+
+    def _marks(self, results: Results, chosen: Bytes) -> Positives:
+        """Return the true and predicted atoms of chosen worlds whose truth is known."""
+        out, n = results.out, int(results.out.true_start[-1])
+        world = np.repeat(np.arange(len(chosen)), np.diff(out.true_start))
+        columns = (out.true_query[:n], out.true_key[:n], out.true_mark[:n])
+        labelled = chosen & (results.batch.labelled != 0)
+        return Positives(world, *(c.astype(np.int64) for c in columns)).of(labelled[world])
+
+    def _pairs(
+        self, results: Results, marks: Positives, answered: list[tuple[set[Atom], set[Atom]]]
+    ) -> Mapping[Pair, int] | None:
+        """Return how often each class was predicted for each true one; see ``confusion_matrix.pairs``."""
+        batch, confusion = results.batch, Confusion()
+        shared = bool(np.all(batch.domain[:, self.kind] == len(self.declared)))
+        confusion.add(
+            marks.of(marks.query == self.by.query).pairs(
+                batch.domain[:, self.kinds].astype(np.int64),
+                self.by.argument,
+                lambda w: self.declared if shared else self.packer.names(batch, w, self.kind),
+                shared,
+            )
+        )
+        for true, predicted in answered:
+            atoms = (
+                (args, (name, args) in true, (name, args) in predicted)
+                for name, args in true | predicted
+                if name == self.predicate
+            )
+            confusion.add(pairs(atoms, self.argument))
+        return confusion.counts
+
+    def _by_class(self, results: Results, good: Bytes) -> dict[str, Ints]:
+        out = results.out
+        sizes = np.diff(out.class_start)
+        if len(sizes) and np.all(sizes == self.layout.plans.declared[self.kind]):
+            table = out.by_class.reshape(len(sizes), -1, 3)[good].sum(axis=0)
+            return dict(zip(self.declared, table, strict=True))
+        found: dict[str, Ints] = {}
+        for w in np.flatnonzero(good).tolist():
+            rows = out.by_class[out.class_start[w] : out.class_start[w + 1]]
+            names = self.packer.names(results.batch, w, self.kind)
+            for name, row in zip(names, rows, strict=True):
+                found[str(name)] = found.get(str(name), 0) + row
+        return found
+
+    # predictions that were made before the truth came --------------------------------------------
+
+    def count_answered(self, results: Results, w: int) -> None:
+        """Count by the prediction made before, instead of the one that the kernel counted."""
+        count = results.out.counts[w]
+        true, predicted = self._answered_atoms(results, w)
+        wrong = {self._unit(*atom) for atom in true ^ predicted}
+        count[k.HITS] = len(true & predicted)
+        count[k.FALSE_ALARMS], count[k.MISSES] = len(predicted - true), len(true - predicted)
+        count[k.RIGHT_UNITS] = count[k.UNITS] - len(wrong)
+        count[k.HAMMING] = len(true ^ predicted)
+        count[k.EXACT] = not wrong
+        if self.by.query < 0:
+            return
+        names = map(str, self.packer.names(results.batch, w, self.kind))
+        first, stop = results.out.class_start[w : w + 2].tolist()
+        number = {value: n for n, value in enumerate(names, first)}
+        results.out.by_class[first:stop] = 0
+        for column, atoms in enumerate(outcomes(true, predicted)):
+            for name, args in atoms:
+                if name == self.predicate:
+                    results.out.by_class[number[args[self.argument]], column] += 1
+
+    def _answered_atoms(self, results: Results, w: int) -> tuple[set[Atom], set[Atom]]:
+        """Return the true and the predicted atoms of a world whose prediction was made before."""
+        example = results.worlds[w].example
+        true = self.true_atoms(example.truth or {}) - self.true_atoms(example.evidence)
+        return true, self.true_atoms(results.answered[w].predicted)
+
+    def true_atoms(self, atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]]) -> set[Atom]:
+        """Return the true atoms of query predicates."""
+        return {
+            (name, tuple(map(str, arguments(atom))))
+            for name in self.query
+            for atom in atoms.get(name, ())
+            if not isinstance(atom, ValuedAtom) or atom.value
+        }
+
+    def _unit(self, name: str, args: tuple[str, ...]) -> Atom:
+        """Return what the atoms of one unit share."""
+        group = self.layout.plan.groups.get(name)
+        return name, tuple(
+            a for n, a in enumerate(args) if group is None or n not in group.arguments
+        )
+
+
+def outcomes(true: set[Atom], predicted: set[Atom]) -> tuple[set[Atom], set[Atom], set[Atom]]:
+    """Return hits, false alarms and misses."""
+    return true & predicted, predicted - true, true - predicted
+
+
+class Positives(NamedTuple):
+    """The atoms of worlds that are true or predicted, world by world, [atom]."""
+
+    world: Ints
+    query: Ints
+    key: Ints  # the number among the groundings of the query predicate
+    mark: Ints
+
+    def of(self, chosen: Ints) -> Positives:
+        """Return those that ``chosen``, bool[atom] or indices, picks."""
+        return Positives(*(column[chosen] for column in self))
+
+    def by_query(self, queries: int) -> Ints:
+        """Return hits, false alarms and misses of each query predicate, int64[queries, 3]."""
+        found = np.bincount(4 * self.query + self.mark, minlength=4 * queries)
+        return found.reshape(queries, 4)[:, _OUTCOMES]
+
+    def classes(self, sizes: Ints, argument: int) -> tuple[Ints, Ints]:
+        """Return the class of each atom (the chosen argument's value) and its unit (the other arguments).
+
+        ``sizes`` int64[world, arguments] are the numbers of constants of the key's digits; all atoms are
+        of one query predicate.
+        """
+        below = np.prod(sizes[:, argument + 1 :], axis=1, dtype=np.int64)[self.world]
+        size = sizes[self.world, argument]
+        above, rest = np.divmod(self.key, below * size)
+        return rest // below, above * below + rest % below
+
+    def pairs(
+        self, sizes: Ints, argument: int, names: Callable[[int], Sequence[object]], shared: bool
+    ) -> Counter[Pair] | None:
+        """Return the counts of (true class, predicted class); None where a unit has several classes.
+
+        ``names`` are those of the classes in a world; where they are ``shared``, in every one.
+        """
+        kind, unit = self.classes(sizes, argument)
+        most = int(sizes[:, argument].max(initial=1))
+        number = 1 + kind if shared else 1 + self.world * most + kind
+        if unit.max(initial=0) >= 2**62 // max(1, len(sizes)):
+            unit = np.unique(unit, return_inverse=True)[1]
+        unit = self.world * (1 + unit.max(initial=0)) + unit
+        order = np.argsort(unit, kind="stable")
+        unit, number, mark = unit[order], number[order], self.mark[order]
+        begins = np.ones(len(unit), np.bool_)
+        np.not_equal(unit[1:], unit[:-1], out=begins[1:])
+        group = np.cumsum(begins) - 1
+        columns = np.zeros((2, int(begins.sum())), np.int64)
+        for column, wanted in zip(columns, (TRUE, PREDICTED), strict=True):
+            marked = np.flatnonzero(mark & wanted)
+            column[group[marked]] = number[marked]
+            if np.count_nonzero(column) < len(marked):
+                return None
+        span = 1 + most * len(sizes)
+        cells, counts = np.unique(columns[0] * span + columns[1], return_counts=True)
+
+        def spelled(n: int) -> str | None:
+            return str(names((n - 1) // most)[(n - 1) % most]) if n else None
+
+        found: Counter[Pair] = Counter()
+        for cell, n in zip(cells.tolist(), counts.tolist(), strict=True):
+            found[spelled(cell // span), spelled(cell % span)] += n
+        return found

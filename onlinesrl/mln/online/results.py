@@ -1,0 +1,91 @@
+"""The results of a batch of worlds, as they are being processed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from onlinesrl.core.arrays import enlarged
+from onlinesrl.core.evaluation.counts import BEYOND_RANGE
+from onlinesrl.core.example import ValuedAtom
+from onlinesrl.core.learner import Prediction
+from onlinesrl.mln.ground import grounding_errors
+from onlinesrl.mln.ground.batch_packer import Packed
+from onlinesrl.mln.inference.mcmc_diagnostics import Diagnostics
+from onlinesrl.mln.kernels import prediction_counts as k
+from onlinesrl.mln.kernels.grounding_frames import INFEASIBLE, Batch
+from onlinesrl.mln.kernels.predict_and_learn import OVERFLOW
+
+ILP = 1
+ROUTES = ("elimination", "ilp")
+"""The routes that are always counted; others are once an engine has used them."""
+UNSOLVED = 32
+"""The status of a world whose search ended at its limit."""
+REASONS = {
+    INFEASIBLE: "no state satisfies the hard rules",
+    OVERFLOW: BEYOND_RANGE,
+    UNSOLVED: (
+        "the search ended at its limit (inference.max_work, max_nodes) without a proven answer"
+    ),
+}
+"""Why a world that has been ground is bad, by status; ``grounding_errors`` has the other reasons."""
+KINDS = {
+    **grounding_errors.KINDS,
+    INFEASIBLE: "infeasible",
+    OVERFLOW: "overflow",
+    UNSOLVED: "unsolved",
+}
+"""What kind of ExampleError the statuses are."""
+
+
+@dataclass(eq=False)
+class Results:
+    """The worlds of a batch, and the results of those that have been processed."""
+
+    batch: Batch
+    worlds: Sequence[Packed]
+    out: k.Output
+    routes: list[str]  # the names of what ``out.route`` numbers
+    answered: Mapping[int, Prediction]  # by world, the prediction made before its truth came
+    unproven: set[int] = field(default_factory=set)  # those whose prediction is not certified
+    unsolved: set[int] = field(default_factory=set)  # those with a search that ended at its limit
+    drifted: set[int] = field(default_factory=set)  # those that raised a signal of drift
+    audits: dict[int, float] = field(default_factory=dict)  # the score that the audit found
+    marginals: dict[int, dict[str, list[ValuedAtom]]] = field(default_factory=dict)
+    diagnostics: dict[int, Diagnostics] = field(default_factory=dict)
+
+    def first(self, n: int) -> Results:
+        """Return the results of the first ``n`` worlds: the others have not been processed."""
+        batch, out = self.batch, self.out
+        if n == len(self.worlds):
+            return self
+        classes = out.class_start[: n + 1]
+        whole = {"true_query", "true_key", "true_mark", "true_start", "class_start", "by_class"}
+        columns = {name: getattr(out, name)[:n] for name in out._names if name not in whole}
+        return replace(
+            self,
+            batch=replace(batch, labelled=batch.labelled[:n], domain=batch.domain[:n]),
+            worlds=self.worlds[:n],
+            out=replace(
+                out,
+                **columns,
+                true_start=out.true_start[: n + 1],
+                class_start=classes,
+                by_class=out.by_class[: classes[-1]],
+            ),
+            answered={w: prediction for w, prediction in self.answered.items() if w < n},
+            unproven={w for w in self.unproven if w < n},
+            unsolved={w for w in self.unsolved if w < n},
+            audits={w: value for w, value in self.audits.items() if w < n},
+        )
+
+    def grow(self) -> None:
+        """Double the room for atoms."""
+        out = self.out
+        size = 2 * len(out.true_key)
+        self.out = replace(
+            out,
+            true_query=enlarged(out.true_query, size),
+            true_key=enlarged(out.true_key, size),
+            true_mark=enlarged(out.true_mark, size),
+        )
