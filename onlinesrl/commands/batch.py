@@ -20,10 +20,10 @@ def learn(
     """Learn the weights of a model from a batch of data with their truth, and score them."""
     from onlinesrl.core.jit.decorators import told_of_compiling
     from onlinesrl.runs import batch_learning
-    from onlinesrl.runs.config import batch
+    from onlinesrl.runs.config.loading import load_batch
     from onlinesrl.runs.progress import Status
 
-    settings = batch.load(config, set_)
+    settings = load_batch(config, set_)
     with interruptible(), closing(Status(sys.stderr)) as status, told_of_compiling(status.tell):
         result = batch_learning.learn(settings, fresh, status)
     for message in result["warnings"]:

@@ -26,7 +26,7 @@ from onlinesrl.commands.common import (
 from onlinesrl.core.errors import ConfigError, UsageError, legible, printable
 
 if TYPE_CHECKING:
-    from onlinesrl.runs.config.loading import Config
+    from onlinesrl.runs.config.schema import Config
     from onlinesrl.runs.http.metrics import Exporter
 
 _STARTED = time.perf_counter()

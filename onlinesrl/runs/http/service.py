@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from onlinesrl.runs import run as run_module
-from onlinesrl.runs.config.loading import Config
+from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import say
 from onlinesrl.runs.http.listening import At
 from onlinesrl.runs.http.metrics import STUCK_SECONDS, RunMonitor, state_routes
