@@ -15,15 +15,15 @@ from typing import Annotated, Any, cast
 import typer
 
 from onlinesrl.commands import (
-    batch,
     compare,
     count,
     dashboard,
-    describe,
     explain,
+    guide,
     infer,
     learn,
-    operate,
+    replay,
+    run,
 )
 from onlinesrl.commands.common import warn
 from onlinesrl.core.errors import OnlinesrlError, OnlinesrlWarning, legible
@@ -42,26 +42,26 @@ app = typer.Typer(
     help="Learn weights of relational rules online from streams of structured examples.",
 )
 for command in (
-    learn.run,
-    batch.learn,
+    run.run,
+    learn.learn,
     compare.compare,
-    learn.serve,
-    learn.predict,
-    learn.evaluate,
+    run.serve,
+    run.predict,
+    run.evaluate,
     explain.explain,
-    learn.weights,
-    learn.check,
+    run.weights,
+    run.check,
     infer.infer,
     infer.ground,
     count.count,
-    describe.guide,
-    describe.schema,
-    operate.replay,
+    guide.guide,
+    guide.schema,
+    replay.replay,
     dashboard.dashboard,
 ):
     app.command()(command)
-app.add_typer(operate.dlq, name="dlq")
-app.add_typer(operate.checkpoints, name="checkpoint")
+app.add_typer(replay.dlq, name="dlq")
+app.add_typer(replay.checkpoints, name="checkpoint")
 
 
 def _version(wanted: bool) -> None:
