@@ -15,15 +15,24 @@ from typing import Annotated, Any, cast
 import typer
 
 from onlinesrl.commands import (
+    check,
+    checkpoints,
     compare,
     count,
     dashboard,
+    dead_letters,
+    evaluate,
     explain,
+    ground,
     guide,
     infer,
     learn,
+    predict,
     replay,
     run,
+    schema,
+    serve,
+    weights,
 )
 from onlinesrl.commands.common import warn
 from onlinesrl.core.errors import OnlinesrlError, OnlinesrlWarning, legible
@@ -45,23 +54,23 @@ for command in (
     run.run,
     learn.learn,
     compare.compare,
-    run.serve,
-    run.predict,
-    run.evaluate,
+    serve.serve,
+    predict.predict,
+    evaluate.evaluate,
     explain.explain,
-    run.weights,
-    run.check,
+    weights.weights,
+    check.check,
     infer.infer,
-    infer.ground,
+    ground.ground,
     count.count,
     guide.guide,
-    guide.schema,
+    schema.schema,
     replay.replay,
     dashboard.dashboard,
 ):
     app.command()(command)
-app.add_typer(replay.dlq, name="dlq")
-app.add_typer(replay.checkpoints, name="checkpoint")
+for name, group in {"dlq": dead_letters.dlq, "checkpoint": checkpoints.checkpoints}.items():
+    app.add_typer(group, name=name)
 
 
 def _version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""The command that compares configurations."""
+"""onlinesrl compare: compare configurations by cross-validation."""
 
 from __future__ import annotations
 

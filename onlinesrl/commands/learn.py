@@ -1,4 +1,4 @@
-"""The command that learns weights from a batch: learn."""
+"""onlinesrl learn: learn weights from a batch of data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command that shows runs in a browser."""
+"""onlinesrl dashboard: show runs in a browser."""
 
 from __future__ import annotations
 
