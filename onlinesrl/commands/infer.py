@@ -168,8 +168,7 @@ def _infer_mln(
     from onlinesrl.core.interrupt import polled
     from onlinesrl.core.jit.decorators import told_of_compiling
     from onlinesrl.mln.query import infer as infer_module
-    from onlinesrl.runs.progress import Status
-    from onlinesrl.runs.search_progress import Search
+    from onlinesrl.runs.progress import Search, Status
 
     with told_of_compiling(say), closing(Status(sys.stderr)) as status:
         advice = None if method != "mpe" else LIMITED if max_work else UNLIMITED

@@ -63,8 +63,8 @@ def _exporter(
     if port is None:
         yield None
         return
-    from onlinesrl.runs.http.listening import At
     from onlinesrl.runs.http.metrics import Exporter
+    from onlinesrl.runs.http.server import At
 
     at = At(host, port, allow_host, "--metrics-host {} --metrics-port {}")
     with Exporter(at) as exporter:

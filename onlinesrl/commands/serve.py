@@ -37,7 +37,7 @@ def serve(
     if not settings.source.served:
         raise settings.error("source.kind", "a server learns what clients send; leave source: out")
     from onlinesrl.runs.http import service as server
-    from onlinesrl.runs.http.listening import At
+    from onlinesrl.runs.http.server import At
     from onlinesrl.runs.progress import print_summary
 
     seconds = time.perf_counter() - STARTED
