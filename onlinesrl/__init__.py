@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from onlinesrl.core.example import Example
     from onlinesrl.core.explain.explanation import Explanation, ExplanationError
     from onlinesrl.core.learning.batch import LearningError
+    from onlinesrl.library import datasets
     from onlinesrl.library.batch import LearnedModel, learn
     from onlinesrl.library.counting import Counts, count
     from onlinesrl.library.curves import Curves
@@ -111,6 +112,7 @@ __all__ = [
     "chunk_f1",
     "chunk_scores",
     "count",
+    "datasets",
     "examples",
     "explain",
     "ground",
@@ -123,9 +125,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name == "datasets":
+        found: Any = import_module("onlinesrl.library.datasets")
+    elif name in _HOMES:
+        found = getattr(import_module(f"onlinesrl.{_HOMES[name]}"), name)
+    else:
         raise AttributeError(f"module onlinesrl has no attribute {name}")
-    found = getattr(import_module(f"onlinesrl.{_HOMES[name]}"), name)
     globals()[name] = found
     return found
 

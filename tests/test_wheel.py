@@ -51,7 +51,7 @@ def test_the_wheel_carries_every_file_of_the_package(wheel: Path) -> None:
     package = {
         path.relative_to(REPO).as_posix()
         for path in (REPO / "onlinesrl").rglob("*")
-        if path.suffix in {".py", ".lark", ".css", ".md", ".js", ".html"}
+        if path.suffix in {".py", ".lark", ".css", ".md", ".js", ".html", ".mln", ".jsonl"}
         or path.name in {"py.typed", "LICENSE"}
     }
     assert {"onlinesrl/py.typed", "onlinesrl/runs/report/style.css"} <= package

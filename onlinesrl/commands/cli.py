@@ -15,15 +15,24 @@ from typing import Annotated, Any, cast
 import typer
 
 from onlinesrl.commands import (
-    batch,
+    check,
+    checkpoints,
     compare,
     count,
     dashboard,
-    describe,
+    dead_letters,
+    evaluate,
     explain,
+    ground,
+    guide,
     infer,
     learn,
-    operate,
+    predict,
+    replay,
+    run,
+    schema,
+    serve,
+    weights,
 )
 from onlinesrl.commands.common import warn
 from onlinesrl.core.errors import OnlinesrlError, OnlinesrlWarning, legible
@@ -42,26 +51,26 @@ app = typer.Typer(
     help="Learn weights of relational rules online from streams of structured examples.",
 )
 for command in (
-    learn.run,
-    batch.learn,
+    run.run,
+    learn.learn,
     compare.compare,
-    learn.serve,
-    learn.predict,
-    learn.evaluate,
+    serve.serve,
+    predict.predict,
+    evaluate.evaluate,
     explain.explain,
-    learn.weights,
-    learn.check,
+    weights.weights,
+    check.check,
     infer.infer,
-    infer.ground,
+    ground.ground,
     count.count,
-    describe.guide,
-    describe.schema,
-    operate.replay,
+    guide.guide,
+    schema.schema,
+    replay.replay,
     dashboard.dashboard,
 ):
     app.command()(command)
-app.add_typer(operate.dlq, name="dlq")
-app.add_typer(operate.checkpoints, name="checkpoint")
+for name, group in {"dlq": dead_letters.dlq, "checkpoint": checkpoints.checkpoints}.items():
+    app.add_typer(group, name=name)
 
 
 def _version(wanted: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +13,9 @@ from typing import Annotated, BinaryIO
 import typer
 
 from onlinesrl.core.errors import legible
+
+STARTED = time.perf_counter()
+"""When the commands were imported, close to the start of the process."""
 
 ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="A run's YAML file.")]
 Trained = Annotated[
@@ -38,6 +42,75 @@ Distribute = Annotated[
     ),
 ]
 
+AllowHost = Annotated[
+    list[str],
+    typer.Option(
+        "--allow-host",
+        metavar="NAME",
+        help="A name by which clients may ask, besides localhost and IP addresses; may be repeated.",
+    ),
+]
+
+Model = Annotated[Path, typer.Option("--model", metavar="M.mln", help="The model.")]
+
+Evidence = Annotated[
+    list[Path],
+    typer.Option("--evidence", metavar="E.db", help="Markov logic: a database; may be repeated."),
+]
+
+Query = Annotated[str, typer.Option("--query", metavar="P,Q", help="Predicates to answer for.")]
+
+Closed = Annotated[
+    str,
+    typer.Option(
+        "--closed",
+        metavar="P,Q",
+        help="Markov logic: predicates whose atoms are false unless a database says otherwise.",
+    ),
+]
+
+Open = Annotated[
+    str,
+    typer.Option(
+        "--open",
+        metavar="P,Q",
+        help="Markov logic: predicates whose atoms are unknown unless a database says otherwise.",
+    ),
+]
+
+MaxAtoms = Annotated[
+    int, typer.Option(min=1, help="Markov logic: the most open atoms that the world may have.")
+]
+
+MaxGroundings = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        show_default="1,000,000; for PSL 50,000,000",
+        help="The most ground clauses (no limit with --spill); for PSL, the most rows of a join (tandem has "
+        "no limit).",
+    ),
+]
+
+DialectOption = Annotated[
+    str,
+    typer.Option(
+        "--dialect",
+        metavar="NAME",
+        help="Markov logic: how the files are written: alchemy, tuffy, rockit, pracmln, "
+        "pracmln-standard or lomrf.",
+    ),
+]
+
+Spill = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Markov logic: keep the ground network in files of this folder, which end with the command, "
+        "and answer by connected components: of these, not of the network, memory must hold the largest.",
+    ),
+]
+
 
 def say(message: str) -> None:
     """Write a message to standard error, if anybody is there to read it."""
@@ -48,16 +121,6 @@ def say(message: str) -> None:
 def warn(message: str) -> None:
     """Write a warning to standard error."""
     say(f"warning: {message}")
-
-
-AllowHost = Annotated[
-    list[str],
-    typer.Option(
-        "--allow-host",
-        metavar="NAME",
-        help="A name by which clients may ask, besides localhost and IP addresses; may be repeated.",
-    ),
-]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The command that compares configurations."""
+"""onlinesrl compare: compare configurations by cross-validation."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def compare(
     distribute: Distribute = [],  # noqa: B006
 ) -> None:
     """Compare configurations by cross-validation: mean, standard deviation, paired t-test, CPU, memory."""
-    from onlinesrl.runs.comparison import candidates, cross_validation, folder, statistics
+    from onlinesrl.runs.comparison import candidates, cross_validation, page, statistics
     from onlinesrl.runs.comparison.folds import divided
 
     _check_metric(metric)
     pool = _pool(distribute, workers)
     statistics.check_scipy()
-    journal = folder.opened(output, fresh)
+    journal = page.opened(output, fresh)
     chosen, alternatives = candidates.candidates(configs, set_, grid), candidates.grid(tune)
     with _status() as say:
         compared = cross_validation.cross_validated(
@@ -81,7 +81,7 @@ def compare(
         "folds": ["one for each group" if folds is None else str(folds)],
         "set": set_,
     }
-    folder.write(output, compared, lines, metric, settings)
+    page.write(output, compared, lines, metric, settings)
     _print(statistics.text(lines, metric))
     for candidate, line in zip(chosen, lines, strict=True):
         if line.best and not tune:

@@ -1,4 +1,4 @@
-"""The command that counts satisfied groundings: count."""
+"""onlinesrl count: count the satisfied groundings of formulas."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from onlinesrl.commands.common import OutputOption, write_lines
-from onlinesrl.commands.infer import DialectOption, Evidence, Model
+from onlinesrl.commands.common import DialectOption, Evidence, Model, OutputOption, write_lines
 from onlinesrl.core.errors import UsageError
 
 Method = Annotated[str, typer.Option(help="exact, or ijgp for estimates.")]

@@ -1,4 +1,4 @@
-"""The command that explains predictions."""
+"""onlinesrl explain: why a prediction is as it is, and what would change it."""
 
 from __future__ import annotations
 

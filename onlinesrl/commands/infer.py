@@ -1,4 +1,4 @@
-"""Commands that answer one world, or show its ground network: infer, ground."""
+"""onlinesrl infer: answer a query in one world, or infer truth values of PSL."""
 
 from __future__ import annotations
 
@@ -13,71 +13,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onlinesrl.commands.common import (
+    Closed,
+    DialectOption,
     Distribute,
-    OutputOption,
+    Evidence,
+    MaxAtoms,
+    MaxGroundings,
+    Open,
+    Spill,
     TablesOption,
     interruptible,
     say,
     warn,
     write_lines,
 )
+from onlinesrl.commands.ground import is_psl, read_world, world_options
 from onlinesrl.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from onlinesrl.mln.query.load_world import WorldOptions
     from onlinesrl.mln.query.world import World
     from onlinesrl.psl.inference.registry import Parts
 
-Model = Annotated[Path, typer.Option("--model", metavar="M.mln", help="The model.")]
 AnyModel = Annotated[
     Path,
     typer.Option("--model", metavar="M.mln|M.psl|M.json", help="Markov logic, or PSL's rules."),
 ]
-Evidence = Annotated[
-    list[Path],
-    typer.Option("--evidence", metavar="E.db", help="Markov logic: a database; may be repeated."),
-]
-Query = Annotated[str, typer.Option("--query", metavar="P,Q", help="Predicates to answer for.")]
 OptionalQuery = Annotated[
     str | None,
     typer.Option("--query", metavar="P,Q", help="Markov logic: predicates to answer for."),
-]
-Closed = Annotated[
-    str,
-    typer.Option(
-        "--closed",
-        metavar="P,Q",
-        help="Markov logic: predicates whose atoms are false unless a database says otherwise.",
-    ),
-]
-Open = Annotated[
-    str,
-    typer.Option(
-        "--open",
-        metavar="P,Q",
-        help="Markov logic: predicates whose atoms are unknown unless a database says otherwise.",
-    ),
-]
-MaxAtoms = Annotated[
-    int, typer.Option(min=1, help="Markov logic: the most open atoms that the world may have.")
-]
-MaxGroundings = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        show_default="1,000,000; for PSL 50,000,000",
-        help="The most ground clauses (no limit with --spill); for PSL, the most rows of a join (tandem has "
-        "no limit).",
-    ),
-]
-DialectOption = Annotated[
-    str,
-    typer.Option(
-        "--dialect",
-        metavar="NAME",
-        help="Markov logic: how the files are written: alchemy, tuffy, rockit, pracmln, "
-        "pracmln-standard or lomrf.",
-    ),
 ]
 Data = Annotated[
     Path | None, typer.Option(metavar="M.data", help="PSL: the file that lists the data of M.psl.")
@@ -117,14 +80,6 @@ Threads = Annotated[
         min=1,
         show_default="1",
         help="PSL: how many threads admm, lifted-admm and tandem may use; the answer is the same.",
-    ),
-]
-Spill = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        help="Markov logic: keep the ground network in files of this folder, which end with the command, "
-        "and answer by connected components: of these, not of the network, memory must hold the largest.",
     ),
 ]
 Stats = Annotated[bool, typer.Option("--stats", help="Print statistics as JSON.")]
@@ -176,7 +131,7 @@ def infer(
 ) -> None:
     """Infer the most probable world, marginal probabilities, or PSL's truth values."""
     to_stdout, skip = not stats, targets is Targets.SKIP
-    if _is_psl(model):
+    if is_psl(model):
         asked = query is not None or evidence or closed or open_ or dialect != "alchemy"
         _check_psl(model, asked or (error, spill, max_work) != (None, None, None))
         method, most, several = method or "admm", max_groundings, threads or 1
@@ -190,84 +145,14 @@ def infer(
             "--targets, --threads, --distribute"
         )
     else:
-        options = _world_options(closed, open_, dialect, spill)
-        world = _world(model, evidence, query, options, max_atoms, max_groundings)
+        options = world_options(closed, open_, dialect, spill)
+        world = read_world(model, evidence, query, options, max_atoms, max_groundings)
         found = _infer_mln(world, method or "mpe", output, tables, seed, error, max_work, to_stdout)
     if stats:
         print(json.dumps(found, indent=2))
 
 
-def ground(
-    model: Model,
-    query: Query,
-    evidence: Evidence = [],  # noqa: B006
-    closed: Closed = "",
-    open_: Open = "",
-    dialect: DialectOption = "alchemy",
-    output: OutputOption = None,
-    max_atoms: MaxAtoms = 1_000_000,
-    max_groundings: MaxGroundings = None,
-    spill: Spill = None,
-) -> None:
-    """Write the ground network: a weighted clause a line, hard ones with a final period."""
-    if _is_psl(model):
-        raise UsageError(
-            f"{model} is a PSL model: its ground rules are no clauses; see infer --stats"
-        )
-    from onlinesrl.core.jit.decorators import told_of_compiling
-    from onlinesrl.mln.query import infer as infer_module
-
-    options = _world_options(closed, open_, dialect, spill)
-    with told_of_compiling(say):
-        world = _world(model, evidence, query, options, max_atoms, max_groundings)
-        write_lines(output, infer_module.network_lines(world))
-
-
-def _is_psl(model: Path) -> bool:
-    from onlinesrl.core.language import language_of
-
-    return language_of(model.suffix) is language_of(".psl")
-
-
 # Markov logic ------------------------------------------------------------------------------------
-
-
-def _names(text: str) -> list[str]:
-    """Return the names between commas."""
-    return [name.strip() for name in text.split(",")]
-
-
-def _world_options(closed: str, opened: str, dialect: str, spill: Path | None) -> WorldOptions:
-    from onlinesrl.logic.dialect import dialect_of
-    from onlinesrl.mln.query.load_world import WorldOptions
-
-    false, unknown = (tuple(filter(None, _names(text))) for text in (closed, opened))
-    return WorldOptions(false, unknown, dialect_of(dialect), spill)
-
-
-def _world(
-    model: Path,
-    evidence: list[Path],
-    query: str,
-    options: WorldOptions,
-    max_atoms: int,
-    max_groundings: int | None,
-) -> World:
-    """Load a world; warn of predicates that are open only because no database mentions them."""
-    from dataclasses import replace
-
-    from onlinesrl.mln.query import load_world as inference
-
-    most = max_groundings or (1_000_000 if options.folder is None else sys.maxsize)
-    limits = replace(inference.LIMITS, atoms=max_atoms, groundings=most)
-    world = inference.load_world(model, evidence, _names(query), options, limits)
-    if world.assumed:
-        names = ",".join(world.assumed)
-        warn(
-            f"no database has an atom of {names.replace(',', ', ')}: all their atoms are open, as in "
-            f"Alchemy; --closed {names} makes them false, --open {names} says that it is meant so"
-        )
-    return world
 
 
 def _infer_mln(
@@ -283,8 +168,7 @@ def _infer_mln(
     from onlinesrl.core.interrupt import polled
     from onlinesrl.core.jit.decorators import told_of_compiling
     from onlinesrl.mln.query import infer as infer_module
-    from onlinesrl.runs.progress import Status
-    from onlinesrl.runs.search_progress import Search
+    from onlinesrl.runs.progress import Search, Status
 
     with told_of_compiling(say), closing(Status(sys.stderr)) as status:
         advice = None if method != "mpe" else LIMITED if max_work else UNLIMITED

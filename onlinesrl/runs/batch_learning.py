@@ -6,18 +6,29 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from onlinesrl.core.errors import FolderError
+from onlinesrl.core.errors import ConfigError, FolderError
 from onlinesrl.core.evaluation.metrics import measured
+from onlinesrl.core.example import Example
 from onlinesrl.core.io.atomic_write import read_plain, storage_errors, sync_folder, write_atomic
-from onlinesrl.core.learning.batch import Learned, Problem, Step, UnfitError
+from onlinesrl.core.language import check_query, language_of
+from onlinesrl.core.learning.batch import BatchLearner, Learned, Problem, UnfitError
 from onlinesrl.core.version import __version__
-from onlinesrl.runs.config.batch import Batch
+from onlinesrl.logic.dialect import dialect_of
 from onlinesrl.runs.config.fingerprint import check_fingerprint, leaves, mismatch
+from onlinesrl.runs.inputs import examples_of, worlds_of
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+    from onlinesrl.mln.learning.problem import MlnProblem
+    from onlinesrl.runs.config.mln_batch import MlnBatch
+    from onlinesrl.runs.config.psl_batch import PslBatch
 
 RESULT = "learned.json"
 SETTINGS = "settings.json"
@@ -25,7 +36,7 @@ MOST_SHOWN = 30
 """How many weights a summary shows."""
 
 
-def learn(config: Batch, fresh: bool, say: Callable[[str], object]) -> dict[str, Any]:
+def learn(config: MlnBatch | PslBatch, fresh: bool, say: Callable[[str], object]) -> dict[str, Any]:
     """Learn weights, write them with scores and figures to ``output``, and return ``learned.json``.
 
     The folder appears whole or not at all. ``say`` is told what is being done. Raises FolderError where
@@ -35,7 +46,7 @@ def learn(config: Batch, fresh: bool, say: Callable[[str], object]) -> dict[str,
     _check_free(output, fresh)
     with _workshop(config, fresh) as folder:
         say("reading and grounding")
-        problem, test = config.problem(folder), config.held_out()
+        problem, test = read_problem(config, folder), read_held_out(config)
         say("learning")
         clock = _cpu_seconds()
         learned = _learned(config, problem, say)
@@ -55,9 +66,14 @@ def learn(config: Batch, fresh: bool, say: Callable[[str], object]) -> dict[str,
     return result
 
 
-def _learned(config: Batch, problem: Problem, say: Callable[[str], object]) -> Learned:
+def _learned(
+    config: MlnBatch | PslBatch, problem: Problem, say: Callable[[str], object]
+) -> Learned:
+    learner: BatchLearner[Any] = config.learner
     try:
-        return config.batch_learner.learn(problem, _watch(say))
+        return learner.learn(
+            problem, lambda step: say(f"step {step.number}: objective {step.objective:.8g}")
+        )
     except UnfitError as error:
         raise config.error(f"learner.{error.key}", error.reason) from None
 
@@ -92,11 +108,7 @@ def summary(result: dict[str, Any]) -> Iterator[str]:
         yield f"{'':24}and {len(result['weights']) - len(shown):,} smaller ones in {RESULT}"
 
 
-def _watch(say: Callable[[str], object]) -> Callable[[Step], object]:
-    return lambda step: say(f"step {step.number}: objective {step.objective:.8g}")
-
-
-def _result(config: Batch, problem: Problem, learned: Learned) -> dict[str, Any]:
+def _result(config: MlnBatch | PslBatch, problem: Problem, learned: Learned) -> dict[str, Any]:
     """Return what is known of learned weights, as plain JSON."""
     values = config.as_dict()
     weights = zip(problem.names, problem.start.tolist(), learned.weights.tolist(), strict=True)
@@ -109,6 +121,84 @@ def _result(config: Batch, problem: Problem, learned: Learned) -> dict[str, Any]
         "stats": dict(learned.stats),
         "warnings": [*learned.warnings],
     }
+
+
+# what is learned from ----------------------------------------------------------------------------
+
+
+def read_problem(config: MlnBatch | PslBatch, folder: Path | None) -> Problem:
+    """Read the model and its data; in ``folder`` the learner may keep what it needs to resume.
+
+    Raises the located errors of the files, and LearningError.
+    """
+    if not _is_psl(config):
+        return mln_problem(config, mln_examples(config), folder)
+    from onlinesrl.psl.learning.problem import grounded
+    from onlinesrl.psl.query import infer
+
+    model = infer.load(config.model, config.data)
+    return grounded(model.program, model.functions, model.database("learn"), config.seed, folder)
+
+
+def read_held_out(config: MlnBatch | PslBatch) -> Problem | None:
+    """Return the model with the held-out data, if there are any.
+
+    For a .json model of PSL these are by default the data of its split ``infer``.
+    """
+    if not _is_psl(config):
+        if config.test is None:
+            return None
+        return mln_problem(config, mln_examples(config, "test"), None, "test")
+    from onlinesrl.psl.lang.model import load_json, load_psl
+    from onlinesrl.psl.learning.problem import grounded
+
+    if config.in_json:
+        model = load_json(config.test or config.model)
+        if config.test is None and model.files["learn"] == model.files["infer"]:
+            return None
+    elif config.test is None:
+        return None
+    else:
+        model = load_psl(config.model, config.test)
+    return grounded(model.program, model.functions, model.database(), config.seed)
+
+
+def _is_psl(config: MlnBatch | PslBatch) -> TypeIs[PslBatch]:
+    return config.language is language_of(".psl")
+
+
+def mln_examples(
+    config: MlnBatch, section: Literal["source", "test"] = "source"
+) -> Iterator[tuple[str, Example]]:
+    """Yield the examples of a section's source, with their places."""
+
+    def misfit(key: str, reason: str) -> ConfigError:
+        return config.error(f"{section}.{key}", reason)
+
+    source = config.source if section == "source" or config.test is None else config.test
+    return examples_of(source, config.query, dialect_of(config.dialect), misfit)
+
+
+def mln_problem(
+    config: MlnBatch,
+    examples: Iterable[tuple[str, Example]],
+    folder: Path | None,
+    section: Literal["source", "test"] = "source",
+) -> MlnProblem:
+    """Return the problem of examples of a section, with their places."""
+    from onlinesrl.mln.learning.problem import LIMITS, MlnProblem, checked
+
+    program, dialect = (
+        config.language.load(config.model, config.dialect),
+        dialect_of(config.dialect),
+    )
+    check_query(program, config)
+    source = config.source if section == "source" or config.test is None else config.test
+    placed = [*worlds_of(examples, source, program, dialect)]
+    limits = replace(LIMITS, atoms=config.max_atoms, groundings=config.max_groundings)
+    places, worlds = [place for place, _ in placed], [atoms for _, atoms in placed]
+    fixed = (config.method, config.seed, folder, limits, config.samples, places)
+    return checked(MlnProblem(program, worlds, config.query, dialect, *fixed), section)
 
 
 # folders -----------------------------------------------------------------------------------------
@@ -127,7 +217,7 @@ def _check_free(output: Path, fresh: bool) -> None:
 
 
 @contextmanager
-def _workshop(config: Batch, fresh: bool) -> Iterator[Path]:
+def _workshop(config: MlnBatch | PslBatch, fresh: bool) -> Iterator[Path]:
     """Make the folder in which a result comes about, or find that of a process that was stopped.
 
     At an error it goes unless a learner keeps something there. Raises MismatchError where what is kept is

@@ -19,8 +19,7 @@ from onlinesrl.core.parallel.config import opened
 from onlinesrl.core.parallel.executors import Forks
 from onlinesrl.core.parallel.task_result import DEATHS
 from onlinesrl.logic.dialect import dialect_of
-from onlinesrl.runs.config.loading import Config
-from onlinesrl.runs.config.schema import DistributeSection
+from onlinesrl.runs.config.schema import Config, DistributeSection
 from onlinesrl.runs.inputs import background
 from onlinesrl.stream.crash_notes import CrashNote, CrashNotes
 from onlinesrl.stream.decoding import ExampleReader

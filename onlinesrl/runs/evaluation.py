@@ -14,7 +14,7 @@ from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Example, Label
 from onlinesrl.core.learner import Learner, Outcome
-from onlinesrl.runs.config.loading import Config
+from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import say, warn
 from onlinesrl.runs.inputs import make_reader
 from onlinesrl.runs.run import compile_kernels, new_learner, trained_learner

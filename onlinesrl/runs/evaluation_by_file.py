@@ -14,7 +14,7 @@ from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.interrupt import whole
 from onlinesrl.core.learner import Learner
 from onlinesrl.core.parallel.config import PoolSection, opened
-from onlinesrl.runs.config.loading import Config
+from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import say, told_to
 from onlinesrl.runs.evaluation import predictions_of, tell
 from onlinesrl.runs.inputs import make_reader

@@ -22,7 +22,8 @@ from onlinesrl.core.explain.explanation import (
 )
 from onlinesrl.core.io.atomic_write import is_plain, plain, read_plain, storage_errors
 from onlinesrl.core.learner import Prediction
-from onlinesrl.runs.config.loading import Config, load
+from onlinesrl.runs.config.loading import load
+from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import say
 from onlinesrl.runs.inputs import make_reader
 from onlinesrl.runs.run import compile_kernels, trained_learner

@@ -15,7 +15,7 @@ from onlinesrl.core.example import Example, GroundAtom, Number, show_ground_atom
 from onlinesrl.core.language import Program
 from onlinesrl.logic.dialect import Dialect, dialect_of
 from onlinesrl.logic.tables import load_atoms
-from onlinesrl.runs.config.loading import Config
+from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import warn
 from onlinesrl.stream.decoding import ExampleReader
 from onlinesrl.stream.protocols import Source, SourceContext

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
+from onlinesrl.core import interrupt
 from onlinesrl.core.errors import printable
 from onlinesrl.runs.console import acknowledge
 
@@ -24,6 +25,8 @@ _REDRAW_SECONDS = 0.125
 _LINE_SECONDS = 60.0
 _STATUS_SECONDS = 10.0
 _SLOW_SECONDS = 2.0
+SEARCH_SHOWN, SEARCH_ADVISED = 5.0, 60.0
+"""Seconds after which a search is shown, and after which there is advice."""
 
 
 class Shows(Protocol):
@@ -181,6 +184,26 @@ class Status:
         if self._terminal:
             self("")
             print("\r", end="", file=self._stream, flush=True)
+
+
+class Search:
+    """Shows what a search does, each time it is called, once the search has taken some seconds.
+
+    After a minute it shows ``advice``, once.
+    """
+
+    def __init__(self, status: Status, advice: str | None) -> None:
+        self._status, self._advice = status, advice
+        self._begun = time.monotonic()
+
+    def __call__(self) -> None:
+        """Show what is being done now."""
+        seconds = time.monotonic() - self._begun
+        if seconds >= SEARCH_SHOWN:
+            self._status(f"{interrupt.done()}: {seconds:.0f} s")
+        if seconds >= SEARCH_ADVISED and self._advice is not None:
+            self._status.tell(self._advice)
+            self._advice = None
 
 
 class _Growth:

@@ -17,8 +17,13 @@ from onlinesrl.core.language import Program, check_costs, check_query, counted, 
 from onlinesrl.core.learner import Learner
 from onlinesrl.core.online.drift import Monitor
 from onlinesrl.core.version import __version__
-from onlinesrl.runs.config.fingerprint import check_fingerprint, check_settings, settings
-from onlinesrl.runs.config.loading import Config, mismatch
+from onlinesrl.runs.config.fingerprint import (
+    check_fingerprint,
+    check_settings,
+    mismatch,
+    settings,
+)
+from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import Say, acknowledge, warn
 from onlinesrl.runs.distributed_run import distribution
 from onlinesrl.runs.inputs import background, check_apart, make_reader

@@ -17,7 +17,7 @@ from onlinesrl.core.explain.explanation import Atom, Explanation, Rows, compared
 from onlinesrl.core.io.atomic_write import json_lines, read_plain, storage_errors, write_atomic
 from onlinesrl.core.learner import Learner, Outcome, WeightEntry, heaviest
 from onlinesrl.core.version import __version__
-from onlinesrl.runs.config.loading import Config
+from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.report import ExampleRow, WeightRow, write_report
 from onlinesrl.stream.run_folder import parts
 from onlinesrl.stream.trainer import Trainer

@@ -15,7 +15,8 @@ from onlinesrl.core.example import Example, decode
 from onlinesrl.core.learner import Prediction
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.runs import run as run_module
-from onlinesrl.runs.config.loading import Config, load
+from onlinesrl.runs.config.loading import load
+from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.evaluation import evaluate
 from tests.support.paths import REPO, SHARED
 from tests.support.stream_scripts import generator

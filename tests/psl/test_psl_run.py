@@ -19,7 +19,8 @@ from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.lang import reader
 from onlinesrl.runs import run as run_module
 from onlinesrl.runs import weights as weights_module
-from onlinesrl.runs.config.loading import Config, load
+from onlinesrl.runs.config.loading import load
+from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.evaluation import check, evaluate
 from onlinesrl.runs.http import metrics as metrics_module
 from tests.core.evaluation.test_ranking import f1_at, textbook_auc, textbook_average_precision

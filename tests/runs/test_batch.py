@@ -11,7 +11,7 @@ import onlinesrl as srl
 from onlinesrl.core.learning.batch import Trace
 from onlinesrl.mln.learning.problem import MlnProblem
 from onlinesrl.runs import batch_learning
-from onlinesrl.runs.config import batch
+from onlinesrl.runs.config import loading
 
 PSL = "1: Knows(A, B) & Likes(A) -> Likes(B) ^2\n1: !Likes(A) ^2\nLikes(A) <= 1 .\n"
 DATA = """predicates: {Knows/2: closed, Likes/1: open}
@@ -157,7 +157,7 @@ def test_what_is_no_result_is_left_alone(psl: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_learner_that_was_stopped_finds_what_it_kept(psl: Path) -> None:
-    config = batch.load(psl)
+    config = loading.load_batch(psl)
     part = config.output.with_name(".out.part")
     part.mkdir()
     (part / "journal").touch()
@@ -185,7 +185,7 @@ def test_learning_in_python_is_that_of_the_command(psl: Path) -> None:
         truth={"Likes": {("ann",): 1.0, ("bob",): 0.9, ("cat",): 0.2}},
         progress=lambda number, objective: steps.append((number, objective)),
     )
-    found = batch_learning.learn(batch.load(psl), False, lambda _: None)
+    found = batch_learning.learn(loading.load_batch(psl), False, lambda _: None)
     assert [rule.weight or 0.0 for rule in learned.model.rules] == [
         each["weight"] for each in found["weights"]
     ]
@@ -194,21 +194,22 @@ def test_learning_in_python_is_that_of_the_command(psl: Path) -> None:
 
 def test_worlds_have_constants_of_their_own(mln: Path) -> None:
     """The weights of a rule with ``+`` are those of all constants; each world counts its own only."""
-    problem = batch.load(mln).problem(None)
+    problem = batch_learning.read_problem(loading.load_batch(mln), None)
     assert isinstance(problem, MlnProblem)
     assert problem.names[1:] == ["Is(x, Tall) ^ Likes(x)", "Is(x, Old) ^ Likes(x)"]
     assert problem.places({"kind": ("Old",)}).tolist() == [0, 2]
     two = srl.learn(
         MLN, [mln.parent / "0.db", mln.parent / "1.db"], "Likes", learner={"prior_sd": 1.0}
     )
-    found = batch_learning.learn(batch.load(mln), False, lambda _: None)
+    found = batch_learning.learn(loading.load_batch(mln), False, lambda _: None)
     weights = [each["weight"] for each in found["weights"]]
     np.testing.assert_array_equal([rule.weight for rule in two.model.rules], weights)
 
 
 def test_other_data_are_predicted_with_the_weights_of_their_own_constants(mln: Path) -> None:
-    problem = batch.load(mln).problem(None)
-    other = batch.load(mln, [f"source.path={mln.parent / '1.db'}"]).problem(None)
+    problem = batch_learning.read_problem(loading.load_batch(mln), None)
+    config = loading.load_batch(mln, [f"source.path={mln.parent / '1.db'}"])
+    other = batch_learning.read_problem(config, None)
     assert isinstance(problem, MlnProblem) and isinstance(other, MlnProblem)
     assert problem.names != other.names
     weights = np.array([0.1, -2.0, 2.0])

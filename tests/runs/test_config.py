@@ -12,7 +12,9 @@ import onlinesrl as srl
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.io.config_types import STDIN
 from onlinesrl.core.online.update_rules import UPDATES
-from onlinesrl.runs.config.loading import Config, load, mismatch, of_values
+from onlinesrl.runs.config.fingerprint import mismatch
+from onlinesrl.runs.config.loading import load, of_values
+from onlinesrl.runs.config.schema import Config
 
 GOOD = """\
 model: models/m.mln

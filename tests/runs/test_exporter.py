@@ -23,8 +23,8 @@ from onlinesrl.core.errors import PortError
 from onlinesrl.runs import run as run_module
 from onlinesrl.runs.http import metrics as module
 from onlinesrl.runs.http import server as server_module
-from onlinesrl.runs.http.listening import At
 from onlinesrl.runs.http.metrics import Exporter
+from onlinesrl.runs.http.server import At
 from onlinesrl.stream.decoding import Batch
 from tests.support.waiting import PATIENCE, until
 

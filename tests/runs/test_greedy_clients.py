@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from onlinesrl.core.errors import UnavailableError
 from onlinesrl.runs.http import server
-from onlinesrl.runs.http.listening import At, may_ask
+from onlinesrl.runs.http.server import At, may_ask
 from onlinesrl.stream.request_queue import PendingRequest, Requests
 from onlinesrl.stream.run_folder import OutputFile, RunFolder
 from tests.support.serving import JSON, LINES, Served, ask

@@ -12,7 +12,8 @@ from conftest import MODEL, Job
 from onlinesrl.core.errors import ConfigError, ModelError, OnlinesrlError
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.runs import run as run_module
-from onlinesrl.runs.config.loading import Config, load
+from onlinesrl.runs.config.loading import load
+from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.evaluation import evaluate, predictions
 from tests.stream.test_kill import LEARNERS
 from tests.support.trust_program import MODEL as TRUST

@@ -1,4 +1,4 @@
-"""The command that shows runs in a browser."""
+"""onlinesrl dashboard: show runs in a browser."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def dashboard(
 ) -> None:
     """Show runs in a browser, side by side and live; it only reads their folders."""
     from onlinesrl.commands.dashboard.app import serve
-    from onlinesrl.runs.http.listening import At
+    from onlinesrl.runs.http.server import At
 
     with interruptible():
         serve(runs, At(host, port, allow_host), say)

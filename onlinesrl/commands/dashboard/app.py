@@ -19,8 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from onlinesrl.commands.dashboard.folders import Unseen, Watched
 from onlinesrl.runs.console import Say
-from onlinesrl.runs.http.listening import At
-from onlinesrl.runs.http.server import Server
+from onlinesrl.runs.http.server import At, Server
 from onlinesrl.stream.daemon_calls import aside
 
 STATIC = Path(__file__).parent / "static"

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.online.update_rules import UPDATES
-from onlinesrl.runs.config.loading import Config, load_as
+from onlinesrl.runs.config.loading import load_as
 from onlinesrl.runs.config.mln_batch import MlnBatch
+from onlinesrl.runs.config.schema import Config
 
 _VALUE = re.compile(r"(?:[^,\[\]{}]|\{[^{}]*\}|\[[^\[\]]*\])+")
 _UPDATE = ("learner", "learner.update")

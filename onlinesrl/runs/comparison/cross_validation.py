@@ -16,7 +16,7 @@ from onlinesrl.runs.comparison.candidates import Candidate, Configured, Override
 from onlinesrl.runs.comparison.fold_cache import Journal, Kept, digest, of_candidate, of_examples
 from onlinesrl.runs.comparison.folds import Divide, Fold, last_tenth
 from onlinesrl.runs.comparison.scoring import SCORES, Score, examples_of, score
-from onlinesrl.runs.config.loading import Config
+from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.run import make_learner
 
 

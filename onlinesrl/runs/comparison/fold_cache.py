@@ -13,7 +13,7 @@ from onlinesrl.core.io.atomic_write import json_lines, plain, read_plain, storag
 from onlinesrl.core.version import __version__
 from onlinesrl.runs.comparison.candidates import Configured, Overrides
 from onlinesrl.runs.comparison.scoring import Score
-from onlinesrl.runs.config.loading import Config
+from onlinesrl.runs.config.schema import Config
 
 JOURNAL = "comparison.jsonl"
 

@@ -1,15 +1,46 @@
-"""The report of a comparison: scores and costs of every configuration, plotted and as numbers."""
+"""What a comparison writes: a table of all folds, and a report of scores and costs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
+from onlinesrl.core.errors import FolderError
+from onlinesrl.core.io.atomic_write import storage_errors, write_atomic
+from onlinesrl.runs.comparison.cross_validation import Compared
+from onlinesrl.runs.comparison.fold_cache import JOURNAL, Journal
 from onlinesrl.runs.comparison.scoring import SCORES
-from onlinesrl.runs.comparison.statistics import MEGABYTE, Line
+from onlinesrl.runs.comparison.statistics import MEGABYTE, Line, csv
 from onlinesrl.runs.report.chart import linear_ticks
-from onlinesrl.runs.report.format import figure, or_dash, paragraph, section, table
-from onlinesrl.runs.report.html import Markup, join, tag
+from onlinesrl.runs.report.html import Markup, figure, join, or_dash, paragraph, section, table, tag
 from onlinesrl.runs.report.page import page
+
+TABLE, PAGE = "comparison.csv", "comparison.html"
+
+
+def opened(folder: Path, fresh: bool) -> Journal:
+    """Return the journal of a comparison that has not ended, or a new one.
+
+    Raises FolderError where one has ended there, unless it may be replaced; StorageError.
+    """
+    if not fresh and (folder / TABLE).exists():
+        raise FolderError(f"{folder}: there is a comparison already; --fresh replaces it")
+    return Journal(folder, [folder / name for name in (TABLE, PAGE, JOURNAL)] if fresh else ())
+
+
+def write(
+    folder: Path,
+    compared: Sequence[Compared],
+    lines: Sequence[Line],
+    metric: str,
+    settings: Mapping[str, Sequence[str]],
+) -> None:
+    """Write the table of all folds, and the report. Raises StorageError."""
+    with storage_errors(folder, "make the folder"):
+        folder.mkdir(parents=True, exist_ok=True)
+    shown = [(name, "; ".join(of)) for name, of in settings.items() if of]
+    write_atomic(folder / PAGE, comparison_page(lines, metric, shown).encode(errors="replace"))
+    write_atomic(folder / TABLE, csv(compared, metric).encode())
 
 
 def comparison_page(lines: Sequence[Line], metric: str, settings: Sequence[tuple[str, str]]) -> str:

@@ -6,7 +6,7 @@ import resource
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,10 +15,12 @@ from onlinesrl.core.evaluation.metrics import METRICS, Scored
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments
 from onlinesrl.core.learner import Learner, Outcome
+from onlinesrl.core.learning.batch import BatchLearner
+from onlinesrl.runs.batch_learning import mln_examples, mln_problem
 from onlinesrl.runs.comparison.candidates import Configured
 from onlinesrl.runs.comparison.folds import Fold
-from onlinesrl.runs.config.loading import Config
 from onlinesrl.runs.config.mln_batch import MlnBatch
+from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import warn
 from onlinesrl.runs.inputs import make_reader
 from onlinesrl.runs.run import new_learner
@@ -71,7 +73,7 @@ def examples_of(config: Configured) -> list[Example]:
     ConfigError where labels come separately.
     """
     if isinstance(config, MlnBatch):
-        return [example for _, example in config.examples()]
+        return [example for _, example in mln_examples(config)]
     if config.labels is not None:
         raise config.error("labels", "expected examples with their truth, to compare or tune")
     reader, found, bad = make_reader(config), list[Example](), 0
@@ -123,10 +125,11 @@ def _batch(config: MlnBatch, fold: Fold, metric: str) -> tuple[float | None, flo
         )
     began = time.process_time()
     problem, test = (
-        config.problem_of(((f"example {e.id}", e) for e in part), None)
+        mln_problem(config, ((f"example {e.id}", e) for e in part), None)
         for part in (fold.training, fold.test)
     )
-    weights = config.batch_learner.learn(problem, lambda _: None).weights
+    learner: BatchLearner[Any] = config.learner
+    weights = learner.learn(problem, lambda _: None).weights
     seconds = time.process_time() - began
     scored = [*problem.predicted(weights, test).values()]
     truth, values, groups = map(np.concatenate, zip(*scored, strict=True))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pydantic import BaseModel
 
 from onlinesrl.core.errors import OnlinesrlError
-
-if TYPE_CHECKING:
-    from onlinesrl.runs.config.schema import Config
 
 FREE = (
     "output",
@@ -37,10 +36,19 @@ ANSWERING = (
     "inference.max_work",
     "inference.unsolved",
 )
-"""Those of them on which answers depend: what was answered must be read again with the same values."""
+"""The keys on which answers depend. What has been answered must be read again with the same values."""
 
 LABEL_BYTES = 250_000_000
-"""The default of labels.max_bytes, left out of fingerprints, as in older checkpoints."""
+"""The default of labels.max_bytes."""
+
+DEFAULTS = {
+    "distribute": None,
+    "drift": None,
+    "dialect": "alchemy",
+    "labels.max_bytes": LABEL_BYTES,
+    "inference.engine": "mpe",
+}
+"""The defaults of keys that a fingerprint leaves out: a checkpoint without such a key had its default."""
 
 ALWAYS = {
     "source.topic": None,
@@ -53,56 +61,53 @@ ALWAYS = {
     "learner.sigma": 0.01,
     "inference.audit_every": 0,
 }
-"""The values of keys that sections of this kind lack now, but had in older checkpoints."""
+"""The values that a fingerprint has for keys which the configured kinds of sections lack."""
 
 _FACTS = "source.background"
 _CONTENTS = ("model", "learner.start", _FACTS)
 """The keys of files whose content is compared."""
 
 
-def fingerprint(config: Config, model: str) -> dict[str, Any]:
+def fingerprint(
+    config: Mapping[str, Any],
+    model: str,
+    background: Sequence[Path] | None,
+    start: Path | None,
+    replaceable: Collection[str],
+) -> dict[str, Any]:
     """Return what two runs must have in common for one to resume from the other's checkpoint.
 
-    Keys are dotted; values are unchanged by a round trip through JSON. The text of the ``model`` with
-    its includes, the background facts and the starting weights are given by their SHA-256. Raises
-    OSError if one of these files cannot be read.
+    ``config`` has the keys and values of a run; those of the ``replaceable`` sections and keys may change.
+    In the result keys are dotted, and values survive a round trip through JSON. The text of the ``model``
+    with its includes, the ``background`` files and the ``start`` weights are given by their SHA-256.
+    Raises OSError if one of these files cannot be read.
     """
-    values = ALWAYS | dict(leaves(config.as_dict()))
+    values = ALWAYS | dict(leaves(config))
     for key in FREE:
         values.pop(key, None)
-    if config.distribute is None:
-        del values["distribute"]  # as in older checkpoints
-    if config.drift is None:
-        del values["drift"]
-    if config.dialect == "alchemy":
-        del values["dialect"]
-    if values.get("labels.max_bytes") == LABEL_BYTES:
-        del values["labels.max_bytes"]
-    if config.inference.engine == "mpe":
-        del values["inference.engine"]
+    for key, default in DEFAULTS.items():
+        if key in values and values[key] == default:
+            del values[key]
     for key in ("source.only", "source.without"):
         values[key] = values[key] and sorted(set(values[key]))
-    replaceable = {f"source.{key}" for key in config.source.replaceable}
-    replaceable |= {f"sink.{key}" for key in config.sink.replaceable}
     for key in list(values):
         if ".".join(key.split(".")[:2]) in replaceable:
             del values[key]
-    start = config.learner.start
     values["model"] = _digest(model.encode())
-    facts = config.source.background
-    if facts is None:
+    if background is None:
         del values[_FACTS]
     else:
-        values[_FACTS] = _digest(b"".join(file.read_bytes() for file in facts))
+        values[_FACTS] = _digest(b"".join(file.read_bytes() for file in background))
     if start is not None:  # a run folder may have changed since
         content = str(start.resolve()) if start.is_dir() else _digest(start.read_bytes())
         values["learner.start"] = content
     return values
 
 
-def settings(config: Config) -> dict[str, Any]:
+def settings(config: BaseModel) -> dict[str, Any]:
     """Return the values of the keys ``ANSWERING``."""
-    return {key: value for key, value in leaves(config.as_dict()) if key in ANSWERING}
+    values = leaves(config.model_dump(mode="json"))
+    return {key: value for key, value in values if key in ANSWERING}
 
 
 def mismatch(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

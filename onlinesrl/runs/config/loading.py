@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -19,11 +19,14 @@ from onlinesrl.core.errors import ConfigError, LocatedError, shortened
 from onlinesrl.core.io.config_section import Section, kind_of, not_for, sections_of
 from onlinesrl.core.io.config_types import STDIN
 from onlinesrl.core.io.located_yaml import Key, Place, Tree, secretive, spelled
+from onlinesrl.core.language import language_of
 from onlinesrl.core.online.update_rules import UPDATES
-from onlinesrl.runs.config.fingerprint import mismatch, show
+from onlinesrl.runs.config.fingerprint import show
 from onlinesrl.runs.config.schema import Config, Root
 
-__all__ = ["Config", "load", "load_as", "mismatch", "of_values"]
+if TYPE_CHECKING:
+    from onlinesrl.runs.config.mln_batch import MlnBatch
+    from onlinesrl.runs.config.psl_batch import PslBatch
 
 R = TypeVar("R", bound=Root)
 
@@ -31,6 +34,24 @@ R = TypeVar("R", bound=Root)
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     """Read the configuration of a run; see ``load_as``."""
     return load_as(lambda _: Config, path, overrides)
+
+
+def load_batch(path: Path, overrides: Sequence[str] = ()) -> MlnBatch | PslBatch:
+    """Read a configuration of batch learning; see ``load_as``."""
+    return load_as(batch_root, path, overrides)
+
+
+def batch_root(values: Any) -> type[MlnBatch] | type[PslBatch]:
+    """Return the class of a configuration of batch learning: the language of its model decides."""
+    model = values.get("model") if isinstance(values, dict) else None
+    suffix = Path(model).suffix if isinstance(model, str) else ""
+    if language_of(suffix) is language_of(".psl"):
+        from onlinesrl.runs.config.psl_batch import PslBatch
+
+        return PslBatch
+    from onlinesrl.runs.config.mln_batch import MlnBatch
+
+    return MlnBatch
 
 
 def load_as(root: Callable[[Any], type[R]], path: Path, overrides: Sequence[str] = ()) -> R:
@@ -172,10 +193,8 @@ def _misplaced(
     root: type[Root], tree: Tree, values: Any, error: ValidationError
 ) -> LocatedError | None:
     """Return the problem that these are keys of another command, where fewer of them are strange to it."""
-    from onlinesrl.runs.config.batch import root_of
-
     online = root is Config
-    other: type[Root] = root_of(values) if online else Config
+    other: type[Root] = batch_root(values) if online else Config
     try:
         other.model_validate(values)
     except ValidationError as more:

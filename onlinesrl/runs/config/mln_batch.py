@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
-
-from onlinesrl.core.errors import ConfigError
-from onlinesrl.core.example import Example
 from onlinesrl.core.io.config_types import Count, Names
-from onlinesrl.core.learning.batch import BatchLearner, Problem
 from onlinesrl.mln.inference.registry import Method
 from onlinesrl.mln.learning.mple import Mple
 from onlinesrl.mln.learning.registry import AnyMlnLearner
 from onlinesrl.runs.config.batch import Batch
 from onlinesrl.runs.config.schema import DialectName
-from onlinesrl.runs.inputs import examples_of, worlds_of
 from onlinesrl.stream.sources import AnySource
-from onlinesrl.stream.sources.config import SourceSection
-
-if TYPE_CHECKING:
-    from onlinesrl.mln.learning.problem import MlnProblem
-
-Section: TypeAlias = Literal["source", "test"]
 
 
 class MlnBatch(Batch):
@@ -48,48 +32,3 @@ class MlnBatch(Batch):
     """the most open atoms of a world."""
     max_groundings: Count = 10_000_000
     """the most ground clauses of a world, and the longest intermediate result of a join."""
-
-    @property
-    def batch_learner(self) -> BatchLearner[Any]:
-        """The learner."""
-        return self.learner
-
-    def problem(self, folder: Path | None) -> Problem:
-        """Read the model and its worlds; see ``Batch.problem``."""
-        return self.problem_of(self.examples(), folder)
-
-    def held_out(self) -> Problem | None:
-        """Read the held-out worlds."""
-        return None if self.test is None else self.problem_of(self.examples("test"), None, "test")
-
-    def examples(self, section: Section = "source") -> Iterator[tuple[str, Example]]:
-        """Yield the examples of a section's source, with their places."""
-        from onlinesrl.logic.dialect import dialect_of
-
-        wrong = partial(self._misfit, section)
-        return examples_of(self._source(section), self.query, dialect_of(self.dialect), wrong)
-
-    def problem_of(
-        self,
-        examples: Iterable[tuple[str, Example]],
-        folder: Path | None,
-        section: Section = "source",
-    ) -> MlnProblem:
-        """Return the problem of examples of a section, with their places."""
-        from onlinesrl.core.language import check_query
-        from onlinesrl.logic.dialect import dialect_of
-        from onlinesrl.mln.learning.problem import LIMITS, MlnProblem, checked
-
-        program, dialect = self.language.load(self.model, self.dialect), dialect_of(self.dialect)
-        check_query(program, self)
-        placed = [*worlds_of(examples, self._source(section), program, dialect)]
-        limits = replace(LIMITS, atoms=self.max_atoms, groundings=self.max_groundings)
-        origins, worlds = [place for place, _ in placed], [atoms for _, atoms in placed]
-        fixed = (self.method, self.seed, folder, limits, self.samples, origins)
-        return checked(MlnProblem(program, worlds, self.query, dialect, *fixed), section)
-
-    def _source(self, section: Section) -> SourceSection:
-        return self.test if section == "test" and self.test is not None else self.source
-
-    def _misfit(self, section: str, key: str, reason: str) -> ConfigError:
-        return self.error(f"{section}.{key}", reason)

@@ -201,4 +201,7 @@ class Config(Root):
 
     def fingerprint(self, model: str) -> dict[str, Any]:
         """Return what two runs must have in common for one to resume from the other's checkpoint."""
-        return fingerprint(self, model)
+        facts, start = self.source.background, self.learner.start
+        replaceable = [f"source.{key}" for key in self.source.replaceable]
+        replaceable += [f"sink.{key}" for key in self.sink.replaceable]
+        return fingerprint(self.as_dict(), model, facts, start, replaceable)

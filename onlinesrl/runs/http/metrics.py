@@ -20,8 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from onlinesrl.runs.http.listening import At
-from onlinesrl.runs.http.server import Server
+from onlinesrl.runs.http.server import At, Server
 from onlinesrl.stream import checkpoints as checkpoints_module
 from onlinesrl.stream.daemon_calls import aside
 from onlinesrl.stream.decoding import Batch

@@ -6,15 +6,17 @@ Runs that are served, metrics and the dashboard have it in common.
 from __future__ import annotations
 
 import asyncio
+import re
 import resource
+import socket
 import time
 import traceback
 from collections.abc import Collection, Sequence
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
-from socket import socket
 from threading import Thread
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import uvicorn
 from starlette.applications import Starlette
@@ -26,9 +28,8 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from onlinesrl.core.errors import UnavailableError
+from onlinesrl.core.errors import PortError, UnavailableError
 from onlinesrl.core.parallel.starting import starting
-from onlinesrl.runs.http.listening import At, listening, may_ask
 
 CLIENTS = 256
 """The most connections; one more disconnects the client that the server has waited for longest."""
@@ -43,6 +44,55 @@ IDLE_SECONDS = 15
 WAIT_SECONDS = 0.2
 END_SECONDS = 5.0
 """How long the thread may take to end, beside what clients may take."""
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/\s]+))(?::[0-9]{1,5})?")
+
+
+class At(NamedTuple):
+    """Where a server listens, with the options that say so, and other names by which clients may ask."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    allowed: Sequence[str] = ()
+    options: str = "--host {} --port {}"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names by which clients may ask."""
+        return frozenset(name.lower() for name in ("localhost", self.host, *self.allowed))
+
+    def address(self, port: int) -> str:
+        """Return the URL of the server, at the port that it has."""
+        where = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{where}:{port}"
+
+
+def listening(at: At) -> socket.socket:
+    """Return a socket that listens; port 0: at a free one. Raises PortError if it is not available."""
+    opened = socket.socket(socket.AF_INET6 if ":" in at.host else socket.AF_INET)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind((at.host, at.port))
+        opened.listen(1)  # the server asks for more; without it two processes could have the port
+    except (OSError, OverflowError, UnicodeError) as error:
+        opened.close()
+        raise PortError.of(at.options.format(at.host, at.port), error) from error
+    return opened
+
+
+def may_ask(header: str, names: Collection[str]) -> bool:
+    """Tell whether a Host header has an IP address or one of the ``names``, against DNS rebinding.
+
+    A page that makes a browser ask by another name, which resolves to this machine, is refused; no page
+    can make it send an address in place of that name.
+    """
+    match = _HOST.fullmatch(header)
+    if match is None:
+        return False
+    name = (match[1] or match[2]).lower()
+    try:
+        return name in names or bool(ip_address(name))
+    except ValueError:
+        return False
 
 
 def most_clients() -> int:
@@ -127,7 +177,7 @@ class Server:
 
 
 class _Uvicorn(uvicorn.Server):
-    async def startup(self, sockets: list[socket] | None = None) -> None:
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for opened in sockets or ():
             opened.listen(CLIENTS)  # so many wait, however few are accepted at once

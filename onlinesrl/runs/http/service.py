@@ -17,11 +17,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from onlinesrl.runs import run as run_module
-from onlinesrl.runs.config.loading import Config
+from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import say
-from onlinesrl.runs.http.listening import At
 from onlinesrl.runs.http.metrics import STUCK_SECONDS, RunMonitor, state_routes
-from onlinesrl.runs.http.server import Server
+from onlinesrl.runs.http.server import At, Server
 from onlinesrl.stream.request_queue import PendingRequest, Requests, Unanswered, Untaken
 from onlinesrl.stream.run_folder import REQUESTS
 

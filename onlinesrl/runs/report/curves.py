@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 
 from onlinesrl.runs.report.chart import Point, Series, line_chart, thin
-from onlinesrl.runs.report.format import (
+from onlinesrl.runs.report.html import (
     Figures,
+    Markup,
     count,
     figure,
     number,
@@ -17,8 +18,8 @@ from onlinesrl.runs.report.format import (
     percent_tick,
     section,
     table,
+    tag,
 )
-from onlinesrl.runs.report.html import Markup, tag
 
 _BOUNDS = {
     "cda1": (

@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from onlinesrl.runs.report.format import count, paragraph, section
-from onlinesrl.runs.report.html import Markup, join, tag
+from onlinesrl.runs.report.html import Markup, count, join, paragraph, section, tag
 
 _MOST_ATOMS = 400
 _TERM = re.compile(r'"(?:\\.|[^"\\])*"|[^,()"]+')

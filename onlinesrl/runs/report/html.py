@@ -1,8 +1,14 @@
-"""HTML safe from injection: everything except Markup is escaped."""
+"""HTML safe from injection: everything except Markup is escaped; and how the report formats numbers."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
+from typing import Any
+
+Figures = Mapping[str, Any]
+"""A line of metrics or a summary; missing and infinite figures are None."""
 
 _ORDER = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 """Characters that reorder what comes after them, beyond the end of a name."""
@@ -41,3 +47,60 @@ def text(value: object) -> Markup:
     if isinstance(value, Markup):
         return value
     return Markup(escape(str(value).translate(_CONTROLS)))
+
+
+# formats of numbers, and elements of the report -----------------------------------------------------
+
+
+def number(value: object) -> float | None:
+    """Return a finite number, else None."""
+    usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if usable else None  # type: ignore[arg-type]
+
+
+def count(value: float) -> str:
+    """Format an integer: 81,234."""
+    return f"{value:,.0f}"
+
+
+def percent(value: float) -> str:
+    """Format a fraction: 91.2%."""
+    return f"{100 * value:.1f}%"
+
+
+def percent_tick(value: float) -> str:
+    """Format a round fraction: 90%."""
+    return f"{round(100 * value, 6):g}%"
+
+
+def figure(value: float) -> str:
+    """Format any other number: 3.214, 1,563, 1.2e-05."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def or_dash(value: object, write: Callable[[float], str]) -> str:
+    """Format a number, or return a dash if there is none."""
+    known = number(value)
+    return "\u2013" if known is None else write(known)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
+    """Return a table; the first column is text, the others are numbers."""
+    sides = ("", *["number"] * (len(head) - 1))
+    lines = [
+        tag("tr", *(tag("th", cell, class_=side) for cell, side in zip(head, sides, strict=True)))
+    ]
+    for row in rows:
+        cells = (tag("td", cell, class_=side) for cell, side in zip(row, sides, strict=True))
+        lines.append(tag("tr", *cells))
+    return tag("div", tag("table", *lines), class_="scroll")
+
+
+def section(title: str, *content: object) -> Markup:
+    """Return a section with a heading."""
+    return tag("section", tag("h2", title), *content)
+
+
+def paragraph(*content: object) -> Markup:
+    """Return a paragraph."""
+    return tag("p", *content)

@@ -10,18 +10,20 @@ from onlinesrl.core.io.atomic_write import plain
 from onlinesrl.runs.config.fingerprint import leaves
 from onlinesrl.runs.report.curves import learning_curve, regret_bound
 from onlinesrl.runs.report.examples import ExampleRow, examples_section
-from onlinesrl.runs.report.format import (
+from onlinesrl.runs.report.html import (
     Figures,
+    Markup,
     count,
     figure,
+    join,
     number,
     or_dash,
     paragraph,
     percent,
     section,
     table,
+    tag,
 )
-from onlinesrl.runs.report.html import Markup, join, tag
 from onlinesrl.runs.report.scores import by_predicate, by_value, confusion
 from onlinesrl.runs.report.weights import WeightRow, weights_section
 

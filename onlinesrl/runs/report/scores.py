@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from onlinesrl.core.evaluation.confusion_matrix import NONE
-from onlinesrl.runs.report.format import (
+from onlinesrl.runs.report.html import (
     Figures,
+    Markup,
     count,
     figure,
     number,
@@ -13,8 +14,8 @@ from onlinesrl.runs.report.format import (
     percent,
     section,
     table,
+    tag,
 )
-from onlinesrl.runs.report.html import Markup, tag
 
 SHOWN = 30
 """The most classes of a confusion matrix in the report; summary.json has all."""

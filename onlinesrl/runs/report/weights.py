@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onlinesrl.runs.report.format import count, paragraph, section
-from onlinesrl.runs.report.html import Markup, tag
+from onlinesrl.runs.report.html import Markup, count, paragraph, section, tag
 
 _ROWS_OPEN = 8
 

@@ -9,8 +9,7 @@ from onlinesrl.core import interrupt
 from onlinesrl.mln.inference.branch_and_bound import BranchAndBound
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.query.load_world import QueryError
-from onlinesrl.runs.progress import Status
-from onlinesrl.runs.search_progress import Search
+from onlinesrl.runs.progress import Search, Status
 from tests.support.ground_mrfs import clause_model
 
 TRANSITIVE = """bib = {A, B, C, D, E}

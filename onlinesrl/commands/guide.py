@@ -1,8 +1,7 @@
-"""Commands that tell what may be written: schema, guide."""
+"""onlinesrl guide: print a page of the guide, or the keys of a configuration."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from importlib import resources
@@ -17,13 +16,6 @@ KEYS = {
     "learn-config": "Every key of a configuration of batch learning",
 }
 """The topics that are made from the schema of configurations, and their titles."""
-
-
-def schema() -> None:
-    """Print the JSON schema of an example."""
-    from onlinesrl.core.example import json_schema
-
-    print(json.dumps(json_schema(), indent=2))
 
 
 def guide(

@@ -1,0 +1,108 @@
+"""onlinesrl checkpoint: list, show and verify the checkpoints of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from onlinesrl.core.errors import OnlinesrlError, StorageError
+
+if TYPE_CHECKING:
+    from onlinesrl.stream.checkpoints import Checkpoint
+
+SHOWN = ("version", "finished", "seconds", "position", "lengths", "metrics", "fingerprint")
+
+checkpoints = typer.Typer(
+    no_args_is_help=True, help="The checkpoints of a run: list, show, verify."
+)
+CheckpointArgument = Annotated[
+    Path, typer.Argument(metavar="RUN|FILE", help="A run folder, or a checkpoint.")
+]
+
+
+def _loaded(path: Path) -> Iterator[tuple[Path, Checkpoint | StorageError]]:
+    """Yield each checkpoint of a run folder, by number, or a file, read or damaged."""
+    from onlinesrl.stream import checkpoints as checkpoints_module
+
+    inside = path / "checkpoints"
+    folder = inside if inside.is_dir() else path
+    files = (
+        [f for _, f in sorted(checkpoints_module.numbered(folder).items())]
+        if path.is_dir()
+        else [path]
+    )
+    if not files:
+        raise StorageError(f"{path}: no checkpoint in this folder")
+    for file in files:
+        try:
+            named = file == path
+            yield (
+                file,
+                checkpoints_module.named(file)
+                if named
+                else checkpoints_module.checked(checkpoints_module.load(file)),
+            )
+        except checkpoints_module.DamagedCheckpoint as error:
+            yield file, error
+        except StorageError:
+            if file == path or file.exists():
+                raise
+            # else a run that is going has removed it for a newer one
+
+
+@checkpoints.command("list")
+def checkpoint_list(path: CheckpointArgument) -> None:
+    """List the checkpoints: number, time, size, examples, and whether they are intact."""
+    from datetime import datetime
+
+    for file, found in _loaded(path):
+        try:
+            status = file.stat()
+        except FileNotFoundError:  # removed just now
+            continue
+        time = datetime.fromtimestamp(status.st_mtime).isoformat(" ", "seconds")
+        state = "damaged"
+        if not isinstance(found, StorageError):
+            state = f"intact  {found.header['metrics'].get('examples', 0):,} examples"
+        print(f"{file.name}  {time}  {status.st_size:>12,} bytes  {state}")
+
+
+@checkpoints.command("show")
+def checkpoint_show(path: CheckpointArgument) -> None:
+    """Show what the newest intact checkpoint holds, as JSON."""
+    found = None
+    for _, loaded in _loaded(path):
+        found = found if isinstance(loaded, StorageError) else loaded
+    if found is None:
+        raise StorageError(f"{path}: no intact checkpoint")
+    about = {
+        "path": str(found.path),
+        "number": found.number,
+        **{key: found.header[key] for key in SHOWN if key in found.header},
+        "model_characters": len(found.header["model"]),
+        "arrays": {name: f"{a.dtype} {[*a.shape]}" for name, a in found.arrays.items()},
+    }
+    print(json.dumps(about, indent=2))
+
+
+@checkpoints.command("verify")
+def checkpoint_verify(path: CheckpointArgument) -> None:
+    """Read every byte of every checkpoint, and restore it; exit 74 if one is damaged."""
+    from onlinesrl.library.restored import restore
+
+    intact, damaged = 0, []
+    for _, found in _loaded(path):
+        try:
+            if isinstance(found, StorageError):
+                raise found
+            restore(found)
+            intact += 1
+        except OnlinesrlError as error:
+            damaged.append(f"damaged: {error}")
+    print(f"{intact} intact, {len(damaged)} damaged")
+    if damaged:
+        raise StorageError("\n".join(damaged))

@@ -1,0 +1,69 @@
+"""onlinesrl predict: predict the examples of a source with trained weights."""
+
+from __future__ import annotations
+
+from onlinesrl.commands.common import (
+    ConfigPath,
+    Distribute,
+    OutputOption,
+    Overrides,
+    TablesOption,
+    Trained,
+    output_to,
+)
+from onlinesrl.core.errors import UsageError
+
+
+def predict(
+    trained: Trained,
+    config: ConfigPath,
+    set_: Overrides = [],  # noqa: B006
+    output: OutputOption = None,
+    tables: TablesOption = None,
+    distribute: Distribute = [],  # noqa: B006
+) -> None:
+    """Predict a source's examples, with score and margin over the second best state.
+
+    Each example gets one line, in order, also a bad one; lines are flushed when no more input waits. With
+    --tables it gets rows instead: a table per predicate, and one of the examples. With --distribute the
+    files of a source are predicted side by side; the lines are the same.
+    """
+    from onlinesrl.runs.config.loading import load
+
+    settings = load(config, set_)
+    if distribute:
+        if tables is not None:
+            raise UsageError("--distribute writes lines; leave --tables out")
+        from onlinesrl.core.parallel.config import PoolSection, given
+        from onlinesrl.runs import evaluation_by_file
+
+        pool = given(PoolSection, distribute)
+        with output_to(output) as stream:
+            for lines in evaluation_by_file.predicted(settings, trained, pool):
+                stream.write(lines)
+                stream.flush()
+        return
+    from onlinesrl.core.evaluation.prequential import Metrics
+    from onlinesrl.runs import evaluation
+    from onlinesrl.runs.run import trained_learner
+    from onlinesrl.stream.predictions import answer
+
+    learner = trained_learner(settings, trained, margins=True)
+    predictions = evaluation.predictions(learner, settings, Metrics())
+    if tables is None:
+        with output_to(output) as stream:
+            for prediction in predictions:
+                if prediction is None:
+                    stream.flush()
+                else:
+                    stream.write(answer(*prediction) + b"\n")
+        return
+    from onlinesrl.stream.sinks.parquet import new_tables
+
+    rows = new_tables(tables, settings.argument_types())
+    for prediction in predictions:
+        if prediction is not None:
+            rows.add(*prediction)
+        if rows.full:
+            rows.write()
+    rows.write()

@@ -1,0 +1,66 @@
+"""onlinesrl replay: send the examples of a file as a live stream."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from onlinesrl.commands.common import say
+from onlinesrl.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from onlinesrl.runs.replay import Destination
+
+
+class Target(StrEnum):
+    """Where a stream is sent."""
+
+    KAFKA = "kafka"
+    STDOUT = "stdout"
+
+
+TopicName = Annotated[str | None, typer.Option(help="The topic, for --to kafka.")]
+Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="The broker.")]
+LOCAL = "localhost:9092"
+
+
+def topic_of(topic: str | None, bootstrap: str, partition: int | None = None) -> Destination:
+    """Return the topic of the options. Raises UsageError where none is named."""
+    if topic is None:
+        raise UsageError("--to kafka needs --topic")
+    from onlinesrl.runs.replay import Topic
+
+    return Topic(bootstrap, topic, partition)
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file, a folder, or -.")],
+    to: Annotated[Target, typer.Option(help="Where to.")],
+    topic: TopicName = None,
+    bootstrap: Bootstrap = LOCAL,
+    partition: Annotated[
+        int | None, typer.Option(min=0, help="One partition; else by the example's id.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=1e-6, max=1e9, help="Examples a second at most.")
+    ] = None,
+    query: Annotated[
+        str, typer.Option(metavar="P,Q", help="What is to be predicted, for .db files.")
+    ] = "",
+    dialect: Annotated[
+        str, typer.Option(metavar="NAME", help="How .db files are written, as for infer.")
+    ] = "alchemy",
+) -> None:
+    """Give a file's examples out as a live stream."""
+    from onlinesrl.logic.dialect import dialect_of
+    from onlinesrl.runs import replay as sending
+
+    predicates = [name.strip() for name in query.split(",") if name.strip()]
+    messages = sending.messages(file, predicates, dialect_of(dialect))
+    destination: Destination = sending.Lines(None, rate is not None)
+    if to is Target.KAFKA:
+        destination = topic_of(topic, bootstrap, partition)
+    sending.replay(messages, destination, rate, say)
