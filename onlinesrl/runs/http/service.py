@@ -22,7 +22,7 @@ from onlinesrl.runs.console import say
 from onlinesrl.runs.http.listening import At
 from onlinesrl.runs.http.metrics import STUCK_SECONDS, RunMonitor, state_routes
 from onlinesrl.runs.http.server import Server
-from onlinesrl.stream.request_queue import PendingRequest, Requests, Unanswered, Untaken
+from onlinesrl.stream.sources.request_queue import PendingRequest, Requests, Unanswered, Untaken
 from onlinesrl.stream.run_folder import REQUESTS
 
 JSON, LINES = "application/json", "application/x-ndjson"

@@ -7,7 +7,7 @@ from typing import Any
 
 from onlinesrl.core.learner import Outcome
 from onlinesrl.stream.predictions import answer
-from onlinesrl.stream.protocols import Sink
+from onlinesrl.stream.source import Sink
 from onlinesrl.stream.run_folder import OutputFile
 from onlinesrl.stream.sources.files import Record
 

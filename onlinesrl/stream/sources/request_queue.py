@@ -24,7 +24,7 @@ from onlinesrl.core.learner import Outcome
 from onlinesrl.stream.decoding import READ_BYTES, micro_batch
 from onlinesrl.stream.pace import Pace
 from onlinesrl.stream.predictions import answer
-from onlinesrl.stream.protocols import Source, SourceContext
+from onlinesrl.stream.source import Source, SourceContext
 from onlinesrl.stream.run_folder import OutputFile
 from onlinesrl.stream.shutdown import ShutdownSignal
 from onlinesrl.stream.sources.files import Record
