@@ -18,10 +18,10 @@ from onlinesrl.logic.tables import load_atoms
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import warn
 from onlinesrl.stream.decoding import ExampleReader
-from onlinesrl.stream.protocols import Source, SourceContext
-from onlinesrl.stream.request_queue import Requests
 from onlinesrl.stream.run_folder import RunFolder
+from onlinesrl.stream.source import Source, SourceContext
 from onlinesrl.stream.sources.config import SourceSection
+from onlinesrl.stream.sources.request_queue import Requests
 
 Stopping: TypeAlias = Callable[[], bool]
 """Tells whether the run was asked to stop."""

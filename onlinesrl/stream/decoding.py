@@ -23,7 +23,7 @@ from onlinesrl.core.example import (
 )
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.stream.group_filter import Choice
-from onlinesrl.stream.protocols import Source
+from onlinesrl.stream.source import Source
 from onlinesrl.stream.sources.files import Record
 
 Content: TypeAlias = Example | ExampleError | Label | None

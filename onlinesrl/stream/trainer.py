@@ -22,11 +22,11 @@ from onlinesrl.stream.crash_notes import CrashNote, run_of
 from onlinesrl.stream.decoding import Batch, Content, Decoded, ExampleReader, unread
 from onlinesrl.stream.late_labels import LabelJoiner, PendingExample
 from onlinesrl.stream.output_files import Outputs
-from onlinesrl.stream.protocols import Sink, Watcher
 from onlinesrl.stream.recent_examples import Shown, Work, drifts
 from onlinesrl.stream.run_folder import RunFolder
 from onlinesrl.stream.schedule import SHARE_EVERY, WEIGH_EVERY, Schedule, rare_collections
 from onlinesrl.stream.shutdown import ShutdownSignal
+from onlinesrl.stream.source import Sink, Watcher
 from onlinesrl.stream.sources.files import Record
 
 

@@ -31,8 +31,8 @@ from onlinesrl.core.io.restoring import Natural
 from onlinesrl.core.learner import Outcome
 from onlinesrl.stream.daemon_calls import aside
 from onlinesrl.stream.kafka.client import ANSWER_MS, AwayError, Broker, bounds
-from onlinesrl.stream.protocols import Sink
 from onlinesrl.stream.run_folder import OutputFile
+from onlinesrl.stream.source import Sink
 from onlinesrl.stream.sources.files import Record
 
 TRANSACTION_MS = 30_000

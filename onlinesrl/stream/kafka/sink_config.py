@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from onlinesrl.core.io.config_types import Count, Name
-from onlinesrl.stream.protocols import Sink
 from onlinesrl.stream.sinks.config import SinkSection
+from onlinesrl.stream.source import Sink
 from onlinesrl.stream.sources.config import Security
 
 if TYPE_CHECKING:
-    from onlinesrl.stream.protocols import Sections
+    from onlinesrl.stream.source import Sections
 
 
 class KafkaSinkSection(SinkSection):

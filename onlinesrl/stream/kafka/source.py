@@ -37,8 +37,8 @@ from onlinesrl.stream.kafka.client import (
     record_of,
 )
 from onlinesrl.stream.kafka.read_order import Journal
-from onlinesrl.stream.protocols import Source
 from onlinesrl.stream.shutdown import Stopped
+from onlinesrl.stream.source import Source
 from onlinesrl.stream.sources.files import Record
 
 POLL_MS = 100

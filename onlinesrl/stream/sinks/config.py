@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from onlinesrl.core.io.config_section import Section
-from onlinesrl.stream.protocols import Sink
+from onlinesrl.stream.source import Sink
 
 if TYPE_CHECKING:
-    from onlinesrl.stream.protocols import Sections
+    from onlinesrl.stream.source import Sections
 
 
 class SinkSection(Section):

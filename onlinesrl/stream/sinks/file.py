@@ -7,8 +7,8 @@ from typing import Any
 
 from onlinesrl.core.learner import Outcome
 from onlinesrl.stream.predictions import answer
-from onlinesrl.stream.protocols import Sink
 from onlinesrl.stream.run_folder import OutputFile
+from onlinesrl.stream.source import Sink
 from onlinesrl.stream.sources.files import Record
 
 

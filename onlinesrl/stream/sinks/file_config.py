@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from onlinesrl.stream.protocols import Sink
 from onlinesrl.stream.sinks.config import SinkSection
+from onlinesrl.stream.source import Sink
 
 if TYPE_CHECKING:
-    from onlinesrl.stream.protocols import Sections
+    from onlinesrl.stream.source import Sections
 
 
 class FileSinkSection(SinkSection):

@@ -27,8 +27,8 @@ from onlinesrl.logic.tables import (
     write_relation,
 )
 from onlinesrl.stream.predictions import answer
-from onlinesrl.stream.protocols import Sink
 from onlinesrl.stream.run_folder import OutputFile, table_files
+from onlinesrl.stream.source import Sink
 from onlinesrl.stream.sources.files import Record
 
 EXAMPLES = "examples"

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from onlinesrl.core.io.config_section import standard
-from onlinesrl.stream.kafka.source_config import KafkaSection
+from onlinesrl.stream.kafka.config import KafkaSection
 from onlinesrl.stream.sources.file_config import FileSection
 from onlinesrl.stream.sources.parquet_config import ParquetSection
 

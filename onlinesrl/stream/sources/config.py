@@ -10,10 +10,10 @@ from pydantic import SecretStr, field_validator, model_validator
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count, Files, Groups, Name, duration
-from onlinesrl.stream.protocols import Source, SourceContext
+from onlinesrl.stream.source import Source, SourceContext
 
 if TYPE_CHECKING:
-    from onlinesrl.stream.protocols import Sections
+    from onlinesrl.stream.source import Sections
 
 
 class Security(Section):

@@ -10,7 +10,7 @@ from pydantic import field_validator
 
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.io.config_types import STDIN, Inputs
-from onlinesrl.stream.protocols import Source, SourceContext
+from onlinesrl.stream.source import Source, SourceContext
 from onlinesrl.stream.sources.config import Brokers, SourceSection
 
 

@@ -23,7 +23,7 @@ import msgspec
 from onlinesrl.core.errors import StorageError
 from onlinesrl.core.io.atomic_write import storage_errors
 from onlinesrl.core.io.restoring import Natural
-from onlinesrl.stream.protocols import Source
+from onlinesrl.stream.source import Source
 from onlinesrl.stream.sources.line_reader import (
     READ_ERRORS,
     STANDARD_INPUT,

@@ -15,7 +15,7 @@ from onlinesrl.core.example import Constant
 from onlinesrl.core.io.atomic_write import storage_errors
 from onlinesrl.core.io.restoring import Natural
 from onlinesrl.logic.tables import PARQUET, connect, duckdb_errors, quoted
-from onlinesrl.stream.protocols import Source
+from onlinesrl.stream.source import Source
 from onlinesrl.stream.sources.files import Record
 from onlinesrl.stream.sources.read_log import AGAIN
 from onlinesrl.stream.sources.table_rows import Relation, Rows, lines, rows, types

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from onlinesrl.core.io.config_types import Existing, Name
-from onlinesrl.stream.protocols import Source, SourceContext
+from onlinesrl.stream.source import Source, SourceContext
 from onlinesrl.stream.sources.config import SourceSection
 
 if TYPE_CHECKING:
-    from onlinesrl.stream.protocols import Sections
+    from onlinesrl.stream.source import Sections
 
 
 class ParquetSection(SourceSection):

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 from onlinesrl.core.errors import FolderError
 from onlinesrl.core.io.atomic_write import plain, storage_errors, sync_folder
 from onlinesrl.stream import checkpoints as checkpoints_module
-from onlinesrl.stream.protocols import SourceContext
 from onlinesrl.stream.run_folder import PARTS, OutputFile, RunFolder, part_of, parts
+from onlinesrl.stream.source import SourceContext
 from onlinesrl.stream.sources.files import FileSource
 from onlinesrl.stream.sources.line_reader import LineReader
 from onlinesrl.stream.sources.read_log import Read

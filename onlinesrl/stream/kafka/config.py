@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 from pydantic import model_validator
 
 from onlinesrl.core.io.config_types import Name
-from onlinesrl.stream.protocols import Source, SourceContext
+from onlinesrl.stream.source import Source, SourceContext
 from onlinesrl.stream.sources.config import Brokers, SourceSection
 
 if TYPE_CHECKING:
     from onlinesrl.stream.kafka.source import KafkaSource
-    from onlinesrl.stream.protocols import Sections
+    from onlinesrl.stream.source import Sections
 
 
 class KafkaSection(Brokers, SourceSection):

@@ -24,9 +24,9 @@ from onlinesrl.core.learner import Outcome
 from onlinesrl.stream.decoding import READ_BYTES, micro_batch
 from onlinesrl.stream.pace import Pace
 from onlinesrl.stream.predictions import answer
-from onlinesrl.stream.protocols import Source, SourceContext
 from onlinesrl.stream.run_folder import OutputFile
 from onlinesrl.stream.shutdown import ShutdownSignal
+from onlinesrl.stream.source import Source, SourceContext
 from onlinesrl.stream.sources.files import Record
 from onlinesrl.stream.sources.line_reader import WAIT_SECONDS
 from onlinesrl.stream.sources.write_ahead_log import WriteAheadLog
