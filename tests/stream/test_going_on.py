@@ -2,22 +2,17 @@
 
 import gzip
 import os
-import random
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from conftest import Job, long, wait
 
 from onlinesrl.core.errors import StorageError
 from onlinesrl.stream.sources.files import FileSource
 from tests.stream.test_kill import LEARNERS
-from tests.support.trust_program import MODEL as TRUST
-from tests.support.trust_program import examples
 from tests.support.waiting import until
 
 Make = Callable[..., Job]
@@ -65,17 +60,6 @@ def test_more_lines_in_the_file(job: Make, citations: list[bytes], learner: str)
     whole = finish(job(citations[:60], "whole", **keys))
     assert run.results() == whole.results()
     assert (run.output / "summary.json").read_text().count('"examples": 60')
-
-
-def test_more_lines_for_a_psl_program(job: Make, tmp_path: Path) -> None:
-    (tmp_path / "trust.psl").write_text(TRUST)
-    lines = [msgspec.json.encode(example) + b"\n" for example in examples(60)]
-    keys = {"model": str(tmp_path / "trust.psl"), "query": "Trusts", "metrics": {"by": "Trusts.2"}}
-    run = job(lines[:25], **keys)
-    finish(run)
-    run.source.write_bytes(b"".join(lines))
-    finish(run)
-    assert run.results() == finish(job(lines, "whole", **keys)).results()
 
 
 @pytest.mark.parametrize(
@@ -161,34 +145,6 @@ def test_a_source_that_was_moved_is_known_by_what_it_holds(days: Any) -> None:
     days.folder.rename(days.folder.with_name("moved"))
     assert run.run("--set", f"source.path={days.folder.with_name('moved')}") == 0
     assert FINISHED in run.said
-
-
-def test_results_that_a_kill_prevented_are_those_of_the_last_end(
-    job: Make, citations: list[bytes]
-) -> None:
-    run = finish(job(citations[:20]))
-    old = {name: (run.output / name).read_bytes() for name in ("weights.mln", "summary.json")}
-    run.source.write_bytes(b"".join(citations[:40]))
-    results = finish(run).results()
-    for name, content in old.items():
-        (run.output / name).write_bytes(content)
-    assert finish(run).results() == results
-
-
-@pytest.mark.long
-def test_kills_of_a_run_that_grows(job: Make, citations: list[bytes]) -> None:
-    whole = finish(job(citations[:60], "whole")).results()
-    rng = random.Random(3)
-    run = job([], checkpoint={"every": 3}, batch=4)
-    for lines in range(10, 70, 10):
-        run.source.write_bytes(b"".join(citations[:lines]))
-        process = run.start()
-        time.sleep(rng.uniform(0, 0.3))
-        os.kill(process, signal.SIGKILL)
-        wait(process)
-        if lines % 20 == 0:
-            finish(run)
-    assert run.results() == whole
 
 
 # what changed is said -----------------------------------------------------------------------------
