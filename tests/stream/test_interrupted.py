@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import REPO, Job, soaked, wait
+from conftest import REPO, Job, long, soaked, wait
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.errors import Infeasible
@@ -90,7 +90,7 @@ def stream(job: Callable[..., Job], tmp_path: Path) -> Callable[..., Job]:
     ("solver", "number"),
     [
         ("highs", signal.SIGTERM),
-        ("cbc", signal.SIGINT),
+        long("cbc", signal.SIGINT),
         soaked("highs", signal.SIGINT),
         soaked("cbc", signal.SIGTERM),
     ],

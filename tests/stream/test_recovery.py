@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from conftest import MODEL, Job, tiers
+from conftest import MODEL, Job, soaked, tiers
 
 from tests.support import trust_program
 from tests.support.serving import Client, learned
@@ -118,10 +118,10 @@ def outcome(run: Job) -> Any:
     return run.results(), learned(run.output), predicted_rows(tables) if tables.exists() else None
 
 
+KINDS = ("mln", "psl", "late labels", "drift", "open types")
 CELLS = [
-    (source, kind)
-    for source in ("file", "parquet")
-    for kind in ("mln", "psl", "late labels", "drift", "open types")
+    *(("file", kind) for kind in KINDS),
+    *(("parquet", kind) if kind == "mln" else soaked("parquet", kind) for kind in KINDS),
 ]
 
 
@@ -173,17 +173,15 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("threads", [(), ("--threads", "2")])
 @pytest.mark.parametrize(("call", "code"), ERRORS.items())
 def test_an_error_of_the_disk_ends_a_run_that_can_go_on_later(
     stream: Callable[[str, str], Job],
     tally: Counter[str],
     call: str,
     code: int,
-    threads: tuple[str, ...],
 ) -> None:
-    """At the first such call, at one in the middle, and at the last."""
-    run = stream("file", "mln")
+    """At the first such call, at one in the middle, and at the last, also where a second thread reads."""
+    run, threads = stream("file", "mln"), ("--threads", "2" if call == "replace" else "1")
     with Storage(run.output, calls=(call,)) as unbroken:
         assert run.run(*threads) == 0, run.said
     expected = outcome(run)
@@ -201,7 +199,7 @@ def test_an_error_of_the_disk_ends_a_run_that_can_go_on_later(
         tally["faults"] += 1
 
 
-@pytest.mark.parametrize("kind", ["mln", "psl", "late labels"])
+@pytest.mark.parametrize("kind", ["mln", *map(soaked, ("psl", "late labels"))])
 def test_a_signal_ends_a_run_in_good_order(
     stream: Callable[[str, str], Job], tally: Counter[str], kind: str
 ) -> None:
@@ -268,7 +266,7 @@ def serve(run: Job, lines: list[bytes], answered: dict[bytes, bytes], storage: S
 
 
 @tiers("step", 13, 1)
-@pytest.mark.parametrize("kind", ["mln", "late labels"])
+@pytest.mark.parametrize("kind", ["mln", soaked("late labels")])
 def test_a_server_that_ends_at_any_write(
     stream: Callable[[str, str], Job],
     job: Make,

@@ -34,8 +34,7 @@ def keys(broker, topic, **distribute):
     return {"source": source(broker, topic), "distribute": DISTRIBUTED | distribute}
 
 
-@pytest.mark.long
-@tiers("kills", 1, 50)
+@tiers("kills", 0, 50)
 def test_a_history_is_learned_once_whoever_dies(broker, topic, job, citations, kills):
     lines = [None, *citations[:15], None, *citations[15:30], b'{"no": "example"}']
     fill(broker, topic, lines, partitions=2)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import long, soaked, tiers, wait
+from conftest import soaked, wait
 from kafka import KafkaProducer
 
 from tests.support.kafka_streams import UNTIL_END, add, fill, from_file, keys, learned, predicted
@@ -26,8 +26,8 @@ def small_flushes() -> None:
     kafka_sink.FLUSH_SECONDS = 0.0
 
 
-@pytest.mark.long
-@tiers("most", 1, 40)
+@pytest.mark.soak
+@pytest.mark.parametrize("most", [40])
 def test_kills_at_random_moments_leave_no_trace(broker, topic, job, citations, tally, most):
     """A process is killed at any moment between its start and when an unbroken one would end."""
     file = job(citations[:80], "file")
@@ -55,8 +55,7 @@ def test_kills_at_random_moments_leave_no_trace(broker, topic, job, citations, t
 
 STEPS = (
     "commit_transaction",
-    long("committed"),
-    *map(soaked, ("begin_transaction", "send", "save", "saved")),
+    *map(soaked, ("committed", "begin_transaction", "send", "save", "saved")),
 )
 
 

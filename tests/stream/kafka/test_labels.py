@@ -3,7 +3,6 @@
 import json
 import random
 
-import pytest
 from conftest import Job, tiers
 
 from onlinesrl.core.example import Example, Label
@@ -54,8 +53,7 @@ def once(values: list[bytes]) -> list[bytes]:
     return list({json.loads(value)["id"]: value for value in reversed(values)}.values())[::-1]
 
 
-@pytest.mark.long
-@tiers("most", 2, 20)
+@tiers("most", 0, 20)
 def test_labels_further_down_the_stream_with_kills(broker, topic, job, citations, tally, most):
     stream, lines = delayed(citations[:50])
     file, same = job(lines, "file"), job(stream, "same", labels={})
