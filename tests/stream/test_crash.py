@@ -137,16 +137,6 @@ def test_a_death_before_the_suspects_forgets_them(note: Callable[..., CrashNote]
     assert note("another").condemned(10) is None
 
 
-def test_a_process_that_starts_and_dies_does_not_count(note: Callable[..., CrashNote]) -> None:
-    die(note(), 10, 1)
-    for _ in range(5):
-        note().close()
-    die(note(), 10, 1)
-    assert note().condemned(10) is None
-    die(note(), 10, 1)
-    assert note().condemned(10)
-
-
 def test_deaths_after_a_signal_do_not_count(note: Callable[..., CrashNote]) -> None:
     for _ in range(5):
         asked = note()

@@ -3,11 +3,9 @@
 import json
 import os
 import signal
-from pathlib import Path
 
 from conftest import Job
 
-from onlinesrl.stream.kafka.read_order import Journal
 from tests.support.kafka_broker import Cluster
 from tests.support.kafka_streams import UNTIL_END, fill, source
 
@@ -66,21 +64,3 @@ def test_what_followed_the_checkpoint_is_taken_again_in_its_order(
     assert file.run() == 0, file.said
     assert run.results() == file.results()
     tally["kills"] += 1
-
-
-def test_a_journal(tmp_path: Path) -> None:
-    path = tmp_path / "order.jsonl"
-    journal = Journal(path)
-    journal.append([("t[0]", 0, 4), ("t[1]", 0, 2), ("t[0]", 5, 9)])
-    journal.close()
-    whole = path.read_bytes()
-    for length in range(len(whole) + 1):
-        path.write_bytes(whole[:length])
-        journal = Journal(path)
-        assert path.read_bytes() == whole[: whole[:length].rfind(b"\n") + 1]
-        journal.close()
-    journal = Journal(path)
-    assert list(journal.after({})) == [("t[0]", 0, 4), ("t[1]", 0, 2), ("t[0]", 5, 9)]
-    assert list(journal.after({"t[0]": 5, "t[1]": 2})) == [("t[1]", 0, 2), ("t[0]", 5, 9)]
-    assert list(journal.after({"t[0]": 10, "t[1]": 3})) == []
-    journal.close()
