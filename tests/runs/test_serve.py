@@ -282,7 +282,8 @@ def test_who_does_not_take_an_answer_is_hung_up_on(job: Make) -> None:
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(("127.0.0.1", port))
-        body = b"{}\n" * 100_000
+        line = b'{"id": "%s", "evidence": {"Tokn": []}}\n' % (b"x" * 2000)
+        body = line * 4000  # the answers name the example
         head = f"Host: localhost\r\nContent-Type: {LINES}\r\nContent-Length: {len(body)}\r\n\r\n"
         connection.sendall(b"POST /predict HTTP/1.1\r\n" + head.encode() + body)
         assert connection.recv(8) == b"HTTP/1.1"

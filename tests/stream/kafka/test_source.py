@@ -192,7 +192,7 @@ def test_a_broker_that_comes_after_the_start(own_broker, topic, job, citations, 
     """The first run is stopped while it waits, the second one waits until it can begin."""
     fill(own_broker, topic, citations[:20])
     run = job([], **keys(own_broker, topic, patience="1h"))
-    own_broker.kill()
+    own_broker.pause()
     process = run.start(first=short_answers)
     until(lambda: "waiting for it" in run.said)
     os.kill(process, signal.SIGTERM)
@@ -200,12 +200,13 @@ def test_a_broker_that_comes_after_the_start(own_broker, topic, job, citations, 
     assert "stopped; Kafka at" in run.said
     process = run.start(*UNTIL_END, first=short_answers)
     until(lambda: "waiting for it" in run.said)
-    own_broker.start()
+    own_broker.resume()
     assert wait(process) == 0, run.said
     assert len(predicted(own_broker, f"{topic}-out")) == 20
     tally["broker faults"] += 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", [soaked("kill"), "pause"])
 def test_a_run_that_waits_for_brokers_stops_when_asked_to(
     own_broker, topic, job, citations, tally, fault
@@ -267,12 +268,12 @@ def test_a_broker_that_is_away_for_longer_than_patience(own_broker, topic, job, 
 
     process = run.start(first=first)
     until(lambda: saved_examples(run) >= 35)
-    own_broker.kill()
+    own_broker.pause()
     until(lambda: "trying again" in run.said or "waiting for it" in run.said)
     afterwards.touch()
     assert wait(process) == UNAVAILABLE, run.said
     assert "unavailable" in run.said or "cannot be written" in run.said
-    own_broker.start()
+    own_broker.resume()
     assert run.run(*UNTIL_END) == 0, run.said
     file = job(citations[:40], "file")
     assert file.run() == 0, file.said
