@@ -3,7 +3,6 @@
 import compileall
 import faulthandler
 import gc
-import importlib
 import json
 import os
 import random
@@ -15,7 +14,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,38 +40,17 @@ REPO = Path(__file__).parents[1]
 MODEL = REPO / "streams" / "citations" / "segmentation.mln"
 CITATIONS = REPO / "streams" / "citations" / "citations.jsonl"
 RESULTS = ("weights.*", "predictions.jsonl", "metrics.jsonl", "deadletter.jsonl")
-LONG = (
+FIRST = (
     "stream/kafka/",
-    "stream/test_rounds.py",
-    "stream/test_parquet.py",
-    "commands/test_browser.py",
-    "commands/test_dashboard_page.py",
-    "stream/test_faults.py",
-    "stream/test_interrupted.py",
-    "mln/test_citeseer.py",
-    "core/learning/test_weight_search.py",
-    "test_readme.py",
-    "runs/test_serve.py",
-    "mln/online/test_updates.py",
-    "commands/test_cli.py",
-    "fuzz/",
-    "runs/test_replay.py",
     "stream/",
+    "test_readme.py",
+    "runs/",
+    "commands/",
     "streams/",
-    "mln/online/",
-    "mln/learning/",
     "psl/",
-    "mln/inference/",
+    "mln/",
 )
-"""What takes long, and is therefore run first; what waits beside what works."""
-BROKERS = {
-    "stream/kafka/test_labels.py": "one",
-    "stream/kafka/test_history.py": "one",
-    "stream/kafka/test_journal.py": "one",
-    "stream/kafka/test_replayed.py": "one",
-    "stream/kafka/": "two",
-}
-"""Which tests of Kafka follow each other in one process, since each process starts a broker."""
+"""Tests that mostly wait: they come first, beside those that compute."""
 RUNNING: set[int] = set()
 TRIED: Counter[str] = Counter()
 KEYS = {"model": str(MODEL), "query": "InField", "metrics": {"by": "field"}}
@@ -89,12 +67,11 @@ for name, most in (("few", 5), ("soak", 2_000)):
 
 
 class Job:
-    """A configuration in a folder of its own, and processes forked from this one that run it.
+    """A configuration in a folder of its own, and the command line to run it.
 
-    ``brief``: their reports show little.
+    ``run`` and ``call`` run it in this process, unless something must be done first in a fork of it.
+    Standard output and standard error go to files in the folder.
     """
-
-    brief = True
 
     def __init__(self, folder: Path, lines: Sequence[bytes], **keys: Any) -> None:
         self.folder = folder
@@ -121,8 +98,6 @@ class Job:
                 self._redirect()
                 faulthandler.enable(sys.stderr)
                 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores
-                if self.brief:
-                    brief()
                 if first is not None:
                     first()
                 code = command(*arguments)
@@ -139,20 +114,44 @@ class Job:
         for name, number in (("stdout", 1), ("stderr", 2)):
             target = os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
             os.dup2(target, number)
-            setattr(sys, name, os.fdopen(number, "w", buffering=1))
-        sys.stdin = os.fdopen(0)
+            os.close(target)
+            setattr(sys, name, os.fdopen(number, "w", buffering=1, closefd=False))
+        sys.stdin = os.fdopen(0, closefd=False)
+
+    @contextmanager
+    def _redirected(self) -> Iterator[None]:
+        """Let this process write to the files of the folder."""
+        streams, before = (sys.stdin, sys.stdout, sys.stderr), [os.dup(number) for number in (1, 2)]
+        shown, arguments = warnings.showwarning, sys.argv
+        for stream in streams[1:]:
+            stream.flush()
+        try:
+            self._redirect()
+            yield
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError):
+                    stream.flush()
+            for number, copy in enumerate(before, 1):
+                os.dup2(copy, number)
+                os.close(copy)
+            sys.stdin, sys.stdout, sys.stderr = streams
+            warnings.showwarning, sys.argv = shown, arguments
 
     def start(self, *options: str, first: Callable[[], object] | None = None) -> int:
         """Start `run` in a fork."""
         return self.fork("run", str(self.config), *options, first=first)
 
     def call(self, *arguments: object, first: Callable[[], object] | None = None) -> int:
-        """Run the command line in a fork; return the exit code, or minus the signal that ended it."""
-        return wait(self.fork(*map(str, arguments), first=first))
+        """Run the command line; return the exit code, or minus the signal that ended a fork."""
+        if first is not None:
+            return wait(self.fork(*map(str, arguments), first=first))
+        with self._redirected():
+            return command(*map(str, arguments))
 
     def run(self, *options: str, first: Callable[[], object] | None = None) -> int:
-        """Run `run` to the end in a fork, as ``call``."""
-        return wait(self.start(*options, first=first))
+        """Run `run` to the end, as ``call``."""
+        return self.call("run", self.config, *options, first=first)
 
     @property
     def said(self) -> str:
@@ -250,14 +249,6 @@ def measuring(config: pytest.Config) -> bool:
     return bool(config.option.markexpr == "benchmark")
 
 
-def brief() -> None:
-    """Let a report show little: it would take half the time of a short run; called in a fork."""
-    from onlinesrl.runs import summary
-    from onlinesrl.stream import recent_examples
-
-    recent_examples.SHOWN, summary.REPORTED_WEIGHTS = 1, 10
-
-
 def command(*arguments: str) -> int:
     """Run the command line in this process; return its exit code."""
     from typer.main import get_command
@@ -331,20 +322,6 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     end_unless_needed(item, nextitem)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> None:
-    """Import a share of the files before all are collected, so that one process rewrites their assertions."""
-    of = getattr(session.config, "workerinput", None)
-    if of is not None:
-        files = sorted((REPO / "tests").glob("**/test_*.py"))
-        files = [file for file in files if file.parent.name != "benchmarks"]
-        for file in files[int(of["workerid"].removeprefix("gw")) :: of["workercount"]]:
-            sys.path.insert(0, str(file.parent))
-            with suppress(BaseException):  # collecting it says why
-                importlib.import_module(file.stem)
-            sys.path.remove(str(file.parent))
-
-
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not import benchmarks for nothing."""
     left_out = collection_path.name == "benchmarks" and not measuring(config)
@@ -352,8 +329,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
-    """What takes long comes first; and every property is soaked, too."""
-    items.sort(key=lambda item: [f"tests/{each}" in item.nodeid for each in LONG], reverse=True)
+    """Tests that wait come first; and every property is soaked, too."""
+    items.sort(key=lambda item: [f"tests/{each}" in item.nodeid for each in FIRST], reverse=True)
     for item in items if config.option.markexpr == "soak" else ():
         if getattr(item.function, "is_hypothesis_test", False):
             item.add_marker("soak")
@@ -377,13 +354,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Run the tests of a file in one process, and those of some files that share a broker."""
+    """Run the tests of a file in one process, and all of Kafka in one, which starts the broker."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            shared = (BROKERS[each] for each in BROKERS if f"tests/{each}" in nodeid)
-            return next(shared, super()._split_scope(nodeid))
+            kafka = "tests/stream/kafka/" in nodeid
+            return "kafka" if kafka else super()._split_scope(nodeid)
 
     return Scheduling(config, log) if config.option.dist == "loadfile" else None
 
@@ -421,24 +398,10 @@ def citations() -> list[bytes]:
 
 @pytest.fixture(scope="session")
 def warm(citations: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Import and load everything once, in this process, so that forks start at once.
-
-    A fork compiles it: what compiling takes in memory would be copied by each fork after it.
-    """
-    folder = tmp_path_factory.mktemp("warm")
-    job = Job(folder, [*citations[:20], b"{\n"], checkpoint={"every": 7})
-    weights = str(job.output / "weights.mln")
+    """Import and load everything once, in this process, so that forks start at once."""
+    job = Job(tmp_path_factory.mktemp("warm"), [*citations[:20], b"{\n"], checkpoint={"every": 7})
     assert job.run() == 0, job.said
-    assert wait(job.fork("evaluate", weights, str(job.config))) == 0, job.said
-    stdout, stderr = sys.stdout, sys.stderr
-    arguments = sys.argv
-    try:
-        with (folder / "log").open("w") as log:
-            sys.stdout = sys.stderr = log
-            assert command("run", str(job.config), "--fresh") == 0
-            assert command("evaluate", weights, str(job.config)) == 0
-    finally:
-        sys.stdout, sys.stderr, sys.argv = stdout, stderr, arguments
+    assert job.call("evaluate", job.output / "weights.mln", job.config) == 0, job.said
     enlarge()
 
 

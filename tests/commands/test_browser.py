@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import REPO, Job, wait
+from conftest import REPO, Job, long, wait
 
 from onlinesrl.commands.dashboard import app
 from tests.support import dashboard_worker
@@ -50,7 +50,7 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [long(1280, "light"), (390, "dark")])
 def test_the_page(address: str, browser: Any, width: int, scheme: str, tmp_path: Path) -> None:
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page.set_default_timeout(1000 * PATIENCE)

@@ -15,7 +15,6 @@ from conftest import Job, wait
 
 from onlinesrl.commands.dashboard import app
 from onlinesrl.commands.dashboard.folders import Watched
-from onlinesrl.runs.http import server
 from onlinesrl.stream.run_folder import RunFolder
 from tests.support.waiting import PATIENCE, until
 
@@ -46,16 +45,6 @@ class Shown:
     def end(self) -> int:
         os.kill(self.process, signal.SIGINT)
         return wait(self.process)
-
-
-def test_half_sent_requests_lock_nobody_out(job: Callable[..., Job]) -> None:
-    shown = Shown(job([]), lambda: setattr(server, "CLIENTS", 8))
-    with ExitStack() as held:
-        for _ in range(40):
-            held.enter_context(shown.connect(b"GET / HTTP/1.1\r\nHost: local"))
-        assert shown.status() == 200
-    assert shown.end() == 0
-    assert "Traceback" not in shown.job.said
 
 
 def test_many_pages_lock_no_page_out(job: Callable[..., Job]) -> None:

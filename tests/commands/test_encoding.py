@@ -1,5 +1,6 @@
 """What is printed on a stream that is not UTF-8."""
 
+import io
 import json
 import os
 import subprocess
@@ -7,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import REPO
+from conftest import REPO, command
 
 MODEL = "kind={...}\nW(word)\nIs(kind)\nW(+w) => Is(+k)\n"
 CONFIG = "model: m.mln\nquery: Is\nsource: {path: x.jsonl}\nlimits: {bad_share: 1}\noutput: out\n"
@@ -21,22 +22,21 @@ def example(n: int, predicate: str = "W") -> str:
 
 def said(folder: Path, encoding: str, *arguments: str) -> str:
     """Run a command whose output has an encoding; return what it printed."""
-    environment = os.environ | {"PYTHONPATH": str(REPO), "PYTHONIOENCODING": encoding}
-    code = "from onlinesrl.commands.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-X", "utf8=0", "-c", code, *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        check=False,
-    )
-    bad = 65 if arguments[0] == "check" else 0  # one example is bad
-    assert done.returncode == bad, done.stderr.decode(encoding)
-    return done.stdout.decode(encoding)
+    printed, here, shown = io.TextIOWrapper(io.BytesIO(), encoding=encoding), Path.cwd(), sys.stdout
+    os.chdir(folder)
+    sys.stdout = printed
+    try:
+        code = command(*arguments)
+    finally:
+        sys.stdout = shown
+        os.chdir(here)
+    assert code == (65 if arguments[0] == "check" else 0)  # one example is bad
+    printed.flush()
+    return printed.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined, no-any-return]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(warm: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with constants, ids and a dead letter that are not ASCII."""
     folder = tmp_path_factory.mktemp("run")
     (folder / "m.mln").write_text(MODEL)
@@ -56,9 +56,9 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_what_an_encoding_does_not_have_is_escaped(folder: Path, command: list[str]) -> None:
-    escaped = said(folder, "ascii", *command)
+@pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS)
+def test_what_an_encoding_does_not_have_is_escaped(folder: Path, arguments: list[str]) -> None:
+    escaped = said(folder, "ascii", *arguments)
     assert "\\xfc" in escaped or "\\xdc" in escaped
 
 
@@ -67,10 +67,11 @@ def test_what_it_has_is_written_in_it(folder: Path) -> None:
 
 
 def test_data_are_in_utf_8(folder: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(REPO), "PYTHONIOENCODING": "ascii"}
     code = "from onlinesrl.commands.cli import main; main()"
-    predict = [sys.executable, "-c", code, "predict", "out", "c.yaml"]
     written = subprocess.check_output(
-        predict, cwd=folder, env=environment, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", code, "predict", "out", "c.yaml"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(REPO), "PYTHONIOENCODING": "ascii"},
+        stderr=subprocess.DEVNULL,
     )
     assert "\u00fc1" in written.decode("utf-8")

@@ -20,9 +20,7 @@ import onlinesrl as srl
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.core.learner import Outcome, Prediction
-from onlinesrl.runs.comparison import statistics as statistics_module
-from onlinesrl.runs.comparison.candidates import candidates, grid
-from onlinesrl.runs.comparison.fold_cache import Journal, Kept
+from onlinesrl.runs.comparison.candidates import grid
 from onlinesrl.runs.comparison.folds import divided, last_tenth
 from onlinesrl.runs.comparison.page import comparison_page
 from onlinesrl.runs.comparison.scoring import mean_average_precision
@@ -62,17 +60,6 @@ def test_a_grid_is_every_combination_and_brackets_hold_commas() -> None:
     for wrong in ("a", "a=", "=1"):
         with pytest.raises(UsageError, match=r"expected KEY=v1,v2"):
             grid([wrong])
-
-
-def test_names_tell_what_differs() -> None:
-    given = ["learner={update: mira},{update: cda1, loss: pl}", "learner.sigma=1"]
-    one = candidates([Path("a.yaml")], ["seed=1"], given)
-    assert [each.name for each in one] == [
-        "update: mira, sigma=1",
-        "update: cda1, loss: pl, sigma=1",
-    ]
-    both = candidates([Path("a.yaml"), Path("b.yaml")], [], ["seed=1"])
-    assert [each.name for each in both] == ["a, seed=1", "b, seed=1"]
 
 
 # folds -------------------------------------------------------------------------------------------
@@ -119,12 +106,6 @@ def test_the_paired_t_test_is_the_textbooks() -> None:
     assert paired_t(one, other) == pytest.approx(tail)
     assert paired_t(one, one) is None
     assert paired_t([0.9], [0.8]) is None
-
-
-def test_without_scipy_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics_module, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'onlinesrl\[compare\]'"):
-        statistics_module.check_scipy()
 
 
 def test_map_is_the_mean_over_examples() -> None:
@@ -264,33 +245,6 @@ def test_an_interrupt_ends_all_processes_and_writes_no_table(run: Job, tmp_path:
         os.killpg(process, 0)
 
 
-def test_a_killed_comparison_goes_on(
-    run: Job,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tuned = ("compare", str(run.config), *GRID[:2], "--tune", "learner.sigma=0.001,1", "--workers")
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert call(*tuned, "1", "--output", str(whole)) == 0
-    journal, add = killed / "comparison.jsonl", Journal.add
-
-    def add_and_die(self: Journal, kept: Kept) -> None:
-        add(self, kept)
-        if len(journal.read_bytes().splitlines()) == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Journal, "add", add_and_die)
-        assert wait(run.fork(*tuned, "1", "--output", str(killed))) == -signal.SIGKILL
-    with journal.open("ab") as file:
-        file.write(b'["torn')
-    assert call(*tuned, "1", "--output", str(killed)) == 0
-    assert "going on: 2 of 4 folds are known" in capsys.readouterr().err
-    assert scores(killed) == scores(whole)
-    assert len(journal.read_text().splitlines()) == 4
-
-
 def test_what_a_journal_knows_of_other_settings_does_not_count(run: Job, tmp_path: Path) -> None:
     line = ("compare", str(run.config), "--output", str(tmp_path / "c"))
     journal, kept = tmp_path / "c" / "comparison.jsonl", []
@@ -329,6 +283,19 @@ def test_the_page_shows_every_configuration_and_nothing_breaks_out_of_it() -> No
     assert all(0 <= at <= 100 for at in places)
 
 
-def test_a_comparison_where_all_is_equal_or_failed_has_a_page() -> None:
-    Page(comparison_page([Line("a", (("x", 1.0),), 1.0, cpu_seconds=0.0, peak_bytes=1)], "mae", []))
-    Page(comparison_page([Line("a", error="no")], "f1", []))
+def test_a_comparison_that_was_ended_goes_on(
+    run: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a kill leaves is the journal, and half of its last line."""
+    tuned = ("compare", str(run.config), *GRID[:2], "--tune", "learner.sigma=0.001,1", "--workers")
+    line = (*tuned, "1", "--output", str(tmp_path))
+    assert call(*line) == 0
+    whole, journal = scores(tmp_path), tmp_path / "comparison.jsonl"
+    first = journal.read_bytes().splitlines(keepends=True)[:2]
+    for path in tmp_path.glob("comparison.*"):
+        path.unlink()
+    journal.write_bytes(b"".join(first) + b'["torn')
+    assert call(*line) == 0
+    assert "going on: 2 of 4 folds are known" in capsys.readouterr().err
+    assert scores(tmp_path) == whole
+    assert len(journal.read_text().splitlines()) == 4

@@ -44,10 +44,6 @@ def feed(progress: Display, counts: range) -> None:
         progress.update(snapshot(examples), 1234.5)
 
 
-def shown(stream: io.StringIO) -> list[str]:
-    return [line.partition(" |")[0] for line in stream.getvalue().splitlines()]
-
-
 def test_a_line_says_it_all() -> None:
     stream, clock = io.StringIO(), Clock()
     with Display(stream, 2000, clock=clock) as progress:
@@ -65,93 +61,12 @@ def test_a_line_says_it_all() -> None:
     ]
 
 
-def test_what_is_not_known_is_not_shown() -> None:
-    stream = io.StringIO()
-    with Display(stream, clock=Clock()) as progress:
-        progress.update({"examples": 1, "f1": None, "regret_bound": None}, 5.0)
-    assert stream.getvalue() == "examples 1 | rate 5/s\n"
-
-
-def test_lines_come_at_powers_of_two() -> None:
-    stream = io.StringIO()
-    feed(Display(stream, clock=Clock()), range(1, 101))
-    assert shown(stream) == [f"examples {2**k}" for k in range(7)]
-
-
-def test_lines_come_at_the_first_batch_past_a_power_of_two() -> None:
-    stream = io.StringIO()
-    feed(Display(stream, clock=Clock()), range(48, 300, 48))
-    assert shown(stream) == ["examples 48", "examples 96", "examples 144", "examples 288"]
-
-
-def test_lines_come_every_minute() -> None:
-    stream, clock = io.StringIO(), Clock()
-    progress = Display(stream, clock=clock)
-    feed(progress, range(64, 65))
-    for examples in range(65, 70):
-        clock.now += 30
-        progress.update(snapshot(examples), 1.0)
-    assert shown(stream) == ["examples 64", "examples 66", "examples 68"]
-
-
-def test_the_example_at_work_is_named_ever_more_rarely() -> None:
-    stream = io.StringIO()
-    progress = Display(stream, clock=Clock())
-    for seconds in range(1, 11):
-        progress.working("c\x1b7", seconds)
-    progress.working("c\x1b7", 1.0)
-    progress.working("c\x1b7", 3.0)
-    assert stream.getvalue().splitlines() == [
-        f"example c\\x1b7: {seconds} s" for seconds in (2, 4, 8, 3)
-    ]
-
-
-def test_a_table_names_the_example_at_work_beside_the_rest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    stream = Terminal()
-    with Display(stream, clock=Clock()) as progress:
-        feed(progress, range(1, 3))
-        for tenth in range(60):
-            progress.working("c7", tenth / 10)
-        assert stream.getvalue().count("example c7:") == 4
-        assert stream.getvalue().count("loss") == 2 + 4
-
-
-def test_due_is_when_update_would_draw() -> None:
-    clock = Clock()
-    progress = Display(io.StringIO(), clock=clock)
-    feed(progress, range(1, 5))
-    assert not progress.due(7)
-    assert progress.due(8)
-    clock.now += 60
-    assert progress.due(7)
-
-
 def test_a_reader_that_is_gone_does_not_stop_the_run() -> None:
     class Broken(io.StringIO):
         def write(self, text: str) -> int:
             raise BrokenPipeError
 
     feed(Display(Broken(), clock=Clock()), range(1, 5))
-
-
-def test_a_terminal_is_redrawn_at_most_eight_times_a_second(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    stream, clock = Terminal(), Clock()
-    with Display(stream, clock=clock) as progress:
-        feed(progress, range(1, 5))
-        before = stream.getvalue().count("loss")
-        for examples in range(1000, 1100):
-            clock.now += 0.01
-            progress.update(snapshot(examples, note="[red]"), 1.0)
-        drawn = stream.getvalue().count("loss") - before
-    assert before == 3
-    assert 8 <= drawn <= 10
-    assert stream.getvalue().endswith("\x1b[2K")
 
 
 def test_the_terminal_is_given_back_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

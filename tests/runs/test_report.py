@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from onlinesrl.runs.report import ExampleRow, WeightRow, write_report
-from onlinesrl.runs.report.chart import Series, line_chart, linear_ticks, log_ticks, thin
 
 VOID = {"meta", "path"}
 EVIL = "</style></td><script>alert('x')</script>\"'&<img src=x onerror=alert(1)>\x00\x1b\ud800"
@@ -188,21 +185,10 @@ def test_an_empty_run(tmp_path: Path) -> None:
         assert absent not in page.text
 
 
-def test_one_example(tmp_path: Path) -> None:
-    page = report(tmp_path, summary=summary(bad=0), metrics=[metrics_line(1, window=None)])
-    assert "whole stream so far 50.0%" in page.text
-    assert "Bad examples None." in page.text
-
-
 @pytest.mark.parametrize("update", ["mira", "perceptron"])
 def test_learners_without_a_certificate_have_no_bound(tmp_path: Path, update: str) -> None:
     lines = [metrics_line(n, dual=None, regret_bound=None) for n in (1, 2)]
     assert "Regret bound" not in report(tmp_path, summary=summary(update), metrics=lines).text
-
-
-def test_cda1_says_what_its_bound_is(tmp_path: Path) -> None:
-    page = report(tmp_path, summary=summary("cda1"), metrics=[metrics_line(n) for n in (1, 2)])
-    assert "at most that plus sigma/2 times the squared norm of u" in page.text
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, None, "text"])
@@ -237,18 +223,6 @@ def test_predictions_stand_beside_their_truth(tmp_path: Path) -> None:
     assert "in no atom unused 9" in page.text
 
 
-def test_atoms_that_share_no_argument_stand_under_their_predicate(tmp_path: Path) -> None:
-    atoms = ["Friends(Anna, Bob)", "Smokes(Anna)", "Rain"]
-    page = report(tmp_path, examples=[ExampleRow("e", "", atoms, atoms)])
-    assert "Friends(\u2026) Anna, Bob Rain Rain Smokes(\u2026) Anna" in page.text
-
-
-def test_an_unlabelled_example_has_no_mistakes(tmp_path: Path) -> None:
-    page = report(tmp_path, examples=[ExampleRow("e", None, ["Smokes(Anna)"], None)])
-    assert "no truth given" in page.text
-    assert page.classes("wrong") == 1
-
-
 def test_a_huge_example_is_cut(tmp_path: Path) -> None:
     atoms = [f"P({n}, a)" for n in range(1000)]
     assert "600 more atoms" in report(tmp_path, examples=[ExampleRow("e", None, atoms, [])]).text
@@ -264,42 +238,6 @@ def test_a_long_run_makes_a_small_report(tmp_path: Path) -> None:
 def test_writing_fails_loudly(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         report(tmp_path / "nowhere")
-
-
-@given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9))
-def test_ticks_are_round_few_and_around_the_values(low: float, span: float) -> None:
-    high = low + max(span, abs(low) * 1e-6)
-    ticks = linear_ticks(low, high)
-    step = ticks[1] - ticks[0]
-    assert 2 <= len(ticks) <= 7
-    assert ticks[0] <= low + 1e-6 * step and ticks[-1] >= high - 1e-6 * step
-    assert f"{step:.1e}"[:3] in ("1.0", "2.0", "5.0")
-
-
-@given(st.integers(1, 10**9), st.integers(2, 10**9))
-def test_log_ticks_are_few_and_inside(low: int, factor: int) -> None:
-    ticks = log_ticks(low, low * factor)
-    assert len(ticks) <= 8
-    assert all(low <= tick <= low * factor for tick in ticks)
-    assert list(ticks) == sorted(set(ticks))
-
-
-@given(st.lists(st.floats(0, 100), min_size=1, unique=True).map(sorted), st.integers(1, 50))
-def test_thinning_keeps_the_ends(places: list[float], buckets: int) -> None:
-    points = [(place, place) for place in places]
-    kept = thin(points, float, buckets)
-    assert (kept[0], kept[-1]) == (points[0], points[-1])
-    assert len(kept) <= buckets + 2
-    assert kept == sorted(set(kept))
-
-
-@given(st.lists(st.tuples(st.integers(1, 10**7), st.floats(-1e6, 1e6)), min_size=1, max_size=30))
-def test_every_point_lies_in_the_plot(points: list[tuple[int, float]]) -> None:
-    line = Series("l", sorted({x: (float(x), y) for x, y in points}.values()))
-    drawn = line_chart([line, Series("none", [])], label="c", show=str, tick=str)
-    paths = [found["d"] for name, found in Page(drawn).elements if name == "path"]
-    numbers = [float(n) for path in paths for n in re.findall(r"-?[0-9][0-9.e+-]*", path or "")]
-    assert all(0 <= number <= 100 for number in numbers)
 
 
 def test_a_run_of_a_psl_program(tmp_path: Path) -> None:

@@ -11,10 +11,6 @@ from typing import Any
 import pytest
 from conftest import Job, long
 
-from onlinesrl.runs import run as run_module
-from onlinesrl.runs import weights
-from onlinesrl.runs.config.loading import load
-
 MODEL = """\
 field = {"author", "title", "venue"}
 Token(word, position)
@@ -243,30 +239,6 @@ def test_the_whole_corpus_leaves_what_is_learned_as_it_is(
         assert letter["id"] in (None, "99"), name
     last = run.lines("metrics.jsonl")[-1]
     assert (last["bad"], last["updates"]) == (len(BAD), len(lines) - len(BAD) + 2)
-
-
-def learned(run: Job) -> tuple[Any, bytes]:
-    """Run in this process; return every weight by name, and what the certificate is made of."""
-    run_module.run(load(run.config), run_module.Options(), 0.0, lambda message: None)
-    saved = run_module.load_checkpoint(run.output)
-    return weights.rows(run.output), saved.arrays["scalar"].tobytes()
-
-
-@pytest.fixture(scope="module")
-def learned_without(warm: None, tmp_path_factory: pytest.TempPathFactory, model: Path) -> Any:
-    return learned(Job(tmp_path_factory.mktemp("good"), GOOD, model=str(model)))
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_each_bad_example_is_one_dead_letter(
-    stream: Callable[..., Job], learned_without: Any, name: str
-) -> None:
-    bad, reason = BAD[name]
-    run = stream([*GOOD[:3], bad, *GOOD[3:]])
-    assert learned(run) == learned_without
-    [letter] = run.lines("deadletter.jsonl")
-    assert letter["line"] == 4
-    assert reason in letter["reason"]
 
 
 def test_dead_letters_can_be_replayed(stream: Callable[..., Job]) -> None:

@@ -1,18 +1,13 @@
 """The choice of groups: a name that no example has is said, an empty selection never passes for one."""
 
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from conftest import Job, wait
 
 from onlinesrl.core.errors import DataError
-from onlinesrl.runs import run as run_module
-from onlinesrl.runs.progress import Display
 from onlinesrl.stream import group_filter
 from onlinesrl.stream.group_filter import Choice
 
@@ -60,21 +55,6 @@ def test_nothing_chosen_is_an_error_and_nothing_there_is_not() -> None:
     met(without, "face")
     with pytest.raises(DataError, match="is chosen\nthere are face"):
         without.check()
-
-
-def test_an_endless_stream_says_it_once(capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = Choice(["face", "fcae"])
-    source = SimpleNamespace(live=True, lag=dict)
-    run: Any = SimpleNamespace(seconds=0.0, reader=SimpleNamespace(source=source, choice=chosen))
-    with Display(io.StringIO()) as progress:
-        watcher = run_module._Watcher(progress, run, None)
-        for number in range(3 * run_module.ENDLESS):
-            chosen.takes("face")
-            watcher.update(lambda: {"examples": 0}, 0)
-            said = capsys.readouterr().err
-            assert bool(said) == (number + 1 == run_module.ENDLESS)
-            if said:
-                assert said == "warning: source.only: no example of fcae; there are face\n"
 
 
 def lines(*groups: str) -> list[bytes]:

@@ -1,23 +1,17 @@
 """A cluster of Ray whose machines leave, differ, or lack memory or files; slow, so only in soak."""
 
-import csv
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from conftest import REPO, Job
 
 from onlinesrl.core.errors import UnavailableError
-from onlinesrl.core.evaluation.metrics import Scored
-from onlinesrl.core.learning.search import evaluator
-from onlinesrl.core.learning.search.strategies import RandomSearch
 from onlinesrl.core.parallel.ray_executor import on_ray
 from onlinesrl.core.parallel.task_result import PartError
 from onlinesrl.core.version import __version__
@@ -158,67 +152,6 @@ def test_a_file_that_a_worker_has_not_is_said(cluster: Any, tmp_path: Path) -> N
     assert "day.jsonl" in str(error.value)
     assert str(error.value).startswith("worker ")
     assert "No such file" in str(error.value)
-
-
-def test_a_comparison_gives_the_same_table(
-    job: Callable[..., Job], citations: list[bytes], tmp_path: Path
-) -> None:
-    one, tables = job(citations[:40]), []
-    grid = ("--grid", "learner.update=cda1,cda2", "--grid", "learner.sigma=0.01,1", "--folds", "3")
-    for engine in ("local", "ray"):
-        folder = tmp_path / engine
-        where = ("--distribute", f"engine={engine}", "--distribute", "workers=2")
-        code, said = ended(
-            begun("compare", str(one.config), *grid, *where, "--output", str(folder))
-        )
-        assert code == 0, said
-        with (folder / "comparison.csv").open() as file:
-            rows = [(r["configuration"], r["fold"], r["f1"]) for r in csv.DictReader(file)]
-        tables.append(rows)
-    assert tables[0] == tables[1]
-    assert len(tables[0]) == 12
-
-
-def test_a_search_of_weights_finds_the_same(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster.add_node(num_cpus=2)
-    monkeypatch.setattr(evaluator, "WORTHWHILE", 0.0)
-
-    class Ratio:  # by its value, as a worker has no tests
-        """Weights that are best where the first is two thirds of all; says who tried the last."""
-
-        start, soft, signed, seed, folder = np.zeros(2), np.ones(2, np.bool_), False, 3, None
-        here = os.getpid()
-
-        def tried(self, weights: Any, share: float) -> Any:
-            if os.getpid() != self.here:
-                Path(told, str(os.getpid())).touch()
-            return {"P": Scored(np.array([2 / 3, 1 / 3]), weights / weights.sum(), np.arange(2))}
-
-    with tempfile.TemporaryDirectory() as told:
-        found = []
-        for where in ({"workers": 1}, {"engine": "ray", "address": cluster.address}):
-            search = RandomSearch(metric="mse", configurations=40, **where)
-            learned = search.learn(Ratio(), lambda _: None)  # type: ignore[arg-type]
-            found.append((learned.weights.tobytes(), learned.stats))
-        assert any(Path(told).iterdir())
-    assert found[0] == found[1]
-
-
-@pytest.mark.parametrize(
-    ("engine", "workers"), [("local", 2), ("local", 4), ("ray", 1), ("ray", 2), ("ray", 4)]
-)
-def test_any_number_of_workers_gives_the_same_bits(
-    job: Callable[..., Job], citations: list[bytes], engine: str, workers: int
-) -> None:
-    five = {**DISTRIBUTED, "shards": 5}
-    one = job(mixed(citations, 60, "alike"), distribute=five, limits={"bad_share": 1.0})
-    assert one.run() == 0, one.said
-    local = one.results()
-    keys = (f"engine={engine}", f"workers={workers}")
-    settings = [part for key in keys for part in ("--set", f"distribute.{key}")]
-    code, said = ended(begun("run", str(one.config), "--fresh", *settings))
-    assert code == 0, said
-    assert one.results() == local
 
 
 def test_a_cluster_of_another_python_is_refused(

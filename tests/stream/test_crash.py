@@ -3,8 +3,6 @@
 import faulthandler
 import json
 import os
-import random
-import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -72,22 +70,6 @@ def test_an_example_that_kills_is_put_aside_after_three_deaths(
     tally["kills"] += 3
 
 
-def test_two_examples_that_kill_and_a_patience_of_one(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
-    run = job(citations[:40], checkpoint={"every": "1h"}, limits={"crashes": 1})
-    bad = [ids(citations)[n] for n in (25, 26)]
-
-    def both() -> None:
-        for poison in bad:
-            deadly(poison, signal.SIGKILL)()
-
-    ends = [run.run(first=both) for _ in range(6)]
-    assert ends[-1] == 0, ends
-    assert [letter["id"] for letter in run.lines("deadletter.jsonl")] == bad
-    assert len(run.predictions()) == 38
-
-
 def test_without_a_limit_nothing_is_put_aside(
     job: Callable[..., Job], citations: list[bytes]
 ) -> None:
@@ -95,36 +77,6 @@ def test_without_a_limit_nothing_is_put_aside(
     poison = deadly(ids(citations)[10], signal.SIGKILL)
     assert {run.run(first=poison) for _ in range(6)} == {-signal.SIGKILL}
     assert not (run.output / "started").exists()
-    assert run.run() == 0
-    assert run.lines("deadletter.jsonl") == []
-
-
-def test_deaths_elsewhere_of_another_run_or_after_a_signal_are_no_fault(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
-    run = job(citations[:20], checkpoint={"every": "1h"})
-    poisons = [deadly(name, signal.SIGKILL) for name in ids(citations)[:20]]
-    rng = random.Random(0)
-    for _ in range(3):
-        for n in rng.sample((5, 11, 16), 3):
-            assert run.run(first=poisons[n]) == -signal.SIGKILL
-    for sigma in ("0.01", "0.02"):
-        for _ in range(2):
-            assert run.run("--set", f"learner.sigma={sigma}", first=poisons[0]) < 0
-            shutil.rmtree(run.output / "checkpoints")
-
-    def stopped() -> None:
-        poisons[0]()
-        step = MlnOnlineLearner.step
-
-        def stepping(self, *arguments, **options):
-            os.kill(os.getpid(), signal.SIGTERM)
-            return step(self, *arguments, **options)
-
-        MlnOnlineLearner.step = stepping
-
-    for _ in range(4):
-        assert run.run(first=stopped) == -signal.SIGKILL
     assert run.run() == 0
     assert run.lines("deadletter.jsonl") == []
 
@@ -183,16 +135,6 @@ def test_a_death_before_the_suspects_forgets_them(note: Callable[..., CrashNote]
     die(note(), 10, 1)
     assert note().condemned(10)
     assert note("another").condemned(10) is None
-
-
-def test_a_process_that_starts_and_dies_does_not_count(note: Callable[..., CrashNote]) -> None:
-    die(note(), 10, 1)
-    for _ in range(5):
-        note().close()
-    die(note(), 10, 1)
-    assert note().condemned(10) is None
-    die(note(), 10, 1)
-    assert note().condemned(10)
 
 
 def test_deaths_after_a_signal_do_not_count(note: Callable[..., CrashNote]) -> None:

@@ -4,13 +4,9 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from conftest import Job, tiers
-
-from onlinesrl.core.errors import StorageError
-from onlinesrl.stream.kafka.read_order import Journal
 
 SUMMARIES = (
     b"",
@@ -78,15 +74,3 @@ def test_damaged_metrics_are_named_by_their_line(finished: Job, line: bytes) -> 
     metrics.write_bytes(b"".join(lines))
     assert finished.run() == 0
     assert (finished.output / "summary.json").exists()
-
-
-@pytest.mark.parametrize(
-    "line", [b"{", b"[]", b'["t", 1]', b'["t", "1", 2]', b'["t", 1, 2, 3]', b"\xff", b"7"]
-)
-def test_a_damaged_journal_is_named_by_its_line(tmp_path: Path, line: bytes) -> None:
-    path = tmp_path / "order.jsonl"
-    path.write_bytes(b'["t[0]", 0, 4]\n' + line + b"\n")
-    journal = Journal(path)
-    with pytest.raises(StorageError, match=r"order.jsonl:2: damaged: .*--fresh"):
-        list(journal.after({"t[0]": 0}))
-    journal.close()

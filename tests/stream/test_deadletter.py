@@ -83,32 +83,6 @@ def test_the_letters_of_a_stream_replay_it(tmp_path):
     assert [letter["line"] for letter in found] == [1, 3, 4, 5]
 
 
-def test_a_letter_is_in_the_file_at_once(tmp_path):
-    with DeadLetters(tmp_path / "d.jsonl") as dead:
-        dead.append(Record(b"{", "in.jsonl", 1, 0, 2), "truncated")
-        assert len(letters(tmp_path / "d.jsonl")) == 1
-
-
-def test_a_resumed_file_equals_an_unbroken_one(tmp_path):
-    records = [Record(b"\xff%d" % n, "in.jsonl", n, 0, n) for n in range(6)]
-    for cut in range(6):
-        path = tmp_path / f"{cut}.jsonl"
-        with DeadLetters(path) as dead:
-            for record in records[:cut]:
-                dead.append(record, "bad")
-            dead.flush()
-            length = dead.length
-            for record in records[cut : cut + 2]:
-                dead.append(record, "bad")
-        with path.open("ab") as stream:
-            stream.write(b'{"file": "in.js')
-        with DeadLetters(path) as dead:
-            dead.truncate(length)
-            for record in records[cut:]:
-                dead.append(record, "bad")
-    assert len({(tmp_path / f"{cut}.jsonl").read_bytes() for cut in range(6)}) == 1
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk always full")
 def test_a_failing_write_stops_the_stream(monkeypatch):
     monkeypatch.setattr("onlinesrl.stream.run_folder.plain", os.open)  # which opens devices, too

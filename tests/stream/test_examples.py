@@ -137,20 +137,6 @@ def test_every_kind_of_source_gives_the_same_run(
     assert files.results() == piped.results() == plain.results()
 
 
-def test_standard_input_is_fed_again_from_its_start(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
-    plain = job(citations[:20], "plain")
-    assert plain.run() == 0, plain.said
-    piped = job([])
-    options = ("--strict", "--set", "source.path=-")
-    broken = [*citations[:9], b"{\n", *citations[9:20]]
-    assert piped.run(*options, first=feed(broken)) == 65
-    assert piped.run(*options, first=feed(citations[:20])) == 0, piped.said
-    assert "9 examples" in piped.said
-    assert piped.results() == plain.results()
-
-
 def test_groups_of_a_run(job: Callable[..., Job], citations: list[bytes]) -> None:
     group = "approximate-counting"
     chosen = [c for c in citations if json.loads(c)["group"] == group]
@@ -192,14 +178,3 @@ def test_colons_in_strings_are_no_keys(text: bytes) -> None:
 def test_repeated_keys_are_refused(text: bytes) -> None:
     with pytest.raises(ExampleError, match="appears twice"):
         decode(text)
-
-
-def test_a_reader_goes_on_after_a_position(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(line(1) + line(2))
-    source = FileSource([path], ledger=tmp_path / "ledger")
-    reader = ExampleReader(source, ["InField"])
-    records = [record for record, _ in filter(None, reader.read())]
-    position = source.after(None, records)
-    path.write_bytes(line(1) + line(2) + line(3))
-    assert [example.id for _, example in filter(None, reader.read(position))] == [3]

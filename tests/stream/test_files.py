@@ -6,8 +6,6 @@ import json
 import os
 import sys
 import tempfile
-import threading
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -18,7 +16,6 @@ from hypothesis import strategies as st
 from onlinesrl.core.errors import StorageError
 from onlinesrl.stream.sources import line_reader as opened_files
 from onlinesrl.stream.sources.files import MAX_BYTES, FileSource
-from tests.support.waiting import PATIENCE
 
 MARK = b"\xef\xbb\xbf"
 LIMIT = 12
@@ -140,25 +137,6 @@ def test_standard_input_is_left_open(monkeypatch):
     feed(monkeypatch, b"{}\n")
     assert len(records_of(["-"])) == 1
     assert os.fstat(sys.stdin.fileno()).st_size == 3
-
-
-def test_records_of_a_live_pipe_come_as_they_are_written(tmp_path):
-    pipe = tmp_path / "pipe.jsonl"
-    os.mkfifo(pipe)
-    answered = threading.Event()
-
-    def write_two():
-        with pipe.open("wb", buffering=0) as stream:
-            stream.write(b"first\n")
-            stream.write(b"second\n" if answered.wait(PATIENCE) else b"too late\n")
-
-    writer = threading.Thread(target=write_two)
-    writer.start()
-    records = (record for record in FileSource([pipe]).read() if record is not None)
-    assert next(records).value == b"first"
-    answered.set()
-    assert [record.value for record in records] == [b"second"]
-    writer.join()
 
 
 def test_a_folder_stands_for_its_examples_sorted_by_name(tmp_path):
@@ -310,11 +288,3 @@ def test_a_reader_that_stops_early_closes_the_file(tmp_path, name):
     assert opened() == 1
     records.close()
     assert opened() == 0
-
-
-@pytest.mark.benchmark
-def test_reading_costs_under_two_microseconds_a_record(tmp_path):
-    path = write(tmp_path / "a.jsonl", b'{"id": "c1", "evidence": {}, "truth": {}}\n' * 300_000)
-    start = time.process_time()
-    count = sum(1 for _ in FileSource([path]).read())
-    assert (time.process_time() - start) / count < 2e-6

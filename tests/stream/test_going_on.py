@@ -2,22 +2,15 @@
 
 import gzip
 import os
-import random
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from conftest import Job, long, wait
 
-from onlinesrl.core.errors import StorageError
-from onlinesrl.stream.sources.files import FileSource
 from tests.stream.test_kill import LEARNERS
-from tests.support.trust_program import MODEL as TRUST
-from tests.support.trust_program import examples
 from tests.support.waiting import until
 
 Make = Callable[..., Job]
@@ -65,17 +58,6 @@ def test_more_lines_in_the_file(job: Make, citations: list[bytes], learner: str)
     whole = finish(job(citations[:60], "whole", **keys))
     assert run.results() == whole.results()
     assert (run.output / "summary.json").read_text().count('"examples": 60')
-
-
-def test_more_lines_for_a_psl_program(job: Make, tmp_path: Path) -> None:
-    (tmp_path / "trust.psl").write_text(TRUST)
-    lines = [msgspec.json.encode(example) + b"\n" for example in examples(60)]
-    keys = {"model": str(tmp_path / "trust.psl"), "query": "Trusts", "metrics": {"by": "Trusts.2"}}
-    run = job(lines[:25], **keys)
-    finish(run)
-    run.source.write_bytes(b"".join(lines))
-    finish(run)
-    assert run.results() == finish(job(lines, "whole", **keys)).results()
 
 
 @pytest.mark.parametrize(
@@ -163,34 +145,6 @@ def test_a_source_that_was_moved_is_known_by_what_it_holds(days: Any) -> None:
     assert FINISHED in run.said
 
 
-def test_results_that_a_kill_prevented_are_those_of_the_last_end(
-    job: Make, citations: list[bytes]
-) -> None:
-    run = finish(job(citations[:20]))
-    old = {name: (run.output / name).read_bytes() for name in ("weights.mln", "summary.json")}
-    run.source.write_bytes(b"".join(citations[:40]))
-    results = finish(run).results()
-    for name, content in old.items():
-        (run.output / name).write_bytes(content)
-    assert finish(run).results() == results
-
-
-@pytest.mark.long
-def test_kills_of_a_run_that_grows(job: Make, citations: list[bytes]) -> None:
-    whole = finish(job(citations[:60], "whole")).results()
-    rng = random.Random(3)
-    run = job([], checkpoint={"every": 3}, batch=4)
-    for lines in range(10, 70, 10):
-        run.source.write_bytes(b"".join(citations[:lines]))
-        process = run.start()
-        time.sleep(rng.uniform(0, 0.3))
-        os.kill(process, signal.SIGKILL)
-        wait(process)
-        if lines % 20 == 0:
-            finish(run)
-    assert run.results() == whole
-
-
 # what changed is said -----------------------------------------------------------------------------
 
 
@@ -255,94 +209,9 @@ def test_a_line_that_was_taken_without_its_end_may_only_end(
 # until forever ------------------------------------------------------------------------------------
 
 
-class Tail:
-    """A live source over a folder, taken from until it has nothing more."""
-
-    def __init__(self, *paths: Path, ledger: Path | None = None, position: Any = None) -> None:
-        self.said: list[str] = []
-        self.source = FileSource(paths, live=True, ledger=ledger, say=self.said.append)
-        self.records = self.source.read(position)
-        self.position = position
-
-    def more(self) -> list[bytes]:
-        """Return what has come; a look at the folder is made by force."""
-        found: list[Any] = []
-        quiet = 0
-        while quiet < 3:
-            self.source._looked = float("-inf")
-            record = next(self.records)
-            quiet = 0 if record is not None else quiet + 1
-            found += [record] if record is not None else []
-        if found:
-            self.position = self.source.after(self.position, found)
-        return [record.value for record in found]
-
-
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("onlinesrl.stream.sources.files.WAIT_SECONDS", 0.001)
-    return
-
-
 def append(path: Path, data: bytes) -> None:
     with path.open("ab") as stream:
         stream.write(data)
-
-
-def test_a_tail_waits_for_whole_lines_and_new_files(tmp_path: Path) -> None:
-    folder, ledger = tmp_path / "in", tmp_path / "ledger"
-    folder.mkdir()
-    tail = Tail(folder, ledger=ledger)
-    assert tail.more() == []
-    append(folder / "b.jsonl", b"1\n2\n3")
-    assert tail.more() == [b"1", b"2"]
-    append(folder / "c.jsonl", b"6\n")
-    assert tail.more() == []
-    assert tail.said == [f"{folder / 'b.jsonl'}: waiting for the end of line 3"]
-    append(folder / "b.jsonl", b"3\n4\n")
-    assert tail.more() == [b"33", b"4", b"6"]
-    append(folder / "a.jsonl", b"7\n")
-    assert tail.more() == [b"7"]
-    assert tail.said[1:] == [
-        f"{folder / 'a.jsonl'}: sorts before what has been read, and is read after it"
-    ]
-    append(folder / "a.jsonl", b"8\n")
-    append(folder / "d.db", b"A(1)\n")
-    assert tail.more() == [b"8", b"A(1)\n"]
-    again = Tail(folder, ledger=ledger, position=tail.position)
-    assert again.more() == []
-    append(folder / "e.jsonl", b"9\n")
-    assert again.more() == tail.more() == [b"9"]
-    assert again.position == tail.position
-
-
-def test_a_tail_of_what_gzip_packs(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl.gz"
-    packed = gzip.compress(b"1\n2\n", mtime=0) + gzip.compress(b"3\n4\n", mtime=0)
-    path.touch()
-    tail, found = Tail(tmp_path), []
-    for place in range(len(packed)):
-        append(path, packed[place : place + 1])
-        found += tail.more()
-    assert found == [b"1", b"2", b"3", b"4"]
-
-
-@pytest.mark.parametrize("data", [b"", b"9\n9\n9\n"])
-def test_a_tail_of_a_file_that_is_cut_or_replaced_ends(tmp_path: Path, data: bytes) -> None:
-    path = tmp_path / "a.jsonl"
-    append(path, b"1\n2\n")
-    tail = Tail(path)
-    assert tail.more() == [b"1", b"2"]
-    other = tmp_path / "other"
-    other.write_bytes(data)
-    if data:
-        other.rename(path)
-    else:
-        path.write_bytes(b"")
-    with pytest.raises(
-        StorageError, match="was replaced or truncated while it was read \\(line 2\\)"
-    ):
-        tail.more()
 
 
 def test_a_run_forever_learns_what_comes_and_stops_when_asked(
@@ -373,3 +242,15 @@ def counted(run: Job) -> int:
     """How many predictions the run has given to the system."""
     path = run.output / "predictions.jsonl"
     return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def test_a_file_that_is_cut_while_a_run_follows_it_ends_the_run(
+    days: Any, citations: list[bytes]
+) -> None:
+    path = days.write("a.jsonl", 0, 5)
+    run = days("run", str(days.folder))
+    process = run.start("--until", "forever")
+    until(lambda: counted(run) == 5)
+    path.write_bytes(b"")
+    assert wait(process) == 74
+    assert "a.jsonl: was replaced or truncated while it was read (line " in run.said

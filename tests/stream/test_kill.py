@@ -1,4 +1,7 @@
-"""A run that is killed, anywhere and any number of times, ends as if it had never been."""
+"""A run that is killed for real, anywhere and any number of times, ends as if it had never been.
+
+In this process `test_recovery` ends a run at its writes; here processes die.
+"""
 
 import os
 import random
@@ -11,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from conftest import REPO, Job, long_if, soaked, tiers
+from conftest import REPO, Job, soaked, tiers
 
 from tests.support.waiting import PATIENCE
 
@@ -35,15 +38,14 @@ def mixed(citations: list[bytes], count: int, seed: str) -> list[bytes]:
     return lines
 
 
-@tiers("kills", 3, 100)
-@pytest.mark.parametrize("learner", long_if("cda2".__ne__, LEARNERS))
+@tiers("kills", 2, 100)
+@pytest.mark.parametrize("learner", ["cda2", *map(soaked, ("cda1", "mira", "subgradient"))])
 def test_kills_at_random_moments_leave_no_trace(
     job: Callable[..., Job], citations: list[bytes], learner: str, kills: int
 ) -> None:
     lines = mixed(citations, 30, learner)
-    broken = job(
-        lines, learner=LEARNERS[learner], checkpoint={"every": 7}, limits={"bad_share": 1.0}
-    )
+    keys = {"checkpoint": {"every": 7}, "limits": {"bad_share": 1.0}}
+    broken = job(lines, learner=LEARNERS[learner], **keys)
     broken.survives(kills, learner)
     assert len(broken.lines("deadletter.jsonl")) == len(lines) - 30
 
@@ -75,49 +77,23 @@ class Killer:
         return counted
 
 
-@tiers("step", 7, 1)
-def test_a_kill_at_every_system_call_of_a_run_leaves_no_trace(
-    job: Callable[..., Job], citations: list[bytes], tally: Counter[str], step: int
-) -> None:
-    """Or at every seventh, each of them before, within or after the call."""
-    broken = job(mixed(citations, 8, "calls"), checkpoint={"every": 5}, limits={"bad_share": 1.0})
-    victim, code, expected = 1 - step, -signal.SIGKILL, {}
-    while code == -signal.SIGKILL:
-        victim += step
-        code = broken.run(first=Killer(victim).install)
-        if code == -signal.SIGKILL:
-            assert broken.run() == 0, broken.said
-        results = broken.results()
-        if victim == 1:
-            expected = results
-        assert results == expected, f"killed at call {victim}"
-        shutil.rmtree(broken.output)
-    assert code == 0, broken.said
-    assert victim > 60
-    tally["kills"] += victim // step
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("learner", "kills"),
-    [("cda2", 2), *(soaked(each, 20) for each in LEARNERS)],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("learner", LEARNERS)
 def test_kills_of_cold_processes_leave_no_trace(
-    job: Callable[..., Job], citations: list[bytes], tally: Counter[str], learner: str, kills: int
+    job: Callable[..., Job], citations: list[bytes], tally: Counter[str], learner: str
 ) -> None:
     """One in two while they learn, the others while they start."""
     broken = job(citations[:140], learner=LEARNERS[learner], checkpoint={"every": 3})
     assert broken.run() == 0, broken.said
     expected = broken.results()
     shutil.rmtree(broken.output)
-    environment = os.environ | {"PYTHONPATH": str(REPO)}
-    rng, killed, code = random.Random(learner), 0, -signal.SIGKILL
+    rng, kills, killed, code = random.Random(learner), 20, 0, -signal.SIGKILL
     while killed < kills or code != 0:
         if code == 0:  # it was at its end before it could be killed
             shutil.rmtree(broken.output)
         process = subprocess.Popen(
             [sys.executable, "-c", COLD, "run", str(broken.config)],
-            env=environment,
+            env=os.environ | {"PYTHONPATH": str(REPO)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

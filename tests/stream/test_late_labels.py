@@ -1,28 +1,15 @@
 """Truth that comes later scores the prediction that was given out, and is no example of its own."""
 
 import json
-import os
 import random
-import shutil
-import signal
-import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from conftest import Job, long, wait
+from conftest import Job, long
 
 from onlinesrl.core.evaluation.prequential import f1
-from onlinesrl.core.example import Example, Label
-from onlinesrl.core.learner import Answered
-from onlinesrl.core.online.update_rules import Cda2
-from onlinesrl.mln.inference.brute_force import Brute
-from onlinesrl.mln.inference.elimination import Mpe
-from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.stream import checkpoints as checkpoints_module
-from onlinesrl.stream.late_labels import LabelJoiner, PendingExample
-from tests.support.small_learners import examples, new_learner, online, state
 
 
 def split(line: bytes) -> tuple[bytes, bytes]:
@@ -127,29 +114,6 @@ def test_labels_at_once_are_the_same_as_whole_examples(
     assert {name: ours[name] for name in theirs} == theirs
 
 
-def test_kills_leave_no_trace(
-    job: Callable[..., Job], citations: list[bytes], tally: Counter[str]
-) -> None:
-    run = job(shuffled(citations[:50], 2), labels={"pending": 4}, checkpoint={"every": 7}, batch=4)
-    started = time.monotonic()
-    assert run.run() == 0, run.said
-    seconds = time.monotonic() - started
-    expected = run.results()
-    assert run.lines("metrics.jsonl")[-1]["expired"] > 0
-    shutil.rmtree(run.output)
-    rng, kills, code = random.Random(0), 0, -signal.SIGKILL
-    while code == -signal.SIGKILL:
-        process = run.start()
-        if kills < 10:
-            time.sleep(rng.uniform(0.1, 0.6) * seconds)
-            os.kill(process, signal.SIGKILL)
-        code = wait(process)
-        kills += code == -signal.SIGKILL
-    assert code == 0, run.said
-    assert run.results() == expected
-    tally["kills"] += kills
-
-
 def test_a_refused_example_has_nothing_to_score(
     job: Callable[..., Job], citations: list[bytes]
 ) -> None:
@@ -206,58 +170,3 @@ def test_a_label_that_cannot_be_is_bad_and_its_example_still_counted_once(
     for name in ("weights.mln", "predictions.jsonl", "metrics.jsonl"):
         assert strict.results()[name] == run.results()[name]
     assert len(strict.lines("deadletter.jsonl")) == 1
-
-
-@pytest.mark.parametrize("presolve", [True, False])
-def test_the_prediction_is_not_made_again(presolve: bool) -> None:
-    """The update is what it would have been, and only the rival is searched for."""
-
-    class Counting(Mpe):
-        calls = 0
-
-        def solve(self, *arguments: Any, **options: Any) -> Any:
-            self.calls += 1
-            return super().solve(*arguments, **options)
-
-        def second_best(self, *arguments: Any, **options: Any) -> Any:
-            raise AssertionError
-
-    engine = Counting(Brute())
-    late, whole = (
-        online(
-            new_learner().layout.plan,
-            Cda2(sigma=0.1),
-            Inference(engine, engine, presolve=presolve),
-        )
-        for _ in range(2)
-    )
-    for example in examples(12):
-        whole.step([example])
-        bare = Example(id=example.id, evidence=example.evidence)
-        (given,), tally = late.step([bare])
-        assert given.prediction is not None
-        assert (tally.predicted, tally.labelled) == (1, 0)
-        before = engine.calls
-        (outcome,), tally = late.step([Answered(example, given.prediction)])
-        assert engine.calls - before == (0 if presolve else 1)
-        assert (tally.predicted, tally.labelled, sum(tally.routes.values())) == (0, 1, 0)
-        assert outcome.prediction is not None and outcome.prediction.hamming is not None
-        assert given.prediction.hamming is None
-    ours, theirs = state(late), state(whole)
-    assert ours[1] == theirs[1]
-
-
-def test_what_waits_has_what_was_said_of_it() -> None:
-    learner, labels = new_learner(), LabelJoiner(10, 10_000)
-    for example in examples(3):
-        bare = Example(id=example.id, evidence=example.evidence)
-        waiting = labels.meet(bare)
-        assert isinstance(waiting, PendingExample)
-        (outcome,), _ = learner.step([bare])
-        waiting.give_out(outcome.prediction)
-    other = LabelJoiner(10, 10_000)
-    other.restore(*labels.save())
-    for example in examples(3):
-        assert example.truth is not None
-        found = [each.join(Label(id=example.id, truth=example.truth)) for each in (labels, other)]
-        assert found[0] == found[1] is not None

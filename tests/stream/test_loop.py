@@ -3,62 +3,11 @@
 import json
 from collections.abc import Callable
 from itertools import accumulate
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from conftest import Job
-from hypothesis import given
-from hypothesis import strategies as st
 
 from onlinesrl.stream import checkpoints as checkpoints_module
-from onlinesrl.stream import pace
-from onlinesrl.stream.batching import Batches
-from onlinesrl.stream.decoding import Batch
-from onlinesrl.stream.group_filter import Choice
-from onlinesrl.stream.schedule import Schedule
-
-interval = st.none() | st.integers(1, 50)
-
-
-@given(interval, interval, st.integers(1, 100))
-def test_batches_end_where_something_is_due(
-    every: int | None, metrics: int | None, batch: int
-) -> None:
-    schedule = Schedule(every, None, 3, metrics, batch)
-    ends = [0]
-    while ends[-1] < 300:
-        room = schedule.room(ends[-1])
-        assert 1 <= room <= batch
-        ends.append(ends[-1] + room)
-    due = {1, 2, 4, 8, 16, 32, 64, 128, 256}
-    due |= {n for n in range(1, 301) for step in (every, metrics) if step and n % step == 0}
-    assert due <= set(ends) | set(range(ends[-1], 301))
-    assert {n for n in range(1, 301) if schedule.metrics_due(n)} <= due
-
-
-def test_micro_batches_are_as_large_as_takes_about_a_second(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """By a clock that the test owns: what takes long an example shows and stops in time."""
-    now, sizes, room = [0.0], list[int](), 100
-
-    def take(_: Any, most: int) -> Batch:
-        return Batch([(None, None)] * most, False, None, [])  # type: ignore[list-item]
-
-    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
-    nothing = lambda *_: None  # noqa: E731
-    source: Any = SimpleNamespace(records=nothing, take=take, choice=Choice())
-    of = Batches(source, source, False, lambda: (0, 0), lambda *_: room, nothing)
-    stopper: Any = SimpleNamespace(asked=False)
-    costs = [0.0] * 6 + [0.1] * 6 + [3.0] * 3 + [0.001] * 4
-    for cost, taken in zip(costs, of.each(None, stopper), strict=False):
-        sizes.append(len(taken.batch))
-        now[0] += cost * len(taken.batch)
-    assert sizes[:6] == [1, 4, 16, 64, 100, 100]
-    assert sizes[6:12] == [100, 50, 25, 12, 6, 6]
-    assert sizes[12:15] == [6, 3, 1]
-    assert sizes[15:] == [1, 4, 16, 64]
 
 
 @pytest.fixture(scope="module")

@@ -4,57 +4,21 @@ import json
 import resource
 import subprocess
 import sys
-import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from conftest import REPO, Job, wait
+from conftest import REPO, Job
 
-from onlinesrl.core.example import Example, Label, decode
-from onlinesrl.core.learner import Prediction
+from onlinesrl.core.example import Example
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.stream import checkpoints as checkpoints_module
-from onlinesrl.stream.decoding import READ_BYTES, Decoded, micro_batch
-from onlinesrl.stream.late_labels import LabelJoiner, PendingExample
-from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.decoding import READ_BYTES
 from tests.stream.test_late_labels import shuffled
 
 Make = Callable[..., Job]
 LEFT = {"checkpoint": {"every": 7}, "limits": {"bad_share": 1.0}}
-
-
-def items(sizes: Sequence[int | None]) -> Iterator[Decoded | None]:
-    """Items of so many bytes; None: no more just now."""
-    for n, size in enumerate(sizes):
-        if size is None:
-            yield None
-        else:
-            yield Record(bytes(size), "f", n, 0, 0), Example(id=n, evidence={})
-
-
-@pytest.mark.parametrize(
-    ("sizes", "room", "expected"),
-    [
-        ([1] * 10, 4, [4, 4, 2]),
-        ([READ_BYTES] * 3, 64, [1, 1, 1]),
-        ([READ_BYTES // 2] * 5, 64, [2, 2, 1]),
-        ([1, READ_BYTES + 1, 1, 1], 64, [2, 2]),
-        ([1, None, 1, 1, None, None, 1], 64, [1, 2, 0, 1]),
-    ],
-)
-def test_a_micro_batch_ends_with_its_bytes(
-    sizes: list[int | None], room: int, expected: list[int]
-) -> None:
-    given, found = items(sizes), []
-    while True:
-        batch, dry = micro_batch(given, room)
-        if not batch and not dry:
-            break
-        found.append(len(batch))
-    assert found == expected
 
 
 def names(lines: Sequence[bytes]) -> list[str]:
@@ -83,13 +47,10 @@ def short_of_memory(poison: str, times: int) -> Callable[[], None]:
     return install
 
 
-@pytest.mark.parametrize("batch", [1, 64])
-def test_what_cannot_be_read_alone_is_a_dead_letter(
-    job: Make, citations: list[bytes], batch: int
-) -> None:
+def test_what_cannot_be_read_alone_is_a_dead_letter(job: Make, citations: list[bytes]) -> None:
     lines = citations[:40]
     without = job([*lines[:20], b"{\n", *lines[21:]], "without", **LEFT)
-    run = job(lines, batch=batch, **LEFT)
+    run = job(lines, batch=64, **LEFT)
     assert (without.run(), run.run(first=short_of_memory(names(lines)[20], 99))) == (0, 0)
     [letter] = run.lines("deadletter.jsonl")
     assert (letter["line"], letter["text"]) == (21, lines[20].decode().rstrip("\n"))
@@ -99,23 +60,6 @@ def test_what_cannot_be_read_alone_is_a_dead_letter(
     assert run.results()["weights.mln"] == without.results()["weights.mln"]
     assert run.run() == 0
     assert len(run.lines("deadletter.jsonl")) == 1
-
-
-@pytest.mark.parametrize("group", ["face", "nobody"])
-def test_what_cannot_be_read_beside_others_is_read_alone(
-    job: Make, citations: list[bytes], group: str
-) -> None:
-    """Also where it is of a group that is left out, which is known only then."""
-    lines = citations[:40]
-    source: dict[str, Any] = {"path": "source.jsonl", "without": [group]}
-    whole, run = (job(lines, name, source=source, **LEFT) for name in ("whole", "run"))
-    assert (whole.run(), run.run(first=short_of_memory(names(lines)[20], 1))) == (0, 0)
-    assert run.results() == whole.results()
-    for each in (whole, run):
-        weights = str(each.output / "weights.mln")
-        first = short_of_memory(names(lines)[20], each is run)
-        assert wait(each.fork("evaluate", weights, str(each.config), first=first)) == 0
-    assert run.printed == whole.printed
 
 
 def test_giants_are_read_one_by_one(job: Make, citations: list[bytes]) -> None:
@@ -178,84 +122,9 @@ def test_giants_that_are_refused_are_not_held_together(job: Make, citations: lis
     assert len(runs[1].lines("deadletter.jsonl")) == 8
     assert runs[1].predictions() == runs[0].predictions()
     assert large < small + 600
-    weights = str(runs[0].output / "weights.mln")
-    assert peak(runs[1], "evaluate", weights) < small + 600
 
 
 # what waits ----------------------------------------------------------------------------------------
-
-
-def waiting(labels: LabelJoiner) -> list[str]:
-    return list(labels.pending)
-
-
-def test_the_oldest_go_where_too_many_bytes_wait() -> None:
-    def example(n: int, atoms: int = 1) -> Example:
-        return Example(id=n, evidence={"P": [["c" * 10]] * atoms})
-
-    size = len(msgspec.json.encode(example(1)))
-    labels = LabelJoiner(100, 4 * size)
-    for n in range(5):
-        labels.meet(example(n))
-    assert waiting(labels) == ["1", "2", "3", "4"]
-    assert labels.counts()["expired"] == 1
-    labels.meet(example(5, atoms=60))
-    assert (waiting(labels), labels.pending.bytes) == ([], 0)
-    for n in range(6, 9):
-        met = labels.meet(example(n))
-        assert isinstance(met, PendingExample)
-        met.give_out(Prediction(n, {"Q": [["d" * size]]}, 0.0, True))
-    assert waiting(labels) == ["6", "7", "8"]
-    labels.weigh()
-    assert waiting(labels) == ["8"]
-    [last] = labels.pending.values()
-    assert labels.pending.bytes == last.weight == len(last.text) + len(last.prediction)
-    assert labels.complaints(ended=False) == [
-        "8 examples were dropped: more than labels.pending (100) or labels.max_bytes "
-        f"({4 * size}) waited"
-    ]
-    for n in range(20, 30):
-        labels.join(Label(id=n, truth={"Q": [["e" * 60]]}))
-    assert labels.counts()["unmatched_labels"] > 0
-    assert 0 < labels.early.bytes <= 4 * size
-    header, arrays = labels.save()
-    again = LabelJoiner(100, 4 * size)
-    again.restore(json.loads(json.dumps(header)), arrays)
-    assert (again.counts(), again.pending, again.early) == (
-        labels.counts(),
-        labels.pending,
-        labels.early,
-    )
-    assert (again.pending.bytes, again.early.bytes) == (labels.pending.bytes, labels.early.bytes)
-
-
-def test_what_waited_in_an_older_checkpoint_still_waits() -> None:
-    example = {"id": 7, "evidence": {"P": [["a"], {"args": ["b"], "value": 0.5}]}, "truth": None}
-    prediction = {"id": 7, "predicted": {"Q": [["a"]]}, "score": 0.1, "certified": True}
-    labels = LabelJoiner(10, 1000)
-    header = {
-        "pending": [
-            {"example": example, "prediction": prediction},
-            {"example": example | {"id": "x"}, "prediction": None},
-        ],
-        "early": [{"id": "y", "truth": {"Q": [["b"]]}}],
-        "expired": 3,
-        "unmatched": 4,
-    }
-    labels.restore(header, {})
-    assert labels.counts() == {
-        "pending": 2,
-        "early_labels": 1,
-        "expired": 3,
-        "unmatched_labels": 4,
-    }
-    answered = labels.join(Label(id=7, truth={"Q": [["b"]]}))
-    assert answered is not None
-    assert msgspec.to_builtins(answered.example.evidence) == example["evidence"]
-    assert answered.prediction == msgspec.convert(prediction, Prediction)
-    met = labels.meet(Example(id="y", evidence={}))
-    assert isinstance(met, Example)
-    assert met.truth == {"Q": [["b"]]}
 
 
 def test_what_is_given_up_does_not_depend_on_batches_and_stops(
@@ -273,20 +142,6 @@ def test_what_is_given_up_does_not_depend_on_batches_and_stops(
     assert last["expired"] > 5
     assert runs[0].results() == runs[1].results() == stopped.results()
     assert "labels.max_bytes" in runs[0].said
-
-
-def test_examples_that_wait_take_their_bytes() -> None:
-    """Decoded, the same would take ten times as much."""
-    labels, example = LabelJoiner(1000, 10_000_000), decode(giant("g", 1_000_000)[:-1])
-    tracemalloc.start()
-    try:
-        for n in range(30):
-            labels.meet(msgspec.structs.replace(example, id=n))
-        held, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert len(labels.pending) < 12
-    assert held < 13_000_000
 
 
 # too little memory -----------------------------------------------------------------------------------

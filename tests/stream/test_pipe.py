@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from conftest import Job, wait
 
-from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.support.waiting import until
 
 Make = Callable[..., Job]
@@ -131,36 +130,6 @@ def test_a_run_answers_each_line_and_learns_the_same(job: Make, citations: list[
     results, expected = run.results(), file.results()
     del results["deadletter.jsonl"], expected["deadletter.jsonl"]  # they name the file
     assert results == expected
-
-
-def test_a_batch_is_what_is_there(job: Make, citations: list[bytes]) -> None:
-    run = job([], batch=8)
-    reading, writing = os.pipe()
-    sizes = run.folder / "sizes"
-
-    def noting() -> None:
-        os.dup2(reading, 0)
-        os.close(writing)
-        step = MlnOnlineLearner.step
-
-        def stepping(self, examples, learning=True):
-            with sizes.open("a") as stream:
-                stream.write(f"{len(examples)}\n" * learning)
-            return step(self, examples, learning)
-
-        MlnOnlineLearner.step = stepping
-
-    process = run.start("--set", "source.path=-", first=noting)
-    os.write(writing, b"".join(citations[:31]))
-    path = run.output / "predictions.jsonl"
-    until(lambda: path.exists() and path.read_bytes().count(b"\n") == 31)
-    os.write(writing, b"".join(citations[31:34]))
-    until(lambda: path.read_bytes().count(b"\n") == 34)
-    os.close(writing)
-    assert wait(process) == 0, run.said
-    found = [int(line) for line in sizes.read_text().split()]
-    assert max(found) == 8
-    assert sum(found) == 34
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

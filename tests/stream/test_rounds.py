@@ -106,23 +106,22 @@ def test_a_file_that_is_truncated_between_rounds_is_an_error(tmp_path: Path) -> 
         list(FilePieces(source.pieces, LIMIT).read())
 
 
-@pytest.mark.parametrize("update", [soaked("cda2"), soaked("mira"), "adagrad"])
 def test_the_same_bits_for_any_number_of_workers(
-    job: Callable[..., Job], citations: list[bytes], update: str
+    job: Callable[..., Job], citations: list[bytes]
 ) -> None:
-    lines = mixed(citations, 40, update)
-    one = job(lines, learner={"update": update}, distribute=DISTRIBUTED, limits={"bad_share": 1.0})
+    lines = mixed(citations, 24, "rounds")
+    one = job(lines, distribute=DISTRIBUTED, limits={"bad_share": 1.0})
     found = []
-    for workers in (1, 2, 3):
+    for workers in (1, 3):
         assert one.run("--fresh", "--set", f"distribute.workers={workers}") == 0, one.said
         found.append(one.results())
-    assert found[0] == found[1] == found[2]
-    assert len(one.lines("deadletter.jsonl")) == len(lines) - 40
+    assert found[0] == found[1]
+    assert len(one.lines("deadletter.jsonl")) == len(lines) - 24
     ids = [line["id"] for line in one.predictions()]
-    assert sorted(ids) == sorted(json.loads(line)["id"] for line in citations[:40])
+    assert sorted(ids) == sorted(json.loads(line)["id"] for line in citations[:24])
     last = one.lines("metrics.jsonl")[-1]
     assert last["examples"] == len(lines)
-    assert last["rounds"] >= 3
+    assert last["rounds"] >= 2
 
 
 def test_it_learns_about_as_well_as_without_shards(
@@ -154,9 +153,9 @@ def test_kills_of_the_run_leave_no_trace(
 def test_an_example_that_kills_workers_is_put_aside(
     job: Callable[..., Job], citations: list[bytes]
 ) -> None:
-    lines, keys = citations[:30], {"distribute": DISTRIBUTED | {"workers": 2}}
+    lines, keys = citations[:16], {"distribute": DISTRIBUTED | {"workers": 2}}
     run = job(lines, **keys)
-    bad = [ids(lines)[n] for n in (5, 6, 22)]
+    bad = [ids(lines)[n] for n in (5, 6)]
     without = job(
         [b"{\n".rjust(len(line)) if ids([line])[0] in bad else line for line in lines],
         "without",
@@ -180,7 +179,7 @@ def test_an_example_that_kills_workers_is_put_aside(
 def test_a_signal_ends_it_with_a_checkpoint_and_it_goes_on(
     job: Callable[..., Job], citations: list[bytes]
 ) -> None:
-    one = job(citations[:60], distribute=DISTRIBUTED | {"workers": 2})
+    one = job(citations[:24], distribute=DISTRIBUTED | {"round": 2, "workers": 2})
     assert one.run() == 0, one.said
     whole = one.results()
     shutil.rmtree(one.output)
@@ -327,6 +326,7 @@ ray_executor._Raylet.check = killing
 """
 
 
+@pytest.mark.long
 def test_the_death_of_ray_is_said_and_the_run_resumes(
     job: Callable[..., Job], citations: list[bytes]
 ) -> None:

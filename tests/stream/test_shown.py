@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import MODEL, Job, tiers
+from conftest import MODEL, Job
 
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.runs import evaluation
@@ -130,14 +130,6 @@ def test_labels_that_come_late_are_shown_when_they_come(
     predicted = [line["predicted"]["InField"] for line in late.lines("predictions.jsonl")]
     assert not any(predicted[:5])
     assert all(predicted[5:])
-
-
-@pytest.mark.long
-@tiers("kills", 4, 40)
-def test_kills_leave_no_trace_of_what_was_shown(
-    job: Callable[..., Job], citations: list[bytes], model: Callable[[str], str], kills: int
-) -> None:
-    job(citations[:30], model=model(OPEN), checkpoint={"every": 1}).survives(kills, 1)
 
 
 def test_a_database_whose_labels_only_its_query_atoms_name_says_what_to_do(

@@ -3,27 +3,14 @@
 import gzip
 import json
 import os
-import random
-import shutil
-import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import Job, long, tiers, wait
-from hypothesis import given
-from hypothesis import strategies as st
+from conftest import Job, wait
 
-from onlinesrl.core.example import Example
-from onlinesrl.mln.ground import batch_packer
-from onlinesrl.mln.kernels.predict_and_learn import LEARN, PREDICT
-from onlinesrl.mln.online.example_step import ExampleProcessor
 from onlinesrl.stream import checkpoints as checkpoints_module
-from onlinesrl.stream.batching import HELD, Batches
-from onlinesrl.stream.decoding import Batch
 from tests.stream.test_kill import BAD
 from tests.support.waiting import until
 
@@ -77,19 +64,11 @@ def saved(run: Job) -> list[Any]:
     return found
 
 
-def renumbering() -> None:
-    """Have constants numbered anew after a few."""
-    batch_packer.KEPT_NAMES = 150
-
-
-@pytest.mark.parametrize("first", [None, renumbering])
 @pytest.mark.parametrize("audit", [0, 9])
-def test_two_threads_learn_what_one_does(
-    job: Make, citations: list[bytes], first: Callable[[], None] | None, audit: int
-) -> None:
+def test_two_threads_learn_what_one_does(job: Make, citations: list[bytes], audit: int) -> None:
     keys = {**KEYS, "inference": {"audit_every": audit}} if audit else KEYS
     one, two = (job(mixed(citations), name, **keys) for name in ("one", "two"))
-    assert (one.run(first=first), two.run(*TWO, first=first)) == (0, 0), two.said
+    assert (one.run(), two.run(*TWO)) == (0, 0), two.said
     assert results(two) == results(one)
     assert saved(two) == saved(one)
 
@@ -100,55 +79,6 @@ def test_a_run_goes_on_with_any_number_of_threads(job: Make, citations: list[byt
     for options in (("--until", "23", *TWO), ("--until", "41"), TWO):
         assert run.run(*options) == 0, run.said
     assert results(run) == results(whole)
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, long(signal.SIGTERM)])
-@tiers("kills", 3, 60)
-def test_it_goes_on_after_signals(
-    job: Make, citations: list[bytes], number: int, kills: int, tally: Any
-) -> None:
-    """Wherever they come, what was only read ahead is read again."""
-    run = job(mixed(citations), **KEYS)
-    assert run.run() == 0
-    expected, rng = run.results(), random.Random(number)
-    for step in range(kills):
-        shutil.rmtree(run.output)
-        process = run.start(*TWO)
-        until((run.output / "started").exists)
-        time.sleep(rng.random() / 4)
-        os.kill(process, number)
-        assert wait(process) in {0, -number}, run.said
-        assert run.run(*TWO if step % 2 else ()) == 0, run.said
-        assert run.results() == expected
-    tally["kills" if number == signal.SIGKILL else "signals"] += kills
-
-
-def stop_after_five() -> None:
-    """Have a signal come when five worlds of a micro-batch that has more have been learned from."""
-    process = ExampleProcessor.process
-
-    def partly(worlds: ExampleProcessor, seen: int, learning: bool, monitor: Any) -> Any:
-        if len(worlds.results.worlds) <= 5:
-            return process(worlds, seen, learning, monitor)
-        worlds.run(0, 5, PREDICT | LEARN, learning)
-        os.kill(os.getpid(), signal.SIGTERM)
-        return 5, True
-
-    ExampleProcessor.process = partly  # type: ignore[method-assign]
-
-
-@pytest.mark.parametrize("options", [(), TWO])
-def test_a_run_is_stopped_within_a_micro_batch(
-    job: Make, citations: list[bytes], options: tuple[str, ...]
-) -> None:
-    """First of what there is, then, when it had finished, of a file that has grown."""
-    whole, run = job(citations[:40], "whole"), job(citations[:20], "run")
-    assert whole.run() == 0
-    assert (run.run(*options, first=stop_after_five), run.run(*options)) == (0, 0), run.said
-    run.source.write_bytes(b"".join(citations[:40]))
-    assert (run.run(*options, first=stop_after_five), run.run(*options)) == (0, 0), run.said
-    assert results(run)["weights.mln"] == results(whole)["weights.mln"]
-    assert results(run)["predictions.jsonl"] == results(whole)["predictions.jsonl"]
 
 
 def test_what_cannot_be_read_ends_it_in_its_place(job: Make, citations: list[bytes]) -> None:
@@ -178,46 +108,3 @@ def test_a_pipe_is_answered_as_it_comes(job: Make, citations: list[bytes], tmp_p
     finally:
         os.close(written)
     assert wait(process) == 0, run.said
-
-
-class Sized:
-    """A reader of a source whose micro-batches have these sizes, and a learner of them."""
-
-    def __init__(self, sizes: list[int]) -> None:
-        self.sizes = sizes
-        self.choice: Any = SimpleNamespace(note=lambda groups: None)
-        self.read, self.done, self.most = 0, 0, 0
-        self.ahead_of: list[Any] = []
-        self.turns: list[Any] = []
-        self.quiet: Any = None
-
-    def records(self, position: Any) -> Any:
-        return iter(self.sizes)
-
-    def take(self, records: Any, room: int) -> Batch:
-        size = next(records, None)
-        if size is None:
-            return Batch([], False, None, [])
-        self.read += size
-        self.most = max(self.most, self.read - self.done)
-        example: Any = Example(id=len(self.ahead_of), evidence={}, truth=None)
-        return Batch([(None, example)], False, None, [None], size)  # type: ignore[list-item]
-
-    def ahead(self, items: Any) -> None:
-        self.ahead_of.append([each.id for each in items])
-
-    def turn(self, items: Any) -> None:
-        self.turns.append([each.id for each in items])
-
-
-@given(st.lists(st.sampled_from([0, 1, HELD // 3, HELD]), max_size=12))
-def test_little_is_held_ahead_and_all_comes_in_order(sizes: list[int]) -> None:
-    both: Any = Sized(sizes)
-    stopper: Any = SimpleNamespace(asked=False)
-    of = Batches(both, both, True, lambda: (0, 0), lambda *_: 1, lambda: None)
-    for n, taken in enumerate(of.each(None, stopper)):
-        assert taken.size == sizes[n]
-        assert len(both.turns) == n + 1
-        both.done += taken.size
-    assert both.turns == both.ahead_of == [[n] for n in range(len(sizes))]
-    assert both.most < HELD + max(sizes, default=0) + 1

@@ -18,7 +18,29 @@ from tests.support.waiting import PATIENCE, until
 JSON, LINES = "application/json", "application/x-ndjson"
 
 
-class Served:
+class Client:
+    """A client of the server that said where it serves."""
+
+    def __init__(self, said: str, host: str = "127.0.0.1") -> None:
+        self.host = host
+        self.port = int(said.partition(f"serving at http://{host}:")[2].split(";")[0])
+
+    def connection(self) -> closing[HTTPConnection]:
+        return closing(HTTPConnection(self.host, self.port, timeout=PATIENCE))
+
+    def ask(
+        self, method: str, path: str, body: bytes = b"", kind: str = JSON, **headers: str
+    ) -> tuple[int, bytes]:
+        with self.connection() as connection:
+            return ask(connection, method, path, body, kind, **headers)
+
+    def post(self, path: str, lines: list[bytes]) -> list[Any]:
+        status, text = self.ask("POST", path, b"\n".join(lines), LINES)
+        assert status == 200, text
+        return [json.loads(line) for line in text.splitlines()]
+
+
+class Served(Client):
     """A server in a fork, and a client of it."""
 
     def __init__(
@@ -29,27 +51,11 @@ class Served:
         host: str = "127.0.0.1",
     ) -> None:
         self.job = job
-        self.host = host
         (job.folder / "stderr").unlink(missing_ok=True)
         self.process = job.fork("serve", str(job.config), "--port", "0", *options, first=first)
         until(lambda: "serving at" in job.said and job.said.endswith("\n"))
-        said = job.said.partition(f"serving at http://{host}:")[2]
-        self.port = int(said.split(";")[0])
+        super().__init__(job.said, host)
         until(lambda: self.ask("GET", "/readyz")[0] == 200)
-
-    def ask(
-        self, method: str, path: str, body: bytes = b"", kind: str = JSON, **headers: str
-    ) -> tuple[int, bytes]:
-        with self.connection() as connection:
-            return ask(connection, method, path, body, kind, **headers)
-
-    def connection(self) -> closing[HTTPConnection]:
-        return closing(HTTPConnection(self.host, self.port, timeout=PATIENCE))
-
-    def post(self, path: str, lines: list[bytes]) -> list[Any]:
-        status, text = self.ask("POST", path, b"\n".join(lines), LINES)
-        assert status == 200, text
-        return [json.loads(line) for line in text.splitlines()]
 
     def stop(self) -> int:
         os.kill(self.process, signal.SIGTERM)

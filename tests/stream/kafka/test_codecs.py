@@ -26,17 +26,16 @@ def test_compressed_records_are_read_and_written(
     of = keys(broker, topic) | {"sink": {"kind": "kafka", "topic": out}}
     add(broker, topic, citations[:20])
     run, alone = job([], **of), job(citations[:30], "alone")
-    assert run.run(*UNTIL_END) == 0, run.said
     add(broker, topic, citations[20:30])
-    assert run.run(*UNTIL_END) == 0, run.said  # which looks up what the topic has
+    assert run.run(*UNTIL_END) == 0, run.said
     assert alone.run() == 0
     assert predicted(broker, out) == from_file(alone)
 
 
-@pytest.mark.parametrize("codec", ["snappy", "lz4", "zstd"])
 def test_a_package_that_is_missing_is_named(
-    broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes], codec: str
+    broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]
 ) -> None:
+    codec = "zstd"
     broker.create_topic(topic, config={"compression.type": codec})
     add(broker, topic, citations[:20])
 

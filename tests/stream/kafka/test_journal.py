@@ -2,16 +2,12 @@
 
 import json
 import os
-import random
 import signal
-from pathlib import Path
 
-import pytest
-from conftest import Job, tiers
+from conftest import Job
 
-from onlinesrl.stream.kafka.read_order import Journal
 from tests.support.kafka_broker import Cluster
-from tests.support.kafka_streams import UNTIL_END, fill, from_file, keys, learned, predicted, source
+from tests.support.kafka_streams import UNTIL_END, fill, source
 
 PARTITIONS = 3
 
@@ -31,31 +27,6 @@ def in_order(run: Job, broker: Cluster, topic: str) -> list[bytes]:
         order += [(name, offset) for offset in range(first, last + 1)]
     assert sorted(order) == sorted(values)
     return [values[place] + b"\n" for place in order]
-
-
-@pytest.mark.long
-@tiers("most", 2, 20)
-def test_after_kills_the_state_is_that_of_the_noted_order(
-    broker, topic, job, citations, tally, most
-):
-    fill(broker, topic, citations[:90], PARTITIONS)
-    values = keys(broker, topic)
-    run = job([], **values, batch=5)
-    rng = random.Random(1)
-
-    def cut() -> None:
-        """Leave half a line, as a kill may, where there is a journal."""
-        if run.checkpoints():
-            with (run.output / "order.jsonl").open("ab") as file:
-                file.write(b'["topic[0]", 3')
-
-    moment = lambda: rng.uniform(0.0, 1.0)  # noqa: E731
-    kills = run.end(most, moment, *UNTIL_END, first=small_polls, killed=cut)
-    file = job(in_order(run, broker, topic), "file")
-    assert file.run() == 0, file.said
-    assert learned(run) == learned(file)
-    assert predicted(broker, values["sink"]["topic"]) == from_file(file)
-    tally["kills"] += kills
 
 
 def test_what_followed_the_checkpoint_is_taken_again_in_its_order(
@@ -93,21 +64,3 @@ def test_what_followed_the_checkpoint_is_taken_again_in_its_order(
     assert file.run() == 0, file.said
     assert run.results() == file.results()
     tally["kills"] += 1
-
-
-def test_a_journal(tmp_path: Path) -> None:
-    path = tmp_path / "order.jsonl"
-    journal = Journal(path)
-    journal.append([("t[0]", 0, 4), ("t[1]", 0, 2), ("t[0]", 5, 9)])
-    journal.close()
-    whole = path.read_bytes()
-    for length in range(len(whole) + 1):
-        path.write_bytes(whole[:length])
-        journal = Journal(path)
-        assert path.read_bytes() == whole[: whole[:length].rfind(b"\n") + 1]
-        journal.close()
-    journal = Journal(path)
-    assert list(journal.after({})) == [("t[0]", 0, 4), ("t[1]", 0, 2), ("t[0]", 5, 9)]
-    assert list(journal.after({"t[0]": 5, "t[1]": 2})) == [("t[1]", 0, 2), ("t[0]", 5, 9)]
-    assert list(journal.after({"t[0]": 10, "t[1]": 3})) == []
-    journal.close()

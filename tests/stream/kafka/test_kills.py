@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import long, soaked, tiers, wait
+from conftest import soaked, wait
 from kafka import KafkaProducer
 
 from tests.support.kafka_streams import UNTIL_END, add, fill, from_file, keys, learned, predicted
-from tests.support.waiting import PATIENCE, until
+from tests.support.waiting import until
 
 LOCKED = 75
 
@@ -26,8 +26,8 @@ def small_flushes() -> None:
     kafka_sink.FLUSH_SECONDS = 0.0
 
 
-@pytest.mark.long
-@tiers("most", 1, 40)
+@pytest.mark.soak
+@pytest.mark.parametrize("most", [40])
 def test_kills_at_random_moments_leave_no_trace(broker, topic, job, citations, tally, most):
     """A process is killed at any moment between its start and when an unbroken one would end."""
     file = job(citations[:80], "file")
@@ -55,8 +55,7 @@ def test_kills_at_random_moments_leave_no_trace(broker, topic, job, citations, t
 
 STEPS = (
     "commit_transaction",
-    long("committed"),
-    *map(soaked, ("begin_transaction", "send", "save", "saved")),
+    *map(soaked, ("committed", "begin_transaction", "send", "save", "saved")),
 )
 
 
@@ -99,56 +98,6 @@ def test_a_kill_at_any_step_of_a_transaction_leaves_no_trace(
     assert run.run(*UNTIL_END) == 0, run.said
     assert learned(run) == learned(file)
     assert predicted(broker, values["sink"]["topic"]) == from_file(file)
-
-
-def test_predictions_behind_an_open_transaction_are_not_written_again(
-    broker, topic, job, citations, tally
-):
-    """Another program's transaction hides them from readers of what is committed."""
-    fill(broker, topic, citations[:20])
-    values = keys(broker, topic)
-    run = job([], **values)
-
-    def first() -> None:
-        from onlinesrl.stream import checkpoints
-
-        real, calls = checkpoints.save, 0
-
-        def save(*arguments: Any, **options: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            if calls == 2:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return real(*arguments, **options)
-
-        checkpoints.save = save
-
-    def other(say: int, hear: int) -> None:
-        with KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic) as producer:
-            producer.init_transactions()
-            producer.begin_transaction()
-            producer.send(values["sink"]["topic"], value=b"other").get(PATIENCE)
-            os.write(say, b"!")
-            os.read(hear, 1)
-            producer.abort_transaction()
-
-    (heard, say), (hear, tell) = os.pipe(), os.pipe()
-    process = os.fork()
-    if process == 0:
-        other(say, hear)
-        os._exit(0)
-    os.read(heard, 1)
-    assert run.run(*UNTIL_END, first=first) == -signal.SIGKILL, run.said
-    again = run.start(*UNTIL_END)
-    time.sleep(1.5)
-    assert predicted(broker, values["sink"]["topic"]) == []
-    os.write(tell, b"!")
-    assert wait(again) == 0, run.said
-    os.waitpid(process, 0)
-    for end in (heard, say, hear, tell):
-        os.close(end)
-    assert len(predicted(broker, values["sink"]["topic"])) == 20
-    tally["kills"] += 1
 
 
 def slow_sends() -> None:

@@ -3,12 +3,8 @@
 import json
 import random
 
-import pytest
 from conftest import Job, tiers
 
-from onlinesrl.core.example import Example, Label
-from onlinesrl.core.learner import Prediction
-from onlinesrl.stream.late_labels import LabelJoiner, PendingExample
 from tests.support.kafka_streams import (
     UNTIL_END,
     fill,
@@ -54,8 +50,7 @@ def once(values: list[bytes]) -> list[bytes]:
     return list({json.loads(value)["id"]: value for value in reversed(values)}.values())[::-1]
 
 
-@pytest.mark.long
-@tiers("most", 2, 20)
+@tiers("most", 0, 20)
 def test_labels_further_down_the_stream_with_kills(broker, topic, job, citations, tally, most):
     stream, lines = delayed(citations[:50])
     file, same = job(lines, "file"), job(stream, "same", labels={})
@@ -127,40 +122,3 @@ def test_what_waits_is_bounded_and_counted(broker, topic, job, citations):
     assert ids(predicted(broker, values["sink"]["topic"])) == [
         json.loads(e)["id"] for e, _ in pairs
     ]
-
-
-def test_a_label_before_its_example() -> None:
-    labels = LabelJoiner(2, 10_000)
-    truth = {"InField": [[1, "author"]]}
-    assert labels.join(Label(id=3, truth=truth)) is None
-    restored = LabelJoiner(2, 10_000)
-    restored.restore(*labels.save())
-    for other in (labels, restored):
-        met = other.meet(Example(id="3", evidence={}))
-        assert isinstance(met, Example) and met.truth == truth
-        assert other.counts()["pending"] == other.counts()["early_labels"] == 0
-
-
-def test_a_saved_wait_goes_on() -> None:
-    labels = LabelJoiner(2, 10_000)
-    for n in range(3):
-        waiting = labels.meet(Example(id=n, evidence={"Token": [["a", n]]}))
-        assert isinstance(waiting, PendingExample)
-        waiting.give_out(Prediction(n, {"InField": [[n, "title"]]}, 0.5, True))
-        labels.join(Label(id=f"x{n}", truth={}))
-    other = LabelJoiner(2, 10_000)
-    other.restore(*labels.save())
-    assert (
-        other.counts()
-        == labels.counts()
-        == {
-            "pending": 2,
-            "early_labels": 2,
-            "expired": 1,
-            "unmatched_labels": 1,
-        }
-    )
-    assert other.join(Label(id=0, truth={})) is None
-    found = other.join(Label(id=2, truth={}))
-    assert found is not None and found.example.evidence == {"Token": [["a", 2]]}
-    assert found.prediction.predicted == {"InField": [[2, "title"]]}

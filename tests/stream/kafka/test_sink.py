@@ -44,42 +44,6 @@ def test_records_say_where_they_come_from(broker, topic, job, citations):
     assert (run.output / "predictions.jsonl").read_bytes() == b""
 
 
-def test_predictions_on_a_partition_that_is_new_are_not_written_again(
-    broker, topic, job, citations, tally
-):
-    """The partition is added after a checkpoint; the process dies between commit and checkpoint."""
-    fill(broker, topic, citations[:60])
-    run = job([], **keys(broker, topic))
-    assert run.run("--until", "20") == 0, run.said
-    with broker.admin() as admin:
-        admin.create_partitions({f"{topic}-out": 4})
-    until(lambda: len(broker.end_offsets(f"{topic}-out")) == 4)
-
-    def first() -> None:
-        from onlinesrl.stream import checkpoints as checkpoints_module
-        from onlinesrl.stream.kafka import sink as kafka_sink
-
-        real = kafka_sink.KafkaSink.open
-
-        def open_(self: Any, state: Any, predictions: Any) -> None:
-            real(self, {**state, "ends": {"0": state["ends"]["0"]}}, predictions)
-
-        def die(*_: Any) -> None:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        kafka_sink.KafkaSink.open = open_  # type: ignore[method-assign]
-        checkpoints_module.save = die  # type: ignore[assignment]
-
-    rarely = ("--set", "checkpoint.every=50")
-    assert run.run(*UNTIL_END, *rarely, first=first) == -signal.SIGKILL, run.said
-    assert sum(list(broker.end_offsets(f"{topic}-out").values())[1:]) > 0
-    assert run.run(*UNTIL_END) == 0, run.said
-    records = broker.read_all(f"{topic}-out")
-    sequence = sorted(int(dict(record.headers)["sequence"]) for record in records)
-    assert sequence == list(range(1, 61))
-    tally["kills"] += 1
-
-
 def test_a_topic_created_anew_is_noticed(broker, topic, job, citations, tally):
     fill(broker, topic, citations[:20])
     run = job([], **keys(broker, topic))
@@ -185,36 +149,6 @@ def test_records_that_are_gone_take_no_other_prediction_with_them(
     each_once(broker, f"{topic}-out", citations[:80])
     tally["gaps"] += 1
     tally["kills"] += 1
-
-
-def test_a_gap_ends_a_run_with_a_checkpoint(broker, topic, job, citations, tally):
-    """What was learned before it is kept."""
-    fill(broker, topic, citations[:30])
-    run = job([], **{**keys(broker, topic), "checkpoint": {"every": 1000}})
-
-    def first() -> None:
-        from onlinesrl.stream.kafka import source as kafka_source
-
-        kafka_source.MOST_RECORDS = 15
-        deleted: list[bool] = []
-        real = kafka_source.KafkaSource._poll
-
-        def poll(self: Any) -> Any:
-            if self.offsets[f"{topic}[0]"] == 15 and not deleted:
-                deleted.append(True)
-                broker.delete_records(topic, 0, 20)
-                self._reconnect()  # what was fetched ahead is fetched again
-            return real(self)
-
-        kafka_source.KafkaSource._poll = poll  # type: ignore[method-assign]
-
-    assert run.run(*UNTIL_END, first=first) == DATA, run.said
-    from onlinesrl.stream import checkpoints as checkpoints_module
-
-    saved = checkpoints_module.load(run.checkpoints()[-1])
-    assert saved.header["metrics"]["examples"] == 15
-    assert len(predicted(broker, f"{topic}-out")) == 15
-    tally["gaps"] += 1
 
 
 def test_keys_that_were_written_anew_and_compacted(broker, topic, job, citations, tally):

@@ -7,18 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from conftest import Job, soaked, wait
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import LogTruncationError
+from kafka import KafkaConsumer
 
-from onlinesrl.core.errors import DataError
 from onlinesrl.stream import checkpoints as checkpoints_module
-from onlinesrl.stream.kafka.client import Broker, ConsumerOptions
-from onlinesrl.stream.kafka.source import KafkaSource
 from tests.support.kafka_broker import Cluster, free_ports
 from tests.support.kafka_streams import (
     UNTIL_END,
@@ -95,27 +90,6 @@ def test_a_message_that_is_too_long_is_put_aside(broker, topic, job, citations):
     assert len(predicted(broker, f"{topic}-out")) == 40
 
 
-def test_partitions_without_a_leader_are_waited_for(broker: Cluster, topic: str) -> None:
-    """As new ones are for a moment; kafka-python leaves them out of what it asks about."""
-    from onlinesrl.stream.kafka.client import bounds
-
-    fill(broker, topic, [b"1", b"2"])
-    add_partitions(broker, topic, 2)
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap)
-    places = [TopicPartition(topic, n) for n in range(2)]
-    assert bounds(consumer.end_offsets, places) == {places[0]: 2, places[1]: 0}
-    cluster = consumer._fetcher._manager.cluster
-    real, hidden = cluster.leader_for_partition, [None, -1]
-    cluster.leader_for_partition = lambda place: (
-        hidden.pop() if hidden and place == places[1] else real(place)
-    )
-    try:
-        assert bounds(consumer.end_offsets, places) == {places[0]: 2, places[1]: 0}
-        assert not hidden
-    finally:
-        consumer.close()
-
-
 def test_until(broker, topic, job, citations):
     """A number of examples, the end, the end once more, and forever with a signal to stop."""
     fill(broker, topic, citations[:30])
@@ -138,34 +112,6 @@ def test_until(broker, topic, job, citations):
     assert predicted(broker, f"{topic}-out") == from_file(file)
 
 
-def test_the_end_is_where_the_partitions_ended_though_more_arrives(broker, topic, job, citations):
-    fill(broker, topic, citations[:30])
-    run = job([], **keys(broker, topic))
-    opened = run.folder / "opened"
-
-    def first() -> None:
-        from onlinesrl.stream.kafka.source import KafkaSource
-
-        real = KafkaSource.open
-
-        def open_(self: KafkaSource, position: Any) -> Any:
-            found = real(self, position)
-            opened.touch()
-            until((run.folder / "go").exists)
-            return found
-
-        KafkaSource.open = open_  # type: ignore[method-assign]
-
-    process = run.start(*UNTIL_END, first=first)
-    until(opened.exists)
-    add(broker, topic, citations[30:60])
-    (run.folder / "go").touch()
-    assert wait(process) == 0, run.said
-    assert ids(predicted(broker, f"{topic}-out")) == [
-        json.loads(line)["id"] for line in citations[:30]
-    ]
-
-
 def test_a_new_run_can_start_at_the_end(broker, topic, job, citations):
     fill(broker, topic, citations[:30])
     run = job([], **keys(broker, topic, start="end"))
@@ -175,19 +121,6 @@ def test_a_new_run_can_start_at_the_end(broker, topic, job, citations):
     assert ids(predicted(broker, f"{topic}-out")) == [
         json.loads(line)["id"] for line in citations[30:40]
     ]
-
-
-def test_new_partitions_are_read_from_their_beginning(broker, topic, job, citations):
-    fill(broker, topic, citations[:20])
-    run = job([], **keys(broker, topic, start="end"))
-    assert run.run(*UNTIL_END) == 0, run.said
-    add_partitions(broker, topic, 3)
-    broker.produce(
-        topic, [(None, line.rstrip(), 1 + n % 2) for n, line in enumerate(citations[20:40])]
-    )
-    assert run.run(*UNTIL_END) == 0, run.said
-    expected = sorted(str(json.loads(line)["id"]) for line in citations[20:40])
-    assert sorted(map(str, ids(predicted(broker, f"{topic}-out")))) == expected
 
 
 def test_new_partitions_during_a_run_are_read_in_an_order_that_is_kept(
@@ -259,7 +192,7 @@ def test_a_broker_that_comes_after_the_start(own_broker, topic, job, citations, 
     """The first run is stopped while it waits, the second one waits until it can begin."""
     fill(own_broker, topic, citations[:20])
     run = job([], **keys(own_broker, topic, patience="1h"))
-    own_broker.kill()
+    own_broker.pause()
     process = run.start(first=short_answers)
     until(lambda: "waiting for it" in run.said)
     os.kill(process, signal.SIGTERM)
@@ -267,12 +200,13 @@ def test_a_broker_that_comes_after_the_start(own_broker, topic, job, citations, 
     assert "stopped; Kafka at" in run.said
     process = run.start(*UNTIL_END, first=short_answers)
     until(lambda: "waiting for it" in run.said)
-    own_broker.start()
+    own_broker.resume()
     assert wait(process) == 0, run.said
     assert len(predicted(own_broker, f"{topic}-out")) == 20
     tally["broker faults"] += 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", [soaked("kill"), "pause"])
 def test_a_run_that_waits_for_brokers_stops_when_asked_to(
     own_broker, topic, job, citations, tally, fault
@@ -334,12 +268,12 @@ def test_a_broker_that_is_away_for_longer_than_patience(own_broker, topic, job, 
 
     process = run.start(first=first)
     until(lambda: saved_examples(run) >= 35)
-    own_broker.kill()
+    own_broker.pause()
     until(lambda: "trying again" in run.said or "waiting for it" in run.said)
     afterwards.touch()
     assert wait(process) == UNAVAILABLE, run.said
     assert "unavailable" in run.said or "cannot be written" in run.said
-    own_broker.start()
+    own_broker.resume()
     assert run.run(*UNTIL_END) == 0, run.said
     file = job(citations[:40], "file")
     assert file.run() == 0, file.said
@@ -385,36 +319,6 @@ def test_a_topic_created_anew_is_noticed_at_the_start(broker, topic, job, citati
     tally["topics created anew"] += 1
 
 
-def test_a_topic_created_anew_is_noticed_by_a_run(broker, topic, job, citations, tally):
-    fill(broker, topic, citations[:20])
-    run = job([], **keys(broker, topic))
-    process = run.start(first=fast_looks)
-    until(lambda: len(broker.read_all(f"{topic}-out")) == 20)
-    broker.delete_topic(topic)
-    fill(broker, topic, citations[20:30])
-    assert wait(process) == DATA, run.said
-    assert len(predicted(broker, f"{topic}-out")) == 20
-    tally["topics created anew"] += 1
-
-
-@pytest.mark.parametrize("call", ["poll", "position"])
-def test_a_partition_that_became_shorter_is_named(call: str) -> None:
-    def shorter(*arguments: Any, **options: Any) -> None:
-        raise LogTruncationError({TopicPartition("t", 1): None})
-
-    of = KafkaSource(Broker("localhost:1"), ConsumerOptions(["t"]), None, print)
-    of.consumer = SimpleNamespace(**{"poll": lambda *_, **options: {}, call: shorter})
-    of.offsets = {"t[0]": 3, "t[1]": 20}
-    if call == "position":
-        of.consumer.position = lambda place, **_: shorter() if place.partition else 3
-    with pytest.raises(DataError) as caught:
-        next(of.read())
-    assert str(caught.value) == (
-        "t[1] ends before offset 20, which is the next: it is not the one read before; read another "
-        "topic, or start over with --fresh"
-    )
-
-
 # a partition that goes silent --------------------------------------------------------------------
 
 
@@ -425,7 +329,6 @@ def test_a_silent_partition_is_noticed(broker, topic, job, citations, tally, par
     run = job([], **keys(broker, topic))
 
     def first() -> None:
-        from kafka import KafkaConsumer
 
         fast_looks(0.5)
         real, given = KafkaConsumer.poll, Counter[int]()
@@ -456,38 +359,6 @@ def test_a_silent_partition_is_noticed(broker, topic, job, citations, tally, par
 
 
 # lag ---------------------------------------------------------------------------------------------
-
-
-def test_lag(broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]) -> None:
-    from onlinesrl.stream.kafka.client import Broker as Address
-    from onlinesrl.stream.kafka.client import ConsumerOptions
-    from onlinesrl.stream.kafka.source import KafkaSource
-
-    broker.create_topic(topic, partitions=2)
-    from kafka import KafkaProducer
-
-    with KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        for n in range(10):
-            producer.send(topic, value=str(n).encode(), partition=0)
-        producer.commit_transaction()
-    broker.produce(topic, [(None, b"x", 1)] * 5)
-    found = KafkaSource(
-        Address(broker.bootstrap), ConsumerOptions([topic], to_end=True), None, print
-    )
-    try:
-        assert found.lag() == {}
-        found.open(None)
-        assert found.lag() == {f"{topic}[0]": 11, f"{topic}[1]": 5}
-        records = found.read()
-        while next(records) is None:
-            pass
-        assert sum(found.lag().values()) == 15
-        assert sum(record is not None for record in records) == 14
-        assert found.lag() == {f"{topic}[0]": 0, f"{topic}[1]": 0}
-    finally:
-        found.close()
 
 
 # being let in ------------------------------------------------------------------------------------
