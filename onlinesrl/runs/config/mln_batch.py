@@ -12,7 +12,7 @@ from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.example import Example
 from onlinesrl.core.io.config_types import Count, Names
 from onlinesrl.core.learning.batch import BatchLearner, Problem
-from onlinesrl.mln.learning.mple import Mple
+from onlinesrl.mln.learning.pseudo_likelihood import Mple
 from onlinesrl.mln.learning.registry import AnyMlnLearner
 from onlinesrl.runs.config.batch import Batch
 from onlinesrl.runs.config.schema import DialectName

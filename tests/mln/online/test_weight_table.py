@@ -8,9 +8,8 @@ import pytest
 
 from onlinesrl.core.example import Example
 from onlinesrl.core.kernels.averaging import NORM
-from onlinesrl.mln.ground import batch_packer
+from onlinesrl.mln.ground import batch_packer, model_weights
 from onlinesrl.mln.lang import reader
-from onlinesrl.mln.ground import model_weights
 from onlinesrl.mln.online.weight_table import WeightTable
 from onlinesrl.runs.summary import heaviest, weights_text
 from onlinesrl.stream import checkpoints
