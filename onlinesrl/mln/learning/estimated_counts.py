@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC
 from dataclasses import replace
 from math import prod
 from typing import Literal
@@ -10,16 +9,17 @@ from typing import Literal
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count
 from onlinesrl.mln.counting.exact import Counter
 from onlinesrl.mln.counting.ijgp import Estimator
 from onlinesrl.mln.counting.program_counts import Counters
 from onlinesrl.mln.counting.world import world_of
 from onlinesrl.mln.ground.ground_mrf import State
-from onlinesrl.mln.learning.problem import MlnBatchLearner, MlnProblem
+from onlinesrl.mln.learning.problem import MlnProblem
 
 
-class CountingLearner(MlnBatchLearner, ABC):
+class CountingLearner(Section):
     """A learner whose counts are exact or estimated."""
 
     counting: Literal["exact", "ijgp"] = "exact"

@@ -15,15 +15,14 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import UsageError
+from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count, Positive
 from onlinesrl.core.learning.batch import Learned, Trace, Watch
-from onlinesrl.mln.inference.protocols import MapEngine
 from onlinesrl.mln.inference.registry import LpSection, MpeSection
-from onlinesrl.mln.learning.problem import MlnBatchLearner, MlnProblem
-from onlinesrl.mln.learning.reweighted_world import MOST_ATOMS
+from onlinesrl.mln.learning.problem import LIMITS, MlnProblem
 
 
-class MaxMargin(MlnBatchLearner):
+class MaxMargin(Section):
     """The weights of the largest margin: one-slack cutting planes, with exact inference."""
 
     kind: Literal["max-margin"] = "max-margin"
@@ -68,13 +67,10 @@ class MaxMargin(MlnBatchLearner):
             warnings.append("some states were not proven to be the most violated: no bound holds")
         return Learned(best[1], trace.steps, stats, warnings)
 
-    def _engine(self) -> MapEngine:
-        section = MpeSection() if self.inference == "exact" else LpSection()
-        return section.make(0, MOST_ATOMS).engine
-
     def _most_violated(self, problem: MlnProblem, weights: Floats) -> tuple[float, Floats, bool]:
         """Return mean loss and mean f(truth) - f(y) of the most violated states, and if they are proven."""
-        engine, n = self._engine(), len(weights)
+        section = MpeSection() if self.inference == "exact" else LpSection()
+        engine, n = section.make(0, LIMITS.atoms).engine, len(weights)
         loss, slope, certified = 0.0, np.zeros(n), True
         for world in problem.ground:
             found = engine.solve(world.model, world.weigh(weights), bonus=world.loss_gain)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,35 +17,29 @@ from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.evaluation.metrics import Scored
 from onlinesrl.core.example import (
+    Atoms,
+    Constant,
     Example,
     GroundAtom,
     Number,
+    ValuedAtom,
     arguments,
     number_of,
     show_ground_atom,
 )
-from onlinesrl.core.io.config_section import Section
-from onlinesrl.core.learning.batch import Learned, LearningError, Watch
-from onlinesrl.logic.ast import (
-    Atom,
-    Constant,
-    Formula,
-    Leaf,
-    Not,
-    Program,
-    Rule,
-    Variable,
-    replace_terms,
-)
+from onlinesrl.core.learning.batch import LearningError
+from onlinesrl.logic import ast
+from onlinesrl.logic.ast import Atom, Formula, Leaf, Not, Program, Rule, Variable, replace_terms
 from onlinesrl.logic.database import valued_atom
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.text import show
 from onlinesrl.mln.counting.world import world_of
 from onlinesrl.mln.ground.batch_packer import LimitKeys
+from onlinesrl.mln.ground.ground_example import ModelGrounder
 from onlinesrl.mln.ground.grounder import Limits
-from onlinesrl.mln.lang.clausal_form import plus_variables
+from onlinesrl.mln.lang.clausal_form import clauses, plus_variables
 from onlinesrl.mln.lang.weight_file import alchemy_text
-from onlinesrl.mln.learning.reweighted_world import ReweightedWorld, ground_worlds
+from onlinesrl.mln.learning.reweighted_world import ReweightedWorld, ground_world
 
 LIMITS = Limits(1_000_000, 10_000_000, LimitKeys("max_atoms", "max_groundings", "add"))
 """The default limits of a world."""
@@ -85,7 +79,9 @@ class MlnProblem:
     def domains(self) -> Mapping[str, tuple[str, ...]]:
         """The constants of each type: the program's, those of the worlds, and others that have weights."""
         domains = {**world_of(self.program, chain(*self.worlds)).domains}
-        for rule in self._soft:
+        for rule in self.program.rules:
+            if rule.hard:
+                continue
             types, names = dict(rule.types), plus_variables(rule.formula)
             columns = zip(*(key for key, _ in rule.table or ()), strict=True)
             for name, column in zip(names, columns, strict=False):
@@ -94,15 +90,7 @@ class MlnProblem:
 
     def places(self, domains: Mapping[str, tuple[str, ...]]) -> Ints:
         """Return the numbers of the weights that have these constants only, in this order, int64[weights]."""
-        every = ((n, key) for n, rule in enumerate(self._soft) for key in self._keys(rule))
-        number = {each: k for k, each in enumerate(every)}
-        return np.array(
-            [
-                number[n, key]
-                for n, rule in enumerate(self._soft)
-                for key in product(*_ranges(rule, domains))
-            ]
-        )
+        return np.array([self._places[of] for of in self._weights(domains)])
 
     def place(self, rule: int, key: tuple[str, ...]) -> int:
         """Return the number of the weight of a rule (from 0) and its constants; the next if unknown."""
@@ -110,31 +98,97 @@ class MlnProblem:
 
     @cached_property
     def _places(self) -> dict[tuple[int, tuple[str, ...]], int]:
-        soft = [n for n, rule in enumerate(self.program.rules) if not rule.hard]
-        every = ((n, key) for n in soft for key in self._keys(self.program.rules[n]))
-        return {each: k for k, each in enumerate(every)}
+        return {of: k for k, of in enumerate(self._weights(self.domains))}
+
+    def _weights(
+        self, domains: Mapping[str, tuple[str, ...]]
+    ) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Yield the rule (from 0) and the constants of every weight."""
+        for number, rule in enumerate(self.program.rules):
+            if not rule.hard:
+                yield from ((number, key) for key in product(*_ranges(rule, domains)))
 
     @cached_property
     def ground(self) -> list[ReweightedWorld]:
         """The worlds, ground for the query. Raises ExampleError."""
-        return ground_worlds(self, self)
+        return self._ground(self)
+
+    def _ground(self, data: Self) -> list[ReweightedWorld]:
+        """Ground the worlds of ``data`` for the query; features are numbered as the weights.
+
+        A rule of k clauses has a k-th of the sum of their counts as its feature. Raises ExampleError.
+        """
+        shared = ModelGrounder(self.program, self.query, self.limits)
+        found: list[tuple[ModelGrounder, ReweightedWorld]] = []
+        for number, atoms in enumerate(data.worlds):
+            program, example = self._example(number, atoms)
+            grounder = shared
+            if program is not self.program:
+                grounder = ModelGrounder(program, self.query, self.limits)
+            try:
+                found.append((grounder, ground_world(grounder, example)))
+            except ExampleError as error:
+                raise data.located(number, error) from None
+        numbers = {of: self._numbers(of) for of in dict.fromkeys(of for of, _ in found)}
+        return [world.numbered(*numbers[grounder]) for grounder, world in found]
+
+    def _numbers(self, grounder: ModelGrounder) -> tuple[Ints, Floats]:
+        """Return the number of each of a grounder's weights, and the share that its clause has of it.
+
+        The last number and share are those of no weight.
+        """
+        weights = grounder.weights
+        clauses_of = Counter(clause.rule for clause in clauses(self.program))
+        place, share = np.full(len(weights) + 1, -1, np.int64), np.ones(len(weights) + 1)
+        for k, clause, key in weights.numbered():
+            place[k] = self.place(clause.rule, key)
+            share[k] = 1.0 / clauses_of[clause.rule]
+        return place, share
+
+    def _example(self, number: int, atoms: Sequence[GroundAtom]) -> tuple[Program, Example]:
+        """Return a world as an example with its truth; its program declares what only the truth has."""
+        evidence: Atoms = {}
+        truth: Atoms = {name: [] for name in self.query}
+        types = {name: each.types for name, each in self.program.predicates.items()}
+        known = {kind: {*names} for kind, names in self.program.types.items()}
+        for atom in atoms:
+            args: list[Constant] = list(atom.arguments)
+            row = args if atom.value is True else ValuedAtom(args, float(atom.value or 0.0))
+            if atom.predicate in truth:
+                truth[atom.predicate].append(row)
+                continue
+            evidence.setdefault(atom.predicate, []).append(row)
+            for kind, constant in zip(types[atom.predicate], atom.arguments, strict=True):
+                known.setdefault(kind, set()).add(constant)
+        missing: dict[str, dict[str, None]] = {}
+        for atom in atoms:
+            for kind, constant in zip(types[atom.predicate], atom.arguments, strict=True):
+                if constant not in known.get(kind, ()):
+                    missing.setdefault(kind, {})[constant] = None
+        example = Example(id=number, evidence=evidence, truth=truth)
+        if not missing:
+            return self.program, example
+        declared = {
+            kind: (*self.program.types.get(kind, ()), *missing.get(kind, ()))
+            for kind in {**self.program.types, **missing}
+        }
+        return replace(self.program, types=declared), example
 
     @cached_property
     def names(self) -> list[str]:
         """The formula of every weight."""
+        rules = self.program.rules
         return [
-            show(replace_terms(rule.formula, _instance(rule, key)))
-            for rule in self._soft
-            for key in self._keys(rule)
+            show(replace_terms(rules[number].formula, _instance(rules[number], key)))
+            for number, key in self._places
         ]
 
     @cached_property
     def start(self) -> Floats:
         """The weights in the program, float64[weights]; 0 where it has none. Raises LearningError."""
-        found: list[float] = []
-        for rule in self._soft:
-            table = dict(rule.table or ())
-            found += (table.get(key, rule.weight or 0.0) for key in self._keys(rule))
+        rules = self.program.rules
+        tables = [dict(rule.table or ()) for rule in rules]
+        found = [tables[n].get(key, rules[n].weight or 0.0) for n, key in self._places]
         if not found:
             raise LearningError(
                 f"{self.program.file}: no world has a constant for the variables with `+`, so there is no "
@@ -145,19 +199,24 @@ class MlnProblem:
     @cached_property
     def units(self) -> Bools:
         """Which weights are those of unit clauses without a weight in the program, bool[weights]."""
-        return np.array(
-            [
-                _is_literal(rule.formula) and rule.weight is None and not rule.table
-                for rule in self._soft
-                for _ in self._keys(rule)
-            ],
-            np.bool_,
-        )
+        unit = [
+            _is_literal(rule.formula) and rule.weight is None and not rule.table
+            for rule in self.program.rules
+        ]
+        return np.array([unit[number] for number, _ in self._places], np.bool_)
 
     def with_weights(self, weights: Floats) -> Program:
         """Return the program with these weights."""
-        each = iter(weights.tolist())
-        rules = (rule if rule.hard else self._weighted(rule, each) for rule in self.program.rules)
+        tables: dict[int, dict[tuple[str, ...], float]] = {}
+        for (number, key), weight in zip(self._places, weights.tolist(), strict=True):
+            tables.setdefault(number, {})[key] = weight
+        rules = [*self.program.rules]
+        for number, rule in enumerate(rules):
+            table = tables.get(number, {})
+            if not rule.hard and plus_variables(rule.formula):
+                rules[number] = replace(rule, weight=0.0, table=(*table.items(),))
+            elif not rule.hard:
+                rules[number] = replace(rule, weight=table[()])
         return replace(self.program, rules=(*rules,))
 
     def trained(self, weights: Floats) -> str:
@@ -166,7 +225,7 @@ class MlnProblem:
 
     def predicted(self, weights: Floats, test: Self | None = None) -> dict[str, Scored]:
         """Predict each world of ``test``, or its own, by ``method``: its best state, or probabilities."""
-        worlds = self.ground if test is None else ground_worlds(self, test)
+        worlds = self.ground if test is None else self._ground(test)
         return self._scored(worlds, weights)
 
     signed = True
@@ -195,22 +254,8 @@ class MlnProblem:
                 name, arguments = world.atoms[n]
                 group = groups.setdefault((number, name, *arguments[:-1]), len(groups))
                 rows[name].append((float(world.truth[n]), float(values[n]), group))
-        return {name: _scored(of) for name, of in rows.items() if of}
-
-    @property
-    def _soft(self) -> list[Rule]:
-        return [rule for rule in self.program.rules if not rule.hard]
-
-    def _keys(self, rule: Rule) -> Iterator[tuple[str, ...]]:
-        """Yield the constants of a rule's ``+`` variables, for each of its weights; () without any."""
-        return product(*_ranges(rule, self.domains))
-
-    def _weighted(self, rule: Rule, each: Iterator[float]) -> Rule:
-        """Return a rule with the next weights."""
-        if not plus_variables(rule.formula):
-            return replace(rule, weight=next(each))
-        table = tuple((key, next(each)) for key in self._keys(rule))
-        return replace(rule, weight=0.0, table=table)
+        found = {name: zip(*of, strict=True) for name, of in rows.items() if of}
+        return {name: Scored(*map(np.array, columns)) for name, columns in found.items()}
 
 
 def checked(problem: MlnProblem, place: str = "evidence") -> MlnProblem:
@@ -274,11 +319,6 @@ def _no_truth(atom: GroundAtom) -> str | None:
     )
 
 
-def _scored(rows: Sequence[tuple[float, float, int]]) -> Scored:
-    truth, values, groups = np.array(rows).T
-    return Scored(truth, values, groups.astype(np.int64))
-
-
 def _is_literal(formula: Formula) -> bool:
     return isinstance(formula.operand if isinstance(formula, Not) else formula, Atom)
 
@@ -293,17 +333,6 @@ def _instance(rule: Rule, key: Sequence[str]) -> Any:
 
     def new(leaf: Leaf) -> Leaf:
         isplus = isinstance(leaf, Variable) and leaf.plus
-        return Constant(constants[leaf.name]) if isplus else leaf
+        return ast.Constant(constants[leaf.name]) if isplus else leaf
 
     return new
-
-
-class MlnBatchLearner(Section, ABC):
-    """How the weights of Markov logic's rules are learned from a batch."""
-
-    kind: str
-    """how weights are learned."""
-
-    @abstractmethod
-    def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
-        """See ``BatchLearner.learn``."""

@@ -18,14 +18,18 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import ExampleError, UsageError
+from onlinesrl.core.io.config_types import Positive
+from onlinesrl.core.learning.batch import Learned, Trace, Watch
 from onlinesrl.logic.ast import Program
 from onlinesrl.mln.counting.exact import Counter
 from onlinesrl.mln.counting.factors import keys_of
 from onlinesrl.mln.counting.flip_effects import EstimatedFlips, Flips, flips
 from onlinesrl.mln.counting.ijgp import Estimator
 from onlinesrl.mln.counting.program_counts import Counters, numbered
-from onlinesrl.mln.counting.world import World
+from onlinesrl.mln.counting.world import World, world_of
 from onlinesrl.mln.ground.join_planner import Group
+from onlinesrl.mln.learning.estimated_counts import CountingLearner
+from onlinesrl.mln.learning.problem import MlnProblem
 
 Optimizer: TypeAlias = Literal["lbfgs", "newton"]
 MOST_STEPS = 10_000
@@ -174,7 +178,7 @@ def scipy() -> Any:
 
 
 @dataclass(frozen=True)
-class Learned:
+class Maximum:
     """Weights, the logarithm of their pseudo-likelihood without the prior, and what to be warned of."""
 
     weights: Floats
@@ -184,7 +188,7 @@ class Learned:
 
 def maximise(
     changes: Changes, prior_sd: float | None = None, optimizer: Optimizer = "lbfgs"
-) -> Learned:
+) -> Maximum:
     """Return the weights of the greatest pseudo-likelihood, with a Gaussian prior if it is given.
 
     Raises UsageError where SciPy is not installed.
@@ -196,7 +200,7 @@ def maximise(
         f"weight {k + 1} has no finite optimum: no atom's flip holds it back; give a prior"
         for k in (changes.unbounded() if prior_sd is None else [])
     )
-    return Learned(weights, changes.value(weights)[0], warnings)
+    return Maximum(weights, changes.value(weights)[0], warnings)
 
 
 def _one_thread() -> AbstractContextManager[object]:
@@ -258,3 +262,36 @@ def _newton(changes: Changes, precision: float) -> Floats:
         if ratio > 0.0:
             weights, gradient = weights + step, ahead
     return weights
+
+
+class Mple(CountingLearner):
+    """Maximum pseudo-likelihood of the query atoms, from counts: nothing is grounded.
+
+    The conditional probability of an atom whose flip would break a hard rule is 1, whatever the weights.
+    """
+
+    kind: Literal["mple"] = "mple"
+    optimizer: Literal["lbfgs", "newton"] = "lbfgs"
+    """L-BFGS, or steps of the diagonal Newton method."""
+    prior_sd: Positive | None = None
+    """the standard deviation of a Gaussian prior of every weight; null: none."""
+
+    def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
+        """Return the weights of the greatest pseudo-likelihood. The objective is its negative logarithm."""
+        sparse, trace = scipy().sparse, Trace(watch)
+        rows, number = [], []
+        for k, atoms in enumerate(problem.worlds):
+            world = world_of(problem.program, atoms)
+            try:
+                own = changes(problem.program, world, problem.query, self.bound)
+            except ExampleError as error:
+                raise problem.located(k, error) from None
+            column = problem.places(world.domains)[own.rows.indices]
+            shape = len(own.number), len(problem.start)
+            rows.append(sparse.csr_matrix((own.rows.data, column, own.rows.indptr), shape))
+            number.append(own.number)
+        every = Changes(sparse.vstack(rows, "csr"), np.concatenate(number))
+        trace.add(-every.value(problem.start)[0])
+        found = maximise(every, self.prior_sd, self.optimizer)
+        trace.add(-found.value)
+        return Learned(found.weights, trace.steps, warnings=found.warnings)

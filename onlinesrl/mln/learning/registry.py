@@ -11,7 +11,7 @@ from onlinesrl.core.learning.search.bayesian import Bayesian
 from onlinesrl.core.learning.search.strategies import Hyperband, RandomGrid, RandomSearch
 from onlinesrl.mln.learning.contrastive_divergence import ContrastiveDivergence, VotedPerceptron
 from onlinesrl.mln.learning.max_margin import MaxMargin
-from onlinesrl.mln.learning.mple import Mple
+from onlinesrl.mln.learning.pseudo_likelihood import Mple
 
 AnyMlnLearner: TypeAlias = Annotated[
     Mple  # one line per learner

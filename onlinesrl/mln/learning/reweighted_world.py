@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from onlinesrl.core.arrays import Bools, Floats, Ints
-from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import Atoms, Constant, Example, GroundAtom, ValuedAtom
-from onlinesrl.logic.ast import Program
+from onlinesrl.core.example import Constant, Example
 from onlinesrl.mln.ground.convert import clause_model
 from onlinesrl.mln.ground.ground_example import ModelGrounder
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.presolve import HARD_MARGIN, Reduced, traced
 from onlinesrl.mln.kernels import ground_network as n
 from onlinesrl.mln.kernels.features import add_features
-from onlinesrl.mln.lang.clausal_form import clauses
-
-if TYPE_CHECKING:
-    from onlinesrl.mln.learning.problem import MlnProblem
-
-MOST_ATOMS = 1_000_000
-"""The most open atoms of a world."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +51,10 @@ class ReweightedWorld:
         soft = self.feature >= 0
         total: Floats = np.bincount(self.feature[soft], self.factor[soft], size).astype(np.float64)
         return total
+
+    def numbered(self, number: Ints, share: Floats) -> ReweightedWorld:
+        """Return the world with ``number[w]`` for the weight w, of which a clause has a ``share[w]``."""
+        return replace(self, feature=number[self.feature], factor=self.factor * share[self.feature])
 
     def loss(self, state: State) -> float:
         """Return the Hamming distance of a state and the truth."""
@@ -120,91 +113,11 @@ class Reweighable:
         clauses.weight[: clauses.hard] = HARD_MARGIN + 4 * float(np.abs(soft).sum())
 
 
-def ground_worlds(problem: MlnProblem, data: MlnProblem) -> list[ReweightedWorld]:
-    """Ground the worlds of ``data`` for the query of a problem; features are numbered as its weights.
+def ground_world(grounder: ModelGrounder, example: Example) -> ReweightedWorld:
+    """Ground an example with its truth; features have the numbers of the grounder's weights.
 
-    A rule of k clauses has a k-th of the sum of their counts as its feature. Raises ExampleError.
+    Raises ExampleError.
     """
-    shared = ModelGrounder(problem.program, problem.query, problem.limits)
-    found: list[ReweightedWorld] = []
-    of_shared = []
-    for number, atoms in enumerate(data.worlds):
-        example, missing = _example(problem, number, atoms)
-        grounder = shared
-        if missing:
-            program = _declaring(problem.program, missing)
-            grounder = ModelGrounder(program, problem.query, problem.limits)
-        try:
-            world = _ground(grounder, example)
-        except ExampleError as error:
-            raise data.located(number, error) from None
-        if missing:
-            found += _numbered(problem, grounder, [world])
-        else:
-            of_shared.append(len(found))
-            found.append(world)
-    of = [found[k] for k in of_shared]
-    for k, world in zip(of_shared, _numbered(problem, shared, of), strict=True):
-        found[k] = world
-    return found
-
-
-def _declaring(program: Program, names: Mapping[str, Sequence[str]]) -> Program:
-    """Declare constants that no evidence has."""
-    types = {t: (*program.types.get(t, ()), *names.get(t, ())) for t in {**program.types, **names}}
-    return replace(program, types=types)
-
-
-def _example(
-    problem: MlnProblem, number: int, atoms: Sequence[GroundAtom]
-) -> tuple[Example, dict[str, list[str]]]:
-    """Return a world as an example with its truth, and the constants by type that only its truth has."""
-    evidence: Atoms = {}
-    truth: Atoms = {name: [] for name in problem.query}
-    types = {name: each.types for name, each in problem.program.predicates.items()}
-    known = {t: {*names} for t, names in problem.program.types.items()}
-    missing: dict[str, list[str]] = {}
-    for atom in atoms:
-        row: list[Constant] = list(atom.arguments)
-        given = row if atom.value is True else ValuedAtom(row, float(atom.value or 0.0))
-        if atom.predicate in truth:
-            truth[atom.predicate].append(given)
-        else:
-            evidence.setdefault(atom.predicate, []).append(given)
-            for t, constant in zip(types[atom.predicate], atom.arguments, strict=True):
-                known.setdefault(t, set()).add(constant)
-    for atom in atoms:
-        for t, constant in zip(types[atom.predicate], atom.arguments, strict=True):
-            if constant not in known.setdefault(t, set()):
-                known[t].add(constant)
-                missing.setdefault(t, []).append(constant)
-    return Example(id=number, evidence=evidence, truth=truth), missing
-
-
-def _numbered(
-    problem: MlnProblem, grounder: ModelGrounder, worlds: Sequence[ReweightedWorld]
-) -> list[ReweightedWorld]:
-    """Return the worlds with their features numbered by the problem's weights, not the grounder's.
-
-    A clause without an atom of the query is not ground, but has its share of the rule's weight.
-    """
-    table = grounder.weights
-    shares = Counter(clause.rule for clause in clauses(problem.program))
-    place, share = np.full(len(table) + 1, -1, np.int64), np.ones(len(table) + 1)  # -1: the last
-    for k, clause, key in table.numbered():
-        place[k] = problem.place(clause.rule, key)
-        share[k] = 1.0 / shares[clause.rule]
-    return [
-        replace(
-            world,
-            feature=place[world.feature],
-            factor=world.factor * share[world.feature],
-        )
-        for world in worlds
-    ]
-
-
-def _ground(grounder: ModelGrounder, example: Example) -> ReweightedWorld:
     ground = grounder.ground_example(example, learning=True)
     net = ground.net
     model, place = clause_model(net)

@@ -28,8 +28,8 @@ from onlinesrl.mln.learning.contrastive_divergence import (
     started,
 )
 from onlinesrl.mln.learning.max_margin import MaxMargin
-from onlinesrl.mln.learning.mple import Mple
 from onlinesrl.mln.learning.problem import MlnProblem, checked
+from onlinesrl.mln.learning.pseudo_likelihood import Mple
 from tests.support.paths import SHARED
 
 PROGRAM = """
