@@ -19,7 +19,7 @@ from onlinesrl.runs.report import page
 from onlinesrl.commands.cli import main
 
 assert onlinesrl.__file__.startswith(sys.argv[1]), onlinesrl.__file__
-program = mln.load(__import__("pathlib").Path(sys.argv[2]))
+program = reader.load(__import__("pathlib").Path(sys.argv[2]))
 print(len(program.rules), "InField" in program.predicates)
 """
 

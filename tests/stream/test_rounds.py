@@ -314,7 +314,7 @@ def test_ray_gives_the_same_bits_and_its_workers_may_die(
 KILLING = """
 import os, signal
 from onlinesrl.core.parallel import ray_executor
-check, calls = ray_pool._Raylet.check, 0
+check, calls = ray_executor._Raylet.check, 0
 def killing(raylet):
     global calls
     calls += 1
@@ -323,7 +323,7 @@ def killing(raylet):
         while not raylet.dead:
             pass
     check(raylet)
-ray_pool._Raylet.check = killing
+ray_executor._Raylet.check = killing
 """
 
 

@@ -75,7 +75,7 @@ def test_kernels_report_what_python_does(
     spelled, metrics = stepped(by, query)
     assert any(isinstance(each.prediction, SpelledPrediction) for each in spelled)
     monkeypatch.setattr(counted, "counted", lambda *_: None)
-    monkeypatch.setattr("onlinesrl.mln.online.prediction_json.Speller.texts", lambda *_: None)
+    monkeypatch.setattr("onlinesrl.mln.online.prediction_json.PredictionEncoder.texts", lambda *_: None)
     plain, others = stepped(by, query)
 
     record = Record(b"", str(Path("a")), 1, 0, 0)

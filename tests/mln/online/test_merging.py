@@ -63,7 +63,7 @@ def test_the_dual_is_greatest_at_the_share(
     state = deepcopy(learner.save())
     gains = [gained(new, update, state, shard[2:5]) for shard in shards]
     best = learner.merge(gains, by_dual=True)
-    module = __import__(f"onlinesrl.{'mln' if new is mln else 'psl'}.merging", fromlist=["merging"])
+    module = __import__(f"onlinesrl.{'mln' if new is mln else 'psl'}.online.merging", fromlist=["merging"])
 
     def dual(share: float) -> float:
         monkeypatch.setattr(module, "mean_share", lambda *_: share)
