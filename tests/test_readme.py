@@ -67,7 +67,7 @@ def test_every_command_of_the_tool_is_documented():
     for group in app.registered_groups:
         names += [f"{group.name} {name}" for name in commands(group.typer_instance)]
     assert len(names) > 14
-    assert [name for name in names if f"`onlinesrl {name}" not in GUIDE["runs"]] == []
+    assert [name for name in names if f"`onlinesrl {name}" not in GUIDE["commands"]] == []
 
 
 def test_the_readme_leads_to_every_page():

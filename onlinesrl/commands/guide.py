@@ -11,6 +11,35 @@ import typer
 
 from onlinesrl.core.errors import UsageError
 
+PAGES = (
+    "quickstart",
+    "tables",
+    "models",
+    "examples",
+    "runs",
+    "learners",
+    "python",
+    "estimators",
+    "comparing",
+    "explain",
+    "kafka",
+    "serving",
+    "monitoring",
+    "cluster",
+    "psl",
+    "numbers",
+    "drift",
+    "learning",
+    "counting",
+    "dialects",
+    "commands",
+    "metrics",
+    "troubleshooting",
+    "glossary",
+    "results",
+    "internals",
+)
+"""The pages in the order in which a user needs them."""
 KEYS = {
     "config": "Every key of the configuration of a run",
     "learn-config": "Every key of a configuration of batch learning",
@@ -19,14 +48,16 @@ KEYS = {
 
 
 def guide(
-    topic: Annotated[str | None, typer.Argument(help="A page; without it, their titles.")] = None,
+    topic: Annotated[
+        str | None, typer.Argument(help="A page; without it, the titles of all pages.")
+    ] = None,
 ) -> None:
     """Print a page of the guide; `guide config` and `guide learn-config`: every key of a configuration.
 
     In a pipe a page is Markdown, and a key is a line.
     """
     folder = resources.files("onlinesrl") / "guide"
-    pages = {page.name.removesuffix(".md"): page for page in folder.iterdir()}
+    pages = {name: (folder / f"{name}.md").read_text(encoding="utf-8") for name in PAGES}
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     if topic in KEYS:
         from onlinesrl.runs.config import reference as tables
@@ -34,16 +65,13 @@ def guide(
         for line in tables.config_lines(width, learning=topic != "config"):
             print(line)
     elif topic is None:
-        titles = {
-            name: page.read_text(encoding="utf-8").partition("\n")[0]
-            for name, page in pages.items()
-        }
-        for name, title in sorted({**titles, **KEYS}.items()):
-            print(f"{name:12} {title.removeprefix('# ')}")
+        titles = {name: page.partition("\n")[0].removeprefix("# ") for name, page in pages.items()}
+        for name, title in {**titles, **KEYS}.items():
+            print(f"{name:16} {title}")
     elif topic in pages:
-        _show(pages[topic].read_text(encoding="utf-8"), width)
+        _show(pages[topic], width)
     else:
-        raise UsageError(f"no topic {topic}; there are {', '.join(sorted([*pages, *KEYS]))}")
+        raise UsageError(f"no topic {topic}; there are {', '.join([*PAGES, *KEYS])}")
 
 
 def _show(page: str, width: int | None) -> None:
