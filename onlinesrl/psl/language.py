@@ -68,8 +68,7 @@ class Psl:
     ) -> PslOnlineLearner:
         """Return a learner; PSL's predictions have no margins."""
         from onlinesrl.psl.inference.admm import Admm
-        from onlinesrl.psl.inference.policy import PslInference
-        from onlinesrl.psl.online.learner import PslOnlineLearner
+        from onlinesrl.psl.online.learner import PslInference, PslOnlineLearner
 
         if config.learner.drawn():
             known = "cda1, cda2, adagrad and others that learn from one rival"

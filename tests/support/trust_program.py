@@ -8,10 +8,9 @@ from onlinesrl.core.example import Constant, Example, ValuedAtom
 from onlinesrl.core.online.update_rules import Cda2
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.psl.inference.admm import Admm
-from onlinesrl.psl.inference.policy import PslInference
 from onlinesrl.psl.lang import reader
 from onlinesrl.psl.lang.ast import PslProgram
-from onlinesrl.psl.online.learner import PslOnlineLearner
+from onlinesrl.psl.online.learner import PslInference, PslOnlineLearner
 from tests.support.small_learners import update_of
 
 MODEL = """\

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -34,13 +34,11 @@ from onlinesrl.core.explain.explanation import (
     ordered,
     shown,
 )
-from onlinesrl.core.learner import Prediction
+from onlinesrl.core.learner import Outcome, Prediction
+from onlinesrl.psl.ground.grounder import Grounder
 from onlinesrl.psl.ground.hinge_loss_mrf import EQUAL, HingeLossMRF
-from onlinesrl.psl.ground.packing import CheckedExample
+from onlinesrl.psl.ground.packing import CheckedExample, PslPacker
 from onlinesrl.psl.inference.protocols import HingeSolution
-
-if TYPE_CHECKING:
-    from onlinesrl.psl.online.learner import PslOnlineLearner
 
 AT_BOUND = 1e-6
 """How near to 0 or 1 a value counts as there."""
@@ -48,8 +46,40 @@ NO_PULL = 1e-9
 """A pull that is weaker is none."""
 
 
+class Weights(Protocol):
+    """The weights that predictions are made with."""
+
+    def averaged(self) -> Floats:
+        """Return the averaged weight of every rule, float64[rules]."""
+        ...
+
+
+class Predictor(Protocol):
+    """What an explanation needs: the online learner has it."""
+
+    packer: PslPacker
+    grounder: Grounder
+
+    @property
+    def weights(self) -> Weights:
+        """The weights."""
+        ...
+
+    def solved(self, example: Example) -> tuple[CheckedExample, HingeLossMRF, HingeSolution]:
+        """Return an example, its ground model, and its values by the averaged weights."""
+        ...
+
+    def ground_model(self, checked: CheckedExample) -> HingeLossMRF:
+        """Return the ground model of an example. Raises ExampleError where it cannot be grounded."""
+        ...
+
+    def predict(self, items: Sequence[Example]) -> list[Outcome]:
+        """Predict without learning."""
+        ...
+
+
 def explain(
-    learner: PslOnlineLearner, example: Example, atom: Atom, asked: CounterfactualQuery
+    learner: Predictor, example: Example, atom: Atom, asked: CounterfactualQuery
 ) -> Explanation:
     """See ``Learner.explain``."""
     example = msgspec.structs.replace(example, truth=None)
@@ -76,7 +106,7 @@ def explain(
     )
 
 
-def least_certain(learner: PslOnlineLearner, example: Example, most: int) -> list[Atom]:
+def least_certain(learner: Predictor, example: Example, most: int) -> list[Atom]:
     """See ``Learner.least_certain``."""
     checked, _, found = learner.solved(msgspec.structs.replace(example, truth=None))
     order = np.argsort(np.abs(found.y - 0.5), kind="stable")[:most]
@@ -89,7 +119,7 @@ def _targets(checked: CheckedExample) -> list[Atom]:
     return [(name, key) for name, rows in checked.targets.items() for key in rows]
 
 
-def _number(learner: PslOnlineLearner, checked: CheckedExample, atom: Atom) -> int:
+def _number(learner: Predictor, checked: CheckedExample, atom: Atom) -> int:
     """Return the variable of an atom, -1 for an observed one. Raises ExplanationError for another."""
     name, key = atom
     known = learner.packer.query
@@ -131,7 +161,7 @@ def _reasons(
 
 
 def _least_change(
-    learner: PslOnlineLearner,
+    learner: Predictor,
     example: Example,
     checked: CheckedExample,
     atom: Atom,
@@ -164,7 +194,7 @@ def _value(prediction: Prediction | None, atom: Atom) -> float | None:
 
 
 def _candidates(
-    learner: PslOnlineLearner, example: Example, checked: CheckedExample, asked: CounterfactualQuery
+    learner: Predictor, example: Example, checked: CheckedExample, asked: CounterfactualQuery
 ) -> list[Candidate]:
     """Return the candidates. Raises ExplanationError for one that cannot be observed."""
     for name, args in asked.candidates or ():
@@ -180,7 +210,7 @@ def _candidates(
 
 
 def _strengths(
-    learner: PslOnlineLearner, checked: CheckedExample, atom: Atom, candidates: Sequence[Candidate]
+    learner: Predictor, checked: CheckedExample, atom: Atom, candidates: Sequence[Candidate]
 ) -> Mapping[Atom, float]:
     """Return how strongly the rules that are connected with a target hold each candidate.
 

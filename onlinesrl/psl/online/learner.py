@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,8 +37,7 @@ from onlinesrl.psl.ground.form_assembly import GroundingFailure, TooManyRows
 from onlinesrl.psl.ground.grounder import Grounder
 from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, HingeLossMRF
 from onlinesrl.psl.ground.packing import CheckedExample, PslPacker
-from onlinesrl.psl.inference.policy import PslInference
-from onlinesrl.psl.inference.protocols import HingeSolution
+from onlinesrl.psl.inference.protocols import HingeEngine, HingeSolution
 from onlinesrl.psl.kernels.features import measure
 from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.text import show_program
@@ -64,6 +64,23 @@ _ONE_HINGE = HingeLossMRF(
     np.ones(1, np.uint8),
     np.full(1, HINGE, np.uint8),
 )
+
+
+@dataclass(frozen=True)
+class PslInference:
+    """How energies are minimised, and how large examples may be.
+
+    Where the engine ends without a certificate, the example is bad; or, with ``fallback``, it is
+    predicted with the values found and learned from only if its rival is certified. ``skip`` leaves
+    out ground rules with an atom that is neither observed nor a target; else an example with such a
+    rule is bad.
+    """
+
+    engine: HingeEngine
+    fallback: bool = True
+    skip: bool = False
+    max_groundings: int = 1_000_000
+    max_atoms: int = 1_000_000
 
 
 class _Ground(NamedTuple):

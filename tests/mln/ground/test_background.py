@@ -20,9 +20,8 @@ from onlinesrl.core.online.update_rules import Cda2
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.lang.reader import parse
 from onlinesrl.psl.inference.admm import Admm
-from onlinesrl.psl.inference.policy import PslInference
 from onlinesrl.psl.lang import reader
-from onlinesrl.psl.online.learner import PslOnlineLearner
+from onlinesrl.psl.online.learner import PslInference, PslOnlineLearner
 from onlinesrl.runs import run as run_module
 from onlinesrl.runs.config.loading import load
 from tests.support import trust_program

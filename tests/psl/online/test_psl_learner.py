@@ -15,9 +15,8 @@ from onlinesrl.core.example import Example, ValuedAtom, decode
 from onlinesrl.core.learner import Prediction
 from onlinesrl.core.online.update_rules import Cda1, Cda2
 from onlinesrl.psl.inference.admm import Admm
-from onlinesrl.psl.inference.policy import PslInference
 from onlinesrl.psl.lang import reader
-from onlinesrl.psl.online.learner import PslOnlineLearner
+from onlinesrl.psl.online.learner import PslInference, PslOnlineLearner
 from onlinesrl.psl.online.rule_weights import RuleWeights
 from onlinesrl.runs.summary import weights_text
 from tests.support.textbook_updates import RULES
