@@ -1,4 +1,8 @@
-"""The methods of inference on one PSL model: each grounds a program on data, and solves it."""
+"""The methods of inference on one PSL model: each grounds a program on data, and solves it.
+
+A method is one line in ``METHODS``. ``in_memory`` makes a method of an engine that solves a hinge-loss MRF in
+memory (``HingeEngine``).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.dual import residual
 from onlinesrl.psl.inference.lifting import Lifted
-from onlinesrl.psl.inference.protocols import HingeEngine, HingeSolution, Round
+from onlinesrl.psl.inference.protocols import HingeEngine, HingeSolution, Round, Watch
 from onlinesrl.psl.inference.sgd import Sgd
 from onlinesrl.psl.inference.tron import Tron
 from onlinesrl.psl.inference.weight_scale import scale
@@ -31,8 +35,6 @@ if TYPE_CHECKING:
     from onlinesrl.core.parallel.executors import Pool
     from onlinesrl.psl.inference.admm_paged import PagedSolution
     from onlinesrl.psl.inference.resume_file import ResumeFile
-
-METHODS = ("admm", "lifted-admm", "tandem", "sgd", "tron", "qp")
 
 DUCKDB_BYTES = 400_000_000
 """The memory, in bytes, that DuckDB may use for grounding in tandem inference, or a part of a model."""
@@ -105,21 +107,27 @@ class Options:
         return Grounder(of.program, of.functions, most=most, advice=advice, skip=self.skip)
 
 
-def solved(
-    of: InferenceProblem, options: Options, lap: Say
-) -> tuple[HingeSolution | PagedSolution, dict[str, Any]]:
+Solved: TypeAlias = "tuple[HingeSolution | PagedSolution, dict[str, Any]]"
+"""A solution, and statistics."""
+Method: TypeAlias = Callable[[InferenceProblem, Options, Say], Solved]
+"""Grounds and solves a problem, reporting laps."""
+
+
+def solved(of: InferenceProblem, options: Options, lap: Say) -> Solved:
     """Ground and solve a problem, reporting laps; also returns statistics."""
     if options.parts is not None:
         return _solved_in_parts(of, options, options.parts, lap)
-    if options.method == "tandem":
-        return _solved_while_ground(of, options, lap)
-    return _solved_in_memory(of, options, lap)
+    return METHODS[options.method](of, options, lap)
+
+
+def in_memory(engine_of: Callable[[Options], HingeEngine]) -> Method:
+    """Return the method that grounds in memory and calls an engine."""
+    return lambda of, options, lap: _solved_in_memory(of, options, engine_of(options), lap)
 
 
 def _solved_in_memory(
-    of: InferenceProblem, options: Options, lap: Say
-) -> tuple[HingeSolution, dict[str, Any]]:
-    engine = _engine(options)
+    of: InferenceProblem, options: Options, engine: HingeEngine, lap: Say
+) -> Solved:
     grounded = options.grounder(of).ground(of.database)
     model = grounded.graphs.model
     lap("ground")
@@ -138,9 +146,7 @@ def _solved_in_memory(
     }
 
 
-def _solved_while_ground(
-    of: InferenceProblem, options: Options, lap: Say
-) -> tuple[PagedSolution, dict[str, Any]]:
+def _solved_while_ground(of: InferenceProblem, options: Options, lap: Say) -> Solved:
     from onlinesrl.psl.ground.duckdb_joins import DuckDb
     from onlinesrl.psl.inference.tandem import Tandem, TandemProgress
 
@@ -172,9 +178,7 @@ def _solved_while_ground(
     }
 
 
-def _solved_in_parts(
-    of: InferenceProblem, options: Options, parts: Parts, lap: Say
-) -> tuple[PagedSolution, dict[str, Any]]:
+def _solved_in_parts(of: InferenceProblem, options: Options, parts: Parts, lap: Say) -> Solved:
     from onlinesrl.psl.inference.admm_distributed import DistributedAdmm, Task
     from onlinesrl.psl.inference.admm_paged import Certificate
 
@@ -225,23 +229,34 @@ def _energy(energy: float, bound: float) -> str:
     return f"energy {energy:.8g}{gap}"
 
 
-def _engine(options: Options) -> HingeEngine:
+def _watch(options: Options) -> Watch:
+    """Return what tells of an engine's rounds."""
+
     def watch(at: Round) -> None:
         excess = f", violation {at.violation:.2g}" if at.violation > 0 else ""
         options.say(f"round {at.number}: {_energy(at.energy, at.bound)}{excess}")
 
-    if options.method == "qp":
-        try:
-            from onlinesrl.psl.inference.qp import Qp
-        except ModuleNotFoundError as error:
-            message = f"qp needs {error.name}, which comes with the extra qp: pip install '.[qp]'"
-            raise UsageError(message) from None
-        return Qp()
-    admm = Admm(watch=watch, threads=options.threads, large=options.large)
-    engines: Mapping[str, HingeEngine] = {
-        "admm": admm,
-        "lifted-admm": Lifted(admm),
-        "sgd": Sgd(seed=options.seed, watch=watch),
-        "tron": Tron(),
-    }
-    return engines[options.method]
+    return watch
+
+
+def _admm(options: Options) -> Admm:
+    return Admm(watch=_watch(options), threads=options.threads, large=options.large)
+
+
+def _qp(options: Options) -> HingeEngine:
+    try:
+        from onlinesrl.psl.inference.qp import Qp
+    except ModuleNotFoundError as error:
+        message = f"qp needs {error.name}, which comes with the extra qp: pip install '.[qp]'"
+        raise UsageError(message) from None
+    return Qp()
+
+
+METHODS: Mapping[str, Method] = {
+    "admm": in_memory(_admm),
+    "lifted-admm": in_memory(lambda options: Lifted(_admm(options))),
+    "tandem": _solved_while_ground,
+    "sgd": in_memory(lambda options: Sgd(seed=options.seed, watch=_watch(options))),
+    "tron": in_memory(lambda options: Tron()),
+    "qp": in_memory(_qp),
+}
