@@ -20,8 +20,8 @@ from onlinesrl.core.io.located_yaml import Place
 from onlinesrl.core.io.restoring import Misfit, restoring
 from onlinesrl.core.language import check_costs, check_query, counted, language_of
 from onlinesrl.core.learner import Learner, Outcome
-from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.online.update_rules import STANDARD, AnyUpdate
+from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.library.checkpoint import Saved
 from onlinesrl.library.constants import Kind, Named, is_number, parts_of, texts
 from onlinesrl.library.curves import Curves

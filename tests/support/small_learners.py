@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 from onlinesrl.core.example import Example
 from onlinesrl.core.learner import Prediction
-from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.online.update_rules import UPDATES, Cda2
+from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.logic.ast import Program
 from onlinesrl.mln.ground.join_plan import Plan
 from onlinesrl.mln.ground.join_planner import compile_program

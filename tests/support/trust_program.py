@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from onlinesrl.core.example import Constant, Example, ValuedAtom
-from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.online.update_rules import Cda2
+from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.policy import PslInference
 from onlinesrl.psl.lang import reader

@@ -12,8 +12,8 @@ import numpy as np
 
 from onlinesrl.core.errors import InputError, UsageError
 from onlinesrl.core.interrupt import whole
-from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.online.update_rules import AnyUpdate
+from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.library.estimators.estimator import Estimator
 from onlinesrl.library.estimators.features import Features, Rows
 from onlinesrl.library.estimators.samples import (

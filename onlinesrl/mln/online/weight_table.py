@@ -18,8 +18,8 @@ from onlinesrl.core.io.restoring import Misfit
 from onlinesrl.core.jit.decorators import ready
 from onlinesrl.core.kernels.averaging import NORM
 from onlinesrl.core.online.averaged_weights import AveragedWeights
-from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.online.update_rules import Cda2
+from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.mln.ground.constant_index import Domain
 from onlinesrl.mln.ground.model_index import Layout
 from onlinesrl.mln.ground.plan_encoder import block_layout

@@ -21,8 +21,8 @@ from onlinesrl.core.io.config_types import (
 from onlinesrl.core.io.located_yaml import Place, Tree
 from onlinesrl.core.language import Language, language_of
 from onlinesrl.core.online.drift import DriftSection
-from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.online.update_rules import AnyUpdate, Standard
+from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.parallel.config import PoolSection
 from onlinesrl.mln.inference.registry import AnyEngine, MpeSection
 from onlinesrl.runs.config.fingerprint import LABEL_BYTES, fingerprint
