@@ -32,7 +32,8 @@ from onlinesrl.core.online.update_rules.rule import Kept, UpdateParams
 @kernel
 def divisor(delta: float, square: float) -> float:
     """Return H, what the steps of a weight are divided by."""
-    return delta + np.sqrt(square)
+    rate: float = delta + np.sqrt(square)
+    return rate
 
 
 class AdaGradCda(CoordinateAscent):
