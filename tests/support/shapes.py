@@ -1,8 +1,7 @@
 """Kernels for all plans and updates at once, so that tests that compile few kernels do not compile many."""
 
-from onlinesrl.core.kernels.step_sizes import UpdateParams
-
 from onlinesrl.core.jit.frames import Frame
+from onlinesrl.core.online.update_rules.rule import UpdateParams
 from onlinesrl.mln.kernels.background import Facts
 from onlinesrl.mln.kernels.grounding_frames import Plans
 

@@ -77,7 +77,8 @@ class _Kernel(_Dispatcher):
 def _sources() -> tuple[tuple[str, int, int], ...]:
     """Return name, time and size of all kernel files; a cached kernel may depend on any of them."""
     package = Path(__file__).parents[2]
-    files = sorted([*package.glob("core/jit/*.py"), *package.glob("*/kernels/*.py")])
+    folders = "core/jit", "core/online", "core/online/update_rules", "*/kernels"
+    files = sorted(file for folder in folders for file in package.glob(f"{folder}/*.py"))
     return tuple((str(file), (at := file.stat()).st_mtime_ns, at.st_size) for file in files)
 
 

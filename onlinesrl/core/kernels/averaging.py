@@ -8,13 +8,9 @@ with s_t = 1, or 1 / (t - 1) for the updates that shrink all weights (online-lea
 is 0, only u and v are kept.
 """
 
-import numpy as np
-
 from onlinesrl.core.arrays import Floats, Ints, Ints32
-from onlinesrl.core.jit.decorators import kernel, kernel_of
+from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
-from onlinesrl.core.kernels import step_sizes
-from onlinesrl.core.kernels.step_sizes import UpdateParams
 
 T, S, NORM, DUAL, PRIMAL, LOSS = 0, 1, 2, 3, 4, 5
 """The scalars beside the weights: updates, the sum of s_2 .. s_{T+1}, ||u||^2 in the metric of the update;
@@ -84,91 +80,3 @@ def move(weights: Averaged, n: int, c: float, s: float) -> bool:
         weights.delta[j] = 0.0
         weights.mark[i] = 0
     return fits
-
-
-@kernel_of("rates", (0.0, 0.0, 0.0, 0.0, 0.0))
-def measure_by_rates(
-    weights: Averaged, how: UpdateParams, n: int, rho: float
-) -> tuple[float, float, float, float, float]:
-    """Measure a gap in the metric H that it makes; see ``core.online.adagrad``.
-
-    Returns rho - <base, Delta>, <u, Delta>, ||Delta||^2 in H^-1, and <u, Delta> in the metric, whose
-    ||u||^2 it makes greater by the last.
-    """
-    square, delta = how.square, how.delta
-    margin, dot, norm, moved, rescaled = rho, 0.0, 0.0, 0.0, 0.0
-    column = u_column(weights)
-    for j in range(n):
-        i, d = weights.touched[j], weights.delta[j]
-        u = weights.value[i, column]
-        old, new = (
-            step_sizes.divisor(delta, square[i]),
-            step_sizes.divisor(delta, square[i] + d * d),
-        )
-        if column > 0:
-            margin -= weights.value[i, 0] * d
-        dot += u * d
-        norm += d * d / new
-        moved += u * old / new * d
-        rescaled += u * u * old * (old / new - 1.0)
-    return margin, dot, norm, moved, rescaled
-
-
-@kernel_of("rates", False)
-def move_by_rates(weights: Averaged, how: UpdateParams, n: int, c: float, s: float) -> bool:
-    """Make u = H_old / H u + c Delta / H, and v to follow it, and forget the gap; False: not finite."""
-    square, delta = how.square, how.delta
-    value, column, fits = weights.value, u_column(weights), abs(c) <= HUGE
-    for j in range(n):
-        v = abs(value[weights.touched[j], column + 1])
-        fits &= abs(c * weights.delta[j]) <= HUGE and v + s * HUGE <= HUGE * HUGE
-    for j in range(n):
-        i, d = weights.touched[j], weights.delta[j]
-        u = value[i, column]
-        if fits and c != 0.0 and d != 0.0:
-            old, new = (
-                step_sizes.divisor(delta, square[i]),
-                step_sizes.divisor(delta, square[i] + d * d),
-            )
-            change = u * old / new + c * d / new - u
-            value[i, column] += change
-            value[i, column + 1] += change * s
-            square[i] += d * d
-            if len(weights.uses) > 0:
-                weights.uses[i] += 1
-        weights.delta[j] = 0.0
-        weights.mark[i] = 0
-    return fits
-
-
-@kernel
-def learn(weights: Averaged, how: UpdateParams, scalar: Floats, n: int, rho: float) -> float:
-    """Make one update along the gap in ``delta``, of ``n`` weights; returns the loss g_t(w_t).
-
-    NaN: some number would not be finite; nothing has been changed. The gap is forgotten.
-    """
-    t = int(scalar[T]) + 1
-    asked = step_sizes.required(how.rooted, rho)
-    if how.rates:
-        margin, dot, norm, moved, rescaled = measure_by_rates(weights, how, n, asked)
-    else:
-        margin, dot, norm = measure(weights, n, asked)
-        moved, rescaled = dot, 0.0
-    s = step_sizes.scale(how.shrinks, t)
-    loss = margin - s * dot
-    loss = loss if loss > 0.0 else 0.0
-    c, alpha = step_sizes.step(how, t, margin, moved, norm) if norm != 0.0 else (0.0, 1.0)
-    length, dual, primal = scalar[NORM], scalar[DUAL] + alpha * margin, scalar[PRIMAL] + loss
-    if how.shrinks:
-        primal += 0.5 * how.sigma * s * s * length
-    if c != 0.0:
-        length += rescaled + (2.0 * c * moved + c * c * norm)
-    if not (abs(primal) <= HUGE and abs(length) <= HUGE and abs(dual) <= HUGE):
-        c = np.nan
-    s = scalar[S]
-    if not (move_by_rates(weights, how, n, c, s) if how.rates else move(weights, n, c, s)):
-        return np.nan
-    scalar[T], scalar[S] = t, scalar[S] + step_sizes.scale(how.shrinks, t + 1)
-    scalar[NORM], scalar[DUAL], scalar[PRIMAL] = length, dual, primal
-    scalar[LOSS] += loss
-    return loss

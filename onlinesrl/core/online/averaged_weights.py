@@ -1,6 +1,7 @@
 """Averaged weights under an online update: one update along a gap, and what it certifies.
 
-``core.kernels.averaging`` says how weights and their averages are stored; ``update_rules`` move them.
+``core.kernels.averaging`` says how weights and their averages are stored, ``update_rules`` how far a step
+goes.
 """
 
 from __future__ import annotations
@@ -11,11 +12,55 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.evaluation.counts import certificate
-from onlinesrl.core.jit.decorators import ready
-from onlinesrl.core.kernels import averaging as kernels
-from onlinesrl.core.kernels.averaging import S, T
-from onlinesrl.core.kernels.step_sizes import UpdateParams
-from onlinesrl.core.online.update_rules.rule import Kept, Update
+from onlinesrl.core.jit.decorators import kernel, ready
+from onlinesrl.core.kernels.averaging import (
+    DUAL,
+    HUGE,
+    LOSS,
+    NORM,
+    PRIMAL,
+    Averaged,
+    S,
+    T,
+    measure,
+    move,
+)
+from onlinesrl.core.online.update_rules import params_of, step
+from onlinesrl.core.online.update_rules.adagrad import measure_by_rates, move_by_rates
+from onlinesrl.core.online.update_rules.rule import Kept, Update, UpdateParams, required, scale
+
+
+@kernel
+def learn(weights: Averaged, params: UpdateParams, scalar: Floats, n: int, rho: float) -> float:
+    """Make one update along the gap in ``delta``, of ``n`` weights; returns the loss g_t(w_t).
+
+    NaN: some number would not be finite; nothing has been changed. The gap is forgotten.
+    """
+    t = int(scalar[T]) + 1
+    asked = required(params.rooted, rho)
+    if params.rates:
+        margin, dot, norm, moved, rescaled = measure_by_rates(weights, params, n, asked)
+    else:
+        margin, dot, norm = measure(weights, n, asked)
+        moved, rescaled = dot, 0.0
+    s = scale(params.shrinks, t)
+    loss = margin - s * dot
+    loss = loss if loss > 0.0 else 0.0
+    c, alpha = step(params, t, margin, moved, norm) if norm != 0.0 else (0.0, 1.0)
+    length, dual, primal = scalar[NORM], scalar[DUAL] + alpha * margin, scalar[PRIMAL] + loss
+    if params.shrinks:
+        primal += 0.5 * params.sigma * s * s * length
+    if c != 0.0:
+        length += rescaled + (2.0 * c * moved + c * c * norm)
+    if not (abs(primal) <= HUGE and abs(length) <= HUGE and abs(dual) <= HUGE):
+        c = np.nan
+    s = scalar[S]
+    if not (move_by_rates(weights, params, n, c, s) if params.rates else move(weights, n, c, s)):
+        return np.nan
+    scalar[T], scalar[S] = t, scalar[S] + scale(params.shrinks, t + 1)
+    scalar[NORM], scalar[DUAL], scalar[PRIMAL] = length, dual, primal
+    scalar[LOSS] += loss
+    return loss
 
 
 class AveragedWeights:
@@ -49,19 +94,19 @@ class AveragedWeights:
     def how(self) -> UpdateParams:
         """The update and its constants, with what it keeps beside the weights."""
         if self._how is None or self._how[0] is not self.kept:
-            self._how = self.kept, self.update.how(self.kept)
+            self._how = self.kept, params_of(self.update, self.kept)
         return self._how[1]
 
     def compile_learning(self) -> None:
         """Compile the kernel of an update, or load it from the cache."""
-        ready(kernels.learn, self.arrays, self.how, self.scalar, 0, 0.0)
+        ready(learn, self.arrays, self.how, self.scalar, 0, 0.0)
 
     def learn(self, n: int, rho: float) -> float:
         """Make one update along the gap in ``arrays.delta``, of ``n`` weights; returns the loss g_t(w_t).
 
         NaN: some number would not be finite; nothing has been changed.
         """
-        return kernels.learn(self.arrays, self.how, self.scalar, n, rho)
+        return learn(self.arrays, self.how, self.scalar, n, rho)
 
     def certificate(self) -> dict[str, float | None]:
         """Return the mean loss, the dual value D_T and the bound it gives on the regret.

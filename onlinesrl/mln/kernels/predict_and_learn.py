@@ -5,8 +5,10 @@ import numpy as np
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.jit.decorators import kernel, threaded
 from onlinesrl.core.jit.frames import Frame
-from onlinesrl.core.kernels import averaging, step_sizes
+from onlinesrl.core.kernels import averaging
 from onlinesrl.core.kernels.averaging import S, T
+from onlinesrl.core.online import averaged_weights
+from onlinesrl.core.online.update_rules.rule import UpdateParams, scale
 from onlinesrl.mln.kernels.elimination import (
     add_bonus,
     clear,
@@ -59,7 +61,7 @@ class StepFrame(Frame):
     scratch: Scratch
     structure: Structure
     weights: Weights
-    how: step_sizes.UpdateParams
+    how: UpdateParams
     scalar: Floats  # kernels.averaged.T .. LOSS
     begun: Ints  # the weights and blocks before the world at hand
     weight: Floats  # [ground clause]
@@ -82,7 +84,7 @@ def both(p: StepFrame, rival: bool) -> bool:
 @kernel
 def next_scale(p: StepFrame) -> float:
     """Return s_t of the next update: its weights are base + s_t u."""
-    return step_sizes.scale(p.how.shrinks, int(p.scalar[T]) + 1)
+    return scale(p.how.shrinks, int(p.scalar[T]) + 1)
 
 
 @kernel
@@ -204,7 +206,7 @@ def learn(p: StepFrame, w: int, filled: bool) -> int:
     if p.structure.stop[0]:
         averaging.move(p.weights, n, 0.0, 0.0)  # forgets the gap
         return STOPPED
-    loss = averaging.learn(p.weights, p.how, p.scalar, n, rho)
+    loss = averaged_weights.learn(p.weights, p.how, p.scalar, n, rho)
     p.out.loss[w] = loss
     p.out.status[w] = OVERFLOW if np.isnan(loss) else OK
     return OK

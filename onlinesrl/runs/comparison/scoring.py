@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onlinesrl.core.errors import DataError, ExampleError
+from onlinesrl.core.evaluation.metric_table import METRIC_TABLE
 from onlinesrl.core.evaluation.metrics import METRICS, Scored
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments
@@ -26,35 +27,14 @@ from onlinesrl.runs.inputs import make_reader
 from onlinesrl.runs.run import new_learner
 
 MAP = "map"
-SCORES = {
-    "f1": True,
-    "macro_f1": True,
-    "precision": True,
-    "recall": True,
-    "accuracy": True,
-    "exact": True,
-    "hamming": False,
-    "mae": False,
-    "auc": True,
-    "average_precision": True,
-    "cll": True,
-    MAP: True,
-}
+SCORES = {key: entry.greater for key, entry in METRIC_TABLE.items() if entry.greater is not None}
 """What can be compared: the metrics of ``evaluate`` and MAP, and whether greater is better.
 
 MAP is the mean, over groups of atoms that differ in their last argument only, of the average precision of
 their probabilities (PSL: values).
 """
 
-BATCH = {
-    "f1": "f1",
-    "accuracy": "accuracy",
-    "mae": "mae",
-    "auc": "auroc",
-    "average_precision": "aupr",
-    "cll": "cll",
-    MAP: "map",
-}
+BATCH = {key: entry.batch for key, entry in METRIC_TABLE.items() if entry.batch is not None}
 """Those that are measured for batch learners too, by their names there."""
 
 

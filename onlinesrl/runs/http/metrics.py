@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from onlinesrl.core.evaluation.metric_table import METRIC_TABLE
 from onlinesrl.runs.http.server import At, Server
 from onlinesrl.stream import checkpoints as checkpoints_module
 from onlinesrl.stream.daemon_calls import aside
@@ -165,32 +166,18 @@ def _state(good: bool, yes: bytes, no: bytes) -> tuple[HTTPStatus, bytes]:
 
 # metrics -----------------------------------------------------------------------------------------
 
-_COUNTERS = {
-    "examples": ("examples", "Examples read, bad ones too."),
-    "labelled": ("labelled_examples", "Examples that came with their truth."),
-    "bad": ("bad_examples", "Examples refused."),
-    "updates": ("updates", "Updates of the weights."),
-    "dropped_weights": ("dropped_weights", "Weights dropped as least influential."),
-}
+_COUNTERS = ("examples", "labelled", "bad", "updates", "dropped_weights")
 _FAMILIES = {
     "errors": ("errors", "kind", "Examples refused, by kind of error."),
     "routes": ("predictions", "route", "Examples predicted, by route of the solver."),
 }
-_GAUGES = {
-    "f1": ("f1_ratio", "F1 of the predictions, each made before its truth was seen."),
-    "mae": (
-        "mean_absolute_error",
-        "Mean |value - true value| of the same predictions, of PSL programs.",
-    ),
-    "loss": ("mean_loss", "Mean loss of the updates."),
-    "regret_bound": ("regret_bound", "Upper bound on the regret."),
-    "weights": ("weights", "Weights held."),
-}
+_GAUGES = ("f1", "mae", "loss", "regret_bound", "weights")
 
 
 def _counters(figures: dict[str, Any]) -> Iterator[Metric]:
-    for key, (name, words) in _COUNTERS.items():
-        yield CounterMetricFamily(f"onlinesrl_{name}", words, figures[key])
+    for key in _COUNTERS:
+        entry = METRIC_TABLE[key]
+        yield CounterMetricFamily(f"onlinesrl_{entry.prometheus}", entry.help, figures[key])
     yield CounterMetricFamily(
         "onlinesrl_dead_letters", "Examples put into deadletter.jsonl.", figures["bad"]
     )
@@ -205,9 +192,9 @@ def _counters(figures: dict[str, Any]) -> Iterator[Metric]:
 
 def _gauges(figures: dict[str, Any]) -> Iterator[Metric]:
     """Yield the figures that go up and down; one that is not known is left out."""
-    for key, (name, words) in _GAUGES.items():
+    for key in _GAUGES:
         if figures.get(key) is not None:
-            yield _gauge(name, words, figures[key])
+            yield _gauge(str(METRIC_TABLE[key].prometheus), METRIC_TABLE[key].help, figures[key])
 
 
 def _gauge(name: str, words: str, value: float) -> Metric:

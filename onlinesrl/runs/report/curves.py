@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from onlinesrl.core.evaluation.metric_table import METRIC_TABLE
 from onlinesrl.runs.report.chart import Point, Series, line_chart, thin
 from onlinesrl.runs.report.html import (
+    WRITE,
     Figures,
     Markup,
     count,
@@ -107,16 +109,13 @@ def _numbers(metrics: Sequence[Figures], soft: bool) -> Markup:
     lines = {float(line["examples"]): line for line in metrics if line["examples"] >= 1}
     span = math.log(max(lines)) or 1.0
     kept = thin([(at, 0.0) for at in lines], lambda at: 100 * math.log(at) / span, 40)
-    columns = {"F1": "f1", "precision": "precision", "recall": "recall", "accuracy": "accuracy"}
+    columns = {METRIC_TABLE[key].label: key for key in ("f1", "precision", "recall", "accuracy")}
     if soft:
-        columns["mean absolute error"] = "mae"
+        columns[METRIC_TABLE["mae"].label] = "mae"
     rows = [
         [
             count(at),
-            *(
-                or_dash(lines[at].get(k), figure if k == "mae" else percent)
-                for k in columns.values()
-            ),
+            *(or_dash(lines[at].get(k), WRITE[METRIC_TABLE[k].format]) for k in columns.values()),
         ]
         for at, _ in kept
     ]

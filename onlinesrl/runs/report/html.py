@@ -78,6 +78,10 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
+WRITE = {"count": count, "percent": percent, "figure": figure}
+"""By the names of formats in ``core.evaluation.metric_table``."""
+
+
 def or_dash(value: object, write: Callable[[float], str]) -> str:
     """Format a number, or return a dash if there is none."""
     known = number(value)

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from onlinesrl.core.evaluation.metric_table import METRIC_TABLE
 from onlinesrl.core.io.atomic_write import plain
 from onlinesrl.runs.config.fingerprint import leaves
 from onlinesrl.runs.report.curves import learning_curve, regret_bound
 from onlinesrl.runs.report.examples import ExampleRow, examples_section
 from onlinesrl.runs.report.html import (
+    WRITE,
     Figures,
     Markup,
     count,
@@ -106,6 +108,12 @@ def _figures(figures: Figures) -> Markup:
     return join(lead, tag("dl", *tiles, class_="figures"))
 
 
+def _metric(key: str, meaning: str) -> tuple[str, str, Callable[[float], str], str]:
+    """Return key, name, format and explanation of a metric."""
+    entry = METRIC_TABLE[key]
+    return key, entry.title, WRITE[entry.format], meaning
+
+
 def _tiles(figures: Figures) -> list[tuple[str, str, Callable[[float], str], str]]:
     """Return key, name, format and explanation of each main figure."""
     learned, dropped = (number(figures.get(key)) or 0 for key in ("updates", "dropped_weights"))
@@ -114,15 +122,15 @@ def _tiles(figures: Figures) -> list[tuple[str, str, Callable[[float], str], str
     right = "the atoms are on the right side of 1/2" if "mae" in figures else _LABELLED
     took = f"{or_dash(figures.get('seconds'), figure)} seconds in all"
     return [
-        ("examples", "Examples", count, f"{count(learned)} of them learned from"),
-        ("mae", "Mean absolute error", figure, "between the values of the atoms and the true ones"),
-        ("f1", "F1", percent, f1),
-        ("accuracy", "Accuracy", percent, f"of {right}"),
-        ("auc", "AUC", percent, "of the pairs of a true and a false atom are in the right order"),
-        ("average_precision", "Average precision", percent, "over all thresholds of the scores"),
-        ("cll", "Log-likelihood", figure, "of an atom's truth, given its probability, on average"),
-        ("exact", "Exact", percent, "of the examples have no wrong atom"),
-        ("hamming", "Hamming loss", figure, "wrong atoms per example, on average"),
+        _metric("examples", f"{count(learned)} of them learned from"),
+        _metric("mae", "between the values of the atoms and the true ones"),
+        _metric("f1", f1),
+        _metric("accuracy", f"of {right}"),
+        _metric("auc", "of the pairs of a true and a false atom are in the right order"),
+        _metric("average_precision", "over all thresholds of the scores"),
+        _metric("cll", "of an atom's truth, given its probability, on average"),
+        _metric("exact", "of the examples have no wrong atom"),
+        _metric("hamming", "wrong atoms per example, on average"),
         (
             "weights",
             "Weights",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from onlinesrl.core.evaluation.confusion_matrix import NONE
+from onlinesrl.core.evaluation.metric_table import METRIC_TABLE
 from onlinesrl.runs.report.html import (
+    WRITE,
     Figures,
     Markup,
     count,
-    figure,
     number,
     or_dash,
     paragraph,
@@ -31,7 +32,7 @@ def by_value(last: Figures) -> Markup | None:
     names = (
         ("", ""),
         ("", "bar"),
-        *((name, "number") for name in ("F1", "precision", "recall", "true atoms")),
+        *((METRIC_TABLE[key].label, "number") for key in ("f1", "precision", "recall", "support")),
     )
     head = tag("tr", *(tag("th", name, class_=side) for name, side in names))
     rows.append(_by_row("mean (macro)", mean))
@@ -71,17 +72,10 @@ def by_predicate(last: Figures) -> Markup | None:
     found = last.get("predicates") or {}
     if len(found) < 2 and not any("auc" in line for line in found.values()):
         return None
+    keys = ("f1", "precision", "recall", "support", "auc", "average_precision")
     columns = {
-        "F1": ("f1", percent),
-        "precision": ("precision", percent),
-        "recall": ("recall", percent),
-        "true atoms": ("support", count),
-        "AUC": ("auc", percent),
-        "average precision": ("average_precision", percent),
-        "log-likelihood": ("cll", figure),
-        "its standard error": ("cll_se", figure),
-        "best F1": ("best_f1", percent),
-        "threshold of best F1": ("best_threshold", figure),
+        METRIC_TABLE[key].label: (key, WRITE[METRIC_TABLE[key].format])
+        for key in (*keys, "cll", "cll_se", "best_f1", "best_threshold")
     }
     kept = {
         name: (key, write)

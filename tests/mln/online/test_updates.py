@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from onlinesrl.core.example import decode
-from onlinesrl.core.kernels import step_sizes
+from onlinesrl.core.online import update_rules
 from onlinesrl.core.online.update_rules import UPDATES
 from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.join_planner import compile_program
@@ -311,5 +311,5 @@ def test_steps_are_the_same_compiled(
 ) -> None:
     """PSL takes them without compiling."""
     update = update_of(rule, sigma=sigma)
-    compiled = step_sizes.step(update.how({}), t, *measures)
+    compiled = update_rules.step(update_rules.params_of(update, {}), t, *measures)
     assert np.array(compiled).tobytes() == np.array(update.step(t, *measures)).tobytes()

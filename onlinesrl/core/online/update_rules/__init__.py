@@ -1,97 +1,39 @@
-"""The online updates, each as the step it makes (Huynh & Mooney 2010, Algorithm 3), and all by name."""
+"""The update rules by name, and the step that each makes (Huynh & Mooney 2010, Algorithm 3).
+
+A new rule is one file of this folder, with its formula as a kernel, and one line in ``AnyUpdate``.
+"""
 
 from __future__ import annotations
 
-from abc import ABC
-from dataclasses import replace
-from typing import Annotated, Any, Literal, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
 from onlinesrl.core.io.config_section import kind_of, sections_of, standard
-from onlinesrl.core.io.config_types import Count, Positive
-from onlinesrl.core.kernels import step_sizes
+from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.online.update_rules.adagrad import AdaGradCda
-from onlinesrl.core.online.update_rules.rule import CoordinateAscent, Kept, Regularised, Update
+from onlinesrl.core.online.update_rules.cda1 import Cda1
+from onlinesrl.core.online.update_rules.cda2 import Cda2
+from onlinesrl.core.online.update_rules.contrastive_divergence import ContrastiveDivergence
+from onlinesrl.core.online.update_rules.mira import Mira
+from onlinesrl.core.online.update_rules.passive_aggressive import PassiveAggressive
+from onlinesrl.core.online.update_rules.perceptron import Perceptron
+from onlinesrl.core.online.update_rules.rule import Kept, Update, UpdateParams
+from onlinesrl.core.online.update_rules.simple import Simple
+from onlinesrl.core.online.update_rules.subgradient import Subgradient
 
-
-class Cda1(CoordinateAscent):
-    """Coordinate dual ascent, regularised once."""
-
-    update: Literal["cda1"] = "cda1"
-
-
-class PassiveAggressive(CoordinateAscent):
-    """PA-I: CDA1 that asks for a margin of the square root of the label loss (Crammer et al. 2006)."""
-
-    update: Literal["pa1"] = "pa1"
-    loss: Literal["pl"] = "pl"
-    rooted = True
-
-
-class Cda2(Regularised):
-    """Coordinate dual ascent, regularised at every step."""
-
-    update: Literal["cda2"] = "cda2"
-    kind = step_sizes.SHRINKING_ASCENT
-    shrinks = True
-
-
-class Simple(Regularised):
-    """Dual ascent that sets the new multiplier to a subgradient: steps of 1 / sigma."""
-
-    update: Literal["simple"] = "simple"
-    kind = step_sizes.SIMPLE
-
-
-class Mira(Update):
-    """The 1-best margin infused relaxed algorithm (Crammer et al. 2005)."""
-
-    update: Literal["mira"] = "mira"
-    loss: Literal["pl"] = "pl"
-    kind = step_sizes.MARGIN
-
-
-class Subgradient(Regularised):
-    """The subgradient method with the step 1 / (sigma t) (Ratliff, Bagnell & Zinkevich 2007)."""
-
-    update: Literal["subgradient"] = "subgradient"
-    loss: Literal["ml"] = "ml"
-    kind = step_sizes.SUBGRADIENT
-    shrinks = True
-
-
-class ConstantStep(Update, ABC):
-    """An update of the same step for every example."""
-
-    eta: Positive = 1.0
-    """the size of a step."""
-    kind = step_sizes.CONSTANT
-
-    def how(self, kept: Kept) -> step_sizes.UpdateParams:
-        """See ``Update.how``."""
-        return replace(super().how(kept), eta=self.eta)
-
-
-class Perceptron(ConstantStep):
-    """The structured perceptron (Collins 2002)."""
-
-    update: Literal["perceptron"] = "perceptron"
-    loss: Literal["pl"] = "pl"
-
-
-class ContrastiveDivergence(ConstantStep):
-    """The perceptron on the mean counts of samples by MC-SAT, from the truth on (Lowd & Domingos 2007)."""
-
-    update: Literal["cd"] = "cd"
-    loss: Literal["pl"] = "pl"
-    samples: Count = 10
-    """how many sampled states of an example are its rival."""
-
-    def drawn(self) -> int:
-        """See ``Update.drawn``."""
-        return self.samples
-
+__all__ = [
+    "FORMULAS",
+    "STANDARD",
+    "UPDATES",
+    "AnyUpdate",
+    "Cda1",
+    "Cda2",
+    "Standard",
+    "params_of",
+    "step",
+]
 
 Standard = AdaGradCda
 """The update where none is named; each has defaults of its own for loss and sigma (streams/defaults)."""
@@ -109,5 +51,36 @@ AnyUpdate: TypeAlias = Annotated[
     Field(discriminator="update"),
     BeforeValidator(standard("update", STANDARD)),
 ]
-UPDATES: dict[str, type[Any]] = {kind_of(each): each for each in sections_of(AnyUpdate)}
+UPDATES: dict[str, type[Any]] = {kind_of(rule): rule for rule in sections_of(AnyUpdate)}
 """The updates by name."""
+
+Step: TypeAlias = Callable[[UpdateParams, int, float, float, float], tuple[float, float]]
+FORMULAS: list[Step] = list(dict.fromkeys(rule.formula for rule in UPDATES.values()))
+"""The formulas, of which several rules may have the same; a rule's ``kind`` is the place of its own."""
+
+
+def _by_kind(formulas: Sequence[Step]) -> Step:
+    """Return a kernel that makes the step of the formula at ``params.kind``."""
+    *others, formula = formulas
+    if not others:
+        return formula
+    kind, otherwise = len(others), _by_kind(others)
+
+    @kernel
+    def step(
+        params: UpdateParams, t: int, margin: float, dot: float, norm: float
+    ) -> tuple[float, float]:
+        if params.kind == kind:
+            return formula(params, t, margin, dot, norm)
+        return otherwise(params, t, margin, dot, norm)
+
+    return step
+
+
+step = _by_kind(FORMULAS)
+"""The step of any rule, a kernel; see ``Update.formula``."""
+
+
+def params_of(update: Update, kept: Kept) -> UpdateParams:
+    """Return what kernels take of a rule, with the optimiser's state ``kept`` of the weights."""
+    return update.params(FORMULAS.index(type(update).formula), kept)

@@ -10,18 +10,30 @@ most, by H with its own Delta^2 in it: w_{t+1} - base = u = H^-1 sum_t alpha_t D
 without a loss changes neither u nor H. By weak duality D, taken with the H of the end, is below the
 regularised loss of all fixed weights: the bound is on the excess of the summed loss over the least
 regularised loss.
+
+>>> AdaGradCda(delta=1.0).metric({"square": np.array([9.0, 0.0])}, np.array([4.0, 0.0]))
+array([6., 1.])
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Literal
+
+import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.config_types import Positive
-from onlinesrl.core.jit.decorators import plain
-from onlinesrl.core.kernels import step_sizes
-from onlinesrl.core.online.update_rules.rule import CoordinateAscent, Kept
+from onlinesrl.core.jit.decorators import kernel, kernel_of, plain
+from onlinesrl.core.kernels.averaging import HUGE, Averaged, u_column
+from onlinesrl.core.online.update_rules.cda1 import CoordinateAscent
+from onlinesrl.core.online.update_rules.rule import Kept, UpdateParams
+
+
+@kernel
+def divisor(delta: float, square: float) -> float:
+    """Return H, what the steps of a weight are divided by."""
+    rate: float = delta + np.sqrt(square)
+    return rate
 
 
 class AdaGradCda(CoordinateAscent):
@@ -32,19 +44,66 @@ class AdaGradCda(CoordinateAscent):
     delta: Positive = 1.0
     """what is added to the norm of a weight's gaps; smaller values make larger first steps."""
 
-    def how(self, kept: Kept) -> step_sizes.UpdateParams:
-        """See ``Update.how``."""
-        found = super().how(kept)
-        if "square" not in kept:
-            return found
-        return replace(found, delta=self.delta, square=kept["square"], rates=True)
+    @property
+    def constant(self) -> float:
+        """See ``Update.constant``."""
+        return self.delta
 
     def metric(self, kept: Kept, delta: Floats | float = 0.0) -> Floats | float:
         """See ``Update.metric``."""
-        divisor: Any = plain(step_sizes.divisor)
-        found: Floats = divisor(self.delta, kept["square"] + delta**2)
-        return found
+        of_arrays: Any = plain(divisor)
+        rates: Floats = of_arrays(self.delta, kept["square"] + delta**2)
+        return rates
 
     def keep(self, kept: Kept, delta: Floats) -> None:
         """See ``Update.keep``."""
         kept["square"][:] += delta**2
+
+
+@kernel_of("rates", (0.0, 0.0, 0.0, 0.0, 0.0))
+def measure_by_rates(
+    weights: Averaged, params: UpdateParams, n: int, rho: float
+) -> tuple[float, float, float, float, float]:
+    """Measure a gap in the metric H that it makes.
+
+    Returns rho - <base, Delta>, <u, Delta>, ||Delta||^2 in H^-1, and <u, Delta> in the metric, whose
+    ||u||^2 it makes greater by the last.
+    """
+    square, delta = params.square, params.constant
+    margin, dot, norm, moved, rescaled = rho, 0.0, 0.0, 0.0, 0.0
+    column = u_column(weights)
+    for j in range(n):
+        i, d = weights.touched[j], weights.delta[j]
+        u = weights.value[i, column]
+        old, new = divisor(delta, square[i]), divisor(delta, square[i] + d * d)
+        if column > 0:
+            margin -= weights.value[i, 0] * d
+        dot += u * d
+        norm += d * d / new
+        moved += u * old / new * d
+        rescaled += u * u * old * (old / new - 1.0)
+    return margin, dot, norm, moved, rescaled
+
+
+@kernel_of("rates", False)
+def move_by_rates(weights: Averaged, params: UpdateParams, n: int, c: float, s: float) -> bool:
+    """Make u = H_old / H u + c Delta / H, and v to follow it, and forget the gap; False: not finite."""
+    square, delta = params.square, params.constant
+    value, column, fits = weights.value, u_column(weights), abs(c) <= HUGE
+    for j in range(n):
+        v = abs(value[weights.touched[j], column + 1])
+        fits &= abs(c * weights.delta[j]) <= HUGE and v + s * HUGE <= HUGE * HUGE
+    for j in range(n):
+        i, d = weights.touched[j], weights.delta[j]
+        u = value[i, column]
+        if fits and c != 0.0 and d != 0.0:
+            old, new = divisor(delta, square[i]), divisor(delta, square[i] + d * d)
+            change = u * old / new + c * d / new - u
+            value[i, column] += change
+            value[i, column + 1] += change * s
+            square[i] += d * d
+            if len(weights.uses) > 0:
+                weights.uses[i] += 1
+        weights.delta[j] = 0.0
+        weights.mark[i] = 0
+    return fits

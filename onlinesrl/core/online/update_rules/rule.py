@@ -1,8 +1,9 @@
-"""What an online update is: the step that it makes for each example (online-learning.md).
+"""What an update rule is: the step that it makes for each example (online-learning.md).
 
 An example gives the features of its truth less those of a rival, Delta, and their label loss, rho. Weights
 are w_t = base + s_t u_t, with s_t = 1 or, where an update shrinks all weights, 1 / (t - 1); an update is
-u += c Delta, which touches the non-zeros of Delta only. Both languages' weights ask here for c.
+u += c Delta, which touches the non-zeros of Delta only. A rule is one file: its formula gives c to the
+weights of both languages, its class is the section ``learner`` of the configuration.
 """
 
 from __future__ import annotations
@@ -17,20 +18,48 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.evaluation.label_loss import Given
 from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count, Existing, Positive
-from onlinesrl.core.jit.decorators import plain
-from onlinesrl.core.kernels import step_sizes
+from onlinesrl.core.jit.decorators import kernel, plain
+from onlinesrl.core.jit.frames import Frame
 
 Kept = Mapping[str, Floats]
-"""What an update keeps of each weight, float64[weights], by its name in ``columns``."""
+"""The optimiser's state of each weight, float64[weights], by its name in ``columns``."""
 _NONE = np.zeros(0)
+
+
+class UpdateParams(Frame):
+    """A rule and its constants."""
+
+    kind: int  # the place of its formula in ``update_rules.FORMULAS``
+    shrinks: bool  # each step shrinks all weights by (t - 1) / t
+    rooted: bool  # it asks for the square root of the label loss
+    sigma: float
+    constant: float  # a second constant, as ``Update.constant``
+    square: Floats  # [weight] with rates: the sum of its squared gaps; else empty
+    rates: bool
+
+    @classmethod
+    def _without(cls, values: dict[str, object]) -> tuple[str, ...]:
+        return () if values["rates"] else ("rates",)
+
+
+@kernel
+def scale(shrinks: bool, t: int) -> float:
+    """Return s_t: w_t = base + s_t u_t."""
+    if not shrinks:
+        return 1.0
+    return 1.0 / (t - 1) if t > 1 else 0.0
+
+
+@kernel
+def required(rooted: bool, rho: float) -> float:
+    """Return by how much the truth's score is to exceed that of a rival whose label loss is ``rho``."""
+    return float(np.sqrt(rho)) if rooted else rho
 
 
 class Update(Section, ABC):
     """The online update, its loss and its constants (Huynh & Mooney 2010, Algorithm 3)."""
 
     tag = "update"
-    kind: ClassVar[int]
-    """Its step, in ``core.kernels.step_sizes``."""
     rooted: ClassVar[bool] = False
     """Whether the square root of the label loss is the margin that it asks for."""
     shrinks: ClassVar[bool] = False
@@ -52,35 +81,50 @@ class Update(Section, ABC):
     """what to start from: a file of weights, .mln or .psl, or a run folder or checkpoint, whose
     learning goes on whole; null: the weights of the rules."""
 
+    @staticmethod
+    def formula(
+        params: UpdateParams, t: int, margin: float, dot: float, norm: float
+    ) -> tuple[float, float]:
+        """Return (c, alpha): the step on u, and the multiplier of the dual (0 where there is none).
+
+        ``margin``, ``dot`` and ``norm`` are rho - <base, Delta>, <u, Delta> and ||Delta||^2 > 0. Each rule
+        defines it, as a kernel.
+        """
+        raise NotImplementedError
+
     @property
     def strength(self) -> float:
         """The strength of the regularisation, sigma; 0 where there is none."""
         return 0.0
 
-    def how(self, kept: Kept) -> step_sizes.UpdateParams:
-        """Return what kernels know it by, with its columns ``kept`` of the weights."""
-        return step_sizes.UpdateParams(
-            kind=self.kind,
+    @property
+    def constant(self) -> float:
+        """A second constant of the formula; 0 where there is none."""
+        return 0.0
+
+    def params(self, kind: int, kept: Kept) -> UpdateParams:
+        """Return what kernels take, with the optimiser's state ``kept`` of the weights."""
+        return UpdateParams(
+            kind=kind,
             shrinks=self.shrinks,
             rooted=self.rooted,
             sigma=self.strength,
-            eta=0.0,
-            delta=0.0,
-            square=_NONE,
-            rates=False,
+            constant=self.constant,
+            square=kept.get("square", _NONE),
+            rates="square" in kept,
         )
 
     def scale(self, t: int) -> float:
         """Return s_t: w_t = base + s_t u_t."""
-        return plain(step_sizes.scale)(self.shrinks, t)
+        return plain(scale)(self.shrinks, t)
 
     def required(self, rho: float) -> float:
         """Return by how much the truth's score is to exceed that of a rival whose label loss is ``rho``."""
-        return plain(step_sizes.required)(self.rooted, rho)
+        return plain(required)(self.rooted, rho)
 
     def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
-        """See ``core.kernels.step_sizes.step``."""
-        return plain(step_sizes.step)(self.how({}), t, margin, dot, norm)
+        """Return what ``formula`` does, without compiling it."""
+        return plain(type(self).formula)(self.params(0, {}), t, margin, dot, norm)
 
     def drawn(self) -> int:
         """Return how many sampled states stand for the rival; 0: it is the best state."""
@@ -105,9 +149,3 @@ class Regularised(Update, ABC):
     def strength(self) -> float:
         """See ``Update.strength``."""
         return self.sigma
-
-
-class CoordinateAscent(Regularised, ABC):
-    """An update that sets the dual multiplier of its example to the best value, no more than 1 / sigma."""
-
-    kind = step_sizes.ASCENT

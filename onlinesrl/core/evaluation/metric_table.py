@@ -1,0 +1,101 @@
+"""What people and Prometheus call the metrics of metrics.jsonl, and whether a greater value is better.
+
+A metric is one line here, by its key in metrics.jsonl, and the code that computes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricEntry:
+    """The names of a metric."""
+
+    label: str
+    """Within a sentence or above a column."""
+    format: Literal["count", "percent", "figure"] = "percent"
+    greater: bool | None = None
+    """Whether a greater value is a better one; None: methods are not compared by it."""
+    batch: str | None = None
+    """Its name among ``metrics.METRICS``, where it is measured for batch learners too."""
+    prometheus: str | None = None
+    """Its name behind ``onlinesrl_``; a count is a counter there, but for ``weights``."""
+    help: str = ""
+    """What Prometheus says of it."""
+
+    @property
+    def title(self) -> str:
+        """The label as a heading."""
+        return self.label[0].upper() + self.label[1:]
+
+
+_F1 = "F1 of the predictions, each made before its truth was seen."
+_MAE = "Mean |value - true value| of the same predictions, of PSL programs."
+_DROPPED = "Weights dropped as least influential."
+METRIC_TABLE: Mapping[str, MetricEntry] = {
+    "examples": MetricEntry(
+        label="examples",
+        format="count",
+        prometheus="examples",
+        help="Examples read, bad ones too.",
+    ),
+    "labelled": MetricEntry(
+        label="labelled examples",
+        format="count",
+        prometheus="labelled_examples",
+        help="Examples that came with their truth.",
+    ),
+    "bad": MetricEntry(
+        label="bad examples", format="count", prometheus="bad_examples", help="Examples refused."
+    ),
+    "updates": MetricEntry(
+        label="updates", format="count", prometheus="updates", help="Updates of the weights."
+    ),
+    "dropped_weights": MetricEntry(
+        label="dropped weights", format="count", prometheus="dropped_weights", help=_DROPPED
+    ),
+    "f1": MetricEntry(label="F1", greater=True, batch="f1", prometheus="f1_ratio", help=_F1),
+    "macro_f1": MetricEntry(label="macro F1", greater=True),
+    "precision": MetricEntry(label="precision", greater=True),
+    "recall": MetricEntry(label="recall", greater=True),
+    "support": MetricEntry(label="true atoms", format="count"),
+    "accuracy": MetricEntry(label="accuracy", greater=True, batch="accuracy"),
+    "exact": MetricEntry(label="exact", greater=True),
+    "hamming": MetricEntry(label="Hamming loss", format="figure", greater=False),
+    "mae": MetricEntry(
+        label="mean absolute error",
+        format="figure",
+        greater=False,
+        batch="mae",
+        prometheus="mean_absolute_error",
+        help=_MAE,
+    ),
+    "auc": MetricEntry(label="AUC", greater=True, batch="auroc"),
+    "average_precision": MetricEntry(label="average precision", greater=True, batch="aupr"),
+    "cll": MetricEntry(label="log-likelihood", format="figure", greater=True, batch="cll"),
+    "cll_se": MetricEntry(label="its standard error", format="figure"),
+    "best_f1": MetricEntry(label="best F1"),
+    "best_threshold": MetricEntry(label="threshold of best F1", format="figure"),
+    "map": MetricEntry(label="mean average precision", greater=True, batch="map"),
+    "loss": MetricEntry(
+        label="mean loss",
+        format="figure",
+        prometheus="mean_loss",
+        help="Mean loss of the updates.",
+    ),
+    "regret_bound": MetricEntry(
+        label="regret bound",
+        format="figure",
+        prometheus="regret_bound",
+        help="Upper bound on the regret.",
+    ),
+    "weights": MetricEntry(
+        label="weights", format="count", prometheus="weights", help="Weights held."
+    ),
+}
+"""The metrics by key. ``map`` is the mean average precision over groups of atoms that differ in their last
+argument only; it is computed where learners are compared, and not in metrics.jsonl.
+"""
