@@ -15,8 +15,8 @@ from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Constant, Example, GroundAtom, ValuedAtom
 from onlinesrl.logic.ast import Program
 from onlinesrl.mln.ground.convert import clause_model
-from onlinesrl.mln.ground.ground_example import ModelGrounder
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
+from onlinesrl.mln.ground.grounder import ModelGrounder
 from onlinesrl.mln.inference.presolve import HARD_MARGIN, Reduced, traced
 from onlinesrl.mln.kernels import ground_network as n
 from onlinesrl.mln.kernels.features import add_features

@@ -4,7 +4,7 @@ import pytest
 
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Example
-from onlinesrl.mln.ground.ground_example import ModelGrounder, ground
+from onlinesrl.mln.ground.grounder import ModelGrounder, ground
 from onlinesrl.mln.lang.reader import parse
 
 DECLARED = "P(t)\nQ(t)\n"
