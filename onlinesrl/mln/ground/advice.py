@@ -17,24 +17,25 @@ MANY = 10_000
 """So many ground clauses of one rule in an example are worth advice."""
 
 
-def largest(plan: Plan, each: Sequence[Ints]) -> list[str]:
-    """Return the rules with the most ground clauses, and how to have fewer where they are many.
+def largest(plan: Plan, by_example: Sequence[Ints]) -> list[str]:
+    """Return the rule with the most ground clauses, and how to have fewer where they are many.
 
-    ``sizes`` has the numbers of ground clauses per rule of each example, int64[rules].
+    ``by_example`` has the numbers of ground clauses by rule of each example, int64[rules].
     """
-    sizes = np.array(each, np.int64).reshape(len(each), len(plan.program.rules))
+    sizes = np.array(by_example, np.int64).reshape(len(by_example), len(plan.program.rules))
     total = int(sizes.sum())
     if not total:
         return []
     number = int(sizes.sum(axis=0).argmax())
-    rule, of = plan.program.rules[number], sizes[:, number]
-    said = [
-        f"ground clauses: {total:,}, {int(of.sum()):,} of them ({of.sum() / total:.0%}) by the rule "
-        f"in line {rule.position.line}: {rule.text}"
+    rule, groundings = plan.program.rules[number], sizes[:, number]
+    own = int(groundings.sum())
+    lines = [
+        f"ground clauses: {total:,}, {own:,} of them ({own / total:.0%}) by the rule in line "
+        f"{rule.position.line}: {rule.text}"
     ]
-    if of.max() >= MANY:
-        said.append(f"  up to {int(of.max()):,} in an example: {_fewer(plan, number)}")
-    return said
+    if groundings.max() >= MANY:
+        lines.append(f"  up to {int(groundings.max()):,} in an example: {_fewer(plan, number)}")
+    return lines
 
 
 def _fewer(plan: Plan, number: int) -> str:
@@ -66,7 +67,7 @@ def undeclared(layout: Layout, examples: Iterable[Example], background: Backgrou
     are none of them.
     """
     opened = layout.plan.program.open
-    found: dict[str, dict[str, None]] = {}
+    constants: dict[str, dict[str, None]] = {}
     named: dict[str, dict[str, None]] = {}
     times: dict[str, int] = {}
     facts = {(t, c) for t, c, _ in _constants(layout, background.atoms)}
@@ -79,10 +80,12 @@ def undeclared(layout: Layout, examples: Iterable[Example], background: Backgrou
                 continue
             if (kind, constant) not in known:
                 own[kind] = 1
-                found.setdefault(kind, {})[constant] = None
+                constants.setdefault(kind, {})[constant] = None
                 named.setdefault(kind, {})[place] = None
         times |= {kind: times.get(kind, 0) + 1 for kind in own}
-    return [_declaration(kind, [*found[kind]], [*named[kind]], times[kind]) for kind in found]
+    return [
+        _declaration(kind, [*constants[kind]], [*named[kind]], times[kind]) for kind in constants
+    ]
 
 
 def _constants(layout: Layout, atoms_of: Atoms) -> Iterator[tuple[str, str, str]]:

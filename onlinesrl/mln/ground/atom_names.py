@@ -94,12 +94,12 @@ class WorldAtoms(Sequence[tuple[str, list[Constant]]]):
 
     def numbers(self, predicates: Collection[str]) -> Ints:
         """Return the numbers of some predicates' atoms."""
-        found = [
+        ranges = [
             np.arange(p.first, p.first + len(p.keys))
             for p in self._parts
             if p.names.name in predicates
         ]
-        return np.concatenate([np.zeros(0, np.int64), *found])
+        return np.concatenate([np.zeros(0, np.int64), *ranges])
 
     def ordered(self, numbers: Ints) -> Iterator[tuple[str, Ints, list[list[Constant]]]]:
         """Yield predicates by name: the numbers of their atoms among these, and the columns of arguments.

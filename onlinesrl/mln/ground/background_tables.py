@@ -128,8 +128,8 @@ class FactTables:
                 cells.append(row_at + np.cumsum([0, *counts]))
                 rows.append(np.argsort(column, kind="stable"))
                 at, row_at = at + len(cells[-1]), row_at + len(column)
-        found = np.concatenate(cells).astype(np.int32), np.concatenate(rows).astype(np.int32)
-        return np.array(starts, np.int64), *found
+        arrays = np.concatenate(cells).astype(np.int32), np.concatenate(rows).astype(np.int32)
+        return np.array(starts, np.int64), *arrays
 
     def own(self, worlds: int, cells: int) -> Own:
         """Return room for the worlds' own constants, where their tuples have so many cells of data."""

@@ -10,6 +10,7 @@ import json
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
@@ -74,8 +75,12 @@ class Packer(Constants):
         self.max_atoms = max_atoms
         self.keys = keys
         self.worlds_ever = 0
-        self.lines = JsonLineReader(self, max_atoms)
         self.clear()
+
+    @cached_property
+    def lines(self) -> JsonLineReader:
+        """Reads lines to the numbers of the packed constants."""
+        return JsonLineReader(self, self.max_atoms)
 
     # one example ---------------------------------------------------------------------------------
 
@@ -148,9 +153,9 @@ class Packer(Constants):
         """Pack an example that has its numbers; if they are no longer those of its constants, anew."""
         numbered = example
         if example.domain is not self.constants:
-            found = self.lines.read(example.line)
-            assert found is not None, "a line that was read once can be read again"
-            numbered = found
+            reread = self.lines.read(example.line)
+            assert reread is not None, "a line that was read once can be read again"
+            numbered = reread
         self.rows.append(numbered.row)
         self.spans.append(numbered.place)
         self._append(example, place, False, example.labelled)
@@ -180,7 +185,7 @@ class Packer(Constants):
         """Return the numbers of atoms. Raises ExampleError for one without, with a bad one, or two."""
         if len(atoms) > self.max_atoms:
             raise ExampleError(self._wrong(name, atoms, "evidence"), "limit")
-        arity, found = len(self.layout.arguments(name)), dict[tuple[str, ...], float]()
+        arity, numbers = len(self.layout.arguments(name)), dict[tuple[str, ...], float]()
         for atom in atoms:
             args = arguments(atom)
             if len(args) != arity:
@@ -188,17 +193,21 @@ class Packer(Constants):
             value = number_of(atom)
             if value is None:
                 form = f'{{"args": {json.dumps(args)}, "value": 0.7}}'
-                said = f"has no value, and {name} is numeric; write {form}"
-                raise ExampleError(f"evidence atom {show_ground_atom(name, args)} {said}", "schema")
+                reason = f"has no value, and {name} is numeric; write {form}"
+                raise ExampleError(
+                    f"evidence atom {show_ground_atom(name, args)} {reason}", "schema"
+                )
             if not abs(value) <= MOST:
-                said = f"has value {value}; expected a number from {-MOST:g} to {MOST:g}"
-                raise ExampleError(f"evidence atom {show_ground_atom(name, args)} {said}", "schema")
-            first = found.setdefault(tuple(map(str, args)), value)
+                reason = f"has value {value}; expected a number from {-MOST:g} to {MOST:g}"
+                raise ExampleError(
+                    f"evidence atom {show_ground_atom(name, args)} {reason}", "schema"
+                )
+            first = numbers.setdefault(tuple(map(str, args)), value)
             if first != value:
-                said = f"has the values {first} and {value}"
+                reason = f"has the values {first} and {value}"
                 shown = f"contradiction: evidence atom {show_ground_atom(name, args)}"
-                raise ExampleError(f"{shown} {said}", "contradiction")
-        return found
+                raise ExampleError(f"{shown} {reason}", "contradiction")
+        return numbers
 
     def _value_number(self, value: float) -> int:
         """Return the number by which a batch has a value; those of facts come first."""
@@ -244,8 +253,8 @@ class Packer(Constants):
 
     @staticmethod
     def _unknown(name: str, known: Iterable[str], where: str) -> str:
-        what = "predicate" if where == "evidence" else f"query predicate in {where}"
-        return f"unknown {what} {name}; the model has {', '.join(sorted(known))}"
+        kind = "predicate" if where == "evidence" else f"query predicate in {where}"
+        return f"unknown {kind} {name}; the model has {', '.join(sorted(known))}"
 
     def _wrong(self, name: str, atoms: Sequence[list[Constant] | ValuedAtom], where: str) -> str:
         """Return which atom has the wrong number of arguments, or that there are too many atoms."""

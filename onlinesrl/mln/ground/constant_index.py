@@ -137,8 +137,8 @@ class Constants:
             [*d.names, *new] for d, new in zip(self.shared.values(), more, strict=True)
         ]
         names = self.names_shared
-        found = [self.constants[name] for each in names for name in each]
-        self.shared_constants = np.array(found, np.int32)
+        numbers = [self.constants[name] for each in names for name in each]
+        self.shared_constants = np.array(numbers, np.int32)
         start = np.cumsum([0, *map(len, names)])
         streams = [self.stream.get(kind) for kind in self.layout.types]
         stream = [
@@ -167,7 +167,7 @@ class Constants:
                 if name in layout.numeric:
                     row.append(self.fact_values.setdefault(value, len(self.fact_values)))
                 rows.setdefault(layout.slot(name, value), []).append(row)
-        return {slot: np.array(of, np.int32) for slot, of in rows.items()}
+        return {slot: np.array(packed, np.int32) for slot, packed in rows.items()}
 
     def _number_facts(self) -> None:
         """Give facts and shared constants the numbers that they now have."""
@@ -268,20 +268,20 @@ class Constants:
         """
         before, self.known = self.known, len(self.constants.names)
         for kind, name in enumerate(self.layout.types):
-            of, fresh = self.numbered[kind], cells if name in self.stream else 0
-            if self.known > len(of.stamp) or fresh > len(of.fresh):
-                of = self.numbered[kind] = replace(
-                    of,
-                    stamp=extended(of.stamp, self.known),
-                    place=extended(of.place, self.known),
-                    stream=extended(of.stream, self.known),
-                    fresh=extended(of.fresh, fresh),
+            table, fresh = self.numbered[kind], cells if name in self.stream else 0
+            if self.known > len(table.stamp) or fresh > len(table.fresh):
+                table = self.numbered[kind] = replace(
+                    table,
+                    stamp=extended(table.stamp, self.known),
+                    place=extended(table.place, self.known),
+                    stream=extended(table.stream, self.known),
+                    fresh=extended(table.fresh, fresh),
                 )
             if name in self.stream:
                 stream = self.stream[name]
                 first = before if self.stream_size[kind] == len(stream.names) else 0
-                found = [stream.get(text, -1) for text in map(str, self.constants.names[first:])]
-                of.stream[first : self.known] = found
+                numbers = [stream.get(text, -1) for text in map(str, self.constants.names[first:])]
+                table.stream[first : self.known] = numbers
 
     def localise(
         self, batch: Batch, kind: int, before: int, at: int, early: int, learning: bool
@@ -291,13 +291,13 @@ class Constants:
         shared = len(self.shared[self.layout.types[kind]].names)
         known, first = self.numbered[kind], 0 if stream is None else len(stream.names)
         known.next[:] = first
-        of = batch, self.slots, known
-        how = stream is not None, learning, shared
+        shared_arguments = batch, self.slots, known
+        options = stream is not None, learning, shared
         if len(self.facts.constants[kind]):
             facts = Appearing(*self.facts.appearance[kind])
-            at, early = localise_beside(*of, facts, kind, before, at, early, *how)
+            at, early = localise_beside(*shared_arguments, facts, kind, before, at, early, *options)
         else:
-            at = localise(*of, kind, before, at, self.local[kind], *how)
+            at = localise(*shared_arguments, kind, before, at, self.local[kind], *options)
         if stream is not None:
             for constant in known.fresh[: known.next.item(0) - first].tolist():
                 stream[self.constants.names[constant]]
@@ -324,12 +324,12 @@ class Constants:
         name = self.layout.slot_predicates()[slot]
         types = self.layout.arguments(name)
         first = batch.start.item(w, slot) + row * len(types)
-        found: list[tuple[Constant, str | None]] = []
+        named: list[tuple[Constant, str | None]] = []
         for number, kind in zip(
             batch.data[first : first + len(types)].tolist(), types, strict=True
         ):
             if number < 0:
-                found.append((self.constants.names[-2 - number], kind))
+                named.append((self.constants.names[-2 - number], kind))
             else:
-                found.append((self.names(batch, w, self.layout.type_number[kind])[number], None))
-        return found
+                named.append((self.names(batch, w, self.layout.type_number[kind])[number], None))
+        return named

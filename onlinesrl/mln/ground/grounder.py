@@ -1,23 +1,30 @@
-"""The grounder of Markov logic: examples to ground networks, one at a time, without weights."""
+"""The grounders of Markov logic: examples to ground networks, one at a time.
+
+``Grounder`` grounds for any weights, those of a learner too; ``ModelGrounder`` and ``ground`` weigh what they
+ground by the weights of the program, without a learner.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from onlinesrl.core.arrays import Ints, Zeros, enlarged
+from onlinesrl.core.arrays import Floats, Ints, Zeros, enlarged
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Constant, Example
 from onlinesrl.core.jit.decorators import ready
-from onlinesrl.mln.ground.atom_names import AtomNames, Named
+from onlinesrl.logic.ast import Program
+from onlinesrl.mln.ground.atom_names import AtomNames, Named, WorldAtoms
 from onlinesrl.mln.ground.batch_packer import KEYS, NONE, LimitKeys, Packer, Wholly
 from onlinesrl.mln.ground.constant_index import Domain
 from onlinesrl.mln.ground.grounding_errors import KINDS, Reasons
+from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.ground.model_index import Layout
-from onlinesrl.mln.kernels import ground_network, grounding_frames, open_atoms
+from onlinesrl.mln.ground.model_weights import ModelWeights
+from onlinesrl.mln.kernels import ground_network, grounding_frames, open_atoms, weight_magnitude
 from onlinesrl.mln.kernels.ground import ground_labelled
 
 
@@ -91,16 +98,16 @@ class Grounder:
     def _variables(self) -> int:
         """Return the most variables of a rule."""
         types = [plan.types for plan in self.layout.plan.clauses]
-        for found in self.layout.candidates:
-            types += [found.types, *(each.types for each in found.exclusions)]
+        for candidates in self.layout.candidates:
+            types += [candidates.types, *(each.types for each in candidates.exclusions)]
         return max(map(len, types), default=0)
 
     def grow(self, status: int) -> None:
         """Double the memory that a kernel ran out of. Raises ExampleError for more rows than have numbers."""
         room = {**self.room, ROOM[status]: 2 * self.room[ROOM[status]]}
         if room["rows"] > ROWS:
-            said = f"more than {ROWS:,} rows of ground clauses, or four times as many literals"
-            raise ExampleError(f"{said}; {self.limits.keys.groundings} ends it sooner", "limit")
+            reason = f"more than {ROWS:,} rows of ground clauses, or four times as many literals"
+            raise ExampleError(f"{reason}; {self.limits.keys.groundings} ends it sooner", "limit")
         self.allocate(**room)
 
     def compile(self, batch: grounding_frames.Batch) -> None:
@@ -115,19 +122,19 @@ class Grounder:
         batch = self.packer.batch(learning)
         if not self.layout.candidates:
             return batch
-        found = np.zeros(len(batch.listed), np.uint8)
+        narrowed = np.zeros(len(batch.listed), np.uint8)
         w, at = 0, len(batch.data)
         batch = _with_room(batch)
-        while w < len(found):
+        while w < len(narrowed):
             status, w, at = open_atoms.find_open(
-                self.layout.plans, batch, w, at, self.scratch, self.limits.atoms, found
+                self.layout.plans, batch, w, at, self.scratch, self.limits.atoms, narrowed
             )
             if status == grounding_frames.GROW_DATA:
                 batch = _with_room(batch)
             elif status != grounding_frames.OK:
                 self.grow(status)
         return replace(
-            batch, listed=np.where(found, np.uint8(grounding_frames.FOUND), batch.listed)
+            batch, listed=np.where(narrowed, np.uint8(grounding_frames.FOUND), batch.listed)
         )
 
     def ground(self, batch: grounding_frames.Batch, w: int) -> tuple[int, int]:
@@ -191,9 +198,87 @@ class Grounder:
         self.ground(self.batch(learning=False), 0)
         plan, rows = self.layout.plan, int(self.net.size[ground_network.ROWS])
         rule = np.array([each.clause.rule for each in plan.clauses], np.int64)
-        of = rule[self.net.row_clause[:rows]]
-        sizes = np.bincount(of, self.net.row_len[:rows], minlength=len(plan.program.rules))
+        rules = rule[self.net.row_clause[:rows]]
+        sizes = np.bincount(rules, self.net.row_len[:rows], minlength=len(plan.program.rules))
         return sizes.astype(np.int64)
+
+
+@dataclass(eq=False)
+class GroundExample:
+    """An example's ground network, whose rows have the numbers of their weights.
+
+    Valid until its grounder grounds the next example. ``magnitude`` is the sum of the absolute weights
+    that have been asked for.
+    """
+
+    grounder: ModelGrounder
+    batch: grounding_frames.Batch
+    magnitude: float = 0.0
+
+    @property
+    def net(self) -> ground_network.Network:
+        """The ground network."""
+        return self.grounder.net
+
+    def atoms(self) -> WorldAtoms:
+        """Return the open atoms."""
+        return WorldAtoms([*self.grounder.named(self.batch, 0)])
+
+    def weights(self, net: ground_network.Network) -> Floats:
+        """Return the weights of the ground clauses of the network, or of a view of it, float64[clause].
+
+        The next call overwrites them. Raises ExampleError where their sum is beyond doubles.
+        """
+        weight = self.grounder.weights.weigh(net)
+        self.magnitude += weight_magnitude.total(net, weight)
+        if not self.magnitude <= weight_magnitude.HIGHEST:
+            clause = weight_magnitude.largest(net, weight)
+            reason = self.grounder.reasons.of(
+                self.batch, 0, grounding_frames.WEIGHTS_OVERFLOW, clause
+            )
+            raise ExampleError(reason, "overflow")
+        return weight
+
+
+class ModelGrounder(Grounder):
+    """Grounds examples of a program for the atoms of ``query`` predicates.
+
+    ``weights`` numbers the program's weights, and those of template constants that examples bring.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        query: Sequence[str],
+        limits: Limits = LIMITS,
+        zeros: Zeros = np.zeros,
+    ):
+        layout = Layout(compile_program(program, query))
+        self.weights = ModelWeights(layout)
+        super().__init__(layout, self.weights.stream, limits, zeros=zeros)
+
+    def ground_example(
+        self, example: Example, wholly: Wholly = NONE, learning: bool = False
+    ) -> GroundExample:
+        """Ground an example; see ``Grounder.ground_one``. Raises ExampleError."""
+        batch = self.ground_one(example, wholly, learning)
+        self.weights.number(self.net, learning)
+        return GroundExample(self, batch)
+
+
+def ground(
+    program: Program,
+    query: Sequence[str],
+    example: Example,
+    limits: Limits = LIMITS,
+    wholly: Wholly = NONE,
+    zeros: Zeros = np.zeros,
+) -> GroundExample:
+    """Ground one example of a program, with all atoms of ``query`` predicates open.
+
+    For ``wholly`` see ``Packer.add``; ``zeros`` makes the arrays of rows. Raises ExampleError.
+    """
+    return ModelGrounder(program, query, limits, zeros).ground_example(example, wholly)
 
 
 def _with_room(batch: grounding_frames.Batch) -> grounding_frames.Batch:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from onlinesrl.core.example import show_ground_atom
 from onlinesrl.logic.text import quote
 from onlinesrl.mln.ground.batch_packer import Packer
@@ -35,25 +33,20 @@ class Reasons:
 
     def of(self, batch: grounding_frames.Batch, w: int, status: int, detail: int) -> str:
         """Return why an example is bad; ``detail`` is what the kernel returned with the status."""
-        reasons: dict[int, Callable[[], str]] = {
-            grounding_frames.TRUTH_NOT_OPEN: lambda: self._not_open(batch, w, detail),
-            grounding_frames.TRUTH_BREAKS_GROUP: lambda: (
-                "the truth breaks "
-                + " or ".join(sorted(g.show(q) for q, g in self.layout.plan.groups.items()))
-            ),
-            grounding_frames.TRUTH_BREAKS_RULE: lambda: (
-                f"the truth breaks the hard rule {self.clauses[detail].text}"
-            ),
-            grounding_frames.EVIDENCE_BREAKS_RULE: lambda: (
-                f"the evidence breaks the hard rule {self.clauses[detail].text}"
-            ),
-            grounding_frames.TOO_MANY_ATOMS: lambda: (
-                f"more query atoms than {self.packer.keys.atoms} ({self.most_atoms})"
-            ),
-            grounding_frames.TOO_MANY_GROUNDINGS: lambda: self._too_many(self.clauses[detail]),
-            grounding_frames.WEIGHTS_OVERFLOW: lambda: self._overflow(self.clauses[detail]),
-        }
-        return reasons[status]()
+        if status == grounding_frames.TRUTH_NOT_OPEN:
+            return self._not_open(batch, w, detail)
+        if status == grounding_frames.TRUTH_BREAKS_GROUP:
+            groups = sorted(g.show(q) for q, g in self.layout.plan.groups.items())
+            return f"the truth breaks {' or '.join(groups)}"
+        if status == grounding_frames.TOO_MANY_ATOMS:
+            return f"more query atoms than {self.packer.keys.atoms} ({self.most_atoms})"
+        clause = self.clauses[detail]
+        if status == grounding_frames.TOO_MANY_GROUNDINGS:
+            return self._too_many(clause)
+        if status == grounding_frames.WEIGHTS_OVERFLOW:
+            return self._overflow(clause)
+        part = "truth" if status == grounding_frames.TRUTH_BREAKS_RULE else "evidence"
+        return f"the {part} breaks the hard rule {clause.text}"
 
     def _too_many(self, clause: Clause) -> str:
         """Return which rule has too many ground clauses, and what to do about it."""
@@ -82,17 +75,17 @@ class Reasons:
             self.packer.truth_constants(batch, slot, w, row),
         )
         atom = show_ground_atom(name, [constant for constant, _ in named])
-        said = f"truth atom {atom} is not an open atom of the example: "
+        reason = f"truth atom {atom} is not an open atom of the example: "
         unknown = [(constant, kind) for constant, kind in named if kind is not None]
         listed = batch.listed[w] == grounding_frames.LISTED
         if not unknown or listed:
             return (
-                said
+                reason
                 + ("it is not in its `query`, or " if listed else "")
                 + ("evidence says otherwise")
             )
         constant, kind = unknown[0]
-        return said + (
+        return reason + (
             f"only the truth names the {kind} {constant}; declare it in the model, `{kind} = "
             f"{{{quote(str(constant))}, ...}}` (`...`: and what the stream brings), name it in the "
             "evidence, or list the atoms to predict in `query`"

@@ -511,13 +511,13 @@ def compile_program(program: Program, query: Sequence[str], templates: Iterable[
     all_clauses = clauses(program)
     groups, covered = _groups(program, query, all_clauses)
     compiler = _Compiler(program, query)
-    kept = [
+    needed = [
         clause
         for number, clause in enumerate(all_clauses)
         if number not in covered
         and (clause.hard or any(x.atom.predicate in query for x in _all_literals(clause)))
     ]
-    plans = tuple(compiler.compile(clause) for clause in kept)
+    plans = tuple(compiler.compile(clause) for clause in needed)
     template = {plan.types[v] for plan in plans for v in plan.clause.template} | set(templates)
     return Plan(
         program,

@@ -76,10 +76,10 @@ class JsonLineReader:
         """Return the examples of plain lines; None for one that the decoder has to read."""
         if not self.reads:
             return [None] * len(lines)
-        found: list[NumberedExample | None] = []
-        for some in _blocks(lines):
-            found += [None] if len(some[0]) > MOST_BYTES else self._read(some)
-        return found
+        examples: list[NumberedExample | None] = []
+        for block in _blocks(lines):
+            examples += [None] if len(block[0]) > MOST_BYTES else self._read(block)
+        return examples
 
     def _read(self, lines: Sequence[bytes]) -> list[NumberedExample | None]:
         """Return the examples of some lines, of at most MOST_BYTES together."""
@@ -95,9 +95,9 @@ class JsonLineReader:
         if len(lines) >= len(self.row_start):
             self.lines = 2 * len(lines)
             self._make_scan()
-        given = np.frombuffer(text, np.uint8)  # not read-only: kernels are told apart
+        content = np.frombuffer(text, np.uint8)  # not read-only: kernels are told apart
         stops = np.cumsum([len(line) + 1 for line in lines], dtype=np.int64)
-        k.scan(given, stops, self.scan)
+        k.scan(content, stops, self.scan)
         if self.size.item() > self.known:
             self._name(domain)
         return self._examples(domain, lines)
@@ -106,17 +106,17 @@ class JsonLineReader:
         """Return the examples of lines that have been scanned."""
         n, size = len(lines), self.place[0].nbytes
         row, place = self.row[: self.row_start[n]].tobytes(), self.place[:n].tobytes()
-        found: list[NumberedExample | None] = []
+        examples: list[NumberedExample | None] = []
         first = 0
         starts = (self.row_start[1 : n + 1] * self.row.itemsize).tolist()
         spans = self.span[:n].reshape(n, -1).tolist()
         for i, (line, last, span) in enumerate(zip(lines, starts, spans, strict=True)):
             begin, stop, group, end, _, _, truth, _ = span
             if begin < 0:
-                found.append(None)
+                examples.append(None)
                 continue
             name = line[begin:stop].decode()
-            found.append(
+            examples.append(
                 NumberedExample(
                     id=name if line[begin - 1] == k.TEXT else int(name),
                     evidence=_NOTHING,
@@ -129,7 +129,7 @@ class JsonLineReader:
                 )
             )
             first = last
-        return found
+        return examples
 
     # the table of constants -----------------------------------------------------------------------
 

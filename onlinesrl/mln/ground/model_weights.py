@@ -60,37 +60,31 @@ class ModelWeights:
         }
         self.plans, self.reserved = layout.plans, layout.reserved
         self.strides = [layout.strides(p) for p in layout.plan.clauses]
-        self.arrays = self._empty(max((len(c.template) for c in self.clauses), default=0))
-        self.weight, self.more = np.zeros((2, 1024))
-        self._set_reserved()
-        for number, clause in enumerate(self.clauses):
-            for key, weight in clause.table or ():
-                self.set(number, key, weight)
-
-    def _empty(self, keys: int) -> k.Weights:
         n = max(ROOM, 2 * self.reserved)
+        keys = max((len(c.template) for c in self.clauses), default=0)
         defaults = [0.0 if c.hard or c.weight is None else c.weight for c in self.clauses]
-        return k.Weights(
-            np.zeros((n, 3)),
-            np.zeros(n, np.int64),
-            np.zeros(n),
-            np.zeros(n, np.int32),
-            np.zeros(n, np.int64),
-            np.zeros((n, keys + 1), np.int32),
-            np.zeros(n, np.int64),
-            np.full(SLOTS, -1, np.int32),
-            np.array([self.reserved, 0], np.int64),
-            np.asarray([size for _, size in self.strides], np.int32),
-            np.asarray([0 in strides for strides, _ in self.strides], np.uint8),
-            np.asarray(defaults, float),
+        self.arrays = k.Weights(
+            value=np.zeros((n, 3)),
+            uses=np.zeros(n, np.int64),
+            delta=np.zeros(n),
+            mark=np.zeros(n, np.int32),
+            touched=np.zeros(n, np.int64),
+            key=np.zeros((n, keys + 1), np.int32),
+            block=np.zeros(n, np.int64),
+            slot=np.full(SLOTS, -1, np.int32),
+            size=np.array([self.reserved, 0], np.int64),
+            block_size=np.asarray([size for _, size in self.strides], np.int32),
+            keyed=np.asarray([0 in strides for strides, _ in self.strides], np.uint8),
+            default=np.asarray(defaults, float),
         )
-
-    def _set_reserved(self) -> None:
+        self.weight, self.more = np.zeros((2, 1024))
         for number, clause in enumerate(self.clauses):
             if not clause.hard:
                 first, unseen = self.plans.first_weight[number], self.plans.unseen_weight[number]
-                stop = unseen + self.strides[number][1]
-                self.arrays.value[first:stop, 0] = self.arrays.default[number]
+                self.arrays.value[first : unseen + self.strides[number][1], 0] = defaults[number]
+        for number, clause in enumerate(self.clauses):
+            for key, weight in clause.table or ():
+                self.set(number, key, weight)
 
     def __len__(self) -> int:
         return int(self.arrays.size[0])
@@ -112,21 +106,10 @@ class ModelWeights:
         k.rehash(self.arrays)
 
     def _grow_weights(self) -> None:
-        a = self.arrays
-
-        def twice(x: Any) -> Any:
-            return enlarged(x, 2 * len(x))
-
-        self.arrays = replace(
-            a,
-            value=twice(a.value),
-            uses=twice(a.uses),
-            delta=twice(a.delta),
-            mark=twice(a.mark),
-            touched=twice(a.touched),
-            key=twice(a.key),
-            block=twice(a.block),
-        )
+        columns = ("value", "uses", "delta", "mark", "touched", "key", "block")
+        arrays = {name: getattr(self.arrays, name) for name in columns}
+        twice = {name: enlarged(array, 2 * len(array)) for name, array in arrays.items()}
+        self.arrays = replace(self.arrays, **twice)
 
     # one world -----------------------------------------------------------------------------
 

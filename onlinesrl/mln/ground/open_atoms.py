@@ -77,11 +77,11 @@ def candidates(plan: Plan) -> tuple[Candidates, ...]:
             deciders[decider.own.atom.predicate].append(decider)
     if not any(len(d.plan.query) == 1 for each in deciders.values() for d in each):
         return ()
-    found: list[Candidates] = []
+    compiled: list[Candidates] = []
     for name in _order(deciders):
-        known = {each.predicate for each in found}
-        found.append(_candidates(plan, name, deciders[name], known))
-    return tuple(found)
+        known = {each.predicate for each in compiled}
+        compiled.append(_candidates(plan, name, deciders[name], known))
+    return tuple(compiled)
 
 
 def _decider(plan: ClausePlan) -> _Decider | None:

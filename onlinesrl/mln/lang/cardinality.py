@@ -66,8 +66,8 @@ def _typed(rule: Rule, formula: Formula, new: Mapping[str, str]) -> Rule:
     """Return a rule with another formula, whose ``new`` variables have the types of old ones."""
     types = dict(rule.types)
     types |= {name: types[old] for name, old in new.items()}
-    kept = {term.name for term in terms(formula) if isinstance(term, Variable)}
-    pairs = tuple((name, type_) for name, type_ in types.items() if name in kept)
+    names = {term.name for term in terms(formula) if isinstance(term, Variable)}
+    pairs = tuple((name, type_) for name, type_ in types.items() if name in names)
     return replace(rule, formula=formula, text=show(formula), types=pairs)
 
 
@@ -93,10 +93,10 @@ def _at_least_one(
     """Return the formula that one of the atoms is true, where one has its conditions."""
     (copy,) = _copies([atom, *conditions], over, 1)
     body = tuple(_renamed(each, copy) for each in (*conditions, atom))
-    some = Exists(tuple(copy.values()), And(body) if len(body) > 1 else body[0])
-    parts: tuple[Formula, ...] = (*map(_negated, conditions), some)
+    existential = Exists(tuple(copy.values()), And(body) if len(body) > 1 else body[0])
+    parts: tuple[Formula, ...] = (*map(_negated, conditions), existential)
     new = {new: old for old, new in copy.items()}
-    return Or(parts) if len(parts) > 1 else some, new
+    return Or(parts) if len(parts) > 1 else existential, new
 
 
 def _is_open(literal: Formula, closed: Container[str]) -> bool:
@@ -110,13 +110,13 @@ def _negated(literal: Formula) -> Formula:
 
 def _copies(formulas: Sequence[Formula], over: Sequence[str], number: int) -> list[dict[str, str]]:
     """Return new names for the variables ``over``, so many times."""
-    taken = {term.name for each in formulas for term in terms(each) if isinstance(term, Variable)}
+    used = {term.name for each in formulas for term in terms(each) if isinstance(term, Variable)}
     copies: list[dict[str, str]] = [{} for _ in range(number)]
     for name in over:
-        fresh = (new for new in map(f"{name}{{}}".format, count(1)) if new not in taken)
+        fresh = (new for new in map(f"{name}{{}}".format, count(1)) if new not in used)
         for copy in copies:
             copy[name] = next(fresh)
-            taken.add(copy[name])
+            used.add(copy[name])
     return copies
 
 

@@ -266,9 +266,9 @@ def plus_everywhere(formula: Formula, weight: str | None = None) -> Formula:
 
 
 def _clause(rule: Rule, index: int, part: Disjunction, sign: int, shares: int) -> Clause:
-    taken = {name for each in part for name in variables(each)}
-    taken |= {name for each in part if isinstance(each, Some) for name in each.variables}
-    names = Names(taken)
+    used = {name for each in part for name in variables(each)}
+    used |= {name for each in part if isinstance(each, Some) for name in each.variables}
+    names = Names(used)
     own = names.flat([each for each in part if not isinstance(each, Some)])
     types = dict(rule.types)
     exists = tuple(_existential(each, names, types) for each in part if isinstance(each, Some))
@@ -294,17 +294,17 @@ def _clause(rule: Rule, index: int, part: Disjunction, sign: int, shares: int) -
     )
 
 
-def _existential(some: Some, outer: Names, types: Mapping[str, str]) -> Existential:
-    names = outer.inner(some.variables)
-    own = names.flat(some.parts)
+def _existential(part: Some, outer: Names, types: Mapping[str, str]) -> Existential:
+    names = outer.inner(part.variables)
+    own = names.flat(part.parts)
     literals = (*own.literals, *names.literals)
     return Existential(
-        variables=(*some.variables, *names.fresh),
+        variables=(*part.variables, *names.fresh),
         literals=literals,
         equalities=own.equalities,
         comparisons=own.comparisons,
         computed=tuple(names.computed),
-        domains=_domains(some.variables, literals, types),
+        domains=_domains(part.variables, literals, types),
     )
 
 

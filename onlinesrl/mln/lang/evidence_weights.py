@@ -27,7 +27,7 @@ from onlinesrl.logic.dialect import FLOAT
 _WHOLE = re.compile(r"-?[0-9]+")
 
 
-def with_weights(program: Program, given: Iterable[GroundAtom]) -> Program:
+def with_weights(program: Program, atoms: Iterable[GroundAtom]) -> Program:
     """Return the program in which each rule that takes its weight from evidence is a family.
 
     It has a row for each number that an atom, or the program, has in a place of the weight's type.
@@ -35,7 +35,7 @@ def with_weights(program: Program, given: Iterable[GroundAtom]) -> Program:
     if all(rule.weight_variable is None for rule in program.rules):
         return program
     numbers = dict.fromkeys(program.types.get(FLOAT, ()))
-    for atom in given:
+    for atom in atoms:
         places = zip(program.predicates[atom.predicate].types, atom.arguments, strict=True)
         numbers |= dict.fromkeys(constant for type_, constant in places if type_ == FLOAT)
     table = tuple(((constant,), float(constant)) for constant in numbers)
@@ -46,13 +46,13 @@ def with_weights(program: Program, given: Iterable[GroundAtom]) -> Program:
     return replace(program, rules=tuple(rules))
 
 
-def check_numbers(program: Program, given: Iterable[GroundAtom], file: str) -> None:
+def check_numbers(program: Program, atoms: Iterable[GroundAtom], file: str) -> None:
     """Check that what is a weight is a number, and what is ordered or calculated with a whole one.
 
     Raises DatabaseError at the first atom of the file where it is not. The atoms are the program's.
     """
     ordered = dict(_ordered(program.rules))
-    for atom in given:
+    for atom in atoms:
         types = program.predicates[atom.predicate].types
         for type_, constant in zip(types, atom.arguments, strict=True):
             if type_ == FLOAT and not _is_number(constant):

@@ -44,12 +44,12 @@ def clauses_of(formula: Formula) -> tuple[list[Formula], int] | None:
     if len(parts) > MAX_PARTS:
         return None
     free = _free(formula)
-    found = [
+    candidates = [
         (clauses, sign)
         for sign in (1, -1)
         if (clauses := _clauses(formula, parts, free, sign < 0)) is not None
     ]
-    return min(found, key=lambda each: len(each[0]), default=None)
+    return min(candidates, key=lambda each: len(each[0]), default=None)
 
 
 def _is_clause(formula: Formula) -> bool:
@@ -59,8 +59,10 @@ def _is_clause(formula: Formula) -> bool:
         return True
     if any(isinstance(each, Exists | Forall) for each in _parts(formula)):
         return False
-    found = disjunctions(formula)
-    return len(found) == 1 and _free(formula) <= {n for each in found[0] for n in variables(each)}
+    clauses = disjunctions(formula)
+    return len(clauses) == 1 and _free(formula) <= {
+        n for each in clauses[0] for n in variables(each)
+    }
 
 
 def _parts(formula: Formula) -> Iterator[Formula]:

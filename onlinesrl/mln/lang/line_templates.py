@@ -91,8 +91,8 @@ def generalise(
     calculated with.
     """
     columns = list(zip(*family.constants, strict=True))
-    taken = {term.name for term in terms(formula) if isinstance(term, Variable)}
-    fresh = (name for name in map("c{}".format, count(1)) if name not in taken)
+    used = {term.name for term in terms(formula) if isinstance(term, Variable)}
+    fresh = (name for name in map("c{}".format, count(1)) if name not in used)
     variables: dict[tuple[str, tuple[str, ...]], Variable] = {}
     for type_, column, marked in zip(types, columns, plus, strict=True):
         varies = marked or len(set(column)) > 1
@@ -186,12 +186,12 @@ def _fits(first: Statement | None, family: Family) -> bool:
         return False
     if first.definite or first.star is not None or plus_variables(first.formula):
         return False
-    found = [each for mention in first.mentions for each in _constants(mention)]
-    if tuple(name for name, _ in found) != family.constants[0]:
+    constants = [each for mention in first.mentions for each in _constants(mention)]
+    if tuple(name for name, _ in constants) != family.constants[0]:
         return False
     columns = zip(*family.constants, strict=True)
     varying: dict[bool, set[tuple[str, ...]]] = {True: set(), False: set()}
-    for (_, typed), column in zip(found, columns, strict=True):
+    for (_, typed), column in zip(constants, columns, strict=True):
         if len(set(column)) > 1:
             varying[typed].add(column)
     return bool(varying[True]) and varying[False] <= varying[True]

@@ -116,11 +116,11 @@ def _body(clause: Definite, names: Sequence[str], types: dict[str, str]) -> Form
     ]
     body = replace_terms(clause.formula.left, renamed)
     parts = (*equal, *(body.operands if isinstance(body, And) else (body,)))
-    whole = And(parts) if len(parts) > 1 else body
-    bound = {*names, *bound_variables(whole)}
-    free = dict.fromkeys(leaf.name for leaf in terms(whole) if isinstance(leaf, Variable))
+    formula = And(parts) if len(parts) > 1 else body
+    bound = {*names, *bound_variables(formula)}
+    free = dict.fromkeys(leaf.name for leaf in terms(formula) if isinstance(leaf, Variable))
     others = tuple(name for name in free if name not in bound)
-    return Exists(others, whole) if others else whole
+    return Exists(others, formula) if others else formula
 
 
 def _fresh(name: str, taken: Iterable[str]) -> str:

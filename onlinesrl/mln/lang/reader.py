@@ -207,9 +207,9 @@ class _File:
         types = [self._declared_type(name, each) for each in mention.arguments]
         dialect = self._reader.dialect
         says = {"": "", "!": dialect.functional, "?": "at most one"}
-        said = [says[mark] for _, mark in types]
-        exactly = tuple(index for index, each in enumerate(said) if each == "exactly one")
-        if sentence.numeric and any(said):
+        constraints = [says[mark] for _, mark in types]
+        exactly = tuple(index for index, each in enumerate(constraints) if each == "exactly one")
+        if sentence.numeric and any(constraints):
             message = f"{name} is numeric: its atoms have numbers, and no argument has a mark"
             raise self._source.error(message, mention.position)
         predicate = Predicate(name, tuple(type_ for type_, _ in types), exactly, sentence.numeric)
@@ -219,7 +219,7 @@ class _File:
         elif dialect.opened == "unmarked" and FLOAT in predicate.types:
             message = f"a predicate with an argument of type {FLOAT} has a closed world"
             raise self._source.error(message, mention.position, f"write `*{name}(...)`")
-        at_most = [index for index, each in enumerate(said) if each == "at most one"]
+        at_most = [index for index, each in enumerate(constraints) if each == "at most one"]
         if at_most:
             self._reader.rules.append(functional(predicate, at_most, sentence.position))
 
@@ -332,14 +332,14 @@ class _File:
         """Return the rules that count as a soft formula does that is not split into clauses."""
         if not self._reader.dialect.whole or rule.weight is None:
             return [rule]
-        found = clauses_of(rule.formula)
-        if found is None:
+        signed = clauses_of(rule.formula)
+        if signed is None:
             raise self._source.error(
                 f"a formula that counts as one has at most {MAX_PARTS} atoms, and an EXIST without `!`",
                 rule.position,
                 "write a rule for each part of it",
             )
-        clauses, sign = found
+        clauses, sign = signed
         return [
             replace(rule, formula=each, weight=sign * rule.weight, text=show(each))
             for each in clauses
@@ -364,7 +364,7 @@ class _File:
             raise self._source.error(str(error), sentence.position, hint) from None
 
     def _instance_rule(
-        self, rule: Rule, family: Family | None, found: list[TypedConstant], sentence: Sentence
+        self, rule: Rule, family: Family | None, constants: list[TypedConstant], sentence: Sentence
     ) -> Rule:
         """Return the rule of lines with the weights of a template's instances."""
         plus = plus_variables(rule.formula)
@@ -372,23 +372,23 @@ class _File:
             message = "`+` before a constant says that a line has the weight of an instance"
             hint = "write a weight before it, no period, and no `+` before a variable"
             raise self._source.error(message, rule.position, hint)
-        names = tuple(constant.name for constant in found)
+        names = tuple(constant.name for constant in constants)
         lines = family or Family("", [rule.position.line], [rule.weight], [names])
-        rule = self._family_rule(rule, lines, found)
-        columns = zip(found, zip(*lines.constants, strict=True), strict=True)
+        rule = self._family_rule(rule, lines, constants)
+        columns = zip(constants, zip(*lines.constants, strict=True), strict=True)
         if all(constant.plus or len({*column}) == 1 for constant, column in columns):
             self._reader.instances[len(self._reader.rules)] = rule
         return rule
 
-    def _family_rule(self, rule: Rule, family: Family, found: list[TypedConstant]) -> Rule:
-        types = [constant.type if constant.fixed else None for constant in found]
+    def _family_rule(self, rule: Rule, family: Family, places: list[TypedConstant]) -> Rule:
+        types = [constant.type if constant.fixed else None for constant in places]
         columns = zip(*family.constants, strict=True)
         for index, (type_, constants) in enumerate(zip(types, columns, strict=True)):
-            if type_ is not None and not found[index].plus:
+            if type_ is not None and not places[index].plus:
                 first = dict(zip(reversed(constants), reversed(family.lines), strict=True))
                 for constant, line in first.items():
                     self._reader.occurs(type_, constant, (*self._prefix, line, index))
-        plus = [constant.plus for constant in found]
+        plus = [constant.plus for constant in places]
         formula, table, new = generalise(rule.formula, types, family, plus)
         known = (*rule.types, *new)
         return replace(

@@ -83,37 +83,39 @@ class Checker:
 
     def constants(self, sentence: Sentence, types: dict[str, str]) -> list[TypedConstant]:
         """Return the constants from left to right, given the types of the variables."""
-        found: list[TypedConstant] = []
+        constants: list[TypedConstant] = []
         for mention in sentence.mentions:
             compared = self._compared_type(mention, types)
             for argument, type_ in self._expected(mention):
                 if isinstance(argument.term, Constant) and not isinstance(mention.formula, Atom):
                     plus = argument.spelling.startswith("+")
-                    found.append(TypedConstant(argument.term.name, compared, False, plus))
+                    constants.append(TypedConstant(argument.term.name, compared, False, plus))
                 else:
-                    found.extend(self._constants(argument, type_))
-        return found
+                    constants.extend(self._constants(argument, type_))
+        return constants
 
     def check_numeric(self, sentence: Sentence, clauses: Iterable[Clause]) -> None:
         """Check that numeric atoms are conditions of all clauses of a soft rule, which they multiply."""
         numeric = {name for name, each in self._declared.predicates.items() if each.numeric}
-        found = [each for each in sentence.mentions if _predicate(each.formula) in numeric]
-        if not found:
+        mentions = [each for each in sentence.mentions if _predicate(each.formula) in numeric]
+        if not mentions:
             return
-        name, message, hint = _predicate(found[0].formula), None, ""
+        name, message, hint = _predicate(mentions[0].formula), None, ""
         if sentence.hard or sentence.definite:
             message = f"{name} is numeric: it multiplies a rule's weight, and this rule has none"
             hint = "make the rule soft: no period, no `:-`"
-        elif len(found) > MOST_FACTORS:
-            message = f"{len(found)} numeric atoms in a rule, of which {MOST_FACTORS} may multiply"
+        elif len(mentions) > MOST_FACTORS:
+            message = (
+                f"{len(mentions)} numeric atoms in a rule, of which {MOST_FACTORS} may multiply"
+            )
             hint = "let one predicate have their product"
-        elif any(_conditions(clause, numeric) < len(found) for clause in clauses):
+        elif any(_conditions(clause, numeric) < len(mentions) for clause in clauses):
             message = f"{name} is numeric, neither true nor false: it multiplies a whole rule, once"
             hint = (
                 f"let it be a condition, as in `{name}(x) => (...)`, or in a conjunction of atoms"
             )
         if message is not None:
-            raise self._source.error(message, found[0].position, hint)
+            raise self._source.error(message, mentions[0].position, hint)
 
     def _expected(self, mention: Mention) -> Iterator[tuple[Argument, str | None]]:
         """Pair the arguments of a mention with the types of their places, None where it has none."""

@@ -212,8 +212,8 @@ def read(model: Sequence[Clause], weights: Program) -> Matched:
             continue
         alone = rule.table is None and bool(plus_variables(rule.formula))
         for instances in _instances(replace(rule, table=()) if alone else rule):
-            found = _choices(instances, places[instances.shape.kinds])
-            missed = int(not found) if alone else _add(instances, found, total)
+            choices = _choices(instances, places[instances.shape.kinds])
+            missed = int(not choices) if alone else _add(instances, choices, total)
             if missed:
                 unmatched.append(Unmatched(rule.position, rule.text, missed))
     return Matched(tuple((*place, weight) for place, weight in total.items()), tuple(unmatched))
@@ -265,15 +265,15 @@ def _choices(
 
     These are (holes, choices by the constants in these holes), most holes first.
     """
-    found: dict[tuple[int, ...], dict[tuple[str, ...], list[_Choice]]] = {}
+    by_holes: dict[tuple[int, ...], dict[tuple[str, ...], list[_Choice]]] = {}
     for number, sign, model in places:
         factor = instances.sign * sign
         for pattern in patterns(instances.shape, instances.holes, model):
             holes = tuple(hole for hole, _ in pattern.constants)
             constants = tuple(constant for _, constant in pattern.constants)
-            choices = found.setdefault(holes, {}).setdefault(constants, [])
+            choices = by_holes.setdefault(holes, {}).setdefault(constants, [])
             choices.append((number, factor, pattern))
-    return sorted(found.items(), key=lambda each: -len(each[0]))
+    return sorted(by_holes.items(), key=lambda each: -len(each[0]))
 
 
 def _add(

@@ -11,8 +11,8 @@ import numpy as np
 from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.example import Constant, Example
 from onlinesrl.mln.ground.convert import clause_model
-from onlinesrl.mln.ground.ground_example import ModelGrounder
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
+from onlinesrl.mln.ground.grounder import ModelGrounder
 from onlinesrl.mln.inference.presolve import HARD_MARGIN, Reduced, traced
 from onlinesrl.mln.kernels import ground_network as n
 from onlinesrl.mln.kernels.features import add_features

@@ -37,8 +37,7 @@ from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln.ground.atom_names import WorldAtoms
 from onlinesrl.mln.ground.batch_packer import LimitKeys
 from onlinesrl.mln.ground.convert import fixed_units
-from onlinesrl.mln.ground.ground_example import GroundExample, ground
-from onlinesrl.mln.ground.grounder import Limits
+from onlinesrl.mln.ground.grounder import GroundExample, Limits, ground
 from onlinesrl.mln.kernels.ground_network import ATOMS, ROWS, false_hard
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.lang.evidence_weights import check_numbers, with_weights
@@ -84,13 +83,13 @@ def load_world(
     """
     clock = time.perf_counter()
     program = reader.load(model, options.dialect)
-    given = read_evidence(program, evidence, options.dialect)
-    return world_of(program, given, query, options, limits, clock)
+    atoms = read_evidence(program, evidence, options.dialect)
+    return world_of(program, atoms, query, options, limits, clock)
 
 
 def world_of(
     program: Program,
-    given: Sequence[GroundAtom],
+    atoms: Sequence[GroundAtom],
     query: Sequence[str],
     options: WorldOptions = WorldOptions(),
     limits: Limits = LIMITS,
@@ -98,7 +97,7 @@ def world_of(
 ) -> World:
     """Ground a program with atoms of its predicates, as ``load_world``; ``clock`` is when that began."""
     clock = time.perf_counter() if clock is None else clock
-    program = with_weights(program, given)
+    program = with_weights(program, atoms)
     unweighted = [r for r in program.rules if r.weight is None and not r.hard]
     if unweighted:
         rule = unweighted[0]
@@ -108,10 +107,10 @@ def world_of(
             "(hard), or learn the weights (onlinesrl run or onlinesrl learn)"
         )
     _check_asked(program, query, options)
-    assumed = _assumed(program, given, query, options)
+    assumed = _assumed(program, atoms, query, options)
     loaded = time.perf_counter()
     wholly = tuple(dict.fromkeys([*query, *options.opened, *assumed]))
-    world = _ground(program, given, wholly, options, limits)
+    world = _ground(program, atoms, wholly, options, limits)
     seconds = {"load": loaded - clock, "ground": time.perf_counter() - loaded}
     return replace(
         world,
@@ -123,7 +122,7 @@ def world_of(
 
 def read_evidence(program: Program, evidence: Sequence[Path], dialect: Dialect) -> list[GroundAtom]:
     """Read the atoms of all databases; DatabaseError where one is given two values."""
-    given: list[GroundAtom] = []
+    evidence_atoms: list[GroundAtom] = []
     seen: dict[tuple[str, tuple[str, ...]], tuple[Truth, str]] = {}
     for path in evidence:
         atoms = load_atoms(path, program, dialect)
@@ -137,8 +136,8 @@ def read_evidence(program: Program, evidence: Sequence[Path], dialect: Dialect) 
                 raise DatabaseError(message, file=str(path), line=atom.line, column=1, hint=hint)
         if dialect.decimals:
             check_numbers(program, atoms, str(path))
-        given += atoms
-    return given
+        evidence_atoms += atoms
+    return evidence_atoms
 
 
 def _check_asked(program: Program, query: Sequence[str], options: WorldOptions) -> None:
@@ -164,13 +163,13 @@ def _check_asked(program: Program, query: Sequence[str], options: WorldOptions) 
 
 
 def _assumed(
-    program: Program, given: Sequence[GroundAtom], query: Sequence[str], options: WorldOptions
+    program: Program, atoms: Sequence[GroundAtom], query: Sequence[str], options: WorldOptions
 ) -> tuple[str, ...]:
     """Return the predicates that no option or database mentions and whose atoms the dialect opens."""
     closed: Set[str] = {*options.closed, *query, *options.opened, *program.functions}
     match options.dialect.opened:
         case "unmentioned":
-            closed = closed | {atom.predicate for atom in given}
+            closed = closed | {atom.predicate for atom in atoms}
         case "unmarked":
             closed = closed | program.closed
         case "all":
@@ -182,7 +181,7 @@ def _assumed(
 
 def _ground(
     program: Program,
-    given: Sequence[GroundAtom],
+    evidence: Sequence[GroundAtom],
     wholly: tuple[str, ...],
     options: WorldOptions,
     limits: Limits,
@@ -190,14 +189,14 @@ def _ground(
     """Ground a program with all atoms of some predicates open, and the soft and unknown ones."""
     soft = {
         (a.predicate, a.arguments): float(a.value) if a.value is not None else 0.5
-        for a in given
+        for a in evidence
         if not isinstance(a.value, bool | Number)
     }
     partly = sorted({name for name, _ in soft if name not in wholly})
     opened = (*wholly, *partly)
     zeros = np.zeros if options.folder is None else partial(memmap.zeros, options.folder)
-    every = _all_atoms(program, given, wholly, limits) if partly else {}
-    example = _example(given, partly, soft)
+    every = _all_atoms(program, evidence, wholly, limits) if partly else {}
+    example = _example(evidence, partly, soft)
     world = ground(_with_constants(program, soft), opened, example, limits, every, zeros)
     net, atoms = world.net, world.atoms()
     if (broken := false_hard(net)) >= 0:
@@ -220,14 +219,14 @@ def _broken(world: GroundExample, atoms: WorldAtoms, clause: int) -> str:
     net, layout = world.net, world.grounder.layout
     row = int(np.searchsorted(net.clause_start[: net.size[ROWS]], clause, "right")) - 1
     k = clause - int(net.clause_start[row])
-    program, of = layout.plan.program, layout.plan.clauses[net.row_clause[row]].clause
+    program, clause_of_row = layout.plan.program, layout.plan.clauses[net.row_clause[row]].clause
     places = range(net.lit_start[row], net.lit_start[row + 1])
     numbers = [int(net.lit_atom[p] + k * net.lit_step[p]) for p in places]
     names = [spell_atom(*atoms[n]) for n in numbers if n < len(atoms)]
-    rule = program.rules[of.rule]
-    said = f", which says of {', '.join(names)} otherwise" if names else ""
+    rule = program.rules[clause_of_row.rule]
+    against = f", which says of {', '.join(names)} otherwise" if names else ""
     return (
-        f"{program.file}:{rule.position.line}: evidence breaks this hard rule{said}: {rule.text}\n"
+        f"{program.file}:{rule.position.line}: evidence breaks this hard rule{against}: {rule.text}\n"
         "  make the rule soft with a weight, or correct the evidence"
     )
 
@@ -242,13 +241,13 @@ def _with_constants(program: Program, atoms: Iterable[tuple[str, tuple[str, ...]
 
 
 def _example(
-    given: Sequence[GroundAtom],
+    atoms: Sequence[GroundAtom],
     partly: Sequence[str],
     soft: Iterable[tuple[str, tuple[str, ...]]],
 ) -> Example:
     """Return the world as an example; of predicates that are open ``partly`` only soft atoms are."""
     evidence: Atoms = {}
-    for atom in given:
+    for atom in atoms:
         if isinstance(atom.value, bool | Number):
             args: list[Constant] = list(atom.arguments)
             row = args if atom.value is True else ValuedAtom(args, float(atom.value))
@@ -258,23 +257,23 @@ def _example(
 
 
 def _all_atoms(
-    program: Program, given: Sequence[GroundAtom], names: Iterable[str], limits: Limits
+    program: Program, evidence: Sequence[GroundAtom], names: Iterable[str], limits: Limits
 ) -> dict[str, list[list[Constant]]]:
     """Return the constants of the model and the databases that each argument of some predicates may have."""
     domains: dict[str, dict[Constant, None]] = {
         t: dict.fromkeys(constants) for t, constants in program.types.items()
     }
-    for atom in given:
+    for atom in evidence:
         for kind, constant in zip(
             program.predicates[atom.predicate].types, atom.arguments, strict=True
         ):
             domains.setdefault(kind, {})[constant] = None
-    found = {n: [[*domains.get(k, {})] for k in program.predicates[n].types] for n in names}
-    for name, columns in found.items():
+    possible = {n: [[*domains.get(k, {})] for k in program.predicates[n].types] for n in names}
+    for name, columns in possible.items():
         if math.prod(map(len, columns)) > limits.atoms:
-            said = f"more atoms of {name} than --max-atoms ({limits.atoms})"
-            raise ExampleError(said, "limit")
-    return found
+            reason = f"more atoms of {name} than --max-atoms ({limits.atoms})"
+            raise ExampleError(reason, "limit")
+    return possible
 
 
 def _soft_units(

@@ -103,12 +103,12 @@ def in_memory(
 
     ``of_ground`` are the weights of the ground clauses.
     """
-    whole, place = clause_model(net, folded=False)
-    whole, gain = _with_units(whole, clause_weights(whole, place, of_ground), units)
-    is_soft = np.flatnonzero(~whole.hard)
+    full, place = clause_model(net, folded=False)
+    full, gain = _with_units(full, clause_weights(full, place, of_ground), units)
+    is_soft = np.flatnonzero(~full.hard)
     model, place = clause_model(net)
     model, weight = _with_units(model, clause_weights(model, place, of_ground), units)
-    return model, weight, Soft(whole.some(is_soft), gain[is_soft])
+    return model, weight, Soft(full.some(is_soft), gain[is_soft])
 
 
 def _with_units(
@@ -128,22 +128,22 @@ def distinct(model: GroundMRF, weight: Floats) -> tuple[Ints, Floats, Bools]:
     length, n = np.diff(model.start), model.n_clauses
     clause = np.repeat(np.arange(n), length)
     literals = model.literals[np.lexsort((np.abs(model.literals), clause))]
-    number, found = np.zeros(n, np.int64), 0
+    number, count = np.zeros(n, np.int64), 0
     for each in np.unique(length).tolist():
         rows = np.flatnonzero(length == each)
-        of = np.zeros(len(rows), np.int64)
+        same = np.zeros(len(rows), np.int64)
         for place in range(
             each
         ):  # of the clauses with the same literals so far, those with this one
-            code = of * (2 * model.n_atoms + 1) + literals[model.start[rows] + place]
-            of = np.unique(code, return_inverse=True)[1].reshape(-1)
-        number[rows] = found + of
-        found += int(of.max(initial=-1)) + 1
-    first = np.zeros(found, np.int64)
+            code = same * (2 * model.n_atoms + 1) + literals[model.start[rows] + place]
+            same = np.unique(code, return_inverse=True)[1].reshape(-1)
+        number[rows] = count + same
+        count += int(same.max(initial=-1)) + 1
+    first = np.zeros(count, np.int64)
     first[number[::-1]] = np.arange(n)[::-1]
     order = np.argsort(first)
-    total: Floats = np.bincount(number, np.where(model.hard, 0.0, weight), found).astype(np.float64)
-    return first[order], total[order], (np.bincount(number, model.hard, found) > 0)[order]
+    total: Floats = np.bincount(number, np.where(model.hard, 0.0, weight), count).astype(np.float64)
+    return first[order], total[order], (np.bincount(number, model.hard, count) > 0)[order]
 
 
 PART = 1 << 18
@@ -169,11 +169,11 @@ class Clauses(NamedTuple):
         """Return the clauses as a model over so many atoms."""
         return GroundMRF(n_atoms, self.start, self.literals, self.hard, group, exactly)
 
-    def chosen(self, kept: Ints) -> Clauses:
+    def chosen(self, rows: Ints) -> Clauses:
         """Return some of the clauses, in this order."""
-        _, picked = gathered(self.start, kept)
-        literals, hard = self.literals[picked], self.hard[kept]
-        return Clauses(self.length[kept], literals, hard, self.weight[kept])
+        _, picked = gathered(self.start, rows)
+        literals, hard = self.literals[picked], self.hard[rows]
+        return Clauses(self.length[rows], literals, hard, self.weight[rows])
 
     def first(self) -> Ints:
         """Return an atom of each clause that has one, its first."""
@@ -207,18 +207,18 @@ class Sorted:
         )
         self._ends: list[tuple[Ints, Ints]] = [(np.zeros(1, np.int64), np.zeros(1, np.int64))]
 
-    def add(self, part: Ints, some: Clauses) -> None:
+    def add(self, part: Ints, clauses: Clauses) -> None:
         """Add a block; ``part`` is that of each clause."""
         order = np.argsort(part, kind="stable")
-        some = some.chosen(order)
+        clauses = clauses.chosen(order)
         at, literal = (int(each[-1]) for each in self._ends[-1])
         here = slice(at, at + len(order))
-        self._columns.length[here] = some.length
-        self._columns.literals[literal : literal + len(some.literals)] = some.literals
-        self._columns.hard[here] = some.hard
-        self._columns.weight[here] = some.weight
+        self._columns.length[here] = clauses.length
+        self._columns.literals[literal : literal + len(clauses.literals)] = clauses.literals
+        self._columns.hard[here] = clauses.hard
+        self._columns.weight[here] = clauses.weight
         stop = np.searchsorted(part[order], np.arange(self.n_parts + 1))
-        self._ends.append((at + stop, literal + some.start[stop]))
+        self._ends.append((at + stop, literal + clauses.start[stop]))
 
     def of(self, part: int) -> Clauses:
         """Return the clauses of a part, in the order in which they were added."""
@@ -257,17 +257,17 @@ class WorldOnDisk(World):
         s = self.stored
         for p in range(s.clauses.n_parts):
             atoms = s.order[s.start[p] : s.start[p + 1]]
-            found = s.clauses.of(p)
-            model = found.model(self.n_atoms, s.group, s.exactly)
+            clauses = s.clauses.of(p)
+            model = clauses.model(self.n_atoms, s.group, s.exactly)
             part = restrict(model, atoms, np.arange(model.n_clauses))
-            yield Part(atoms, part, found.weight)
+            yield Part(atoms, part, clauses.weight)
 
     def soft(self) -> Iterator[Soft]:
         """See ``World.soft``."""
         none = np.full(self.n_atoms, -1, np.int32), np.zeros(0, np.bool_)
         for p in range(self.stored.soft.n_parts):
-            found = self.stored.soft.of(p)
-            yield Soft(found.model(self.n_atoms, *none), found.weight)
+            clauses = self.stored.soft.of(p)
+            yield Soft(clauses.model(self.n_atoms, *none), clauses.weight)
 
 
 def stored(
@@ -288,19 +288,19 @@ def stored(
     model = Sorted(*sizes, n_parts, zeros)
     soft = Sorted(*sizes, 1 + literals // PART, zeros)
 
-    def add(folded: Clauses, whole: Clauses) -> None:
-        whole = whole.chosen(np.flatnonzero(~whole.hard))
+    def add(folded: Clauses, unfolded: Clauses) -> None:
+        unfolded = unfolded.chosen(np.flatnonzero(~unfolded.hard))
         model.add(part[folded.first()], folded)
-        soft.add(whole.hashed() % soft.n_parts, whole)
+        soft.add(unfolded.hashed() % soft.n_parts, unfolded)
 
     for view in _views(net):
         weight = weights(view)
         add(_clauses(view, weight, folded=True), _clauses(view, weight, folded=False))
     literal, gain = np.array(units, np.float64).reshape(-1, 2).T
-    given = of_literals(literal.astype(np.int32), gain, hard=False)
-    add(given, given)
-    given = of_literals(fixed, np.zeros(len(fixed)), hard=True)
-    add(given, given)
+    more_clauses = of_literals(literal.astype(np.int32), gain, hard=False)
+    add(more_clauses, more_clauses)
+    more_clauses = of_literals(fixed, np.zeros(len(fixed)), hard=True)
+    add(more_clauses, more_clauses)
     order = np.argsort(part, kind="stable")
     start = np.searchsorted(part[order], np.arange(n_parts + 1))
     return Stored(order, start, group, exactly, model, soft)
@@ -313,8 +313,8 @@ def _views(net: Network) -> Iterator[Network]:
 def _clauses(view: Network, weight: Floats, folded: bool) -> Clauses:
     """Return the clauses of a view but those that weigh nothing, which connect no atoms."""
     place, length, literals, hard = clauses(view, 0, int(view.size[ROWS]), folded)
-    found = Clauses(length, literals, hard, np.where(hard, 0.0, weight[place]))
-    return found.chosen(np.flatnonzero(hard | (found.weight != 0)))
+    kept_clauses = Clauses(length, literals, hard, np.where(hard, 0.0, weight[place]))
+    return kept_clauses.chosen(np.flatnonzero(hard | (kept_clauses.weight != 0)))
 
 
 def _parts(
@@ -326,10 +326,10 @@ def _parts(
     join_groups(group, exactly, root)
     for view in _views(net):
         literals += int(np.diff(view.lit_start).astype(np.int64) @ view.row_len)
-        found = _clauses(view, weights(view), folded=True)
-        run = np.flatnonzero(found.length)
-        join(found.start, found.literals, run, root)
-        size += np.bincount(found.first()[run], found.length[run], atoms)
+        clauses = _clauses(view, weights(view), folded=True)
+        run = np.flatnonzero(clauses.length)
+        join(clauses.start, clauses.literals, run, root)
+        size += np.bincount(clauses.first()[run], clauses.length[run], atoms)
     of_root = np.bincount(root, size, atoms)
     number = ((np.cumsum(of_root) - of_root) // PART)[root]
     parts, part = np.unique(number, return_inverse=True)

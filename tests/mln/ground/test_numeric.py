@@ -12,7 +12,7 @@ from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.lang.reader import parse
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.mln.ground.test_background import copied, learned
-from tests.mln.ground.test_ground import agrees_with_the_definition, predicts_the_best_state
+from tests.mln.ground.test_grounder import agrees_with_the_definition, predicts_the_best_state
 from tests.support.random_programs import Case, cases, with_numbers
 from tests.support.small_learners import learn, online, state, update_of
 from tests.support.soak import soaked

@@ -163,13 +163,6 @@ def answer(folder: Path, model: str, database: str, query: str, method: str = "m
     return values(lines), stats
 
 
-def test_a_hard_conjunction_makes_both_true(tmp_path):
-    found, _ = answer(
-        tmp_path, "H(t)\nS(t)\nE(t)\nH(x) ^ S(x).\n-5 H(x)\n-5 S(x)\n", "E(A)\nE(B)\n", "H,S"
-    )
-    assert set(found.values()) == {1.0}
-
-
 MEETING = "P(t)\nF(t, t)\nE(t)\n1.5 EXIST y (P(y) ^ F(x, y))\n-0.5 P(x)\n-0.2 F(x, y)\n"
 
 
@@ -261,29 +254,46 @@ def test_soft_evidence_is_a_unit_clause_of_its_log_odds(tmp_path):
     assert stats["route"] == "exact"
 
 
-def test_an_unknown_atom_is_open_and_the_others_of_its_predicate_are_closed(tmp_path):
-    model = "P(t)\nQ(t)\n2 P(x)\n3 P(x) => Q(x)\n1 !Q(x)\n"
-    found, _ = answer(tmp_path, model, "?P(A)\nP(B)\n!P(C)\n", "Q")
-    assert found == {"Q(A)": 1.0, "Q(B)": 1.0, "Q(C)": 0.0}
+NUMBERS = "t = {{1,...,5}}\nP(t)\nQ(t)\n{}\n1 !Q(x)\n"
+BY_HAND = [
+    *(
+        (NUMBERS.format(rule), "P(1)\nP(3)\n", "Q", {f"Q({n})" for n in true})
+        for rule, true in [
+            ("5 P(x) ^ y = x + 1 => Q(y)", (2, 4)),
+            ("5 P(x) => Q(x + 2)", (3, 5)),
+            ("5 P(x) => Q(succ(x))", (2, 4)),
+            ("5 P(x) ^ y > x => Q(y)", (2, 3, 4, 5)),
+            ("5 P(x) ^ y <= x => Q(y)", (1, 2, 3)),
+            ("5 P(x) ^ y < x => Q(y)", (1, 2)),
+            ("5 P(x) ^ P(y) ^ x < y => Q(y - x)", (2,)),
+            ("5 P(x) => Q(x * 2 - 1)", (1, 5)),
+        ]
+    ),
+    (  # functions are relations
+        "P(item)\nQ(item)\nitem next(item)\n3 P(next(x)) => Q(x)\n1 !Q(x)\n",
+        "B = next(A)\nC = next(B)\nP(B)\n",
+        "Q",
+        {"Q(A)"},
+    ),
+    (  # a hard conjunction makes both true
+        "H(t)\nS(t)\nE(t)\nH(x) ^ S(x).\n-5 H(x)\n-5 S(x)\n",
+        "E(A)\nE(B)\n",
+        "H,S",
+        {"H(A)", "H(B)", "S(A)", "S(B)"},
+    ),
+    (  # an unknown atom is open, the others of its predicate are closed
+        "P(t)\nQ(t)\n2 P(x)\n3 P(x) => Q(x)\n1 !Q(x)\n",
+        "?P(A)\nP(B)\n!P(C)\n",
+        "Q",
+        {"Q(A)", "Q(B)"},
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("rule", "true"),
-    [
-        ("5 P(x) ^ y = x + 1 => Q(y)", {2, 4}),
-        ("5 P(x) => Q(x + 2)", {3, 5}),
-        ("5 P(x) => Q(succ(x))", {2, 4}),
-        ("5 P(x) ^ y > x => Q(y)", {2, 3, 4, 5}),
-        ("5 P(x) ^ y <= x => Q(y)", {1, 2, 3}),
-        ("5 P(x) ^ y < x => Q(y)", {1, 2}),
-        ("5 P(x) ^ P(y) ^ x < y => Q(y - x)", {2}),
-        ("5 P(x) => Q(x * 2 - 1)", {1, 5}),
-    ],
-)
-def test_whole_numbers_are_compared_and_computed(tmp_path, rule, true):
-    model = f"t = {{1,...,5}}\nP(t)\nQ(t)\n{rule}\n1 !Q(x)\n"
-    found, _ = answer(tmp_path, model, "P(1)\nP(3)\n", "Q")
-    assert {int(atom[2:-1]) for atom, value in found.items() if value} == true
+@pytest.mark.parametrize(("model", "database", "query", "true"), BY_HAND)
+def test_the_best_state_is_the_one_by_hand(tmp_path, model, database, query, true):
+    found, _ = answer(tmp_path, model, database, query)
+    assert {atom for atom, value in found.items() if value} == true
 
 
 @pytest.mark.parametrize(
@@ -299,13 +309,6 @@ def test_quantifiers_are_ground_out(tmp_path, rule, count):
     found, _ = answer(tmp_path, f"F(t,t)\nQ(t)\n{rule}\n1 !Q(x)\n", "F(A,B)\nF(A,C)\n", "Q")
     assert sum(found.values()) == count
     assert not found["Q(A)"] or "z" in rule
-
-
-def test_functions_are_relations_with_a_functional_last_argument(tmp_path):
-    model = "P(item)\nQ(item)\nitem next(item)\n3 P(next(x)) => Q(x)\n1 !Q(x)\n"
-    database = "B = next(A)\nC = next(B)\nP(B)\n"
-    found, _ = answer(tmp_path, model, database, "Q")
-    assert {atom for atom, value in found.items() if value} == {"Q(A)"}
 
 
 @pytest.mark.parametrize("method", ["mpe", "lp", "walksat"])
@@ -353,14 +356,6 @@ def test_an_atom_that_evidence_gives_changes_no_cost(tmp_path, given):
         ordered = [true[spell_atom(*atom)] for atom in free.atoms]
         assert [*world.atoms] == [*free.atoms]
         assert infer_module.cost(world, ordered) == pytest.approx(infer_module.cost(free, ordered))
-
-
-@pytest.mark.parametrize("method", ["mcsat", "gibbs"])
-def test_marginal_methods_come_near_the_exact_ones(tmp_path, method):
-    model = "F(t,t)\nS(t)\n1.5 F(x,y) ^ S(x) => S(y)\n0.7 !S(x)\n1 S(A)\n"
-    args = (tmp_path, model, "F(A,B)\nF(B,C)\n", "S")
-    near, true = answer(*args, method)[0], answer(*args, "exact")[0]
-    assert all(abs(near[atom] - true[atom]) < 0.05 for atom in true)
 
 
 def test_several_databases_are_one_world(tmp_path):
@@ -459,11 +454,6 @@ def test_limits_are_options(tmp_path, command):
 def test_what_cannot_be_answered_is_said(tmp_path, model, query, said):
     with pytest.raises(OnlinesrlError, match=said):
         answer(tmp_path, model, "P(A)\n", query)
-
-
-def test_statistics_are_json(tmp_path):
-    _, stats = answer(tmp_path, "P(t)\n1 P(x)\nQ(t)\n", "Q(A)\n", "P")
-    assert json.loads(json.dumps(stats))["soft_clauses"] == 1
 
 
 def test_a_conditional_exclusion_is_no_group(tmp_path):

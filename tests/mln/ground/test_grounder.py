@@ -9,11 +9,12 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.errors import ExampleError, Infeasible
 from onlinesrl.core.example import Example, decode
 from onlinesrl.core.online.update_rules import Cda2
 from onlinesrl.mln.ground.convert import clause_model
 from onlinesrl.mln.ground.ground_mrf import validate
+from onlinesrl.mln.ground.grounder import ModelGrounder, ground
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.brute_force import MAX_ATOMS, Brute
 from onlinesrl.mln.inference.elimination import Mpe
@@ -21,6 +22,7 @@ from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.kernels import grounding_frames
 from onlinesrl.mln.kernels.ground_network import ROWS
+from onlinesrl.mln.lang.reader import parse
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.support.naive_grounder import Soft, World, holds, model, tautology
 from tests.support.paths import REPO
@@ -446,3 +448,29 @@ def learns_as_without_closing(case: Case) -> str:
         weights = [{(e.clause, e.key): e.weight for e in x.weights.entries()} for x in (own, other)]
         assert all(weights[1][key] == weight for key, weight in weights[0].items())
     return "the same"
+
+
+# without a learner ------------------------------------------------------------------------------
+
+TWO = "P(t)\nQ(t)\n"
+THREE = Example(id=1, evidence={"P": [["A"], ["B"], ["C"]]}, truth={"Q": []})
+
+
+def test_ground_clauses_have_the_weights_of_rules_and_of_template_instances() -> None:
+    program = parse(f"{TWO}0.5 P(+x) => Q(x)\n2 P(+A) => Q(A)\n-1 P(+B) => Q(B)\n")
+    world = ground(program, ["Q"], THREE)
+    assert [*world.atoms()] == [("Q", ["A"]), ("Q", ["B"]), ("Q", ["C"])]
+    assert world.weights(world.net)[:3].tolist() == [2.0, -1.0, 0.5]
+
+
+def test_a_grounder_numbers_the_constants_that_examples_bring() -> None:
+    grounder = ModelGrounder(parse(f"{TWO}0.5 P(+x) => Q(x)\n"), ["Q"])
+    for learning, keys in ((False, []), (True, [("A",), ("B",), ("C",)])):
+        grounder.ground_example(THREE, learning=learning)
+        assert [key for _, _, key in grounder.weights.numbered()] == keys
+
+
+def test_weights_that_no_sum_holds_are_refused() -> None:
+    world = ground(parse(f"{TWO}1e308 Q(x)\n"), ["Q"], THREE)
+    with pytest.raises(ExampleError, match="the weights of the ground clauses add up to more than"):
+        world.weights(world.net)
