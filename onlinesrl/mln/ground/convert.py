@@ -30,7 +30,7 @@ def clause_model(net: n.Network, folded: bool = True) -> tuple[GroundMRF, Ints]:
     parts = [clauses(net, *block, folded) for block in blocks(net)]
     units = fixed_units(net)
     one = (np.ones(len(units), np.int32), units, np.ones(len(units), np.bool_))
-    kept, length, literals, hard = zip(*parts, (np.full(len(units), -1), *one), strict=True)
+    places, length, literals, hard = zip(*parts, (np.full(len(units), -1), *one), strict=True)
     group, exactly = groups(net)
     model = GroundMRF(
         n_atoms=atoms,
@@ -40,7 +40,7 @@ def clause_model(net: n.Network, folded: bool = True) -> tuple[GroundMRF, Ints]:
         group=group,
         exactly=exactly,
     )
-    return model, np.concatenate(kept)
+    return model, np.concatenate(places)
 
 
 def fixed_units(net: n.Network) -> Ints32:
@@ -83,10 +83,10 @@ def clauses(
         open_ = (fixed != n.TRUE) & (fixed != n.FALSE)
         clause, code = clause[open_], code[open_]
         true |= ~hard & (np.bincount(clause, minlength=len(true)) == 0)
-    kept = np.flatnonzero(~true)
-    length = np.bincount(clause, minlength=len(true))[kept].astype(np.int32)
+    remaining = np.flatnonzero(~true)
+    length = np.bincount(clause, minlength=len(true))[remaining].astype(np.int32)
     code = code[~true[clause]]
-    return before + kept, length, _signed(code >> 1, code & 1), hard[kept]
+    return before + remaining, length, _signed(code >> 1, code & 1), hard[remaining]
 
 
 def _signed(atom: Ints, positive: Any) -> Ints32:
