@@ -61,10 +61,10 @@ class Ways:
 
 def ways(formula: Formula) -> Ways:
     """Return the ways in which a formula is true or false, whichever are fewer. Raises Uncountable."""
-    found = [
+    candidates = [
         Ways(truth, (*islice(_ways(formula, truth, {}), MAX_TERMS + 1),)) for truth in (False, True)
     ]
-    best = min(found, key=lambda each: len(each.conjunctions))
+    best = min(candidates, key=lambda candidate: len(candidate.conjunctions))
     if len(best.conjunctions) > MAX_TERMS:
         raise Uncountable(
             f"it is true in more than {MAX_TERMS:,} different ways", "write it in several rules"
@@ -100,7 +100,7 @@ def _value(formula: Formula, known: Mapping[Formula, bool]) -> bool | None:
             denied = _value(operand, known)
             value = None if denied is None else not denied
         case And(operands):
-            values = {_value(each, known) for each in operands}
+            values = {_value(part, known) for part in operands}
             value = False if False in values else None if None in values else True
         case Or(operands):
             value = _value(Not(And(tuple(map(Not, operands)))), known)
@@ -174,7 +174,7 @@ def unify(
     new: dict[str, Leaf] = {}
     atoms: list[Atom] = []
     for members in classes:
-        kept = [each for each in members if isinstance(each, Variable) and each.name in keep]
+        unsummed = [each for each in members if isinstance(each, Variable) and each.name in keep]
         constants = [each for each in members if isinstance(each, Constant)]
         if len(constants) > 1:
             return None
@@ -184,9 +184,9 @@ def unify(
                 f"an equation has sides of the types {' and '.join(sorted(kinds))}",
                 "give them one type",
             )
-        first = [*constants, *kept, *members][0]
-        new |= {m.name: first for m in members if isinstance(m, Variable) and m not in kept}
-        atoms += [Atom(SAME + types[k.name], (first, k)) for k in kept if k != first]
+        first = [*constants, *unsummed, *members][0]
+        new |= {m.name: first for m in members if isinstance(m, Variable) and m not in unsummed}
+        atoms += [Atom(SAME + types[k.name], (first, k)) for k in unsummed if k != first]
     for part in parts:
         if isinstance(part, Atom):
             terms = (_replaced(each, new) for each in map(_leaf, part.terms))
@@ -218,8 +218,8 @@ def _classes(equations: Sequence[Equal]) -> list[list[Leaf]]:
     classes: list[list[Leaf]] = []
     for equation in equations:
         sides = [_leaf(equation.left), _leaf(equation.right)]
-        touched = [each for each in classes if {*each} & {*sides}]
-        classes = [each for each in classes if each not in touched]
+        touched = [members for members in classes if {*members} & {*sides}]
+        classes = [members for members in classes if members not in touched]
         classes.append([*dict.fromkeys(chain(*touched, sides))])
     return classes
 

@@ -46,7 +46,7 @@ def _within(live: dict[int, Scope]) -> EliminationStep | None:
 
 def _alone(live: dict[int, Scope], keep: Collection[str]) -> EliminationStep | None:
     for k, scope in live.items():
-        others = {v for j, each in live.items() if j != k for v in each}
+        others = {v for j, other in live.items() if j != k for v in other}
         stay = tuple(v for v in scope if v in others or v in keep)
         if stay != scope:
             return EliminationStep((k,), stay)
@@ -68,9 +68,9 @@ def _least(live: dict[int, Scope], keep: Collection[str]) -> EliminationStep | N
 
 def fill(variable: str, scopes: Sequence[Scope]) -> tuple[int, int]:
     """Return how many pairs of a variable's neighbours have no factor yet, and how many it has."""
-    near = {v for scope in scopes if variable in scope for v in scope} - {variable}
+    neighbours = {v for scope in scopes if variable in scope for v in scope} - {variable}
     known = {pair for scope in scopes for pair in combinations(sorted(scope), 2)}
-    return sum(pair not in known for pair in combinations(sorted(near), 2)), len(near)
+    return sum(pair not in known for pair in combinations(sorted(neighbours), 2)), len(neighbours)
 
 
 def min_fill(scopes: Iterable[Scope]) -> tuple[list[str], int]:

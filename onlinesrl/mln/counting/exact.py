@@ -76,18 +76,18 @@ class Term:
         There is a first axis of length 1: operations on arrays without axes give numbers, and NumPy's do not
         go with Python's.
         """
-        found, scale = self.factors(world), self.times(world)
-        bound = prod((max(1, largest(each.of.values)) for each in found), start=abs(scale))
+        factors, scale = self.factors(world), self.times(world)
+        bound = prod((max(1, largest(factor.of.values)) for factor in factors), start=abs(scale))
         total: Counts = np.full((1,) * (len(self.keep) + 1), scale, _dtype(bound, _FITS))
-        for scope, of in found:
+        for scope, sparse in factors:
             shape = [n if v in scope else 1 for v, n in zip(self.keep, sizes, strict=True)]
             array = np.zeros((1, *shape), total.dtype)
-            none = np.zeros(len(of.rows), np.int64)
-            places = dict(zip(scope, of.rows.T, strict=True))
+            none = np.zeros(len(sparse.rows), np.int64)
+            places = dict(zip(scope, sparse.rows.T, strict=True))
             if self.keep:
-                array[none, *(places.get(v, none) for v in self.keep)] = of.values
+                array[none, *(places.get(v, none) for v in self.keep)] = sparse.values
             else:
-                array[0] = sum(of.values.tolist())
+                array[0] = sum(sparse.values.tolist())
             total = total * array
         return total
 
@@ -115,8 +115,8 @@ class Sum:
         """Return the sum where it is not zero. Raises TooLarge."""
         parts = []
         for term in self.terms:
-            found = term.factors(world)
-            bound = {v for each in found for v in each.scope}
+            factors = term.factors(world)
+            bound = {v for factor in factors for v in factor.scope}
             rest = [(v, t) for v, t in zip(self.keep, self.types, strict=True) if v not in bound]
             if prod(world.size(t) for _, t in rest) > MAX_ROWS:
                 types = ", ".join(t for _, t in rest)
@@ -124,11 +124,11 @@ class Sum:
                     f"a part of it may hold of more than {MAX_ROWS:,} values of {types}",
                     "let a true atom inside it have these variables",
                 )
-            found += [Factor((v,), Sparse(np.arange(world.size(t))[:, None])) for v, t in rest]
+            factors += [Factor((v,), Sparse(np.arange(world.size(t))[:, None])) for v, t in rest]
             one = Factor((), Sparse(np.zeros((1, 0), np.int64), _array(term.times(world))))
-            for each in found:
-                joined = [*join(one, each, world.base)]
-                one = summed(joined, tuple(dict.fromkeys((*one.scope, *each.scope))), world.base)
+            for factor in factors:
+                joined = [*join(one, factor, world.base)]
+                one = summed(joined, tuple(dict.fromkeys((*one.scope, *factor.scope))), world.base)
             parts.append(one)
         return nonzero(summed(parts, self.keep, world.base))
 
@@ -159,18 +159,20 @@ class Counter:
     @cached_property
     def sum(self) -> Sum:
         """The terms whose sum is the count. Raises Uncountable, at the first use."""
-        found = [(1 if self.ways.truth else -1, each) for each in self.ways.conjunctions]
+        signed = [
+            (1 if self.ways.truth else -1, conjunction) for conjunction in self.ways.conjunctions
+        ]
         whole: list[tuple[int, Conjunction]] = [] if self.ways.truth else [(1, ())]
-        summands = monomials([*whole, *found], self.types, self.keep)
+        summands = monomials([*whole, *signed], self.types, self.keep)
         terms = tuple(Term.of(monomial, self.keep) for monomial in summands)
         return Sum(self.keep, tuple(self.types[v] for v in self.keep), terms)
 
     def compile(self) -> None:
         """Compile the terms, of existentials too. Raises Uncountable."""
-        for each in (self, *self.existentials.values()):
-            _ = each.sum
-            if each is not self:
-                each.compile()
+        for part in (self, *self.existentials.values()):
+            _ = part.sum
+            if part is not self:
+                part.compile()
 
     def check(self, world: World) -> None:
         """Check nothing: what an exact count needs shows as it runs."""
@@ -200,7 +202,9 @@ def counter(formula: Formula, types: Mapping[str, str], keep: Sequence[str] = ()
     names = dict.fromkeys((*keep, *free_variables(formula)))
     own = {name: types[name] for name in names}
     existentials = {
-        derived(each).predicate: counter(each.body, types, free_variables(each))
-        for each in quantified(formula)
+        derived(existential).predicate: counter(
+            existential.body, types, free_variables(existential)
+        )
+        for existential in quantified(formula)
     }
     return Counter(formula, own, tuple(keep), ways(plain(formula)), existentials)

@@ -54,8 +54,8 @@ class Factor(NamedTuple):
 
 def nonzero(factor: Factor) -> Factor:
     """Return a factor without rows of the value 0."""
-    some = factor.of.values != 0
-    return Factor(factor.scope, Sparse(factor.of.rows[some], factor.of.values[some]))
+    places = factor.of.values != 0
+    return Factor(factor.scope, Sparse(factor.of.rows[places], factor.of.values[places]))
 
 
 def times(a: Values, b: Values) -> Values:
@@ -129,9 +129,11 @@ def project(factor: Factor, scope: tuple[str, ...], base: int) -> Factor:
     dense = cells < _FITS and cells <= 4 * len(keys)  # where keys are numbers in this base
     if dense and bound < 1 << 53:  # sums of floats are exact here
         sums = np.bincount(keys, values.astype(np.float64), cells)
-        found = np.flatnonzero(sums)
+        occupied = np.flatnonzero(sums)
         powers = np.array([base**k for k in range(len(scope))], np.int64)
-        return Factor(scope, Sparse(found[:, None] // powers % base, sums[found].astype(np.int64)))
+        return Factor(
+            scope, Sparse(occupied[:, None] // powers % base, sums[occupied].astype(np.int64))
+        )
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
@@ -143,17 +145,17 @@ def summed(parts: Sequence[Factor], scope: tuple[str, ...], base: int) -> Factor
 
     Raises TooLarge.
     """
-    rows = [each.of.rows[:, [*map(each.scope.index, scope)]] for each in parts]
+    rows = [part.of.rows[:, [*map(part.scope.index, scope)]] for part in parts]
     # project sums only where a variable goes: a column of zeros does
-    whole = np.concatenate([np.zeros((0, len(scope)), np.int64), *rows])
-    values = np.concatenate([np.zeros(0, np.int64), *(each.of.values for each in parts)])
-    column = np.zeros((len(whole), 1), np.int64)
-    beside = Sparse(np.concatenate([whole, column], axis=1), values)
-    found = project(Factor((*scope, ""), beside), scope, base)
-    if len(found.of.rows) > MAX_ROWS:
+    stacked = np.concatenate([np.zeros((0, len(scope)), np.int64), *rows])
+    values = np.concatenate([np.zeros(0, np.int64), *(part.of.values for part in parts)])
+    column = np.zeros((len(stacked), 1), np.int64)
+    beside = Sparse(np.concatenate([stacked, column], axis=1), values)
+    total = project(Factor((*scope, ""), beside), scope, base)
+    if len(total.of.rows) > MAX_ROWS:
         reason = f"a factor of {', '.join(scope)} has more than {MAX_ROWS:,} rows"
         raise TooLarge(reason, "estimate it: --method ijgp --i-bound 2")
-    return found
+    return total
 
 
 def eliminated(parts: Sequence[Factor], scope: tuple[str, ...], base: int) -> Factor:
@@ -165,7 +167,7 @@ def eliminated(parts: Sequence[Factor], scope: tuple[str, ...], base: int) -> Fa
     done: list[Factor] = []
     for part in _joined(first, rest, base):
         done.append(project(part, scope, base))
-        if sum(len(each.of.rows) for each in done) > 4 * CHUNK:
+        if sum(len(factor.of.rows) for factor in done) > 4 * CHUNK:
             done = [summed(done, scope, base)]
     return done[0] if len(done) == 1 else summed(done, scope, base)
 
@@ -180,12 +182,14 @@ def _joined(factor: Factor, rest: Sequence[Factor], base: int) -> Iterator[Facto
 
 def _in_order(parts: Sequence[Factor]) -> list[Factor]:
     """Begin with the smallest factor; go on with those that add least, which filter what comes after."""
-    left = sorted(parts, key=lambda each: len(each.of.rows))
-    found = [left.pop(0)]
-    known = {*found[0].scope}
+    left = sorted(parts, key=lambda factor: len(factor.of.rows))
+    ordered = [left.pop(0)]
+    known = {*ordered[0].scope}
     while left:
-        best = min(left, key=lambda each: (not known & {*each.scope}, len({*each.scope} - known)))
+        best = min(
+            left, key=lambda factor: (not known & {*factor.scope}, len({*factor.scope} - known))
+        )
         left.remove(best)
-        found.append(best)
+        ordered.append(best)
         known |= {*best.scope}
-    return found
+    return ordered

@@ -84,7 +84,7 @@ def flips(counter: Counter, predicate: str, types: Sequence[str]) -> Flips:
 
 def check_polynomial(counter: Counter, predicate: str) -> None:
     """Raise Uncountable where the predicate stands in an existential."""
-    if any(predicate in _predicates(each) for each in counter.existentials.values()):
+    if any(predicate in _predicates(existential) for existential in counter.existentials.values()):
         raise Uncountable(
             f"{predicate} stands in an existential, which is no polynomial in its atoms",
             "learn with contrastive-divergence, voted-perceptron or max-margin, which ground it",
@@ -101,18 +101,18 @@ def _flipped(
     predicate: str,
     flipped: Sequence[str],
     types: dict[str, str],
-    kept: Sequence[str],
+    keep: Sequence[str],
     parity: int,
 ) -> Iterator[Monomial]:
     """Yield a term with the flipped atom in place of an odd, or even, number of the predicate's atoms."""
     own = [atom for atom in term.atoms if atom.predicate == predicate]
-    names = {*flipped, *kept, *chain(*map(free_variables, term.atoms))}
+    names = {*flipped, *keep, *chain(*map(free_variables, term.atoms))}
     known = {name: type_ for name, type_ in types.items() if name in names}
     for subset in subsets(own, 1):
         if len(subset) % 2 == parity:
             parts: list[Part] = [atom for atom in term.atoms if atom not in subset]
             parts += [e for atom in subset for e in equations(atom, flipped)]
-            unified = unify(parts, known, (*flipped, *kept))
+            unified = unify(parts, known, (*flipped, *keep))
             if unified is not None:
                 atoms = (*sorted(unified[0], key=repr),)
                 yield Monomial(term.coefficient, atoms, (*term.free, *unified[1]))
@@ -124,7 +124,9 @@ def equations(atom: Atom, flipped: Sequence[str]) -> list[Part]:
 
 
 def _predicates(counter: Counter) -> set[str]:
-    inner = {name for each in counter.existentials.values() for name in _predicates(each)}
+    inner = {
+        name for existential in counter.existentials.values() for name in _predicates(existential)
+    }
     own = {p.predicate for way in counter.ways.conjunctions for p, _ in way if isinstance(p, Atom)}
     return own | inner
 
@@ -163,11 +165,11 @@ class EstimatedFlips:
 
     def _networks(self, fixed: Conjunction = ()) -> list[tuple[int, bool, Network]]:
         types = {**dict(zip(self.flipped, self.types, strict=True)), **self.estimator.types}
-        found = [
+        networks = [
             (coefficient, odd, network((*parts, *fixed), types, self.flipped))
             for coefficient, odd, parts in self.parts
         ]
-        return [(coefficient, odd, net) for coefficient, odd, net in found if net is not None]
+        return [(coefficient, odd, net) for coefficient, odd, net in networks if net is not None]
 
     def width(self) -> int:
         """Return the width of the widest network: estimates with a larger bound are exact."""

@@ -78,25 +78,25 @@ def join_graph(scopes: tuple[Scope, ...], bound: int) -> JoinGraph:
     buckets: dict[str, list[_Item]] = {v: [] for v in order}
     for k, scope in enumerate(scopes):
         buckets[min(scope, key=place.__getitem__)].append(_Item(scope, k, None))
-    found: list[tuple[Scope, tuple[int, ...]]] = []
+    clusters: list[tuple[Scope, tuple[int, ...]]] = []
     edges: list[Edge] = []
     for v in order:
-        first = len(found)
+        first = len(clusters)
         for items in _mini_buckets(buckets[v], bound):
-            u = len(found)
+            u = len(clusters)
             scope = tuple(dict.fromkeys(name for item in items for name in item.scope))
-            found.append((scope, tuple(i.factor for i in items if i.factor is not None)))
+            clusters.append((scope, tuple(i.factor for i in items if i.factor is not None)))
             edges += [Edge(i.cluster, u, i.scope) for i in items if i.cluster is not None]
             edges += [Edge(u - 1, u, (v,))] if u > first else []
             if rest := tuple(name for name in scope if name != v):
                 buckets[min(rest, key=place.__getitem__)].append(_Item(rest, None, u))
-    return JoinGraph(tuple(s for s, _ in found), tuple(f for _, f in found), tuple(edges))
+    return JoinGraph(tuple(s for s, _ in clusters), tuple(f for _, f in clusters), tuple(edges))
 
 
 def _mini_buckets(items: Sequence[_Item], bound: int) -> list[list[_Item]]:
     """Put each item, the larger first, where it fits."""
     parts: list[tuple[set[str], list[_Item]]] = []
-    for item in sorted(items, key=lambda each: -len(each.scope)):
+    for item in sorted(items, key=lambda entry: -len(entry.scope)):
         for names, inside in parts:
             if len(names | {*item.scope}) <= max(bound, len(names)):
                 names |= {*item.scope}
@@ -130,8 +130,8 @@ class Network:
 
     def cells(self, world: World, bound: int) -> int:
         """Return the size of the largest cluster."""
-        of = join_graph(self.scopes, bound).scopes
-        return max((prod(self._sizes(world, s)) for s in of), default=1)
+        scopes = join_graph(self.scopes, bound).scopes
+        return max((prod(self._sizes(world, s)) for s in scopes), default=1)
 
     def _sizes(self, world: World, scope: Sequence[str]) -> list[int]:
         return [world.size(self.types[v]) for v in scope]
@@ -143,16 +143,16 @@ class Network:
         constant = prod((float(f) for scope, f in factors if not scope), start=1.0)
         if constant == 0.0 or any(0 in self._sizes(world, scope) for scope in self.scopes):
             return np.zeros(sizes)
-        inside = [each for each in (*factors, (self.keep, np.ones(sizes))) if each[0]]
-        found = _propagate(join_graph(self.scopes, bound), inside, self.keep)
-        return found * prod(map(world.size, self.free))
+        inside = [factor for factor in (*factors, (self.keep, np.ones(sizes))) if factor[0]]
+        total = _propagate(join_graph(self.scopes, bound), inside, self.keep)
+        return total * prod(map(world.size, self.free))
 
     def _dense(self, atom: Atom, world: World) -> Floats:
         negative = atom.predicate.startswith(_NOT)
-        scope, of = world.factor(Atom(atom.predicate.removeprefix(_NOT), atom.terms))
+        scope, sparse = world.factor(Atom(atom.predicate.removeprefix(_NOT), atom.terms))
         dense = np.zeros(self._sizes(world, scope))
-        if len(of.rows):
-            dense[tuple(of.rows.T)] = 1.0
+        if len(sparse.rows):
+            dense[tuple(sparse.rows.T)] = 1.0
         return 1.0 - dense if negative else dense
 
 
@@ -177,7 +177,7 @@ def check_memory(networks: Sequence[Network], world: World, bound: int) -> None:
     """Raise TooLarge, which says the largest bound that fits, if a cluster does not fit memory."""
 
     def cells(i: int) -> int:
-        return max((each.cells(world, i) for each in networks), default=1)
+        return max((net.cells(world, i) for net in networks), default=1)
 
     if (most := cells(bound)) > MAX_CELLS:
         fits = [i for i in range(1, bound) if cells(i) <= MAX_CELLS]
@@ -193,7 +193,7 @@ def _negative(atom: Atom) -> Atom:
 
 def _false(part: Equal, types: Mapping[str, str]) -> Atom:
     sides = part.left, part.right
-    type_ = next(types[each.name] for each in sides if isinstance(each, Variable))
+    type_ = next(types[side.name] for side in sides if isinstance(side, Variable))
     return Atom(_NOT + SAME + type_, sides)
 
 
@@ -207,8 +207,8 @@ class Estimator:
     @cached_property
     def networks(self) -> tuple[Network, ...]:
         """The networks of the formula's ways, with the kept variables as variables. Raises Uncountable."""
-        found = (network(parts, self.types) for parts in self.counter.ways.conjunctions)
-        return tuple(each for each in found if each is not None)
+        networks = (network(parts, self.types) for parts in self.counter.ways.conjunctions)
+        return tuple(net for net in networks if net is not None)
 
     @property
     def types(self) -> Mapping[str, str]:
@@ -222,12 +222,12 @@ class Estimator:
     def compile(self) -> None:
         """Compile the networks, and what existentials hold. Raises Uncountable."""
         _ = self.networks
-        for each in self.counter.existentials.values():
-            each.compile()
+        for existential in self.counter.existentials.values():
+            existential.compile()
 
     def width(self) -> int:
         """Return the width of the widest network: estimates with a larger bound are exact."""
-        return max((each.width() for each in self.networks), default=0)
+        return max((net.width() for net in self.networks), default=0)
 
     def check(self, world: World) -> None:
         """Raise TooLarge, which says the largest bound that fits, if a cluster does not fit memory."""
@@ -238,11 +238,11 @@ class Estimator:
         self.check(world)
         self.counter.prepare(world)
         domains = [world.domains.get(self.types[v], ()) for v in self.counter.keep]
-        found = np.zeros([*map(len, domains)])
-        for key in np.ndindex(found.shape):
+        total = np.zeros([*map(len, domains)])
+        for key in np.ndindex(total.shape):
             constants = [names[n] for n, names in zip(key, domains, strict=True)]
-            found[key] = self._count(world, constants)
-        return found
+            total[key] = self._count(world, constants)
+        return total
 
     def _count(self, world: World, key: Sequence[str]) -> float:
         keep = self.counter.keep
@@ -250,9 +250,7 @@ class Estimator:
         ways = self.counter.ways
         networks = (network((*p, *fixed), self.types) for p in ways.conjunctions)
         most = float(self.groundings(world))
-        number = sum(
-            float(each.solutions(world, self.bound)) for each in networks if each is not None
-        )
+        number = sum(float(net.solutions(world, self.bound)) for net in networks if net is not None)
         number = min(number, most)
         return number if ways.truth else most - number
 
@@ -301,9 +299,9 @@ class _Messages:
 
         It is shared out among these by the belief of a cluster that has the label.
         """
-        of = self.message
+        message = self.message
         clusters = [float(self.belief(u, None, ())) for u in range(len(self.graph.scopes))]
-        edges = [float((of[e.a, e.b] * of[e.b, e.a]).sum()) for e in self.graph.edges]
+        edges = [float((message[e.a, e.b] * message[e.b, e.a]).sum()) for e in self.graph.edges]
         if not all(clusters) or not all(edges):
             return np.zeros([self.sizes[v] for v in label])
         total = exp(min(700.0, sum(map(log, clusters)) - sum(map(log, edges))))
@@ -326,16 +324,16 @@ def _propagate(
     if not graph.scopes:
         return np.ones(())
     messages, least = _Messages(graph, factors), inf
-    found = nothing = np.zeros([messages.sizes[v] for v in label])
+    estimate = nothing = np.zeros([messages.sizes[v] for v in label])
     for _ in range(ITERATIONS):
         change = messages.send()
         if change is None:
             return nothing
         if change <= least:
-            least, found = change, messages.estimate(label)
+            least, estimate = change, messages.estimate(label)
         if change < CONVERGED:
             break
-    return found
+    return estimate
 
 
 def _other(edge: Edge, u: int) -> int:
@@ -352,10 +350,10 @@ def _sum_product(
     sizes: Mapping[str, int],
 ) -> Floats:
     """Return the product of factors, summed over all variables but those of the label."""
-    whole = [*factors, *(((v,), np.ones(sizes[v])) for v in label)]
-    number = {v: k for k, v in enumerate(dict.fromkeys(v for scope, _ in whole for v in scope))}
+    terms = [*factors, *(((v,), np.ones(sizes[v])) for v in label)]
+    number = {v: k for k, v in enumerate(dict.fromkeys(v for scope, _ in terms for v in scope))}
     operands: list[Any] = []
-    for scope, values in whole:
+    for scope, values in terms:
         operands += [values, [number[v] for v in scope]]
     total: Floats = np.einsum(*operands, [number[v] for v in label], optimize="greedy")
     return np.asarray(total)

@@ -111,24 +111,24 @@ class Counters:
         for clause in self.clauses:
             with self.located(clause):
                 _check_numbers(program, clause.formula)
-                found = counter(clause.formula, _types(program, clause), clause.template)
-                each = found if method == "exact" else Estimator(found, i_bound or I_BOUND)
-                each.compile()
-                self.compiled.append(each)
+                exact = counter(clause.formula, _types(program, clause), clause.template)
+                compiled = exact if method == "exact" else Estimator(exact, i_bound or I_BOUND)
+                compiled.compile()
+                self.compiled.append(compiled)
 
     def counts(self, world: World) -> list[Counts]:
         """Return each clause's counts, with an axis for each variable of its template.
 
         Raises ModelError, before anything is counted where clusters of IJGP do not fit memory.
         """
-        for clause, each in zip(self.clauses, self.compiled, strict=True):
+        for clause, compiled in zip(self.clauses, self.compiled, strict=True):
             with self.located(clause):
-                each.check(world)
-        found = []
-        for clause, each in zip(self.clauses, self.compiled, strict=True):
+                compiled.check(world)
+        counts = []
+        for clause, compiled in zip(self.clauses, self.compiled, strict=True):
             with self.located(clause):
-                found.append(each.count(world))
-        return found
+                counts.append(compiled.count(world))
+        return counts
 
     def places(self, world: World) -> tuple[list[Place], int]:
         """Return the place of each clause among the weights, and the number of all weights.
@@ -136,29 +136,29 @@ class Counters:
         They are those of the soft rules in their order, of which one with ``+`` variables has a weight for
         each of their constants, the last variable varying fastest.
         """
-        of, shares = self.program.rules, Multiset(clause.rule for clause in self.clauses)
+        rules, shares = self.program.rules, Multiset(clause.rule for clause in self.clauses)
         sizes = []
-        for rule in of:
+        for rule in rules:
             types = dict(rule.types)
             sizes.append([world.size(types[v]) for v in plus_variables(rule.formula)])
-        numbers = (0 if rule.hard else prod(own) for rule, own in zip(of, sizes, strict=True))
+        numbers = (0 if rule.hard else prod(own) for rule, own in zip(rules, sizes, strict=True))
         first = [*accumulate(numbers, initial=0)]
-        found = [Place(first[c.rule], sizes[c.rule], shares[c.rule]) for c in self.clauses]
-        return found, first[-1]
+        places = [Place(first[c.rule], sizes[c.rule], shares[c.rule]) for c in self.clauses]
+        return places, first[-1]
 
     def listed(self, world: World) -> Iterator[Count]:
         """Yield the counts of all clauses, and of all constants of their templates. Raises ModelError."""
-        found = self.counts(world)
-        for clause, each, numbers in zip(self.clauses, self.compiled, found, strict=True):
+        counts = self.counts(world)
+        for clause, compiled, numbers in zip(self.clauses, self.compiled, counts, strict=True):
             for key in self._keys(clause, world):
                 constants = dict(zip(clause.template, key, strict=True))
-                place = (world.numbers[each.types[v]][c] for v, c in constants.items())
+                place = (world.numbers[compiled.types[v]][c] for v, c in constants.items())
                 yield Count(
                     rule=clause.rule + 1,
                     formula=show(_with(clause.formula, constants)) if key else clause.text,
                     satisfied=numbers.item(*place),
-                    groundings=each.groundings(world),
-                    exact=isinstance(each, Counter),
+                    groundings=compiled.groundings(world),
+                    exact=isinstance(compiled, Counter),
                 )
 
     def _keys(self, clause: Clause, world: World) -> Iterable[tuple[str, ...]]:
@@ -188,7 +188,7 @@ class Counters:
 
 def count_program(
     program: Program,
-    given: Sequence[GroundAtom],
+    atoms: Sequence[GroundAtom],
     method: str = "exact",
     i_bound: int | None = None,
 ) -> list[Count]:
@@ -196,7 +196,7 @@ def count_program(
 
     Raises as `Counters`, and DataError for an atom that is not known to be true or false.
     """
-    for atom in given:
+    for atom in atoms:
         if not isinstance(atom.value, bool | Number):
             name = show_ground_atom(atom.predicate, atom.arguments)
             place = f"line {atom.line}: " if atom.line else ""
@@ -205,8 +205,8 @@ def count_program(
                 f"{place}{name} {says}, and groundings are counted in one world: "
                 "let it be true, or false (`!`, or left out)"
             )
-    counters = Counters(with_weights(program, given), method, i_bound)
-    return [*counters.listed(world_of(program, given))]
+    counters = Counters(with_weights(program, atoms), method, i_bound)
+    return [*counters.listed(world_of(program, atoms))]
 
 
 def _types(program: Program, clause: Clause) -> Mapping[str, str]:

@@ -36,13 +36,13 @@ class Table:
         return self._selected[pattern]
 
     def _matching(self, pattern: tuple[int, ...]) -> Ints:
-        first = {each: k for k, each in reversed([*enumerate(pattern)]) if each < 0}
+        first = {argument: k for k, argument in reversed([*enumerate(pattern)]) if argument < 0}
         fits = np.ones(len(self.rows), np.bool_)
-        for k, each in enumerate(pattern):
-            if each >= 0:
-                fits &= self.rows[:, k] == each
-            elif first[each] != k:
-                fits &= self.rows[:, k] == self.rows[:, first[each]]
+        for k, argument in enumerate(pattern):
+            if argument >= 0:
+                fits &= self.rows[:, k] == argument
+            elif first[argument] != k:
+                fits &= self.rows[:, k] == self.rows[:, first[argument]]
         rows: Ints = self.rows[fits][:, sorted(first.values())]
         return rows
 
@@ -79,8 +79,8 @@ class World:
     def changed(self, rows: Mapping[str, Ints]) -> World:
         """Return the world with other true atoms of some predicates: distinct rows of constants' numbers."""
         tables = {
-            name: Table(np.asarray(each, np.int64), self.tables[name].types)
-            for name, each in rows.items()
+            name: Table(np.asarray(own, np.int64), self.tables[name].types)
+            for name, own in rows.items()
         }
         return replace(self, tables={**self.tables, **tables})
 
@@ -106,21 +106,23 @@ class World:
         return Factor(scope, table.select(tuple(pattern)))
 
 
-def world_of(program: Program, given: Iterable[GroundAtom]) -> World:
+def world_of(program: Program, atoms: Iterable[GroundAtom]) -> World:
     """Return the world whose true atoms are those that are given as true.
 
     Its constants are the program's, then those of the atoms, false ones too.
     """
     numbers = {t: {name: n for n, name in enumerate(names)} for t, names in program.types.items()}
-    types = {name: each.types for name, each in program.predicates.items()}
+    types = {name: declaration.types for name, declaration in program.predicates.items()}
     rows: dict[str, dict[tuple[int, ...], None]] = {name: {} for name in types}
-    for atom in given:
-        of = (numbers.setdefault(t, {}) for t in types[atom.predicate])
-        row = tuple(n.setdefault(c, len(n)) for n, c in zip(of, atom.arguments, strict=True))
+    for atom in atoms:
+        numbering = (numbers.setdefault(t, {}) for t in types[atom.predicate])
+        row = tuple(n.setdefault(c, len(n)) for n, c in zip(numbering, atom.arguments, strict=True))
         if atom.value is True:
             rows[atom.predicate][row] = None
     tables = {
-        name: Table(np.array([*each], np.int64).reshape(len(each), len(types[name])), types[name])
-        for name, each in rows.items()
+        name: Table(
+            np.array([*tuples], np.int64).reshape(len(tuples), len(types[name])), types[name]
+        )
+        for name, tuples in rows.items()
     }
     return World({t: (*names,) for t, names in numbers.items()}, tables)

@@ -30,7 +30,7 @@ def clause_model(net: n.Network, folded: bool = True) -> tuple[GroundMRF, Ints]:
     parts = [clauses(net, *block, folded) for block in blocks(net)]
     units = fixed_units(net)
     one = (np.ones(len(units), np.int32), units, np.ones(len(units), np.bool_))
-    number, length, literals, hard = zip(*parts, (np.full(len(units), -1), *one), strict=True)
+    places, length, literals, hard = zip(*parts, (np.full(len(units), -1), *one), strict=True)
     group, exactly = groups(net)
     model = GroundMRF(
         n_atoms=atoms,
@@ -40,7 +40,7 @@ def clause_model(net: n.Network, folded: bool = True) -> tuple[GroundMRF, Ints]:
         group=group,
         exactly=exactly,
     )
-    return model, np.concatenate(number)
+    return model, np.concatenate(places)
 
 
 def fixed_units(net: n.Network) -> Ints32:

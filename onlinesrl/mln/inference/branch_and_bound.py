@@ -45,9 +45,9 @@ class BranchAndBound:
         size = Magnitude.of(weight, bonus)
         scale = size.scale(1.0) if size.total < TINY else 1.0
         tables = Tables(model, weight)
-        whole = tables.costs(scale * weight, scale * bonus)
-        fold(whole, tables.folds)
-        left, kept = rest(whole, tables.folds)
+        costs = tables.costs(scale * weight, scale * bonus)
+        fold(costs, tables.folds)
+        left, variables = rest(costs, tables.folds)
         tree = branch_and_bound.tree(left, interrupt.flag())
         with interrupt.doing(lambda: f"branch and bound on {model.n_atoms:,} atoms"):
             interrupt.check()
@@ -56,9 +56,9 @@ class BranchAndBound:
                 == branch_and_bound.PROVEN
             )
             interrupt.check()
-        values = np.zeros(len(whole.start) - 1, np.int32)
-        values[kept] = tree.best
-        unfold(whole, tables.folds, values)
+        values = np.zeros(len(costs.start) - 1, np.int32)
+        values[variables] = tree.best
+        unfold(costs, tables.folds, values)
         state = tables.state(values)
         feasible = model.feasible(state)
         if proven and not feasible:
@@ -74,15 +74,15 @@ class BranchAndBound:
     def _better(self, own: Solution, model: GroundMRF, weight: Floats, bonus: Floats) -> Solution:
         """Ask the core, and return the better state with the better bound."""
         try:
-            found = self._core.solve(model, weight, bonus=bonus)
+            answer = self._core.solve(model, weight, bonus=bonus)
         except Unsolved:
             if own.score == -np.inf:
                 raise
             return own
-        if found.certified:
-            return found
-        better = own if own.score > found.score else found
-        bound, rounding = min(own.bound, found.bound), max(own.rounding, found.rounding)
+        if answer.certified:
+            return answer
+        better = own if own.score > answer.score else answer
+        bound, rounding = min(own.bound, answer.bound), max(own.rounding, answer.rounding)
         return replace(better, bound=bound, rounding=rounding)
 
 
@@ -132,22 +132,22 @@ class Tables:
         hard = model.hard[live]
         never = 2 * float(np.abs(weight[live]).sum() + np.abs(bonus).sum()) + 1
         edges = self.folds.size[EDGES]
-        found = pairwise(self.size, self.folds.low[:edges], self.folds.high[:edges])
-        add_clauses(found, self.members, np.where(hard, never, weight[live]), never)
+        costs = pairwise(self.size, self.folds.low[:edges], self.folds.high[:edges])
+        add_clauses(costs, self.members, np.where(hard, never, weight[live]), never)
         slots = np.arange(model.n_atoms) + self.net.var_of[: model.n_atoms] + 1
-        found.unary[slots] -= bonus[self.order]
-        found.unary[found.start[:n][self.net.exactly[:n] == 1]] = np.inf
+        costs.unary[slots] -= bonus[self.order]
+        costs.unary[costs.start[:n][self.net.exactly[:n] == 1]] = np.inf
         own = self.members.own[hard & (self.members.own >= 0)]
-        found.unary[found.start[own + 1] - 1] = np.inf
-        return found
+        costs.unary[costs.start[own + 1] - 1] = np.inf
+        return costs
 
     def state(self, values: Ints32) -> State:
         """Return the atoms' state from the values of the variables."""
-        found = np.zeros(self.model.n_atoms, np.uint8)
+        truth = np.zeros(self.model.n_atoms, np.uint8)
         chosen = np.flatnonzero(values[: self.n])
-        found[self.net.var_start[chosen] + values[chosen] - 1] = 1
-        state: State = np.empty_like(found)
-        state[self.order] = found
+        truth[self.net.var_start[chosen] + values[chosen] - 1] = 1
+        state: State = np.empty_like(truth)
+        state[self.order] = truth
         return state
 
 

@@ -54,7 +54,7 @@ def _first_maximum(
     states = [_state(number, model.n_atoms) for number in maxima.tolist()]
     state = states[0]
     if size.lost:
-        state = max(states, key=lambda each: model.exact_score(each, weight, bonus))
+        state = max(states, key=lambda candidate: model.exact_score(candidate, weight, bonus))
     score = model.score(state, weight, bonus)
     return Solution(state, score, score, "brute", certified=True)
 

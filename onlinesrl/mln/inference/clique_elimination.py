@@ -104,20 +104,20 @@ class Variables:
 
     def marginals(self, tables: Mapping[int, Floats]) -> Floats:
         """Return the probability of each atom, by tables of probabilities."""
-        found = [
+        probability = [
             (tables[axes[0]] * self.true(atom, axes)).sum() if axes else float(self.true(atom, ()))
             for atom, axes in ((atom, self.axes(atom)) for atom in self._atoms)
         ]
-        return np.clip(np.array(found, np.float64), 0.0, 1.0)
+        return np.clip(np.array(probability, np.float64), 0.0, 1.0)
 
     def state(self, values: Mapping[int, int]) -> State:
         """Return the truth of each atom, by the values of the variables."""
-        found = []
+        truth = []
         for atom in self._atoms:
             axes = self.axes(atom)
             true = np.broadcast_to(self.true(atom, axes), [self.sizes[u] for u in axes])
-            found.append(true[tuple(values[u] for u in axes)])
-        return np.array(found, np.uint8)
+            truth.append(true[tuple(values[u] for u in axes)])
+        return np.array(truth, np.uint8)
 
     def _add(self, atom: int, group: int) -> None:
         """Make an atom the next value of its group or of a variable of its own."""
@@ -142,10 +142,10 @@ class Variables:
 
     def true(self, literals: Literals, axes: tuple[int, ...]) -> Truth:
         """Where a clause is true, over these axes; of length 1 where it does not hang on them."""
-        found: Truth = np.zeros([1] * len(axes), np.bool_)
+        truth: Truth = np.zeros([1] * len(axes), np.bool_)
         for x in literals:
-            found = found | (self._atom_true(abs(x), axes) == (x > 0))
-        return found
+            truth = truth | (self._atom_true(abs(x), axes) == (x > 0))
+        return truth
 
     def _atom_true(self, atom: int, axes: tuple[int, ...]) -> Truth:
         if atom in self.gates:
@@ -161,36 +161,36 @@ def _cliques(
     sizes: list[int], scopes: Iterable[frozenset[int]], most: int, most_cells: int
 ) -> Cliques:
     """Find an order of elimination by least table; or raise Wide."""
-    near: list[set[int]] = [set() for _ in sizes]
+    neighbours: list[set[int]] = [set() for _ in sizes]
     for scope in set(scopes):
         if prod(sizes[v] for v in scope) > most:
             raise Wide("a clause hangs on too many atoms for elimination")
         for v in scope:
-            near[v] |= scope - {v}
-    heap = [(_cells(sizes, near, v), v) for v, size in enumerate(sizes) if size > 1]
+            neighbours[v] |= scope - {v}
+    heap = [(_cells(sizes, neighbours, v), v) for v, size in enumerate(sizes) if size > 1]
     heapq.heapify(heap)
-    found: Cliques = {}
+    cliques: Cliques = {}
     total = 0
     while heap:
         cells, v = heapq.heappop(heap)
-        if v in found or cells != _cells(sizes, near, v):
+        if v in cliques or cells != _cells(sizes, neighbours, v):
             continue
         total += cells
         if cells > most or total > most_cells:
             raise Wide("the induced width is too large for elimination")
-        found[v] = tuple(near[v])
-        for u in near[v]:
-            near[u] |= near[v]
-            near[u] -= {u, v}
-            heapq.heappush(heap, (_cells(sizes, near, u), u))
-    place = {v: number for number, v in enumerate(found)}
-    return {v: tuple(sorted(rest, key=place.__getitem__)) for v, rest in found.items()}
+        cliques[v] = tuple(neighbours[v])
+        for u in neighbours[v]:
+            neighbours[u] |= neighbours[v]
+            neighbours[u] -= {u, v}
+            heapq.heappush(heap, (_cells(sizes, neighbours, u), u))
+    place = {v: number for number, v in enumerate(cliques)}
+    return {v: tuple(sorted(rest, key=place.__getitem__)) for v, rest in cliques.items()}
 
 
-def _cells(sizes: list[int], near: list[set[int]], v: int) -> int:
+def _cells(sizes: list[int], neighbours: list[set[int]], v: int) -> int:
     """Count the cells of v's table, not beyond what is too many."""
     cells = sizes[v]
-    for u in near[v]:
+    for u in neighbours[v]:
         cells *= sizes[u]
         if cells > MAX_TABLE:
             return MAX_TABLE + 1
@@ -266,22 +266,22 @@ class IntegerElimination:
         """
         scores = IntegerScores.of(model, weight, None)
         variables, log_z, total = scores.variables, 0.0, scores.constant
-        beyond = {v: np.zeros(shape) for v, shape in variables.shapes().items()}
+        excess = {v: np.zeros(shape) for v, shape in variables.shapes().items()}
         messages: dict[int, Floats] = {}
         for v, rest in variables.cliques.items():
             top = scores.tables[v].max(axis=0)
-            beyond[v] += scores.below(scores.tables[v] - top)
-            messages[v] = np.logaddexp.reduce(beyond[v], axis=0)
+            excess[v] += scores.below(scores.tables[v] - top)
+            messages[v] = np.logaddexp.reduce(excess[v], axis=0)
             if rest:
                 scores.send(v, top)
                 shape = shape_among(variables.cliques, v, messages[v])
-                beyond[rest[0]] += messages[v].reshape(shape)
+                excess[rest[0]] += messages[v].reshape(shape)
             else:
                 total, log_z = total + top, log_z + float(messages[v])
         scores.check(total)
-        probabilities(variables.cliques, beyond, messages)
+        probabilities(variables.cliques, excess, messages)
         log_z += float(Fraction(total, scores.unit))
-        return Marginals(variables.marginals(beyond), log_z, "exact", 0)
+        return Marginals(variables.marginals(excess), log_z, "exact", 0)
 
 
 class IntegerScores(NamedTuple):
@@ -300,14 +300,16 @@ class IntegerScores(NamedTuple):
         gains = weight.tolist() if bonus is None else [*weight.tolist(), *bonus.tolist()]
         ratios = [gain.as_integer_ratio() for gain in gains]
         unit = max((below for _, below in ratios), default=1)
-        whole = [above * (unit // below) for above, below in ratios]
-        most = sum(map(abs, whole))
+        integers = [above * (unit // below) for above, below in ratios]
+        most = sum(map(abs, integers))
         hard = -(2 * most + NEVER * unit)
         tables = {v: np.full(shape, 0, np.object_) for v, shape in variables.shapes().items()}
         constant = 0
         units = [(atom,) for atom in range(1, len(gains) - model.n_clauses + 1)]
         is_hard = [*model.hard.tolist(), *(False for _ in units)]
-        for clause, gain, never in zip([*variables.clauses, *units], whole, is_hard, strict=True):
+        for clause, gain, never in zip(
+            [*variables.clauses, *units], integers, is_hard, strict=True
+        ):
             axes = variables.axes(clause)
             both = np.array([hard if never else 0, 0 if never else gain], np.object_)
             score = both[variables.true(clause, axes).astype(np.intp)]

@@ -61,19 +61,21 @@ def components(model: GroundMRF, live: Bools) -> Components:
     clauses = np.flatnonzero(live)
     join_groups(model.group, model.exactly, root)
     join(model.start, model.literals, clauses, root)
-    of = root[np.abs(model.literals[model.start[clauses]]) - 1]
-    size = np.bincount(root, minlength=model.n_atoms) + np.bincount(of, minlength=model.n_atoms)
+    root_of_clause = root[np.abs(model.literals[model.start[clauses]]) - 1]
+    size = np.bincount(root, minlength=model.n_atoms) + np.bincount(
+        root_of_clause, minlength=model.n_atoms
+    )
     tops = np.flatnonzero(root == np.arange(model.n_atoms))
     rank = np.empty(model.n_atoms, np.int64)
-    rank[tops[np.argsort(size[tops], kind="stable")]] = every = np.arange(len(tops))
-    number, of = rank[root], rank[of]
-    atoms, order = np.argsort(number, kind="stable"), np.argsort(of, kind="stable")
-    ends = np.append(every, len(tops))
+    rank[tops[np.argsort(size[tops], kind="stable")]] = ranks = np.arange(len(tops))
+    number, root_of_clause = rank[root], rank[root_of_clause]
+    atoms, order = np.argsort(number, kind="stable"), np.argsort(root_of_clause, kind="stable")
+    ends = np.append(ranks, len(tops))
     return Components(
         atoms,
         np.searchsorted(number[atoms], ends),
         clauses[order],
-        np.searchsorted(of[order], ends),
+        np.searchsorted(root_of_clause[order], ends),
         number,
     )
 
@@ -88,7 +90,7 @@ def solved(
     Both functions take atoms and clauses; ``narrow`` returns None for what is too wide. Then each half of the
     components, by size, is tried. Returns atoms and what was found of them, in order of their first atom.
     """
-    found, end, runs = [], parts.end, [(0, len(parts))]
+    results, end, runs = [], parts.end, [(0, len(parts))]
     while runs:
         first, stop = runs.pop()
         if first == stop:
@@ -100,11 +102,11 @@ def solved(
             if result is None and stop - first == 1:
                 result = alone(*place)
             if result is not None:
-                found.append((place[0], result))
+                results.append((place[0], result))
                 continue
         middle = min(max(middle, first + 1), stop - 1)
         runs += [(first, middle), (middle, stop)]
-    return sorted(found, key=lambda each: int(each[0][0]))
+    return sorted(results, key=lambda each: int(each[0][0]))
 
 
 def join_groups(group: Ints32, exactly: Bools, root: Ints) -> None:

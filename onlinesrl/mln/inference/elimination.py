@@ -22,7 +22,7 @@ from onlinesrl.mln.kernels.ground_network import Network
 
 def route(parts: Iterable[str]) -> str:
     """Return the route of a model by those of its parts: the first that is not elimination."""
-    return next((each for each in parts if each != "elimination"), "elimination")
+    return next((part for part in parts if part != "elimination"), "elimination")
 
 
 class Elimination:
@@ -40,11 +40,11 @@ class Elimination:
         net, order = network_of(model)
         memory = structured(net, model, self._growth)
         bonus = np.zeros(model.n_atoms) if bonus is None else bonus
-        found = np.zeros(model.n_atoms + 1, np.uint8)
-        if elimination.eliminate(net, memory, weight, bonus[order], found) == -np.inf:
+        truth = np.zeros(model.n_atoms + 1, np.uint8)
+        if elimination.eliminate(net, memory, weight, bonus[order], truth) == -np.inf:
             raise Infeasible("no state satisfies the hard rules")
         state = np.empty(model.n_atoms, np.uint8)
-        state[order] = found[: model.n_atoms]
+        state[order] = truth[: model.n_atoms]
         score, size = model.score(state, weight, bonus), Magnitude.of(weight, bonus)
         certified = size.certifies(size.rounding)
         return Solution(state, score, score, "elimination", certified, size.rounding)
@@ -100,17 +100,17 @@ class Mpe:
         def wide(atoms: Ints, clauses: Ints) -> Solution:
             part, gain, own = restrict(model, atoms, clauses), weight[clauses], bonus[atoms]
             if Magnitude.of(gain, own).lost:
-                if (found := solve_hardened(self, part, gain, own)) is not None:
-                    return found
+                if (solutions := solve_hardened(self, part, gain, own)) is not None:
+                    return solutions
                 with suppress(Wide):
                     return IntegerElimination().solve(part, gain, bonus=own)
             return self.core.solve(part, gain, bonus=own)
 
         state = np.zeros(model.n_atoms, np.uint8)
-        found = solved(components(model, model.hard | (weight != 0)), narrow, wide)
-        for atoms, part in found:
+        solutions = solved(components(model, model.hard | (weight != 0)), narrow, wide)
+        for atoms, part in solutions:
             state[atoms] = part.state
-        parts = [part for _, part in found]
+        parts = [part for _, part in solutions]
         score = model.score(state, weight, bonus)
         slack = sum(p.bound - p.score for p in parts)
         certified = all(p.certified for p in parts)

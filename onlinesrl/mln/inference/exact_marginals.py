@@ -38,13 +38,13 @@ class Exact:
             with suppress(Wide):
                 return IntegerElimination().marginals(model, weight)
             with suppress(Wide):
-                if (apart := hardened_marginals(self, model, weight)) is not None:
-                    return apart
+                if (hardened := hardened_marginals(self, model, weight)) is not None:
+                    return hardened
         try:
-            found = _by_clause(model, weight)
+            marginals = _by_clause(model, weight)
         except Wide:
-            found = CliqueTables().marginals(model, weight)
-        return replace(found, rounding=size.of_probability)
+            marginals = CliqueTables().marginals(model, weight)
+        return replace(marginals, rounding=size.of_probability)
 
 
 def _by_clause(model: GroundMRF, weight: Floats) -> Marginals:
@@ -86,10 +86,10 @@ class Guarded:
 
     def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
         """See ``MarginalEngine.marginals``."""
-        if (found := hardened_marginals(self.core, model, weight)) is not None:
-            return found
-        found, size = self.core.marginals(model, weight), Magnitude.of(weight)
-        return replace(found, rounding=size.of_probability) if size.steep else found
+        if (marginals := hardened_marginals(self.core, model, weight)) is not None:
+            return marginals
+        marginals, size = self.core.marginals(model, weight), Magnitude.of(weight)
+        return replace(marginals, rounding=size.of_probability) if size.steep else marginals
 
 
 class Narrow:
@@ -114,10 +114,10 @@ class Narrow:
             if size.steep:
                 return None
             try:
-                found = _by_clause(restrict(model, atoms, clauses), weight[clauses])
+                marginals = _by_clause(restrict(model, atoms, clauses), weight[clauses])
             except Wide:
                 return None
-            return replace(found, rounding=size.of_probability)
+            return replace(marginals, rounding=size.of_probability)
 
         def wide(atoms: Ints, clauses: Ints) -> Marginals:
             part = restrict(model, atoms, clauses)
@@ -130,18 +130,18 @@ class Narrow:
         return together(model.n_atoms, solved(components(model, live), narrow, wide))
 
 
-def together(n_atoms: int, found: Sequence[tuple[Ints, Marginals]]) -> Marginals:
+def together(n_atoms: int, by_atoms: Sequence[tuple[Ints, Marginals]]) -> Marginals:
     """Return the marginals of a model by those of its parts, each with its atoms; no clause is in two."""
     probability = np.empty(n_atoms)
-    for atoms, part in found:
+    for atoms, part in by_atoms:
         probability[atoms] = part.probability
-    places, parts = [atoms for atoms, _ in found], [part for _, part in found]
+    places, parts = [atoms for atoms, _ in by_atoms], [part for _, part in by_atoms]
     known = [part.log_z for part in parts if part.log_z is not None]
     samples = max((part.samples for part in parts), default=0)
     return Marginals(
         probability,
         float(sum(known)) if len(known) == len(parts) else None,
-        "+".join(sorted({each for part in parts for each in part.route.split("+")})) or "exact",
+        "+".join(sorted({route for part in parts for route in part.route.split("+")})) or "exact",
         samples,
         combined(n_atoms, samples, places, [part.diagnostics for part in parts]),
         max((part.rounding for part in parts), default=0.0),

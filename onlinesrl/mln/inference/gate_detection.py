@@ -34,23 +34,23 @@ def definitions(hard: Collection[Literals], excluded: Sequence[bool]) -> list[Ga
 
     Atoms of higher number are preferred as outputs; ``excluded[atom]`` are never outputs.
     """
-    found: dict[int, Gate] = {}
+    gates: dict[int, Gate] = {}
     level: dict[int, int] = {}
     users: dict[int, list[int]] = {}
     pairs: set[Literals] = {clause for clause in hard if len(clause) == 2}
     for _ in range(2):  # the second time with the pairs that gates of the first imply
         for gate in sorted(_candidates(hard, pairs), key=lambda gate: -abs(gate.literal)):
             atom = abs(gate.literal)
-            if excluded[atom - 1] or atom in found:
+            if excluded[atom - 1] or atom in gates:
                 continue
             raised = _raised(gate, level, users)
             if raised is not None:
-                found[atom] = gate
+                gates[atom] = gate
                 level |= raised
                 for x in gate.inputs:
                     users.setdefault(abs(x), []).append(atom)
-        pairs |= set(_implied(hard, list(found.values())))
-    return sorted(found.values(), key=lambda gate: level[abs(gate.literal)])
+        pairs |= set(_implied(hard, list(gates.values())))
+    return sorted(gates.values(), key=lambda gate: level[abs(gate.literal)])
 
 
 def _raised(

@@ -53,8 +53,8 @@ class Ilp:
 
     def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
-        if (found := solve_hardened(self, model, weight, bonus)) is not None:
-            return found
+        if (hardened := solve_hardened(self, model, weight, bonus)) is not None:
+            return hardened
         merged = self._merge(model)
         if self._program is None or not self._program.fits(weight):
             self._program = CompactProgram(merged, weight)
@@ -103,11 +103,11 @@ class Ilp:
 
     def _doing(self, model: GroundMRF, scale: float) -> str:
         """Say what is solved, and how close the best state so far is proven to be."""
-        what = (
+        task = (
             f"integer linear program of {model.n_atoms:,} atoms, {model.n_clauses:,} ground clauses"
         )
         gap = self._solver.gap / scale
-        return what if gap == np.inf else f"{what}, at most {gap:.3g} above the least cost"
+        return task if gap == np.inf else f"{task}, at most {gap:.3g} above the least cost"
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,10 +34,26 @@ class Lp:
 
     def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
-        if (found := solve_hardened(self, model, weight, bonus)) is not None:
-            return found
+        if (hardened := solve_hardened(self, model, weight, bonus)) is not None:
+            return hardened
         size = Magnitude.of(weight, bonus)
-        truth, optimum, hidden = _relaxation(model, weight, bonus, size)
+        program, solver, scale = (
+            CompactProgram(Merged.of(model), weight),
+            Highs(None),
+            size.for_solvers,
+        )
+        problem, constant = program.problem, program.set_objective(weight, bonus, scale)
+        columns = problem.variables()
+        for column in columns:
+            column.cat = pulp.LpContinuous
+        with doing(lambda: f"linear program of {model.n_atoms:,} atoms"):
+            problem.solve(solver)
+        if problem.status != pulp.LpStatusOptimal:
+            raise Infeasible("no state satisfies the hard clauses and the groups")
+        truth = np.array([column.varValue for column in columns[: model.n_atoms]], np.float64)
+        objective = float(problem.objective.valueOrDefault())
+        optimum = objective / scale + constant
+        hidden = (solver.proven(problem) - objective) / scale  # what the duals prove less than that
         integral = bool(np.all(np.abs(truth - np.rint(truth)) < INTEGRAL))
         state = np.rint(truth).astype(np.uint8)
         if not (integral and model.feasible(state)):
@@ -47,28 +63,6 @@ class Lp:
         rounding = size.rounding + max(0.0, optimum + hidden - bound)
         close = size.certifies(bound - score + rounding)
         return Solution(state, score, bound, "lp", integral and close, rounding)
-
-
-def _relaxation(
-    model: GroundMRF, weight: Floats, bonus: Floats | None, size: Magnitude
-) -> tuple[Floats, float, float]:
-    """Return the atoms' values in an optimum of the relaxation, float64[n_atoms], and its value.
-
-    And by how much the solver's duals prove less than that.
-    """
-    program = CompactProgram(Merged.of(model), weight)
-    problem, solver, scale = program.problem, Highs(None), size.for_solvers
-    constant = program.set_objective(weight, bonus, scale)
-    columns = problem.variables()
-    for column in columns:
-        column.cat = pulp.LpContinuous
-    with doing(lambda: f"linear program of {model.n_atoms:,} atoms"):
-        problem.solve(solver)
-    if problem.status != pulp.LpStatusOptimal:
-        raise Infeasible("no state satisfies the hard clauses and the groups")
-    truth = np.array([column.varValue for column in columns[: model.n_atoms]], np.float64)
-    optimum = float(problem.objective.valueOrDefault())
-    return truth, optimum / scale + constant, (solver.proven(problem) - optimum) / scale
 
 
 def rounded(model: GroundMRF, weight: Floats, bonus: Floats | None, truth: Floats) -> State:

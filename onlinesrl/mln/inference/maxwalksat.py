@@ -43,39 +43,37 @@ class WalkSat:
 
     def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; never certified, with an infinite bound."""
-        if (found := solve_hardened(self, model, weight, bonus)) is not None:
-            return found
+        if (hardened := solve_hardened(self, model, weight, bonus)) is not None:
+            return hardened
         state = self.search(model, reduced(model, weight, bonus))
         score = model.score(state, weight, bonus)
         return Solution(state, score, np.inf, "walksat", certified=False)
 
     def search(self, model: GroundMRF, problem: Reduced) -> State:
         """Return the best state found of a model that is simplified. Raises Unsolved."""
-        state = problem.expand(self._search(problem))
+        clauses, rng = problem.clauses, generator(self.seed, self.record)
+        memory = kernel.search(clauses, interrupt.flag())
+        preferences = np.random.default_rng((self.seed, self.record))
+        best, lowest = memory.state.copy(), np.inf
+        candidate = np.zeros_like(best)
+        preferred = np.full(problem.n_atoms, unit_propagation.BY_GAIN, np.uint8)
+        for _ in range(self.tries):
+            memory.state[:], _ = completed(problem, preferred)
+            cost = kernel.maxwalksat(
+                clauses, memory, self.flips, self.noise, self.tabu, rng, candidate
+            )
+            if cost < lowest:
+                best, lowest = candidate.copy(), cost
+            if cost == 0:
+                break
+            preferred = preferences.integers(2, size=problem.n_atoms, dtype=np.uint8)
+        state = problem.expand(best)
         if not model.feasible(state):
             raise Unsolved(
                 f"MaxWalkSAT found no state that satisfies the hard clauses in {self.tries} tries "
                 f"of {self.flips} steps: raise flips or tries, or use an exact engine"
             )
         return state
-
-    def _search(self, problem: Reduced) -> State:
-        """Return the best state of all tries."""
-        clauses, rng = problem.clauses, generator(self.seed, self.record)
-        memory = kernel.search(clauses, interrupt.flag())
-        preferences = np.random.default_rng((self.seed, self.record))
-        best, lowest = memory.state.copy(), np.inf
-        found = np.zeros_like(best)
-        preferred = np.full(problem.n_atoms, unit_propagation.BY_GAIN, np.uint8)
-        for _ in range(self.tries):
-            memory.state[:], _ = completed(problem, preferred)
-            cost = kernel.maxwalksat(clauses, memory, self.flips, self.noise, self.tabu, rng, found)
-            if cost < lowest:
-                best, lowest = found.copy(), cost
-            if cost == 0:
-                break
-            preferred = preferences.integers(2, size=problem.n_atoms, dtype=np.uint8)
-        return best
 
 
 def completed(

@@ -65,9 +65,9 @@ class Chains(ABC):
     def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
         """See ``MarginalEngine.marginals``; Unsolved where no first state is found."""
         problem = reduced(model, weight)
-        found = starts(problem, self.seed, self.record)
-        draw = self.sampler(problem, blocks(problem, found.annealed))
-        states = [found.of(chain) for chain in range(self.chains)]
+        initial = starts(problem, self.seed, self.record)
+        draw = self.sampler(problem, blocks(problem, initial.annealed))
+        states = [initial.of(chain) for chain in range(self.chains)]
         rngs = [generator(self.seed, self.record, chain) for chain in range(self.chains)]
         means = BatchMeans(
             self.chains, problem.n_atoms, -(-self.samples // (self.chains * BATCHES))
@@ -75,7 +75,11 @@ class Chains(ABC):
         for state, rng in zip(states, rngs, strict=True):
             draw(state, self.burn_in, rng, *np.zeros((2, problem.n_atoms)))
         means.fill(draw, states, rngs)
-        while self._goes_on(means):
+        while (
+            self.error is not None
+            and 2 * means.samples <= MOST
+            and not means.diagnostics().reach(self.error)
+        ):
             interrupt.check()
             means.halve()
             means.fill(draw, states, rngs)
@@ -83,11 +87,6 @@ class Chains(ABC):
         diagnostics = means.diagnostics().of(problem.stands_for, means.samples)
         probability = problem.expand(means.mean())
         return Marginals(probability, None, self.route, means.samples, diagnostics)
-
-    def _goes_on(self, means: BatchMeans) -> bool:
-        if self.error is None or 2 * means.samples > MOST:
-            return False
-        return not means.diagnostics().reach(self.error)
 
 
 class Starts(NamedTuple):
@@ -112,19 +111,19 @@ def starts(problem: Reduced, seed: int, record: int) -> Starts:
     rng = generator(seed, record, STARTS)
     preferred = np.full(problem.n_atoms, BY_GAIN, np.uint8)
     order = np.arange(problem.n_atoms, dtype=np.int32)
-    memory, found = maxwalksat.search(problem.clauses, interrupt.flag()), Starts([], [])
+    memory, states = maxwalksat.search(problem.clauses, interrupt.flag()), Starts([], [])
     for _ in range(STARTS):
         try:
             state = feasible_state(problem, FLIPS, rng, preferred, order)
         except Unsolved:
-            if not found.random:
+            if not states.random:
                 raise
-            state = found.random[0]
-        found.random.append(state)
-        found.annealed.append(_annealed(problem, state, memory, rng))
+            state = states.random[0]
+        states.random.append(state)
+        states.annealed.append(_annealed(problem, state, memory, rng))
         preferred = random.integers(2, size=problem.n_atoms, dtype=np.uint8)
         order = random.permutation(problem.n_atoms).astype(np.int32)
-    return found
+    return states
 
 
 def _annealed(problem: Reduced, state: State, memory: maxwalksat.Search, rng: Generator) -> State:
@@ -143,23 +142,18 @@ def blocks(problem: Reduced, states: Sequence[State]) -> Blocks:
     drawn, room = int(clauses.var_start[clauses.drawn]), ROOM * problem.n_atoms
     variable, parent = clauses.var_of.tolist(), np.zeros(problem.n_atoms, np.int32)
     states = list({state.tobytes(): state for state in states}.values())
-    found: dict[tuple[int, ...], None] = {}
-    for one, other in _pairs(states):
+    rows: dict[tuple[int, ...], None] = {}
+    pairs = (pair for k in range(1, len(states)) for pair in zip(states, states[k:], strict=False))
+    for one, other in pairs:  # neighbours first, so that any prefix covers many states
         differs = one != other
         gibbs_mcsat.connect(clauses, differs.view(np.uint8), parent)
         for block in _classes(np.flatnonzero(differs[:drawn]), parent):
-            if block not in found and any(variable[a] != variable[block[0]] for a in block):
-                found[block] = None
+            if block not in rows and any(variable[a] != variable[block[0]] for a in block):
+                rows[block] = None
                 room -= len(block)
         if room < 0:
             break
-    return _laid_out(list(found), drawn)
-
-
-def _pairs(states: Sequence[State]) -> Iterator[tuple[State, State]]:
-    """Yield all pairs, neighbours first, so that any prefix covers many states."""
-    for apart in range(1, len(states)):
-        yield from zip(states, states[apart:], strict=False)
+    return _laid_out(list(rows), drawn)
 
 
 def _classes(atoms: NDArray[np.int64], top: NDArray[np.int32]) -> Iterator[tuple[int, ...]]:

@@ -41,7 +41,7 @@ class McSat(Chains):
         clauses, n_atoms = problem.clauses, problem.n_atoms
         memory = maxwalksat.search(clauses, interrupt.flag())
         trail = unit_propagation.trail(n_atoms, len(clauses.weight))
-        kept, tied = np.zeros(n_atoms, np.uint8), np.zeros(len(clauses.exactly), np.int32)
+        last, tied = np.zeros(n_atoms, np.uint8), np.zeros(len(clauses.exactly), np.int32)
         probability, score = np.zeros((2, n_atoms))
 
         def draw(state: State, n: int, rng: Generator, total: Floats, square: Floats) -> None:
@@ -60,7 +60,7 @@ class McSat(Chains):
                 square,
                 probability,
                 score,
-                kept,
+                last,
                 tied,
             )
             state[:] = memory.state

@@ -81,12 +81,12 @@ class Soft(NamedTuple):
 
     def nonzero(self) -> Soft:
         """Leave out those of weight zero."""
-        kept = self.weight != 0
+        remaining = self.weight != 0
         length = np.diff(self.start)
-        number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
-        start = np.cumsum(np.append(0, length[kept]))
-        literal = self.literal[np.repeat(kept, length)]
-        return Soft(start, literal, self.weight[kept], number[self.row], self.sign)
+        number = np.append(np.where(remaining, np.cumsum(remaining) - 1, -1), -1)
+        start = np.cumsum(np.append(0, length[remaining]))
+        literal = self.literal[np.repeat(remaining, length)]
+        return Soft(start, literal, self.weight[remaining], number[self.row], self.sign)
 
 
 def reduced(model: GroundMRF, weight: Floats, bonus: Floats | None = None) -> Reduced:
@@ -126,8 +126,8 @@ def _soft(model: GroundMRF, weight: Floats, bonus: Floats, name: Ints) -> Soft:
     literal = model.literals[np.repeat(~model.hard, np.diff(model.start))]
     units = np.arange(1, len(bonus) + 1, dtype=np.int32)
     start = np.cumsum(np.concatenate(([0], length, np.ones_like(units))))
-    given = np.concatenate((weight[~model.hard], bonus))
-    return Soft.of(start, np.concatenate((literal, units)), given, name)
+    gains = np.concatenate((weight[~model.hard], bonus))
+    return Soft.of(start, np.concatenate((literal, units)), gains, name)
 
 
 def _turn_negative_pairs(soft: Soft) -> Soft:
@@ -167,6 +167,8 @@ class _Names:
         self.true = n + 1
         self.name = list(range(n + 2))
         self._members = [[atom] for atom in self.name]
+        self._queue: deque[Literals] = deque()
+        self._occurrences: list[list[Literals]] = [[] for _ in self.name]
         self._group = [-1, *model.group.tolist(), -1]
         self._exactly = model.exactly.tolist()
         self._atoms: list[list[int]] = [[] for _ in self._exactly]
@@ -180,42 +182,39 @@ class _Names:
 
     def rewrite(self, clause: Literals) -> Literals | None:
         """Return the clause over representatives; None if it is a tautology."""
-        found = {self.of(literal) for literal in clause}
-        found.discard(-self.true)
-        if self.true in found or any(-literal in found for literal in found):
+        literals = {self.of(literal) for literal in clause}
+        literals.discard(-self.true)
+        if self.true in literals or any(-literal in literals for literal in literals):
             return None
-        return tuple(sorted(found))
+        return tuple(sorted(literals))
 
     def propagate(self, hard: list[Literals]) -> None:
         """Propagate unit clauses, binary clauses and groups to a fixed point. Raises Infeasible."""
-        occurrences: list[list[Literals]] = [[] for _ in self.name]
         for row in hard:
             for literal in row:
-                occurrences[abs(literal)].append(row)
-        queue = deque(hard)
+                self._occurrences[abs(literal)].append(row)
+        self._queue.extend(hard)
         for group in range(len(self._exactly)):
-            self._settle_group(group, queue, occurrences)
+            self._settle_group(group)
         pairs: set[Literals] = set()
-        while queue:
-            clause = self.rewrite(queue.popleft())
+        while self._queue:
+            clause = self.rewrite(self._queue.popleft())
             if clause is None or len(clause) > 2 or clause in pairs:
                 continue
             if not clause:
                 raise Infeasible("the hard clauses contradict each other")
             if len(clause) == 1:
-                self._unite(clause[0], self.true, queue, occurrences)
+                self._unite(clause[0], self.true)
             elif (-clause[1], -clause[0]) in pairs:
-                self._unite(clause[0], -clause[1], queue, occurrences)
+                self._unite(clause[0], -clause[1])
             elif (clause[0], -clause[1]) in pairs or (-clause[1], clause[0]) in pairs:
-                self._unite(clause[0], self.true, queue, occurrences)
+                self._unite(clause[0], self.true)
             elif (-clause[0], clause[1]) in pairs or (clause[1], -clause[0]) in pairs:
-                self._unite(clause[1], self.true, queue, occurrences)
+                self._unite(clause[1], self.true)
             else:
                 pairs.add(clause)
 
-    def _unite(
-        self, x: int, y: int, queue: deque[Literals], occurrences: list[list[Literals]]
-    ) -> None:
+    def _unite(self, x: int, y: int) -> None:
         """Merge the classes of two representatives, unless both have atoms of groups."""
         if self._rank(abs(x)) > self._rank(abs(y)):
             x, y = y, x
@@ -225,19 +224,17 @@ class _Names:
         absorbed = self._members[abs(x)]
         for atom in absorbed:
             self.name[atom] = y if self.name[atom] > 0 else -y
-            queue.extend(occurrences[atom])
+            self._queue.extend(self._occurrences[atom])
         self._members[abs(y)] += absorbed
         for atom in absorbed:
             if self._group[atom] >= 0:
-                self._settle_group(self._group[atom], queue, occurrences)
+                self._settle_group(self._group[atom])
 
     def _rank(self, atom: int) -> tuple[bool, bool, int]:
         """Rank representatives for merging: ``true``, then atoms of groups, then larger classes."""
         return atom == self.true, self._group[atom] >= 0, len(self._members[atom])
 
-    def _settle_group(
-        self, group: int, queue: deque[Literals], occurrences: list[list[Literals]]
-    ) -> None:
+    def _settle_group(self, group: int) -> None:
         """Propagate in a group, given its fixed atoms. Raises Infeasible."""
         atoms = self._atoms[group]
         true = [atom for atom in atoms if self.name[atom] == self.true]
@@ -245,9 +242,9 @@ class _Names:
         if len(true) > 1 or (self._exactly[group] and not true and not open_):
             raise Infeasible("the hard clauses contradict a group")
         if true and open_:
-            self._unite(open_[0], -self.true, queue, occurrences)
+            self._unite(open_[0], -self.true)
         elif self._exactly[group] and not true and len(open_) == 1:
-            self._unite(open_[0], self.true, queue, occurrences)
+            self._unite(open_[0], self.true)
 
 
 def _assemble(model: GroundMRF, names: _Names, hard: list[Literals], soft: Soft) -> Reduced:

@@ -99,8 +99,8 @@ class Magnitude:
     def hidden(self, columns: int) -> float:
         """Return what rounding and a solver's tolerances may hide, of so many columns."""
         scale = self.for_solvers
-        each = FINE if self.least * scale >= SMALL else COARSE
-        return self.rounding + columns * each / scale
+        column = FINE if self.least * scale >= SMALL else COARSE
+        return self.rounding + columns * column / scale
 
 
 class Smaller(NamedTuple):
@@ -121,8 +121,8 @@ def hardened(
     numbers = np.concatenate((weight, bonus))
     size = np.sort(np.abs(numbers))
     below = np.concatenate(([0.0], np.cumsum(size)))[:-1]
-    apart = np.flatnonzero((below + margin < APART * size) & (below > 0))[::-1]
-    for place in apart.tolist():
+    places = np.flatnonzero((below + margin < APART * size) & (below > 0))[::-1]
+    for place in places.tolist():
         large = np.abs(numbers) >= size[place]
         rest = np.where(large, 0.0, numbers)
         left = Magnitude.of(rest)
@@ -156,11 +156,13 @@ def solve_hardened(
     if smaller is None:
         return None
     with suppress(Infeasible, Unsolved):
-        found = engine.solve(smaller.model, smaller.weight, bonus=smaller.bonus)
-        score, slack = model.score(found.state, weight, bonus), found.bound - found.score
+        solution = engine.solve(smaller.model, smaller.weight, bonus=smaller.bonus)
+        score, slack = model.score(solution.state, weight, bonus), solution.bound - solution.score
         bound = score + slack
-        rounding = found.rounding + (slack - (bound - score) if np.isfinite(bound) else 0.0)
-        return replace(found, score=score, bound=bound, rounding=max(found.rounding, rounding))
+        rounding = solution.rounding + (slack - (bound - score) if np.isfinite(bound) else 0.0)
+        return replace(
+            solution, score=score, bound=bound, rounding=max(solution.rounding, rounding)
+        )
     return None
 
 
@@ -174,9 +176,9 @@ def hardened_marginals(
     if smaller is None:
         return None
     with suppress(Infeasible, Unsolved):
-        found = engine.marginals(smaller.model, smaller.weight)
-        if found.log_z is None:
-            return found
+        marginals = engine.marginals(smaller.model, smaller.weight)
+        if marginals.log_z is None:
+            return marginals
         large = (smaller.weight[: model.n_clauses] == 0) & (weight > 0)
-        return replace(found, log_z=found.log_z + math.fsum(weight[large].tolist()))
+        return replace(marginals, log_z=marginals.log_z + math.fsum(weight[large].tolist()))
     return None

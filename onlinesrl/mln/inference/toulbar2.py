@@ -47,8 +47,8 @@ class Toulbar2:
         for e, (low, high) in enumerate(zip(costs.low.tolist(), costs.high.tolist(), strict=True)):
             cells = costs.table[costs.table_start[e] : costs.table_start[e + 1]]
             problem.AddFunction([low, high], cells.tolist())
-        found = problem.Solve()
-        state = tables.state(np.asarray(found[0], np.int32)) if found else None
+        answer = problem.Solve()
+        state = tables.state(np.asarray(answer[0], np.int32)) if answer else None
         if state is None or not model.feasible(state):
             raise Infeasible("no state satisfies the hard clauses and the groups")
         score = model.score(state, weight, bonus)

@@ -203,19 +203,14 @@ def gain(cl: Clauses, s: Search, atom: int) -> float:
 
 
 @kernel
-def _move_gain(cl: Clauses, s: Search, off: int, on: int) -> float:
+def move_gain(cl: Clauses, s: Search, off: int, on: int) -> float:
+    """Return the gain of flipping both atoms, of which either may be NONE."""
     if off < 0 or on < 0:
         return gain(cl, s, max(off, on))
     total = turn_gain(cl, s, off)
     total += gain(cl, s, on)
     turn(cl, s, off)
     return total
-
-
-@kernel
-def move_gain(cl: Clauses, s: Search, off: int, on: int) -> float:
-    """Return the gain of flipping both atoms, of which either may be NONE."""
-    return _move_gain(cl, s, off, on)
 
 
 @kernel
@@ -268,7 +263,7 @@ def choose(
                 continue
             if target >= 0 and (target == off or s.fixed[target] != OPEN):
                 continue
-            gained = _move_gain(cl, s, off, target)
+            gained = move_gain(cl, s, off, target)
             value = 0.0 if anything else gained
             if value < best or not (anything or s.moved[v] < oldest or gained > least):
                 continue
@@ -277,7 +272,7 @@ def choose(
                 s.move[OFF], s.move[ON], best = off, target, value
     if best == -np.inf or not anything:
         return best
-    return _move_gain(cl, s, s.move[OFF], s.move[ON])
+    return move_gain(cl, s, s.move[OFF], s.move[ON])
 
 
 @kernel
