@@ -17,7 +17,7 @@ from onlinesrl.psl.online.rule_weights import RuleWeights
 from tests.support import small_learners, trust_program
 from tests.support.small_learners import update_of
 
-SHARES = np.linspace(0.0, 1.0, 41)
+SHARES = np.linspace(0.0, 1.0, 9)
 DUAL = ("cda1", "cda2", "simple", "subgradient", "pa1", "adagrad")
 
 
