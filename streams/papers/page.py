@@ -25,8 +25,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from onlinesrl.runs.report.chart import Series, line_chart
-from onlinesrl.runs.report.format import figure, paragraph
-from onlinesrl.runs.report.html import Markup, join, tag
+from onlinesrl.runs.report.html import Markup, figure, join, paragraph, tag
 from onlinesrl.runs.report.page import page
 
 HERE = Path(__file__).parent
