@@ -13,7 +13,7 @@ from onlinesrl.core.errors import legible
 def check(
     config: ConfigPath,
     set_: Overrides = [],  # noqa: B006
-    examples: Annotated[int, typer.Option(min=0, help="How many examples to look at.")] = 100,
+    examples: Annotated[int, typer.Option(min=0, help="How many examples are checked.")] = 100,
 ) -> None:
     """Validate configuration, model and first examples without running."""
     from onlinesrl.runs import evaluation

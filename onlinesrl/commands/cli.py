@@ -40,7 +40,7 @@ from onlinesrl.core.version import __version__
 
 USAGE, UNAVAILABLE, DEFECT = 64, 69, 70
 READER_GONE = 128 + 13
-"""The exit code that a shell gives a program ended by SIGPIPE."""
+"""The exit code that a shell reports for a program ended by SIGPIPE."""
 GC_THRESHOLD = 300_000
 """New objects between two garbage collections: start-up makes 140,000 that last, compiling as many."""
 
@@ -89,12 +89,14 @@ def _options(
 
 
 def _open_streams() -> None:
-    """Put something that fails where a standard stream is closed: else the next file takes its place."""
+    """Replace closed standard streams by one that fails; else the next opened file would take their place."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         try:
             os.fstat(number)
         except OSError:
-            flags = os.O_WRONLY if number != 1 else os.O_RDONLY  # standard error may say nothing
+            flags = (
+                os.O_WRONLY if number != 1 else os.O_RDONLY
+            )  # what is written to standard error is lost
             opened = os.open(os.devnull, flags)
             os.dup2(opened, number)
             if opened != number:
@@ -106,26 +108,26 @@ def _open_streams() -> None:
                 stream.reconfigure(errors="backslashreplace")
 
 
-def _say_warnings() -> None:
-    """Say warnings of the project in one line each; those of others are shown as Python does."""
+def _show_warnings() -> None:
+    """Show a warning of the project in one line; others are shown as Python does."""
     show: Any = warnings.showwarning
 
-    def say_or_show(message: Any, category: Any, *more: Any) -> None:
+    def show_or_warn(message: Any, category: Any, *more: Any) -> None:
         if issubclass(category, OnlinesrlWarning):
             warn(str(message))
         else:
             show(message, category, *more)
 
-    warnings.showwarning = cast("Any", say_or_show)
+    warnings.showwarning = cast("Any", show_or_warn)
 
 
 def _lacks_memory(error: BaseException | None) -> bool:
-    """Tell whether an error, or one that it follows from, is one of memory: so libraries are not loaded."""
+    """Tell whether an error, or a cause of it, is a lack of memory, as when a library cannot be loaded."""
     while error is not None:
-        said = str(error).casefold()
+        message = str(error).casefold()
         if isinstance(error, MemoryError) or getattr(error, "errno", 0) == errno.ENOMEM:
             return True
-        if "failed to map segment" in said or "cannot allocate memory" in said:
+        if "failed to map segment" in message or "cannot allocate memory" in message:
             return True
         error = error.__cause__ or error.__context__
     return False
@@ -137,13 +139,13 @@ def _say_lack_of_memory() -> int:
 
 
 def _say(message: str) -> None:
-    """Say it on standard error, which may be a file on a disk that is full."""
+    """Write to standard error, which may be a file on a disk that is full."""
     with suppress(OSError):
         print(legible(message), file=sys.stderr)
 
 
-def _say_unforeseen(error: Exception) -> int:
-    """Say what typer finds wrong with a command, or show a defect; return the exit code."""
+def _show_unforeseen(error: Exception) -> int:
+    """Show what typer finds wrong with a command, or the trace of a defect; return the exit code."""
     if _lacks_memory(error):
         return _say_lack_of_memory()
     shown = getattr(error, "format_message", None)
@@ -159,7 +161,7 @@ def _say_unforeseen(error: Exception) -> int:
 def main() -> None:
     """Run the command line; every error of the project becomes one message and its exit code."""
     _open_streams()
-    _say_warnings()
+    _show_warnings()
     gc.set_threshold(GC_THRESHOLD)
     try:
         code = app(standalone_mode=False)
@@ -175,7 +177,7 @@ def main() -> None:
         if code == 74:
             _say(f"onlinesrl: {error}")
     except Exception as error:
-        code = _say_unforeseen(error)
+        code = _show_unforeseen(error)
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What several commands share: their arguments, messages, and where they write."""
+"""The options, messages and outputs that several commands share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ Overrides = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the configuration."),
 ]
-OutputOption = Annotated[Path | None, typer.Option(help="A file; else standard output.")]
+OutputOption = Annotated[
+    Path | None, typer.Option(help="The file to write; by default standard output.")
+]
 
 TablesOption = Annotated[
     Path | None,
@@ -38,7 +40,7 @@ Distribute = Annotated[
     typer.Option(
         "--distribute",
         metavar="KEY=VALUE",
-        help="Where parts are worked on: engine=local|ray, address, workers; see the guide to clusters.",
+        help="Where the work is done: engine=local|ray, address, workers; see the guide to clusters.",
     ),
 ]
 
@@ -47,7 +49,7 @@ AllowHost = Annotated[
     typer.Option(
         "--allow-host",
         metavar="NAME",
-        help="A name by which clients may ask, besides localhost and IP addresses; may be repeated.",
+        help="A host name that clients may use, besides localhost and IP addresses; may be repeated.",
     ),
 ]
 
@@ -125,7 +127,7 @@ def warn(message: str) -> None:
 
 @contextmanager
 def output_to(path: Path | None) -> Iterator[BinaryIO]:
-    """Open a file to write to, or standard output where there is no path."""
+    """Open a file for writing; without a path, standard output."""
     if path is None:
         yield sys.stdout.buffer
         sys.stdout.flush()

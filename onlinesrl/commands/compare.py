@@ -27,14 +27,14 @@ Grid = Annotated[
 Metric = Annotated[
     str,
     typer.Option(
-        help="What is compared: f1, accuracy, hamming, mae, auc, average_precision, cll, map, ..."
+        help="The score to compare: f1, accuracy, hamming, mae, auc, average_precision, cll, map, ..."
     ),
 ]
 Tune = Annotated[
     list[str],
     typer.Option(
         metavar="KEY=V1,V2,...",
-        help="As --grid, but the best on the last tenth of a fold's training part is taken.",
+        help="As --grid, but of the values the best on the last tenth of each fold's training part is used.",
     ),
 ]
 Workers = Annotated[
@@ -48,7 +48,7 @@ def compare(
     tune: Tune = [],  # noqa: B006
     folds: Annotated[
         int | None,
-        typer.Option(min=2, help="How many; the default is to leave out a group at a time."),
+        typer.Option(min=2, help="The number of folds; by default each group of examples is one."),
     ] = None,
     metric: Metric = "f1",
     set_: Overrides = [],  # noqa: B006

@@ -40,16 +40,18 @@ def dlq_list(run: RunArgument) -> None:
         reasons[letter.reason] += 1
         print(printable(f"{number:>6}  {letter.place}  {name}  {letter.reason}"))
     print(f"{reasons.total():,} dead letters")
-    for reason, count in sorted(reasons.items(), key=lambda found: (-found[1], found[0])):
+    for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
         print(printable(f"{count:>6}  {reason}"))
 
 
 @dlq.command("show")
 def dlq_show(
     run: RunArgument,
-    number: Annotated[int, typer.Argument(metavar="N", min=1, help="Which, from 1.")],
+    number: Annotated[
+        int, typer.Argument(metavar="N", min=1, help="The number of the letter, from 1.")
+    ],
 ) -> None:
-    """Show a dead letter: what cannot be printed in its bytes stands as escapes."""
+    """Show a dead letter; bytes that cannot be printed are shown as escapes."""
     letter = next(islice(_letters(run), number - 1, None), None)
     if letter is None:
         raise UsageError(f"{run}: there is no dead letter {number}")
@@ -65,14 +67,14 @@ def dlq_show(
 @dlq.command("replay")
 def dlq_replay(
     run: RunArgument,
-    to: Annotated[Target, typer.Option(help="Where to.")] = Target.STDOUT,
+    to: Annotated[Target, typer.Option(help="Where they are sent.")] = Target.STDOUT,
     output: OutputOption = None,
     topic: TopicName = None,
     bootstrap: Bootstrap = LOCAL,
 ) -> None:
-    """Give the dead letters out again, byte for byte: a line each, or to a topic.
+    """Send the dead letters again, byte for byte: one line each, or to a Kafka topic.
 
-    What cannot be given out whole (it was cut, or is of several lines) is left out and told: exit 65.
+    One that cannot be sent as it was, since it was cut or has several lines, is left out and named: exit 65.
     """
     from onlinesrl.runs import replay as sending
 
@@ -100,7 +102,7 @@ def dlq_replay(
 
 
 def _unfit(letter: Letter, lines: bool) -> str | None:
-    """Say why a letter cannot be given out as it was."""
+    """Return why a letter cannot be sent as it was; None if it can."""
     if letter.cut:
         return "only its first part was kept, for it was longer than source.max_bytes"
     if lines and b"\n" in letter.value.rstrip(b"\r\n"):

@@ -24,10 +24,12 @@ def explain(
         Path | None,
         typer.Argument(metavar="CONFIG", help="A run's YAML file; else that of the run."),
     ] = None,
-    id_: Annotated[str, typer.Option("--id", metavar="ID", help="The example.")] = ...,  # type: ignore[assignment]
+    id_: Annotated[str, typer.Option("--id", metavar="ID", help="The id of the example.")] = ...,  # type: ignore[assignment]
     atom: Annotated[
         list[str],
-        typer.Option(metavar="'P(a, b)'", help="What to explain; else the least certain atoms."),
+        typer.Option(
+            metavar="'P(a, b)'", help="The atom to explain; by default the least certain ones."
+        ),
     ] = [],  # noqa: B006
     change: Annotated[
         list[str],
@@ -37,7 +39,7 @@ def explain(
         ),
     ] = [],  # noqa: B006
     tries: Annotated[
-        int, typer.Option(min=0, help="How many changes of evidence to try; 0: none.")
+        int, typer.Option(min=0, help="How many changes of the evidence are tried; 0: none.")
     ] = 1000,
     set_: Overrides = [],  # noqa: B006
     json_: Annotated[bool, typer.Option("--json", help="As JSON, to the last bit.")] = False,
@@ -45,9 +47,9 @@ def explain(
     """Explain a prediction: the ground rules for and against it, and what would flip it."""
     from onlinesrl.runs.explain import explanations
 
-    found = explanations(trained, config, set_, id_, atom, change, tries)
+    explained = explanations(trained, config, set_, id_, atom, change, tries)
     if json_:
-        print(json.dumps([each.as_dict() for each in found], indent=2))
+        print(json.dumps([explanation.as_dict() for explanation in explained], indent=2))
         return
-    for number, each in enumerate(found):
-        print(legible("\n" * (number > 0) + str(each)), flush=True)
+    for number, explanation in enumerate(explained):
+        print(legible("\n" * (number > 0) + str(explanation)), flush=True)

@@ -24,9 +24,9 @@ def predict(
 ) -> None:
     """Predict a source's examples, with score and margin over the second best state.
 
-    Each example gets one line, in order, also a bad one; lines are flushed when no more input waits. With
-    --tables it gets rows instead: a table per predicate, and one of the examples. With --distribute the
-    files of a source are predicted side by side; the lines are the same.
+    Every example, also a bad one, gives one line, in their order. Lines are flushed when no input waits.
+    With --tables an example gives rows instead: a table for each predicate, and one of the examples.
+    With --distribute the files of a source are predicted side by side; the lines are the same.
     """
     from onlinesrl.runs.config.loading import load
 

@@ -38,23 +38,27 @@ def topic_of(topic: str | None, bootstrap: str, partition: int | None = None) ->
 
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file, a folder, or -.")],
-    to: Annotated[Target, typer.Option(help="Where to.")],
+    to: Annotated[Target, typer.Option(help="Where they are sent.")],
     topic: TopicName = None,
     bootstrap: Bootstrap = LOCAL,
     partition: Annotated[
-        int | None, typer.Option(min=0, help="One partition; else by the example's id.")
+        int | None,
+        typer.Option(
+            min=0,
+            help="The only partition to send to; by default it is chosen by the example's id.",
+        ),
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(min=1e-6, max=1e9, help="Examples a second at most.")
+        float | None, typer.Option(min=1e-6, max=1e9, help="The most examples per second.")
     ] = None,
     query: Annotated[
-        str, typer.Option(metavar="P,Q", help="What is to be predicted, for .db files.")
+        str, typer.Option(metavar="P,Q", help="For .db files: the predicates to predict.")
     ] = "",
     dialect: Annotated[
-        str, typer.Option(metavar="NAME", help="How .db files are written, as for infer.")
+        str, typer.Option(metavar="NAME", help="The dialect of .db files, as for infer.")
     ] = "alchemy",
 ) -> None:
-    """Give a file's examples out as a live stream."""
+    """Send the examples of a file as a live stream, to a Kafka topic or to standard output."""
     from onlinesrl.logic.dialect import dialect_of
     from onlinesrl.runs import replay as sending
 

@@ -15,16 +15,19 @@ from onlinesrl.core.errors import printable
 def weights(
     trained: Trained,
     other: Annotated[
-        Path | None, typer.Argument(help="A second one: show how the weights differ.")
+        Path | None, typer.Argument(help="A second one; the differences to it are shown.")
     ] = None,
     rule: Annotated[
         str | None,
-        typer.Option(metavar="N|TEXT", help="Of this rule: its number, from 1, or a part of it."),
+        typer.Option(
+            metavar="N|TEXT",
+            help="Only weights of this rule: its number, from 1, or a part of its text.",
+        ),
     ] = None,
     about: Annotated[
-        str | None, typer.Option(metavar="CONSTANT", help="About this constant.")
+        str | None, typer.Option(metavar="CONSTANT", help="Only weights about this constant.")
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many to show.")] = 20,
+    top: Annotated[int, typer.Option(min=1, help="The most weights to show.")] = 20,
     json_: Annotated[bool, typer.Option("--json", help="As JSON, to the last bit.")] = False,
 ) -> None:
     """Show the most influential weights, or those that differ most between two of a kind.

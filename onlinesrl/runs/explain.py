@@ -28,14 +28,12 @@ from onlinesrl.runs.console import say
 from onlinesrl.runs.inputs import make_reader
 from onlinesrl.runs.run import compile_kernels, trained_learner
 from onlinesrl.stream.dead_letters import letters
-from onlinesrl.stream.run_folder import parts
+from onlinesrl.stream.run_folder import REQUESTS, parts
 
 SHOWN_IDS = 5
 """How many ids are named where the one that is asked for is not there."""
 CHOSEN = 3
 """How many atoms are explained where none is asked for."""
-JOURNAL = "requests.jsonl"
-"""The file of a run folder that has what clients sent."""
 
 
 def explanations(
@@ -89,7 +87,7 @@ def _settings_of(folder: Path, overrides: Sequence[str]) -> Config:
         text = read_plain(summary)
     try:
         values = json.loads(text)["config"]
-        journal = parts(folder / JOURNAL)
+        journal = parts(folder / REQUESTS)
         if any(is_plain(part) and part.stat().st_size for part in journal):
             values["source"] = {"path": [*map(str, journal)]}
         return Config.model_validate(values)

@@ -1,7 +1,6 @@
 """CAVIAR's pairs as examples: the windows, the order of frames, the errors, and learning from them."""
 
 import json
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -15,10 +14,10 @@ from conftest import soaked
 import onlinesrl as srl
 from onlinesrl.core.example import Example, decode
 from tests.support.paths import REPO, SHARED
+from tests.support.stream_scripts import converted, refusal
 
 CAVIAR = SHARED / "data" / "caviar"
 STREAM = REPO / "streams" / "meetings"
-SCRIPT = STREAM / "from_caviar.py"
 sys.path.insert(0, str(STREAM))
 
 import from_caviar  # noqa: E402
@@ -43,11 +42,6 @@ HoldsAt(Meet_ID1_ID1,1)
 HoldsAt(Meet_ID1_ID2,1)
 HoldsAt(Meet_ID1_ID2,2)
 """
-
-
-def convert(folder: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), str(folder), str(out)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def windows(text: str, frames: int) -> list[dict[str, Any]]:
@@ -117,16 +111,12 @@ def test_an_atom_said_to_be_false_is_left_out() -> None:
 
 def test_a_bad_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "07-Talk.id1_id2.db").write_text("Next(1,0)\nNext(2,\n")
-    done = convert(tmp_path, tmp_path / "out")
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"{tmp_path / '07-Talk.id1_id2.db'}:2:")
-    assert not (tmp_path / "out").exists()
+    said = refusal(from_caviar, tmp_path, tmp_path / "out")
+    assert said.startswith(f"{tmp_path / '07-Talk.id1_id2.db'}:2:")
 
 
 def test_a_folder_without_databases_is_an_error(tmp_path: Path) -> None:
-    done = convert(tmp_path, tmp_path / "out")
-    assert done.returncode == 1
-    assert str(tmp_path) in done.stderr
+    assert str(tmp_path) in refusal(from_caviar, tmp_path, tmp_path / "out")
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +124,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not CAVIAR.is_dir():
         pytest.skip("the CAVIAR data is not at hand")
     out = tmp_path_factory.mktemp("caviar") / "caviar.jsonl"
-    assert convert(CAVIAR, out).returncode == 0
+    converted(from_caviar, CAVIAR, out)
     return out
 
 

@@ -7,7 +7,6 @@ import pytest
 from conftest import soaked
 
 import onlinesrl as srl
-from onlinesrl.core.example import decode
 from tests.support.stream_scripts import REPO, STREAMS, generator
 
 STREAM = STREAMS / "collective"
@@ -25,13 +24,6 @@ def metrics(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compare, "LEARNERS", chosen)
         return dict(compare.compared())
-
-
-def test_the_stream_is_what_its_generator_makes() -> None:
-    text = (STREAM / "collective.jsonl").read_text(encoding="utf-8")
-    assert text == generate.made()
-    for line in text.encode().splitlines():
-        decode(line)
 
 
 def test_citations_help_adagrad_beyond_words(metrics: dict[str, dict[str, Any]]) -> None:

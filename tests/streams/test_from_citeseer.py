@@ -1,18 +1,17 @@
 """CiteSeer's citations as examples: the atoms, the sentinels, the order and the errors."""
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.paths import REPO, SHARED
+from tests.support.paths import SHARED
+from tests.support.stream_scripts import converted, generator, refusal
 
 CITESEER = SHARED / "data" / "citeseer"
-SCRIPT = REPO / "streams" / "citations" / "from_citeseer.py"
+from_citeseer = generator("citations", "from_citeseer")
 
 
 def citation(identifier: str, topic: str, **changes: Any) -> dict[str, Any]:
@@ -33,25 +32,17 @@ def citation(identifier: str, topic: str, **changes: Any) -> dict[str, Any]:
     }
 
 
-def convert(folder: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), str(folder), str(out)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def converted(folder: Path, topics: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+def examples(folder: Path, topics: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     source = folder / "citeseer"
     source.mkdir()
     for topic, citations in topics.items():
         lines = "".join(json.dumps(c) + "\n" for c in citations)
         (source / f"{topic}.jsonl").write_text(lines)
-    out = folder / "all.jsonl"
-    done = convert(source, out)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in out.read_text().splitlines()]
+    return converted(from_citeseer, source, folder / "all.jsonl")
 
 
 def test_a_citation_becomes_an_example(tmp_path: Path) -> None:
-    [example] = converted(tmp_path, {"maths": [citation("c1", "maths")]})
+    [example] = examples(tmp_path, {"maths": [citation("c1", "maths")]})
     assert example == {
         "id": "c1",
         "group": "maths",
@@ -98,7 +89,7 @@ def test_a_citation_becomes_an_example(tmp_path: Path) -> None:
 def test_what_stands_for_none_leaves_no_atom(
     tmp_path: Path, changes: dict[str, Any], missing: set[str]
 ) -> None:
-    [whole, changed] = converted(
+    [whole, changed] = examples(
         tmp_path, {"maths": [citation("c1", "maths"), citation("c2", "maths", **changes)]}
     )
     assert set(whole["evidence"]) - set(changed["evidence"]) == missing
@@ -106,19 +97,19 @@ def test_what_stands_for_none_leaves_no_atom(
 
 def test_the_first_token_may_be_the_last_initial(tmp_path: Path) -> None:
     letter = citation("c1", "maths", tokens=["b", "ada", *"cdefg"], lastinitial=[0])
-    [example] = converted(tmp_path, {"maths": [letter]})
+    [example] = examples(tmp_path, {"maths": [letter]})
     assert example["evidence"]["LastInitial"] == [[0]]
 
 
 def test_a_citation_without_fields_keeps_its_empty_truth(tmp_path: Path) -> None:
-    [example] = converted(tmp_path, {"maths": [citation("c1", "maths", labels=[None] * 7)]})
+    [example] = examples(tmp_path, {"maths": [citation("c1", "maths", labels=[None] * 7)]})
     assert example["truth"] == {"InField": []}
 
 
 def test_topics_in_alphabetical_order_and_citations_in_file_order(tmp_path: Path) -> None:
     topics = {t: [citation(t + n, t) for n in "21"] for t in ("zoology", "algebra")}
-    examples = converted(tmp_path, topics)
-    assert [(e["id"], e["group"]) for e in examples] == [
+    listed = examples(tmp_path, topics)
+    assert [(e["id"], e["group"]) for e in listed] == [
         ("algebra2", "algebra"),
         ("algebra1", "algebra"),
         ("zoology2", "zoology"),
@@ -129,23 +120,17 @@ def test_topics_in_alphabetical_order_and_citations_in_file_order(tmp_path: Path
 @pytest.mark.parametrize("line", ["{", "[]", '{"id": "c1"}'])
 def test_a_bad_line_is_named(tmp_path: Path, line: str) -> None:
     (tmp_path / "maths.jsonl").write_text(json.dumps(citation("c1", "maths")) + f"\n{line}\n")
-    done = convert(tmp_path, tmp_path / "out")
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"{tmp_path / 'maths.jsonl'}:2: not a citation")
-    assert not (tmp_path / "out").exists()
+    said = refusal(from_citeseer, tmp_path, tmp_path / "out")
+    assert said.startswith(f"{tmp_path / 'maths.jsonl'}:2: not a citation")
 
 
 def test_a_folder_without_topics_is_an_error(tmp_path: Path) -> None:
-    done = convert(tmp_path, tmp_path / "out")
-    assert done.returncode == 1
-    assert str(tmp_path) in done.stderr
+    assert str(tmp_path) in refusal(from_citeseer, tmp_path, tmp_path / "out")
 
 
 @pytest.mark.skipif(not CITESEER.is_dir(), reason="the CiteSeer data is not at hand")
 def test_the_real_citations(tmp_path: Path) -> None:
-    out = tmp_path / "all.jsonl"
-    assert convert(CITESEER, out).returncode == 0
-    examples = [json.loads(line) for line in out.read_text().splitlines()]
+    examples = converted(from_citeseer, CITESEER, tmp_path / "all.jsonl")
     groups = Counter(e["group"] for e in examples)
     atoms = Counter(p for e in examples for p, rows in e["evidence"].items() for _ in rows)
     fields = Counter(field for e in examples for _, field in e["truth"]["InField"])

@@ -33,10 +33,6 @@ def examples(lines: list[bytes]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def test_the_stream_is_what_its_generator_makes() -> None:
-    assert (STREAM / "meetings.jsonl").read_text(encoding="utf-8") == generate.made()
-
-
 def test_every_scene_has_all_windows_of_its_three_pairs(examples: list[dict[str, Any]]) -> None:
     assert len({e["id"] for e in examples}) == len(examples) == 336
     assert set(Counter(e["group"] for e in examples).values()) == {24}

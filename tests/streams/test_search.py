@@ -41,10 +41,6 @@ def values(example: dict[str, Any], name: str) -> dict[tuple[str, ...], float]:
     return {tuple(atom["args"]): atom["value"] for atom in example["evidence"].get(name, [])}
 
 
-def test_the_stream_is_what_its_generator_makes() -> None:
-    assert (STREAM / "search.jsonl").read_text(encoding="utf-8") == generator("search").made()
-
-
 def test_it_is_as_large_as_its_readme_says(examples: list[dict[str, Any]]) -> None:
     readme = (STREAM / "README.md").read_text(encoding="utf-8")
     assert f"{len(examples)} simulated searches" in readme

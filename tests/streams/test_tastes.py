@@ -11,7 +11,7 @@ from onlinesrl.core.online.update_rules import UPDATES
 from onlinesrl.runs.config.loading import load
 from onlinesrl.runs.progress import Display
 from onlinesrl.runs.run import Options, run
-from tests.support.stream_scripts import REPO, STREAMS, generator
+from tests.support.stream_scripts import REPO, generator
 
 generate = generator("tastes")
 FIRST, SECOND = generate.CHANGES
@@ -24,11 +24,6 @@ def summary(output: Path, *settings: str) -> dict[str, Any]:
     """The summary of a run of the shipped configuration, with other settings."""
     config = load(REPO / "configs" / "tastes.yaml", [f"output={output}", *settings])
     return run(config, Options(display=Display(io.StringIO())), 0.0, lambda said: None)
-
-
-def test_the_stream_is_what_its_generator_makes() -> None:
-    made = (STREAMS / "tastes" / "tastes.jsonl").read_text(encoding="utf-8")
-    assert made == generate.made()
 
 
 @pytest.mark.parametrize("update", sorted({*UPDATES} - SAMPLED))

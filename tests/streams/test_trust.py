@@ -16,7 +16,7 @@ from onlinesrl.psl.online.learner import PslOnlineLearner
 from onlinesrl.runs.config.loading import load
 from onlinesrl.runs.run import make_learner
 from tests.support import naive_psl_grounder
-from tests.support.stream_scripts import REPO, STREAMS, generator, ground
+from tests.support.stream_scripts import REPO, STREAMS, ground
 
 STREAM = STREAMS / "trust"
 CONFIG = REPO / "configs" / "trust.yaml"
@@ -56,10 +56,6 @@ def edges(atoms: list[list[int]]) -> set[tuple[int, ...]]:
     found = {tuple(atom) for atom in atoms}
     assert len(found) == len(atoms)
     return found
-
-
-def test_the_stream_is_what_its_generator_makes() -> None:
-    assert (STREAM / "trust.jsonl").read_text(encoding="utf-8") == generator("trust").made()
 
 
 def test_it_is_as_large_as_its_readme_says(examples: list[dict[str, Any]]) -> None:

@@ -1,10 +1,14 @@
 """What the tests of streams share: scripts by their folder, and ground PSL streams."""
 
 import importlib.util
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+import pytest
 
 from onlinesrl.core.example import Example
 from onlinesrl.psl.ground.grounder import Grounded, Grounder
@@ -23,6 +27,22 @@ def generator(stream: str, script: str = "generate") -> ModuleType:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def converted(script: ModuleType, source: Path, out: Path) -> list[dict[str, Any]]:
+    """Run a script that converts a folder to a file of examples, in this process; return the examples."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [str(script.__file__), str(source), str(out)])
+        script.main()
+    return [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+
+
+def refusal(script: ModuleType, source: Path, out: Path) -> str:
+    """Return the message with which a script that converts ends at a mistake; it writes nothing then."""
+    with pytest.raises(SystemExit) as ended:
+        converted(script, source, out)
+    assert not out.exists()
+    return str(ended.value.code)
 
 
 def ground(model: Path, query: Sequence[str], examples: Sequence[Example]) -> Grounded:

@@ -18,7 +18,7 @@ def dashboard(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: a free one.")] = 8081,
     allow_host: AllowHost = [],  # noqa: B006
 ) -> None:
-    """Show runs in a browser, side by side and live; it only reads their folders."""
+    """Show runs in a browser, side by side and live; their folders are only read."""
     from onlinesrl.commands.dashboard.app import serve
     from onlinesrl.runs.http.server import At
 
