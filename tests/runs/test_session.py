@@ -42,17 +42,6 @@ def held_out(job: Callable[..., Job], citations: list[bytes]) -> Job:
     return job(citations[60:100], "held_out")
 
 
-def test_checkpoint_run_folder_and_weights_file_say_the_same(trained: Job, held_out: Job) -> None:
-    config = config_of(held_out)
-    of_the_run = evaluate(config, trained.output)
-    assert evaluate(config, trained.checkpoints()[-1]) == of_the_run
-    assert evaluate(config, trained.output / "checkpoints") == of_the_run
-    assert evaluate(config, trained.output / "weights.mln") == of_the_run
-    assert of_the_run["labelled"] == 40
-    assert of_the_run["f1"] > 0.6
-    assert "window" not in of_the_run
-
-
 def test_starting_weights_are_no_part_of_trained_ones(trained: Job, held_out: Job) -> None:
     weights = trained.output / "weights.mln"
     config = config_of(held_out, f"learner.start={weights}")
