@@ -294,15 +294,6 @@ def test_who_does_not_take_an_answer_is_hung_up_on(job: Make) -> None:
     assert "Traceback" not in hasty.served.job.said
 
 
-def test_half_open_connections_keep_nobody_out(job: Make, citations: list[bytes]) -> None:
-    served = Served(job([]), first=lambda: setattr(server, "CLIENTS", 4))
-    with ExitStack() as held:
-        for _ in range(12):
-            held.enter_context(socket.create_connection(("127.0.0.1", served.port), 60))
-        assert served.ask("POST", "/learn", citations[0])[0] == 200
-    assert served.stop() == 0
-
-
 @pytest.mark.parametrize(("module", "limit"), [(request_queue, "WAITING"), (service, "BODIES")])
 def test_no_room(job: Make, citations: list[bytes], module: Any, limit: str) -> None:
     served = Served(job([]), first=lambda: setattr(module, limit, 0))
