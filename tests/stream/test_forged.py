@@ -177,7 +177,7 @@ def tried(run: Job, foreign: Path, checkpoint: Path) -> list[int]:
     return [int(code) for code in json.loads(codes.read_text())]
 
 
-@tiers("forgeries", 2, 50)
+@tiers("forgeries", 1, 50)
 def test_forged_checkpoints_do_no_harm(
     job: Callable[..., Job],
     citations: list[bytes],
