@@ -6,8 +6,8 @@ import signal
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from http.client import HTTPException
 from threading import Event, Thread
 
@@ -15,9 +15,6 @@ import pytest
 from conftest import Job, wait
 from prometheus_client.parser import text_string_to_metric_families
 
-from onlinesrl.core.errors import PortError
-from onlinesrl.runs.http.metrics import Exporter
-from onlinesrl.runs.http.server import At
 from tests.support.waiting import PATIENCE, until
 
 Samples = dict[tuple[str, str], float]
@@ -41,13 +38,6 @@ def scrape(port: int) -> Samples:
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
-
-
-@contextmanager
-def serving(at: At = At()) -> Iterator[Exporter]:  # noqa: B008
-    with Exporter(at) as exporter:
-        exporter.start()
-        yield exporter
 
 
 class Fed:
@@ -105,6 +95,9 @@ def test_metrics_are_those_of_the_summary(job: Callable[..., Job], lines: list[b
     Thread(target=fed.feed, args=[lines], daemon=True).start()
     until(lambda: scrape(fed.port).get(("examples_total", "")) == len(lines))
     found = scrape(fed.port)  # while it waits for more
+    assert get(fed.port, "/readyz") == (200, "ready\n")
+    assert get(fed.port, "/healthz") == (200, "alive\n")
+    assert get(fed.port, "/nothing")[0] == 404
     assert fed.end() == 0
     summary = json.loads((run.output / "summary.json").read_bytes())
     assert summary["errors"] == {"decode": 1, "hard_rule": 1, "schema": 2, "too_long": 1}
@@ -165,8 +158,6 @@ def test_a_port_in_use(job: Callable[..., Job], citations: list[bytes]) -> None:
         where = f"--metrics-host 127.0.0.1 --metrics-port {port}"
         assert run.said == f"{where}: cannot listen there: Address already in use\n"
         assert not run.output.exists()
-        with pytest.raises(PortError):
-            Exporter(At(port=port))
     assert run.run("--metrics-port", "70000") == 64
 
 
@@ -208,9 +199,3 @@ def test_clients_do_not_change_results(job: Callable[..., Job], citations: list[
             connection.close()
     assert run.results() == alone.results()
     assert "Traceback" not in run.said
-
-
-def test_it_listens_on_this_machine_alone_unless_told_otherwise() -> None:
-    with serving() as here, serving(At("0.0.0.0")) as everywhere:
-        assert here.server.socket.getsockname()[0] == "127.0.0.1"
-        assert everywhere.server.socket.getsockname()[0] == "0.0.0.0"

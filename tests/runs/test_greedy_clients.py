@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
 import pytest
-from conftest import Job, wait
+from conftest import Job, soaked, wait
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
@@ -46,8 +46,8 @@ def test_many_lines_are_refused_and_many_lines_of_one_example_are_not(job: Make)
     ("key", "now", "said"),
     [
         ("source.max_bytes", "1000", "source.max_bytes: was 8000000, is 1000"),
-        ("inference.max_work", "1", "inference.max_work: was 1000000, is 1"),
-        ("inference.unsolved", "skip", "inference.unsolved: was 'fallback', is 'skip'"),
+        soaked("inference.max_work", "1", "inference.max_work: was 1000000, is 1"),
+        soaked("inference.unsolved", "skip", "inference.unsolved: was 'fallback', is 'skip'"),
     ],
 )
 def test_what_was_answered_is_read_with_the_limits_of_its_time(

@@ -9,25 +9,27 @@ import msgspec
 import pytest
 from conftest import MODEL, Job
 
-from onlinesrl.core.errors import ConfigError, ModelError, OnlinesrlError
-from onlinesrl.core.evaluation.prequential import Metrics
-from onlinesrl.runs import run as run_module
-from onlinesrl.runs.config.loading import load
-from onlinesrl.runs.config.schema import Config
-from onlinesrl.runs.evaluation import evaluate, predictions
 from tests.stream.test_kill import LEARNERS
 from tests.support.trust_program import MODEL as TRUST
 from tests.support.trust_program import examples
 
 
-def config_of(job: Job, *overrides: str) -> Config:
-    return load(job.config, overrides)
+def set_(overrides: tuple[str, ...]) -> list[str]:
+    return [part for override in overrides for part in ("--set", override)]
 
 
 def run(job: Job, *overrides: str) -> dict[str, Any]:
-    """Run in this process; return the summary."""
-    said: list[str] = []
-    return run_module.run(config_of(job, *overrides), run_module.Options(), 0.0, said.append)
+    """Run, and return the summary."""
+    assert job.run(*set_(overrides)) == 0, job.said
+    summary: dict[str, Any] = json.loads((job.output / "summary.json").read_bytes())
+    return summary
+
+
+def evaluate(job: Job, weights: Path, *overrides: str) -> dict[str, Any]:
+    """The metrics of trained weights on the examples of a job."""
+    assert job.call("evaluate", weights, job.config, *set_(overrides)) == 0, job.said
+    metrics: dict[str, Any] = json.loads(job.printed)
+    return metrics
 
 
 @pytest.fixture(scope="module")
@@ -43,26 +45,13 @@ def held_out(job: Callable[..., Job], citations: list[bytes]) -> Job:
     return job(citations[60:100], "held_out")
 
 
-def test_checkpoint_run_folder_and_weights_file_say_the_same(trained: Job, held_out: Job) -> None:
-    config = config_of(held_out)
-    of_the_run = evaluate(config, trained.output)
-    assert evaluate(config, trained.checkpoints()[-1]) == of_the_run
-    assert evaluate(config, trained.output / "checkpoints") == of_the_run
-    assert evaluate(config, trained.output / "weights.mln") == of_the_run
-    assert of_the_run["labelled"] == 40
-    assert of_the_run["f1"] > 0.6
-    assert "window" not in of_the_run
-
-
 def test_starting_weights_are_no_part_of_trained_ones(trained: Job, held_out: Job) -> None:
-    weights = trained.output / "weights.mln"
-    config = config_of(held_out, f"learner.start={weights}")
-    expected = evaluate(config_of(held_out), trained.output)
-    assert evaluate(config, trained.output) == expected
+    start = f"learner.start={trained.output / 'weights.mln'}"
+    assert evaluate(held_out, trained.output, start) == evaluate(held_out, trained.output)
     untrained = held_out.folder / "untrained.mln"
     untrained.write_text(MODEL.read_text().replace("\nInField(+i", "\n0.0 InField(+i"))
-    with pytest.raises(ModelError, match="no weight"):
-        evaluate(config, untrained)
+    assert held_out.call("evaluate", untrained, held_out.config) == 78
+    assert "no weight" in held_out.said
 
 
 def test_a_model_of_other_rules_is_a_model_of_its_own(held_out: Job, tmp_path: Path) -> None:
@@ -70,20 +59,10 @@ def test_a_model_of_other_rules_is_a_model_of_its_own(held_out: Job, tmp_path: P
     foreign = tmp_path / "foreign.mln"
     declarations = MODEL.read_text().partition("// Words")[0]
     foreign.write_text(declarations + '\n2.5 Token(w, i) => InField(i, "title")\n')
-    found = evaluate(config_of(held_out), foreign)
+    found = evaluate(held_out, foreign)
     assert found["by"]["title"]["recall"] == 1.0
     assert found["by"]["author"]["recall"] == found["by"]["venue"]["recall"] == 0.0
     assert found["precision"] == found["accuracy"]
-
-
-def test_weights_of_a_part_of_the_rules_fit_the_model(held_out: Job, tmp_path: Path) -> None:
-    part = tmp_path / "part.mln"
-    declarations = MODEL.read_text().partition("// Words")[0]
-    part.write_text(declarations + '\n2.5 Token("the", i) => InField(i, "title")\n')
-    learner = run_module.trained_learner(config_of(held_out), part)
-    assert [(e.key, e.weight) for e in learner.weights.entries() if e.weight] == [
-        (("the", "title"), 2.5)
-    ]
 
 
 def test_a_run_goes_on_from_starting_weights(
@@ -94,25 +73,17 @@ def test_a_run_goes_on_from_starting_weights(
     warm = job(citations[60:100], "start", learner=start)
     assert run(warm)["f1"] > run(cold)["f1"]
     first = warm.lines("predictions.jsonl")[0]
-    assert first["predicted"] == cold_prediction(trained, citations[60], job)
+    one = job([citations[60]], "one")
+    assert one.call("predict", trained.output / "weights.mln", one.config) == 0, one.said
+    assert first["predicted"] == json.loads(one.printed)["predicted"]
 
 
-def cold_prediction(trained: Job, line: bytes, job: Callable[..., Job]) -> Any:
-    one = job([line], "one")
-    learner = run_module.trained_learner(config_of(one), trained.output / "weights.mln")
-    [[_, _, outcome]] = filter(None, predictions(learner, config_of(one), Metrics()))
-    assert outcome.prediction is not None
-    return outcome.prediction.predicted
-
-
-def test_starting_weights_that_no_rule_fits_are_said(
-    held_out: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_starting_weights_that_no_rule_fits_are_said(held_out: Job, tmp_path: Path) -> None:
     start = tmp_path / "start.mln"
     declarations = MODEL.read_text().partition("// Words")[0]
     start.write_text(declarations + '\n2.5 HasComma(i) => InField(i, "title")\n')
-    run_module.new_learner(config_of(held_out, f"learner.start={start}"))
-    assert "no rule of the model fits `HasComma(i) => InField(i" in capsys.readouterr().err
+    run(held_out, f"learner.start={start}")
+    assert "no rule of the model fits `HasComma(i) => InField(i" in held_out.said
 
 
 def test_a_checkpoint_of_another_model_is_refused(
@@ -120,9 +91,9 @@ def test_a_checkpoint_of_another_model_is_refused(
 ) -> None:
     other = tmp_path / "other.mln"
     other.write_text(MODEL.read_text() + "\nHasComma(i) => InField(i, +f)\n")
-    with pytest.raises(OnlinesrlError, match="model: the file has changed") as caught:
-        evaluate(config_of(held_out, f"model={other}"), trained.output)
-    assert caught.value.exit_code == 78
+    change = ("--set", f"model={other}")
+    assert held_out.call("evaluate", trained.output, held_out.config, *change) == 78
+    assert "model: the file has changed" in held_out.said
 
 
 @pytest.mark.parametrize(
@@ -130,27 +101,27 @@ def test_a_checkpoint_of_another_model_is_refused(
     [
         ("query=Feild", "query: Feild is not declared in the model, which has Center, "),
         ("metrics.by=nothing", "metrics.by: nothing is no argument of a query predicate: "),
-        ("metrics.by=InField.3", r"InField.1 \(position\), InField.2 \(field\)"),
+        ("metrics.by=InField.3", "InField.1 (position), InField.2 (field)"),
         ("learner.max_weights=20", "learner.max_weights: the rules alone have"),
     ],
 )
 def test_what_does_not_fit_the_model_is_said_at_its_key(
     held_out: Job, override: str, said: str
 ) -> None:
-    with pytest.raises(ConfigError, match=said) as caught:
-        run_module.new_learner(config_of(held_out, override))
-    assert str(caught.value).startswith(f"--set {override}: ")
+    assert held_out.run("--set", override) == 78
+    assert held_out.said.startswith(f"--set {override}: ")
+    assert said in held_out.said
 
 
 @pytest.mark.parametrize("by", ["field", "InField.2"])
 def test_values_of_an_argument_are_counted(held_out: Job, trained: Job, by: str) -> None:
-    found = evaluate(config_of(held_out, f"metrics.by={by}"), trained.output)
+    found = evaluate(held_out, trained.output, f"metrics.by={by}")
     assert found["by"].keys() == {"author", "title", "venue"}
 
 
 def test_values_of_an_argument_without_declared_constants(held_out: Job, trained: Job) -> None:
-    found = evaluate(config_of(held_out, "metrics.by=position"), trained.output)
-    plain = evaluate(config_of(held_out), trained.output)
+    found = evaluate(held_out, trained.output, "metrics.by=position")
+    plain = evaluate(held_out, trained.output)
     support = sum(scores["support"] for scores in found["by"].values())
     assert support == sum(scores["support"] for scores in plain["by"].values())
     assert {"0", "10"} <= found["by"].keys()
@@ -226,14 +197,14 @@ def test_the_state_of_another_learner_is_refused(
     other = tmp_path / "other.mln"
     other.write_text(MODEL.read_text() + "\nHasComma(i) => InField(i, +f)\n")
     start = f"learner.start={trained.output}"
-    with pytest.raises(ConfigError) as caught:
-        run(held_out, override.replace("OTHER", str(other)), start)
-    assert "checkpoint-" in str(caught.value)
-    assert "is of another learner (" in str(caught.value)
-    assert str(caught.value).endswith("); to start from its weights, give its weights file")
-    assert "\\n" not in str(caught.value)
-    assert said in str(caught.value)
-    assert str(caught.value).startswith(f"--set {start}: learner.start: ")
+    assert held_out.run(*set_((override.replace("OTHER", str(other)), start))) == 78
+    complaint = held_out.said.rstrip("\n")
+    assert complaint.startswith(f"--set {start}: learner.start: ")
+    assert "checkpoint-" in complaint
+    assert "is of another learner (" in complaint
+    assert said in complaint
+    assert complaint.endswith("); to start from its weights, give its weights file")
+    assert "\n" not in complaint
 
 
 def test_a_run_goes_on_though_that_which_it_started_from_has_gone_on(

@@ -244,27 +244,6 @@ def test_latest_takes_the_highest_number(tmp_path):
     assert_holds(latest(tmp_path, never), 1_000_000_000_000)
 
 
-def test_latest_passes_over_damaged_ones_with_a_warning_each(tmp_path):
-    paths = [save_number(tmp_path, number, keep=3) for number in (1, 2, 3)]
-    paths[2].write_bytes(b"")
-    paths[1].write_bytes(paths[1].read_bytes()[:-1])
-    warnings = []
-    assert_holds(latest(tmp_path, warnings.append), 1)
-    assert [str(paths[2]) in warnings[0], str(paths[1]) in warnings[1]] == [True, True]
-
-
-def test_latest_refuses_when_all_are_damaged(tmp_path):
-    for number in (1, 2):
-        save_number(tmp_path, number).write_bytes(b"")
-    warnings = []
-    with pytest.raises(
-        StorageError, match=r"none of the 2 checkpoints is intact.*--fresh"
-    ) as caught:
-        latest(tmp_path, warnings.append)
-    assert caught.value.exit_code == 74
-    assert len(warnings) == 2
-
-
 def test_latest_refuses_one_that_cannot_be_opened(tmp_path):
     save_number(tmp_path, 1)
     (tmp_path / "checkpoint-000000000002.ckpt").mkdir()

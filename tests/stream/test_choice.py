@@ -4,57 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from conftest import Job, wait
-
-from onlinesrl.core.errors import DataError
-from onlinesrl.stream import group_filter
-from onlinesrl.stream.group_filter import Choice
-
-
-def met(chosen: Choice, *groups: str | None) -> list[bool]:
-    return [chosen.takes(group) for group in groups]
-
-
-def test_names_never_met_are_told_with_those_that_were() -> None:
-    chosen = Choice(["face", "fcae", "b\x1b[2J"], ["reasoning", "reson"])
-    assert met(chosen, "face", "reasoning", None, "face") == [True, False, False, True]
-    there = "there are face, reasoning, examples without a group"
-    assert chosen.complaints() == [
-        f"source.only: no example of b\\x1b[2J, fcae; {there}",
-        f"source.without: no example of reson; {there}",
-    ]
-    chosen.check()
-    assert met(chosen, "fcae", "b\x1b[2J", "reson") == [True, True, False]
-    assert chosen.complaints() == []
-
-
-def test_what_is_kept_is_bounded_and_never_forgets_a_name_of_the_configuration() -> None:
-    chosen = Choice(None, ["late", "never"])
-    met(chosen, *(f"g{n}" for n in range(1000)), "late")
-    assert len(chosen.met) == group_filter.NOTED + 1
-    (said,) = chosen.complaints()
-    assert said.startswith("source.without: no example of never; there are g0, g1, g10, ")
-    assert said.endswith(", ...")
-
-
-def test_what_was_met_survives_a_checkpoint() -> None:
-    chosen, again = Choice(["a", "b"]), Choice(["a", "b"])
-    met(chosen, "a", None)
-    again.restore(json.loads(json.dumps(chosen.save())))
-    assert again.complaints() == chosen.complaints() != []
-
-
-def test_nothing_chosen_is_an_error_and_nothing_there_is_not() -> None:
-    chosen = Choice(["fcae"])
-    chosen.check()
-    met(chosen, "face")
-    with pytest.raises(DataError, match=r"is chosen\nsource[.]only: no"):
-        chosen.check()
-    without = Choice(None, ["face"])
-    met(without, "face")
-    with pytest.raises(DataError, match="is chosen\nthere are face"):
-        without.check()
 
 
 def lines(*groups: str) -> list[bytes]:

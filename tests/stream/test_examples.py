@@ -148,10 +148,6 @@ def test_groups_of_a_run(job: Callable[..., Job], citations: list[bytes]) -> Non
     assert len(chosen) == 27
 
 
-def test_3_and_its_text_are_the_same_constant() -> None:
-    assert decode(b'{"id": 3, "evidence": {"P": [[3], ["3"]]}}').evidence == {"P": [[3], ["3"]]}
-
-
 @pytest.mark.parametrize(
     "text",
     [

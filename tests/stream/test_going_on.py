@@ -232,8 +232,8 @@ def test_a_run_forever_learns_what_comes_and_stops_when_asked(
     until(lambda: counted(run) == 40)
     days.write("c.jsonl", 40, 45)
     until(lambda: counted(run) == 45)
-    os.kill(process, signal.SIGKILL)
-    wait(process)
+    os.kill(process, signal.SIGTERM)
+    assert wait(process) == 0, run.said
     finish(run)
     assert run.results() == finish(days("whole", str(days.folder))).results()
 

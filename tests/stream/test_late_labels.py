@@ -10,13 +10,7 @@ from conftest import Job, long
 
 from onlinesrl.core.evaluation.prequential import f1
 from onlinesrl.stream import checkpoints as checkpoints_module
-
-
-def split(line: bytes) -> tuple[bytes, bytes]:
-    """An example without its truth, and the truth."""
-    example = json.loads(line)
-    label = {"id": example["id"], "truth": example.pop("truth")}
-    return json.dumps(example).encode() + b"\n", json.dumps(label).encode() + b"\n"
+from tests.support.late_labels import apart
 
 
 def shuffled(lines: Sequence[bytes], seed: int) -> list[bytes]:
@@ -24,7 +18,7 @@ def shuffled(lines: Sequence[bytes], seed: int) -> list[bytes]:
     rng = random.Random(seed)
     placed = []
     for n, line in enumerate(lines):
-        example, label = split(line)
+        example, label = apart(line)
         placed += [(n, 0, example), (n + rng.choice((0, 0, 1, 3, 9, 20, -2)), 1, label)]
     return [line for *_, line in sorted(placed, key=lambda each: each[:2])]
 
@@ -59,7 +53,7 @@ def scores(run: Job, lines: Sequence[bytes]) -> dict[str, Any]:
 
 def test_what_was_given_out_is_scored(job: Callable[..., Job], citations: list[bytes]) -> None:
     """All labels last: everything was predicted by weights that knew nothing."""
-    pairs = [split(line) for line in citations[:40]]
+    pairs = [apart(line) for line in citations[:40]]
     run = job([*(e for e, _ in pairs), *(t for _, t in pairs)], labels={})
     assert run.run() == 0, run.said
     last = run.lines("metrics.jsonl")[-1]
@@ -106,7 +100,7 @@ def test_scores_are_those_of_the_file_whatever_the_batches(
 def test_labels_at_once_are_the_same_as_whole_examples(
     job: Callable[..., Job], citations: list[bytes]
 ) -> None:
-    late = job([part for line in citations[:30] for part in split(line)], "late", labels={})
+    late = job([part for line in citations[:30] for part in apart(line)], "late", labels={})
     whole = job(citations[:30], "whole")
     assert (late.run(), whole.run()) == (0, 0)
     assert late.results()["weights.mln"] == whole.results()["weights.mln"]
@@ -118,7 +112,7 @@ def test_a_refused_example_has_nothing_to_score(
     job: Callable[..., Job], citations: list[bytes]
 ) -> None:
     """Its label waits as one of an example that has not come, and joins it once it has."""
-    example, label = split(citations[0])
+    example, label = apart(citations[0])
     broken = json.loads(example)
     broken["evidence"]["Nonsense"] = []
     bad = json.dumps(broken).encode() + b"\n"
@@ -138,7 +132,7 @@ def test_truths_that_no_example_waits_for_are_told(
     job: Callable[..., Job], citations: list[bytes]
 ) -> None:
     """Of an id misspelt, of an example met before; and nothing is said where all met."""
-    pairs = [split(line) for line in citations[:6]]
+    pairs = [apart(line) for line in citations[:6]]
     lines = [each for pair in pairs for each in pair]
     misspelt = json.dumps({"id": "c\x1b1", "truth": {}}).encode() + b"\n"
     run = job([*lines, misspelt, pairs[0][1]], labels={})
@@ -153,7 +147,7 @@ def test_truths_that_no_example_waits_for_are_told(
 def test_a_label_that_cannot_be_is_bad_and_its_example_still_counted_once(
     job: Callable[..., Job], citations: list[bytes]
 ) -> None:
-    pairs = [split(line) for line in citations[:6]]
+    pairs = [apart(line) for line in citations[:6]]
     wrong = json.loads(pairs[2][1])
     wrong["truth"] = {"InField": [[1, "title"], [1, "author"]]}
     pairs[2] = pairs[2][0], json.dumps(wrong).encode() + b"\n"

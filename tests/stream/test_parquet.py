@@ -19,7 +19,7 @@ from onlinesrl.stream.distributed.parquet_splits import TablePieces, TableShards
 from onlinesrl.stream.sources.parquet import TableSource
 from tests.support.tables import predicted_rows, write_tables
 
-COUNT = 40
+COUNT = 24
 PARQUET = {"kind": "parquet", "path": "tables"}
 
 

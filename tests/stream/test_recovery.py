@@ -24,6 +24,7 @@ import yaml
 from conftest import MODEL, Job, soaked, tiers
 
 from tests.support import trust_program
+from tests.support.late_labels import apart
 from tests.support.serving import Client, learned
 from tests.support.storage import Storage
 from tests.support.tables import predicted_rows, write_tables
@@ -34,13 +35,6 @@ BAD = [b"{\n", b'{"id": 1, "evidence": {"Tokn": []}}\n', b"\xff\xfe\n", b"[]\n"]
 OPEN = MODEL.read_text().replace('field = {"author", "title", "venue"}', "field = {...}")
 DRIFTING = "label = {A, B}\nWord(word)\nClass(label!)\nWord(+w) => Class(+c)\n"
 Make = Callable[..., Job]
-
-
-def apart(line: bytes) -> tuple[bytes, bytes]:
-    """An example without its truth, and the truth."""
-    example = json.loads(line)
-    label = {"id": example["id"], "truth": example.pop("truth")}
-    return json.dumps(example).encode() + b"\n", json.dumps(label).encode() + b"\n"
 
 
 def late(lines: list[bytes]) -> list[bytes]:

@@ -3,14 +3,11 @@
 import fcntl
 import os
 import resource
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import MODEL, Job, wait
-
-from tests.support.waiting import until
+from conftest import MODEL, Job
 
 EVERY = {"every": 7}
 
@@ -32,22 +29,6 @@ def unbroken(
     return run.results()
 
 
-def test_a_signal_reaches_a_run_that_waits_for_its_source(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
-    run = job(citations[:5])
-    reading, writing = os.pipe()
-    process = run.start("--set", "source.path=-", first=lambda: os.dup2(reading, 0))
-    os.write(writing, b"".join(citations[:5]))
-    predictions = run.output / "predictions.jsonl"
-    until(lambda: predictions.exists() and predictions.read_bytes().count(b"\n") == 5)
-    os.kill(process, signal.SIGTERM)
-    assert wait(process) == 0, run.said
-    os.close(writing)
-    os.close(reading)
-    assert "stopped after 5 examples" in run.said
-
-
 def test_a_finished_run_says_so(stopped: Job) -> None:
     assert stopped.run() == 0
     results, printed = stopped.results(), stopped.printed
@@ -55,23 +36,6 @@ def test_a_finished_run_says_so(stopped: Job) -> None:
     assert "out: this run is finished; --fresh starts it over" in stopped.said
     assert stopped.printed == printed
     assert stopped.results() == results
-
-
-def test_results_that_a_kill_prevented_are_written_by_the_next_run(
-    stopped: Job, unbroken: dict[str, bytes]
-) -> None:
-    results = ("weights.mln", "report.html", "summary.json")
-    of_the_stop = {name: (stopped.output / name).read_bytes() for name in results}
-    assert stopped.run() == 0
-    for name in results:
-        (stopped.output / name).write_bytes(of_the_stop[name])
-    assert stopped.run() == 0
-    assert stopped.results() == unbroken
-    for name in results:
-        (stopped.output / name).unlink()
-    assert stopped.run() == 0
-    assert stopped.results() == unbroken
-    assert (stopped.output / "report.html").exists()
 
 
 def test_fresh_starts_over(stopped: Job, unbroken: dict[str, bytes]) -> None:
@@ -138,22 +102,6 @@ def test_outputs_shorter_than_the_checkpoint_are_refused(stopped: Job) -> None:
     (stopped.output / "predictions.jsonl").write_bytes(b"")
     assert stopped.run() == 74
     assert "lines are missing" in stopped.said
-
-
-def test_a_source_that_lost_lines_is_refused(stopped: Job, citations: list[bytes]) -> None:
-    stopped.source.write_bytes(b"".join(citations[:10]))
-    assert stopped.run() == 74
-    assert "give the same source again" in stopped.said
-
-
-def test_lines_added_to_the_source_are_learned_from(
-    stopped: Job, job: Callable[..., Job], citations: list[bytes]
-) -> None:
-    stopped.source.write_bytes(b"".join(citations[:50]))
-    assert stopped.run() == 0
-    longer = job(citations[:50], "longer")
-    assert longer.run() == 0
-    assert stopped.results() == longer.results()
 
 
 def test_a_locked_folder_is_refused(stopped: Job) -> None:

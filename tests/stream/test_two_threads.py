@@ -2,17 +2,14 @@
 
 import gzip
 import json
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Job, wait
+from conftest import Job
 
 from onlinesrl.stream import checkpoints as checkpoints_module
 from tests.stream.test_kill import BAD
-from tests.support.waiting import until
 
 Make = Callable[..., Job]
 TWO = ("--threads", "2")
@@ -93,18 +90,3 @@ def test_what_cannot_be_read_ends_it_in_its_place(job: Make, citations: list[byt
         said.append((last, run.lines("predictions.jsonl")))
     assert said[0] == said[1]
     assert "source.jsonl.gz:" in said[0][0]
-
-
-def test_a_pipe_is_answered_as_it_comes(job: Make, citations: list[bytes], tmp_path: Path) -> None:
-    """Not only when there is another micro-batch."""
-    run, pipe = job([], **KEYS), tmp_path / "pipe"
-    os.mkfifo(pipe)
-    process = run.start(*TWO, "--set", f"source.path={pipe}", "--until", "12")
-    written = os.open(pipe, os.O_WRONLY)
-    try:
-        for n in range(12):
-            os.write(written, citations[n])
-            until(lambda n=n: len(run.lines("predictions.jsonl")) == n + 1)
-    finally:
-        os.close(written)
-    assert wait(process) == 0, run.said

@@ -35,8 +35,7 @@ from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.text import show
 from onlinesrl.mln.counting.world import world_of
 from onlinesrl.mln.ground.batch_packer import LimitKeys
-from onlinesrl.mln.ground.ground_example import ModelGrounder
-from onlinesrl.mln.ground.grounder import Limits
+from onlinesrl.mln.ground.grounder import Limits, ModelGrounder
 from onlinesrl.mln.lang.clausal_form import clauses, plus_variables
 from onlinesrl.mln.lang.weight_file import alchemy_text
 from onlinesrl.mln.learning.reweighted_world import ReweightedWorld, ground_world

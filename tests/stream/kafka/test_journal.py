@@ -4,10 +4,11 @@ import json
 import os
 import signal
 
-from conftest import Job
+from conftest import Job, wait
 
 from tests.support.kafka_broker import Cluster
 from tests.support.kafka_streams import UNTIL_END, fill, source
+from tests.support.waiting import until
 
 PARTITIONS = 3
 
@@ -36,22 +37,11 @@ def test_what_followed_the_checkpoint_is_taken_again_in_its_order(
     fill(broker, topic, citations[:60], PARTITIONS)
     run = job([], source=source(broker, topic), checkpoint={"every": 1000})
 
-    def first() -> None:
-        from onlinesrl.stream.trainer import Trainer
-
-        small_polls()
-        real = Trainer.learn
-
-        def learn(self, batch):
-            found = real(self, batch)
-            if self.metrics.examples >= 40:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return found
-
-        Trainer.learn = learn  # type: ignore[method-assign]
-
-    assert run.run(*UNTIL_END, first=first) == -signal.SIGKILL, run.said
     journal = run.output / "order.jsonl"
+    process = run.start(first=small_polls)
+    until(lambda: journal.exists() and journal.read_bytes().count(b"\n") > 10)
+    os.kill(process, signal.SIGKILL)
+    assert wait(process) == -signal.SIGKILL
     lines = journal.read_bytes().splitlines(keepends=True)
     assert len(lines) > 5
     names = [json.loads(line)[0] for line in lines]

@@ -13,15 +13,9 @@ from tests.support.kafka_streams import (
     keys,
     predicted,
 )
+from tests.support.late_labels import apart
 
 DELAY = 9
-
-
-def split(line: bytes) -> tuple[bytes, bytes]:
-    """An example without its truth, and the truth."""
-    example = json.loads(line)
-    label = {"id": example["id"], "truth": example.pop("truth")}
-    return json.dumps(example).encode() + b"\n", json.dumps(label).encode() + b"\n"
 
 
 def weights(job: Job) -> bytes:
@@ -36,11 +30,11 @@ def delayed(citations: list[bytes]) -> tuple[list[bytes], list[bytes]]:
     stream, file = [], []
     for n in range(len(citations) + DELAY):
         if n < len(citations):
-            example, _ = split(citations[n])
+            example, _ = apart(citations[n])
             stream.append(example)
             file.append(example)
         if n >= DELAY:
-            stream.append(split(citations[n - DELAY])[1])
+            stream.append(apart(citations[n - DELAY])[1])
             file.append(citations[n - DELAY])
     return stream, file
 
@@ -73,7 +67,7 @@ def test_labels_further_down_the_stream_with_kills(broker, topic, job, citations
 
 def test_labels_on_a_topic_of_their_own(broker, topic, job, citations):
     """Whichever comes first; what is learned is what the noted order says."""
-    examples, labels = zip(*map(split, citations[:40]), strict=True)
+    examples, labels = zip(*map(apart, citations[:40]), strict=True)
     fill(broker, topic, examples)
     fill(broker, f"{topic}-labels", labels)
     values = keys(broker, topic)
@@ -106,7 +100,7 @@ def test_labels_on_a_topic_of_their_own(broker, topic, job, citations):
 
 def test_what_waits_is_bounded_and_counted(broker, topic, job, citations):
     """Examples that wait for too long expire, and so do truths of examples that never came."""
-    pairs = [split(line) for line in citations[:30]]
+    pairs = [apart(line) for line in citations[:30]]
     strangers = [json.dumps({"id": f"x{n}", "truth": {}}).encode() for n in range(8)]
     stream = [*(e for e, _ in pairs), *(t for _, t in pairs), *strangers]
     fill(broker, topic, stream)

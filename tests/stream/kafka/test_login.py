@@ -8,7 +8,6 @@ import pytest
 from conftest import Job
 
 from onlinesrl.core.errors import ConfigError
-from onlinesrl.runs import evaluation
 from onlinesrl.runs.config import loading
 from tests.support.kafka_broker import PASSWORD, USER, Broker
 from tests.support.kafka_streams import UNTIL_END, fill, source
@@ -80,17 +79,15 @@ def test_a_check_waits_seconds_and_not_the_patience(
     run = job([], source=of)
     assert run.call("check", run.config) == 69, run.said
     assert "Kafka at 127.0.0.1:1 cannot be reached: " in run.said
-    assert evaluation.CHECK_PATIENCE == "3s"
 
 
 @pytest.mark.parametrize("key", ["ssl_cafile", "ssl_certfile"])
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
 def test_a_certificate_that_cannot_be_read_is_told_at_once(
-    job: Callable[..., Job], tmp_path: Path, protocol: str, key: str
+    job: Callable[..., Job], tmp_path: Path, key: str
 ) -> None:
     file = tmp_path / "no.pem"
     file.write_text("no certificate\n")
-    security = RIGHT | {"security_protocol": protocol, key: str(file)}
+    security = RIGHT | {"security_protocol": "SASL_SSL", key: str(file)}
     where = {"kind": "kafka", "bootstrap": "127.0.0.1:1", "topic": "t", "patience": "100h"}
     run = job([], source=where | {"security": security})
     assert run.run(*UNTIL_END) == 69, run.said

@@ -151,6 +151,7 @@ def test_records_that_are_gone_take_no_other_prediction_with_them(
     tally["kills"] += 1
 
 
+@pytest.mark.long
 def test_keys_that_were_written_anew_and_compacted(broker, topic, job, citations, tally):
     compacting = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.001"}
     compacting |= {"segment.ms": "100", "min.compaction.lag.ms": "0", "max.compaction.lag.ms": "1"}
@@ -180,6 +181,7 @@ def test_keys_that_were_written_anew_and_compacted(broker, topic, job, citations
     tally["kills"] += 1
 
 
+@pytest.mark.long
 def test_another_order_of_arrival(broker, topic, job, citations, tally):
     broker.create_topic(topic, 4)
     run = job([], **keys(broker, topic, order="arrival"))
@@ -199,6 +201,7 @@ def test_another_order_of_arrival(broker, topic, job, citations, tally):
     tally["kills"] += 1
 
 
+@pytest.mark.long
 def test_a_limit_that_was_lowered(broker, topic, job, citations, tally):
     fill(broker, topic, citations[:60])
     run = job([], **keys(broker, topic), limits={"bad_share": 1.0})
