@@ -35,7 +35,8 @@ except ImportError:
     from onlinesrl.core.container import load
 saved = load(max(Path(sys.argv[1]).glob("checkpoints/*"), key=lambda path: path.name))
 parts = {name: saved.header[name] for name in ("learner", "metrics", "position", "groups", "finished")}
-digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode())
+text = json.dumps(parts, sort_keys=True).replace(sys.argv[2], "")  # the folder of the checkout
+digest = hashlib.sha256(text.encode())
 for name in sorted(saved.arrays):
     array = saved.arrays[name]
     digest.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
@@ -88,7 +89,7 @@ def of_run(tree: Tree, config: str, folder: Path, *keys: str) -> Iterator[tuple[
     for name in ("predictions.jsonl", "deadletter.jsonl"):
         yield name, sha((folder / name).read_bytes() if (folder / name).exists() else b"")
     yield "metrics", sha((folder / "metrics.jsonl").read_bytes().splitlines()[-1])
-    yield "checkpoint", tree.python("-c", CHECKPOINT, folder).strip()[:16]
+    yield "checkpoint", tree.python("-c", CHECKPOINT, folder, tree.root).strip()[:16]
 
 
 def of_batch(tree: Tree, config: str, data: Path, folder: Path) -> Iterator[tuple[str, str]]:
