@@ -31,15 +31,15 @@ class AtomNames:
             first, last = names
             n = len(last)
             return [[first[key // n], last[key % n]] for key in keys]
-        return [self._one(key, names) for key in keys]
-
-    def _one(self, key: int, names: Sequence[Sequence[Constant]]) -> list[Constant]:
-        constants: list[Constant] = []
-        for column in reversed(names):
-            constants.append(column[key % len(column)])
-            key //= len(column)
-        constants.reverse()
-        return [constants[place] for place in self.place]
+        rows: list[list[Constant]] = []
+        for key in keys:
+            row, rest = list[Constant](), key
+            for column in reversed(names):
+                row.append(column[rest % len(column)])
+                rest //= len(column)
+            row.reverse()
+            rows.append([row[place] for place in self.place])
+        return rows
 
     def columns(self, keys: Ints, names: Sequence[Sequence[Constant]]) -> list[Ints]:
         """Return for each argument the places in its domain of the constants of groundings."""

@@ -290,7 +290,14 @@ class Packer(Constants):
                         "schema",
                     )
                 (true if value else false).setdefault(name, []).append(args)
-            _check_consistent(name, true[name], false.get(name, ()), where)
+            both = {tuple(map(str, a)) for a in true[name]} & {  # type: ignore[arg-type]
+                tuple(map(str, a))  # type: ignore[arg-type]
+                for a in false.get(name, ())
+            }
+            if both:
+                atom_shown = show_ground_atom(name, min(both))
+                reason = f"contradiction in {where}: {atom_shown} is both true and false"
+                raise ExampleError(reason, "contradiction")
         layout = self.layout
         slots = layout.denied if where == "truth" else {**layout.mentioned, **layout.false}
         self._relations(false, where, slots, start, count)
@@ -331,16 +338,3 @@ class Packer(Constants):
         if self.layout.plan.numeric and self.constants.names:
             return replace(batch, number=self.numbers()[batch.member])
         return batch
-
-
-def _check_consistent(
-    name: str,
-    true: Sequence[list[Constant] | ValuedAtom],
-    false: Sequence[list[Constant] | ValuedAtom],
-    where: str,
-) -> None:
-    both = {tuple(map(str, a)) for a in true} & {tuple(map(str, a)) for a in false}  # type: ignore[arg-type]
-    if both:
-        atom = show_ground_atom(name, min(both))
-        reason = f"contradiction in {where}: {atom} is both true and false"
-        raise ExampleError(reason, "contradiction")

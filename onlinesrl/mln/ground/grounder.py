@@ -78,29 +78,20 @@ class Grounder:
     def allocate(self, atoms: int = 1 << 10, rows: int = 1 << 13, index: int = 1 << 12) -> None:
         """Allocate, or reallocate, memory for so many atoms, rows and index cells of a world."""
         layout, code = self.layout, self.layout.plans
+        steps = (np.diff(code.step_start), np.diff(code.exist_step_start))
+        depth = 2 + sum(int(each.max(initial=0)) for each in steps)  # joins that are open at once
+        depth = max(depth, 2 + 3 * int(np.diff(code.part_step_start).max(initial=0)))
+        types = [plan.types for plan in layout.plan.clauses]
+        for candidates in layout.candidates:
+            types += [candidates.types, *(each.types for each in candidates.exclusions)]
+        variables = max(map(len, types), default=0)
         keys = max((len(p.clause.template) for p in layout.plan.clauses), default=0)
         queries, arguments = len(layout.plan.query), len(code.query_type)
         sizes = (atoms, rows, 4 * rows, queries, arguments, keys)
         self.net = ground_network.network(*sizes, self.zeros)
         self.truth = np.zeros(atoms, np.uint8)
-        self.scratch = grounding_frames.scratch(
-            len(code.index_slot), index, self._depth(), self._variables()
-        )
+        self.scratch = grounding_frames.scratch(len(code.index_slot), index, depth, variables)
         self.room = {"atoms": atoms, "rows": rows, "index": index}
-
-    def _depth(self) -> int:
-        """Return the most join steps that are open at once."""
-        code = self.layout.plans
-        steps = (np.diff(code.step_start), np.diff(code.exist_step_start))
-        depth = 2 + sum(int(each.max(initial=0)) for each in steps)
-        return max(depth, 2 + 3 * int(np.diff(code.part_step_start).max(initial=0)))
-
-    def _variables(self) -> int:
-        """Return the most variables of a rule."""
-        types = [plan.types for plan in self.layout.plan.clauses]
-        for candidates in self.layout.candidates:
-            types += [candidates.types, *(each.types for each in candidates.exclusions)]
-        return max(map(len, types), default=0)
 
     def grow(self, status: int) -> None:
         """Double the memory that a kernel ran out of. Raises ExampleError for more rows than have numbers."""
@@ -123,16 +114,15 @@ class Grounder:
         if not self.layout.candidates:
             return batch
         narrowed = np.zeros(len(batch.listed), np.uint8)
-        w, at = 0, len(batch.data)
-        batch = _with_room(batch)
+        status, w, at = grounding_frames.GROW_DATA, 0, len(batch.data)
         while w < len(narrowed):
+            if status == grounding_frames.GROW_DATA:
+                batch = replace(batch, data=enlarged(batch.data, 2 * len(batch.data) + 1024))
+            elif status != grounding_frames.OK:
+                self.grow(status)
             status, w, at = open_atoms.find_open(
                 self.layout.plans, batch, w, at, self.scratch, self.limits.atoms, narrowed
             )
-            if status == grounding_frames.GROW_DATA:
-                batch = _with_room(batch)
-            elif status != grounding_frames.OK:
-                self.grow(status)
         return replace(
             batch, listed=np.where(narrowed, np.uint8(grounding_frames.FOUND), batch.listed)
         )
@@ -279,8 +269,3 @@ def ground(
     For ``wholly`` see ``Packer.add``; ``zeros`` makes the arrays of rows. Raises ExampleError.
     """
     return ModelGrounder(program, query, limits, zeros).ground_example(example, wholly)
-
-
-def _with_room(batch: grounding_frames.Batch) -> grounding_frames.Batch:
-    """Return a batch with twice the room for tuples."""
-    return replace(batch, data=enlarged(batch.data, 2 * len(batch.data) + 1024))

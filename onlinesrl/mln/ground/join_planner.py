@@ -355,7 +355,8 @@ class _Compiler:
             return steps
         stays = {v for v in clause.template if v not in block(clause, types, self.program.types)}
         stays |= _fixed(clause, query)
-        first = -2 if len(steps) > 1 and _ranges(steps[-2], stays) else -1
+        before = steps[-2] if len(steps) > 1 else None
+        first = -2 if isinstance(before, Domain) and before.variable not in stays else -1
         runs = (replace(each, run=True) for each in steps[first:] if isinstance(each, Domain))
         return (*steps[:first], *runs)
 
@@ -366,10 +367,6 @@ def _fixed(clause: Clause, query: tuple[Literal, ...]) -> set[str]:
     fixed |= {v for _, a, b in clause.equalities for v in _variables((a, b))}
     fixed |= {v for _, _, a, b in clause.comparisons for v in _variables((a, b))}
     return fixed | {v for name, _, a, b in clause.computed for v in _variables((name, a, b))}
-
-
-def _ranges(step: Step, fixed: set[str]) -> bool:
-    return isinstance(step, Domain) and step.variable not in fixed
 
 
 def _binding(atom: Atom, bound: set[str]) -> tuple[int, int]:
@@ -425,15 +422,14 @@ def _opposite(order: Order) -> Order:
 def _ready(checks: list[Check], bound: set[str]) -> list[Step]:
     """Take the checks whose variables are bound; an equality with one bound side binds the other."""
     ready: list[Step] = []
-    progress = True
-    while progress:
-        progress = False
+    before = -1
+    while before < len(ready):
+        before = len(ready)
         for check in list(checks):
             step = _check_step(check, bound)
             if step is not None:
                 checks.remove(check)
                 ready.append(step)
-                progress = True
     return ready
 
 

@@ -97,10 +97,6 @@ class Names:
         self._bound = frozenset(bound)
         self._names: dict[Term, Leaf] = {}
 
-    def inner(self, bound: Iterable[str]) -> Names:
-        """Return the names for an existential part with these variables."""
-        return Names(self._taken, self, bound)
-
     def flat(self, parts: Iterable[Literal | Compared]) -> Flat:
         """Replace compound terms by their names, for which literals and conditions are noted."""
         literals: list[Literal] = []
@@ -288,14 +284,14 @@ def _clause(rule: Rule, index: int, part: Disjunction, sign: int, shares: int) -
         weight=None if rule.weight is None else rule.weight / shares,
         hard=rule.hard,
         template=template,
-        table=_divided(rule.table, shares),
+        table=rule.table and tuple((key, weight / shares) for key, weight in rule.table),
         formula=formula,
         text=rule.text if shares == 1 else show(formula) if part else "false",
     )
 
 
 def _existential(part: Some, outer: Names, types: Mapping[str, str]) -> Existential:
-    names = outer.inner(part.variables)
+    names = Names(outer._taken, outer, part.variables)
     own = names.flat(part.parts)
     literals = (*own.literals, *names.literals)
     return Existential(
@@ -345,12 +341,6 @@ def _is_unit(part: Disjunction) -> bool:
 
 def _has_atom(part: Disjunction) -> bool:
     return any(isinstance(each, Literal | Some) for each in part)
-
-
-def _divided(table: Table | None, shares: int) -> Table | None:
-    if table is None or shares == 1:
-        return table
-    return tuple((key, weight / shares) for key, weight in table)
 
 
 def _formula(part: Disjunction, sign: int) -> Formula:

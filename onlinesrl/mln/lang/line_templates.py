@@ -36,7 +36,7 @@ from onlinesrl.logic.ast import (
 from onlinesrl.logic.source import Source
 from onlinesrl.logic.text import STRING, unquote
 from onlinesrl.mln.lang.clausal_form import plus_variables
-from onlinesrl.mln.lang.statements import Mention, Sentence, Statement, statements
+from onlinesrl.mln.lang.statements import Sentence, Statement, statements
 
 ENOUGH = 8
 """Lines of one shape become a family where they are more than this."""
@@ -70,8 +70,12 @@ def fold(code: str, source: Source) -> tuple[list[Statement], dict[int, Family]]
     """
     unfit: set[str] = set()
     while families := _families(code, unfit):
+        lines = code.split("\n")
+        for family in families:
+            for number in family.lines[1:]:
+                lines[number - 1] = ""
         try:
-            parsed = statements(_without_repetitions(code, families), source)
+            parsed = statements("\n".join(lines), source)
         except source.kind:
             break
         misfits = _misfits(parsed, families)
@@ -143,25 +147,13 @@ def _families(code: str, unfit: Set[str]) -> list[Family]:
             family = shapes[shape] = Family(shape)
         family.lines.append(number)
         family.weights.append(float(weighted[1]))
-        family.constants.append(tuple([_name(part, names) for part in spellings]))
+        for part in spellings:
+            if part not in names:
+                names[part] = unquote(part)
+        family.constants.append(tuple([names[part] for part in spellings]))
     return [
         each for each in shapes.values() if len(each.lines) > ENOUGH and each.shape not in unfit
     ]
-
-
-def _name(spelling: str, names: dict[str, str]) -> str:
-    name = names.get(spelling)
-    if name is None:
-        name = names[spelling] = unquote(spelling)
-    return name
-
-
-def _without_repetitions(code: str, families: Iterable[Family]) -> str:
-    lines = code.split("\n")
-    for family in families:
-        for number in family.lines[1:]:
-            lines[number - 1] = ""
-    return "\n".join(lines)
 
 
 def _misfits(parsed: Iterable[Statement], families: Iterable[Family]) -> set[str]:
@@ -186,7 +178,12 @@ def _fits(first: Statement | None, family: Family) -> bool:
         return False
     if first.definite or first.star is not None or plus_variables(first.formula):
         return False
-    constants = [each for mention in first.mentions for each in _constants(mention)]
+    constants = [
+        constant
+        for mention in first.mentions
+        for term in arguments(mention.formula)
+        for constant in _constants(term, isinstance(mention.formula, Atom))
+    ]
     if tuple(name for name, _ in constants) != family.constants[0]:
         return False
     columns = zip(*family.constants, strict=True)
@@ -197,22 +194,17 @@ def _fits(first: Statement | None, family: Family) -> bool:
     return bool(varying[True]) and varying[False] <= varying[True]
 
 
-def _constants(mention: Mention) -> Iterator[tuple[str, bool]]:
-    """Yield the constants of a mention, and whether the place of each has a type."""
-    for term in arguments(mention.formula):
-        yield from _placed(term, isinstance(mention.formula, Atom))
-
-
-def _placed(term: Term, typed: bool) -> Iterator[tuple[str, bool]]:
+def _constants(term: Term, typed: bool) -> Iterator[tuple[str, bool]]:
+    """Yield the constants of a term, and whether the place of each has a type, as the term's has."""
     match term:
         case Constant(name):
             yield name, typed
         case Function(_, parts):
             for part in parts:
-                yield from _placed(part, True)
+                yield from _constants(part, True)
         case Arithmetic(_, left, right):
-            yield from _placed(left, False)
-            yield from _placed(right, False)
+            yield from _constants(left, False)
+            yield from _constants(right, False)
 
 
 def joined(rules: Sequence[Rule], instances: Mapping[int, Rule]) -> Iterator[Rule]:

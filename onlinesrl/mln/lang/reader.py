@@ -32,7 +32,6 @@ from onlinesrl.mln.lang.line_templates import Family, fold, generalise, joined
 from onlinesrl.mln.lang.predicate_completion import Definite, completions
 from onlinesrl.mln.lang.statements import (
     Argument,
-    Cardinality,
     Enumeration,
     FunctionDeclaration,
     Include,
@@ -289,7 +288,10 @@ class _File:
         elif family is not None:
             rule = self._family_rule(rule, family, constants)
         if sentence.cardinality is not None:
-            rule = self._counted(rule, sentence.cardinality)
+            try:
+                rule = counted(rule, sentence.cardinality, self._reader.closed)
+            except ValueError as error:
+                raise self._source.error(str(error), rule.position) from None
         self._reader.rules += self._in_clauses(rule)
 
     def _weight_variable(self, sentence: Sentence, types: Mapping[str, str]) -> str | None:
@@ -321,12 +323,6 @@ class _File:
         if head in body.union(*(_predicates(each.formula.left) for each in definite)):
             message = f"{head} is derived from itself, or after it was used"
             raise self._source.error(message, position, "recursion is not supported")
-
-    def _counted(self, rule: Rule, cardinality: Cardinality) -> Rule:
-        try:
-            return counted(rule, cardinality, self._reader.closed)
-        except ValueError as error:
-            raise self._source.error(str(error), rule.position) from None
 
     def _in_clauses(self, rule: Rule) -> list[Rule]:
         """Return the rules that count as a soft formula does that is not split into clauses."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -109,7 +109,11 @@ class Checker:
                 f"{len(mentions)} numeric atoms in a rule, of which {MOST_FACTORS} may multiply"
             )
             hint = "let one predicate have their product"
-        elif any(_conditions(clause, numeric) < len(mentions) for clause in clauses):
+        elif any(
+            sum(not x.positive and x.atom.predicate in numeric for x in clause.literals)
+            < len(mentions)
+            for clause in clauses
+        ):
             message = f"{name} is numeric, neither true nor false: it multiplies a whole rule, once"
             hint = (
                 f"let it be a condition, as in `{name}(x) => (...)`, or in a conjunction of atoms"
@@ -264,10 +268,6 @@ class Checker:
 
 def _predicate(formula: Formula) -> str | None:
     return formula.predicate if isinstance(formula, Atom) else None
-
-
-def _conditions(clause: Clause, names: Set[str]) -> int:
-    return sum(not x.positive and x.atom.predicate in names for x in clause.literals)
 
 
 def _spread(argument: Argument, type_: str | None, types: dict[str, str]) -> None:
