@@ -93,7 +93,7 @@ def in_memory(
     is_soft = np.flatnonzero(~whole.hard)
     model, place = clause_model(net)
     model, weight = _with_units(model, clause_weights(model, place, of_ground), units)
-    return model, weight, Soft(whole.some(is_soft), gain[is_soft])
+    return model, weight, Soft(whole.select(is_soft), gain[is_soft])
 
 
 def _with_units(
