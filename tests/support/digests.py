@@ -35,7 +35,9 @@ except ImportError:
     from onlinesrl.core.container import load
 saved = load(max(Path(sys.argv[1]).glob("checkpoints/*"), key=lambda path: path.name))
 parts = {name: saved.header[name] for name in ("learner", "metrics", "position", "groups", "finished")}
-text = json.dumps(parts, sort_keys=True).replace(sys.argv[2], "")  # the folder of the checkout
+text = json.dumps(parts, sort_keys=True)
+for place in (sys.argv[2], str(Path(sys.argv[1]).parent)):  # the checkout, the folder of results
+    text = text.replace(place, "")
 digest = hashlib.sha256(text.encode())
 for name in sorted(saved.arrays):
     array = saved.arrays[name]

@@ -19,7 +19,7 @@ ROWS = LITERALS
 
 
 def clause_model(net: n.Network, folded: bool = True) -> tuple[GroundMRF, Ints]:
-    """Return a world's ground network as a ClauseModel, and the ground clause that each of its is.
+    """Return a world's ground network as a ``GroundMRF``, and the ground clause that each of its is.
 
     Runs are written out, duplicate literals dropped, tautologies left out (they are constant). Atoms
     that evidence fixes are hard unit clauses at the end, which are no ground clauses: -1. Where these
@@ -122,7 +122,7 @@ def groups(net: n.Network) -> tuple[Ints32, Bools]:
 
 
 def network_of(model: GroundMRF) -> tuple[n.Network, Ints]:
-    """Return a ClauseModel as kernel scratch, and the model's atom that each of its atoms is.
+    """Return a ``GroundMRF`` as kernel scratch, and the model's atom that each of its atoms is.
 
     Atoms are reordered so that groups are contiguous; a clause is a run of one.
     """

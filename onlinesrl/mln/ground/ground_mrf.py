@@ -83,7 +83,7 @@ class GroundMRF:
             and np.all(count[self.exactly] == 1)
         )
 
-    def some(self, clauses: Ints) -> GroundMRF:
+    def select(self, clauses: Ints) -> GroundMRF:
         """Return the model with these of its clauses only, in this order."""
         start, places = gathered(self.start, clauses)
         hard = self.hard[clauses]

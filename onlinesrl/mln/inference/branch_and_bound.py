@@ -1,7 +1,7 @@
 """Exact MPE of what is too wide for elimination, by branch and bound over multi-valued variables.
 
-The ground model becomes a pairwise cost (``kernels/pairwise.py``), minimised with the bounds of
-sequential tree-reweighted message passing (``kernels/trws.py``, ``kernels/branch.py``).
+The ground model becomes a pairwise cost (``kernels/pairwise_mrf``), minimised with the bounds of
+sequential tree-reweighted message passing (``kernels/tree_reweighted``, ``kernels/branch_and_bound``).
 """
 
 from __future__ import annotations

@@ -34,14 +34,14 @@ class Components:
         return len(self.atom_start) - 1
 
     def __iter__(self) -> Iterator[tuple[Ints, Ints]]:
-        return (self.some(i, i + 1) for i in range(len(self)))
+        return (self.span(i, i + 1) for i in range(len(self)))
 
     @property
     def end(self) -> Ints:
         """How many atoms and clauses all components before each one have, and all together."""
         return self.atom_start + self.clause_start
 
-    def some(self, first: int, stop: int) -> tuple[Ints, Ints]:
+    def span(self, first: int, stop: int) -> tuple[Ints, Ints]:
         """Return the atoms and the clauses of the components ``first .. stop - 1``, in order."""
         atoms = self.atoms[self.atom_start[first] : self.atom_start[stop]]
         clauses = self.clauses[self.clause_start[first] : self.clause_start[stop]]
@@ -50,7 +50,7 @@ class Components:
     def having(self, atom: int) -> tuple[Ints, Ints]:
         """Return the atoms and the clauses of the component that has an atom."""
         number = int(self.number[atom])
-        return self.some(number, number + 1)
+        return self.span(number, number + 1)
 
 
 def components(model: GroundMRF, live: Bools) -> Components:
@@ -97,7 +97,7 @@ def solved(
             continue
         middle = int(np.searchsorted(end, (end[first] + end[stop]) / 2, "right")) - 1
         if middle < stop - 1 or stop - first == 1:
-            place = parts.some(first, stop)
+            place = parts.span(first, stop)
             result = narrow(*place)
             if result is None and stop - first == 1:
                 result = alone(*place)
@@ -121,7 +121,7 @@ def restrict(model: GroundMRF, atoms: Ints, clauses: Ints) -> GroundMRF:
     """Return the sub-model of some atoms, in order, and clauses, which mention no other atoms."""
     if len(atoms) == model.n_atoms and len(clauses) == model.n_clauses:
         return model
-    part = model.some(clauses)
+    part = model.select(clauses)
     groups, group = np.unique(model.group[atoms], return_inverse=True)
     free = int(len(groups) > 0 and groups[0] < 0)
     number = np.searchsorted(atoms, np.abs(part.literals) - 1) + 1

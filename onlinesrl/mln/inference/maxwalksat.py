@@ -81,7 +81,7 @@ def completed(
 ) -> tuple[State, bool]:
     """Return a state near ``preferred`` that satisfies the groups, and whether it satisfies the hard clauses.
 
-    ``order`` and ``preferred`` as in ``completion.complete``. Raises Infeasible if the hard clauses are
+    ``order`` and ``preferred`` as in ``unit_propagation.complete``. Raises Infeasible if the hard clauses are
     proved to have no solution.
     """
     clauses = problem.clauses
@@ -109,7 +109,7 @@ def feasible_state(
 ) -> State:
     """Return a feasible state near ``preferred``, by completion, else by WalkSAT.
 
-    ``order`` and ``preferred`` as in ``completion.complete``. Raises Infeasible or Unsolved.
+    ``order`` and ``preferred`` as in ``unit_propagation.complete``. Raises Infeasible or Unsolved.
     """
     if preferred is None:
         preferred = np.full(problem.n_atoms, unit_propagation.BY_GAIN, np.uint8)

@@ -35,7 +35,7 @@ class Inference:
 
     @property
     def engine(self) -> MapEngine:
-        """The engine for a world's problem as a ClauseModel."""
+        """The engine for a world's problem as a ``GroundMRF``."""
         return self.exact if self.presolve or not self.proven else self.whole
 
     @property

@@ -108,7 +108,7 @@ def in_memory(
     is_soft = np.flatnonzero(~full.hard)
     model, place = clause_model(net)
     model, weight = _with_units(model, clause_weights(model, place, of_ground), units)
-    return model, weight, Soft(full.some(is_soft), gain[is_soft])
+    return model, weight, Soft(full.select(is_soft), gain[is_soft])
 
 
 def _with_units(

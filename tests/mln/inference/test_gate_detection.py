@@ -76,21 +76,6 @@ def test_each_state_of_the_drawn_atoms_has_one_of_the_defined(problem):
         assert all(cl.var_of[a] == v for a in range(cl.var_start[v], cl.var_start[v + 1]))
 
 
-@pytest.mark.long
-def test_layouts_have_definitions():
-    """What the property tests of search and sampling draw from has defined atoms often enough."""
-    counts = []
-
-    @settings(max_examples=200)
-    @given(plain_clauses.layouts())
-    def draw(problem):
-        counts.append(problem.clauses.gates)
-
-    draw()
-    assert sum(n > 0 for n in counts) > 20
-    assert max(counts) > 1
-
-
 def test_a_move_takes_what_follows_along():
     """Satisfying ``d`` takes two moves of inputs; the definition is never broken on the way."""
     model, weights = clause_model(

@@ -9,7 +9,6 @@ from onlinesrl.mln.ground.convert import clause_model, clause_weights, network_o
 from onlinesrl.mln.ground.ground_mrf import validate
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.kernels import elimination, elimination_order, ground_network
-from tests.support.ground_mrfs import Problem, problems
 from tests.support.ground_mrfs import clause_model as model_of
 from tests.support.random_networks import ground_weights, networks
 
@@ -54,14 +53,6 @@ def agrees_with_brute_force(net: ground_network.Network, weight, bonus) -> None:
 def test_runs_and_groups_agree_with_brute_force(case):
     net, weights, bonus = case
     agrees_with_brute_force(net, ground_weights(net, weights), bonus)
-
-
-@given(problems(max_atoms=LARGEST - 4))
-def test_models_agree_with_brute_force(problem: Problem):
-    """Generic clauses of up to four literals, hard clauses, groups in any order."""
-    net, order = network_of(problem.model)
-    bonus = np.zeros(problem.model.n_atoms) if problem.bonus is None else problem.bonus
-    agrees_with_brute_force(net, problem.weights, bonus[order])
 
 
 def random_clauses(edges, rng: np.random.Generator) -> list:
@@ -207,22 +198,15 @@ def test_wide_graphs_are_told():
     assert status_of(clique, 30) == elimination_order.WIDE
     assert status_of(grid(20, 20), 400, arcs=1 << 14, cells=1 << 20) == elimination_order.WIDE
     assert status_of(grid(20, 4), 80) == elimination_order.SOLVED
+    size = elimination_order.MAX_TABLE // 100  # two very large groups: known before they take room
+    groups = [(True, [*range(size)]), (True, [*range(size, 2 * size)])]
+    net, _ = network_of(model_of(2 * size, [(1.0, [-1, -(size + 1)])], groups)[0])
+    assert elimination_order.structure(net, memory(net, cells=16)) == elimination_order.WIDE
 
 
 def test_an_empty_hard_clause_is_a_contradiction():
-    model, _ = model_of(2, [(None, [1]), (None, []), (1.0, [1, 2])])
-    net, _ = network_of(model)
-
+    net, _ = network_of(model_of(2, [(None, [1]), (None, []), (1.0, [1, 2])])[0])
     assert elimination_order.structure(net, memory(net)) == elimination_order.CONTRADICTION
-
-
-def test_a_pair_of_very_large_groups_is_wide_before_it_takes_room():
-    size = elimination_order.MAX_TABLE // 100
-    atoms = [list(range(size)), list(range(size, 2 * size))]
-    model, _ = model_of(2 * size, [(1.0, [-1, -(size + 1)])], [(True, group) for group in atoms])
-    net, _ = network_of(model)
-
-    assert elimination_order.structure(net, memory(net, cells=16)) == elimination_order.WIDE
 
 
 @pytest.mark.parametrize("room", [{"arcs": 2}, {"cells": 8}, {"arcs": 26, "cells": 60}])
