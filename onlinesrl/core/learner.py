@@ -205,7 +205,26 @@ AHEAD = 3
 """So many micro-batches are read, and worked on, before their turn."""
 
 
-class Learner(Protocol):
+class Prefetching(Protocol):
+    """What a run on several threads calls, to have micro-batches prepared before their turn."""
+
+    quiet: Callable[[], object]
+    """Called in a step after which nothing must be done ahead until the next ``turn``."""
+
+    def ahead(self, items: Sequence[Item]) -> None:
+        """Do what can be done for a micro-batch before those before it have been learned from.
+
+        Another thread may call it, and ``decode_all``, for up to ``AHEAD`` micro-batches, in their order,
+        during earlier steps, until one of these asks for ``quiet``.
+        """
+        ...
+
+    def turn(self, items: Sequence[Item]) -> None:
+        """Take what was done ahead for the micro-batch whose step is next, the oldest of these."""
+        ...
+
+
+class Learner(Prefetching, Protocol):
     """What a run calls of a learner (``mln.online.learner``, ``psl.online.learner``)."""
 
     update: Update
@@ -218,8 +237,6 @@ class Learner(Protocol):
     """Whether predictions are values in [0, 1]."""
     apart: bool
     """Whether the prediction of an example depends on no other one."""
-    quiet: Callable[[], object]
-    """Called in a step after which nothing must be done ahead until the next ``turn``."""
     spells: bool
     """Whether ``step`` may return predictions as text, which are written and not looked at."""
 
@@ -250,18 +267,6 @@ class Learner(Protocol):
 
     def decode_all(self, lines: Sequence[bytes]) -> list[Example | ExampleError]:
         """Return the example of each line, or why it is none."""
-        ...
-
-    def ahead(self, items: Sequence[Item]) -> None:
-        """Do what can be done for a micro-batch before those before it have been learned from.
-
-        Another thread may call it, and ``decode_all``, for up to ``AHEAD`` micro-batches, in their order,
-        during earlier steps, until one of these asks for ``quiet``.
-        """
-        ...
-
-    def turn(self, items: Sequence[Item]) -> None:
-        """Take what was done ahead for the micro-batch whose step is next, the oldest of these."""
         ...
 
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:

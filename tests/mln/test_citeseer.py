@@ -112,7 +112,7 @@ def predicted(
 
 @pytest.mark.parametrize(
     ("solver", "count"),
-    [("highs", 30), soaked("highs", 200), long("cbc", 10), soaked("cbc", 20)],
+    [("highs", 10), soaked("highs", 200), long("cbc", 10), soaked("cbc", 20)],
 )
 def test_the_reductions_change_no_answer(trained, citeseer, examples, solver, count):
     chosen = examples[:: len(examples) // count][:count]
@@ -132,9 +132,9 @@ def test_the_reductions_change_no_answer(trained, citeseer, examples, solver, co
 # micro-batches, audits -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("max_weights", ["null", "4000"])
+@pytest.mark.parametrize("max_weights", ["null", "2000"])
 def test_the_size_of_a_micro_batch_changes_nothing(citeseer, examples, max_weights):
-    chosen = examples[200:500]
+    chosen = examples[200:350]
 
     def learnt(batch: int) -> tuple[list[Prediction], Any]:
         learner = run_module.make_learner(config(citeseer, learner__max_weights=max_weights))
@@ -143,7 +143,7 @@ def test_the_size_of_a_micro_batch_changes_nothing(citeseer, examples, max_weigh
         return passed.predictions, state(learner)
 
     one = learnt(1)
-    for batch in (3, 64, 1000):
+    for batch in (7, 1000):
         assert learnt(batch) == one
 
 

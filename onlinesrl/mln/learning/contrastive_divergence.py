@@ -69,7 +69,7 @@ class Contrast(CountingLearner):
 
     def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
         """Return the mean of the weights after each step of the last half."""
-        trace, n, left = Trace(watch), len(problem.start), Left()
+        trace, n, left = Trace(watch), len(problem.start), RemainingGain()
         weights, draws = started(problem), self.draws(problem)
         step = Newton(self.rate) if self.newton else None
         mean = np.zeros(n)
@@ -86,22 +86,21 @@ class Contrast(CountingLearner):
             if 2 * t >= self.steps:
                 left.add(gradient, drawn.var(axis=0) + precision)
                 mean += (weights - mean) / len(left.gradients)
-        gain, warnings = left.told()
+        gain, warnings = left.report()
         stats = {"worlds": len(problem.ground), "newton": self.newton, **gain}
         return Learned(mean, trace.steps, stats, warnings)
 
     def expected(self, drawn: Floats) -> Floats:
         """Return the mean of the samples."""
-        mean: Floats = drawn.mean(axis=0)
-        return mean
+        return np.asarray(drawn.mean(axis=0))
 
     def least(self, problem: MlnProblem) -> Floats:
         """Return what the variances are larger by than those of the samples, float64[weights]."""
         return np.zeros(len(problem.start))
 
 
-class Left:
-    """What the last steps tell of how far their mean is from the optimum.
+class RemainingGain:
+    """How much log-likelihood the mean of the last steps is below the optimum, estimated from them.
 
     By diagonal Newton steps, 1/2 sum_i g_i^2 / Var n_i is the log-likelihood still to be gained. Noise adds
     its own variance to the square of a mean gradient; it is taken off. It comes from the means of
@@ -128,8 +127,8 @@ class Left:
         gain = float(scale @ np.mean(batches, axis=0) ** 2 - noise.sum())
         return gain, float(np.sqrt(2.0 * noise @ noise))
 
-    def told(self) -> tuple[dict[str, float], list[str]]:
-        """Return the gain as statistics, and a warning where weights are further off than data tell them."""
+    def report(self) -> tuple[dict[str, float], list[str]]:
+        """Return the gain as statistics, and a warning where it is more than the data can tell weights."""
         gain, error = self.gain()
         if np.isinf(error):
             return {}, []
@@ -261,8 +260,7 @@ class VotedPerceptron(Contrast):
 
     def expected(self, drawn: Floats) -> Floats:
         """Return the counts of the newest state."""
-        newest: Floats = drawn[-1]
-        return newest
+        return np.asarray(drawn[-1])
 
 
 def noise(world: ReweightedWorld, rng: np.random.Generator) -> Floats:

@@ -17,9 +17,6 @@ LEARNERS = [
     {"kind": "voted-perceptron", "steps": 5},
     {"kind": "max-margin"},
     {"kind": "random", "configurations": 2, "metric": "accuracy"},
-    {"kind": "random-grid", "configurations": 2, "metric": "accuracy"},
-    {"kind": "hyperband", "brackets": 2, "metric": "accuracy"},
-    {"kind": "bayesian", "configurations": 2, "metric": "accuracy"},
 ]
 DECLARED = "E(t)\nF(t)\nP(t)\n"
 ANN = {"E": ["Ann"], "F": ["Bob"], "P": ["Ann"]}

@@ -147,9 +147,9 @@ def test_the_whole_ilp_gives_the_scores_of_elimination(segmented: list[Example])
     learn(exact, segmented)
     header, arrays = exact.save()
     whole.restore(json.loads(json.dumps(header)), {n: a.copy() for n, a in arrays.items()})
-    one, _ = exact.step(segmented, learning=False)
-    other, tally = whole.step(segmented, learning=False)
-    assert tally.routes == {"elimination": 0, "ilp": 30}
+    one, _ = exact.step(segmented[:8], learning=False)
+    other, tally = whole.step(segmented[:8], learning=False)
+    assert tally.routes == {"elimination": 0, "ilp": 8}
     for found, expected in zip(one, other, strict=True):
         assert found.prediction is not None
         assert expected.prediction is not None
