@@ -25,28 +25,18 @@ CheckpointArgument = Annotated[
 
 
 def _loaded(path: Path) -> Iterator[tuple[Path, Checkpoint | StorageError]]:
-    """Yield each checkpoint of a run folder, by number, or a file, read or damaged."""
-    from onlinesrl.stream import checkpoints as checkpoints_module
+    """Yield each checkpoint file of a run folder, or the one named, with what it holds or its damage."""
+    from onlinesrl.stream.checkpoints import DamagedCheckpoint, checked, load, named, numbered
 
-    inside = path / "checkpoints"
-    folder = inside if inside.is_dir() else path
-    files = (
-        [f for _, f in sorted(checkpoints_module.numbered(folder).items())]
-        if path.is_dir()
-        else [path]
-    )
+    files, inside = [path], path / "checkpoints"
+    if path.is_dir():
+        files = [file for _, file in sorted(numbered(inside if inside.is_dir() else path).items())]
     if not files:
         raise StorageError(f"{path}: no checkpoint in this folder")
     for file in files:
         try:
-            named = file == path
-            yield (
-                file,
-                checkpoints_module.named(file)
-                if named
-                else checkpoints_module.checked(checkpoints_module.load(file)),
-            )
-        except checkpoints_module.DamagedCheckpoint as error:
+            yield file, named(file) if file == path else checked(load(file))
+        except DamagedCheckpoint as error:
             yield file, error
         except StorageError:
             if file == path or file.exists():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,31 +17,19 @@ from onlinesrl.runs.run import load_checkpoint
 SHOWN_RULES = 5
 
 
-# reading weights -----------------------------------------------------------------------------------
-
-
 def rows(path: Path) -> list[Row]:
     """Return the weights of a checkpoint, a run folder, or a file of weights."""
-    found = [*(language_of(path.suffix).rows_of_file(path) if _is_file(path) else _saved(path))]
-    if not found:
+    if path.suffix in {language.suffix for language in languages()}:
+        weights = [*language_of(path.suffix).rows_of_file(path)]
+    else:
+        saved = load_checkpoint(path)
+        language = language_of(f".{saved.header['learner'].get('language', 'mln')}")
+        with restoring(saved.path):
+            name = f"model of {saved.path}"
+            weights = [*language.rows_of_checkpoint(name, saved.header, saved.arrays)]
+    if not weights:
         raise UsageError(f"{path}: no rule here has a weight")
-    return found
-
-
-def _is_file(path: Path) -> bool:
-    return path.suffix in {language.suffix for language in languages()}
-
-
-def _saved(path: Path) -> Iterator[Row]:
-    """Yield the weights of a checkpoint, whose header names the language unless it is Markov logic."""
-    saved = load_checkpoint(path)
-    suffix = f".{saved.header['learner'].get('language', 'mln')}"
-    name = f"model of {saved.path}"
-    with restoring(saved.path):
-        yield from language_of(suffix).rows_of_checkpoint(name, saved.header, saved.arrays)
-
-
-# choosing weights -----------------------------------------------------------------------------------
+    return weights
 
 
 @dataclass(frozen=True)
@@ -60,28 +49,28 @@ class Chosen:
             return False
         return self.about is None or self.about in row.about()
 
-    def of(self, path: Path, found: Sequence[Row]) -> list[Row]:
+    def of(self, path: Path, weights: Sequence[Row]) -> list[Row]:
         """Return the chosen weights. Raises UsageError if there are none."""
-        taken = [row for row in found if self.takes(row)]
-        if not taken:
-            asked = [f"--rule {self.rule}"] * (self.rule is not None)
-            asked += [f"--about {self.about}"] * (self.about is not None)
-            rules = dict.fromkeys((row.rule, row.text) for row in found)
-            listed = "\n".join(f"  {number}: {text}" for number, text in sorted(rules)[:20])
+        chosen = [row for row in weights if self.takes(row)]
+        if not chosen:
+            options = [f"--rule {self.rule}"] * (self.rule is not None)
+            options += [f"--about {self.about}"] * (self.about is not None)
+            rules = dict.fromkeys((row.rule, row.text) for row in weights)
+            listing = "\n".join(f"  {number}: {text}" for number, text in sorted(rules)[:20])
             raise UsageError(
-                f"{path}: no weight matches {' and '.join(asked)}; its rules are\n{listed}"
+                f"{path}: no weight matches {' and '.join(options)}; its rules are\n{listing}"
             )
-        return taken
+        return chosen
 
 
 def shown(path: Path, chosen: Chosen) -> tuple[str, list[Row]]:
     """Return a description of the order, and the chosen weights."""
-    found = chosen.of(path, rows(path))
-    counted = any(row.updates is not None for row in found)
-    known = [row for row in found if row.updates or row.weight != 0.0]
-    known.sort(key=lambda row: -abs(row.weight) * max(1, row.updates or 1))
+    weights = chosen.of(path, rows(path))
+    counted = any(row.updates is not None for row in weights)
+    learned = [row for row in weights if row.updates or row.weight != 0.0]
+    learned.sort(key=lambda row: -abs(row.weight) * max(1, row.updates or 1))
     by = "|averaged weight| times the updates it took part in" if counted else "|weight|"
-    return f"by {by}, largest first; equal ones as in the model", known[: chosen.top]
+    return f"by {by}, largest first; equal ones as in the model", learned[: chosen.top]
 
 
 @dataclass(frozen=True)
@@ -104,20 +93,19 @@ def compared(path: Path, other: Path, chosen: Chosen) -> tuple[str, list[Change]
     Raises UsageError if two models have no rule in common.
     """
     old, new = rows(path), rows(other)
-    shapes = [dict.fromkeys(row.shape() for row in found) for found in (old, new)]
-    both = shapes[0].keys() & shapes[1].keys()
+    shapes = [dict.fromkeys(row.shape() for row in weights) for weights in (old, new)]
+    common = shapes[0].keys() & shapes[1].keys()
     apart = [
-        f"only in {where}: {shape}"
-        for where, mine in zip((path, other), shapes, strict=True)
-        for shape in mine
-        if shape not in both
+        [f"only in {model}: {shape}" for shape in of_model if shape not in common]
+        for model, of_model in zip((path, other), shapes, strict=True)
     ]
-    if not both:
-        listing = "\n".join(f"  {each}" for mine in shapes for each in _some(apart, mine))
+    if not common:
+        lines = [line for of_model in apart for line in _first(of_model)]
+        listing = "\n".join(f"  {line}" for line in lines)
         raise UsageError(f"{path} and {other} have no rule in common:\n{listing}")
     before, after = (
-        {row.line(): row for row in found if row.shape() in both and chosen.takes(row)}
-        for found in (old, new)
+        {row.line(): row for row in weights if row.shape() in common and chosen.takes(row)}
+        for weights in (old, new)
     )
     changes = [
         Change(
@@ -131,21 +119,24 @@ def compared(path: Path, other: Path, chosen: Chosen) -> tuple[str, list[Change]
         chosen.of(path, old)
         chosen.of(other, new)
     changes.sort(key=lambda change: (-abs(change.now - change.was), change.row.line()))
-    return "by |difference|, largest first; equal ones by text", changes[: chosen.top], apart
+    return (
+        "by |difference|, largest first; equal ones by text",
+        changes[: chosen.top],
+        [*chain(*apart)],
+    )
 
 
-def _some(apart: Sequence[str], shapes: Collection[str]) -> list[str]:
-    mine = [each for each in apart if each.partition(": ")[2] in shapes]
-    more = len(mine) - SHOWN_RULES
-    return mine[:SHOWN_RULES] + [f"... and {more} more"] * (more > 0)
+def _first(lines: Sequence[str]) -> list[str]:
+    more = len(lines) - SHOWN_RULES
+    return [*lines[:SHOWN_RULES]] + [f"... and {more} more"] * (more > 0)
 
 
 def weight_lines(path: Path, other: Path | None, chosen: Chosen) -> Iterator[str]:
     """Yield a description of the order, then the most influential weights, or the largest differences."""
     if other is None:
-        order, found = shown(path, chosen)
+        order, weights = shown(path, chosen)
         yield f"# {order}"
-        for row in found:
+        for row in weights:
             times = "" if row.updates is None else f"{row.updates:>8,} updates  "
             yield f"{row.weight:+12.6f}  {times}{row.shown()}"
         return
@@ -156,13 +147,13 @@ def weight_lines(path: Path, other: Path | None, chosen: Chosen) -> Iterator[str
             f"{change.now - change.was:+12.6f}  {change.was:+.6f} -> {change.now:+.6f}  "
             f"{change.row.shown()}"
         )
-    yield from (f"# {each}" for each in apart)
+    yield from (f"# {line}" for line in apart)
 
 
 def as_json(path: Path, other: Path | None, chosen: Chosen) -> dict[str, Any]:
     """Return the same as ``weight_lines``, for JSON."""
     if other is None:
-        order, found = shown(path, chosen)
-        return {"order": order, "weights": [row.as_dict() for row in found]}
+        order, weights = shown(path, chosen)
+        return {"order": order, "weights": [row.as_dict() for row in weights]}
     order, changes, apart = compared(path, other, chosen)
-    return {"order": order, "changes": [each.as_dict() for each in changes], "apart": apart}
+    return {"order": order, "changes": [change.as_dict() for change in changes], "apart": apart}

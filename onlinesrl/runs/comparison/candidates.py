@@ -45,17 +45,17 @@ class Candidate(NamedTuple):
 
         Raises ConfigError.
         """
-        return [*dict.fromkeys(self._fitting(each) for each in alternatives)]
+        return [*dict.fromkeys(self._fitting(overrides) for overrides in alternatives)]
 
-    def _fitting(self, given: Overrides) -> Overrides:
-        keys = [each.partition("=")[0].strip() for each in given]
-        chosen = [of for key, of in zip(keys, given, strict=True) if key in _UPDATE]
-        config = self.load((*chosen,))
+    def _fitting(self, overrides: Overrides) -> Overrides:
+        keys = [override.partition("=")[0].strip() for override in overrides]
+        keyed = [*zip(keys, overrides, strict=True)]
+        config = self.load(tuple(override for key, override in keyed if key in _UPDATE))
         if not isinstance(config, Config):
-            return given
+            return overrides
         others = {f"learner.{name}" for kind in UPDATES.values() for name in kind.model_fields}
         others -= {f"learner.{name}" for name in type(config.learner).model_fields}
-        return tuple(of for key, of in zip(keys, given, strict=True) if key not in others)
+        return tuple(override for key, override in keyed if key not in others)
 
 
 def _root(values: Any) -> type[Configured]:
@@ -64,28 +64,26 @@ def _root(values: Any) -> type[Configured]:
     return MlnBatch if isinstance(learner, dict) and "kind" in learner else Config
 
 
-def grid(given: Sequence[str]) -> list[Overrides]:
+def grid(keys: Sequence[str]) -> list[Overrides]:
     """Return every combination of the values of ``KEY=v1,v2,...``, the first key slowest.
 
     A comma in brackets or braces is part of a value: ``learner={update: mira},{update: cda1, loss: pl}``.
     Raises UsageError.
     """
-    return list(product(*map(_choices, given)))
+    return list(product(*map(_choices, keys)))
 
 
-def _choices(given: str) -> list[str]:
-    key, _, values = given.partition("=")
-    found = [value.strip() for value in _VALUE.findall(values)]
-    if not key.strip() or not all(found) or not found:
-        raise UsageError(f"{given}: expected KEY=v1,v2,... such as learner.sigma=0.01,0.1,1")
-    return [f"{key.strip()}={value}" for value in found]
+def _choices(text: str) -> list[str]:
+    key, _, listing = text.partition("=")
+    values = [value.strip() for value in _VALUE.findall(listing)]
+    if not key.strip() or not all(values) or not values:
+        raise UsageError(f"{text}: expected KEY=v1,v2,... such as learner.sigma=0.01,0.1,1")
+    return [f"{key.strip()}={value}" for value in values]
 
 
-def candidates(
-    paths: Sequence[Path], fixed: Sequence[str], given: Sequence[str]
-) -> list[Candidate]:
+def candidates(paths: Sequence[Path], fixed: Sequence[str], keys: Sequence[str]) -> list[Candidate]:
     """Return every file with every combination of the grid; ``fixed`` is set in all of them."""
-    combinations = grid(given)
+    combinations = grid(keys)
     several = len(paths) > 1
     return [
         Candidate(

@@ -13,7 +13,13 @@ from onlinesrl.core.parallel.config import PoolSection, opening
 from onlinesrl.core.parallel.executors import Pool
 from onlinesrl.runs import console
 from onlinesrl.runs.comparison.candidates import Candidate, Configured, Overrides
-from onlinesrl.runs.comparison.fold_cache import Journal, Kept, digest, of_candidate, of_examples
+from onlinesrl.runs.comparison.fold_cache import (
+    Journal,
+    Kept,
+    digest,
+    digest_of_candidate,
+    digest_of_examples,
+)
 from onlinesrl.runs.comparison.folds import Divide, Fold, last_tenth
 from onlinesrl.runs.comparison.scoring import SCORES, Score, examples_of, score
 from onlinesrl.runs.config.schema import Config
@@ -151,10 +157,10 @@ def _loaded(
             source = _source(configs[0])
             if source not in known:
                 examples = examples_of(configs[0])
-                known[source] = [*divide(examples)], of_examples(examples)
-            folds, digest_of = known[source]
-            of = of_candidate(configs, text, metric)
-            found.append(_Loaded(fitting, folds, of, digest_of))
+                known[source] = [*divide(examples)], digest_of_examples(examples)
+            folds, examples_digest = known[source]
+            candidate_digest = digest_of_candidate(configs, text, metric)
+            found.append(_Loaded(fitting, folds, candidate_digest, examples_digest))
         except OnlinesrlError as error:
             found.append(error)
     _check_same([folds for folds, _ in known.values()])

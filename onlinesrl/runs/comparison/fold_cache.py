@@ -39,16 +39,16 @@ class Journal:
         self.known: dict[str, Kept] = {}
         self._stale = [*stale]
         if not stale and self.path.exists():
-            self.known = {kept.key: kept for kept in _read(self.path)}
+            self.known = {result.key: result for result in _read(self.path)}
 
-    def add(self, kept: Kept) -> None:
+    def add(self, result: Kept) -> None:
         """Add a score."""
         with storage_errors(self.path, "write"):
             while self._stale:
                 self._stale.pop().unlink(missing_ok=True)
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.path, "ab", opener=plain) as file:
-                file.write(msgspec.json.encode(kept) + b"\n")
+                file.write(msgspec.json.encode(result) + b"\n")
 
 
 def _read(path: Path) -> Iterator[Kept]:
@@ -66,7 +66,7 @@ def digest(*parts: object) -> str:
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 
-def of_examples(examples: Iterable[Example]) -> str:
+def digest_of_examples(examples: Iterable[Example]) -> str:
     """Return a digest of examples in their order."""
     found = hashlib.sha256()
     for example in examples:
@@ -74,7 +74,7 @@ def of_examples(examples: Iterable[Example]) -> str:
     return found.hexdigest()
 
 
-def of_candidate(configs: Sequence[Configured], model: str, metric: str) -> str:
+def digest_of_candidate(configs: Sequence[Configured], model: str, metric: str) -> str:
     """Return a digest of what a candidate's scores depend on, but for the examples.
 
     ``configs`` are its alternatives, ``model`` the text of all of them.

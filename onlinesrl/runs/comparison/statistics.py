@@ -39,31 +39,31 @@ class Line:
 
 def lines(compared: Sequence[Compared], metric: str) -> list[Line]:
     """Return a line for every configuration, in their order."""
-    failed = [_failure(each) for each in compared]
-    whole = [each for each, why in zip(compared, failed, strict=True) if why is None]
-    means = [float(np.mean(_values(each))) for each in whole]
-    winner = whole[best(means, metric)] if whole else None
+    errors = [_failure(candidate) for candidate in compared]
+    scored = [c for c, error in zip(compared, errors, strict=True) if error is None]
+    means = [float(np.mean(_values(candidate))) for candidate in scored]
+    winner = scored[best(means, metric)] if scored else None
     return [
-        _line(each, winner)
-        if why is None and winner
-        else Line(each.candidate.name, scores=_scores(each), error=why)
-        for each, why in zip(compared, failed, strict=True)
+        _line(candidate, winner)
+        if error is None and winner
+        else Line(candidate.candidate.name, scores=_scores(candidate), error=error)
+        for candidate, error in zip(compared, errors, strict=True)
     ]
 
 
-def _line(of: Compared, winner: Compared) -> Line:
-    values = _values(of)
-    known = [each.score for each in of.tested if each.score is not None]
+def _line(compared: Compared, winner: Compared) -> Line:
+    values = _values(compared)
+    scores = [fold.score for fold in compared.tested if fold.score is not None]
     return Line(
-        of.candidate.name,
-        scores=_scores(of),
+        compared.candidate.name,
+        scores=_scores(compared),
         mean=float(np.mean(values)),
         sd=float(np.std(values, ddof=1)) if len(values) > 1 else None,
-        p=None if of is winner else paired_t(_values(winner), values),
-        cpu_seconds=float(np.mean([score.cpu_seconds for score in known])),
-        peak_bytes=max(score.peak_bytes for score in known),
-        best=of is winner,
-        chosen=tuple(shown(each.chosen) for each in of.tested if each.chosen),
+        p=None if compared is winner else paired_t(_values(winner), values),
+        cpu_seconds=float(np.mean([score.cpu_seconds for score in scores])),
+        peak_bytes=max(score.peak_bytes for score in scores),
+        best=compared is winner,
+        chosen=tuple(shown(fold.chosen) for fold in compared.tested if fold.chosen),
     )
 
 
@@ -83,38 +83,39 @@ def paired_t(one: Sequence[float], other: Sequence[float]) -> float | None:
     return float(ttest_rel(one, other).pvalue)
 
 
-def _values(of: Compared) -> list[float]:
-    return [each.score.value for each in of.tested if each.score is not None]
+def _scores(compared: Compared) -> tuple[tuple[str, float], ...]:
+    return tuple((t.fold, t.score.value) for t in compared.tested if t.score is not None)
 
 
-def _scores(of: Compared) -> tuple[tuple[str, float], ...]:
-    return tuple((each.fold, each.score.value) for each in of.tested if each.score is not None)
+def _values(compared: Compared) -> list[float]:
+    return [value for _, value in _scores(compared)]
 
 
-def _failure(of: Compared) -> str | None:
-    return of.error or next((f"fold {t.fold}: {t.error}" for t in of.tested if t.error), None)
+def _failure(compared: Compared) -> str | None:
+    failed = (f"fold {t.fold}: {t.error}" for t in compared.tested if t.error)
+    return compared.error or next(failed, None)
 
 
 # text --------------------------------------------------------------------------------------------
 
 
-def text(found: Sequence[Line], metric: str) -> Iterator[str]:
+def text(lines: Sequence[Line], metric: str) -> Iterator[str]:
     """Yield a table for a terminal, then why configurations failed."""
     rows = [
         [
-            each.name + (" *" if each.best else ""),
-            _number(each.mean, "{:.4f}"),
-            _number(each.sd, "{:.4f}"),
-            _number(each.p, "{:.3g}"),
-            _number(each.cpu_seconds, "{:.2f}"),
-            _number(each.peak_bytes, "{:.0f}", MEGABYTE),
+            line.name + (" *" if line.best else ""),
+            _number(line.mean, "{:.4f}"),
+            _number(line.sd, "{:.4f}"),
+            _number(line.p, "{:.3g}"),
+            _number(line.cpu_seconds, "{:.2f}"),
+            _number(line.peak_bytes, "{:.0f}", MEGABYTE),
         ]
-        for each in found
+        for line in lines
     ]
     yield from aligned([["configuration", metric, "sd", "p", "CPU s", "peak MB"], *rows])
-    for each in found:
-        if each.error is not None:
-            yield f"{each.name}: {each.error}"
+    for line in lines:
+        if line.error is not None:
+            yield f"{line.name}: {line.error}"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -139,12 +140,10 @@ def csv(compared: Sequence[Compared], metric: str) -> str:
     writer.writerow(
         ["configuration", "fold", metric, "chosen", "cpu_seconds", "peak_bytes", "error"]
     )
-    for of in compared:
-        if of.error is not None:
-            writer.writerow([of.candidate.name, "", "", "", "", "", of.error])
-        for each in of.tested:
-            score = ("", "", "") if each.score is None else each.score
-            value, *cost = score
-            row = [of.candidate.name, each.fold, value, shown(each.chosen), *cost, each.error or ""]
-            writer.writerow(row)
+    for candidate, tested, error in compared:
+        if error is not None:
+            writer.writerow([candidate.name, "", "", "", "", "", error])
+        for fold, score, chosen, failure in tested:
+            value, *cost = ("", "", "") if score is None else score
+            writer.writerow([candidate.name, fold, value, shown(chosen), *cost, failure or ""])
     return out.getvalue()
