@@ -18,7 +18,7 @@ from onlinesrl.core.explain.explanation import Atom, Explanation
 from onlinesrl.core.online.drift import Monitor, Restarts
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.online.update_rules.rule import Update
-from onlinesrl.core.slowest import Slowest
+from onlinesrl.core.timing import Slowest
 
 
 class Prediction(msgspec.Struct, omit_defaults=True):

@@ -9,9 +9,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, TypeAlias
 
 from onlinesrl.logic.ast import Atom, Formula, Implies, Position, Variable
-from onlinesrl.logic.bounds import check_bounds
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
-from onlinesrl.logic.parsing import parse, position, tokens, trees
+from onlinesrl.logic.parsing import check_bounds, parse, position, tokens, trees
 from onlinesrl.logic.source import Source
 from onlinesrl.logic.syntax_errors import MLN_WORDS
 from onlinesrl.logic.text import WHOLE, show, unquote

@@ -15,7 +15,7 @@ from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.evaluation.label_loss import Costs
 from onlinesrl.core.interrupt import leavable
 from onlinesrl.core.jit.decorators import ready
-from onlinesrl.core.slowest import Slowest
+from onlinesrl.core.timing import Slowest
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.ground.grounder import ROOM, Grounder

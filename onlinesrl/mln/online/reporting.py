@@ -15,10 +15,10 @@ import numpy as np
 from onlinesrl.core.arrays import Bytes, Ints, enlarged
 from onlinesrl.core.errors import printable
 from onlinesrl.core.evaluation.confusion_matrix import Confusion, Pair, pairs
-from onlinesrl.core.evaluation.counts import BEYOND_RANGE
 from onlinesrl.core.evaluation.ranking_metrics import Ranking
 from onlinesrl.core.example import Constant, ValuedAtom, arguments
 from onlinesrl.core.learner import Outcome, Prediction, SpelledPrediction, Tally
+from onlinesrl.core.online.averaged_weights import BEYOND_RANGE
 from onlinesrl.core.online.drift import Monitor
 from onlinesrl.mln.ground import grounding_errors
 from onlinesrl.mln.ground.batch_packer import Packed
