@@ -188,7 +188,7 @@ def run_alone(code: str, cache: Path, **more: str) -> subprocess.CompletedProces
 
 ALONE = {
     "of everything here": """
-from tests.core.jit.test_compiling import calculated
+from tests.core.jit.test_pipeline import calculated
 print(calculated(1.0, 2.0, 3, 4, np.arange(2, dtype=np.int32))[2])
 """,
     "that learns, for all plans": """
@@ -211,7 +211,7 @@ def test_a_kernel_needs_nothing_that_others_have_loaded(kernel: str, tmp_path):
 
 BEYOND = """
 import numpy as np
-from tests.core.jit.test_compiling import asked_beyond
+from tests.core.jit.test_pipeline import asked_beyond
 row = np.arange(3, dtype=np.int32)
 assert asked_beyond(row, 2) == 3
 for place in (3, -1):
