@@ -22,7 +22,11 @@ from onlinesrl.runs import weights as weights_module
 from onlinesrl.runs.config.loading import Config, load
 from onlinesrl.runs.evaluation import check, evaluate
 from onlinesrl.runs.http import metrics as metrics_module
-from tests.core.evaluation.test_ranking_metrics import f1_at, textbook_auc, textbook_average_precision
+from tests.core.evaluation.test_ranking_metrics import (
+    f1_at,
+    textbook_auc,
+    textbook_average_precision,
+)
 from tests.stream.test_kill import LEARNERS, Killer
 from tests.stream.test_pipe import Piped
 from tests.support.trust_program import MODEL, examples
