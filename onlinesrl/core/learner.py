@@ -18,7 +18,7 @@ from onlinesrl.core.explain.explanation import Atom, Explanation
 from onlinesrl.core.online.drift import Monitor, Restarts
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.online.update_rules.rule import Update
-from onlinesrl.core.slowest import Slowest
+from onlinesrl.core.timing import Slowest
 
 
 class Prediction(msgspec.Struct, omit_defaults=True):
@@ -202,30 +202,11 @@ class LearnedWeights(Restarts, Protocol):
 
 
 AHEAD = 3
-"""So many micro-batches are read, and worked on, before their turn."""
+"""The most micro-batches that are read, and prepared, before their turn."""
 
 
-class Prefetching(Protocol):
-    """What a run on several threads calls, to have micro-batches prepared before their turn."""
-
-    quiet: Callable[[], object]
-    """Called in a step after which nothing must be done ahead until the next ``turn``."""
-
-    def ahead(self, items: Sequence[Item]) -> None:
-        """Do what can be done for a micro-batch before those before it have been learned from.
-
-        Another thread may call it, and ``decode_all``, for up to ``AHEAD`` micro-batches, in their order,
-        during earlier steps, until one of these asks for ``quiet``.
-        """
-        ...
-
-    def turn(self, items: Sequence[Item]) -> None:
-        """Take what was done ahead for the micro-batch whose step is next, the oldest of these."""
-        ...
-
-
-class Learner(Prefetching, Protocol):
-    """What a run calls of a learner (``mln.online.learner``, ``psl.online.learner``)."""
+class OnlineLearning(Protocol):
+    """Predicts each example of a stream, then learns from it."""
 
     update: Update
     slowest: Slowest
@@ -284,24 +265,6 @@ class Learner(Prefetching, Protocol):
         """
         ...
 
-    def explain(
-        self, example: Example, atom: Atom, asked: CounterfactualQuery = DEFAULTS
-    ) -> Explanation:
-        """Explain an atom of the prediction of an example, whose truth is not looked at.
-
-        The weights are the averaged ones, as for predictions; nothing that learning depends on changes.
-        ``asked`` says what evidence may change to flip it. Raises ExampleError for a bad example,
-        ExplanationError for an atom that is not predicted.
-        """
-        ...
-
-    def least_certain(self, example: Example, most: int) -> list[Atom]:
-        """Return the atoms of an example that are most easily predicted otherwise, these first.
-
-        Raises ExampleError for a bad example.
-        """
-        ...
-
     def certificate(self) -> dict[str, float | None]:
         """Return the mean loss, the dual value and the bound on the regret, as far as known.
 
@@ -324,9 +287,54 @@ class Learner(Prefetching, Protocol):
         """Return hints: likely mistakes in some examples, and rules that are expensive."""
         ...
 
+
+class Prefetching(Protocol):
+    """Prepares micro-batches while earlier ones are learned from."""
+
+    quiet: Callable[[], object]
+    """Called in a step after which no micro-batch must be prepared until the next ``turn``."""
+
+    def ahead(self, items: Sequence[Item]) -> None:
+        """Prepare a micro-batch, before those before it have been learned from.
+
+        Another thread may call it, and ``decode_all``, for up to ``AHEAD`` micro-batches, in their order,
+        during earlier steps, until one of these asks for ``quiet``.
+        """
+        ...
+
+    def turn(self, items: Sequence[Item]) -> None:
+        """Take what was prepared for the micro-batch whose step is next, the oldest of these."""
+        ...
+
+
+class Explainable(Protocol):
+    """Explains its predictions."""
+
+    def explain(
+        self, example: Example, atom: Atom, asked: CounterfactualQuery = DEFAULTS
+    ) -> Explanation:
+        """Explain an atom of the prediction of an example, whose truth is not looked at.
+
+        The weights are the averaged ones, as for predictions; nothing that learning depends on changes.
+        ``asked`` says what evidence may change to flip it. Raises ExampleError for a bad example,
+        ExplanationError for an atom that is not predicted.
+        """
+        ...
+
+    def least_certain(self, example: Example, most: int) -> list[Atom]:
+        """Return the atoms of an example that are most easily predicted otherwise, these first.
+
+        Raises ExampleError for a bad example.
+        """
+        ...
+
     def words(self, evidence: Atoms) -> dict[str, str]:
         """Return what constants of an example stand for, where they are only numbers."""
         ...
+
+
+class Checkpointable(Protocol):
+    """Has a state that a checkpoint holds."""
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return header and arrays of a checkpoint."""
@@ -336,13 +344,21 @@ class Learner(Prefetching, Protocol):
         """Restore what ``save`` returned, bit for bit."""
         ...
 
+
+class Mergeable(Checkpointable, Protocol):
+    """Learns in rounds, on shards of which each starts from the same state."""
+
     def gain(self, start: State) -> Any:
         """Return what was learned since ``start`` was restored; it can be sent to another process."""
         ...
 
     def merge(self, gains: Sequence[Any], by_dual: bool) -> float:
-        """Merge what several learners gained that started from the state of this one; see ``merging``.
+        """Merge what several learners gained from the state of this one; see ``parameter_mixing``.
 
         Returns gamma: with ``by_dual`` the best for the dual, otherwise 1 by the number of gains.
         """
         ...
+
+
+class Learner(OnlineLearning, Prefetching, Explainable, Mergeable, Protocol):
+    """All that a learner of a language does (``mln.online.learner``, ``psl.online.learner``)."""

@@ -123,3 +123,29 @@ def trees(node: Tree[Token]) -> Iterator[Tree[Token]]:
 def tokens(node: Tree[Token]) -> Iterator[Token]:
     """Yield the children that are tokens."""
     return (child for child in node.children if isinstance(child, str))
+
+
+MAX_DEPTH = 100
+"""The maximal nesting of connectives, functions and operators, not counting parentheses."""
+
+MAX_NAMES = 2000
+"""The maximal number of names and constants in a formula."""
+
+
+def check_bounds(statement: Tree[Token], source: Source) -> None:
+    """Raise the source's error if a statement is too deep or too long."""
+    names, waiting = 0, [(statement, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if depth > MAX_DEPTH:
+            raise source.error(
+                f"this is nested more than {MAX_DEPTH} deep",
+                position(node),
+                "write it in several rules; a chain of `=>` or of `+` is nested, too",
+            )
+        inner = [(each, depth + 1) for each in node.children if not isinstance(each, str)]
+        names += len(node.children) - len(inner)
+        waiting += reversed(inner)
+    if names > MAX_NAMES:
+        message = f"this has {names} names and constants, and a formula at most {MAX_NAMES}"
+        raise source.error(message, position(statement), "write it in several rules")

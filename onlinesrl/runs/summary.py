@@ -15,7 +15,7 @@ from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments, sho
 from onlinesrl.core.explain.counterfactual import CounterfactualQuery
 from onlinesrl.core.explain.explanation import Atom, Explanation, Rows, compared
 from onlinesrl.core.io.atomic_write import json_lines, read_plain, storage_errors, write_atomic
-from onlinesrl.core.learner import Learner, Outcome, WeightEntry, heaviest
+from onlinesrl.core.learner import Explainable, Learner, Outcome, WeightEntry, heaviest
 from onlinesrl.core.version import __version__
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.report import ExampleRow, WeightRow, write_report
@@ -160,7 +160,7 @@ def shown_row(learner: Learner, example: Example, outcome: Outcome) -> ExampleRo
     )
 
 
-def _why(learner: Learner, example: Example, outcome: Outcome) -> Explanation | None:
+def _why(learner: Explainable, example: Example, outcome: Outcome) -> Explanation | None:
     """Explain the first wrong atom of an example, or else its least certain one, by the weights of the end.
 
     None where there is none, or the example is bad for these weights (its truth stays shown).

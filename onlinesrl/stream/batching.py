@@ -7,7 +7,7 @@ from typing import Any
 
 from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.example import Example
-from onlinesrl.core.learner import AHEAD, Item, Learner
+from onlinesrl.core.learner import AHEAD, Item, Prefetching
 from onlinesrl.core.parallel.threads import BackgroundWorker
 from onlinesrl.stream.decoding import READ_BYTES, Batch, ExampleReader, unread
 from onlinesrl.stream.pace import Pace
@@ -29,7 +29,7 @@ class Batches:
     def __init__(
         self,
         reader: ExampleReader,
-        learner: Learner,
+        learner: Prefetching,
         threaded: bool,
         count: Callable[[], tuple[int, int]],
         room: Callable[[int, int], int],

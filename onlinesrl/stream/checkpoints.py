@@ -14,7 +14,7 @@ from onlinesrl.core.example import Constant
 from onlinesrl.core.io.atomic_write import check_folder, storage_errors
 from onlinesrl.core.io.checkpoint_file import Checkpoint, DamagedCheckpoint, load, write
 from onlinesrl.core.io.restoring import Natural, converted, restoring
-from onlinesrl.core.slowest import KEPT
+from onlinesrl.core.timing import KEPT
 
 __all__ = [
     "Checkpoint",

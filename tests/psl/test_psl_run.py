@@ -23,7 +23,11 @@ from onlinesrl.runs.config.loading import load
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.evaluation import check, evaluate
 from onlinesrl.runs.http import metrics as metrics_module
-from tests.core.evaluation.test_ranking import f1_at, textbook_auc, textbook_average_precision
+from tests.core.evaluation.test_ranking_metrics import (
+    f1_at,
+    textbook_auc,
+    textbook_average_precision,
+)
 from tests.stream.test_kill import LEARNERS, Killer
 from tests.stream.test_pipe import Piped
 from tests.support.trust_program import MODEL, examples

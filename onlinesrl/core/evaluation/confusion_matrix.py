@@ -1,4 +1,4 @@
-"""The confusion matrix for ``metrics.by``: predicted against true class, one class per unit."""
+"""Hits, false alarms and misses; the confusion matrix for ``metrics.by``, with one class per unit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, TypeAlias
 
+import numpy as np
+
+from onlinesrl.core.arrays import Bools, Ints
 from onlinesrl.core.io.restoring import Natural, converted
 
 NONE = "none"
@@ -20,6 +23,22 @@ CELLS = 10_000
 Pair: TypeAlias = tuple[str | None, str | None]
 """The true class and the predicted one; None: the unit has none."""
 _Rows: TypeAlias = list[tuple[str | None, str | None, Natural]] | None
+
+
+MarkedAtom: TypeAlias = tuple[tuple[str, ...], bool, bool]
+"""The constants of an atom, whether it is true, and whether it is predicted."""
+
+
+def confusions(said: Bools, true: Bools) -> Ints:
+    """Return the numbers of hits, false alarms and misses, int64[3]."""
+    return np.array([np.sum(said & true), np.sum(said & ~true), np.sum(true & ~said)])
+
+
+def count_classes(counts: dict[str, Ints], atoms: Iterable[MarkedAtom], argument: int) -> None:
+    """Add hits, false alarms and misses, int64[3], of every constant that is the chosen argument."""
+    for constants, true, said in atoms:
+        of_class = counts.setdefault(constants[argument], np.zeros(3, np.int64))
+        of_class += [said and true, said and not true, true and not said]
 
 
 class Confusion:
@@ -73,12 +92,10 @@ def _order(item: tuple[Pair, int]) -> tuple[tuple[bool, str], tuple[bool, str]]:
     return (true is None, true or ""), (said is None, said or "")
 
 
-def pairs(
-    atoms: Iterable[tuple[tuple[str, ...], bool, bool]], argument: int
-) -> Counter[Pair] | None:
+def pairs(atoms: Iterable[MarkedAtom], argument: int) -> Counter[Pair] | None:
     """Return the pairs of one example's units; None if a unit has several classes.
 
-    ``atoms`` are the atoms that are true or predicted: constants, whether true, whether predicted.
+    ``atoms`` are the atoms that are true or predicted.
     """
     classes: dict[tuple[str, ...], list[str | None]] = {}
     for constants, *marks in atoms:

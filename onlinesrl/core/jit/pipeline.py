@@ -20,8 +20,6 @@ from numba.core.typed_passes import (
 )
 from numba.core.untyped_passes import FixupArgs, IRProcessing, ReconstructSSA, TranslateByteCode
 
-from onlinesrl.core.jit import lowering  # noqa: F401 - what frames and their arrays become
-
 
 class _KernelLibrary(JITCodeLibrary):
     """The code of a kernel with the functions that it calls, optimised once."""

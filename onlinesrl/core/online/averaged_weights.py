@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.evaluation.counts import certificate
 from onlinesrl.core.jit.decorators import kernel, ready
 from onlinesrl.core.kernels.averaging import (
     DUAL,
@@ -28,6 +27,9 @@ from onlinesrl.core.kernels.averaging import (
 from onlinesrl.core.online.update_rules import params_of, step
 from onlinesrl.core.online.update_rules.adagrad import measure_by_rates, move_by_rates
 from onlinesrl.core.online.update_rules.rule import Kept, Update, UpdateParams, required, scale
+
+BEYOND_RANGE = "its update overflows: learner.sigma is too small, or the weights are too large"
+"""Why an example cannot be learned from."""
 
 
 @kernel
@@ -61,6 +63,22 @@ def learn(weights: Averaged, params: UpdateParams, scalar: Floats, n: int, rho: 
     scalar[NORM], scalar[DUAL], scalar[PRIMAL] = length, dual, primal
     scalar[LOSS] += loss
     return loss
+
+
+def certificate(
+    updates: int, loss: float, primal: float, dual: float | None, before: int
+) -> dict[str, float | None]:
+    """Return the mean loss, the dual value and the bound on the regret, each None where unknown.
+
+    ``loss`` and ``primal`` are sums over ``updates`` updates; an update without a dual has no bound.
+    ``restarted`` is there after a restart: how many updates there were ``before`` it.
+    """
+    return {
+        "loss": loss / updates if updates else None,
+        "dual": dual,
+        "regret_bound": None if dual is None else primal - dual,
+        **({"restarted": before} if before else {}),
+    }
 
 
 class AveragedWeights:

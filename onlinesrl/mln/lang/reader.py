@@ -19,9 +19,9 @@ from onlinesrl.logic.ast import (
     Rule,
     subformulas,
 )
-from onlinesrl.logic.bounds import MAX_DEPTH
 from onlinesrl.logic.cnf import disjunctions, misplaced_universal
 from onlinesrl.logic.dialect import ALCHEMY, FLOAT, Dialect
+from onlinesrl.logic.parsing import MAX_DEPTH
 from onlinesrl.logic.source import Source, read_text, source
 from onlinesrl.logic.text import NAME, show
 from onlinesrl.mln.lang.cardinality import counted, functional

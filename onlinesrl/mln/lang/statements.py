@@ -32,9 +32,8 @@ from onlinesrl.logic.ast import (
     Term,
     Variable,
 )
-from onlinesrl.logic.bounds import check_bounds
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
-from onlinesrl.logic.parsing import parse, position, tokens, trees
+from onlinesrl.logic.parsing import check_bounds, parse, position, tokens, trees
 from onlinesrl.logic.source import Source
 from onlinesrl.logic.syntax_errors import MLN_WORDS
 from onlinesrl.logic.text import WHOLE, show, show_term, unquote

@@ -11,8 +11,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints32, enlarged
 from onlinesrl.core.errors import InputError
-from onlinesrl.core.evaluation.counts import BEYOND_RANGE
-from onlinesrl.core.online.averaged_weights import AveragedWeights
+from onlinesrl.core.online.averaged_weights import BEYOND_RANGE, AveragedWeights
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.mln.kernels import chain_crf as k
 from onlinesrl.mln.kernels.chain_crf import Chains, FeatureWeights, Scores

@@ -23,7 +23,7 @@ from onlinesrl.core.interrupt import Interrupted, leavable
 from onlinesrl.core.jit.decorators import ready
 from onlinesrl.core.learner import Prediction
 from onlinesrl.core.online.drift import Monitor
-from onlinesrl.core.slowest import Slowest
+from onlinesrl.core.timing import Slowest
 from onlinesrl.mln.ground.batch_packer import Packed
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.ground_mrf import GroundMRF

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from onlinesrl.core.arrays import enlarged
-from onlinesrl.core.evaluation.counts import BEYOND_RANGE
 from onlinesrl.core.example import ValuedAtom
 from onlinesrl.core.learner import Prediction
+from onlinesrl.core.online.averaged_weights import BEYOND_RANGE
 from onlinesrl.mln.ground import grounding_errors
 from onlinesrl.mln.ground.batch_packer import Packed
 from onlinesrl.mln.inference.mcmc_diagnostics import Diagnostics

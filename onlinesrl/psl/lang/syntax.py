@@ -21,8 +21,7 @@ from onlinesrl.logic.ast import (
     Position,
     Variable,
 )
-from onlinesrl.logic.bounds import MAX_DEPTH, check_bounds
-from onlinesrl.logic.parsing import parse, position, trees
+from onlinesrl.logic.parsing import MAX_DEPTH, check_bounds, parse, position, trees
 from onlinesrl.logic.source import Source
 from onlinesrl.psl.lang.ast import (
     LARGEST,

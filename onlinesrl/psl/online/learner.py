@@ -20,18 +20,18 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError, Infeasible, ModelError, UsageError
-from onlinesrl.core.evaluation.counts import BEYOND_RANGE
 from onlinesrl.core.evaluation.label_loss import Costs
 from onlinesrl.core.example import Atoms, Example, decode, decoded, show_ground_atom
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Atom, Explanation
 from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally
+from onlinesrl.core.online.averaged_weights import BEYOND_RANGE
 from onlinesrl.core.online.drift import Monitor
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.parallel.adaptive_batch import AdaptiveBatcher, Apart
-from onlinesrl.core.slowest import Slowest
+from onlinesrl.core.timing import Slowest
 from onlinesrl.psl.explain.explanation import explain, least_certain
 from onlinesrl.psl.ground.form_assembly import GroundingFailure, TooManyRows
 from onlinesrl.psl.ground.grounder import Grounder

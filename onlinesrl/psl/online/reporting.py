@@ -12,8 +12,7 @@ import msgspec
 import numpy as np
 
 from onlinesrl.core.arrays import Bools, Ints
-from onlinesrl.core.evaluation.confusion_matrix import Confusion, pairs
-from onlinesrl.core.evaluation.counts import confusions, count_classes
+from onlinesrl.core.evaluation.confusion_matrix import Confusion, confusions, count_classes, pairs
 from onlinesrl.core.evaluation.prequential import UNIT
 from onlinesrl.core.evaluation.ranking_metrics import Ranking
 from onlinesrl.core.example import ValuedAtom

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.evaluation.counts import certificate
 from onlinesrl.core.io.restoring import LARGE, MOST, Expected, Misfit, restored
+from onlinesrl.core.online.averaged_weights import certificate
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.psl.lang.ast import LARGEST, PslProgram, PslRule
 from onlinesrl.psl.lang.text import show_unweighted

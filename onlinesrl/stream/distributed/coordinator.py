@@ -17,7 +17,7 @@ from onlinesrl.core.interrupt import Interrupted
 from onlinesrl.core.io.restoring import Misfit
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.parallel.executors import Pool
-from onlinesrl.core.slowest import KEPT
+from onlinesrl.core.timing import KEPT
 from onlinesrl.stream.distributed.file_splits import START, Cut
 from onlinesrl.stream.distributed.worker import Learned, ShardTask
 from onlinesrl.stream.shutdown import ShutdownSignal

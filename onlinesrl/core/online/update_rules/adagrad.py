@@ -32,8 +32,7 @@ from onlinesrl.core.online.update_rules.rule import Kept, UpdateParams
 @kernel
 def divisor(delta: float, square: float) -> float:
     """Return H, what the steps of a weight are divided by."""
-    rate: float = delta + np.sqrt(square)
-    return rate
+    return delta + np.sqrt(square)
 
 
 class AdaGradCda(CoordinateAscent):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from onlinesrl.core.evaluation.metric_table import METRIC_TABLE
 from onlinesrl.core.evaluation.metrics import METRICS, Scored, measured
 
 RNG = np.random.default_rng(3)
@@ -61,3 +62,8 @@ def test_what_is_not_defined_is_none():
         "f1",
         "map",
     ]
+
+
+def test_batch_and_online_metrics_have_one_direction():
+    entries = [entry for entry in METRIC_TABLE.values() if entry.batch is not None]
+    assert [METRICS[str(entry.batch)].greater for entry in entries] == [e.greater for e in entries]

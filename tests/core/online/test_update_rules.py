@@ -1,5 +1,8 @@
 """The steps of the online updates, against their formulas (Huynh & Mooney 2010, Algorithm 3)."""
 
+import doctest
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,3 +66,10 @@ def test_the_scale_turns_u_into_w(rule):
 
     assert update.shrinks == shrinks
     assert [update.scale(t) for t in (1, 2, 5)] == ([0, 1, 0.25] if shrinks else [1, 1, 1])
+
+
+@pytest.mark.parametrize("rule", UPDATES)
+def test_the_example_of_a_rule_holds(rule):
+    results = doctest.testmod(sys.modules[UPDATES[rule].__module__])
+    assert results.attempted
+    assert not results.failed

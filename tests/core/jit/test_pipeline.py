@@ -1,10 +1,9 @@
-"""Kernels compute what Python does, in numba's way where it is asked for, and leave numba as it was."""
+"""Kernels compute what Python does."""
 
 import subprocess
 import sys
 from pathlib import Path
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -145,21 +144,6 @@ def test_numbers_are_those_of_python(x: float, y: float, i: int, j: int, row: li
     assert found == expected
 
 
-@pytest.mark.parametrize("model", ["python", "numpy"])
-def test_numba_compiles_other_functions_as_ever(model: str):
-    assert clipped(2, 0, 3) == 4
-
-    @numba.njit(error_model=model)
-    def of_others(row, place):
-        if place > 9:
-            raise KeyError("too far")
-        return row[place] + max(place, -5) + [n**2 for n in range(4)][-1] + place**4
-
-    assert of_others(np.arange(3), -1) == 2 - 1 + 9 + 1
-    with pytest.raises(KeyError, match="too far"):
-        of_others(np.arange(3), 10)
-
-
 WHOLE, HALVES = (1, 2), (1.0, 2.0)
 
 
@@ -188,7 +172,7 @@ def run_alone(code: str, cache: Path, **more: str) -> subprocess.CompletedProces
 
 ALONE = {
     "of everything here": """
-from tests.core.jit.test_compiling import calculated
+from tests.core.jit.test_pipeline import calculated
 print(calculated(1.0, 2.0, 3, 4, np.arange(2, dtype=np.int32))[2])
 """,
     "that learns, for all plans": """
@@ -197,7 +181,7 @@ from tests.support.shapes import same_for_all_plans
 same_for_all_plans()
 from onlinesrl.runs import run as run_module
 from onlinesrl.runs.config.loading import load
-session.make_learner(load(Path("configs/meetings.yaml"))).compile()
+run_module.make_learner(load(Path("configs/meetings.yaml"))).compile()
 print(4)
 """,
 }
@@ -211,7 +195,7 @@ def test_a_kernel_needs_nothing_that_others_have_loaded(kernel: str, tmp_path):
 
 BEYOND = """
 import numpy as np
-from tests.core.jit.test_compiling import asked_beyond
+from tests.core.jit.test_pipeline import asked_beyond
 row = np.arange(3, dtype=np.int32)
 assert asked_beyond(row, 2) == 3
 for place in (3, -1):
