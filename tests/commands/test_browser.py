@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import REPO, Job, long, wait
+from conftest import REPO, Job, wait
 
 from onlinesrl.commands.dashboard import app
 from tests.support import dashboard_worker
@@ -17,7 +17,10 @@ from tests.support.waiting import PATIENCE, until
 
 CHROMIUM = shutil.which("chromium")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +53,7 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
-@pytest.mark.parametrize(("width", "scheme"), [long(1280, "light"), (390, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_the_page(address: str, browser: Any, width: int, scheme: str, tmp_path: Path) -> None:
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page.set_default_timeout(1000 * PATIENCE)

@@ -179,7 +179,7 @@ def test_an_example_that_kills_workers_is_put_aside(
 def test_a_signal_ends_it_with_a_checkpoint_and_it_goes_on(
     job: Callable[..., Job], citations: list[bytes]
 ) -> None:
-    one = job(citations[:24], distribute=DISTRIBUTED | {"round": 2, "workers": 2})
+    one = job(citations[:12], distribute=DISTRIBUTED | {"round": 1, "workers": 2})
     assert one.run() == 0, one.said
     whole = one.results()
     shutil.rmtree(one.output)

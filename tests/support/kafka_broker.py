@@ -16,12 +16,14 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
+from kafka.errors import KafkaError
 
 from tests.support.paths import REPO
 from tests.support.waiting import PATIENCE, until
@@ -232,9 +234,15 @@ class Broker(Cluster):
         self.process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on after a pause."""
+        """Let it go on after a pause, and wait until its controller knows it again."""
         assert self.process is not None
         self.process.send_signal(signal.SIGCONT)
+        until(self._is_known)
+
+    def _is_known(self) -> bool:
+        with suppress(KafkaError), self.admin() as admin:
+            return bool(admin.describe_cluster()["brokers"])
+        return False
 
 
 def free_ports(count: int) -> list[int]:

@@ -75,6 +75,10 @@ def ids(values: Sequence[bytes]) -> list[Any]:
     return [json.loads(value)["id"] for value in values]
 
 
+def in_a_fork() -> None:
+    """Have a run in a fork: a client of Kafka that is refused leaves its sockets to the collector."""
+
+
 def fast_looks(seconds: float = 0.3) -> None:
     """Look after the brokers often; called in a fork."""
     from onlinesrl.stream.kafka import source as kafka_source

@@ -10,7 +10,7 @@ from conftest import Job
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.runs.config import loading
 from tests.support.kafka_broker import PASSWORD, USER, Broker
-from tests.support.kafka_streams import UNTIL_END, fill, source
+from tests.support.kafka_streams import UNTIL_END, fill, in_a_fork, source
 
 RIGHT = {
     "security_protocol": "SASL_PLAINTEXT",
@@ -44,7 +44,7 @@ def test_who_may_not_is_told_at_once(
 ) -> None:
     security = RIGHT | wrong
     run = job([], source=locked | {"security": security, "patience": "100h"})
-    assert run.run(*UNTIL_END) == 69, run.said
+    assert run.run(*UNTIL_END, first=in_a_fork) == 69, run.said
     (line,) = [line for line in run.said.splitlines() if "Kafka" in line]
     assert f"Kafka at {locked['bootstrap']} refuses the login: " in line
     assert said in line and line.endswith("; see source.security")
@@ -68,7 +68,7 @@ def test_a_connection_that_is_closed_without_a_word_is_said_so(
     locked: dict[str, Any], job: Callable[..., Job], security: dict[str, str], said: str
 ) -> None:
     run = job([], source=locked | {"patience": "1s", "security": security})
-    assert run.run(*UNTIL_END) == 69, run.said
+    assert run.run(*UNTIL_END, first=in_a_fork) == 69, run.said
     assert "cannot be reached" in run.said and said in run.said
 
 
@@ -77,7 +77,7 @@ def test_a_check_waits_seconds_and_not_the_patience(
 ) -> None:
     of = {"kind": "kafka", "bootstrap": "127.0.0.1:1", "topic": topic, "patience": "100h"}
     run = job([], source=of)
-    assert run.call("check", run.config) == 69, run.said
+    assert run.call("check", run.config, first=in_a_fork) == 69, run.said
     assert "Kafka at 127.0.0.1:1 cannot be reached: " in run.said
 
 
@@ -90,7 +90,7 @@ def test_a_certificate_that_cannot_be_read_is_told_at_once(
     security = RIGHT | {"security_protocol": "SASL_SSL", key: str(file)}
     where = {"kind": "kafka", "bootstrap": "127.0.0.1:1", "topic": "t", "patience": "100h"}
     run = job([], source=where | {"security": security})
-    assert run.run(*UNTIL_END) == 69, run.said
+    assert run.run(*UNTIL_END, first=in_a_fork) == 69, run.said
     (line,) = [line for line in run.said.splitlines() if "Kafka" in line]
     assert f"Kafka at 127.0.0.1:1: certificates cannot be read ({key} {file}): " in line
     assert line.endswith("; see source.security") and PASSWORD not in run.said

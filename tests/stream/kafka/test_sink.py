@@ -215,6 +215,7 @@ def test_a_limit_that_was_lowered(broker, topic, job, citations, tally):
     tally["kills"] += 1
 
 
+@pytest.mark.long
 def test_a_broker_that_dies_before_a_commit(own_broker, topic, job, citations, tally):
     """The commit may never return; what it did is looked up when the broker is back."""
     fill(own_broker, topic, citations[:40])
