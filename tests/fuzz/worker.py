@@ -255,5 +255,5 @@ if __name__ == "__main__":
         int(sys.argv[1]),
         int(sys.argv[2]),
         Path(sys.argv[3]).resolve(),
-        [Path(each).resolve() for each in sys.argv[4:]],
+        [Path(each).absolute() for each in sys.argv[4:]],
     )

@@ -188,6 +188,7 @@ class ContrastiveDivergence(Contrast):
     """Contrastive divergence: counts of samples of chains that begin at the truth and go on."""
 
     kind: Literal["contrastive-divergence"] = "contrastive-divergence"
+    """how weights are learned."""
     sampler: Literal["gibbs", "mcsat"] = "gibbs"
     """what a sample is: a sweep of Gibbs sampling, or one of MC-SAT."""
     samples: Count = 50
@@ -212,6 +213,7 @@ class VotedPerceptron(Contrast):
     """The voted perceptron: counts of the most probable state by MaxWalkSAT."""
 
     kind: Literal["voted-perceptron"] = "voted-perceptron"
+    """how weights are learned."""
     perturbed: bool = True
     """search with random noise at each atom, so that states are nearly draws; else the most probable one."""
     sweeps: Natural = 10

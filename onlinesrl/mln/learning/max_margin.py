@@ -26,6 +26,7 @@ class MaxMargin(Section):
     """The weights of the largest margin: one-slack cutting planes, with exact inference."""
 
     kind: Literal["max-margin"] = "max-margin"
+    """how weights are learned."""
     c: Positive = 100.0
     """what a unit of loss costs, beside half the squared weights."""
     gap: Positive = 1e-3

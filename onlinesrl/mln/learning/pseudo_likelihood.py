@@ -271,6 +271,7 @@ class Mple(CountingLearner):
     """
 
     kind: Literal["mple"] = "mple"
+    """how weights are learned."""
     optimizer: Literal["lbfgs", "newton"] = "lbfgs"
     """L-BFGS, or steps of the diagonal Newton method."""
     prior_sd: Positive | None = None

@@ -140,7 +140,7 @@ def test_where_nothing_can_be_written_the_folder_is_a_private_one_that_is_remove
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-        cli._say_warnings()
+        cli._show_warnings()
         assert [loaded(), loaded()] == [0, 1]
     (said,) = capsys.readouterr().err.splitlines()
     assert said.startswith("warning: compiled kernels cannot be cached (/proc/given/onlinesrl: ")
