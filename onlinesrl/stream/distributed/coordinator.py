@@ -21,8 +21,8 @@ from onlinesrl.core.timing import KEPT
 from onlinesrl.stream.distributed.file_splits import START, Cut
 from onlinesrl.stream.distributed.worker import Learned, ShardTask
 from onlinesrl.stream.shutdown import ShutdownSignal
-from onlinesrl.stream.source import SourcePosition, Watcher
-from onlinesrl.stream.trainer import Trainer
+from onlinesrl.stream.source import SourcePosition
+from onlinesrl.stream.trainer import Trainer, Watcher
 
 
 class Common(NamedTuple):

@@ -17,7 +17,7 @@ from onlinesrl.mln.online.atom_counts import AtomCounter
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.mln.online.prediction_json import PredictionEncoder
 from onlinesrl.stream.predictions import answer
-from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.records import Record
 
 PROGRAM = """colour = {"red", "green"}
 Near(node, node)
