@@ -23,53 +23,6 @@ LAYERS = [
 
 LAYER = {part: number for number, parts in enumerate(LAYERS) for part in parts}
 
-KNOWN_CIRCLES: dict[str, list[set[str]]] = {
-    "mln": [{"explain", "inference", "online"}],
-    "mln.ground": [{"model_index", "plan_encoder"}, {"batch_packer", "json_line_reader"}],
-    "mln.inference": [
-        {
-            "large_weights",
-            "maxwalksat",
-            "mcmc",
-            "mcmc_diagnostics",
-            "mcmc_starts",
-            "protocols",
-        },
-        {"clique_elimination", "elimination", "integer_elimination"},
-    ],
-    "mln.learning": [{"problem", "reweighted_world"}],
-    "mln.online": [
-        {"counted", "prediction_json", "reporting"},
-        {"saved_weights", "weight_table"},
-        {"by_engines", "example_step"},
-        {"in_turn", "learner", "merging", "packing_queue"},
-    ],
-    "psl": [{"explain", "online"}],
-    "runs": [{"config", "inputs"}, {"distributed_run", "http", "run"}],
-    "runs.config": [
-        {"fingerprint", "schema"},
-        {"batch", "loading", "mln_batch", "psl_batch", "reference"},
-    ],
-    "stream": [
-        {
-            "batching",
-            "checkpoint_writer",
-            "dead_letters",
-            "decoding",
-            "distributed",
-            "kafka",
-            "output_files",
-            "predictions",
-            "protocols",
-            "recent_examples",
-            "sinks",
-            "sources",
-            "trainer",
-        }
-    ],
-}
-"""By folder, files and folders in it that still import each other in a circle."""
-
 
 def part(module: str) -> str:
     """The layer's part that a module of the package belongs to; empty for the package itself."""
@@ -165,8 +118,7 @@ def test_every_part_has_a_layer():
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_files_and_folders_of_a_folder_have_an_order(folder):
     """So no imports, those in functions too, form a circle, neither of files nor of folders."""
-    known = KNOWN_CIRCLES.get(folder, [])
-    assert [c for c in circles(imports_within(folder)) if not any(c <= k for k in known)] == []
+    assert circles(imports_within(folder)) == []
 
 
 def test_a_kernel_imports_arrays_errors_updates_and_kernels_only():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import UsageError
@@ -28,9 +28,6 @@ from onlinesrl.stream.distributed.coordinator import Common, Distribution, Part
 from onlinesrl.stream.distributed.splits import pieces_of
 from onlinesrl.stream.distributed.worker import Learned, ShardTask
 
-if TYPE_CHECKING:
-    from onlinesrl.runs.run import Options
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -42,9 +39,11 @@ class Recipe:
     facts: Background = field(compare=False)
 
 
-def distribution(config: Config, section: DistributeSection, options: Options) -> Distribution:
+def distribution(
+    config: Config, section: DistributeSection, strict: bool, until: str | int | None
+) -> Distribution:
     """Return where and how the shards of a run are learned. Raises ConfigError, UsageError."""
-    if options.until == "forever":
+    if until == "forever":
         raise UsageError("--until forever: a distributed run ends with the files that it has cut")
     program = config.language.load(config.model, config.dialect)
     recipe = Recipe(_key(config), config, program, background(config, program))
@@ -55,7 +54,7 @@ def distribution(config: Config, section: DistributeSection, options: Options) -
         learned=learned,
         recipe=recipe,
         shards=section.shards,
-        asked=ShardTask(section.round, config.batch, options.strict, settle, config.limits.crashes),
+        asked=ShardTask(section.round, config.batch, strict, settle, config.limits.crashes),
         by_dual=section.by_dual(config.learner),
     )
 

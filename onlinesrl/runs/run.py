@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -342,7 +343,7 @@ def _accepted(
             position = converted(saved.header["position"], source.Position)
         accepted = source.accepts(position, saved.number)
         if source.owes(position):
-            before = saved.header.get("settings", current)  # which older checkpoints do not have
+            before = saved.header["settings"]
             check_settings(saved.path, source.files[-1], mismatch(before, current))
         return accepted
 
@@ -364,12 +365,18 @@ def _make_loop(
         config.metrics.every,
         config.batch,
     )
-    loop = (Trainer if config.distribute is None else Rounds)(
+    make: Callable[..., Trainer] = Trainer
+    if config.distribute is not None:
+        make = partial(
+            Rounds, distribution(config, config.distribute, options.strict, options.until)
+        )
+    return make(
         learner,
         reader,
         folder,
         schedule,
         config.fingerprint(learner.model_text),
+        settings(config),
         config.sink.make(config, lambda: stopper.asked, warn),
         options.strict,
         config.limits.bad_share,
@@ -381,10 +388,6 @@ def _make_loop(
         else None,
         threads=options.threads,
     )
-    loop.settings = settings(config)
-    if isinstance(loop, Rounds) and config.distribute is not None:
-        loop.distribution = distribution(config, config.distribute, options)
-    return loop
 
 
 def compile_kernels(learner: Learner, say: Say) -> float:

@@ -72,7 +72,7 @@ class RunHeader(Header):
 
     lengths: dict[str, Natural]
     parts: NotRequired[dict[str, Natural]]
-    settings: NotRequired[dict[str, Any]]
+    settings: dict[str, Any]
     position: dict[str, Any] | None
     seconds: _Seconds
     finished: bool

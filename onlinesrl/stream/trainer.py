@@ -62,6 +62,7 @@ class Trainer:
         folder: RunFolder,
         schedule: Schedule,
         fingerprint: Mapping[str, Any],
+        settings: Mapping[str, Any],
         sink: Sink,
         strict: bool = False,
         bad_share: float = 1.0,
@@ -75,7 +76,7 @@ class Trainer:
         self.reader = reader
         self.folder = folder
         self.schedule = schedule
-        self.fingerprint = fingerprint
+        self.fingerprint, self.settings = fingerprint, settings
         self.strict = strict
         self.bad_share, self.settle = bad_share, settle
         self.until = until
@@ -98,7 +99,6 @@ class Trainer:
         self.saver = CheckpointWriter(
             folder.checkpoints, schedule.keep, [*self.outputs.files.values()]
         )
-        self.settings: Mapping[str, Any] = {}
         self.crash = CrashNote(folder.started, run_of(fingerprint), crashes)
 
     # from and to a checkpoint ------------------------------------------------------------------

@@ -10,12 +10,12 @@ from contextlib import ExitStack, suppress
 
 import pytest
 from conftest import Job, soaked, wait
-from onlinesrl.runs.http.listening import At, may_ask
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from onlinesrl.runs.http import server
+from onlinesrl.runs.http.server import At, may_ask
 from onlinesrl.stream.run_folder import RunFolder
 from tests.support.serving import JSON, LINES, Served, ask
 from tests.support.waiting import PATIENCE

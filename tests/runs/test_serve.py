@@ -18,7 +18,8 @@ import msgspec
 import pytest
 from conftest import Job, long, wait
 
-from onlinesrl.runs.http import server, service
+from onlinesrl.runs import service
+from onlinesrl.runs.http import server
 from onlinesrl.stream.sources import request_queue
 from tests.support import trust_program
 from tests.support.serving import JSON, LINES, Served, ask, learned

@@ -56,7 +56,9 @@ class Distribution:
 class Rounds(Trainer):
     """A run in rounds of shards. Raises what ``Trainer`` raises, and what ``Pool.map`` does."""
 
-    distribution: Distribution
+    def __init__(self, distribution: Distribution, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        self.distribution = distribution
 
     def run(self, watcher: Watcher, stopper: ShutdownSignal) -> None:
         """Learn until all shards have ended or a signal asks to stop; a round it interrupts is not kept."""
