@@ -14,7 +14,7 @@ from onlinesrl.library.tables import rows_by
 from onlinesrl.logic.tables import connect
 from onlinesrl.runs.config import loading as configuration
 from onlinesrl.runs.console import told_to
-from onlinesrl.stream.sources.table_rows import lines
+from onlinesrl.stream.sources.parquet import lines
 
 
 def read(

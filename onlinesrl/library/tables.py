@@ -17,7 +17,7 @@ from onlinesrl.core.errors import TableError
 from onlinesrl.core.example import Constant, ValuedAtom
 from onlinesrl.library.notebook import table_html
 from onlinesrl.logic.tables import VALUE, columns_in, connect, quoted, unexpected
-from onlinesrl.stream.sources.table_rows import Relation, Rows, lacking, rows, types
+from onlinesrl.stream.sources.parquet import Relation, Rows, lacking, rows, types
 
 
 class Table:

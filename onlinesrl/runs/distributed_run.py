@@ -26,6 +26,7 @@ from onlinesrl.stream.crash_notes import CrashNote, CrashNotes
 from onlinesrl.stream.decoding import ExampleReader
 from onlinesrl.stream.distributed import worker
 from onlinesrl.stream.distributed.coordinator import Common, Distribution, Part
+from onlinesrl.stream.distributed.splits import pieces_of
 from onlinesrl.stream.distributed.worker import Learned, ShardTask
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _learned(common: Common, part: Part, note: CrashNote | None = None) -> Learn
     config: Any = common.recipe.config
     source = config.source
     reader = ExampleReader(
-        source.pieces(part.pieces),
+        pieces_of(source, part.pieces),
         config.query,
         source.only,
         source.without,

@@ -18,10 +18,10 @@ from onlinesrl.runs.config.loading import Config
 from onlinesrl.runs.console import say, warn
 from onlinesrl.runs.inputs import make_reader
 from onlinesrl.runs.run import compile_kernels, new_learner, trained_learner
+from onlinesrl.stream.batching import Pace
 from onlinesrl.stream.decoding import READ_BYTES, Decoded, ExampleReader, micro_batch
 from onlinesrl.stream.group_filter import Choice
-from onlinesrl.stream.pace import Pace
-from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.records import Record
 
 SHOWN_PLACES = 3
 CHECK_PATIENCE = "3s"

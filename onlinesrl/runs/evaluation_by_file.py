@@ -21,7 +21,7 @@ from onlinesrl.runs.inputs import make_reader
 from onlinesrl.runs.run import compile_kernels, trained_learner
 from onlinesrl.stream.group_filter import Choice
 from onlinesrl.stream.predictions import answer
-from onlinesrl.stream.sources.config import SourceSection
+from onlinesrl.stream.source import SourceSection
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from onlinesrl.logic.tables import load_atoms
 from onlinesrl.runs.config.loading import Config
 from onlinesrl.runs.console import warn
 from onlinesrl.stream.decoding import ExampleReader
-from onlinesrl.stream.source import Source, SourceContext
-from onlinesrl.stream.sources.request_queue import Requests
+from onlinesrl.stream.distributed.splits import cut as cut_shards
 from onlinesrl.stream.run_folder import RunFolder
-from onlinesrl.stream.sources.config import SourceSection
+from onlinesrl.stream.source import Source, SourceContext, SourceSection
+from onlinesrl.stream.sources.request_queue import Requests
 
 Stopping: TypeAlias = Callable[[], bool]
 """Tells whether the run was asked to stop."""
@@ -46,7 +46,7 @@ def make_reader(
     )
     cut = config.distribute if folder is not None else None
     return ExampleReader(
-        (requests or source).make(setting) if cut is None else source.cut(cut.shards),
+        (requests or source).make(setting) if cut is None else cut_shards(source, cut.shards),
         config.query,
         source.only,
         source.without,

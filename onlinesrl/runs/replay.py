@@ -25,8 +25,9 @@ from onlinesrl.core.io.atomic_write import storage_errors
 from onlinesrl.logic.database import separate
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.stream.decoding import ExampleReader
+from onlinesrl.stream.records import Record
 from onlinesrl.stream.shutdown import ShutdownSignal, Stopped
-from onlinesrl.stream.sources.files import MAX_BYTES, FileSource, Record
+from onlinesrl.stream.sources.files import MAX_BYTES, FileSource
 
 PENDING = 5000
 BROKER_SECONDS = 10

@@ -28,11 +28,11 @@ from onlinesrl.stream import checkpoints as checkpoints_module
 from onlinesrl.stream.decoding import Batch, ExampleReader
 from onlinesrl.stream.distributed.coordinator import Rounds
 from onlinesrl.stream.late_labels import LabelJoiner
-from onlinesrl.stream.source import Source
-from onlinesrl.stream.sources.request_queue import Requests
 from onlinesrl.stream.run_folder import RunFolder
 from onlinesrl.stream.schedule import Schedule
 from onlinesrl.stream.shutdown import ShutdownSignal
+from onlinesrl.stream.source import Source
+from onlinesrl.stream.sources.request_queue import Requests
 from onlinesrl.stream.trainer import Trainer
 
 if TYPE_CHECKING:

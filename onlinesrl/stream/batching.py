@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from onlinesrl.core.errors import DataError, ExampleError
@@ -10,12 +12,37 @@ from onlinesrl.core.example import Example
 from onlinesrl.core.learner import AHEAD, Item, Learner
 from onlinesrl.core.parallel.threads import BackgroundWorker
 from onlinesrl.stream.decoding import READ_BYTES, Batch, ExampleReader, unread
-from onlinesrl.stream.pace import Pace
+from onlinesrl.stream.records import Record
 from onlinesrl.stream.shutdown import ShutdownSignal, Stopped
-from onlinesrl.stream.sources.files import Record
 
+SECONDS = 1.0
+"""How long a micro-batch should take: what is slow still shows, saves and stops in time."""
 HELD = 2 * READ_BYTES
 """Nothing is read ahead beside so many bytes, those of the caller's micro-batch included."""
+
+
+class Pace:
+    """Finds how many examples take about a second: ``most``, at first one.
+
+    Results are the same for all sizes.
+    """
+
+    def __init__(self) -> None:
+        self.most = 1
+
+    @contextmanager
+    def taking(self, size: int) -> Iterator[None]:
+        """Heed how long a micro-batch of this size takes."""
+        began = time.monotonic()
+        yield
+        self.heed(size, time.monotonic() - began)
+
+    def heed(self, size: int, seconds: float) -> None:
+        """Take half as many as took too long, more than took far less."""
+        if seconds > SECONDS:
+            self.most = max(size // 2, 1)
+        elif seconds < SECONDS / 8:
+            self.most = max(self.most, 4 * size)
 
 
 class Batches:

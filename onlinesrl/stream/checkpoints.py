@@ -1,11 +1,15 @@
 """The checkpoints of a run: numbered files in a folder, of which the newest that is intact counts."""
 
+from __future__ import annotations
+
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict
 
+import msgspec
 import numpy as np
 from msgspec import Meta
 
@@ -14,10 +18,14 @@ from onlinesrl.core.example import Constant
 from onlinesrl.core.io.atomic_write import check_folder, storage_errors
 from onlinesrl.core.io.checkpoint_file import Checkpoint, DamagedCheckpoint, load, write
 from onlinesrl.core.io.restoring import Natural, converted, restoring
+from onlinesrl.core.parallel.threads import BackgroundWorker
 from onlinesrl.core.slowest import KEPT
+from onlinesrl.stream.recent_examples import Shown
+from onlinesrl.stream.run_folder import OutputFile
 
 __all__ = [
     "Checkpoint",
+    "CheckpointWriter",
     "DamagedCheckpoint",
     "checked",
     "latest",
@@ -28,6 +36,8 @@ __all__ = [
     "write",
 ]
 
+COPIED_BYTES = 64 << 20
+"""Arrays of more bytes are written at once: two of them are never in memory."""
 _NAME = re.compile(r"checkpoint-(\d{12,})\.ckpt")
 FOLDER = "checkpoints"
 _Scalar: TypeAlias = str | int | float | bool | None
@@ -145,3 +155,55 @@ def numbered(folder: Path) -> dict[int, Path]:
             check_folder(folder)
         paths = sorted(folder.iterdir()) if folder.exists() else []
     return {int(match[1]): path for path in paths if (match := _NAME.fullmatch(path.name))}
+
+
+class CheckpointWriter:
+    """Writes checkpoints to a folder, of which it keeps ``keep``, after what the outputs have."""
+
+    def __init__(self, folder: Path, keep: int, outputs: Sequence[OutputFile]) -> None:
+        self.folder = folder
+        self.keep = keep
+        self.outputs = outputs
+        self._other = BackgroundWorker(threaded=False)
+
+    @contextmanager
+    def aside(self, threaded: bool) -> Iterator[None]:
+        """Have another thread, if ``threaded``; where this ends, it has written what it was given."""
+        with BackgroundWorker(threaded) as self._other:
+            try:
+                yield
+            finally:
+                self._other.wait()
+
+    def finish(self) -> None:
+        """Wait until the last checkpoint is written; raises what kept it from that."""
+        while len(self._other):
+            self._other.take()
+
+    def write(
+        self,
+        number: int,
+        header: dict[str, Any],
+        arrays: Mapping[str, Any],
+        shown: Shown,
+        aside: bool,
+    ) -> None:
+        """Write the outputs to disk, then a checkpoint; ``aside``: the other thread does, as things are now.
+
+        ``finish`` has been called. Raises StorageError.
+        """
+        for file in self.outputs:
+            file.flush(fsync=False)
+        if aside and sum(array.nbytes for array in arrays.values()) <= COPIED_BYTES:
+            copies = {name: array.copy() for name, array in arrays.items()}
+            self._other.begin(self._put, number, msgspec.to_builtins(header), copies, shown.copy())
+        else:
+            self._put(number, header, arrays, shown)
+
+    def _put(
+        self, number: int, header: dict[str, Any], arrays: Mapping[str, Any], shown: Shown
+    ) -> None:
+        for file in self.outputs:
+            file.sync()
+        header["shown"] = shown.save()
+        save(self.folder, number, header, arrays, self.keep)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from onlinesrl.core.errors import StorageError
 from onlinesrl.core.io.atomic_write import storage_errors
+from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import OutputFile, parts
-from onlinesrl.stream.sources.files import Record
 
 PIECE = 3 << 15
 """The bytes of an example that are written at once; a multiple of 3, for base64."""

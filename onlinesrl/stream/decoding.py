@@ -23,8 +23,8 @@ from onlinesrl.core.example import (
 )
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.stream.group_filter import Choice
+from onlinesrl.stream.records import Record
 from onlinesrl.stream.source import Source
-from onlinesrl.stream.sources.files import Record
 
 Content: TypeAlias = Example | ExampleError | Label | None
 """What a record decodes to; None for a tombstone."""

@@ -8,7 +8,7 @@ import msgspec
 
 from onlinesrl.core.example import Constant, Example
 from onlinesrl.core.learner import Outcome
-from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.records import Record
 
 
 class Refusal(msgspec.Struct, omit_defaults=True):

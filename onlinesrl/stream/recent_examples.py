@@ -15,7 +15,7 @@ from onlinesrl.core.io.restoring import Misfit, converted
 from onlinesrl.core.learner import Answered, Item, Outcome
 from onlinesrl.stream.decoding import READ_BYTES
 from onlinesrl.stream.late_labels import PendingExample
-from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.records import Record
 
 SHOWN = 8
 SHOWN_BYTES = READ_BYTES // SHOWN

@@ -1,17 +1,19 @@
-"""The interfaces of sources, sinks and watchers."""
+"""What a source of examples is: its interface, and the section of a configuration that makes it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
+from pydantic import field_validator
+
+from onlinesrl.core.errors import ConfigError, UsageError
+from onlinesrl.core.io.config_section import Section
+from onlinesrl.core.io.config_types import Count, Files, Groups, duration
+from onlinesrl.stream.records import Record
+
 if TYPE_CHECKING:
-    from onlinesrl.core.errors import ConfigError
-    from onlinesrl.core.learner import Outcome
-    from onlinesrl.stream.decoding import Batch
-    from onlinesrl.stream.run_folder import OutputFile, RunFolder
-    from onlinesrl.stream.shutdown import ShutdownSignal
-    from onlinesrl.stream.sources.files import Record
+    from onlinesrl.stream.run_folder import RunFolder
 
 SourcePosition: TypeAlias = dict[str, Any]
 """How far a source has been read: a JSON value that only the source interprets."""
@@ -131,55 +133,56 @@ class Source(Protocol):
         return
 
 
-class Sink(Protocol):
-    """Where predictions go, with default implementations."""
+class SourceSection(Section):
+    """Where the examples come from."""
 
-    State: ClassVar[Any] = dict[str, Any]
-    """The type of its state, for msgspec: those in checkpoints are checked by it."""
-    textual: bool = False
-    """Whether it writes predictions as JSON, and looks at no atoms."""
+    replaceable: ClassVar[frozenset[str]] = frozenset(
+        {"max_bytes", "patience", "bootstrap", "security"}
+    )
+    """Keys that say how to get at the data and not which they are: they may change from one start of
+    a run to the next."""
+    served: ClassVar[bool] = False
+    """Whether a server may take the place of such a source."""
+
+    kind: str
+    """files and standard input, a topic of Kafka, or tables."""
+    background: Files | None = None
+    """databases (.db) of facts that every example has, as if it brought a copy of them."""
+    only: Groups | None = None
+    """the groups to read, all others are left out; null or []: all."""
+    without: Groups | None = None
+    """the groups to leave out; null or []: none."""
+    max_bytes: Count = 8_000_000
+    """the longest example, in bytes; a longer one is bad."""
+    patience: str = "5m"
+    """for how long brokers may be away."""
+
+    @field_validator("patience")
+    @classmethod
+    def _time(cls, patience: str) -> str:
+        if duration(patience) is None:
+            raise ValueError("expected a time such as 30s or 5m")
+        return patience
 
     @property
-    def due(self) -> bool:
-        """Whether it is time to flush."""
-        return False
+    def patience_seconds(self) -> float:
+        """For how long brokers may be away."""
+        return duration(self.patience) or 0.0
 
-    def open(self, state: Mapping[str, Any] | None, predictions: OutputFile) -> None:
-        """Connect, and resume from a state; ``predictions`` is the run folder's file for predictions."""
-        ...
+    def check(self, config: Sections) -> None:
+        """Raise ValueError, with the key, where another section does not go with this source."""
+        if config.labels is not None and config.labels.topic is not None:
+            raise ValueError("labels.topic: labels of a topic belong to a source of kind kafka")
 
-    def fits(self, name: str, record: Record) -> None:
-        """Raise ExampleError if the id of an example is too long for a prediction."""
-        return
+    def make(self, setting: SourceContext) -> Source:
+        """Return the source."""
+        raise NotImplementedError
 
-    def write(self, record: Record, item: Any, outcome: Outcome) -> None:
-        """Add the answer to an example. Raises ExampleError if it is too long."""
-        ...
+    @property
+    def uncut(self) -> str | None:
+        """Why the source cannot be cut into shards; None where it can."""
+        return "distribute: such a source cannot be cut into shards; or leave it out"
 
-    def flush(self) -> None:
-        """Write out what was added; files are flushed by the checkpoint."""
-        return
-
-    def state(self) -> dict[str, Any]:
-        """Return the state for the checkpoint; may be empty."""
-        return {}
-
-    def close(self) -> None:
-        """Disconnect, without flushing. Closing twice is allowed."""
-        return
-
-
-class Watcher(Protocol):
-    """Observes a run without affecting it."""
-
-    def reading(self, batches: Iterator[Batch], stopper: ShutdownSignal) -> Iterator[Batch]:
-        """Pass on what the run reads; the run's state changes only while it holds a micro-batch."""
-        ...
-
-    def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
-        """Note progress; ``snapshot`` makes a line of metrics if one is wanted."""
-        ...
-
-    def saved(self) -> None:
-        """Note that a checkpoint was written."""
-        ...
+    def by_file(self) -> Sequence[SourceSection]:
+        """Return a source for each file. Raises UsageError where it is not made of files."""
+        raise UsageError(f"--distribute: a source of kind {self.kind} is not made of files")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -17,17 +17,33 @@ from onlinesrl.core.learner import Answered, Item, Learner, Outcome
 from onlinesrl.core.version import __version__
 from onlinesrl.stream import checkpoints as checkpoints_module
 from onlinesrl.stream.batching import Batches
-from onlinesrl.stream.checkpoint_writer import CheckpointWriter
+from onlinesrl.stream.checkpoints import CheckpointWriter
 from onlinesrl.stream.crash_notes import CrashNote, run_of
 from onlinesrl.stream.decoding import Batch, Content, Decoded, ExampleReader, unread
 from onlinesrl.stream.late_labels import LabelJoiner, PendingExample
 from onlinesrl.stream.output_files import Outputs
-from onlinesrl.stream.source import Sink, Watcher
 from onlinesrl.stream.recent_examples import Shown, Work, drifts
+from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import RunFolder
 from onlinesrl.stream.schedule import SHARE_EVERY, WEIGH_EVERY, Schedule, rare_collections
 from onlinesrl.stream.shutdown import ShutdownSignal
-from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.sink import Sink
+
+
+class Watcher(Protocol):
+    """Observes a run without affecting it."""
+
+    def reading(self, batches: Iterator[Batch], stopper: ShutdownSignal) -> Iterator[Batch]:
+        """Pass on what the run reads; the run's state changes only while it holds a micro-batch."""
+        ...
+
+    def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
+        """Note progress; ``snapshot`` makes a line of metrics if one is wanted."""
+        ...
+
+    def saved(self) -> None:
+        """Note that a checkpoint was written."""
+        ...
 
 
 class Trainer:

@@ -14,7 +14,7 @@ from onlinesrl.core.learner import Learner
 from onlinesrl.runs import run
 from onlinesrl.runs.config.loading import load
 from onlinesrl.stream.predictions import answer
-from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.records import Record
 from tests.benchmarks.measure import REPO, show
 
 pytestmark = pytest.mark.benchmark

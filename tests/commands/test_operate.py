@@ -13,7 +13,7 @@ from conftest import REPO, Job, wait
 
 from onlinesrl.stream import checkpoints as checkpoints_module
 from onlinesrl.stream.dead_letters import DeadLetters
-from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.records import Record
 
 BAD = [
     b"{\n",

@@ -18,8 +18,8 @@ from starlette.testclient import TestClient
 from onlinesrl.core.errors import UnavailableError
 from onlinesrl.runs.http import server
 from onlinesrl.runs.http.listening import At, may_ask
-from onlinesrl.stream.sources.request_queue import PendingRequest, Requests
 from onlinesrl.stream.run_folder import OutputFile, RunFolder
+from onlinesrl.stream.sources.request_queue import PendingRequest, Requests
 from tests.support.serving import JSON, LINES, Served, ask
 from tests.support.waiting import PATIENCE, until
 

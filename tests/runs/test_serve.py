@@ -20,11 +20,11 @@ from conftest import Job, long, wait
 
 from onlinesrl.runs.http import server, service
 from onlinesrl.runs.progress import Display
-from onlinesrl.stream import request_queue
-from onlinesrl.stream.source import SourceContext
-from onlinesrl.stream.sources.request_queue import PendingRequest, Requests, Unanswered, Untaken
 from onlinesrl.stream.run_folder import RunFolder
+from onlinesrl.stream.source import SourceContext
+from onlinesrl.stream.sources import request_queue
 from onlinesrl.stream.sources.line_reader import WAIT_SECONDS
+from onlinesrl.stream.sources.request_queue import PendingRequest, Requests, Unanswered, Untaken
 from tests.support import trust_program
 from tests.support.serving import JSON, LINES, Served, ask, learned
 from tests.support.waiting import until

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from onlinesrl.core.errors import StorageError
 from onlinesrl.stream.dead_letters import PIECE, DeadLetters
-from onlinesrl.stream.sources.files import FileSource, Record
+from onlinesrl.stream.records import Record
+from onlinesrl.stream.sources.files import FileSource
 
 
 def letters(path):

@@ -11,8 +11,8 @@ from conftest import Job
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onlinesrl.stream import batching
 from onlinesrl.stream import checkpoints as checkpoints_module
-from onlinesrl.stream import pace
 from onlinesrl.stream.batching import Batches
 from onlinesrl.stream.decoding import Batch
 from onlinesrl.stream.group_filter import Choice
@@ -46,7 +46,7 @@ def test_micro_batches_are_as_large_as_takes_about_a_second(
     def take(_: Any, most: int) -> Batch:
         return Batch([(None, None)] * most, False, None, [])  # type: ignore[list-item]
 
-    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(batching.time, "monotonic", lambda: now[0])
     nothing = lambda *_: None  # noqa: E731
     source: Any = SimpleNamespace(records=nothing, take=take, choice=Choice())
     of = Batches(source, source, False, lambda: (0, 0), lambda *_: room, nothing)

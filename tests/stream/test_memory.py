@@ -19,7 +19,7 @@ from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.stream import checkpoints as checkpoints_module
 from onlinesrl.stream.decoding import READ_BYTES, Decoded, micro_batch
 from onlinesrl.stream.late_labels import LabelJoiner, PendingExample
-from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.records import Record
 from tests.stream.test_late_labels import shuffled
 
 Make = Callable[..., Job]

@@ -25,7 +25,8 @@ from hypothesis import strategies as st
 from onlinesrl.core.errors import StorageError
 from onlinesrl.core.parallel import ray_executor
 from onlinesrl.stream.distributed.file_splits import FilePieces, Shards, measured
-from onlinesrl.stream.sources.files import FileSource, Record
+from onlinesrl.stream.records import Record
+from onlinesrl.stream.sources.files import FileSource
 from tests.stream.test_crash import deadly, ids
 from tests.stream.test_kill import mixed
 from tests.support.waiting import until

@@ -14,8 +14,8 @@ from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.core.learner import Outcome, Prediction
 from onlinesrl.logic.tables import read_parquet, write_parquet
 from onlinesrl.stream.kernels import sorted_rows as kernel
+from onlinesrl.stream.records import Record
 from onlinesrl.stream.sinks.parquet import Tables
-from onlinesrl.stream.sources.files import Record
 from onlinesrl.stream.sources.parquet import TableSource
 
 TEXTS = [

@@ -17,8 +17,8 @@ from onlinesrl.mln.learning.registry import AnyMlnLearner
 from onlinesrl.runs.config.batch import Batch
 from onlinesrl.runs.config.schema import DialectName
 from onlinesrl.runs.inputs import examples_of, worlds_of
+from onlinesrl.stream.source import SourceSection
 from onlinesrl.stream.sources import AnySource
-from onlinesrl.stream.sources.config import SourceSection
 
 if TYPE_CHECKING:
     from onlinesrl.mln.learning.problem import MlnProblem

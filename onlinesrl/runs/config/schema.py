@@ -27,7 +27,7 @@ from onlinesrl.core.parallel.config import PoolSection
 from onlinesrl.mln.inference.registry import AnyEngine, MpeSection
 from onlinesrl.runs.config.fingerprint import LABEL_BYTES, fingerprint
 from onlinesrl.stream.sinks import AnySink
-from onlinesrl.stream.sinks.file_config import FileSinkSection
+from onlinesrl.stream.sinks.file import FileSinkSection
 from onlinesrl.stream.sources import AnySource
 
 DialectName = Literal["alchemy", "tuffy", "rockit", "pracmln", "pracmln-standard", "lomrf"]

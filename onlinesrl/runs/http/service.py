@@ -1,6 +1,6 @@
 """A run served by HTTP: Starlette in front of the queue from which the run takes requests.
 
-The server has its own thread and shares only the queue with the run: see `stream.request_queue`.
+The server has its own thread and shares only the queue with the run: see `stream.sources.request_queue`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from onlinesrl.runs.console import say
 from onlinesrl.runs.http.listening import At
 from onlinesrl.runs.http.metrics import STUCK_SECONDS, RunMonitor, state_routes
 from onlinesrl.runs.http.server import Server
-from onlinesrl.stream.sources.request_queue import PendingRequest, Requests, Unanswered, Untaken
 from onlinesrl.stream.run_folder import REQUESTS
+from onlinesrl.stream.sources.request_queue import PendingRequest, Requests, Unanswered, Untaken
 
 JSON, LINES = "application/json", "application/x-ndjson"
 END_SECONDS = 5

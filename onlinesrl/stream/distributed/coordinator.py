@@ -20,9 +20,9 @@ from onlinesrl.core.parallel.executors import Pool
 from onlinesrl.core.slowest import KEPT
 from onlinesrl.stream.distributed.file_splits import START, Cut
 from onlinesrl.stream.distributed.worker import Learned, ShardTask
-from onlinesrl.stream.source import SourcePosition, Watcher
 from onlinesrl.stream.shutdown import ShutdownSignal
-from onlinesrl.stream.trainer import Trainer
+from onlinesrl.stream.source import SourcePosition
+from onlinesrl.stream.trainer import Trainer, Watcher
 
 
 class Common(NamedTuple):

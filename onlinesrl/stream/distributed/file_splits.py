@@ -20,10 +20,10 @@ from onlinesrl.core.errors import StorageError
 from onlinesrl.core.io.atomic_write import storage_errors
 from onlinesrl.core.io.restoring import Natural
 from onlinesrl.core.parallel.executors import Pool
+from onlinesrl.stream.records import Record
 from onlinesrl.stream.source import Source, SourcePosition
-from onlinesrl.stream.sources.files import BYTE_ORDER_MARK, Record, expand, is_world, line_value
+from onlinesrl.stream.sources.files import AGAIN, BYTE_ORDER_MARK, expand, is_world, line_value
 from onlinesrl.stream.sources.line_reader import READ_ERRORS, changed, unreadable
-from onlinesrl.stream.sources.read_log import AGAIN
 
 BLOCK = 1 << 20
 DEALT = 16

@@ -16,9 +16,9 @@ from onlinesrl.core.parallel.executors import Pool
 from onlinesrl.stream.distributed.file_splits import DEALT, Cut, CutPosition, Pieces, Stamp
 from onlinesrl.stream.kafka.client import place_of
 from onlinesrl.stream.kafka.source import KafkaSource
-from onlinesrl.stream.source import SourcePosition
+from onlinesrl.stream.records import Record
 from onlinesrl.stream.shutdown import Stopped
-from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.source import SourcePosition
 
 
 class Span(NamedTuple):

@@ -28,7 +28,7 @@ from onlinesrl.stream.distributed.file_splits import (
     check_same,
     measured,
 )
-from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.records import Record
 from onlinesrl.stream.sources.parquet import CHUNK_ROWS, Range, TableSource
 
 

@@ -18,9 +18,9 @@ from onlinesrl.stream.crash_notes import CrashNote
 from onlinesrl.stream.dead_letters import letter
 from onlinesrl.stream.decoding import Decoded, ExampleReader
 from onlinesrl.stream.predictions import answer
-from onlinesrl.stream.source import SourcePosition
 from onlinesrl.stream.recent_examples import Shown, Work
 from onlinesrl.stream.schedule import rare_collections
+from onlinesrl.stream.source import SourcePosition
 
 
 class ShardTask(NamedTuple):

@@ -27,8 +27,8 @@ from kafka.errors import (
 from onlinesrl.core.errors import UnavailableError
 from onlinesrl.stream.daemon_calls import aside
 from onlinesrl.stream.kafka.login import refusal, tls
+from onlinesrl.stream.records import Record
 from onlinesrl.stream.shutdown import Stopped
-from onlinesrl.stream.sources.files import Record
 
 Client = TypeVar("Client")
 T = TypeVar("T")

@@ -1,19 +1,75 @@
-"""The configuration of a source that is a topic of Kafka."""
+"""The sections of a configuration that know of Kafka: brokers, a topic of examples, one of predictions."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
-from pydantic import model_validator
+from pydantic import SecretStr, model_validator
 
-from onlinesrl.core.io.config_types import Name
-from onlinesrl.stream.source import Source, SourceContext
-from onlinesrl.stream.sources.config import Brokers, SourceSection
+from onlinesrl.core.io.config_section import Section
+from onlinesrl.core.io.config_types import Count, Name
+from onlinesrl.stream.sink import Sink, SinkSection
+from onlinesrl.stream.source import Sections, Source, SourceContext, SourceSection
 
 if TYPE_CHECKING:
     from onlinesrl.stream.kafka.source import KafkaSource
-    from onlinesrl.stream.source import Sections
+
+
+class Security(Section):
+    """How to be let in by Kafka: kafka-python's own keys, passed on as they are."""
+
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """how the connection is made safe."""
+    ssl_cafile: Name | None = None
+    """certificates of the authorities to trust; null: the system's."""
+    ssl_certfile: Name | None = None
+    """the client's own certificate."""
+    ssl_keyfile: Name | None = None
+    """the private key of ssl_certfile."""
+    ssl_password: SecretStr | None = None
+    """the password of ssl_keyfile."""
+    ssl_check_hostname: bool = True
+    """whether the certificate must be that of the host."""
+    sasl_mechanism: Name | None = None
+    """how the client says who it is, such as SCRAM-SHA-512 or PLAIN."""
+    sasl_plain_username: Name | None = None
+    """the name to log in with."""
+    sasl_plain_password: SecretStr | None = None
+    """the password to log in with."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if not self.security_protocol.startswith("SASL"):
+            return self
+        if self.sasl_mechanism is None:
+            raise ValueError(
+                "sasl_mechanism: missing; expected a name such as SCRAM-SHA-512 or PLAIN"
+            )
+        if self.sasl_mechanism == "PLAIN" or self.sasl_mechanism.startswith("SCRAM-"):
+            for key in "sasl_plain_username", "sasl_plain_password":
+                if getattr(self, key) is None:
+                    raise ValueError(
+                        f"{key}: missing; expected what {self.sasl_mechanism} logs in with"
+                    )
+        return self
+
+    def settings(self) -> dict[str, Any]:
+        """Return what a client is given."""
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return {
+            name: value.get_secret_value() if isinstance(value, SecretStr) else value
+            for name, value in values.items()
+            if value is not None
+        }
+
+
+class Brokers(Section):
+    """Where Kafka is, for the source and for a sink that does not say."""
+
+    bootstrap: Name | None = None
+    """host:port of a broker."""
+    security: Security = Security()
 
 
 class KafkaSection(Brokers, SourceSection):
@@ -44,10 +100,6 @@ class KafkaSection(Brokers, SourceSection):
             raise ValueError("bootstrap: missing; expected host:port of a broker")
         return self
 
-    def topics(self, bootstrap: str | None) -> Collection[str]:
-        """Return the topic, where it is of these brokers."""
-        return {self.topic} if bootstrap in (None, self.bootstrap) else ()
-
     def check(self, config: Sections) -> None:
         """Raise ValueError where labels do not go with the topic."""
         if config.labels is not None and config.labels.topic == self.topic:
@@ -60,19 +112,7 @@ class KafkaSection(Brokers, SourceSection):
             return "source.start: shards are cut from what is there; expected beginning"
         return None
 
-    def cut(self, shards: int) -> Source:
-        """Return what is in the topic now, cut into shards."""
-        from onlinesrl.stream.distributed.kafka_splits import History
-
-        return History(self._source, self.topic, shards)
-
-    def pieces(self, pieces: Sequence[Any]) -> Source:
-        """See ``SourceSection.pieces``."""
-        from onlinesrl.stream.distributed.kafka_splits import Spans
-
-        return Spans(self._source, pieces, self.max_bytes)
-
-    def _source(self) -> KafkaSource:
+    def ending(self) -> KafkaSource:
         """Return the topic as a source that ends."""
         setting = SourceContext(None, "end", lambda: False, lambda _: None, [], self.max_bytes, 1)
         return cast("KafkaSource", self.make(setting))
@@ -97,3 +137,41 @@ class KafkaSection(Brokers, SourceSection):
         folder = setting.folder
         noted = folder is not None and self.order == "journal"
         return KafkaSource(broker, options, folder.order if noted and folder else None, setting.say)
+
+
+class KafkaSinkSection(SinkSection):
+    """A topic of Kafka."""
+
+    kind: Literal["kafka"] = "kafka"
+    topic: Name
+    """the topic that predictions go to."""
+    bootstrap: Name | None = None
+    """host:port of a broker; null: the source's."""
+    security: Security | None = None
+    """how to be let in; null: as for the source."""
+    max_bytes: Count = 1_000_000
+    """the longest prediction; a longer one, or one longer than the topic takes, is a dead letter."""
+
+    def check(self, config: Sections) -> None:
+        """Raise ValueError where predictions would be read as examples or labels."""
+        source, labels = config.source, config.labels
+        if not isinstance(source, KafkaSection) or self.bootstrap not in (None, source.bootstrap):
+            return
+        if self.topic in (source.topic, labels.topic if labels is not None else None):
+            raise ValueError("sink.topic: predictions would be read again; expected another topic")
+
+    def make(
+        self, config: Sections, stopping: Callable[[], bool], say: Callable[[str], None]
+    ) -> Sink:
+        """Return the topic. Raises ConfigError where no broker is named."""
+        source = config.source
+        brokers = source if isinstance(source, Brokers) else Brokers()
+        bootstrap = self.bootstrap or brokers.bootstrap
+        if bootstrap is None:
+            raise config.error("sink", "bootstrap: missing; expected host:port of Kafka")
+        from onlinesrl.stream.kafka.client import Broker
+        from onlinesrl.stream.kafka.sink import KafkaSink
+
+        security, patience = self.security or brokers.security, config.source.patience_seconds
+        broker = Broker(bootstrap, security.settings(), stopping, patience)
+        return KafkaSink(broker, self.topic, patience, self.max_bytes, say)

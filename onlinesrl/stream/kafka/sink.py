@@ -31,9 +31,9 @@ from onlinesrl.core.io.restoring import Natural
 from onlinesrl.core.learner import Outcome
 from onlinesrl.stream.daemon_calls import aside
 from onlinesrl.stream.kafka.client import ANSWER_MS, AwayError, Broker, bounds
-from onlinesrl.stream.source import Sink
+from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import OutputFile
-from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.sink import Sink
 
 TRANSACTION_MS = 30_000
 """After how long brokers abort a transaction whose process died; others may wait for it."""

@@ -37,9 +37,9 @@ from onlinesrl.stream.kafka.client import (
     record_of,
 )
 from onlinesrl.stream.kafka.read_order import Journal
-from onlinesrl.stream.source import Source
+from onlinesrl.stream.records import Record
 from onlinesrl.stream.shutdown import Stopped
-from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.source import Source
 
 POLL_MS = 100
 MOST_RECORDS = 500

@@ -5,9 +5,9 @@ from typing import Annotated, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from onlinesrl.core.io.config_section import standard
-from onlinesrl.stream.kafka.sink_config import KafkaSinkSection
-from onlinesrl.stream.sinks.file_config import FileSinkSection
-from onlinesrl.stream.sinks.parquet_config import ParquetSinkSection
+from onlinesrl.stream.kafka.config import KafkaSinkSection
+from onlinesrl.stream.sinks.file import FileSinkSection
+from onlinesrl.stream.sinks.parquet import ParquetSinkSection
 
 AnySink: TypeAlias = Annotated[
     FileSinkSection  # one line a kind

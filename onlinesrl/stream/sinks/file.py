@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 from onlinesrl.core.learner import Outcome
 from onlinesrl.stream.predictions import answer
-from onlinesrl.stream.source import Sink
+from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import OutputFile
-from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.sink import Sink, SinkSection
+from onlinesrl.stream.source import Sections
 
 
 class FileSink(Sink):
@@ -24,3 +25,15 @@ class FileSink(Sink):
     def write(self, record: Record, item: Any, outcome: Outcome) -> None:
         """Write the answer to an example."""
         self.file.write(answer(record, item, outcome) + b"\n")
+
+
+class FileSinkSection(SinkSection):
+    """``predictions.jsonl`` in the run folder."""
+
+    kind: Literal["file"] = "file"
+
+    def make(
+        self, config: Sections, stopping: Callable[[], bool], say: Callable[[str], None]
+    ) -> Sink:
+        """Return the sink."""
+        return FileSink()

@@ -6,10 +6,10 @@ for an atom.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
@@ -27,9 +27,10 @@ from onlinesrl.logic.tables import (
     write_relation,
 )
 from onlinesrl.stream.predictions import answer
-from onlinesrl.stream.source import Sink
+from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import OutputFile, table_files
-from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.sink import Sink, SinkSection
+from onlinesrl.stream.source import Sections
 
 EXAMPLES = "examples"
 """The table with a row per example."""
@@ -201,3 +202,15 @@ def new_tables(folder: Path, types: Mapping[str, Sequence[str | None]]) -> Table
         if any(folder.iterdir()):
             raise FolderError(f"{folder}: is not empty; choose another folder for the tables")
     return Tables(folder, types)
+
+
+class ParquetSinkSection(SinkSection):
+    """Tables in Parquet files, in the folder ``predictions`` of the run folder."""
+
+    kind: Literal["parquet"] = "parquet"
+
+    def make(
+        self, config: Sections, stopping: Callable[[], bool], say: Callable[[str], None]
+    ) -> Sink:
+        """Return the sink."""
+        return TableSink(config.argument_types())

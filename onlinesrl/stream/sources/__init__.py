@@ -6,8 +6,8 @@ from pydantic import BeforeValidator, Field
 
 from onlinesrl.core.io.config_section import standard
 from onlinesrl.stream.kafka.config import KafkaSection
-from onlinesrl.stream.sources.file_config import FileSection
-from onlinesrl.stream.sources.parquet_config import ParquetSection
+from onlinesrl.stream.sources.files import FileSection
+from onlinesrl.stream.sources.parquet import ParquetSection
 
 AnySource: TypeAlias = Annotated[
     FileSection  # one line a kind

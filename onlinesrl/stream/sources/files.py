@@ -10,20 +10,27 @@ started yet, so they are read after all that have been.
 from __future__ import annotations
 
 import glob
+import hashlib
+import os
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, ClassVar, Literal, NamedTuple, TypedDict
 
 import msgspec
+from pydantic import field_validator
 
-from onlinesrl.core.errors import StorageError
-from onlinesrl.core.io.atomic_write import storage_errors
+from onlinesrl.core.errors import StorageError, UsageError
+from onlinesrl.core.io.atomic_write import json_lines, storage_errors
+from onlinesrl.core.io.config_types import STDIN, Inputs
 from onlinesrl.core.io.restoring import Natural
-from onlinesrl.stream.source import Source
+from onlinesrl.stream.kafka.config import Brokers
+from onlinesrl.stream.records import Record
+from onlinesrl.stream.run_folder import OutputFile
+from onlinesrl.stream.source import Source, SourceContext, SourceSection
 from onlinesrl.stream.sources.line_reader import (
     READ_ERRORS,
     STANDARD_INPUT,
@@ -33,8 +40,8 @@ from onlinesrl.stream.sources.line_reader import (
     digest_at,
     unreadable,
 )
-from onlinesrl.stream.sources.read_log import AGAIN, Read, ReadLog, compare, path_of, taken
 
+AGAIN = "give the same source again, or start over with --fresh"
 MAX_BYTES = 16 << 20
 LOOK_SECONDS = 1.0
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -42,24 +49,90 @@ _FOLDER_KINDS = (".jsonl", ".jsonl.gz", ".db")
 _BLANK_LINES = 4096
 
 
-class Record(msgspec.Struct, frozen=True, gc=False):
-    """The bytes of one example, and their place.
+class Read(msgspec.Struct, frozen=True):
+    """A file and what was read of it: its lines, its bytes (unpacked), and their SHA-256."""
 
-    `value` is the line without its end (`kind` "json") or the whole file ("db"), without a UTF-8
-    byte order mark at the start of the file. For Kafka it is the value of a message (`kind` "tombstone":
-    it has none), `file` is its topic and partition, `line` its offset. Otherwise `line` counts from 1,
-    blank lines too. If the example is longer than the source's limit, `too_long` is set and `value` is
-    its first part. `index` is the file's number in the source, `offset` the bytes consumed so far
-    (in shards of tables, the example's name).
+    path: str
+    lines: int
+    bytes: int
+    sha256: str
+
+    @property
+    def known(self) -> str:
+        """The beginning of an error message about it."""
+        return f"{self.path}, of which {self.bytes:,} bytes ({self.lines:,} lines) were read"
+
+
+class ReadLog:
+    """The files read to their end, one per line, in the order read. All methods raise StorageError."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def first(self, count: int) -> list[Read]:
+        """Return the first entries, and remove the others, which no checkpoint includes."""
+        if not self.path.exists() and not count:
+            return []
+        found = [Read(**line) for line in islice(json_lines(self.path, Read), count)]
+        if len(found) < count:
+            raise StorageError(
+                f"{self.path}: has {len(found)} of the {count} files that were read to their end; "
+                "restore the file, or start over with --fresh"
+            )
+        with OutputFile(self.path) as file:
+            file.truncate(sum(map(len, map(_line, found))))
+        return found
+
+    def append(self, read: Iterable[Read]) -> None:
+        """Add entries, durably."""
+        with OutputFile(self.path) as file:
+            for entry in read:
+                file.write(_line(entry))
+            file.flush()
+
+
+def _line(entry: Read) -> bytes:
+    return msgspec.json.encode(entry) + b"\n"
+
+
+def path_of(file: str) -> str:
+    """Return the absolute path of a file as text, whatever bytes its name has."""
+    path = file if file == STANDARD_INPUT else os.path.abspath(file)  # noqa: PTH100 - links stay
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def taken(opened: LineReader) -> Read:
+    """Return how much has been read of a file; of a world all or nothing."""
+    path = path_of(opened.file)
+    if opened.line == 0:
+        return Read(path, 0, 0, hashlib.sha256().hexdigest())
+    return Read(path, opened.line, opened.offset, opened.digest)
+
+
+def compare(opened: LineReader, entry: Read, whole: bool) -> Iterator[None]:
+    """Skip what was read of a file. Raises StorageError if that has changed.
+
+    If the ``whole`` file was read, it must not have grown either.
     """
-
-    value: bytes
-    file: str
-    line: int
-    index: int
-    offset: Any
-    kind: Literal["json", "db", "tombstone"] = "json"
-    too_long: bool = False
+    try:
+        for piece in opened.pieces(entry.bytes):
+            yield None
+            if piece is None:
+                opened.wait(WAIT_SECONDS)
+        digest = opened.digest
+        grown = whole and any(opened.pieces(entry.bytes + 1))
+    except READ_ERRORS as error:
+        raise unreadable(opened.file, 1, error) from error
+    opened.set_line(entry.lines)
+    reason = None
+    if opened.offset < entry.bytes:
+        reason = f"it has only {opened.offset:,} bytes now"
+    elif digest != entry.sha256:
+        reason = "these bytes are different now: it was changed or replaced"
+    elif grown:
+        reason = "it has grown after it was read to its end"
+    if reason is not None:
+        raise StorageError(f"{entry.known}: {reason}; {AGAIN}")
 
 
 class Mark(NamedTuple):
@@ -385,3 +458,45 @@ def expand(path: Path | str, empty: bool) -> list[str]:
     if not files and not empty:
         raise StorageError(f"{path}: {missing}")
     return files
+
+
+class FileSection(Brokers, SourceSection):
+    """Files and standard input."""
+
+    replaceable: ClassVar[frozenset[str]] = SourceSection.replaceable | {"path"}
+    served: ClassVar[bool] = True
+
+    kind: Literal["file"] = "file"
+    path: Inputs
+    """a file of examples, a folder, a pattern such as "day*.jsonl" or a list of them, read in this
+    order; "-" (quoted): standard input."""
+
+    @field_validator("path")
+    @classmethod
+    def _alone(cls, path: tuple[Path, ...]) -> tuple[Path, ...]:
+        if STDIN in path and len(path) > 1:
+            raise ValueError("- (standard input) cannot be one of several")
+        return path
+
+    @property
+    def uncut(self) -> str | None:
+        """See ``SourceSection.uncut``."""
+        stdin = STDIN in self.path
+        return "distribute: standard input cannot be cut; leave it out" if stdin else None
+
+    def by_file(self) -> Sequence[SourceSection]:
+        """See ``SourceSection.by_file``."""
+        files = [Path(file) for path in self.path for file in expand(path, empty=False)]
+        if STDIN in files:
+            raise UsageError("--distribute: standard input is no file of many; leave it out")
+        return [self.model_copy(update={"path": (file,)}) for file in files]
+
+    def make(self, setting: SourceContext) -> Source:
+        """Return the files' records."""
+        return FileSource(
+            self.path,
+            self.max_bytes,
+            live=setting.until == "forever",
+            ledger=setting.folder.files if setting.folder else None,
+            say=setting.say,
+        )

@@ -16,7 +16,7 @@ from onlinesrl.mln.lang import reader
 from onlinesrl.mln.online import counted
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.stream.predictions import answer
-from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.records import Record
 
 PROGRAM = """colour = {"red", "green"}
 Near(node, node)

@@ -9,7 +9,7 @@ import pytest
 from conftest import Job, wait
 
 from onlinesrl.stream.dead_letters import DeadLetters
-from onlinesrl.stream.sources.files import Record
+from onlinesrl.stream.records import Record
 from tests.support.kafka_broker import Broker, Cluster
 from tests.support.waiting import until
 

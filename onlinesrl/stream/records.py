@@ -1,0 +1,27 @@
+"""A record of a source: the bytes of one example, and where they are from."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """The bytes of one example, and their place.
+
+    `value` is the line without its end (`kind` "json") or the whole file ("db"), without a UTF-8
+    byte order mark at the start of the file. For Kafka it is the value of a message (`kind` "tombstone":
+    it has none), `file` is its topic and partition, `line` its offset. Otherwise `line` counts from 1,
+    blank lines too. If the example is longer than the source's limit, `too_long` is set and `value` is
+    its first part. `index` is the file's number in the source, `offset` the bytes consumed so far
+    (in shards of tables, the example's name).
+    """
+
+    value: bytes
+    file: str
+    line: int
+    index: int
+    offset: Any
+    kind: Literal["json", "db", "tombstone"] = "json"
+    too_long: bool = False
