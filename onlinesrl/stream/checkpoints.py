@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeAlias, TypedDict
 
 import msgspec
 import numpy as np
@@ -20,8 +20,12 @@ from onlinesrl.core.io.checkpoint_file import Checkpoint, DamagedCheckpoint, loa
 from onlinesrl.core.io.restoring import Natural, converted, restoring
 from onlinesrl.core.parallel.threads import BackgroundWorker
 from onlinesrl.core.timing import KEPT
-from onlinesrl.stream.recent_examples import Shown
 from onlinesrl.stream.run_folder import OutputFile
+
+if TYPE_CHECKING:
+    from onlinesrl.stream.recent_examples import (
+        Shown,
+    )  # numba with it, which a reader of checkpoints does not need
 
 __all__ = [
     "Checkpoint",
