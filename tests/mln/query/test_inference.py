@@ -474,7 +474,7 @@ WIDE = "t = {1,...,30}\nS(t)\n0.01 S(x) => S(y)\n"
         (
             WIDE,
             "exact",
-            "too wide for exact marginals: those of its wide parts are estimates, by mcsat with 1000 "
+            "too large for exact marginals: its wide parts have estimates by mcsat with 1000 "
             "samples: R-hat 1",
         ),
         (WIDE, "walksat", "this answer is not proven to be the best"),
