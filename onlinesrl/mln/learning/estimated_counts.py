@@ -1,4 +1,4 @@
-"""Counts by IJGP(i) in batch learning: of formulas that are wider than the bound, the others' are exact."""
+"""Counts in batch learning, by IJGP(i) for formulas wider than the bound, else exact."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class CountingLearner(Section):
     """A learner whose counts are exact or estimated."""
 
     counting: Literal["exact", "ijgp"] = "exact"
-    """how groundings are counted: exactly, or by IJGP(i) where a formula is too wide for ``i_bound``."""
+    """how groundings are counted: exactly, or by IJGP(i) if a formula is too wide for ``i_bound``."""
     i_bound: Count = 2
-    """ijgp: the most variables of a cluster; larger than a formula's treewidth it is exact."""
+    """ijgp: the maximal number of variables of a cluster; exact above a formula's treewidth."""
 
     @property
     def bound(self) -> int | None:
-        """The bound of estimates, None for exact counts."""
+        """The i-bound of estimates; None for exact counts."""
         return self.i_bound if self.counting == "ijgp" else None
 
 
 class EstimatedWorld:
-    """The features of a problem's world (its ``number``), estimated where formulas are too wide.
+    """The features of a problem's world (its ``number``), estimated if formulas are too wide.
 
-    Raises ModelError for a rule that cannot be counted, before anything is.
+    The constructor raises ModelError for a rule that cannot be counted.
     """
 
     def __init__(self, problem: MlnProblem, number: int, bound: int) -> None:
@@ -68,7 +68,7 @@ class EstimatedWorld:
         return np.array([a for a, _ in own], np.int64), np.array(rows, np.int64)
 
     def features(self, state: State, size: int) -> Floats:
-        """Return the features of a state, float64[size], up to a constant of each."""
+        """Return the features of a state, float64[size], each up to a constant."""
         total = self.ground.features(state, size)
         rows = {name: rows[state[atoms] != 0] for name, (atoms, rows) in self.atoms.items()}
         world = self.world.changed(rows)
