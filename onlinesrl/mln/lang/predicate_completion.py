@@ -1,10 +1,9 @@
 """Predicate completion of definite clauses (Clark 1978; in MLNs as LoMRF's decomposed mode).
 
 A definite clause ``head :- body`` means ``body => head``, with its weight. The completion adds the
-other direction as one hard rule for each head predicate: an atom of it is true only where the body
-of one of its clauses is, with that clause's other variables existentially quantified. Constants,
-functions and repeated variables in a head become equations in the body, so that no head at all
-fits an atom that is true.
+converse as one hard rule per head predicate: an atom is true only if the body of one of the
+predicate's clauses is true. Variables that occur only in the body are existentially quantified.
+Constants, functions and repeated variables in a head become equations in the body.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from onlinesrl.logic.text import show
 
 @dataclass(frozen=True, slots=True)
 class Definite:
-    """A definite clause ``body => head``, where it stands, and the types of its variables."""
+    """A definite clause ``body => head``, with its position and the types of its variables."""
 
     formula: Implies
     position: Position
@@ -47,7 +46,7 @@ class Definite:
 
     @property
     def head(self) -> Atom:
-        """The head."""
+        """The head atom."""
         assert isinstance(self.formula.right, Atom)
         return self.formula.right
 
@@ -55,9 +54,9 @@ class Definite:
 def completions(
     definite: Iterable[Definite], predicates: Mapping[str, Predicate]
 ) -> tuple[Rule, ...]:
-    """Return the completion of each head predicate, in the order of their first clauses.
+    """Return the completion of each head predicate, in the order of the predicates' first clauses.
 
-    Raises the source's error of the first clause where it is too large.
+    Raises the error of the source, at the predicate's first clause, if a completion is too large.
     """
     groups: dict[str, list[Definite]] = {}
     for clause in definite:
@@ -81,7 +80,7 @@ def _completion(group: Sequence[Definite], predicate: Predicate) -> Rule:
 
 
 def _head_names(head: Atom) -> list[str]:
-    """Return distinct names for the arguments of a head, its own variables' where they can be."""
+    """Return distinct names for the arguments of a head: its variables' names, if possible."""
     own = {leaf.name for leaf in terms(head) if isinstance(leaf, Variable)}
     names: list[str] = []
     for term in head.terms:
@@ -93,7 +92,7 @@ def _head_names(head: Atom) -> list[str]:
 
 
 def _body(clause: Definite, names: Sequence[str], types: dict[str, str]) -> Formula:
-    """Return when a clause makes the head with variables ``names`` true, and note new types."""
+    """Return the condition under which a clause makes the head over ``names`` true; add to ``types``."""
     renaming: dict[str, str] = {}
     equations: list[tuple[str, int]] = []
     for index, (name, term) in enumerate(zip(names, clause.head.terms, strict=True)):
