@@ -1,4 +1,4 @@
-"""Parsing with a lark grammar, for both languages: a tree, or an error with a suggestion."""
+"""Parsing with a lark grammar: the result is a tree, or an error with a suggestion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Complaint(NamedTuple):
-    """An error message for places where the text before matches `before` and the text after `at`."""
+    """An error message for positions preceded by a match of `before` and followed by a match of `at`."""
 
     before: str
     at: str
@@ -29,7 +29,7 @@ class Complaint(NamedTuple):
 
 
 Words: TypeAlias = tuple[tuple[set[str], set[str], str], ...]
-"""Descriptions of groups of terminals: (all accepted, others covered by it, description)."""
+"""Descriptions of groups of terminals: (required terminals, other covered terminals, description)."""
 
 
 def parse(
@@ -92,11 +92,11 @@ def _located(
 
 
 def _alternatives(accepted: Set[str], known: Words) -> str:
-    words, left = [], set(accepted)
+    words, remaining = [], set(accepted)
     for needed, implied, word in known:
-        if needed <= left:
+        if needed <= remaining:
             words.append(word)
-            left -= needed | implied
+            remaining -= needed | implied
     return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:]))) or "something else"
 
 
