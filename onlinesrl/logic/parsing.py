@@ -84,9 +84,11 @@ def _located(
     at_line_end = code.startswith("\n", offset)
     place = len(code[:offset].rstrip()) if at_line_end else offset
     before = code[code.rfind("\n", 0, offset) + 1 : offset]
-    for each in complaints:
-        if re.search(f"(?:{each.before})$", before) and re.compile(each.at).match(code, offset):
-            return source.error(each.message, place, each.hint or None)
+    for complaint in complaints:
+        if re.search(f"(?:{complaint.before})$", before) and re.compile(complaint.at).match(
+            code, offset
+        ):
+            return source.error(complaint.message, place, complaint.hint or None)
     message = f"expected {_alternatives(accepted, words)}, not {_found(code, offset)}"
     return source.error(message, place)
 

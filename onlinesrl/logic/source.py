@@ -33,14 +33,14 @@ class Source:
 
     def error(self, message: str, where: Position | int, hint: str | None = None) -> LocatedError:
         """Return the error for a place, given by position or by offset."""
-        at = where if isinstance(where, Position) else self.position(where)
+        place = where if isinstance(where, Position) else self.position(where)
         lines = self.text.split("\n")
         return self.kind(
             message,
             file=self.file,
-            line=at.line,
-            column=at.column,
-            source_line=lines[at.line - 1] if at.line <= len(lines) else None,
+            line=place.line,
+            column=place.column,
+            source_line=lines[place.line - 1] if place.line <= len(lines) else None,
             hint=hint,
         )
 

@@ -115,12 +115,12 @@ def plain(column: str, sql: str) -> str:
     return f"{quoted(column)}::VARCHAR" if text else quoted(column)
 
 
-def _checked(found: Any, column: str, sql: str, name: str) -> list[Any]:
+def _checked(array: Any, column: str, sql: str, name: str) -> list[Any]:
     """Return the constants or numbers of a column. Raises TableError for a null or non-finite number."""
-    values: list[Any] = found.tolist()
-    bad = np.ma.getmaskarray(found)
+    values: list[Any] = array.tolist()
+    bad = np.ma.getmaskarray(array)
     if column == VALUE:
-        bad |= ~np.isfinite(found)
+        bad |= ~np.isfinite(array)
     if bad.any():
         row = int(bad.argmax())
         raise unexpected(name, column, row, values[row])

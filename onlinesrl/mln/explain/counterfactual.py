@@ -126,9 +126,9 @@ def _reaches(
     live = (model.hard | (weight != 0)) & (np.diff(free.start) > 0)
     atoms, clauses = components(free, live).having(number[atom])
     reach = np.where(model.hard, np.inf, np.abs(weight))
-    inside = np.zeros(model.n_clauses, np.bool_)
-    inside[clauses] = True
-    entries = is_candidate[literal] & inside[row]
+    in_component = np.zeros(model.n_clauses, np.bool_)
+    in_component[clauses] = True
+    entries = is_candidate[literal] & in_component[row]
     total = np.bincount(literal[entries], reach[row[entries]], minlength=model.n_atoms)
     grouped = is_candidate & (model.group >= 0) & np.isin(model.group, model.group[atoms])
     total = np.where(grouped, np.inf, total)  # a group's constraint is hard
@@ -174,13 +174,13 @@ def _ground_weights(predictor: Predictor, grounder: Grounder) -> Floats:
     """
     net = grounder.net
     numbers = {plan.clause: c for c, plan in enumerate(predictor.grounder.layout.plan.clauses)}
-    here = [numbers.get(plan.clause, -1) for plan in grounder.layout.plan.clauses]
+    numbers_here = [numbers.get(plan.clause, -1) for plan in grounder.layout.plan.clauses]
     rows = int(net.size[n.ROWS])
-    own = np.array([*here, -1], np.int32)[net.row_clause[:rows]]
-    net.row_clause[:rows] = own
-    net.row_weight[:rows][own < 0] = -1
+    row_clause = np.array([*numbers_here, -1], np.int32)[net.row_clause[:rows]]
+    net.row_clause[:rows] = row_clause
+    net.row_weight[:rows][row_clause < 0] = -1
     columns = predictor.weights.arrays.key.shape[1] - 1
     net = replace(net, row_key=np.ascontiguousarray(net.row_key[:, :columns]))
     weight = predictor.averaged(net)
-    weight[: net.clause_start[rows]][np.repeat(own < 0, net.row_len[:rows])] = 0.0
+    weight[: net.clause_start[rows]][np.repeat(row_clause < 0, net.row_len[:rows])] = 0.0
     return weight

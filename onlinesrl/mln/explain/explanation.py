@@ -167,11 +167,11 @@ def _other(world: PredictedWorld, a: int, state: State, certified: bool) -> Othe
     """Return the cost of another state and its changes outside the atom's group."""
     cost = float(world.gain(world.state, state).sum())
     changed = np.flatnonzero(world.state != state).tolist()
-    own = world.members(a)
+    members = world.members(a)
     changes = [
         (shown(world.names[b]), bool(state[b]))
         for b in changed
-        if b < len(world.names) and b not in own and not _replaced(world, b, state)
+        if b < len(world.names) and b not in members and not _replaced(world, b, state)
     ]
     return Other(cost, certified, tuple(changes))
 

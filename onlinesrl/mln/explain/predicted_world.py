@@ -182,8 +182,8 @@ def _state(net: n.Network, names: Sequence[Atom], prediction: Prediction) -> Sta
 
 def _touching(model: GroundMRF, atoms: Ints) -> Bools:
     """Return which clauses contain one of ``atoms``, bool[clauses]."""
-    inside = np.zeros(model.n_atoms, np.bool_)
-    inside[atoms] = True
+    selected = np.zeros(model.n_atoms, np.bool_)
+    selected[atoms] = True
     clause = np.repeat(np.arange(model.n_clauses), np.diff(model.start))
-    hit = clause[inside[np.abs(model.literals) - 1]]
+    hit = clause[selected[np.abs(model.literals) - 1]]
     return np.bincount(hit, minlength=model.n_clauses) > 0

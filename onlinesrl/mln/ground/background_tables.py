@@ -76,7 +76,7 @@ class FactTables:
         names = layout.slot_predicates()
         start, count = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
         order_start, column_start = np.zeros(slots, np.int64), np.zeros(slots, np.int32)
-        numbered, column_type, order, at = dict[int, Ints32](), list[int](), list[Ints](), 0
+        numbered, column_type, order, offset = dict[int, Ints32](), list[int](), list[Ints](), 0
         for slot, rows in self.rows.items():
             kinds = [layout.type_number[name] for name in layout.columns(names[slot])]
             columns = [
@@ -84,7 +84,7 @@ class FactTables:
                 for kind, cells in zip(kinds, rows.T, strict=True)
             ]
             start[slot], count[slot], order_start[slot] = (
-                at,
+                offset,
                 len(rows),
                 sum(len(each) for each in order),
             )
@@ -94,7 +94,7 @@ class FactTables:
             ]
             order.append(np.lexsort(columns[::-1]) if columns else np.arange(len(rows)))
             numbered[slot] = np.array(columns, np.int32).reshape(len(kinds), len(rows)).T
-            at += rows.size
+            offset += rows.size
         data = [rows.ravel() for rows in numbered.values()]
         return Facts(
             np.concatenate([*data, np.zeros(0)]).astype(np.int32),
@@ -115,20 +115,26 @@ class FactTables:
     def _indexes(self, numbered: Mapping[int, Ints32]) -> tuple[Ints, Ints32, Ints32]:
         """Return the start of each index of the plans, the cells of the indexes, and their rows."""
         plans = self.plans
-        starts, cells, rows, at, row_at = [], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0, 0
+        starts, cells, rows, offset, row_at = (
+            [],
+            [np.zeros(0, np.int64)],
+            [np.zeros(0, np.int64)],
+            0,
+            0,
+        )
         for slot, argument, kind in zip(
             plans.index_slot.tolist(),
             plans.index_argument.tolist(),
             plans.index_type.tolist(),
             strict=True,
         ):
-            starts.append(at)
+            starts.append(offset)
             if slot in numbered:
                 column = numbered[slot][:, argument]
                 counts = np.bincount(column, minlength=self.shared[kind])
                 cells.append(row_at + np.cumsum([0, *counts]))
                 rows.append(np.argsort(column, kind="stable"))
-                at, row_at = at + len(cells[-1]), row_at + len(column)
+                offset, row_at = offset + len(cells[-1]), row_at + len(column)
         arrays = np.concatenate(cells).astype(np.int32), np.concatenate(rows).astype(np.int32)
         return np.array(starts, np.int64), *arrays
 

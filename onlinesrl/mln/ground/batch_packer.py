@@ -232,7 +232,7 @@ class Packer(Constants):
         count: list[int],
     ) -> None:
         """Pack the atoms of one part of an example (evidence, truth or query), by predicate."""
-        at = len(self.data)
+        offset = len(self.data)
         for name, atoms in atoms_of.items():
             slot = slots.get(name)
             if slot is None:
@@ -245,8 +245,8 @@ class Packer(Constants):
                 return self._relations(plain, where, slots, start, count)
             if not fits or len(atoms) > self.max_atoms:
                 raise ExampleError(self._wrong(name, atoms, where), "limit" if fits else "schema")
-            start[slot], count[slot] = at, len(atoms)
-            at += arity * len(atoms)
+            start[slot], count[slot] = offset, len(atoms)
+            offset += arity * len(atoms)
         rows = chain.from_iterable(atoms_of.values())
         self.data += map(self.constants.__getitem__, chain.from_iterable(rows))  # type: ignore[arg-type]
         return None

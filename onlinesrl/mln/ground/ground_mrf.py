@@ -74,8 +74,8 @@ class GroundMRF:
 
     def feasible(self, state: State) -> bool:
         """Tell whether every hard clause is true and every group has an allowed number of true atoms."""
-        chosen = self.group[(state != 0) & (self.group >= 0)]
-        count = np.bincount(chosen, minlength=len(self.exactly))
+        true_groups = self.group[(state != 0) & (self.group >= 0)]
+        count = np.bincount(true_groups, minlength=len(self.exactly))
         return bool(
             np.all(self.satisfied(state)[self.hard])
             and np.all(count <= 1)

@@ -116,14 +116,14 @@ class Grounder:
         if not self.layout.candidates:
             return batch
         narrowed = np.zeros(len(batch.listed), np.uint8)
-        status, w, at = grounding_frames.GROW_DATA, 0, len(batch.data)
+        status, w, offset = grounding_frames.GROW_DATA, 0, len(batch.data)
         while w < len(narrowed):
             if status == grounding_frames.GROW_DATA:
                 batch = replace(batch, data=enlarged(batch.data, 2 * len(batch.data) + 1024))
             elif status != grounding_frames.OK:
                 self.grow(status)
-            status, w, at = open_atoms.find_open(
-                self.layout.plans, batch, w, at, self.scratch, self.limits.atoms, narrowed
+            status, w, offset = open_atoms.find_open(
+                self.layout.plans, batch, w, offset, self.scratch, self.limits.atoms, narrowed
             )
         return replace(
             batch, listed=np.where(narrowed, np.uint8(grounding_frames.FOUND), batch.listed)

@@ -198,13 +198,13 @@ def block(
     clause: Clause, types: Mapping[str, str], declared: Mapping[str, Sequence[str]]
 ) -> tuple[str, ...]:
     """Return the template variables over small declared types; their weights form one block."""
-    chosen, size = [], 1
+    variables, size = [], 1
     for v in clause.template:
         n = len(declared.get(types[v], ()))
         if n and size * n <= MAX_BLOCK:
-            chosen.append(v)
+            variables.append(v)
             size *= n
-    return tuple(chosen)
+    return tuple(variables)
 
 
 def at_most_one(clause: Clause, predicate: Predicate) -> int | None:
@@ -376,7 +376,7 @@ def _fixed(clause: Clause, query: tuple[Literal, ...]) -> set[str]:
 
 
 def _binding(atom: Atom, bound: set[str]) -> tuple[int, int]:
-    """Return the rank of a join: its number of bound arguments, then minus that of free arguments."""
+    """Return the rank of a join: number of bound arguments, then minus the number of free arguments."""
     known = sum(isinstance(t, Constant) or t.name in bound for t in leaves(atom))
     return known, known - len(atom.terms)
 

@@ -97,11 +97,11 @@ class Layout:
 
     def strides(self, plan: ClausePlan) -> tuple[list[int], int]:
         """Return each template variable's stride in a block (0: part of the key), and the block's size."""
-        inside = block(plan.clause, plan.types, self.constants)
+        block_variables = block(plan.clause, plan.types, self.constants)
         strides, size = [], 1
         for v in reversed(plan.clause.template):
-            strides.append(size if v in inside else 0)
-            size *= len(self.constants[plan.types[v]]) if v in inside else 1
+            strides.append(size if v in block_variables else 0)
+            size *= len(self.constants[plan.types[v]]) if v in block_variables else 1
         return strides[::-1], size
 
 
@@ -326,9 +326,9 @@ class _Encoder:
         """Encode the plans that find the open atoms, last of all: one part for each sequence of steps."""
         self.end("part_step_start", "op")
         for atoms in self.layout.candidates:
-            again = any(isinstance(step, Scan) and step.opened for step in atoms.steps)
+            repeated = any(isinstance(step, Scan) and step.opened for step in atoms.steps)
             query = self.layout.plan.query.index(atoms.predicate)
-            self.add(found_query=query, found_again=again)
+            self.add(found_query=query, found_again=repeated)
             parts = [(atoms.steps, atoms.types, False)]
             for exclusion in atoms.exclusions:
                 parts.append((exclusion.steps, exclusion.types, False))

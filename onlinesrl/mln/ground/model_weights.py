@@ -166,10 +166,10 @@ class ModelWeights:
 
     def block(self, number: int, row: Any) -> int:
         """Return the first weight of the block of a clause's template constants; add a missing block."""
-        at = k.find_slot(self.arrays, number, row)
-        if self.arrays.slot[at] >= 0:
-            return int(self.arrays.block[self.arrays.slot[at]])
-        first = k.add_block(self.arrays, at, number, row)
+        slot = k.find_slot(self.arrays, number, row)
+        if self.arrays.slot[slot] >= 0:
+            return int(self.arrays.block[self.arrays.slot[slot]])
+        first = k.add_block(self.arrays, slot, number, row)
         if first >= 0:
             return int(first)
         self.grow()

@@ -93,24 +93,24 @@ def _decider(plan: ClausePlan) -> _Decider | None:
     negative = [x for x in plan.query if not x.positive]
     if not plan.clause.hard or len(negative) != 1 or any(e.query for e in plan.exists):
         return None
-    (own,) = negative
+    (literal,) = negative
     if len(plan.query) == 1:
-        return _Decider(plan, own, _joined(plan, own))
-    joined = _joined(plan, own)
-    return None if joined is None or len(plan.query) > 2 else _Decider(plan, own, joined)
+        return _Decider(plan, literal, _joined(plan, literal))
+    joined = _joined(plan, literal)
+    return None if joined is None or len(plan.query) > 2 else _Decider(plan, literal, joined)
 
 
-def _joined(plan: ClausePlan, own: Literal) -> Atom | None:
+def _joined(plan: ClausePlan, literal: Literal) -> Atom | None:
     """Return the atom of the only other literal, if it is positive and has no further variables."""
-    clause, terms = plan.clause, leaves(own.atom)
+    clause, terms = plan.clause, leaves(literal.atom)
     names = [t.name for t in terms if isinstance(t, Variable)]
-    others = [x for x in clause.literals if x is not own]
+    others = [x for x in clause.literals if x is not literal]
     rest = (clause.equalities, clause.comparisons, clause.computed, clause.exists, clause.domains)
     if len(set(names)) < len(terms) or any(rest) or len(others) != 1 or not others[0].positive:
         return None
     atom = others[0].atom
-    inside = {t.name for t in leaves(atom) if isinstance(t, Variable)} <= set(names)
-    return atom if inside and atom.predicate != own.atom.predicate else None
+    covered = {t.name for t in leaves(atom) if isinstance(t, Variable)} <= set(names)
+    return atom if covered and atom.predicate != literal.atom.predicate else None
 
 
 def _order(deciders: Mapping[str, Sequence[_Decider]]) -> list[str]:
@@ -150,7 +150,7 @@ def _renamed(term: Leaf, place: Mapping[str, str]) -> Leaf:
 
 
 def _exclusion(decider: _Decider, arguments: Mapping[str, str]) -> Exclusion:
-    """Compile the search for a grounding that only the clause's literal ``own`` can make true."""
+    """Compile the search for a grounding that only the clause's own literal can make true."""
     plan, clause = decider.plan, decider.plan.clause
     evidence = [x for x in clause.literals if x is not decider.own]
     checks: list[Check] = []

@@ -43,9 +43,11 @@ def counted(rule: Rule, cardinality: Cardinality, closed: Container[str]) -> Rul
         raise ValueError(
             "a cardinality counts one atom without sign, of a predicate not marked `*`"
         )
-    inside = {term.name for term in terms(atoms[0]) if isinstance(term, Variable)}
-    if not {*over} <= inside:
-        raise ValueError(f"the counted atom does not have {', '.join(sorted({*over} - inside))}")
+    atom_variables = {term.name for term in terms(atoms[0]) if isinstance(term, Variable)}
+    if not {*over} <= atom_variables:
+        raise ValueError(
+            f"the counted atom does not have {', '.join(sorted({*over} - atom_variables))}"
+        )
     if not 1 <= bound <= (MAX_AT_MOST if op == "<=" else 1):
         raise ValueError(f"a cardinality is from <= 1 to <= {MAX_AT_MOST}, or >= 1")
     if op == "<=":

@@ -106,11 +106,11 @@ def _bindings(
     kind, terms = parts[0]
     for index, (model_kind, model_terms) in enumerate(model):
         if model_kind == kind:
-            left = [*model[:index], *model[index + 1 :]]
+            remaining = [*model[:index], *model[index + 1 :]]
             for order in _orders(kind[1], model_terms):
                 extended = _bind_all(terms, order, holes, binding)
                 if extended is not None:
-                    yield from _bindings(parts[1:], left, holes, extended)
+                    yield from _bindings(parts[1:], remaining, holes, extended)
 
 
 def _orders(predicate: str, terms: tuple[Term, ...]) -> list[tuple[Term, ...]]:

@@ -81,13 +81,13 @@ def _completion(group: Sequence[Definite], predicate: Predicate) -> Rule:
 
 def _head_names(head: Atom) -> list[str]:
     """Return distinct names for the arguments of a head: its variables' names, if possible."""
-    own = {leaf.name for leaf in terms(head) if isinstance(leaf, Variable)}
+    head_variables = {leaf.name for leaf in terms(head) if isinstance(leaf, Variable)}
     names: list[str] = []
     for term in head.terms:
         if isinstance(term, Variable) and term.name not in names:
             names.append(term.name)
         else:
-            names.append(_fresh("x", {*own, *names}))
+            names.append(_fresh("x", {*head_variables, *names}))
     return names
 
 
@@ -100,10 +100,10 @@ def _body(clause: Definite, names: Sequence[str], types: dict[str, str]) -> Form
             renaming[term.name] = name
         else:
             equations.append((name, index))
-    own = dict(clause.types)
-    for name, type_ in own.items():
+    clause_types = dict(clause.types)
+    for name, type_ in clause_types.items():
         if name not in renaming:
-            renaming[name] = name if name not in types else _fresh(name, {*types, *own})
+            renaming[name] = name if name not in types else _fresh(name, {*types, *clause_types})
             types[renaming[name]] = type_
 
     def renamed(leaf: Leaf) -> Leaf:

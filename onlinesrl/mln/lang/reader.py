@@ -190,9 +190,9 @@ class _File:
             return False
         spellings = [each.spelling for each in sentence.mentions[0].arguments]
         types = self._reader.types
-        again = bool(spellings) and all(each.rstrip("!?") in types for each in spellings)
+        repeated = bool(spellings) and all(each.rstrip("!?") in types for each in spellings)
         new = formula.predicate not in self._reader.declared.predicates
-        return new or again or sentence.closed or sentence.numeric
+        return new or repeated or sentence.closed or sentence.numeric
 
     def _add_predicate(self, sentence: Sentence) -> None:
         if sentence.star is not None:

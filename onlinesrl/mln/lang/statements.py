@@ -188,8 +188,8 @@ class Converter:
                 message = f"a quantifier binds variables, and {name} is a constant"
                 raise self._source.error(message, position(name))
             used_elsewhere = inner[name] < self._uses[name]
-            own = self._named(name)
-            scope[str(name)] = self._fresh(own) if used_elsewhere else own
+            variable_name = self._named(name)
+            scope[str(name)] = self._fresh(variable_name) if used_elsewhere else variable_name
         variables = tuple(dict.fromkeys(scope[name] for name in tokens(names)))
         self.binders.append(Binder(variables, position(word)))
         quantifier = Exists if word.lower() == "exist" else Forall

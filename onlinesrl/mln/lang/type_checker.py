@@ -106,9 +106,9 @@ class Checker:
             hint = "make the rule soft: no period, no `:-`"
         elif len(mentions) > MOST_FACTORS:
             message = (
-                f"{len(mentions)} numeric atoms in a rule, of which {MOST_FACTORS} may multiply"
+                f"the rule has {len(mentions)} numeric atoms; at most {MOST_FACTORS} are supported"
             )
-            hint = "let one predicate have their product"
+            hint = "declare one predicate for their product"
         elif any(
             sum(not x.positive and x.atom.predicate in numeric for x in clause.literals)
             < len(mentions)
@@ -116,7 +116,7 @@ class Checker:
         ):
             message = f"{name} is numeric, neither true nor false: it multiplies a whole rule, once"
             hint = (
-                f"let it be a condition, as in `{name}(x) => (...)`, or in a conjunction of atoms"
+                f"use it as a condition, as in `{name}(x) => (...)`, or in a conjunction of atoms"
             )
         if message is not None:
             raise self._source.error(message, mentions[0].position, hint)

@@ -69,7 +69,7 @@ class Contrast(CountingLearner):
 
     def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
         """Return the mean of the weights over the last half of the steps."""
-        trace, n, left = Trace(watch), len(problem.start), RemainingGain()
+        trace, n, remaining = Trace(watch), len(problem.start), RemainingGain()
         weights, draws = started(problem), self.draws(problem)
         step = Newton(self.rate) if self.newton else None
         mean = np.zeros(n)
@@ -84,9 +84,9 @@ class Contrast(CountingLearner):
             else:
                 weights = weights + step.of(gradient, drawn, precision)
             if 2 * t >= self.steps:
-                left.add(gradient, drawn.var(axis=0) + precision)
-                mean += (weights - mean) / len(left.gradients)
-        gain, warnings = left.report()
+                remaining.add(gradient, drawn.var(axis=0) + precision)
+                mean += (weights - mean) / len(remaining.gradients)
+        gain, warnings = remaining.report()
         stats = {"worlds": len(problem.ground), "newton": self.newton, **gain}
         return Learned(mean, trace.steps, stats, warnings)
 

@@ -61,7 +61,7 @@ class MaxMargin(Section):
             "gap": limit if certified else None,
             "certified": certified and limit <= self.gap * max(best[0], 1e-12),
         }
-        late = f"after {self.steps} steps the objective may be {limit:.3g} above the least"
+        late = f"after {self.steps} steps the objective may be {limit:.3g} above the minimum"
         warnings = [] if limit <= self.gap * max(best[0], 1e-12) else [late]
         if not certified:
             warnings.append("some states were not proven to be the most violated: no bound holds")

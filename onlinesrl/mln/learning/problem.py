@@ -282,7 +282,7 @@ def checked(problem: MlnProblem, place: str = "evidence") -> MlnProblem:
         if not any(atom.predicate == name for world in problem.worlds for atom in world):
             raise LearningError(
                 f"{place}: no world has an atom of {name}, which is the query: its truth is not known; "
-                f"give the true atoms, or where there are none a false one, !{name}(...)"
+                f"list the true atoms, or, if there are none, a false one, !{name}(...)"
             )
     return problem
 
@@ -293,8 +293,8 @@ def atoms_of(example: Example, program: Program) -> list[GroundAtom]:
         raise ExampleError("there is no truth to learn from")
     if example.query is not None:
         raise ExampleError(
-            "`query` lists which atoms are open, but to batch learners all atoms of the predicates asked "
-            "for are: leave it out, and what `truth` does not have is false; or learn by `onlinesrl run`"
+            "`query` lists which atoms are open, but batch learners treat all atoms of query predicates as "
+            "open: omit `query` (atoms not in `truth` are false), or learn by `onlinesrl run`"
         )
     atoms: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
     for name, rows in chain(example.evidence.items(), example.truth.items()):

@@ -99,23 +99,23 @@ def _changes(counters: Counters, world: World, name: str, i_bound: int | None) -
     types, sparse = counters.program.predicates[name].types, scipy().sparse
     places, weights = counters.places(world)
     atoms, fixed, entries = [np.zeros((0, len(types)), np.int64)], [EMPTY], [np.zeros((2, 0))]
-    for clause, each, place in zip(counters.clauses, counters.compiled, places, strict=True):
-        assert isinstance(each, Counter)
+    for clause, counter, place in zip(counters.clauses, counters.compiled, places, strict=True):
+        assert isinstance(counter, Counter)
         with counters.located(clause):
-            change = _flips(each, name, types, None if clause.hard else i_bound).change(world).of
+            change = _flips(counter, name, types, None if clause.hard else i_bound).change(world).of
         atom, key = np.split(change.rows, [len(types)], axis=1)
         value = change.values.astype(np.float64) / place.share
         atoms.append(atom)
         fixed.append(np.full(len(atom), clause.hard))
         entries.append(np.stack([place.first + numbered(key, place.sizes), value]))
     hard = np.concatenate(fixed)
-    every, row = np.unique(keys_of(np.concatenate(atoms), world.base), return_inverse=True)
+    atom_keys, row = np.unique(keys_of(np.concatenate(atoms), world.base), return_inverse=True)
     weight, value = np.concatenate(entries, axis=1)[:, ~hard]
-    rows = sparse.csr_matrix((value, (row[~hard], weight)), (len(every), weights))
-    free = rows[np.bincount(row, hard, len(every)) == 0]
-    others = prod(map(world.size, types)) - len(every)
-    whole = sparse.vstack([free, sparse.csr_matrix((1, weights))], "csr")
-    return Changes(whole, np.append(np.ones(free.shape[0]), float(others)))
+    rows = sparse.csr_matrix((value, (row[~hard], weight)), (len(atom_keys), weights))
+    free = rows[np.bincount(row, hard, len(atom_keys)) == 0]
+    others = prod(map(world.size, types)) - len(atom_keys)
+    all_rows = sparse.vstack([free, sparse.csr_matrix((1, weights))], "csr")
+    return Changes(all_rows, np.append(np.ones(free.shape[0]), float(others)))
 
 
 def check_truth(counters: Counters, world: World, predicates: Sequence[str]) -> None:

@@ -124,12 +124,12 @@ def ground_world(grounder: ModelGrounder, example: Example) -> ReweightedWorld:
     rows = int(net.size[n.ROWS])
     row = np.repeat(np.arange(rows), net.row_len[:rows])
     index = net.row_weight[row] + (np.arange(len(row)) - net.clause_start[row]) * net.row_step[row]
-    own = np.maximum(place, 0)
+    ground_clause = np.maximum(place, 0)
     fixed = net.fixed[: model.n_atoms]
     return ReweightedWorld(
         model,
-        np.where(model.hard, -1, index[own] if len(index) else 0),
-        net.row_factor[row][own] if len(index) else np.ones(model.n_clauses),
+        np.where(model.hard, -1, index[ground_clause] if len(index) else 0),
+        net.row_factor[row][ground_clause] if len(index) else np.ones(model.n_clauses),
         grounder.truth[: model.n_atoms].copy(),
         fixed == n.OPEN,
         [(name, args) for name, _, rows in grounder.atoms(ground.batch, 0) for args in rows],

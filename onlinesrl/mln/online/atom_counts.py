@@ -109,12 +109,12 @@ class AtomCounter:
 
     # without a kernel --------------------------------------------------------------------------------
 
-    def _marks(self, results: Results, chosen: Bytes) -> Positives:
-        """Return the true and predicted atoms of the ``chosen`` worlds whose truth is known."""
+    def _marks(self, results: Results, selected: Bytes) -> Positives:
+        """Return the true and predicted atoms of the ``selected`` worlds whose truth is known."""
         out, n = results.out, int(results.out.true_start[-1])
-        world = np.repeat(np.arange(len(chosen)), np.diff(out.true_start))
+        world = np.repeat(np.arange(len(selected)), np.diff(out.true_start))
         columns = (out.true_query[:n], out.true_key[:n], out.true_mark[:n])
-        labelled = chosen & (results.batch.labelled != 0)
+        labelled = selected & (results.batch.labelled != 0)
         return Positives(world, *(c.astype(np.int64) for c in columns)).of(labelled[world])
 
     def _pairs(
@@ -213,9 +213,9 @@ class Positives(NamedTuple):
     key: Ints  # the number among the groundings of the query predicate
     mark: Ints
 
-    def of(self, chosen: Ints) -> Positives:
-        """Return the atoms that ``chosen`` selects: bool[atom] or indices."""
-        return Positives(*(column[chosen] for column in self))
+    def of(self, selected: Ints) -> Positives:
+        """Return the ``selected`` atoms, bool[atom] or indices."""
+        return Positives(*(column[selected] for column in self))
 
     def by_query(self, queries: int) -> Ints:
         """Return hits, false alarms and misses of each query predicate, int64[queries, 3]."""

@@ -46,8 +46,8 @@ class ChainWeights(AveragedWeights):
         """Return the columns, limited to the rows in use."""
         shape = int(self.arrays.size[0]), self.labels
         n = shape[0] * self.labels
-        kept = {name: column[:n].reshape(shape) for name, column in self.kept.items()}
-        return {"value": self.arrays.value[:n].reshape(*shape, 2), **kept}
+        update_columns = {name: column[:n].reshape(shape) for name, column in self.kept.items()}
+        return {"value": self.arrays.value[:n].reshape(*shape, 2), **update_columns}
 
     def copy(self, features: int | None = None, labels: int | None = None) -> ChainWeights:
         """Return a copy with room for ``features`` and ``labels``, neither fewer than at present."""
@@ -137,8 +137,8 @@ class ChainWeights(AveragedWeights):
 
     def __getstate__(self) -> dict[str, Any]:
         arrays = {"arrays", "kept", "_how"}
-        own = {name: value for name, value in self.__dict__.items() if name not in arrays}
-        return {"own": own, "columns": self._columns(), "row": self.arrays.row}
+        attributes = {name: value for name, value in self.__dict__.items() if name not in arrays}
+        return {"own": attributes, "columns": self._columns(), "row": self.arrays.row}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state["own"])

@@ -252,8 +252,8 @@ class ExampleProcessor:
             return w
         if monitor is not None or update.max_weights is not None:
             return w + 1
-        every, last = self.inference.audit_every, len(self.results.worlds)
-        return last if every <= 0 else min(last, w + every - 1 - (seen + w) % every)
+        interval, last = self.inference.audit_every, len(self.results.worlds)
+        return last if interval <= 0 else min(last, w + interval - 1 - (seen + w) % interval)
 
     def _watch(self, monitor: Monitor, w: int) -> None:
         """Pass the errors of a world, after learning from it, to the drift monitor."""
@@ -264,16 +264,16 @@ class ExampleProcessor:
 
     def _audited(self, seen: int, w: int) -> bool:
         """Tell whether a world is to be audited."""
-        every = self.inference.audit_every
-        return every > 0 and (seen + 1 + w) % every == 0 and w not in self.results.answered
+        interval = self.inference.audit_every
+        return interval > 0 and (seen + 1 + w) % interval == 0 and w not in self.results.answered
 
-    def run(self, first: int, stop: int, what: int, learning: bool) -> int:
+    def run(self, first: int, stop: int, mode: int, learning: bool) -> int:
         """Process worlds by elimination alone; return ``stop`` or the first world too wide for elimination.
 
         A world that is too wide is already ground. Raises Interrupted before learning from world ``self.at``.
         """
         while True:
-            first, status = predict_and_learn.run(self.memory, first, stop, what, learning)
+            first, status = predict_and_learn.run(self.memory, first, stop, mode, learning)
             self.at = first
             interrupt.check()
             if status not in GROWING:

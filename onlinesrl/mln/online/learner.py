@@ -52,7 +52,7 @@ from onlinesrl.mln.online.weight_table import WeightTable
 
 
 class _Saved(msgspec.Struct):
-    """The header of a checkpoint, besides that of the weights."""
+    """The header of a checkpoint, without the header of the weights."""
 
     seen: Natural
     shown: dict[str, list[Constant]] = {}

@@ -66,14 +66,14 @@ def gain(weights: WeightTable, packer: Packer, seen: int, start: State) -> Gain:
     before = np.zeros((len(moved), 3))
     before[moved < count] = arrays["value"][moved[moved < count]]
     _, u, v = (a.value[moved] - before).T
-    old, kept = np.flatnonzero(moved < count), dict[str, Floats]()
+    old, old_columns = np.flatnonzero(moved < count), dict[str, Floats]()
     for name in weights.kept:
-        kept[name] = np.zeros(len(moved))
-        kept[name][old] = arrays[name][moved[old]]
+        old_columns[name] = np.zeros(len(moved))
+        old_columns[name][old] = arrays[name][moved[old]]
     metric = weights.update.metric
     step = (
         metric({name: column[moved] for name, column in weights.kept.items()}) * a.value[moved, 1]
-        - metric(kept) * before[:, 1]
+        - metric(old_columns) * before[:, 1]
     )
     known = {name: len(names) for name, names in header["constants"].items()}
     return Gain(
@@ -88,7 +88,7 @@ def gain(weights: WeightTable, packer: Packer, seen: int, start: State) -> Gain:
         moved=moved,
         step=step,
         lag=weights.scalar[S] * u - v,
-        kept={name: column[moved] - kept[name] for name, column in weights.kept.items()},
+        kept={name: column[moved] - old_columns[name] for name, column in weights.kept.items()},
         uses=uses[moved],
         scalar=np.array(weights.scalar) - arrays["scalar"],
         seen=seen - header["seen"],
@@ -112,18 +112,18 @@ def merge(weights: WeightTable, packer: Packer, gains: Sequence[Gain], by_dual: 
     added: Floats = sum((gained.scalar for gained in gains), np.zeros(len(weights.scalar)))
     u, v = weights.arrays.value[:n, 1:].T
     metric = _metric(weights)
-    kept = (before - metric) * u  # the decrease of g = before * u if u stays and the metric grows
+    correction = (before - metric) * u  # preserves g = before * u when the metric grows
     share = (
-        _share(weights, u + kept / metric, step / metric, step, added)
+        _share(weights, u + correction / metric, step / metric, step, added)
         if by_dual
         else mean_share(gained.scalar[T] for gained in gains)
     )
-    u += (kept + share * step) / metric
+    u += (correction + share * step) / metric
     added[DUAL] *= share
     weights.scalar[:] = (np.array(weights.scalar) + added).tolist()
     weights.scalar[NORM] = float(np.sum(metric * u * u))
     s = weights.scalar[S]
-    v += (s * share * step + s * kept) / metric - lag
+    v += (s * share * step + s * correction) / metric - lag
     _share_constants(weights, packer, gains)
     return share
 
@@ -131,8 +131,8 @@ def merge(weights: WeightTable, packer: Packer, gains: Sequence[Gain], by_dual: 
 def _metric(weights: WeightTable) -> Floats | float:
     """Return H, float64[weights], or 1."""
     n = len(weights)
-    kept = {name: column[:n] for name, column in weights.kept.items()}
-    return weights.update.metric(kept)
+    columns = {name: column[:n] for name, column in weights.kept.items()}
+    return weights.update.metric(columns)
 
 
 def _share(weights: AveragedWeights, u: Floats, pace: Floats, step: Floats, added: Floats) -> float:

@@ -60,8 +60,8 @@ class Results:
         if n == len(self.worlds):
             return self
         classes = out.class_start[: n + 1]
-        whole = {"true_query", "true_key", "true_mark", "true_start", "class_start", "by_class"}
-        columns = {name: getattr(out, name)[:n] for name in out._names if name not in whole}
+        by_atom = {"true_query", "true_key", "true_mark", "true_start", "class_start", "by_class"}
+        columns = {name: getattr(out, name)[:n] for name in out._names if name not in by_atom}
         return replace(
             self,
             batch=replace(batch, labelled=batch.labelled[:n], domain=batch.domain[:n]),

@@ -153,16 +153,16 @@ class WeightTable(ModelWeights, AveragedWeights):
     def _compact(self, keep: Any, sizes: Any) -> None:
         a, n, blocks = self.arrays, len(self), len(keep)
         kept_weights = np.concatenate([np.ones(self.reserved, bool), np.repeat(keep, sizes)])
-        left = int(kept_weights.sum())
+        n_weights = int(kept_weights.sum())
         for array in (a.value, a.uses, *self.kept.values()):
-            array[:left] = array[:n][kept_weights]
-            array[left:n] = 0
-        kept = int(keep.sum())
-        a.key[:kept] = a.key[:blocks][keep]
+            array[:n_weights] = array[:n][kept_weights]
+            array[n_weights:n] = 0
+        n_blocks = int(keep.sum())
+        a.key[:n_blocks] = a.key[:blocks][keep]
         ends = np.cumsum(sizes[keep])
-        a.block[:kept] = self.reserved + ends - sizes[keep]
-        a.size[:] = left, kept
-        self.scalar[NORM] = float(np.sum(a.value[:left, 1] ** 2))
+        a.block[:n_blocks] = self.reserved + ends - sizes[keep]
+        a.size[:] = n_weights, n_blocks
+        self.scalar[NORM] = float(np.sum(a.value[:n_weights, 1] ** 2))
         a.slot[:] = -1
         k.rehash(a)
 
@@ -178,15 +178,15 @@ class WeightTable(ModelWeights, AveragedWeights):
         kind, shift = (table[self.arrays.key[:blocks, 0]] for table in self.columns())
         old = rows - shift
         for number, (name, known) in enumerate(self.stream.items()):
-            here = (kind == number) & (old >= 0)
-            used, first = np.unique(old[here], return_index=True)
-            kept = [*range(len(self.layout.constants[name]))]
-            kept += [known[constant] for constant in shown.get(name, ())]
-            kept = [*dict.fromkeys([*kept, *used[np.argsort(first)].tolist()])]
+            typed = (kind == number) & (old >= 0)
+            used, first = np.unique(old[typed], return_index=True)
+            order = [*range(len(self.layout.constants[name]))]
+            order += [known[constant] for constant in shown.get(name, ())]
+            order = [*dict.fromkeys([*order, *used[np.argsort(first)].tolist()])]
             new = np.zeros(len(known.names), np.int32)
-            new[kept] = np.arange(len(kept))
-            rows[here] = new[old[here]] + shift[here]
-            self.stream[name] = Domain(known.names[n] for n in kept)
+            new[order] = np.arange(len(order))
+            rows[typed] = new[old[typed]] + shift[typed]
+            self.stream[name] = Domain(known.names[n] for n in order)
         self.arrays.slot[:] = -1
         k.rehash(self.arrays)
 

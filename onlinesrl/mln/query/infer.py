@@ -39,16 +39,16 @@ DISAGREED = (
     "they agree"
 )
 NOT_REACHED = (
-    "the wanted error of {error:g} was not reached in {found.samples} samples: standard errors up to "
+    "the requested error of {error:g} was not reached in {found.samples} samples: standard errors up to "
     "{of.largest_error:.2g}, R-hat {of.largest_r_hat:.3g}"
 )
 ROUNDED = (
-    f"{UNPROVEN}: sums of its weights are rounded by up to {{:.2g}}, in which small weights are lost; a "
-    "rule that must hold ends in a period"
+    f"{UNPROVEN}: rounding errors of its sums of weights are up to {{:.2g}}, more than small weights; "
+    "make a rule that must hold a hard rule, with a final period"
 )
 NOT_EXACT = (
-    "the probabilities may be wrong by up to {:.2g}: the scores, whose sums are rounded, are too large; a "
-    "rule that must hold ends in a period"
+    "the probabilities may be wrong by up to {:.2g}, because the rounded scores are too large; "
+    "make a rule that must hold a hard rule, with a final period"
 )
 LEAST_ERROR = 1e-2
 """The error of probabilities above which a warning is given."""
@@ -83,13 +83,13 @@ def _part_lines(world: World, part: Part) -> Iterator[str]:
     for group, (first, last) in enumerate(pairwise(bounds.tolist())):
         members = order[first:last].tolist()
         free = [names[atom] for atom in members if atom not in fixed]
-        given = any(fixed.get(atom) for atom in members)
-        yield from _group_lines(free, given, bool(model.exactly[group]))
+        has_true = any(fixed.get(atom) for atom in members)
+        yield from _group_lines(free, has_true, bool(model.exactly[group]))
 
 
-def _group_lines(free: Sequence[str], given: bool, exactly: bool) -> Iterator[str]:
-    """Yield the hard clauses of a group constraint; with ``given``, evidence has the true atom."""
-    if given:
+def _group_lines(free: Sequence[str], has_true: bool, exactly: bool) -> Iterator[str]:
+    """Yield the hard clauses of a group constraint; ``has_true``: evidence has a true atom of the group."""
+    if has_true:
         yield from (f"!{name}." for name in free)
         return
     yield from (f"!{first} v !{second}." for first, second in combinations(free, 2))
@@ -125,15 +125,15 @@ def solve(
     clock = time.process_time()
     if error is not None and (method in MAP_METHODS or not error > 0):
         raise QueryError(
-            f"--error is a number above 0 for {', '.join(MARGINAL_METHODS)}: the standard error that is "
-            f"wanted of sampled marginals, not {error:g} for {method}"
+            f"--error is a number above 0 for {', '.join(MARGINAL_METHODS)}: the standard error to reach "
+            f"in sampled marginals, not {error:g} for {method}"
         )
     if max_work is not None and method != "mpe":
-        raise QueryError(f"--max-work ends the search of --method mpe; {method} has none")
+        raise QueryError(f"--max-work limits the search of --method mpe only, not of {method}")
     if method in MAP_METHODS:
-        values, counts, found = _map(world, map_engine(method, seed, max_work))
+        values, counts, details = _map(world, map_engine(method, seed, max_work))
     elif method in MARGINAL_METHODS:
-        values, counts, found = _marginals(world, method, seed, error)
+        values, counts, details = _marginals(world, method, seed, error)
     else:
         known = ", ".join((*MAP_METHODS, *MARGINAL_METHODS))
         raise QueryError(f"unknown method {method}; known are: {known}")
@@ -142,7 +142,7 @@ def solve(
         "atoms": len(world.atoms) - len(world.fixed),
         "soft_clauses": sum(count.soft for count in counts),
         "hard_clauses": sum(count.hard for count in counts) - len(world.fixed),
-        **found,
+        **details,
         "seconds": {**world.seconds, "infer_cpu": time.process_time() - clock},
     }
     return values, stats
@@ -242,13 +242,13 @@ def _marginals(
     )
 
 
-def _figures(of: Diagnostics) -> dict[str, Any]:
+def _figures(diagnostics: Diagnostics) -> dict[str, Any]:
     """Return the diagnostics of the least reliable atom."""
     return {
-        "chains": of.chains,
-        "r_hat": of.largest_r_hat,
-        "ess": of.least_ess,
-        "standard_error": of.largest_error,
+        "chains": diagnostics.chains,
+        "r_hat": diagnostics.largest_r_hat,
+        "ess": diagnostics.least_ess,
+        "standard_error": diagnostics.largest_error,
     }
 
 

@@ -126,12 +126,12 @@ def read_evidence(program: Program, evidence: Sequence[Path], dialect: Dialect) 
     for path in evidence:
         atoms = load_atoms(path, program, dialect)
         for atom in atoms:
-            here = (atom.value, f"{path}:{atom.line}")
-            before, place = seen.setdefault((atom.predicate, atom.arguments), here)
+            value_and_place = (atom.value, f"{path}:{atom.line}")
+            before, place = seen.setdefault((atom.predicate, atom.arguments), value_and_place)
             if before != atom.value:
                 name = spell_atom(atom.predicate, atom.arguments)
                 message = f"{name} has another value in {place}"
-                hint = "an atom is given once, or alike"
+                hint = "list an atom once, or always with the same value"
                 raise DatabaseError(message, file=str(path), line=atom.line, column=1, hint=hint)
         if dialect.decimals:
             check_numbers(program, atoms, str(path))
@@ -149,11 +149,9 @@ def _check_asked(program: Program, query: Sequence[str], options: WorldOptions) 
                     f"{option} predicate {name} is not declared; declared are: {known}"
                 )
             if program.predicates[name].numeric and option != "closed":
-                raise QueryError(f"{name} is numeric: databases say its numbers, no --{option}")
+                raise QueryError(f"{name} is numeric: databases have its numbers, no --{option}")
             if name in program.functions and option != "query":
-                raise QueryError(
-                    f"{name} is a function: its databases say what it gives, no --{option}"
-                )
+                raise QueryError(f"{name} is a function: databases have its values, no --{option}")
     for option, names in (("queried", query), ("said to be open", opened)):
         if both := sorted({*names} & {*closed}):
             raise QueryError(f"{', '.join(both)}: {option}, so it cannot be closed (--closed)")
@@ -194,9 +192,9 @@ def _ground(
     partly = sorted({name for name, _ in soft if name not in wholly})
     opened = (*wholly, *partly)
     zeros = np.zeros if options.folder is None else partial(memmap.zeros, options.folder)
-    every = _all_atoms(program, evidence, wholly, limits) if partly else {}
+    possible = _all_atoms(program, evidence, wholly, limits) if partly else {}
     example = _example(evidence, partly, soft)
-    world = ground(_with_constants(program, soft), opened, example, limits, every, zeros)
+    world = ground(_with_constants(program, soft), opened, example, limits, possible, zeros)
     net, atoms = world.net, world.atoms()
     if (broken := false_hard(net)) >= 0:
         raise Infeasible(_broken(world, atoms, broken))
@@ -223,7 +221,7 @@ def _broken(world: GroundExample, atoms: WorldAtoms, clause: int) -> str:
     numbers = [int(net.lit_atom[p] + k * net.lit_step[p]) for p in places]
     names = [spell_atom(*atoms[n]) for n in numbers if n < len(atoms)]
     rule = program.rules[clause_of_row.rule]
-    against = f", which says of {', '.join(names)} otherwise" if names else ""
+    against = f" for {', '.join(names)}" if names else ""
     return (
         f"{program.file}:{rule.position.line}: evidence breaks this hard rule{against}: {rule.text}\n"
         "  make the rule soft with a weight, or correct the evidence"

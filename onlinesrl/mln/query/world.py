@@ -211,11 +211,11 @@ class Sorted:
         order = np.argsort(part, kind="stable")
         clauses = clauses.chosen(order)
         at, literal = (int(each[-1]) for each in self._ends[-1])
-        here = slice(at, at + len(order))
-        self._columns.length[here] = clauses.length
+        block = slice(at, at + len(order))
+        self._columns.length[block] = clauses.length
         self._columns.literals[literal : literal + len(clauses.literals)] = clauses.literals
-        self._columns.hard[here] = clauses.hard
-        self._columns.weight[here] = clauses.weight
+        self._columns.hard[block] = clauses.hard
+        self._columns.weight[block] = clauses.weight
         stop = np.searchsorted(part[order], np.arange(self.n_parts + 1))
         self._ends.append((at + stop, literal + clauses.start[stop]))
 
