@@ -1,1 +1,1 @@
-"""Shared by both languages: formulas, clauses, spelling, parsing, databases."""
+"""Logic that Markov logic and PSL share: formulas, clauses, spelling, parsing, databases."""

@@ -1,4 +1,4 @@
-"""The abstract syntax of Markov logic: immutable values, and traversals of formulas.
+"""The abstract syntax of formulas: immutable values, and traversals of formulas.
 
 Strings are names without their spelling: the constant written ``"3"`` or ``3`` is
 ``Constant("3")``, and the template variable written ``+w`` is ``Variable("w", plus=True)``.
@@ -21,7 +21,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A logical variable; ``plus``: a weight for each of its constants."""
+    """A logical variable; ``plus``: the rule has a separate weight for each constant of the variable."""
 
     name: str
     plus: bool = False
@@ -224,8 +224,8 @@ class Predicate:
     """A declared predicate, or the relation of a function: its arguments, then its result.
 
     ``exactly_one`` are the argument positions (from 0) marked ``!``: for all other arguments, exactly
-    one tuple of constants at these positions makes the atom true. Atoms of a
-    ``numeric`` one have numbers as values, which multiply the ground clauses that they are in.
+    one tuple of constants at these positions makes the atom true. Atoms of a ``numeric`` predicate have
+    numbers as values, which multiply the weights of their ground clauses.
     """
 
     name: str
@@ -249,12 +249,12 @@ class Rule:
 
     ``text`` is the formula as written, on one line, without weight and period.
 
-    ``table`` makes the rule a family: a row (constants of the ``+`` variables in order of first
-    occurrence, weight) for each instance. ``weight`` is then that of all other instances, 0.
+    ``table`` makes the rule a family. It has a row (constants of the ``+`` variables in order of first
+    occurrence, weight) for each instance. ``weight`` is then the weight of all other instances.
 
     ``types`` are the types of the variables.
 
-    The weight of a rule with a ``weight_variable`` is the value of this ``+`` variable, a number given by
+    The weight of a rule with a ``weight_variable`` is the value of this ``+`` variable, a number in the
     evidence. The weight of a ``fixed`` rule is not learned.
     """
 

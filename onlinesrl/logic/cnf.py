@@ -98,17 +98,17 @@ def negated(disjunct: Disjunct) -> Literal | Compared:
 
 def simplified(part: Disjunction) -> Disjunction | None:
     """Remove false and repeated disjuncts; return None for a tautology."""
-    kept: dict[tuple[bool, Hashable], Disjunct] = {}
+    distinct: dict[tuple[bool, Hashable], Disjunct] = {}
     for disjunct in part:
         truth = _truth(disjunct)
         positive, content = _sense(disjunct)
-        if truth is True or (not positive, content) in kept:
+        if truth is True or (not positive, content) in distinct:
             return None
         if truth is None:
-            kept.setdefault((positive, content), disjunct)
-    if any(_excluded_middle(each, kept.values()) for each in kept.values()):
+            distinct.setdefault((positive, content), disjunct)
+    if any(_excluded_middle(each, distinct.values()) for each in distinct.values()):
         return None
-    return tuple(kept.values())
+    return tuple(distinct.values())
 
 
 def _excluded_middle(disjunct: Disjunct, part: Collection[Disjunct]) -> bool:
@@ -135,8 +135,8 @@ def misplaced_universal(formula: Formula, inside: bool = False) -> int | None:
 
     ``inside``: the formula is in the scope of an existential quantifier.
     """
-    found = enumerate(_quantifiers(formula, True, inside))
-    return next((index for index, misplaced in found if misplaced), None)
+    quantifiers = enumerate(_quantifiers(formula, True, inside))
+    return next((index for index, misplaced in quantifiers if misplaced), None)
 
 
 def _quantifiers(formula: Formula, positive: bool | None, inside: bool) -> Iterator[bool]:
@@ -222,9 +222,9 @@ def _existential(formula: Exists | Forall, positive: bool) -> list[Disjunction]:
     choices = []
     for part in _distinct(_conjuncts(formula.body, not positive)):
         used = {name for each in part for name in variables(each)}
-        own = tuple(name for name in bound if name in used)
+        quantified = tuple(name for name in bound if name in used)
         parts = tuple(map(negated, part))
-        choices.append([(Some(own, parts),)] if own else [(each,) for each in parts])
+        choices.append([(Some(quantified, parts),)] if quantified else [(each,) for each in parts])
     return _one_of(choices)
 
 
@@ -273,10 +273,10 @@ def _apart(part: Disjunction) -> Disjunction:
     )
 
 
-def _renamed(some: Some, free: set[str]) -> Some:
-    taken = {*free, *some.variables}
+def _renamed(existential: Some, free: set[str]) -> Some:
+    taken = {*free, *existential.variables}
     names: dict[str, str] = {}
-    for name in some.variables:
+    for name in existential.variables:
         if name in free:
             new = map(f"{name}{{}}".format, count(1))
             names[name] = next(each for each in new if each not in taken)
@@ -286,8 +286,8 @@ def _renamed(some: Some, free: set[str]) -> Some:
         renamed = isinstance(leaf, Variable) and leaf.name in names
         return Variable(names[leaf.name]) if renamed else leaf
 
-    own = tuple(names.get(name, name) for name in some.variables)
-    return Some(own, tuple(_replaced(part, replaced) for part in some.parts))
+    names_apart = tuple(names.get(name, name) for name in existential.variables)
+    return Some(names_apart, tuple(_replaced(part, replaced) for part in existential.parts))
 
 
 def _replaced(part: Literal | Compared, new: Callable[[Leaf], Leaf]) -> Literal | Compared:

@@ -84,7 +84,7 @@ _COMPLAINTS = (
     (
         r"[!?][ \t]*(?:CONSTANT)[ \t]*=",
         "a function's value has no sign",
-        "leave out what a function does not give",
+        "leave out the false values of a function",
     ),
     (
         rf"[a-z]{_LETTER}*[ \t]*=",
@@ -161,9 +161,10 @@ def load_db(path: str | Path, program: Signature, dialect: Dialect = ALCHEMY) ->
 def valued_atom(
     name: str, arguments: Iterable[Constant], value: float | None, line: int, program: Signature
 ) -> GroundAtom:
-    """Return the atom of a program that has a value given as a number: 1 true, 0 false, or a probability.
+    """Return an atom of a program with a numeric value: 1 is true, 0 is false, others are probabilities.
 
-    Without a value it is true; that of a numeric predicate is its number. Raises ValueError.
+    An atom without a value is true. An atom of a numeric predicate has any number as its value. Raises
+    ValueError for an atom that does not fit the program, or a value out of range.
     """
     numeric = _numeric(name, program)
     truth = True if value is None else Number(value) if numeric else _truth(value)
@@ -203,7 +204,7 @@ def complaint_of(atom: GroundAtom, program: Signature) -> tuple[str, str] | None
 
 
 def _no_number(atom: GroundAtom, numeric: bool) -> tuple[str, str] | None:
-    """Return the complaint of a numeric atom without a number in range, or another one with a number."""
+    """Return the complaint about a missing, unexpected or too large number of an atom, else None."""
     name, value, shown = atom.predicate, atom.value, spell_atom(atom.predicate, atom.arguments)
     if numeric and not isinstance(value, Number):
         hint = f"write `{shown} = 0.7`, or in a table give its value"
@@ -233,7 +234,7 @@ def _value(
         return Number(number)
     if sign == "?" and not dialect.unknown:
         message = f"{dialect.title} has no unknown atoms (`?`)"
-        raise text.error(message, atom.start(1), "an atom that is not given is unknown")
+        raise text.error(message, atom.start(1), "leave the atom out to make it unknown")
     if number is None and before is None:
         return None if sign else True
     place = atom.start(5) if number is not None or prefix is None else prefix.start(2)

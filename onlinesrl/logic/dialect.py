@@ -29,13 +29,13 @@ FLOAT = "float_"
 class Dialect:
     """One system's dialect.
 
-    ``grammar``: the files that override mln.lark. ``variables``: names with a lower-case first letter,
-    all names, or those marked ``?``. ``opened``: which unqueried predicates are open, those that no
-    database mentions, those not marked ``*``, or all. ``functional``: the meaning of ``!`` after an
-    argument. ``whole``: a soft formula is one feature; else each of its clauses has a share of the weight.
-    ``constant``: the regular expression of constants in databases. ``decimals``: formulas may have
-    decimal constants. ``soft``: databases may have values, `0.7 P(A)` or `P(A) 0.7`. ``unknown``: they
-    may have `?P(A)`.
+    ``grammar``: the files that override mln.lark. ``variables``: the names of variables, with a lower-case
+    first letter, any, or marked ``?``. ``opened``: the unqueried predicates that are open, if no database
+    mentions them, if not marked ``*``, or all. ``functional``: the meaning of ``!`` after an argument.
+    ``whole``: a soft formula is one feature; otherwise, its clauses share the weight. ``constant``: the
+    regular expression of constants in databases. ``decimals``: formulas may have decimal constants.
+    ``soft``: databases may have probabilities, `0.7 P(A)` or `P(A) 0.7`. ``unknown``: databases may have
+    unknown atoms, `?P(A)`.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Parsing with a lark grammar, for both languages: a tree, or an error with a suggestion."""
+"""Parsing with a lark grammar: the result is a tree, or an error with a suggestion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Complaint(NamedTuple):
-    """An error message for places where the text before matches `before` and the text after `at`."""
+    """An error message for positions preceded by a match of `before` and followed by a match of `at`."""
 
     before: str
     at: str
@@ -29,7 +29,7 @@ class Complaint(NamedTuple):
 
 
 Words: TypeAlias = tuple[tuple[set[str], set[str], str], ...]
-"""Descriptions of groups of terminals: (all accepted, others covered by it, description)."""
+"""Descriptions of groups of terminals: (required terminals, other covered terminals, description)."""
 
 
 def parse(
@@ -84,19 +84,21 @@ def _located(
     at_line_end = code.startswith("\n", offset)
     place = len(code[:offset].rstrip()) if at_line_end else offset
     before = code[code.rfind("\n", 0, offset) + 1 : offset]
-    for each in complaints:
-        if re.search(f"(?:{each.before})$", before) and re.compile(each.at).match(code, offset):
-            return source.error(each.message, place, each.hint or None)
+    for complaint in complaints:
+        if re.search(f"(?:{complaint.before})$", before) and re.compile(complaint.at).match(
+            code, offset
+        ):
+            return source.error(complaint.message, place, complaint.hint or None)
     message = f"expected {_alternatives(accepted, words)}, not {_found(code, offset)}"
     return source.error(message, place)
 
 
 def _alternatives(accepted: Set[str], known: Words) -> str:
-    words, left = [], set(accepted)
+    words, remaining = [], set(accepted)
     for needed, implied, word in known:
-        if needed <= left:
+        if needed <= remaining:
             words.append(word)
-            left -= needed | implied
+            remaining -= needed | implied
     return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:]))) or "something else"
 
 

@@ -33,14 +33,14 @@ class Source:
 
     def error(self, message: str, where: Position | int, hint: str | None = None) -> LocatedError:
         """Return the error for a place, given by position or by offset."""
-        at = where if isinstance(where, Position) else self.position(where)
+        place = where if isinstance(where, Position) else self.position(where)
         lines = self.text.split("\n")
         return self.kind(
             message,
             file=self.file,
-            line=at.line,
-            column=at.column,
-            source_line=lines[at.line - 1] if at.line <= len(lines) else None,
+            line=place.line,
+            column=place.column,
+            source_line=lines[place.line - 1] if place.line <= len(lines) else None,
             hint=hint,
         )
 
@@ -71,12 +71,12 @@ def read_text(path: str | Path, pipe: bool = True) -> str:
     """Read a UTF-8 file or, if ``pipe``, a pipe. Raises StorageError."""
     try:
         kind = Path(path).stat().st_mode
-        whole = stat.S_ISREG(kind) or stat.S_ISDIR(kind)
-        if not (whole or pipe):
+        is_file = stat.S_ISREG(kind) or stat.S_ISDIR(kind)
+        if not (is_file or pipe):
             raise StorageError(f"cannot read {path}: it is a device or a pipe, not a file")
         with Path(path).open("rb") as stream:
-            data = stream.read(-1 if whole else MOST + 1)
-        if not whole and len(data) > MOST:
+            data = stream.read(-1 if is_file else MOST + 1)
+        if not is_file and len(data) > MOST:
             raise StorageError(
                 f"cannot read {path}: it is not a file, and has more than {MOST:,} bytes"
             )

@@ -1,6 +1,6 @@
-"""Atoms as tables, one per predicate, and their Parquet files.
+"""Tables of atoms, one per predicate, and their Parquet files.
 
-The columns are the predicate's arguments in their order; a column ``value`` has truth values, or numbers.
+The columns are the predicate's arguments in order; a column ``value`` has truth values or numbers.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from onlinesrl.logic.database import Signature, load_db, valued_atom
 from onlinesrl.logic.dialect import Dialect
 
 PARQUET = ".parquet"
-"""The suffix of files of tables."""
+"""The suffix of Parquet files."""
 VALUE = "value"
-"""The column with truth values, or with numbers; without it every row's value is 1."""
+"""The column of truth values or numbers; without it, the value of every row is 1."""
 
 
 def argument_names(types: Iterable[str | None], others: Sequence[str] = (VALUE,)) -> list[str]:
-    """Return column names: the types of the arguments, numbered where they lack or repeat.
+    """Return column names: the types of the arguments, numbered if a type is missing or repeated.
 
-    No two names, nor one and that of ``others``, differ only in case, since DuckDB takes these as one.
+    The names are distinct, also from ``others``, without regard to case, because DuckDB ignores case.
     """
     names: list[str] = []
     for n, kind in enumerate(types, 1):
@@ -43,15 +43,15 @@ def argument_names(types: Iterable[str | None], others: Sequence[str] = (VALUE,)
 def with_names(
     types: Iterable[str | None], arguments: Iterable[Sequence[Any]], values: Sequence[float]
 ) -> dict[str, Sequence[Any]]:
-    """Return the columns of atoms: their arguments, named after their types, and their values."""
+    """Return the columns of atoms: arguments, named by their types, and values."""
     return {**dict(zip(argument_names(types), arguments, strict=True)), VALUE: values}
 
 
 def unexpected(name: str, column: str, row: int, value: Any) -> TableError:
-    """Return the error for a value of a table that is no constant or, in the column ``value``, no number."""
-    what = "a number" if column == VALUE else "text or a whole number"
+    """Return the error for a table value that is no constant (or no number, in the column ``value``)."""
+    expected = "a number" if column == VALUE else "text or a whole number"
     shown = "a null" if value is None else value
-    return TableError(f"{name}, column {column}, row {row}: expected {what}, found {shown}")
+    return TableError(f"{name}, column {column}, row {row}: expected {expected}, found {shown}")
 
 
 # columns in DuckDB -------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ _ENUM = re.compile(r"ENUM\(.*\)", re.DOTALL)
 
 
 def kind_of(sql: str) -> type | None:
-    """Return what a column of a type of DuckDB has: str, int or float; None for others."""
+    """Return the Python type of a DuckDB type: str, int or float; None for other types."""
     if sql in {"VARCHAR", "JSON"} or _ENUM.fullmatch(sql):
         return str
     if sql in _WHOLE or _LARGE.fullmatch(sql):
@@ -75,15 +75,15 @@ def kind_of(sql: str) -> type | None:
 
 
 def is_large(sql: str) -> bool:
-    """Tell whether whole numbers of a type of DuckDB may have more than 64 bits."""
+    """Tell whether integers of a DuckDB type may have more than 64 bits."""
     return _LARGE.fullmatch(sql) is not None
 
 
 def column_types(cursor: Any, source: str, given: Sequence[Any], name: str) -> dict[str, str]:
-    """Return DuckDB's types of the columns of a table, which has any types where it has no rows.
+    """Return DuckDB's types of the columns of a table; a table without rows may have any types.
 
-    ``source`` is what SQL has after FROM, with parameters; ``name`` is for messages. Raises TableError for
-    a column that is no text, whole numbers or, the column ``value``, numbers.
+    ``source`` is the SQL after FROM, with parameters ``given``; ``name`` is for messages. Raises TableError
+    for a column of another type than text or integers (or numbers, in the column ``value``).
     """
     cursor.execute(f"DESCRIBE SELECT * FROM {source}", given)
     types = {column: sql for column, sql, *_ in cursor.fetchall()}
@@ -99,28 +99,28 @@ def column_types(cursor: Any, source: str, given: Sequence[Any], name: str) -> d
 def columns_in(cursor: Any, source: str, given: Sequence[Any], name: str) -> dict[str, list[Any]]:
     """Return the columns of a table in DuckDB.
 
-    Raises TableError as ``column_types``, and for a null or a number that is not finite.
+    Raises TableError as in ``column_types``, and for a null or a number that is not finite.
     """
     types = column_types(cursor, source, given, name)
-    chosen = ", ".join(f"{plain(*each)} AS {quoted(each[0])}" for each in types.items())
-    found = cursor.execute(f"SELECT {chosen} FROM {source}", given).fetchnumpy()
-    return {column: _checked(of, column, types[column], name) for column, of in found.items()}
+    selected = ", ".join(f"{plain(*each)} AS {quoted(each[0])}" for each in types.items())
+    arrays = cursor.execute(f"SELECT {selected} FROM {source}", given).fetchnumpy()
+    return {column: _checked(of, column, types[column], name) for column, of in arrays.items()}
 
 
 def plain(column: str, sql: str) -> str:
-    """Return the SQL for a column as what NumPy has: text, also for large whole numbers, or numbers."""
+    """Return the SQL that casts a column to a type of NumPy: text (also for large integers) or numbers."""
     if column == VALUE:
         return f"{quoted(column)}::DOUBLE"
     text = kind_of(sql) is str or is_large(sql)
     return f"{quoted(column)}::VARCHAR" if text else quoted(column)
 
 
-def _checked(found: Any, column: str, sql: str, name: str) -> list[Any]:
-    """Return the constants or numbers of a column. Raises TableError for a null, or no finite number."""
-    values: list[Any] = found.tolist()
-    bad = np.ma.getmaskarray(found)
+def _checked(array: Any, column: str, sql: str, name: str) -> list[Any]:
+    """Return the constants or numbers of a column. Raises TableError for a null or non-finite number."""
+    values: list[Any] = array.tolist()
+    bad = np.ma.getmaskarray(array)
     if column == VALUE:
-        bad |= ~np.isfinite(found)
+        bad |= ~np.isfinite(array)
     if bad.any():
         row = int(bad.argmax())
         raise unexpected(name, column, row, values[row])
@@ -128,7 +128,7 @@ def _checked(found: Any, column: str, sql: str, name: str) -> list[Any]:
 
 
 def quoted(name: str) -> str:
-    """Return a name for SQL."""
+    """Return a quoted name for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -137,18 +137,18 @@ def quoted(name: str) -> str:
 
 @contextmanager
 def duckdb_errors(path: Path) -> Iterator[None]:
-    """Turn an error of DuckDB, or of its Arrow stream, into a StorageError that names the file or folder."""
+    """Turn an error of DuckDB or its Arrow stream into a StorageError with the path."""
     import duckdb
 
     try:
         yield
     except (duckdb.Error, RuntimeError) as error:
-        said = str(error).partition("\n")[0]
-        raise StorageError(f"{path}: {said}") from error
+        message = str(error).partition("\n")[0]
+        raise StorageError(f"{path}: {message}") from error
 
 
 def connect(**settings: Any) -> Any:
-    """Return a connection to an empty database in memory, which looks for no extensions."""
+    """Return a connection to an empty in-memory database that loads no extensions."""
     import duckdb
 
     settings["autoload_known_extensions"] = settings["autoinstall_known_extensions"] = False
@@ -156,7 +156,7 @@ def connect(**settings: Any) -> Any:
 
 
 def read_parquet(path: Path) -> dict[str, list[Any]]:
-    """Return the columns of a Parquet file. Raises StorageError, and TableError as ``columns_in``."""
+    """Return the columns of a Parquet file. Raises StorageError, and TableError as in ``columns_in``."""
     with storage_errors(path, "read"):
         path.stat()
     with duckdb_errors(path), connect() as connection:
@@ -164,7 +164,7 @@ def read_parquet(path: Path) -> dict[str, list[Any]]:
 
 
 def load_atoms(path: Path, program: Signature, dialect: Dialect) -> list[GroundAtom]:
-    """Read the atoms of a program from a database or, by its suffix, a Parquet file.
+    """Read the atoms of a program from a database or a Parquet file, depending on the suffix.
 
     Raises DatabaseError, TableError, StorageError.
     """
@@ -174,9 +174,9 @@ def load_atoms(path: Path, program: Signature, dialect: Dialect) -> list[GroundA
 
 
 def _load_parquet(path: Path, program: Signature) -> list[GroundAtom]:
-    """Read the atoms of the predicate that a Parquet file is named after; a row is their ``line``, from 0.
+    """Read the atoms of a Parquet file; the file's name is the predicate.
 
-    Raises TableError, StorageError.
+    The ``line`` of an atom is its row, from 0. Raises TableError, StorageError.
     """
     columns = read_parquet(path)
     values = columns.pop(VALUE, None) or [None] * len(next(iter(columns.values()), ()))
@@ -195,14 +195,14 @@ def _load_parquet(path: Path, program: Signature) -> list[GroundAtom]:
 
 
 def write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
-    """Write columns to a Parquet file, whole or not at all. Raises StorageError."""
+    """Write columns to a Parquet file atomically. Raises StorageError."""
     with duckdb_errors(path), connect() as connection:
         connection.register("columns", {name: _array(of) for name, of in columns.items()})
         write_relation(path, connection.sql("SELECT * FROM columns"))
 
 
 def write_relation(path: Path, relation: Any) -> None:
-    """Write a relation of DuckDB to a Parquet file, whole or not at all. Raises StorageError."""
+    """Write a relation of DuckDB to a Parquet file atomically. Raises StorageError."""
     temporary = path.with_name(f".{path.name}.tmp")
     with storage_errors(path, "write"), duckdb_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -214,7 +214,7 @@ def write_relation(path: Path, relation: Any) -> None:
 
 
 def _array(column: Sequence[Any]) -> Any:
-    """Return a column as an array of one type: whole numbers, numbers, or text."""
+    """Return a column as an array of one type: integers, floats, or text."""
     kinds = {*map(type, column)} - {type(None)}
     if kinds <= {int, float, bool}:
         return np.array(column, None if type(None) not in {*map(type, column)} else object)

@@ -1,6 +1,6 @@
 """The spelling of constants, terms, atoms and formulas in Alchemy's syntax.
 
-It parses back to the same value.
+Parsing the spelling gives the same value again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PRODUCT = {"*", "/", "%"}
 
 
 WHOLE = re.compile(r"-?[0-9]{1,18}")
-"""Integers in comparisons and arithmetic; longer ones are only names."""
+"""Integers in comparisons and arithmetic; longer digit strings are only names."""
 
 
 def quote(constant: str) -> str:
@@ -57,7 +57,7 @@ def quote(constant: str) -> str:
 
 
 def unquote(spelling: str) -> str:
-    """Return the name of a constant spelled by `quote`."""
+    """Return the name of a constant from its spelling by `quote`."""
     if not spelling.startswith('"'):
         return str(spelling)
     if "\\" not in spelling:
@@ -73,13 +73,13 @@ def show_leaf(leaf: Leaf) -> str:
 
 
 def show_instance(leaf: Leaf, constants: Mapping[str, str | None]) -> str:
-    """Spell a variable or constant; a variable that has a constant, by name, as that."""
+    """Spell a variable or constant; a variable in ``constants`` is spelled as its constant."""
     constant = constants.get(leaf.name) if isinstance(leaf, Variable) else None
     return show_leaf(leaf if constant is None else Constant(constant))
 
 
 def show_term(term: Term, leaf: Callable[[Leaf], str] = show_leaf) -> str:
-    """Spell a term, its variables and constants by the function ``leaf``."""
+    """Spell a term; the function ``leaf`` spells its variables and constants."""
     match term:
         case Variable() | Constant():
             return leaf(term)
@@ -95,7 +95,7 @@ def show_term(term: Term, leaf: Callable[[Leaf], str] = show_leaf) -> str:
 
 
 def show_atom(atom: Atom, leaf: Callable[[Leaf], str] = show_leaf) -> str:
-    """Spell an atom, its variables and constants by the function ``leaf``."""
+    """Spell an atom; the function ``leaf`` spells its variables and constants."""
     if not atom.terms:
         return atom.predicate
     return f"{atom.predicate}({', '.join(show_term(each, leaf) for each in atom.terms)})"
@@ -107,7 +107,7 @@ def spell_atom(name: str, constants: Sequence[object]) -> str:
 
 
 def show(formula: Formula, leaf: Callable[[Leaf], str] = show_leaf) -> str:
-    """Spell a formula, its variables and constants by the function ``leaf``."""
+    """Spell a formula; the function ``leaf`` spells its variables and constants."""
     match formula:
         case Atom():
             text = show_atom(formula, leaf)

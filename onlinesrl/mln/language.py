@@ -1,4 +1,4 @@
-"""Markov logic, as a run sees it."""
+"""Markov logic as a language of runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class MarkovLogic:
-    """See ``Language``."""
+    """Markov logic; see ``Language``."""
 
     name = "Markov logic"
     suffix = ".mln"
@@ -30,13 +30,13 @@ class MarkovLogic:
     true_facts = True
 
     def load(self, path: Path, dialect: str) -> Program:
-        """Read a model; one in another dialect becomes a program as Alchemy's file would give it."""
+        """Read a model; a model in another dialect is converted to Alchemy's syntax."""
         from onlinesrl.logic.source import read_text
 
         return self.parse(read_text(path), str(path), dialect)
 
     def parse(self, text: str, file: str, dialect: str, alone: bool = False) -> Program:
-        """Read the text of a model, as ``load``; ``alone``: it may include no other file."""
+        """Parse the text of a model, see ``load``; ``alone``: includes are forbidden."""
         from onlinesrl.logic.dialect import dialect_of
         from onlinesrl.mln.lang import reader
         from onlinesrl.mln.lang.weight_file import alchemy_text
@@ -47,17 +47,17 @@ class MarkovLogic:
         for rule in program.rules:
             if rule.fixed or rule.weight_variable is not None:
                 raise ModelError(
-                    "a weight that evidence says, or that is fixed, cannot be learned around: a run "
-                    f"gives every soft rule weights of its own: {rule.text}",
+                    "a run learns the weights of all soft rules, but the weight of this rule is fixed or "
+                    f"comes from evidence: {rule.text}",
                     file=file,
                     line=rule.position.line,
                     column=rule.position.column,
-                    hint="leave the mark out; infer and ground take such rules as they are",
+                    hint="remove the mark; infer and ground support such rules",
                 )
         return reader.parse(alchemy_text(program), file)
 
     def check_trained(self, path: Path, program: Program) -> None:
-        """Raise ModelError where a soft rule has no weight."""
+        """Raise ModelError if a soft rule has no weight."""
         for rule in program.rules:
             if rule.weight is None and not rule.hard:
                 raise ModelError(
@@ -68,7 +68,7 @@ class MarkovLogic:
                 )
 
     def lines(self, rule: Rule) -> Iterator[tuple[str, float | None, bool, int]]:
-        """Yield a rule's text, weight, whether it is hard, and its line; of a template for each weight."""
+        """Yield a rule's text, weight, hardness and line number, once for each weight of a template."""
         from onlinesrl.mln.lang.clausal_form import plus_variables
 
         if rule.table is None or rule.weight:
@@ -90,7 +90,7 @@ class MarkovLogic:
         margins: bool,
         facts: Background,
     ) -> MlnOnlineLearner:
-        """Return a learner; ConfigError where there may be fewer weights than the rules take."""
+        """Return a learner. Raises ConfigError if ``learner.max_weights`` is too small for the rules."""
         from onlinesrl.mln.ground.join_planner import compile_program
         from onlinesrl.mln.online.learner import MlnOnlineLearner
 
@@ -104,7 +104,7 @@ class MarkovLogic:
         return learner
 
     def rows_of_file(self, path: Path) -> Iterator[Row]:
-        """Yield the weights in a file of weights."""
+        """Yield the weights of a weight file."""
         return _distinct(self._rows_of_file(path))
 
     @staticmethod
@@ -158,25 +158,25 @@ class _Row(Row):
     formula: Formula
 
     def line(self) -> str:
-        """Return the rule with its constants, as a file of weights has it."""
+        """Return the rule with its constants, as in a weight file."""
         again = (name for name, constant in self.constants.items() if constant is None)
         return " ".join([show(self.formula, self._spelled), *again])
 
     def shape(self) -> str:
-        """Return the rule without its constants, which is the same wherever its weights stand."""
+        """Return the rule without its constants, as an identifier of the rule across files."""
         return show(self.formula, lambda leaf: show_leaf(leaf) if _varies(leaf) else "_")
 
     def about(self) -> set[str]:
-        """Return the constants that the weight is about."""
-        own = terms(self.formula)
-        return {*super().about(), *(t.name for t in own if isinstance(t, Constant))}
+        """Return the constants of the weight and its formula."""
+        leaves = terms(self.formula)
+        return {*super().about(), *(t.name for t in leaves if isinstance(t, Constant))}
 
     def _spelled(self, leaf: Leaf) -> str:
         return show_instance(leaf, self.constants)
 
 
 def _distinct(rows: Iterable[_Row]) -> Iterator[Row]:
-    """Yield the rows; where a rule stands twice, its weights are numbered from the second on."""
+    """Yield the rows; the weights of a repeated rule are numbered from the second occurrence on."""
     seen: Counter[tuple[str | None, ...]] = Counter()
     for row in rows:
         key = (row.text, *row.constants.values())

@@ -54,9 +54,9 @@ def test_labels_that_only_the_truth_names_are_refused(
     found, good = check(refused)
     assert not good
     assert (
-        "type field: in 20 examples only the truth of InField (argument 2) names its constants, which "
-        'can so not be predicted; declare them, `field = {"author", "title", "venue"}`, or, where '
-        "the stream brings them, `field = {...}`" in found
+        "type field: in 20 examples only the truth of InField (argument 2) names its constants, so that "
+        'they cannot be predicted; declare them, `field = {"author", "title", "venue"}`, or, if '
+        "the stream adds constants, `field = {...}`" in found
     )
     found, good = check(job(citations[:40], "open", model=model(OPEN)))
     assert good

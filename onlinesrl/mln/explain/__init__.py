@@ -1,1 +1,1 @@
-"""Why Markov logic predicts what it predicts."""
+"""Explanations of the predictions of Markov logic."""

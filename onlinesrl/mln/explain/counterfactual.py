@@ -1,10 +1,9 @@
-"""The least change of evidence that flips a prediction of Markov logic.
+"""The smallest change of evidence that flips a prediction of Markov logic.
 
-Which atoms could matter, and how much, is read off a network in which evidence atoms are open: its
-ground clauses are those of every choice of their values. Once these are fixed, a state's score is a sum
-over the components that the other atoms make, so only evidence in clauses of the atom's own component
-matters; and a change of the evidence in some clauses changes a difference of two scores by at most
-the sum of their absolute weights.
+The search grounds a network in which candidate evidence atoms are open. Its ground clauses cover every
+choice of the candidates' values. For fixed values, a state's score is a sum over the connected components
+of the other atoms. Therefore only evidence in clauses of the predicted atom's component matters. A change
+of evidence changes a difference of two scores by at most the sum of the absolute weights of its clauses.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ from onlinesrl.mln.kernels import ground_network as n
 def least_change(
     world: PredictedWorld, example: Example, a: int, gap: float, asked: CounterfactualQuery
 ) -> Flip | None:
-    """Return the least change that flips atom ``a`` of a world, which is not valid afterwards.
+    """Return the smallest change that flips atom ``a`` of a world; the world is invalid afterwards.
 
-    ``gap`` is the proven difference to the best state with the other value. None: not asked for.
+    ``gap`` is the proven score difference to the best state with the other value. None: no search requested.
     """
     if not asked.tries:
         return None
@@ -54,18 +53,18 @@ def least_change(
 
     def flipped(sets: Sequence[Sequence[Candidate]]) -> list[str | None]:
         outcomes = predictor.predict([changed_example(example, each) for each in sets])
-        found: list[str | None] = []
+        values: list[str | None] = []
         for outcome in outcomes:
             true = set() if outcome.prediction is None else true_atoms(outcome.prediction)
             flips = outcome.prediction is not None and (atom in true) != value
-            found.append(_value_text(atom, [b for b in group if b in true]) if flips else None)
-        return found
+            values.append(_value_text(atom, [b for b in group if b in true]) if flips else None)
+        return values
 
     return search(mattering, gap, flipped, asked.tries)
 
 
 def _value_text(atom: Atom, true: Sequence[Atom]) -> str:
-    """Return the new value of an atom, or what is true of its group instead."""
+    """Return the new value of an atom, or the true atom of its group."""
     if atom in true:
         return "true"
     return shown(true[0]) if true else "false"
@@ -74,9 +73,9 @@ def _value_text(atom: Atom, true: Sequence[Atom]) -> str:
 def _candidates(
     world: PredictedWorld, example: Example, asked: CounterfactualQuery
 ) -> list[Candidate]:
-    """Return the candidates that are no values of functions, and no numbers.
+    """Return the candidate atoms, without functions and numeric atoms.
 
-    Raises ExplanationError for impossible ones.
+    Raises ExplanationError for a requested candidate that cannot change.
     """
     fixed = world.net.fixed
     open_ = {atom for a, atom in enumerate(world.names) if fixed[a] == n.OPEN}
@@ -93,10 +92,10 @@ def _candidates(
             raise ExplanationError(
                 f"{shown((name, args))} is predicted itself, so it cannot change"
             )
-    found = candidates_of(example, asked)
+    candidates = candidates_of(example, asked)
     numeric = {name for name, each in program.predicates.items() if each.numeric}
     names = program.predicates.keys() - program.functions.keys() - numeric
-    return [c for c in found if c.atom[0] in names]
+    return [c for c in candidates if c.atom[0] in names]
 
 
 def _reaches(
@@ -106,30 +105,32 @@ def _reaches(
     atom: Atom,
     candidates: Sequence[Candidate],
 ) -> list[float]:
-    """Return how much each candidate can change a difference of scores; inf where that is not known."""
+    """Return the largest change of a score difference by each candidate; inf if unknown."""
     try:
         known, model, weight = _opened(predictor, example, names, candidates)
     except ExampleError:
         return [np.inf] * len(candidates)
     number = {name: a for a, name in enumerate(known)}
-    held = np.zeros(model.n_atoms, np.bool_)
-    held[[number[c.atom] for c in candidates]] = True
+    is_candidate = np.zeros(model.n_atoms, np.bool_)
+    is_candidate[[number[c.atom] for c in candidates]] = True
     row = np.repeat(np.arange(model.n_clauses), np.diff(model.start))
     literal = np.abs(model.literals) - 1
     free = replace(
         model,
-        start=np.append(0, np.cumsum(np.bincount(row[~held[literal]], minlength=model.n_clauses))),
-        literals=model.literals[~held[literal]],
-        group=np.where(held, np.int32(-1), model.group),
+        start=np.append(
+            0, np.cumsum(np.bincount(row[~is_candidate[literal]], minlength=model.n_clauses))
+        ),
+        literals=model.literals[~is_candidate[literal]],
+        group=np.where(is_candidate, np.int32(-1), model.group),
     )
     live = (model.hard | (weight != 0)) & (np.diff(free.start) > 0)
     atoms, clauses = components(free, live).having(number[atom])
     reach = np.where(model.hard, np.inf, np.abs(weight))
-    inside = np.zeros(model.n_clauses, np.bool_)
-    inside[clauses] = True
-    entries = held[literal] & inside[row]
+    in_component = np.zeros(model.n_clauses, np.bool_)
+    in_component[clauses] = True
+    entries = is_candidate[literal] & in_component[row]
     total = np.bincount(literal[entries], reach[row[entries]], minlength=model.n_atoms)
-    grouped = held & (model.group >= 0) & np.isin(model.group, model.group[atoms])
+    grouped = is_candidate & (model.group >= 0) & np.isin(model.group, model.group[atoms])
     total = np.where(grouped, np.inf, total)  # a group's constraint is hard
     return [float(total[number[c.atom]]) for c in candidates]
 
@@ -140,7 +141,7 @@ def _opened(
     names: Sequence[Atom],
     candidates: Sequence[Candidate],
 ) -> tuple[list[Atom], GroundMRF, Floats]:
-    """Return the atoms, the model and its weights of a network in which candidates are open as well."""
+    """Return the atoms, the model and its weights of a network in which candidates are open."""
     plan, packer = predictor.grounder.layout.plan, predictor.grounder.packer
     opened = dict.fromkeys([*plan.query, *(c.atom[0] for c in candidates)])
     layout = Layout(compile_program(plan.program, [*opened]))
@@ -154,32 +155,32 @@ def _opened(
 
 
 def _with_open(example: Example, names: Sequence[Atom], candidates: Sequence[Candidate]) -> Example:
-    """Return an example that lists its atoms and the candidates as open."""
+    """Return the example with its query atoms and the candidates listed as open."""
     open_: Atoms = {}
-    gone = {c.atom for c in candidates}
-    for name, args in dict.fromkeys([*names, *gone]):
+    changing = {c.atom for c in candidates}
+    for name, args in dict.fromkeys([*names, *changing]):
         open_.setdefault(name, []).append([*args])
     evidence: Atoms = {
-        name: [row for row in rows if (name, tuple(map(str, arguments(row)))) not in gone]
+        name: [row for row in rows if (name, tuple(map(str, arguments(row)))) not in changing]
         for name, rows in example.evidence.items()
     }
     return msgspec.structs.replace(example, evidence=evidence, query=open_, truth=None)
 
 
 def _ground_weights(predictor: Predictor, grounder: Grounder) -> Floats:
-    """Return the averaged weights of another layout's ground clauses.
+    """Return the averaged weights of the ground clauses of a grounder with another layout.
 
-    Clauses of evidence alone have none, and a constant share in every score.
+    Clauses of evidence alone get weight 0, because they contribute the same to every score.
     """
     net = grounder.net
     numbers = {plan.clause: c for c, plan in enumerate(predictor.grounder.layout.plan.clauses)}
-    here = [numbers.get(plan.clause, -1) for plan in grounder.layout.plan.clauses]
+    numbers_here = [numbers.get(plan.clause, -1) for plan in grounder.layout.plan.clauses]
     rows = int(net.size[n.ROWS])
-    own = np.array([*here, -1], np.int32)[net.row_clause[:rows]]
-    net.row_clause[:rows] = own
-    net.row_weight[:rows][own < 0] = -1
+    row_clause = np.array([*numbers_here, -1], np.int32)[net.row_clause[:rows]]
+    net.row_clause[:rows] = row_clause
+    net.row_weight[:rows][row_clause < 0] = -1
     columns = predictor.weights.arrays.key.shape[1] - 1
     net = replace(net, row_key=np.ascontiguousarray(net.row_key[:, :columns]))
     weight = predictor.averaged(net)
-    weight[: net.clause_start[rows]][np.repeat(own < 0, net.row_len[:rows])] = 0.0
+    weight[: net.clause_start[rows]][np.repeat(row_clause < 0, net.row_len[:rows])] = 0.0
     return weight

@@ -1,4 +1,4 @@
-"""Why Markov logic predicts an atom so: the ground rules for it and against it, and what else could be."""
+"""Explanation of a predicted atom: ground rules for and against it, and the best alternative."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def explain(
     world = PredictedWorld.of(predictor, example)
     a = _number(world, atom)
     named = words_of(predictor.grounder.layout, example.evidence)
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": str(example.id),
         "atom": shown(atom),
         "value": float(world.state[a]),
@@ -46,26 +46,29 @@ def explain(
         "words": {each: named[each] for each in atom[1] if each in named},
     }
     if world.net.fixed[a] != n.OPEN:
-        return Explanation(**said, given=True)
-    found = world.best_otherwise(a)
-    local = world.turned(a, None if found is None else found[0])
+        return Explanation(**fields, given=True)
+    alternative = world.best_otherwise(a)
+    local = world.turned(a, None if alternative is None else alternative[0])
     gain = world.gain(world.state, local)
     broken = world.model.hard & ~world.model.satisfied(local)
-    other = None if found is None else _other(world, a, *found)
-    said |= {
+    other = None if alternative is None else _other(world, a, *alternative)
+    fields |= {
         "group": _group(world, a),
         "instead": _instead(world, a, local),
         "reasons": _reasons(world, gain),
         "undecided": _undecided(world, local, gain),
-        "forbidden": () if found else _texts(world, broken),
+        "forbidden": () if alternative else _texts(world, broken),
         "other": other,
     }
     flip = least_change(world, example, a, _gap(world, other), asked)
-    return Explanation(**said, flip=flip)
+    return Explanation(**fields, flip=flip)
 
 
 def words_of(layout: Layout, evidence: Atoms) -> dict[str, str]:
-    """Return a word per constant of a query type, from a relation to a type that only names things."""
+    """Return a readable word for each constant of a query type.
+
+    The words come from the first evidence relation between such constants and a type that no rule joins on.
+    """
     plan = layout.plan
     queried = {t for q in plan.query for t in layout.arguments(q)}
     for name, atoms in evidence.items():
@@ -77,33 +80,33 @@ def words_of(layout: Layout, evidence: Atoms) -> dict[str, str]:
 
 
 def _gap(world: PredictedWorld, other: Other | None) -> float:
-    """Return by how much the prediction is proven to score more than all states with the other value."""
+    """Return the proven score difference between the prediction and all states with the other value."""
     if other is None:
         return np.inf
     return other.cost if world.certified and other.certified else 0.0
 
 
 def least_certain(predictor: Predictor, example: Example, most: int) -> list[Atom]:
-    """See ``Learner.least_certain``: by how much less the other value alone scores.
+    """See ``Learner.least_certain``; certainty is the loss of score by the other value alone.
 
-    Of a group it is the true atom, or, where there is none, the one that would score most.
+    A group is represented by its true atom, or by the atom of the highest score if none is true.
     """
     world = PredictedWorld.of(predictor, example)
     cost, net = -_turn_gains(world), world.net
-    found = []
+    by_cost = []
     for v in range(int(net.size[n.VARIABLES])):
         members = [a for a in _range(net, v) if a < len(world.names) and net.fixed[a] == n.OPEN]
         true = [a for a in members if world.state[a]]
-        rest = [a for a in members if not world.state[a]]
-        others = [cost[a] for a in rest] + [0.0] * (len(true) > 0 and not net.exactly[v])
+        false = [a for a in members if not world.state[a]]
+        others = [cost[a] for a in false] + [0.0] * (len(true) > 0 and not net.exactly[v])
         if members and others:
-            a = true[0] if true else min(rest, key=cost.__getitem__)
-            found.append((min(others) + (cost[a] if true else 0.0), a))
-    return [world.names[a] for _, a in sorted(found)[:most]]
+            a = true[0] if true else min(false, key=cost.__getitem__)
+            by_cost.append((min(others) + (cost[a] if true else 0.0), a))
+    return [world.names[a] for _, a in sorted(by_cost)[:most]]
 
 
 def _turn_gains(world: PredictedWorld) -> Floats:
-    """Return what turning each atom alone would add to the score of the predicted state."""
+    """Return the gain of score by flipping each atom alone in the predicted state, float64[atoms]."""
     model, state = world.model, world.state
     clause = np.repeat(np.arange(model.n_clauses), np.diff(model.start))
     atom = np.abs(model.literals) - 1
@@ -119,7 +122,7 @@ def _turn_gains(world: PredictedWorld) -> Floats:
 
 
 def _number(world: PredictedWorld, atom: Atom) -> int:
-    """Return the number of an atom. Raises ExplanationError for one that is not the example's."""
+    """Return the number of an atom. Raises ExplanationError if the example lacks the atom."""
     layout, name = world.predictor.grounder.layout, atom[0]
     known = layout.plan.query
     if name not in known:
@@ -140,7 +143,7 @@ def _range(net: n.Network, v: int) -> range:
 
 
 def _group(world: PredictedWorld, a: int) -> str | None:
-    """Return the group constraint of an atom in words, and which of the group is predicted."""
+    """Return the group constraint of an atom in words, with the predicted atom of the group."""
     name = world.names[a][0]
     group = world.predictor.grounder.layout.plan.groups.get(name)
     if group is None:
@@ -151,7 +154,7 @@ def _group(world: PredictedWorld, a: int) -> str | None:
 
 
 def _instead(world: PredictedWorld, a: int, local: State) -> str | None:
-    """Return the other value of a true atom's group, or what a false atom would replace."""
+    """Return the alternative of a true atom in its group; None for a false or ungrouped atom."""
     members = world.members(a)
     if len(members) == 1:
         return None
@@ -161,25 +164,25 @@ def _instead(world: PredictedWorld, a: int, local: State) -> str | None:
 
 
 def _other(world: PredictedWorld, a: int, state: State, certified: bool) -> Other:
-    """Return what another state costs and changes; an atom's own group is no change."""
+    """Return the cost of another state and its changes outside the atom's group."""
     cost = float(world.gain(world.state, state).sum())
     changed = np.flatnonzero(world.state != state).tolist()
-    own = world.members(a)
+    members = world.members(a)
     changes = [
         (shown(world.names[b]), bool(state[b]))
         for b in changed
-        if b < len(world.names) and b not in own and not _replaced(world, b, state)
+        if b < len(world.names) and b not in members and not _replaced(world, b, state)
     ]
     return Other(cost, certified, tuple(changes))
 
 
 def _replaced(world: PredictedWorld, b: int, state: State) -> bool:
-    """Tell whether another atom of a group is true instead: that one is the change."""
+    """Tell whether another atom of the group becomes true, which is then the change to report."""
     return not state[b] and bool(np.any(state[world.members(b)]))
 
 
 def _undecided(world: PredictedWorld, local: State, gain: Floats) -> int:
-    """Count the weighted ground clauses with an atom that changes whose truth does not change."""
+    """Count the weighted ground clauses whose truth stays although one of their atoms changes."""
     model = world.model
     clause = np.repeat(np.arange(model.n_clauses), np.diff(model.start))
     atom = np.abs(model.literals) - 1
@@ -188,7 +191,7 @@ def _undecided(world: PredictedWorld, local: State, gain: Floats) -> int:
 
 
 def _reasons(world: PredictedWorld, gain: Floats) -> tuple[Reason, ...]:
-    """Return the ground rules that tell two states apart, those of one weight and direction as one."""
+    """Return the ground rules whose truth differs, merged by weight and direction."""
     effects: dict[tuple[int, tuple[str, ...], bool], float] = {}
     numbers: dict[tuple[int, tuple[str, ...], bool], float] = {}
     counts: Counter[tuple[int, tuple[str, ...], bool]] = Counter()
@@ -197,10 +200,10 @@ def _reasons(world: PredictedWorld, gain: Floats) -> tuple[Reason, ...]:
         number, key, row = _instance(world, int(world.place[c]))
         times = float(net.row_factor[row]) * clauses[number].sign
         weight = float(world.weight[c]) * clauses[number].sign
-        of = number, key, bool((gain[c] > 0) == (weight > 0))
-        effects[of] = effects.get(of, 0.0) + float(gain[c])
-        numbers[of] = numbers.get(of, 0.0) + times
-        counts[of] += 1
+        instance = number, key, bool((gain[c] > 0) == (weight > 0))
+        effects[instance] = effects.get(instance, 0.0) + float(gain[c])
+        numbers[instance] = numbers.get(instance, 0.0) + times
+        counts[instance] += 1
     return ordered(
         [
             Reason(
@@ -217,7 +220,7 @@ def _reasons(world: PredictedWorld, gain: Floats) -> tuple[Reason, ...]:
 
 
 def _instance(world: PredictedWorld, g: int) -> tuple[int, tuple[str, ...], int]:
-    """Return a ground clause's clause, the constants of its weight, and its row."""
+    """Return a ground clause's clause, the template constants of its weight, and its row."""
     net = world.net
     rows = int(net.size[n.ROWS])
     row = int(np.searchsorted(net.clause_start[: rows + 1], g, "right")) - 1
@@ -246,7 +249,7 @@ def _constants(
 
 
 def _text(world: PredictedWorld, clause: Clause, key: Sequence[str]) -> str:
-    """Return a rule with the constants of its weight."""
+    """Return the text of a rule with the template constants of its weight."""
     constants = dict(zip(clause.template, key, strict=True))
 
     def spelled(leaf: Leaf) -> str:
@@ -258,9 +261,9 @@ def _text(world: PredictedWorld, clause: Clause, key: Sequence[str]) -> str:
     return show(written(clause, rule), spelled)
 
 
-def _texts(world: PredictedWorld, which: Bools) -> tuple[str, ...]:
-    """Return the rules of chosen clauses, each once."""
-    places: Ints = world.place[which]
-    of = (_instance(world, g) for g in places.tolist() if g >= 0)
+def _texts(world: PredictedWorld, selected: Bools) -> tuple[str, ...]:
+    """Return the distinct rules of the selected clauses."""
+    places: Ints = world.place[selected]
+    instances = (_instance(world, g) for g in places.tolist() if g >= 0)
     clauses = world.predictor.weights.clauses
-    return tuple(dict.fromkeys(_text(world, clauses[c], key) + "." for c, key, _ in of))
+    return tuple(dict.fromkeys(_text(world, clauses[c], key) + "." for c, key, _ in instances))

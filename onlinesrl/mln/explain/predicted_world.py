@@ -1,4 +1,4 @@
-"""A predicted world: its network with the averaged weights, its state, and other states of it."""
+"""A predicted world: its network with averaged weights, its predicted state and alternative states."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ from onlinesrl.mln.kernels.grounding_frames import OK, Batch
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """What explanations take of a learner.
+    """The parts of a learner that explanations need.
 
-    ``outcomes`` returns the predictions of examples, by which nothing changes that learning depends on;
-    there are fewer where a signal came. ``averaged`` returns the averaged weights of a network's ground
-    clauses, float64[ground clauses].
+    ``outcomes`` predicts examples without any effect on learning; it returns fewer outcomes after a signal to
+    stop. ``averaged`` returns the averaged weights of a network's ground clauses, float64[ground clauses].
     """
 
     grounder: Grounder
@@ -51,11 +50,11 @@ class Predictor:
 
 @dataclass(frozen=True, eq=False)
 class PredictedWorld:
-    """An example's network and its predicted ``state``; valid until the learner grounds another one.
+    """An example's network and its predicted ``state``; valid until the learner grounds another example.
 
-    ``names`` are those of the query atoms by number, ``ground`` float64[ground clauses] the weights;
-    ``model`` is the network without what evidence decides, ``place`` the ground clause that each of its
-    clauses is (-1: none), ``weight`` float64[clauses] their weights.
+    ``names`` are the names of the query atoms by number; ``ground`` has the weights of the network's ground
+    clauses, float64[ground clauses]. ``model`` is the network simplified by the evidence. ``place`` has the
+    ground clause of each of its clauses (-1: none), and ``weight`` their weights, float64[clauses].
     """
 
     predictor: Predictor
@@ -70,7 +69,7 @@ class PredictedWorld:
 
     @classmethod
     def of(cls, predictor: Predictor, example: Example) -> PredictedWorld:
-        """Predict and ground an example; its truth is not looked at. Raises ExampleError for a bad one."""
+        """Predict and ground an example without its truth. Raises ExampleError for a bad example."""
         blind = replace(example, truth=None)
         (outcome,) = predictor.predict([blind])
         prediction = outcome.prediction
@@ -91,23 +90,23 @@ class PredictedWorld:
         return cls(predictor, net, names, ground, model, place, weight, state, prediction.certified)
 
     def members(self, atom: int) -> range:
-        """Return the atoms of the group that an atom is in; it alone where it is in none."""
+        """Return the atoms of an atom's group; an atom without a group is alone."""
         v = self.net.var_of[atom]
         return range(*self.net.var_start[v : v + 2].tolist())
 
     def gain(self, state: State, other: State) -> Floats:
-        """Return what each clause adds to the score of a state beyond what it adds to another's."""
+        """Return each clause's contribution to the score of ``state`` minus that to ``other``."""
         satisfied = self.model.satisfied(state).astype(np.int64)
         return self.weight * (satisfied - self.model.satisfied(other))
 
     def component(self, atom: int) -> Ints:
-        """Return the atoms that ground rules and groups connect with one."""
+        """Return the atoms that ground rules and groups connect with an atom."""
         return components(self.model, self.model.hard | (self.weight != 0)).having(atom)[0]
 
     def turned(self, atom: int, other: State | None) -> State:
-        """Return the predicted state with the values of another one in the atom's group.
+        """Return the predicted state, with the values of ``other`` in the atom's group.
 
-        Without another one the atom is the other way, and the rest of its group false.
+        Without ``other``, the atom has its other value, and the rest of its group is false.
         """
         state, members = self.state.copy(), self.members(atom)
         if other is not None:
@@ -119,10 +118,10 @@ class PredictedWorld:
         return state
 
     def best_otherwise(self, atom: int) -> tuple[State, bool] | None:
-        """Return the best state with the atom the other way, and whether it is certified.
+        """Return the best state with the atom's other value, and whether it is certified.
 
-        Only what is connected with the atom may differ from the predicted state. None: there is none.
-        Raises Unsolved where the search ended at its limit without any state.
+        Only atoms connected with the atom may differ from the predicted state. None: no such state is
+        feasible. Raises Unsolved if the search ends at its limit without any state.
         """
         atoms = self.component(atom)
         self.net.fixed[atom] = n.FALSE if self.state[atom] else n.TRUE
@@ -134,16 +133,16 @@ class PredictedWorld:
         clauses = np.flatnonzero(_touching(model, atoms) & (model.hard | (weight != 0)))
         try:
             part = restrict(model, atoms, clauses)
-            found = _solve(self.predictor.inference, part, weight[clauses])
+            solution = _solve(self.predictor.inference, part, weight[clauses])
         except Infeasible:
             return None
         state = self.state.copy()
-        state[atoms] = found.state
-        return state, found.certified
+        state[atoms] = solution.state
+        return state, solution.certified
 
 
 def _solve(inference: Inference, model: GroundMRF, weight: Floats) -> Solution:
-    """Solve a problem, or fall back as a prediction does."""
+    """Solve a problem, if need be by the fallback, as in prediction."""
     try:
         with leavable():
             return inference.engine.solve(model, weight)
@@ -155,14 +154,14 @@ def _solve(inference: Inference, model: GroundMRF, weight: Floats) -> Solution:
 
 
 def atom_names(grounder: Grounder, batch: Batch) -> list[Atom]:
-    """Return the query atoms of the only world of a batch, which has just been ground."""
+    """Return the query atoms of the only world of a batch, which is the last ground world."""
     return [
         (name, tuple(map(str, args))) for name, _, rows in grounder.atoms(batch, 0) for args in rows
     ]
 
 
 def true_atoms(prediction: Prediction) -> set[Atom]:
-    """Return the atoms that are predicted true."""
+    """Return the atoms predicted as true."""
     return {
         (name, tuple(map(str, args)))
         for name, rows in prediction.predicted.items()
@@ -172,7 +171,7 @@ def true_atoms(prediction: Prediction) -> set[Atom]:
 
 
 def _state(net: n.Network, names: Sequence[Atom], prediction: Prediction) -> State:
-    """Return the predicted state of a network's atoms, with the defined ones."""
+    """Return the predicted state of a network's atoms, including atoms defined by existentials."""
     true = true_atoms(prediction)
     state = np.zeros(int(net.size[n.ATOMS]), np.uint8)
     state[: len(names)] = [name in true for name in names]
@@ -182,9 +181,9 @@ def _state(net: n.Network, names: Sequence[Atom], prediction: Prediction) -> Sta
 
 
 def _touching(model: GroundMRF, atoms: Ints) -> Bools:
-    """Tell which clauses have one of some atoms."""
-    inside = np.zeros(model.n_atoms, np.bool_)
-    inside[atoms] = True
+    """Return which clauses contain one of ``atoms``, bool[clauses]."""
+    selected = np.zeros(model.n_atoms, np.bool_)
+    selected[atoms] = True
     clause = np.repeat(np.arange(model.n_clauses), np.diff(model.start))
-    hit = clause[inside[np.abs(model.literals) - 1]]
+    hit = clause[selected[np.abs(model.literals) - 1]]
     return np.bincount(hit, minlength=model.n_clauses) > 0

@@ -1,4 +1,4 @@
-"""Advice on a model: rules with very many ground clauses, and constants that only the truth names."""
+"""Advice on a model: rules with many ground clauses, and constants that occur only in the truth."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from onlinesrl.mln.ground.join_planner import Domain, Plan
 from onlinesrl.mln.ground.model_index import Layout
 
 MANY = 10_000
-"""So many ground clauses of one rule in an example are worth advice."""
+"""The number of ground clauses of one rule, in one example, from which advice is given."""
 
 
 def largest(plan: Plan, by_example: Sequence[Ints]) -> list[str]:
-    """Return the rule with the most ground clauses, and how to have fewer where they are many.
+    """Return messages on the rule with the most ground clauses, and advice if there are too many.
 
-    ``by_example`` has the numbers of ground clauses by rule of each example, int64[rules].
+    ``by_example`` has, for each example, the number of ground clauses of each rule, int64[rules].
     """
     sizes = np.array(by_example, np.int64).reshape(len(by_example), len(plan.program.rules))
     total = int(sizes.sum())
@@ -28,10 +28,10 @@ def largest(plan: Plan, by_example: Sequence[Ints]) -> list[str]:
         return []
     number = int(sizes.sum(axis=0).argmax())
     rule, groundings = plan.program.rules[number], sizes[:, number]
-    own = int(groundings.sum())
+    largest_size = int(groundings.sum())
     lines = [
-        f"ground clauses: {total:,}, {own:,} of them ({own / total:.0%}) by the rule in line "
-        f"{rule.position.line}: {rule.text}"
+        f"ground clauses: {total:,}, {largest_size:,} of them ({largest_size / total:.0%}) by the rule "
+        f"in line {rule.position.line}: {rule.text}"
     ]
     if groundings.max() >= MANY:
         lines.append(f"  up to {int(groundings.max()):,} in an example: {_fewer(plan, number)}")
@@ -39,12 +39,12 @@ def largest(plan: Plan, by_example: Sequence[Ints]) -> list[str]:
 
 
 def _fewer(plan: Plan, number: int) -> str:
-    """Return what would reduce a rule's ground clauses."""
+    """Return advice that reduces a rule's ground clauses."""
     steps = [step for p in plan.clauses if p.clause.rule == number for step in p.full]
     free = dict.fromkeys(step.variable for step in steps if isinstance(step, Domain))
     names = [name for name in free if name.isidentifier()]
     bound = (
-        f"no evidence in it bounds {' or '.join(names)}; join {'it' if len(names) == 1 else 'them'} "
+        f"no evidence in the rule binds {' or '.join(names)}; join {'it' if len(names) == 1 else 'them'} "
         "with a predicate of the evidence (on the left of =>)"
         if names
         else "add a condition that evidence decides (on the left of =>)"
@@ -52,7 +52,7 @@ def _fewer(plan: Plan, number: int) -> str:
     heads = [x.atom.predicate for p in plan.clauses if p.clause.rule == number for x in p.query]
     name = heads[0] if heads else plan.query[0]
     return (
-        f"{bound}, say in a hard rule which {name} cannot be true, as in `{name}(...) => "
+        f"{bound}, add a hard rule that excludes false {name} atoms, as in `{name}(...) => "
         "Evidence(...).`, or list the atoms to predict in `query`"
     )
 
@@ -61,10 +61,10 @@ SHOWN = 5
 
 
 def undeclared(layout: Layout, examples: Iterable[Example], background: Background) -> list[str]:
-    """Return, for each type with constants that only the truth of examples has, what to do about it.
+    """Return advice for each type that has constants that occur only in the truth of examples.
 
-    Those of the background, declared constants, those of open types and of examples with a ``query``
-    are none of them.
+    Constants that are declared, in the background or of an open type do not count. Examples with a
+    ``query`` do not count either.
     """
     opened = layout.plan.program.open
     constants: dict[str, dict[str, None]] = {}
@@ -74,22 +74,22 @@ def undeclared(layout: Layout, examples: Iterable[Example], background: Backgrou
     for example in examples:
         known = facts | {(t, c) for t, c, _ in _constants(layout, example.evidence)}
         truth = (example.truth or {}) if example.query is None else {}
-        own = {}
+        new_kinds = {}
         for kind, constant, place in _constants(layout, truth):
             if kind in opened or constant in layout.constant_number[kind]:
                 continue
             if (kind, constant) not in known:
-                own[kind] = 1
+                new_kinds[kind] = 1
                 constants.setdefault(kind, {})[constant] = None
                 named.setdefault(kind, {})[place] = None
-        times |= {kind: times.get(kind, 0) + 1 for kind in own}
+        times |= {kind: times.get(kind, 0) + 1 for kind in new_kinds}
     return [
         _declaration(kind, [*constants[kind]], [*named[kind]], times[kind]) for kind in constants
     ]
 
 
 def _constants(layout: Layout, atoms_of: Atoms) -> Iterator[tuple[str, str, str]]:
-    """Yield the type of each constant of atoms, the constant, and where it stands."""
+    """Yield the type of each constant of the atoms, the constant, and its predicate and argument."""
     for name, atoms in atoms_of.items():
         if name in layout.evidence:
             types = layout.arguments(name)
@@ -102,6 +102,6 @@ def _declaration(kind: str, constants: list[str], places: list[str], examples: i
     shown = ", ".join([*map(quote, constants[:SHOWN]), *["..."] * (len(constants) > SHOWN)])
     return (
         f"type {kind}: in {examples} example{'s' * (examples != 1)} only the truth of "
-        f"{' and '.join(places)} names its constants, which can so not be predicted; declare them, "
-        f"`{kind} = {{{shown}}}`, or, where the stream brings them, `{kind} = {{...}}`"
+        f"{' and '.join(places)} names its constants, so that they cannot be predicted; declare them, "
+        f"`{kind} = {{{shown}}}`, or, if the stream adds constants, `{kind} = {{...}}`"
     )

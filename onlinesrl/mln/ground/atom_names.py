@@ -1,4 +1,4 @@
-"""From the numbers of groundings back to constants."""
+"""The arguments of ground atoms, decoded from the numbers of groundings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onlinesrl.mln.ground.model_index import Layout
 
 
 class AtomNames:
-    """Turns the number of a grounding back into constants."""
+    """The decoder of a predicate's grounding numbers to constants."""
 
     def __init__(self, layout: Layout, name: str):
         self.name = name
@@ -26,7 +26,7 @@ class AtomNames:
     def constants(
         self, keys: Sequence[int], names: Sequence[Sequence[Constant]]
     ) -> list[list[Constant]]:
-        """Return the argument lists of groundings; ``names`` are those of ``kinds`` in their world."""
+        """Return the arguments of groundings; ``names`` has the world's constants of each of ``kinds``."""
         if len(names) == 2 and self.sorted:
             first, last = names
             n = len(last)
@@ -42,7 +42,7 @@ class AtomNames:
         return rows
 
     def columns(self, keys: Ints, names: Sequence[Sequence[Constant]]) -> list[Ints]:
-        """Return for each argument the places in its domain of the constants of groundings."""
+        """Return, for each argument, the index of each grounding's constant in the argument's domain."""
         columns: list[Ints] = []
         for domain in reversed(names):
             columns.append(keys % max(len(domain), 1))
@@ -52,7 +52,10 @@ class AtomNames:
 
 
 class Named(NamedTuple):
-    """The atoms of a predicate in a world, whose first is its atom ``first``; the numbers of groundings."""
+    """The atoms of a predicate in a world.
+
+    ``first`` is the number of the first atom in the world; ``keys`` are the grounding numbers.
+    """
 
     names: AtomNames
     first: int
@@ -65,7 +68,7 @@ class Named(NamedTuple):
 
 
 class WorldAtoms(Sequence[tuple[str, list[Constant]]]):
-    """The open atoms of a world, (predicate, arguments), spelled out only when asked for."""
+    """The open atoms of a world as (predicate, arguments), decoded on access."""
 
     def __init__(self, parts: Sequence[Named]) -> None:
         self._parts = parts
@@ -85,7 +88,7 @@ class WorldAtoms(Sequence[tuple[str, list[Constant]]]):
     def __getitem__(self, n: slice) -> Sequence[tuple[str, list[Constant]]]: ...
     def __getitem__(self, n: Any) -> Any:
         if isinstance(n, slice):
-            return [self[each] for each in range(*n.indices(len(self)))]
+            return [self[i] for i in range(*n.indices(len(self)))]
         if not 0 <= n < len(self):
             raise IndexError(n)
         part = self._parts[bisect_right(self._first, n) - 1]
@@ -93,7 +96,7 @@ class WorldAtoms(Sequence[tuple[str, list[Constant]]]):
         return part.names.name, part.names.constants([key], part.domains)[0]
 
     def numbers(self, predicates: Collection[str]) -> Ints:
-        """Return the numbers of some predicates' atoms."""
+        """Return the numbers of all atoms of ``predicates``."""
         ranges = [
             np.arange(p.first, p.first + len(p.keys))
             for p in self._parts
@@ -102,28 +105,28 @@ class WorldAtoms(Sequence[tuple[str, list[Constant]]]):
         return np.concatenate([np.zeros(0, np.int64), *ranges])
 
     def ordered(self, numbers: Ints) -> Iterator[tuple[str, Ints, list[list[Constant]]]]:
-        """Yield predicates by name: the numbers of their atoms among these, and the columns of arguments.
+        """Yield each predicate in alphabetical order, the numbers of its atoms, and columns of arguments.
 
-        In the order of the arguments, numbers before text.
+        Only the atoms in ``numbers`` are included. They are sorted by arguments, integers before text.
         """
-        for part in sorted(self._parts, key=lambda each: each.names.name):
+        for part in sorted(self._parts, key=lambda named: named.names.name):
             last = part.first + len(part.keys)
-            own = numbers[(numbers >= part.first) & (numbers < last)]
+            selected = numbers[(numbers >= part.first) & (numbers < last)]
             domains = [part.domains[k] for k in part.names.place]
-            columns = part.names.columns(part.keys[own - part.first], part.domains)
+            columns = part.names.columns(part.keys[selected - part.first], part.domains)
             ranks = [
                 _ranks(domain)[column] for domain, column in zip(domains, columns, strict=True)
             ]
-            order = np.lexsort(ranks[::-1]) if ranks else np.arange(len(own))
+            order = np.lexsort(ranks[::-1]) if ranks else np.arange(len(selected))
             yield (
                 part.names.name,
-                own[order],
+                selected[order],
                 [[d[i] for i in c[order].tolist()] for d, c in zip(domains, columns, strict=True)],
             )
 
 
 def _ranks(domain: Sequence[Constant]) -> Ints:
-    """Return the place of each constant in their order."""
+    """Return the rank of each constant in sorted order."""
     order = sorted(range(len(domain)), key=lambda i: _natural(domain[i]))
     ranks = np.zeros(len(domain), np.int64)
     ranks[order] = np.arange(len(domain))

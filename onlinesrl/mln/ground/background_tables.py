@@ -1,4 +1,4 @@
-"""Facts that every example has, as the kernels read them."""
+"""Background facts, which every example has, in the layout that the kernels read."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from onlinesrl.mln.kernels.grounding_frames import Plans
 
 
 class FactTables:
-    """The facts of evidence predicates as the kernels read them: see ``mln.kernels.background``.
+    """The facts of evidence predicates in the layout of ``mln.kernels.background``.
 
-    ``rows`` has them by slot, as packed numbers, and ``shared_place`` the shared numbers of constants by
-    packed number, to which those of the facts' constants are added. ``constants`` has, by type, the
-    packed numbers of these, in their order; ``appearance`` what ``localise_beside`` asks of them.
+    ``rows`` has the facts by slot, as packed numbers of constants. ``shared_place`` maps packed numbers to
+    shared numbers, by type; the constructor adds the constants of the facts to it. ``constants`` has
+    the packed numbers of these constants, by type, in order. ``appearance`` has the arguments that
+    ``localise_beside`` needs.
     """
 
     def __init__(
@@ -70,12 +71,12 @@ class FactTables:
         self.appearance.append((columns, arriving, packed, np.zeros_like(arriving)))
 
     def arrays(self, stream_numbers: Sequence[Ints32]) -> Facts:
-        """Return what the kernels read; columns of types that are not local have the stream's numbers."""
+        """Return the arrays of the kernels; columns of types that are not local have stream numbers."""
         layout, slots = self.layout, self.layout.slots
         names = layout.slot_predicates()
         start, count = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
         order_start, column_start = np.zeros(slots, np.int64), np.zeros(slots, np.int32)
-        numbered, column_type, order, at = dict[int, Ints32](), list[int](), list[Ints](), 0
+        numbered, column_type, order, offset = dict[int, Ints32](), list[int](), list[Ints](), 0
         for slot, rows in self.rows.items():
             kinds = [layout.type_number[name] for name in layout.columns(names[slot])]
             columns = [
@@ -83,7 +84,7 @@ class FactTables:
                 for kind, cells in zip(kinds, rows.T, strict=True)
             ]
             start[slot], count[slot], order_start[slot] = (
-                at,
+                offset,
                 len(rows),
                 sum(len(each) for each in order),
             )
@@ -93,7 +94,7 @@ class FactTables:
             ]
             order.append(np.lexsort(columns[::-1]) if columns else np.arange(len(rows)))
             numbered[slot] = np.array(columns, np.int32).reshape(len(kinds), len(rows)).T
-            at += rows.size
+            offset += rows.size
         data = [rows.ravel() for rows in numbered.values()]
         return Facts(
             np.concatenate([*data, np.zeros(0)]).astype(np.int32),
@@ -108,31 +109,37 @@ class FactTables:
         )
 
     def _numbers(self, kind: int, stream_numbers: Sequence[Ints32]) -> Ints32:
-        """Return the shared number, or the stream's, of a type's constants, by packed number."""
+        """Return the shared numbers (local types) or stream numbers of constants, by packed number."""
         return (self.shared_place if self.local[kind] else stream_numbers)[kind]
 
     def _indexes(self, numbered: Mapping[int, Ints32]) -> tuple[Ints, Ints32, Ints32]:
-        """Return where each index of the plans begins, its cells, and the rows that they lead to."""
+        """Return the start of each index of the plans, the cells of the indexes, and their rows."""
         plans = self.plans
-        starts, cells, rows, at, row_at = [], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0, 0
+        starts, cells, rows, offset, row_at = (
+            [],
+            [np.zeros(0, np.int64)],
+            [np.zeros(0, np.int64)],
+            0,
+            0,
+        )
         for slot, argument, kind in zip(
             plans.index_slot.tolist(),
             plans.index_argument.tolist(),
             plans.index_type.tolist(),
             strict=True,
         ):
-            starts.append(at)
+            starts.append(offset)
             if slot in numbered:
                 column = numbered[slot][:, argument]
                 counts = np.bincount(column, minlength=self.shared[kind])
                 cells.append(row_at + np.cumsum([0, *counts]))
                 rows.append(np.argsort(column, kind="stable"))
-                at, row_at = at + len(cells[-1]), row_at + len(column)
+                offset, row_at = offset + len(cells[-1]), row_at + len(column)
         arrays = np.concatenate(cells).astype(np.int32), np.concatenate(rows).astype(np.int32)
         return np.array(starts, np.int64), *arrays
 
     def own(self, worlds: int, cells: int) -> Own:
-        """Return room for the worlds' own constants, where their tuples have so many cells of data."""
+        """Return memory for constants outside the facts, for ``worlds`` with ``cells`` of data."""
         return _room(worlds, len(self.layout.types), cells) if self.rows else NO_OWN
 
 
@@ -149,11 +156,14 @@ def _room(worlds: int, types: int, cells: int) -> Own:
 
 
 NO_OWN = _room(0, 0, 0)
-"""Of worlds without facts, where kernels read nothing of it."""
+"""The placeholder for worlds without facts, which kernels do not read."""
 
 
 class NamesBeside(Sequence[Constant]):
-    """The constants of a type in a world with facts, by their number there; looked up on access."""
+    """The constants of a type in a world with facts, by their number in the world.
+
+    Constants are looked up on access.
+    """
 
     def __init__(
         self,
@@ -172,11 +182,11 @@ class NamesBeside(Sequence[Constant]):
         self.early: list[int] = own.early[early : early + own.early_count.item(w, kind)].tolist()
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of constants."""
         return len(self.shared) + len(self.own) - len(self.early)
 
     def __iter__(self) -> Iterator[Constant]:
-        """Yield them in the order of their numbers."""
+        """Yield the constants in the order of their numbers."""
         return map(self.__getitem__, range(len(self)))
 
     def __getitem__(self, number: int) -> Constant:  # type: ignore[override]

@@ -1,7 +1,7 @@
-"""Examples packed into a micro-batch: constants become integers, atoms become rows of them.
+"""Packing of examples into a micro-batch: constants become integers, atoms become rows of integers.
 
-Types that plans join on, enumerate or query are numbered anew in each world; types of ``+`` variables
-are numbered for the whole stream, because weights are known by them. Nothing else is kept for long.
+Constants of types that plans join on, enumerate or query are numbered separately in each world. Constants
+of types of ``+`` variables are numbered for the whole stream, because they identify weights.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ NONE: Wholly = {}
 
 
 class Packed(NamedTuple):
-    """A packed example and its place among those given."""
+    """A packed example and its place among the items of the micro-batch."""
 
     example: Example
     place: int
 
 
 class LimitKeys(NamedTuple):
-    """The names of the options that set a world's limits, for messages."""
+    """The names of the options of a world's limits, for messages."""
 
     atoms: str = "limits.max_atoms"
     groundings: str = "inference.max_groundings"
@@ -58,9 +58,9 @@ KEYS = LimitKeys()
 
 
 class Packer(Constants):
-    """Packs examples one after another; ``batch()`` hands over what has been packed.
+    """A packer of examples, one after another; ``batch()`` returns the packed worlds.
 
-    All have the facts of ``background``, too. ``keys`` are what the limits are set by.
+    The facts of ``background`` are added to every example. ``keys`` names the options of the limits.
     """
 
     def __init__(
@@ -79,13 +79,13 @@ class Packer(Constants):
 
     @cached_property
     def lines(self) -> JsonLineReader:
-        """Reads lines to the numbers of the packed constants."""
+        """The reader of JSON lines to the numbers of packed constants."""
         return JsonLineReader(self, self.max_atoms)
 
     # one example ---------------------------------------------------------------------------------
 
     def clear(self) -> None:
-        """Forget the packed worlds, and the numbers of constants if these are many."""
+        """Forget the packed worlds, and the numbers of constants if there are too many."""
         self.start()
         if self.full:
             self.begin()
@@ -101,7 +101,7 @@ class Packer(Constants):
 
     @property
     def full(self) -> bool:
-        """Whether constants have so many numbers that these should begin anew."""
+        """Whether there are so many numbered constants that numbering should restart."""
         return len(self.constants.names) > self.first + KEPT_NAMES
 
     def forget(self, known: Mapping[str, int]) -> None:
@@ -113,10 +113,10 @@ class Packer(Constants):
         return len(self.worlds)
 
     def add(self, example: Example, place: int, wholly: Wholly = NONE) -> None:
-        """Pack one example. Raises ExampleError, and packs nothing then.
+        """Pack one example; if it raises ExampleError, nothing is packed.
 
-        Besides the atoms that its query lists those of predicates ``wholly`` are open: all that have these
-        constants, of each argument some that differ.
+        ``wholly`` opens further atoms, besides the example's query. It has, for each predicate, the distinct
+        constants of each argument; all their combinations become open atoms.
         """
         if isinstance(example, NumberedExample):
             self._add_numbered(example, place)
@@ -143,14 +143,14 @@ class Packer(Constants):
         self._append(example, place, example.query is not None, example.truth is not None)
 
     def _grid(self, columns: Sequence[Sequence[Constant]]) -> Ints32:
-        """Return the numbers of the constants of all atoms that have these, int32[atoms, arguments]."""
-        numbers = [np.array([self.constants[each] for each in c], np.int32) for c in columns]
+        """Return the constants' numbers of all combinations of arguments, int32[atoms, arguments]."""
+        numbers = [np.array([self.constants[name] for name in c], np.int32) for c in columns]
         if not numbers:
             return np.zeros((1, 0), np.int32)
         return np.stack(np.meshgrid(*numbers, indexing="ij"), -1).reshape(-1, len(numbers))
 
     def _add_numbered(self, example: NumberedExample, place: int) -> None:
-        """Pack an example that has its numbers; if they are no longer those of its constants, anew."""
+        """Pack an example with numbered constants; if the numbers are outdated, read its line again."""
         numbered = example
         if example.domain is not self.constants:
             reread = self.lines.read(example.line)
@@ -166,9 +166,9 @@ class Packer(Constants):
         self.worlds.append(Packed(example, place))
 
     def _numeric(self, evidence: Atoms, start: list[int], count: list[int]) -> Atoms:
-        """Pack the atoms of numeric predicates, and return the others; number 0 is as good as absent."""
+        """Pack the atoms of numeric predicates and return the other atoms; value 0 means absent."""
         layout = self.layout
-        for name in (each for each in evidence if each in layout.numeric):
+        for name in (predicate for predicate in evidence if predicate in layout.numeric):
             rows: dict[int, list[int]] = {layout.slot(name, 0): [], layout.slot(name, 1): []}
             values = self._values(name, evidence[name])
             for args, value in values.items():
@@ -182,7 +182,7 @@ class Packer(Constants):
     def _values(
         self, name: str, atoms: Sequence[list[Constant] | ValuedAtom]
     ) -> dict[tuple[str, ...], float]:
-        """Return the numbers of atoms. Raises ExampleError for one without, with a bad one, or two."""
+        """Return the value of each atom. Raises ExampleError for missing, bad or contradictory values."""
         if len(atoms) > self.max_atoms:
             raise ExampleError(self._wrong(name, atoms, "evidence"), "limit")
         arity, numbers = len(self.layout.arguments(name)), dict[tuple[str, ...], float]()
@@ -210,14 +210,14 @@ class Packer(Constants):
         return numbers
 
     def _value_number(self, value: float) -> int:
-        """Return the number by which a batch has a value; those of facts come first."""
+        """Return the index of a value in the batch's table of values; values of facts come first."""
         number = self.fact_values.get(value)
         if number is None:
             return self.values.setdefault(value, len(self.fact_values) + len(self.values))
         return number
 
     def _opened(self, listed: Atoms, evidence: Atoms) -> Atoms:
-        """Return the listed open atoms with those that evidence fixes: joins must find both."""
+        """Return the listed open atoms and the atoms that evidence fixes: joins must find both."""
         opened: Atoms = {name: [*atoms] for name, atoms in listed.items()}
         for name in self.layout.plan.query:
             opened.setdefault(name, []).extend(evidence.get(name, ()))
@@ -231,8 +231,8 @@ class Packer(Constants):
         start: list[int],
         count: list[int],
     ) -> None:
-        """Pack the atoms of one part of an example, predicate after predicate."""
-        at = len(self.data)
+        """Pack the atoms of one part of an example (evidence, truth or query), by predicate."""
+        offset = len(self.data)
         for name, atoms in atoms_of.items():
             slot = slots.get(name)
             if slot is None:
@@ -245,8 +245,8 @@ class Packer(Constants):
                 return self._relations(plain, where, slots, start, count)
             if not fits or len(atoms) > self.max_atoms:
                 raise ExampleError(self._wrong(name, atoms, where), "limit" if fits else "schema")
-            start[slot], count[slot] = at, len(atoms)
-            at += arity * len(atoms)
+            start[slot], count[slot] = offset, len(atoms)
+            offset += arity * len(atoms)
         rows = chain.from_iterable(atoms_of.values())
         self.data += map(self.constants.__getitem__, chain.from_iterable(rows))  # type: ignore[arg-type]
         return None
@@ -257,7 +257,7 @@ class Packer(Constants):
         return f"unknown {kind} {name}; the model has {', '.join(sorted(known))}"
 
     def _wrong(self, name: str, atoms: Sequence[list[Constant] | ValuedAtom], where: str) -> str:
-        """Return which atom has the wrong number of arguments, or that there are too many atoms."""
+        """Return the message for an atom with the wrong number of arguments, or for too many atoms."""
         arity = len(self.layout.arguments(name))
         for atom in atoms:
             args = arguments(atom)
@@ -271,10 +271,10 @@ class Packer(Constants):
     def _plain(
         self, atoms_of: Atoms, where: str, start: list[int], count: list[int]
     ) -> dict[str, list[list[Constant] | ValuedAtom]]:
-        """Return the true atoms without their values; the false ones are packed.
+        """Return the true atoms without their values, and pack the false atoms.
 
-        Those of query predicates are fixed by evidence, and must be open where the truth says so; of
-        others only the constants matter.
+        False evidence fixes atoms of query predicates. False atoms of the truth must be open. Of
+        other false atoms, only the constants matter.
         """
         true: dict[str, list[list[Constant] | ValuedAtom]] = {}
         false: dict[str, list[list[Constant] | ValuedAtom]] = {}
@@ -304,9 +304,9 @@ class Packer(Constants):
         return true
 
     def batch(self, learning: bool) -> Batch:
-        """Return the packed worlds as arrays; ``learning`` adds constants of labelled ones to the stream.
+        """Return the packed worlds as arrays; ``learning`` adds constants of labelled worlds to the stream.
 
-        Where it raises MemoryError, ``forget`` puts the stream right.
+        After a MemoryError, ``forget`` restores the stream.
         """
         worlds, types = len(self.worlds), len(self.layout.types)
         if learning and any(self.labelled):

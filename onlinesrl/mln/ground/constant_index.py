@@ -1,4 +1,4 @@
-"""The numbers of constants: packed, by world, and by stream."""
+"""The three numberings of constants: packed, by world, and by stream."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from onlinesrl.mln.kernels.renumber_constants import (
 
 
 class Domain(dict[Constant, int]):
-    """Constants numbered in order of first appearance; looking one up adds it.
+    """Constants numbered in order of first appearance; a lookup adds an unknown constant.
 
-    ``3`` and ``"3"`` are one constant, and its name is the number.
+    ``3`` and ``"3"`` are the same constant, and its name is the integer.
     """
 
     __slots__ = ("names",)
@@ -50,7 +50,7 @@ class Domain(dict[Constant, int]):
 
 
 def _name(text: str) -> Constant:
-    """Return a whole number as such, anything else as it is."""
+    """Return the integer that a text spells, else the text."""
     if text.isascii() and text.removeprefix("-").isdigit() and len(text) < 19:
         number = int(text)
         return number if str(number) == text else text
@@ -58,9 +58,9 @@ def _name(text: str) -> Constant:
 
 
 class News(NamedTuple):
-    """The constants of open types that an example shows for the first time, as (type, text).
+    """The new constants of open types in an example, as (type, text).
 
-    ``hidden``: some of them stand only in its truth, so that it must be predicted without them.
+    ``hidden``: some of them occur only in the truth, so that the prediction must not use them.
     """
 
     constants: list[tuple[str, str]]
@@ -71,12 +71,12 @@ NO_NEWS = News([], False)
 
 
 class Constants:
-    """Numbers the constants of examples.
+    """The numbering of the constants of examples.
 
-    Those of all types are numbered together as they come, in ``constants``, which is begun anew now and
-    then; the kernel ``localise`` turns these numbers into a world's own and the stream's.
-    ``shared`` has, by type, the constants that all worlds have: the declared ones, then those of open
-    types that the stream has shown. All worlds have the facts of ``background``, too.
+    ``constants`` has the packed numbers: constants of all types together, in order of appearance. This
+    numbering restarts from time to time. The kernel ``localise`` converts packed numbers to the numbers of
+    a world and of the stream. ``shared`` has, by type, the constants of all worlds: first the declared ones,
+    then constants of open types that the stream has shown. All worlds have the facts of ``background``, too.
     """
 
     def __init__(
@@ -99,12 +99,12 @@ class Constants:
         self.set_stream(stream)
 
     def set_stream(self, stream: Mapping[str, Domain]) -> None:
-        """Use these numbers for the types that are known stream-wide."""
+        """Set the domains of the types that are numbered for the whole stream."""
         self.stream = stream
         self.begin()
 
     def begin(self) -> None:
-        """Begin to number constants: the shared ones come first."""
+        """Restart the packed numbering; shared constants come first."""
         layout = self.layout
         self.constants = Domain(chain.from_iterable(d.names for d in self.shared.values()))
         facts = self._fact_rows()
@@ -124,14 +124,17 @@ class Constants:
         ]
         self.stream_size = [0] * len(layout.types)
         self._number_facts()
-        self.unshared: Atoms = {}  # the background's atoms that show constants of open types
+        self.unshared: Atoms = {}  # background atoms with unshared constants of open types
         for name in layout.open.keys() & self.background.atoms:
             rows = self.background.atoms[name]
             showing = [row for row in rows if any(self._unshared({name: [row]}))]
             self.unshared |= {name: showing} if showing else {}
 
     def _tables(self) -> tuple[Ints32, Ints, Ints32, Ints]:
-        """Return a batch's columns of shared constants: how many, where, and their numbers."""
+        """Return a batch's columns of shared constants.
+
+        These are, by type, their count and start; by constant, the stream number and the integer value.
+        """
         more = [[self.constants.names[c] for c in each] for each in self.facts.constants]
         self.names_shared = [
             [*d.names, *new] for d, new in zip(self.shared.values(), more, strict=True)
@@ -157,7 +160,7 @@ class Constants:
     def _fact_rows(self) -> dict[int, Ints32]:
         """Return the facts of evidence predicates by slot, as rows of packed numbers.
 
-        Those of query predicates are packed with each world, whose atoms they fix.
+        Facts of query predicates are packed with each world, because they fix atoms of the world.
         """
         layout, rows = self.layout, dict[int, list[list[int]]]()
         self.fact_values: dict[float, int] = {}
@@ -170,10 +173,10 @@ class Constants:
         return {slot: np.array(packed, np.int32) for slot, packed in rows.items()}
 
     def _number_facts(self) -> None:
-        """Give facts and shared constants the numbers that they now have."""
+        """Update the tables of facts and shared constants to the current numbers."""
         numbers = [self._stream_numbers(kind) for kind in range(len(self.layout.types))]
         self.tables, self.fact_arrays = self._tables(), self.facts.arrays(numbers)
-        self.strange = [  # constants of facts that the stream does not know
+        self.strange = [  # (type, text) of fact constants without a stream number
             (name, str(self.constants.names[c]))
             for kind, name in enumerate(self.layout.types)
             if name in self.stream
@@ -182,7 +185,7 @@ class Constants:
         ]
 
     def _stream_numbers(self, kind: int) -> Ints32:
-        """Return the stream's numbers of the constants that are packed first, as ``localise`` gives them."""
+        """Return the stream numbers of shared and fact constants, negative if unknown as in ``localise``."""
         stream: Mapping[Constant, int] = self.stream.get(self.layout.types[kind], {})
         known = [stream.get(str(name), -1) for name in self.constants.names[: self.first]]
         return np.where(np.array(known) < 0, -2 - np.arange(self.first), known).astype(np.int32)
@@ -190,7 +193,7 @@ class Constants:
     # open types ----------------------------------------------------------------------------------
 
     def news(self, example: Example) -> News:
-        """Return what an example shows of the open types that is not shared yet."""
+        """Return the constants of open types in an example that are not shared yet."""
         evidence = example.evidence
         if self.unshared:
             evidence = {
@@ -211,7 +214,7 @@ class Constants:
                         yield kind, str(args[j])
 
     def share(self, constants: Iterable[tuple[str, str]], learning: bool) -> None:
-        """Add these constants to all later worlds; ``learning`` adds them to the stream as well."""
+        """Add constants to all later worlds; ``learning`` adds them to the stream as well."""
         for kind, name in constants:
             self.shared[kind][name]
             if learning and kind in self.stream:
@@ -228,17 +231,17 @@ class Constants:
         }
 
     def set_shown(self, shown: Mapping[str, Sequence[Constant]]) -> None:
-        """Set the constants of open types in all later worlds: the declared ones and these."""
+        """Set the constants of open types in all later worlds: declared constants, then ``shown``."""
         for kind in self.shown():
             self.shared[kind] = Domain([*self.layout.constants[kind], *shown.get(kind, ())])
         self.begin()
 
     def stream_sizes(self) -> dict[str, int]:
-        """Return how many constants the stream has, by type."""
+        """Return the number of the stream's constants, by type."""
         return {kind: len(domain.names) for kind, domain in self.stream.items()}
 
     def drop_stream(self, known: Mapping[str, int]) -> None:
-        """Forget what constants the stream has more than were ``known``."""
+        """Forget the stream's constants beyond the first ``known`` of each type."""
         for kind, count in known.items():
             stream = self.stream[kind]
             for name in stream.names[count:]:
@@ -257,14 +260,14 @@ class Constants:
     # a batch -------------------------------------------------------------------------------------
 
     def numbers(self) -> Ints:
-        """Return the whole number that each constant is, or NO_NUMBER."""
+        """Return the integer value of each constant, or NO_NUMBER, int64[constant]."""
         names = self.constants.names
         return np.asarray([n if isinstance(n, int) else NO_NUMBER for n in names], np.int64)
 
     def make_room(self, cells: int) -> None:
-        """Extend the tables by constant, and find constants in the stream where either has new ones.
+        """Extend the tables for new constants, and look up their stream numbers.
 
-        The batch that comes has so many ``cells`` of data.
+        ``cells`` is the number of data cells of the next batch.
         """
         before, self.known = self.known, len(self.constants.names)
         for kind, name in enumerate(self.layout.types):
@@ -286,7 +289,7 @@ class Constants:
     def localise(
         self, batch: Batch, kind: int, before: int, at: int, early: int, learning: bool
     ) -> tuple[int, int]:
-        """Renumber one type's constants by world, by stream, or both; new ones join the stream."""
+        """Renumber one type's constants by world, by stream, or both; add new constants to the stream."""
         stream = self.stream.get(self.layout.types[kind])
         shared = len(self.shared[self.layout.types[kind]].names)
         known, first = self.numbered[kind], 0 if stream is None else len(stream.names)
@@ -305,7 +308,7 @@ class Constants:
         return at, early
 
     def names(self, batch: Batch, w: int, kind: int) -> Sequence[Constant]:
-        """Return the constants of a local type in one world, by their number there."""
+        """Return the constants of a local type in one world, by their number in the world."""
         shared, first = self.names_shared[kind], batch.member_start.item(w, kind)
         if len(self.facts.constants[kind]):
             return NamesBeside(
@@ -320,7 +323,7 @@ class Constants:
     def truth_constants(
         self, batch: Batch, slot: int, w: int, row: int
     ) -> list[tuple[Constant, str | None]]:
-        """Return the constants of an atom of the truth; of one that the world has not, its type."""
+        """Return the constants of a truth atom, each with its type if the world lacks the constant."""
         name = self.layout.slot_predicates()[slot]
         types = self.layout.arguments(name)
         first = batch.start.item(w, slot) + row * len(types)

@@ -1,4 +1,4 @@
-"""Between the two forms of a ground network: runs of rows (``Network``) and clauses (``GroundMRF``)."""
+"""Conversion between the forms of a ground network: ``Network`` (runs) and ``GroundMRF`` (clauses)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.kernels import ground_network as n
 
 LITERALS = 1 << 18
-"""About how many literals are converted at once, in some hundred bytes each."""
+"""The approximate number of literals converted at once; each takes about a hundred bytes."""
 ROWS = LITERALS
-"""The most rows that are converted at once."""
+"""The largest number of rows converted at once."""
 
 
 def clause_model(net: n.Network, folded: bool = True) -> tuple[GroundMRF, Ints]:
-    """Return a world's ground network as a ``GroundMRF``, and the ground clause that each of its is.
+    """Return a world's network as a ``GroundMRF``, and the number in the network of each of its clauses.
 
-    Runs are written out, duplicate literals dropped, tautologies left out (they are constant). Atoms
-    that evidence fixes are hard unit clauses at the end, which are no ground clauses: -1. Where these
-    are ``folded`` in, literals that they make false are left out, and so are clauses that they make true
-    and soft ones that they make false.
+    Runs are expanded; duplicate literals and tautologies are dropped. Hard unit clauses at the end, with
+    number -1, state the atoms that evidence fixes. ``folded`` simplifies the other clauses by these atoms:
+    it drops false literals, true clauses, and false soft clauses.
     """
     atoms = int(net.size[n.ATOMS])
     parts = [clauses(net, *block, folded) for block in blocks(net)]
@@ -44,14 +43,14 @@ def clause_model(net: n.Network, folded: bool = True) -> tuple[GroundMRF, Ints]:
 
 
 def fixed_units(net: n.Network) -> Ints32:
-    """Return the literals that evidence makes true, of the atoms that it fixes."""
+    """Return the true literals of the atoms that evidence fixes."""
     fixed = net.fixed[: net.size[n.ATOMS]]
     units = np.flatnonzero((fixed == n.TRUE) | (fixed == n.FALSE))
     return _signed(units, fixed[units] == n.TRUE)
 
 
 def blocks(net: n.Network) -> Iterator[tuple[int, int]]:
-    """Yield the rows of a network in blocks of about so many literals: the first row, and where they end."""
+    """Yield blocks of rows, each with about ``LITERALS`` literals, as first row and end."""
     rows = int(net.size[n.ROWS])
     for first in range(0, rows, ROWS):
         stop = min(first + ROWS, rows)
@@ -63,7 +62,7 @@ def blocks(net: n.Network) -> Iterator[tuple[int, int]]:
 def clauses(
     net: n.Network, first: int, stop: int, folded: bool
 ) -> tuple[Ints, Ints32, Ints32, Bools]:
-    """Return the clauses of some rows that stay: their numbers, lengths, literals, and which are hard.
+    """Return the remaining clauses of a range of rows: their numbers, lengths, literals and hardness.
 
     For ``folded`` see ``clause_model``. Literals are in the order of their atoms.
     """
@@ -90,17 +89,20 @@ def clauses(
 
 
 def _signed(atom: Ints, positive: Any) -> Ints32:
-    """Return literals: 1 more than the atom, negated where it is not ``positive``."""
+    """Return literals: the atom plus 1, negated unless ``positive``."""
     return ((atom + 1) * np.where(positive, 1, -1)).astype(np.int32)
 
 
 def clause_weights(model: GroundMRF, place: Ints, weight: Floats) -> Floats:
-    """Return the weights of a model's clauses, of those of all ground clauses; 0 for hard ones."""
+    """Return the weights of a model's clauses from the weights of all ground clauses; hard ones have 0."""
     return np.where(model.hard, 0.0, weight[np.maximum(place, 0)] if len(weight) else 0.0)
 
 
 def _literals(net: n.Network, first: int, stop: int) -> tuple[Ints, Ints]:
-    """Return of every literal of some rows its clause among theirs, and 2 * atom, 1 more where positive."""
+    """Return the clause of every literal of a range of rows, and its code 2 * atom + positive.
+
+    Clauses are numbered from the first clause of the range.
+    """
     length = np.diff(net.lit_start[first : stop + 1]).astype(np.int64)
     row = np.repeat(np.arange(first, stop), net.row_len[first:stop])
     k = np.arange(len(row)) - (net.clause_start[row] - net.clause_start[first])
@@ -113,7 +115,7 @@ def _literals(net: n.Network, first: int, stop: int) -> tuple[Ints, Ints]:
 
 
 def groups(net: n.Network) -> tuple[Ints32, Bools]:
-    """Return the group of each atom, and of which groups one atom must be true."""
+    """Return the group of each atom (-1: none), and the groups with exactly one true atom."""
     variables = int(net.size[n.VARIABLES])
     size = np.diff(net.var_start[: variables + 1])
     grouped = (size > 1) | (net.exactly[:variables] != 0)
@@ -122,9 +124,9 @@ def groups(net: n.Network) -> tuple[Ints32, Bools]:
 
 
 def network_of(model: GroundMRF) -> tuple[n.Network, Ints]:
-    """Return a ``GroundMRF`` as kernel scratch, and the model's atom that each of its atoms is.
+    """Return a ``GroundMRF`` as a ``Network``, and the model's atom of each atom of the network.
 
-    Atoms are reordered so that groups are contiguous; a clause is a run of one.
+    Atoms are reordered so that groups are contiguous; each clause is a run of length 1.
     """
     key = np.where(model.group >= 0, model.group.astype(np.int64), -1)
     order = np.argsort(key, kind="stable")

@@ -1,18 +1,17 @@
 """The ground model of a Markov logic network: one example's clauses over its open atoms, as arrays.
 
-``score(y) = w . f(y)``: the weights of the soft ground clauses that are true, added up (Richardson &
-Domingos 2006, equation 2); hard clauses and groups of atoms say which states are possible at all. The
-model holds no weights, so one model serves every weight vector; a weight is that of one ground clause,
-wherever it comes from.
+``score(y) = w . f(y)`` is the sum of the weights of the true soft ground clauses (Richardson & Domingos
+2006, equation 2). Hard clauses and groups of atoms restrict the feasible states. The model holds no
+weights, so it serves any weight vector; there is one weight per ground clause.
 
-A ground network has these forms, each for what reads it:
+A ground network has these forms, each for its own users:
 
-- ``Network`` (``kernels/ground_network``), which grounding writes. Clauses that differ by a step are one row.
-  Elimination reads it as it is, so that a narrow example never leaves this form.
-- ``GroundMRF``, which every engine takes. All clauses are written out, without what evidence decides.
+- ``Network`` (``kernels/ground_network``), which grounding writes. Clauses that differ by a constant step
+  are one row. Elimination reads this form, so that an example of small treewidth needs no other form.
+- ``GroundMRF``, which every engine takes. All clauses are written out and simplified by the evidence.
   ``convert.clause_model`` makes it from a network, ``convert.network_of`` a network from it.
 - ``Clauses`` (``kernels/clauses``), for local search and sampling. ``inference/presolve`` makes it: the
-  clauses left after simplification, their weights, and for each literal the clauses that have it.
+  clauses left after simplification, their weights, and for each literal the clauses that contain it.
 - ``Pairwise`` (``kernels/pairwise_mrf``), for branch and bound: costs of single variables and of pairs.
 - ``CompactProgram`` (``inference/ilp``), for the solvers of integer and linear programs.
 """
@@ -35,10 +34,10 @@ class GroundMRF:
     """Ground clauses in compressed rows, over the atoms ``0 .. n_atoms - 1``.
 
     Clause ``c`` is the disjunction of ``literals[start[c]:start[c + 1]]``, each ``atom + 1`` or
-    ``-(atom + 1)``. Where ``hard[c]`` it must be true, else it adds its weight to the score of every state
-    in which it is.
-    ``group[a]`` is the number of the atom's group, -1 for none: of group ``g`` exactly one atom is
-    true where ``exactly[g]``, at most one elsewhere. ``validate`` says what else must hold.
+    ``-(atom + 1)``. A hard clause (``hard[c]``) must be true; a soft clause adds its weight to the score of
+    every state in which it is true. ``group[a]`` is the number of the atom's group, -1 for none. Exactly one
+    atom of group ``g`` is true if ``exactly[g]``, otherwise at most one. ``validate`` checks further
+    conditions.
     """
 
     n_atoms: int
@@ -54,13 +53,13 @@ class GroundMRF:
         return len(self.hard)
 
     def satisfied(self, state: State) -> Bools:
-        """Which clauses are true in the state, bool[n_clauses]."""
+        """Return which clauses are true in the state, bool[n_clauses]."""
         true = (state[np.abs(self.literals) - 1] != 0) == (self.literals > 0)
         count = np.concatenate(([0], np.cumsum(true)))
         return count[self.start[1:]] > count[self.start[:-1]]
 
     def score(self, state: State, weight: Floats, bonus: Floats | None = None) -> float:
-        """``w . f(state) + bonus . state``, whether the state is feasible or not.
+        """Return ``w . f(state) + bonus . state``, whether the state is feasible or not.
 
         ``weight`` is float64[n_clauses], 0 for hard clauses; ``bonus`` is float64[n_atoms].
         """
@@ -74,9 +73,9 @@ class GroundMRF:
         return sum(map(Fraction, gains), Fraction(0))
 
     def feasible(self, state: State) -> bool:
-        """Whether every hard clause is true and every group has the true atoms it may have."""
-        chosen = self.group[(state != 0) & (self.group >= 0)]
-        count = np.bincount(chosen, minlength=len(self.exactly))
+        """Tell whether every hard clause is true and every group has an allowed number of true atoms."""
+        true_groups = self.group[(state != 0) & (self.group >= 0)]
+        count = np.bincount(true_groups, minlength=len(self.exactly))
         return bool(
             np.all(self.satisfied(state)[self.hard])
             and np.all(count <= 1)
@@ -84,13 +83,13 @@ class GroundMRF:
         )
 
     def select(self, clauses: Ints) -> GroundMRF:
-        """Return the model with these of its clauses only, in this order."""
+        """Return the model with only the selected clauses, in the given order."""
         start, places = gathered(self.start, clauses)
         hard = self.hard[clauses]
         return replace(self, start=start, literals=self.literals[places], hard=hard)
 
     def with_units(self, literals: Ints32, hard: bool) -> GroundMRF:
-        """Return the model with clauses of one literal each behind its own."""
+        """Return the model with unit clauses appended to its clauses."""
         n, first = len(literals), int(self.start[-1])
         return replace(
             self,
@@ -101,10 +100,10 @@ class GroundMRF:
 
 
 def validate(model: GroundMRF) -> None:
-    """Check what every engine takes for granted; a contract check, not for the inner loop.
+    """Check the assumptions of every engine; too slow for inner loops.
 
-    Raises ValueError where shapes or types do not fit, where a literal or a group is out of range, where a
-    soft clause is empty, where a clause has an atom twice, or where a group has no atom.
+    Raises ValueError if shapes or types do not fit, a literal or a group is out of range, a soft clause is
+    empty, a clause has an atom twice, or a group has no atom.
     """
     _check_shapes(model)
     length = np.diff(model.start)
@@ -127,7 +126,7 @@ def validate(model: GroundMRF) -> None:
 
 
 def _check_shapes(model: GroundMRF) -> None:
-    """Raise ValueError unless every array has the type and the length that the others imply."""
+    """Raise ValueError unless the types and lengths of all arrays are consistent."""
     expected: dict[str, tuple[type[np.generic], int]] = {
         "start": (np.int64, model.n_clauses + 1),
         "literals": (np.int32, int(model.start[-1])),

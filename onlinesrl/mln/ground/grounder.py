@@ -1,7 +1,7 @@
-"""The grounders of Markov logic: examples to ground networks, one at a time.
+"""The grounders of Markov logic: they turn one example at a time into a ground network.
 
-``Grounder`` grounds for any weights, those of a learner too; ``ModelGrounder`` and ``ground`` weigh what they
-ground by the weights of the program, without a learner.
+``Grounder`` is independent of the weights. ``ModelGrounder`` and ``ground`` use the weights of the program,
+without a learner.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from onlinesrl.mln.kernels.ground import ground_labelled
 
 @dataclass(frozen=True)
 class Limits:
-    """The most open atoms and ground clauses of a world, and the options that set them."""
+    """The limits on the open atoms and ground clauses of a world, and the names of their options."""
 
     atoms: int = 1_000_000
     groundings: int = 1_000_000
@@ -43,17 +43,17 @@ ROOM = {
     grounding_frames.GROW_ROWS: "rows",
     grounding_frames.GROW_INDEX: "index",
 }
-"""By status, the memory that a kernel ran out of."""
+"""The memory that a kernel ran out of, by status."""
 ROWS = 1 << 28
-"""The most rows of a network, whose literals have 32-bit numbers."""
+"""The largest number of rows of a network, because its literals have 32-bit numbers."""
 
 
 class Grounder:
-    """Grounds the worlds of a batch; ``net`` and ``truth`` are those of the last one.
+    """The grounder of the worlds of a batch; ``net`` and ``truth`` belong to the last ground world.
 
-    Their memory is reused, and grows where a kernel runs out of room. ``stream`` has the
-    constants that weights are known by, by type; ``zeros`` makes the arrays that grow with the rows of a
-    network. Where a method raises MemoryError all is as it was.
+    Their memory is reused, and grows if a kernel runs out of it. ``stream`` has, by type, the constants that
+    identify weights. ``zeros`` allocates the arrays that grow with the rows of a network. A method that
+    raises MemoryError leaves the grounder unchanged.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class Grounder:
     # memory --------------------------------------------------------------------------------------
 
     def allocate(self, atoms: int = 1 << 10, rows: int = 1 << 13, index: int = 1 << 12) -> None:
-        """Allocate, or reallocate, memory for so many atoms, rows and index cells of a world."""
+        """Allocate, or reallocate, memory for a world's ``atoms``, ``rows`` and ``index`` cells."""
         layout, code = self.layout, self.layout.plans
         steps = (np.diff(code.step_start), np.diff(code.exist_step_start))
-        depth = 2 + sum(int(each.max(initial=0)) for each in steps)  # joins that are open at once
+        depth = 2 + sum(int(count.max(initial=0)) for count in steps)  # nested joins
         depth = max(depth, 2 + 3 * int(np.diff(code.part_step_start).max(initial=0)))
         types = [plan.types for plan in layout.plan.clauses]
         for candidates in layout.candidates:
@@ -94,41 +94,43 @@ class Grounder:
         self.room = {"atoms": atoms, "rows": rows, "index": index}
 
     def grow(self, status: int) -> None:
-        """Double the memory that a kernel ran out of. Raises ExampleError for more rows than have numbers."""
+        """Double the memory that a kernel ran out of. Raises ExampleError beyond ``ROWS`` rows."""
         room = {**self.room, ROOM[status]: 2 * self.room[ROOM[status]]}
         if room["rows"] > ROWS:
             reason = f"more than {ROWS:,} rows of ground clauses, or four times as many literals"
-            raise ExampleError(f"{reason}; {self.limits.keys.groundings} ends it sooner", "limit")
+            raise ExampleError(
+                f"{reason}; a smaller {self.limits.keys.groundings} stops grounding sooner", "limit"
+            )
         self.allocate(**room)
 
     def compile(self, batch: grounding_frames.Batch) -> None:
-        """Compile the kernel that grounds a world of such a batch, or load it from the cache."""
+        """Compile the kernel that grounds a world of a batch, or load it from the cache."""
         code, net, s, limits = self.layout.plans, self.net, self.scratch, self.limits
         ready(ground_labelled, code, batch, 0, net, s, self.truth, limits.atoms, 0)
 
     # worlds --------------------------------------------------------------------------------------
 
     def batch(self, learning: bool) -> grounding_frames.Batch:
-        """Return the worlds that have been packed, with what hard rules leave open of each."""
+        """Return the packed worlds, each with the open atoms that its hard rules allow."""
         batch = self.packer.batch(learning)
         if not self.layout.candidates:
             return batch
         narrowed = np.zeros(len(batch.listed), np.uint8)
-        status, w, at = grounding_frames.GROW_DATA, 0, len(batch.data)
+        status, w, offset = grounding_frames.GROW_DATA, 0, len(batch.data)
         while w < len(narrowed):
             if status == grounding_frames.GROW_DATA:
                 batch = replace(batch, data=enlarged(batch.data, 2 * len(batch.data) + 1024))
             elif status != grounding_frames.OK:
                 self.grow(status)
-            status, w, at = open_atoms.find_open(
-                self.layout.plans, batch, w, at, self.scratch, self.limits.atoms, narrowed
+            status, w, offset = open_atoms.find_open(
+                self.layout.plans, batch, w, offset, self.scratch, self.limits.atoms, narrowed
             )
         return replace(
             batch, listed=np.where(narrowed, np.uint8(grounding_frames.FOUND), batch.listed)
         )
 
     def ground(self, batch: grounding_frames.Batch, w: int) -> tuple[int, int]:
-        """Ground a world of a batch; returns a status and its detail, see ``reasons``."""
+        """Ground a world of a batch; return a status and its detail, see ``reasons``."""
         while True:
             status, detail = ground_labelled(
                 self.layout.plans,
@@ -147,12 +149,12 @@ class Grounder:
     def atoms(
         self, batch: grounding_frames.Batch, w: int
     ) -> Iterator[tuple[str, int, list[list[Constant]]]]:
-        """Yield the query predicates of the world just ground: name, first atom, all arguments."""
+        """Yield the query predicates of the last ground world: name, first atom, arguments of all atoms."""
         for part in self.named(batch, w):
             yield part.names.name, part.first, part.rows()
 
     def named(self, batch: grounding_frames.Batch, w: int) -> Iterator[Named]:
-        """Yield the atoms of each query predicate of the world just ground."""
+        """Yield the atoms of each query predicate of the last ground world."""
         for q, names in enumerate(self.names):
             first, last = self.net.query_base[q : q + 2].tolist()
             listed = batch.listed[w]
@@ -165,10 +167,10 @@ class Grounder:
     def ground_one(
         self, example: Example, wholly: Wholly = NONE, learning: bool = False
     ) -> grounding_frames.Batch:
-        """Ground one example; returns its batch.
+        """Ground one example and return its batch.
 
-        Atoms that hard rules make false are open as well, except while ``learning``, which also adds the
-        example's constants to the stream's. For ``wholly`` see ``Packer.add``. Raises ExampleError.
+        ``learning`` excludes the atoms that hard rules make false from the open atoms, and adds the example's
+        constants to the stream. For ``wholly`` see ``Packer.add``. Raises ExampleError.
         """
         self.packer.clear()
         self.packer.add(example, 0, wholly)
@@ -179,9 +181,9 @@ class Grounder:
         return batch
 
     def rule_sizes(self, example: Example) -> Ints:
-        """Return how many ground clauses each rule has in an example, int64[rules].
+        """Return the number of ground clauses of each rule in an example, int64[rules].
 
-        Where a limit ends grounding, those made until then. Raises ExampleError for a bad example.
+        If grounding stops at a limit, the numbers are partial. Raises ExampleError for a bad example.
         """
         self.packer.clear()
         self.packer.add(example, 0)
@@ -195,10 +197,10 @@ class Grounder:
 
 @dataclass(eq=False)
 class GroundExample:
-    """An example's ground network, whose rows have the numbers of their weights.
+    """An example's ground network, whose rows refer to their weights.
 
-    Valid until its grounder grounds the next example. ``magnitude`` is the sum of the absolute weights
-    that have been asked for.
+    It is valid until its grounder grounds the next example. ``magnitude`` is the sum of all absolute weights
+    that ``weights`` has returned.
     """
 
     grounder: ModelGrounder
@@ -217,7 +219,7 @@ class GroundExample:
     def weights(self, net: ground_network.Network) -> Floats:
         """Return the weights of the ground clauses of the network, or of a view of it, float64[clause].
 
-        The next call overwrites them. Raises ExampleError where their sum is beyond doubles.
+        The next call overwrites the result. Raises ExampleError if the sum of weights overflows.
         """
         weight = self.grounder.weights.weigh(net)
         self.magnitude += weight_magnitude.total(net, weight)
@@ -231,9 +233,9 @@ class GroundExample:
 
 
 class ModelGrounder(Grounder):
-    """Grounds examples of a program for the atoms of ``query`` predicates.
+    """A grounder of a program with its weights, for the atoms of ``query`` predicates.
 
-    ``weights`` numbers the program's weights, and those of template constants that examples bring.
+    ``weights`` has the program's weights and the weights of new template constants of examples.
     """
 
     def __init__(
@@ -266,6 +268,6 @@ def ground(
 ) -> GroundExample:
     """Ground one example of a program, with all atoms of ``query`` predicates open.
 
-    For ``wholly`` see ``Packer.add``; ``zeros`` makes the arrays of rows. Raises ExampleError.
+    For ``wholly`` see ``Packer.add``; ``zeros`` allocates the arrays of rows. Raises ExampleError.
     """
     return ModelGrounder(program, query, limits, zeros).ground_example(example, wholly)

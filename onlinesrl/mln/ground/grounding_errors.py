@@ -1,4 +1,4 @@
-"""Messages: why an example cannot be ground, or why its truth is not a state of it."""
+"""The error messages of examples that cannot be ground or have an impossible truth."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ KINDS = {
     grounding_frames.TOO_MANY_GROUNDINGS: "limit",
     grounding_frames.WEIGHTS_OVERFLOW: "overflow",
 }
-"""What kind of ExampleError each status is."""
+"""The kind of ExampleError of each status."""
 
 
 class Reasons:
-    """Turns a status into a message; ``most_atoms`` and ``most_groundings`` are the limits in force."""
+    """The error messages by status; ``most_atoms`` and ``most_groundings`` are the limits."""
 
     def __init__(self, packer: Packer, most_atoms: int, most_groundings: int):
         self.packer = packer
@@ -32,7 +32,7 @@ class Reasons:
         self.most_groundings = most_groundings
 
     def of(self, batch: grounding_frames.Batch, w: int, status: int, detail: int) -> str:
-        """Return why an example is bad; ``detail`` is what the kernel returned with the status."""
+        """Return the message of a bad example; ``detail`` is the kernel's detail of the status."""
         if status == grounding_frames.TRUTH_NOT_OPEN:
             return self._not_open(batch, w, detail)
         if status == grounding_frames.TRUTH_BREAKS_GROUP:
@@ -49,10 +49,10 @@ class Reasons:
         return f"the {part} breaks the hard rule {clause.text}"
 
     def _too_many(self, clause: Clause) -> str:
-        """Return which rule has too many ground clauses, and what to do about it."""
+        """Return the message that a rule has too many ground clauses, with advice."""
         keys, most = self.packer.keys, self.most_groundings
         line = self.layout.plan.program.rules[clause.rule].position.line
-        long = f", where {grounding_frames.LITERALS_EACH} literals more count as another one"
+        long = f", where {grounding_frames.LITERALS_EACH} more literals count as one more clause"
         return (
             f"more ground clauses than {keys.groundings} ({most}), reached in the rule {clause.text} "
             f"(line {line}){long if clause.exists else ''}; {keys.advice} a condition that evidence "
@@ -60,12 +60,12 @@ class Reasons:
         )
 
     def _overflow(self, clause: Clause) -> str:
-        """Return which rule has the largest weight, and what to do about it."""
+        """Return the message that weights overflow, with the rule of the largest weight and advice."""
         line = self.layout.plan.program.rules[clause.rule].position.line
         return (
-            f"the weights of the ground clauses add up to more than {HIGHEST:g}; the largest is of the rule "
-            f"{clause.text} (line {line}): expected smaller weights and numbers, or a hard rule, which ends "
-            "in a period"
+            f"the weights of the ground clauses add up to more than {HIGHEST:g}; the largest one is in "
+            f"the rule {clause.text} (line {line}): expected smaller weights and numbers, or a hard rule, "
+            "which ends in a period"
         )
 
     def _not_open(self, batch: grounding_frames.Batch, w: int, detail: int) -> str:
@@ -81,12 +81,12 @@ class Reasons:
         if not unknown or listed:
             return (
                 reason
-                + ("it is not in its `query`, or " if listed else "")
-                + ("evidence says otherwise")
+                + ("it is not in the example's `query`, or " if listed else "")
+                + ("evidence makes it false")
             )
         constant, kind = unknown[0]
         return reason + (
             f"only the truth names the {kind} {constant}; declare it in the model, `{kind} = "
-            f"{{{quote(str(constant))}, ...}}` (`...`: and what the stream brings), name it in the "
+            f"{{{quote(str(constant))}, ...}}` (`...`: and constants of the stream), name it in the "
             "evidence, or list the atoms to predict in `query`"
         )

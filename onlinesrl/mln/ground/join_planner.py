@@ -1,9 +1,9 @@
-"""Join plans: a rule compiled once into the steps that ground it in any world.
+"""Join plans: a rule is compiled once to the steps that ground it in any world.
 
-A ground clause matters only where evidence does not satisfy it, so a plan enumerates exactly those
-groundings: negative evidence literals are joined, positive ones must be absent, variables that no
-join binds range over their domain, equalities filter or bind (grounding.md). The steps are in an order
-that binds early. The plan is a pure value; ``str(plan)`` prints it.
+A ground clause matters only if evidence does not satisfy it; a plan enumerates exactly these groundings.
+Negative evidence literals are joined, and atoms of positive evidence literals must be absent. Variables
+that no join binds range over their domain, and equalities filter or bind (grounding.md). The order of the
+steps binds variables early. A plan is immutable; ``str(plan)`` prints it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ MAX_BLOCK = 64
 
 @dataclass(frozen=True)
 class Scan:
-    """Join with the tuples of a relation; ``opened`` joins with the listed open atoms instead.
+    """A join with the tuples of a relation; ``opened`` joins with the listed open atoms instead.
 
-    ``value`` is the variable that is bound to the value of a numeric atom.
+    ``value`` is the variable that the step binds to the value of a numeric atom.
     """
 
     atom: Atom
@@ -38,7 +38,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class Absent:
-    """Keep the rows for which a relation does not hold an atom."""
+    """A filter that keeps the rows whose atom is absent from its relation."""
 
     atom: Atom
 
@@ -48,7 +48,7 @@ class Absent:
 
 @dataclass(frozen=True)
 class Domain:
-    """Let a variable range over the world's constants of its type."""
+    """A loop of a variable over the world's constants of its type; ``run``: the loop becomes a run."""
 
     variable: str
     type: str
@@ -60,7 +60,7 @@ class Domain:
 
 @dataclass(frozen=True)
 class Compare:
-    """Keep the rows where two terms are equal (or unequal); ``binds``: assign left from right."""
+    """A filter on two equal (or unequal) terms; ``binds``: assign the right term to the left one."""
 
     equal: bool
     left: Leaf
@@ -74,7 +74,7 @@ class Compare:
 
 @dataclass(frozen=True)
 class Order:
-    """Keep the rows where two whole numbers compare: ``<``, ``<=``, ``=`` or ``!=``."""
+    """A filter that compares two integers by ``<``, ``<=``, ``=`` or ``!=``."""
 
     op: str
     left: Leaf
@@ -86,7 +86,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Compute:
-    """Bind a variable to a number computed from two others, or keep the rows where it is that."""
+    """A computation of an integer from two others; it binds a variable or filters by its value."""
 
     variable: Leaf
     op: str
@@ -107,7 +107,10 @@ Step: TypeAlias = Scan | Domain | Check
 
 @dataclass(frozen=True)
 class ExistentialPlan:
-    """How the bindings of an existential are found once the clause's own variables are bound."""
+    """The plan that finds the bindings of an existential after the clause's variables are bound.
+
+    ``full`` is for worlds with all atoms open, ``listed`` for worlds that list their open atoms.
+    """
 
     full: tuple[Step, ...]
     listed: tuple[Step, ...]
@@ -120,7 +123,10 @@ class ExistentialPlan:
 
 @dataclass(frozen=True)
 class ClausePlan:
-    """How one clause is grounded, in worlds with all atoms open and in worlds that list them."""
+    """The plan that grounds one clause.
+
+    ``full`` is for worlds with all atoms open, ``listed`` for worlds that list their open atoms.
+    """
 
     clause: Clause
     full: tuple[Step, ...]
@@ -140,7 +146,7 @@ class ClausePlan:
 
 @dataclass(frozen=True)
 class Group:
-    """At most (or exactly) one atom is true among those that differ only in some arguments."""
+    """The constraint that at most (or exactly) one atom is true among atoms that differ in ``arguments``."""
 
     arguments: tuple[int, ...]
     exactly: bool
@@ -152,7 +158,7 @@ class Group:
 
 
 def leaves(atom: Atom) -> tuple[Leaf, ...]:
-    """Return the terms of an atom of a clause, where compound ones have been named."""
+    """Return the terms of an atom of a clause; compound terms are already replaced by names."""
     return cast(tuple[Leaf, ...], atom.terms)
 
 
@@ -176,33 +182,33 @@ class Plan:
     query: tuple[str, ...]
     groups: Mapping[str, Group]
     clauses: tuple[ClausePlan, ...]
-    local: frozenset[str]  # types whose constants are numbered anew in every world
-    template: frozenset[str]  # types of + variables: constants are known stream-wide
-    numeric: bool = False  # some step compares or computes whole numbers
+    local: frozenset[str]  # types whose constants are numbered separately in every world
+    template: frozenset[str]  # types of + variables, numbered for the whole stream
+    numeric: bool = False  # some step compares or computes integers
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.clauses))
 
 
-NUMBER = ""  # the type of a computed variable that need not be a constant of the world
-VALUE = "#"  # the type of a variable that is bound to the value of a numeric atom
+NUMBER = ""  # type of a computed variable, whose value need not be a constant of the world
+VALUE = "#"  # type of a variable bound to the value of a numeric atom
 
 
 def block(
     clause: Clause, types: Mapping[str, str], declared: Mapping[str, Sequence[str]]
 ) -> tuple[str, ...]:
-    """Return the template variables over small declared types: their weights lie side by side."""
-    chosen, size = [], 1
+    """Return the template variables over small declared types; their weights form one block."""
+    variables, size = [], 1
     for v in clause.template:
         n = len(declared.get(types[v], ()))
         if n and size * n <= MAX_BLOCK:
-            chosen.append(v)
+            variables.append(v)
             size *= n
-    return tuple(chosen)
+    return tuple(variables)
 
 
 def at_most_one(clause: Clause, predicate: Predicate) -> int | None:
-    """Return the argument k where a hard clause says ``!P(.., x, ..) v !P(.., y, ..) v x = y``."""
+    """Return the argument k of x and y if a hard clause is ``!P(.., x, ..) v !P(.., y, ..) v x = y``."""
     if not clause.hard or len(clause.literals) != 2 or len(clause.equalities) != 1:
         return None
     if clause.comparisons or clause.computed or clause.exists:
@@ -232,7 +238,7 @@ def _bare(term: Term) -> Term:
 def _groups(
     program: Program, query: Sequence[str], all_clauses: Sequence[Clause]
 ) -> tuple[dict[str, Group], set[int]]:
-    """Find the groups, and the clauses that they make superfluous."""
+    """Return the groups, and the numbers of the clauses that the groups make redundant."""
     groups = {
         name: Group(program.predicates[name].exactly_one, True)
         for name in query
@@ -266,12 +272,12 @@ class _Compiler:
         if unknown:
             raise OnlinesrlError(
                 f"rule `{clause.text}`: variable {unknown[0]} is in no literal of the clause, "
-                "so its type is unknown; let it stand in a predicate"
+                "so its type is unknown; use it in a predicate"
             )
         return types | dict.fromkeys(self.values(clause).values(), VALUE)
 
     def values(self, clause: Clause) -> dict[Atom, str]:
-        """Return for each numeric atom of a clause the variable that is bound to its value."""
+        """Return, for each numeric atom of a clause, the variable of its value."""
         atoms = (x.atom for x in clause.literals)
         numeric = [x for x in atoms if self.program.predicates[x.predicate].numeric]
         return {atom: f"{VALUE}{n}" for n, atom in enumerate(numeric)}
@@ -290,7 +296,7 @@ class _Compiler:
     def existential(
         self, clause: Clause, part: Existential, types: Mapping[str, str]
     ) -> ExistentialPlan:
-        """Compile the search for an existential's bindings: its own variables are the free ones."""
+        """Compile the search for an existential's bindings; only its own variables are free."""
         outer = {v for v in types if v not in part.variables}
         query = tuple(x for x in part.literals if x.atom.predicate in self.query)
         evidence = [x for x in part.literals if x.atom.predicate not in self.query]
@@ -308,11 +314,11 @@ class _Compiler:
     def steps(
         self, clause: Clause, types: Mapping[str, str], query: tuple[Literal, ...], opened: bool
     ) -> tuple[Step, ...]:
-        """Order the joins greedily: most bound arguments first, then checks as soon as they can be."""
+        """Order the joins greedily by most bound arguments; place each check as early as possible."""
         evidence = [x for x in clause.literals if x.atom.predicate not in self.query]
         joins = [(x.atom, False) for x in evidence if not x.positive]
         if opened:
-            # without its only atom a hard clause is broken, and an existential may still make it true
+            # if its only query atom is not open, a hard clause is false, or an existential may be true
             only = len(query) == 1 and not clause.hard and not clause.exists
             joins += [(x.atom, True) for x in query if only or not x.positive]
         checks: list[Check] = [Absent(x.atom) for x in evidence if x.positive]
@@ -321,14 +327,14 @@ class _Compiler:
         steps = arrange(joins, checks, self.domain_order(clause, types, query), types, set())
         values = self.values(clause)
         return tuple(
-            replace(each, value=values.get(each.atom)) if isinstance(each, Scan) else each
-            for each in steps
+            replace(step, value=values.get(step.atom)) if isinstance(step, Scan) else step
+            for step in steps
         )
 
     def domain_order(
         self, clause: Clause, types: Mapping[str, str], query: tuple[Literal, ...]
     ) -> list[str]:
-        """Order free variables so that one that may become a run comes last."""
+        """Order free variables so that the candidate for a run comes last."""
         candidate = self.run_candidate(clause, query, types)
         inner = {v for e in clause.exists for v in e.variables}
         free = (v for v, kind in types.items() if v not in inner and kind != VALUE)
@@ -337,7 +343,7 @@ class _Compiler:
     def run_candidate(
         self, clause: Clause, query: tuple[Literal, ...], types: Mapping[str, str]
     ) -> str | None:
-        """Return the variable over which ground clauses differ by constant steps, if there is one."""
+        """Return the variable over which ground clauses differ by constant steps; None if there is none."""
         blocks, fixed = block(clause, types, self.program.types), _fixed(clause, query)
         if blocks and blocks[-1] not in fixed:
             return blocks[-1]
@@ -347,7 +353,7 @@ class _Compiler:
     def with_run(
         self, clause: Clause, steps: tuple[Step, ...], query: tuple[Literal, ...]
     ) -> tuple[Step, ...]:
-        """Leave the last variable to runs, and the one before it to rows that differ by constant steps."""
+        """Turn the loop over the last variable into a run, and the loop before it if possible."""
         if not steps or not isinstance(steps[-1], Domain):
             return steps
         types = self.types_of(clause)
@@ -357,12 +363,12 @@ class _Compiler:
         stays |= _fixed(clause, query)
         before = steps[-2] if len(steps) > 1 else None
         first = -2 if isinstance(before, Domain) and before.variable not in stays else -1
-        runs = (replace(each, run=True) for each in steps[first:] if isinstance(each, Domain))
+        runs = (replace(step, run=True) for step in steps[first:] if isinstance(step, Domain))
         return (*steps[:first], *runs)
 
 
 def _fixed(clause: Clause, query: tuple[Literal, ...]) -> set[str]:
-    """Return the variables that are not in query literals alone."""
+    """Return the variables that occur outside query literals."""
     fixed = {v for x in clause.literals if x not in query for v in _variables(x.atom.terms)}
     fixed |= {v for _, a, b in clause.equalities for v in _variables((a, b))}
     fixed |= {v for _, _, a, b in clause.comparisons for v in _variables((a, b))}
@@ -370,7 +376,7 @@ def _fixed(clause: Clause, query: tuple[Literal, ...]) -> set[str]:
 
 
 def _binding(atom: Atom, bound: set[str]) -> tuple[int, int]:
-    """Rank a join: by its bound arguments, then by how few it leaves free."""
+    """Return the rank of a join: number of bound arguments, then minus the number of free arguments."""
     known = sum(isinstance(t, Constant) or t.name in bound for t in leaves(atom))
     return known, known - len(atom.terms)
 
@@ -382,7 +388,10 @@ def arrange(
     types: Mapping[str, str],
     bound: set[str],
 ) -> tuple[Step, ...]:
-    """Order the steps; ``order`` lists the variables to bind, those no join binds by their domain."""
+    """Order the steps; ``order`` lists all variables to bind.
+
+    Variables that no join or check binds range over their domain.
+    """
     steps: list[Step] = []
     while True:
         steps += _ready(checks, bound)
@@ -394,7 +403,7 @@ def arrange(
             continue
         free = [v for v in order if v not in bound]
         computed = {v for c in checks if isinstance(c, Compute) for v in _variables((c.variable,))}
-        free.sort(key=lambda v: v in computed)  # a computed one may be bound by the others
+        free.sort(key=lambda v: v in computed)  # the other variables may determine a computed one
         if not free:
             return tuple(steps)
         steps.append(Domain(free[0], types[free[0]]))
@@ -402,7 +411,10 @@ def arrange(
 
 
 def number_checks(part: Clause | Existential, wanted: bool) -> list[Check]:
-    """Return the checks on whole numbers: comparisons hold (``wanted``) or fail, computations hold."""
+    """Return the checks on integers; comparisons must hold if ``wanted``, else fail.
+
+    Computations must hold in any case.
+    """
     checks: list[Check] = []
     for positive, op, left, right in part.comparisons:
         order = Order(op, left, right)
@@ -420,7 +432,10 @@ def _opposite(order: Order) -> Order:
 
 
 def _ready(checks: list[Check], bound: set[str]) -> list[Step]:
-    """Take the checks whose variables are bound; an equality with one bound side binds the other."""
+    """Remove and return the checks whose variables are bound.
+
+    An equality with one bound side binds the other side.
+    """
     ready: list[Step] = []
     before = -1
     while before < len(ready):
@@ -455,7 +470,7 @@ def _check_step(check: Check, bound: set[str]) -> Step | None:
 
 
 def _local_types(program: Program, query: Sequence[str], plans: Iterable[ClausePlan]) -> set[str]:
-    """Return the types to number in every world: queried, joined on, enumerated or compared."""
+    """Return the types to number in every world: queried, joined on, enumerated or compared types."""
     local = {t for name in query for t in program.predicates[name].types}
     template: set[str] = set()
     for plan in plans:
@@ -494,8 +509,8 @@ def _step_variables(step: Order | Compute) -> list[str]:
 def compile_program(program: Program, query: Sequence[str], templates: Iterable[str] = ()) -> Plan:
     """Compile a program for the given query predicates.
 
-    ``templates`` names types to be known stream-wide besides those of + variables. Raises
-    OnlinesrlError for a query predicate that the model does not declare, or that is numeric.
+    ``templates`` names further types to number for the whole stream, besides the types of + variables.
+    Raises OnlinesrlError for a query predicate that is undeclared or numeric.
     """
     for name in query:
         if name not in program.predicates:

@@ -1,7 +1,7 @@
-"""Examples read from their lines in one pass: the atoms' constants as numbers, without the atoms.
+"""A fast reader of examples from JSON lines: constants become numbers without Python objects for atoms.
 
-The kernel ``scan`` reads plain lines only, and what it reads is what the decoder would have read; any
-other line is for the decoder, which also says what is wrong with a bad one.
+The kernel ``scan`` reads plain lines only, with the same result as the decoder. The decoder reads all
+other lines and reports the errors of bad lines.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from onlinesrl.mln.ground.constant_index import Constants, Domain
 from onlinesrl.mln.kernels import json_scan as k
 
 MOST_BYTES = 1 << 18
-"""The longest line that is read here, and the most bytes that are read together."""
+"""The largest size in bytes of a line, and of a block of lines, for this reader."""
 _NOTHING: Atoms = {}
 
 
 class NumberedExample(Example, frozen=True, kw_only=True, gc=False):
-    """An example whose atoms are rows of the numbers that ``domain`` has for their constants.
+    """An example whose atoms are rows of constants' numbers in ``domain``.
 
-    ``row`` is int32[constants], ``place`` int64[2, slot] with start in ``row`` and number of atoms. The
-    atoms themselves are decoded anew each time they are asked for.
+    ``row`` is int32[constants]; ``place`` is int64[2, slot], start in ``row`` and number of atoms. Each
+    access to the atoms decodes the line again.
     """
 
     line: bytes
@@ -41,7 +41,7 @@ class NumberedExample(Example, frozen=True, kw_only=True, gc=False):
 
     @property  # type: ignore[misc]
     def truth(self) -> Atoms | None:
-        """The true atoms; None: the example is not labelled."""
+        """The true atoms; None for an unlabelled example."""
         return self.whole().truth
 
     def whole(self) -> Example:
@@ -50,18 +50,17 @@ class NumberedExample(Example, frozen=True, kw_only=True, gc=False):
 
 
 class JsonLineReader:
-    """Reads lines to the numbers of ``constants``, to which new ones are added.
+    """A reader of lines to the numbers of ``constants``; it adds new constants.
 
-    A line with more than ``most`` atoms of a predicate is left to the decoder. No line is read where an
-    example is more than its own atoms: where facts stand beside it, or where the constants that it shows
-    are those of later examples.
+    The decoder has to read a line with more than ``most`` atoms of a predicate. It has to read all lines if
+    there are background facts or open types, because examples then depend on more than their line.
     """
 
     def __init__(self, constants: Constants, most: int):
         self.constants, self.most = constants, most
         self.reads = not constants.layout.open and not constants.background
         self.domain: Domain | None = None
-        self.known = self.used = 0  # constants, and their bytes; then the room for them
+        self.known = self.used = 0  # constants and their bytes; then the memory for both
         self.room = self.bytes = 0
         self.lines = 1
         self.small = np.full(k.SMALL, -1, np.int32)
@@ -69,11 +68,11 @@ class JsonLineReader:
         self.texts, self.size = _texts(0, 0)
 
     def read(self, line: bytes) -> NumberedExample | None:
-        """Return the example of a plain line; None: the decoder has to read it."""
+        """Return the example of a plain line; None if the decoder has to read it."""
         return self.read_all([line])[0]
 
     def read_all(self, lines: Sequence[bytes]) -> list[NumberedExample | None]:
-        """Return the examples of plain lines; None for one that the decoder has to read."""
+        """Return the example of each plain line; None for a line that the decoder has to read."""
         if not self.reads:
             return [None] * len(lines)
         examples: list[NumberedExample | None] = []
@@ -82,7 +81,7 @@ class JsonLineReader:
         return examples
 
     def _read(self, lines: Sequence[bytes]) -> list[NumberedExample | None]:
-        """Return the examples of some lines, of at most MOST_BYTES together."""
+        """Return the examples of a block of lines of at most MOST_BYTES."""
         text = bytearray(b"\n").join([*lines, b""])
         if not text.isascii() and not all(map(_is_text, lines)):
             lines = [line if _is_text(line) else b"" for line in lines]
@@ -95,7 +94,7 @@ class JsonLineReader:
         if len(lines) >= len(self.row_start):
             self.lines = 2 * len(lines)
             self._make_scan()
-        content = np.frombuffer(text, np.uint8)  # not read-only: kernels are told apart
+        content = np.frombuffer(text, np.uint8)  # writable: kernels have one signature
         stops = np.cumsum([len(line) + 1 for line in lines], dtype=np.int64)
         k.scan(content, stops, self.scan)
         if self.size.item() > self.known:
@@ -103,7 +102,7 @@ class JsonLineReader:
         return self._examples(domain, lines)
 
     def _examples(self, domain: Domain, lines: Sequence[bytes]) -> list[NumberedExample | None]:
-        """Return the examples of lines that have been scanned."""
+        """Return the examples of scanned lines."""
         n, size = len(lines), self.place[0].nbytes
         row, place = self.row[: self.row_start[n]].tobytes(), self.place[:n].tobytes()
         examples: list[NumberedExample | None] = []
@@ -134,13 +133,13 @@ class JsonLineReader:
     # the table of constants -----------------------------------------------------------------------
 
     def _follow(self, domain: Domain) -> None:
-        """Add the constants that were numbered elsewhere; those of another domain are begun anew."""
+        """Add the constants that others have numbered; start over for a new domain."""
         if domain is not self.domain:
             self.small[:] = -1
             self.known, self.used, self.room = 0, 0, -1
         names = [str(name).encode(errors="surrogatepass") for name in domain.names[self.known :]]
         joined = b"".join(names)
-        self.domain = None  # until it has them all
+        self.domain = None  # until all constants are added
         if self.known + len(names) > self.room or self.used + len(joined) > self.bytes:
             self._make_room(len(names), len(joined))
         k.add(
@@ -152,7 +151,7 @@ class JsonLineReader:
         self.used += len(joined)
 
     def _name(self, domain: Domain) -> None:
-        """Add the constants that a line has shown first to the domain."""
+        """Add the new constants of scanned lines to the domain."""
         self.domain = None
         size, start = self.size.item(), self.texts.start
         stops = start[self.known : size + 1].tolist()
@@ -161,8 +160,8 @@ class JsonLineReader:
         self.domain, self.known, self.used = domain, size, stops[-1]
 
     def _make_room(self, names: int, size: int) -> None:
-        """Make the tables large enough for so many constants more, of so many bytes together."""
-        domain, self.domain = self.domain, None  # until there is room: memory may not suffice
+        """Enlarge the tables for ``names`` more constants of ``size`` bytes together."""
+        domain, self.domain = self.domain, None  # until the tables exist: memory may not suffice
         byte, stops = self.texts.byte[: self.used], self.texts.start[1 : self.known + 1]
         self.room, self.bytes = 2 * (self.known + names) + 1024, 2 * (self.used + size) + 4096
         self.texts, self.size = _texts(self.room, self.bytes)
@@ -194,7 +193,7 @@ class JsonLineReader:
 
 
 def _texts(room: int, size: int) -> tuple[k.Texts, Any]:
-    """Return a table for so many texts, of so many bytes together, and how many it has: none."""
+    """Return an empty table for ``room`` texts of ``size`` bytes together, and its count array."""
     cell = np.full(2 << room.bit_length(), -1, np.int32)
     hashes, start = np.zeros(room, np.int64), np.zeros(room + 1, np.int64)
     count = np.zeros(1, np.int64)
@@ -202,7 +201,7 @@ def _texts(room: int, size: int) -> tuple[k.Texts, Any]:
 
 
 def _table(texts: Sequence[bytes]) -> k.Texts:
-    """Return a table of some texts."""
+    """Return a table of texts."""
     joined = b"".join(texts)
     table, _ = _texts(len(texts), len(joined))
     k.add(table, np.frombuffer(joined, np.uint8), np.cumsum([*map(len, texts)], dtype=np.int64))

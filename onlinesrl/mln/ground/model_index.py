@@ -1,4 +1,4 @@
-"""A compiled model as the kernels read it: numbers for what it names, and its plans as arrays."""
+"""A compiled model for the kernels: numbers for its names, and its plans as arrays."""
 
 from __future__ import annotations
 
@@ -31,14 +31,18 @@ from onlinesrl.mln.lang.clausal_form import Literal
 class Layout:
     """Numbers for a plan's predicates, relation slots, types and declared constants.
 
-    Slots: the evidence of every predicate in declaration order, then its atoms that are mentioned as
-    false and only add constants, then four a query predicate: its listed open atoms, those false by
-    evidence, those that are true and those that its truth says are false. ``open`` has, for each
-    predicate, the arguments of open types, which have the constants that the stream has shown.
-    Relations of ``numeric`` predicates have one column more, for the numbers of their atoms' values.
-    ``candidates`` say how the open atoms are found where hard rules leave some only. ``plans`` are the
-    encoded plans, which reserve ``reserved`` weights: each soft clause a block for its own weight or those
-    of its declared template constants, and with a template one more for what unseen constants have.
+    A slot is a relation of a world. There is one ``evidence`` slot per predicate, in declaration order. Then
+    there is one ``mentioned`` slot per predicate for false atoms, which only add constants. Each query
+    predicate has four more: ``listed`` (open atoms), ``false`` (false by evidence), ``truth`` (true atoms)
+    and ``denied`` (false in the truth).
+
+    ``open`` has, for each predicate, the arguments of open types, whose constants the stream adds.
+    Relations of ``numeric`` predicates have one more column, for the atoms' values. ``candidates`` are the
+    plans that find the open atoms if hard rules restrict them.
+
+    ``plans`` are the encoded plans. They reserve ``reserved`` weights. Each soft clause has a block for its
+    weight, or for the weights of its declared template constants. A clause with a template has one more
+    block, for the default weights of unseen constants.
     """
 
     def __init__(self, plan: Plan):
@@ -78,7 +82,7 @@ class Layout:
         return (*self.arguments(name), *([VALUE] if name in self.numeric else []))
 
     def slot(self, name: str, value: float) -> int:
-        """Return the slot of an evidence atom with a value; 0 only adds constants."""
+        """Return the slot of an evidence atom by its value; an atom of value 0 only adds constants."""
         return self.evidence[name] if value else self.mentioned[name]
 
     def slot_predicates(self) -> list[str]:
@@ -86,18 +90,18 @@ class Layout:
         return [*self.evidence] * 2 + [name for name in self.plan.query for _ in range(4)]
 
     def radix_order(self, name: str) -> list[int]:
-        """Return argument positions with the grouped ones last."""
+        """Return the argument positions, with the arguments of the predicate's group last."""
         group = self.plan.groups.get(name)
         order = list(range(len(self.arguments(name))))
         return sorted(order, key=lambda k: group is not None and k in group.arguments)
 
     def strides(self, plan: ClausePlan) -> tuple[list[int], int]:
-        """Return the stride of each template variable in a block (0: part of the key) and its size."""
-        inside = block(plan.clause, plan.types, self.constants)
+        """Return each template variable's stride in a block (0: part of the key), and the block's size."""
+        block_variables = block(plan.clause, plan.types, self.constants)
         strides, size = [], 1
         for v in reversed(plan.clause.template):
-            strides.append(size if v in inside else 0)
-            size *= len(self.constants[plan.types[v]]) if v in inside else 1
+            strides.append(size if v in block_variables else 0)
+            size *= len(self.constants[plan.types[v]]) if v in block_variables else 1
         return strides[::-1], size
 
 
@@ -108,12 +112,12 @@ _WIDE = {"number", "first_weight", "unseen_weight"}
 
 
 def number_of(name: str) -> int:
-    """Return the number that a constant's name is, or NO_NUMBER."""
+    """Return the integer value of a constant's name, or NO_NUMBER."""
     return int(name) if WHOLE.fullmatch(name) else k.NO_NUMBER
 
 
 class _Encoder:
-    """Writes the columns of ``Plans``, in the order in which the kernels read them."""
+    """The encoder of the columns of ``Plans``, in the order in which the kernels read them."""
 
     def __init__(self, layout: Layout):
         self.layout = layout
@@ -125,12 +129,12 @@ class _Encoder:
         self.add(found_part=0)
 
     def add(self, **values: int) -> None:
-        """Append to columns."""
+        """Append one value to each named column."""
         for name, value in values.items():
             self.columns[name].append(value)
 
     def end(self, start: str, column: str) -> None:
-        """Write to the column ``start`` how long another column is, where a part of it ends."""
+        """Append the current length of ``column`` to ``start``: the end of one part."""
         self.columns[start].append(len(self.columns[column]))
 
     def plans(self) -> k.Plans:
@@ -189,7 +193,7 @@ class _Encoder:
     # steps ---------------------------------------------------------------------------------------
 
     def steps(self, steps: Sequence[Step], types: Mapping[str, str], start: str) -> None:
-        """Encode a sequence of steps, whose end is written to the column ``start``."""
+        """Encode a sequence of steps, and append its end to the column ``start``."""
         slots = {name: n for n, name in enumerate(types)}
         for step in steps:
             self.step(step, types, slots)
@@ -218,7 +222,7 @@ class _Encoder:
     def step_of(
         self, op: int, slot: int, terms: Sequence[tuple[int, bool]], run: bool = False
     ) -> None:
-        """Write a step without an index; of each term its code, and whether it is bound here."""
+        """Write a step without an index; ``terms`` has each term's code and whether the step binds it."""
         self.add(op=op, slot=slot, probe=-1, probe_term=0, run=run)
         for term, binds in terms:
             self.add(term=term, binds=binds, term_type=-1)
@@ -266,7 +270,7 @@ class _Encoder:
         types: Mapping[str, str],
         slots: dict[str, int],
     ) -> None:
-        """Encode a step on whole numbers; constants stand for themselves."""
+        """Encode a step on integers; constants are encoded by their value."""
         first, codes = len(self.columns["term"]), []
         for term, binds in terms:
             if isinstance(term, Variable):
@@ -295,7 +299,7 @@ class _Encoder:
             self.end("literal_term_start", "literal_term")
 
     def template(self, plan: ClausePlan, slots: Mapping[str, int]) -> None:
-        """Reserve the weights of a clause, and encode the template variables that these depend on."""
+        """Reserve the weights of a clause, and encode the template variables of these weights."""
         strides, size = self.layout.strides(plan)
         for name, stride in zip(plan.clause.template, strides, strict=True):
             kind = self.layout.type_number[plan.types[name]]
@@ -306,7 +310,7 @@ class _Encoder:
         self.reserved += 0 if plan.clause.hard else size + unseen
 
     def existentials(self) -> None:
-        """Encode the existentials of all clauses, behind the clauses."""
+        """Encode the existentials of all clauses, after all clauses."""
         self.end("exist_step_start", "op")
         self.end("exist_literal_start", "literal_query")
         for plan in self.layout.plan.clauses:
@@ -319,12 +323,12 @@ class _Encoder:
             self.add(exist_start=(len(self.columns["exist_step_start"]) - 1) // 2)
 
     def candidates(self) -> None:
-        """Encode what finds the open atoms, behind everything else: a part for each sequence of steps."""
+        """Encode the plans that find the open atoms, last of all: one part for each sequence of steps."""
         self.end("part_step_start", "op")
         for atoms in self.layout.candidates:
-            again = any(isinstance(step, Scan) and step.opened for step in atoms.steps)
+            repeated = any(isinstance(step, Scan) and step.opened for step in atoms.steps)
             query = self.layout.plan.query.index(atoms.predicate)
-            self.add(found_query=query, found_again=again)
+            self.add(found_query=query, found_again=repeated)
             parts = [(atoms.steps, atoms.types, False)]
             for exclusion in atoms.exclusions:
                 parts.append((exclusion.steps, exclusion.types, False))

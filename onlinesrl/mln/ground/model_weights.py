@@ -1,6 +1,6 @@
-"""The weights of a model's rules: found by the constants of templates, read for ground clauses.
+"""The weights of a model's rules, and their lookup for ground clauses.
 
-Template instances are found by a hash table from (clause, constants) to a block of weights.
+A hash table maps each template instance (clause, constants) to a block of weights.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from onlinesrl.mln.kernels.ground_network import ROWS, Network
 from onlinesrl.mln.lang.clausal_form import Clause
 
 ROOM, SLOTS = 1 << 16, 1 << 13
-"""Room at first, for weights and of the hash table. It takes memory where it is used; growing takes time."""
+"""The initial number of weights and of hash slots. Unused ones take no memory; growing takes time."""
 
 
 class _Column(NamedTuple):
-    """A variable of a template: names of its constants, stride in a block, how many are the model's."""
+    """A template variable: its constants, its stride in a block, the number of declared constants."""
 
     names: list[Constant]
     stride: int
@@ -32,7 +32,7 @@ class _Column(NamedTuple):
 
 
 def _keys(columns: Sequence[_Column], row: Sequence[int]) -> list[tuple[int, tuple[str, ...]]]:
-    """Return the offsets of a block and the constants that each stands for."""
+    """Return the offsets in a block, each with its template constants."""
     keys: list[tuple[int, tuple[str, ...]]] = [(0, ())]
     for (names, stride, size), constant in zip(columns, row, strict=False):
         if stride and not constant:
@@ -45,9 +45,9 @@ def _keys(columns: Sequence[_Column], row: Sequence[int]) -> list[tuple[int, tup
 
 
 class ModelWeights:
-    """Owns the weight arrays of ``mln.kernels.weight_lookup`` and the constants they are known by.
+    """The weight arrays of ``mln.kernels.weight_lookup`` and the constants that identify weights.
 
-    At first the weights are the model's. ``stream`` has, by type, the constants of templates.
+    The initial weights are the model's. ``stream`` has the constants of templates, by type.
     """
 
     arrays: k.Weights
@@ -90,14 +90,14 @@ class ModelWeights:
         return int(self.arrays.size[0])
 
     def grow(self) -> None:
-        """Double the room of which a new block has too little: for hash slots, or for weights and blocks."""
+        """Double the memory that is too small for a new block: hash slots, or weights and blocks."""
         if self._crowded(int(self.arrays.size[1]) + 1):
             self._grow_slots()
         else:
             self._grow_weights()
 
     def _crowded(self, blocks: int) -> bool:
-        """Tell whether so many blocks are more than half of the hash slots."""
+        """Tell whether ``blocks`` exceed half of the hash slots."""
         return 2 * blocks > len(self.arrays.slot)
 
     def _grow_slots(self) -> None:
@@ -114,7 +114,7 @@ class ModelWeights:
     # one world -----------------------------------------------------------------------------
 
     def number(self, net: Network, learning: bool) -> None:
-        """Give every soft row of a network its first weight; new keys get one while learning."""
+        """Find the first weight of every soft row of a network; ``learning`` adds weights for new keys."""
         while not k.number(self.plans, net, self.arrays, learning):
             self.grow()
 
@@ -126,10 +126,9 @@ class ModelWeights:
         return self.weight
 
     def weigh(self, net: Network, cu: float = 0.0, cv: float = 0.0) -> Floats:
-        """Return what each true ground clause of a numbered network adds to the score, float64[clause].
+        """Return the weight of each ground clause of a numbered network, float64[clause].
 
-        Of a weight that is learned ``cu`` and ``cv`` say which of its values counts. The next call
-        overwrites the weights.
+        A learned weight is base + ``cu`` u + ``cv`` v. The next call overwrites the result.
         """
         weight = self.room(net)
         k.effective(net, self.arrays.value, cu, cv, weight)
@@ -166,11 +165,11 @@ class ModelWeights:
         self.arrays.value[first + offset, 0] = weight
 
     def block(self, number: int, row: Any) -> int:
-        """Return the first weight of the block of a clause's template constants, added if need be."""
-        at = k.find_slot(self.arrays, number, row)
-        if self.arrays.slot[at] >= 0:
-            return int(self.arrays.block[self.arrays.slot[at]])
-        first = k.add_block(self.arrays, at, number, row)
+        """Return the first weight of the block of a clause's template constants; add a missing block."""
+        slot = k.find_slot(self.arrays, number, row)
+        if self.arrays.slot[slot] >= 0:
+            return int(self.arrays.block[self.arrays.slot[slot]])
+        first = k.add_block(self.arrays, slot, number, row)
         if first >= 0:
             return int(first)
         self.grow()
@@ -193,7 +192,7 @@ class ModelWeights:
             yield row[0], first, row[1:]
 
     def _columns(self, number: int) -> list[_Column]:
-        """Return what a block's row means, by the variables of a clause's template."""
+        """Return the description of a block's row, one entry per template variable of the clause."""
         plan, (strides, _) = self.layout.plan.clauses[number], self.strides[number]
         types = (plan.types[variable] for variable in plan.clause.template)
         return [

@@ -1,11 +1,11 @@
-"""Which query atoms hard rules leave open, compiled: the others are false and are not created.
+"""Plans that find the open query atoms; atoms that hard rules make false are not created.
 
-A hard clause whose only query literal is negative, such as ``AdvisedBy(s, p) => Professor(p).``, makes
-an atom false where evidence does not satisfy the rest of some grounding. So the open atoms of a world
-are found by plans of their own: where the rest is one positive literal, they are joined with its
-relation; of other clauses no grounding may be left. A hard ``P(x, y) => Q(y).`` joins with the open
-atoms of Q, which are found first. Atoms that evidence gives are there in any case, and so are all of a
-predicate with an exactly-one group, whose rules would have to be told apart from one that is too full.
+Take a hard clause whose only query literal is negative, such as ``AdvisedBy(s, p) => Professor(p).``. An
+atom is false if, in some grounding, evidence does not satisfy the remaining literals. If the rest is one
+positive literal, the plan joins the atom with the literal's relation. For any other clause, the plan
+excludes atoms for which such a grounding exists. A hard ``P(x, y) => Q(y).`` joins with the open atoms of
+Q, which are found first. Atoms in the evidence are always created, and so are all atoms of a predicate
+with an exactly-one group.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from onlinesrl.mln.lang.clausal_form import Literal
 
 @dataclass(frozen=True)
 class Exclusion:
-    """How a grounding of a hard clause is found that makes an atom false, from the atom's arguments on.
+    """A plan that searches for a grounding of a hard clause that makes a given atom false.
 
-    None of its ``exists`` may have a binding.
+    The steps start from the atom's arguments. None of ``exists`` may have a binding.
     """
 
     steps: tuple[Step, ...]
@@ -47,7 +47,7 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Candidates:
-    """How the open atoms of a query predicate are found; ``types`` has its arguments first."""
+    """The plan that finds the open atoms of a query predicate; ``types`` has its arguments first."""
 
     predicate: str
     steps: tuple[Step, ...]
@@ -60,7 +60,11 @@ class Candidates:
 
 
 class _Decider(NamedTuple):
-    """A hard clause that makes atoms false: its literal of them, and the only other one if it is so plain."""
+    """A hard clause that makes atoms false.
+
+    ``own`` is the negative literal of these atoms. ``joined`` is the atom of the only other literal, if
+    the clause is simple enough for a join.
+    """
 
     plan: ClausePlan
     own: Literal
@@ -68,7 +72,7 @@ class _Decider(NamedTuple):
 
 
 def candidates(plan: Plan) -> tuple[Candidates, ...]:
-    """Compile what finds the open atoms of all query predicates; nothing where no hard rule decides any."""
+    """Compile the plans of the open atoms of all query predicates; empty if no hard rule excludes any."""
     exactly = {name for name, group in plan.groups.items() if group.exactly}
     deciders: dict[str, list[_Decider]] = {name: [] for name in plan.query}
     for clause in plan.clauses:
@@ -85,37 +89,37 @@ def candidates(plan: Plan) -> tuple[Candidates, ...]:
 
 
 def _decider(plan: ClausePlan) -> _Decider | None:
-    """Return what a clause says of atoms that are false, if it is a hard one that does."""
+    """Return the decider of a hard clause that makes atoms false; None for any other clause."""
     negative = [x for x in plan.query if not x.positive]
     if not plan.clause.hard or len(negative) != 1 or any(e.query for e in plan.exists):
         return None
-    (own,) = negative
+    (literal,) = negative
     if len(plan.query) == 1:
-        return _Decider(plan, own, _joined(plan, own))
-    joined = _joined(plan, own)
-    return None if joined is None or len(plan.query) > 2 else _Decider(plan, own, joined)
+        return _Decider(plan, literal, _joined(plan, literal))
+    joined = _joined(plan, literal)
+    return None if joined is None or len(plan.query) > 2 else _Decider(plan, literal, joined)
 
 
-def _joined(plan: ClausePlan, own: Literal) -> Atom | None:
-    """Return the other literal's atom where a clause has but one, positive, with no other variables."""
-    clause, terms = plan.clause, leaves(own.atom)
+def _joined(plan: ClausePlan, literal: Literal) -> Atom | None:
+    """Return the atom of the only other literal, if it is positive and has no further variables."""
+    clause, terms = plan.clause, leaves(literal.atom)
     names = [t.name for t in terms if isinstance(t, Variable)]
-    others = [x for x in clause.literals if x is not own]
+    others = [x for x in clause.literals if x is not literal]
     rest = (clause.equalities, clause.comparisons, clause.computed, clause.exists, clause.domains)
     if len(set(names)) < len(terms) or any(rest) or len(others) != 1 or not others[0].positive:
         return None
     atom = others[0].atom
-    inside = {t.name for t in leaves(atom) if isinstance(t, Variable)} <= set(names)
-    return atom if inside and atom.predicate != own.atom.predicate else None
+    covered = {t.name for t in leaves(atom) if isinstance(t, Variable)} <= set(names)
+    return atom if covered and atom.predicate != literal.atom.predicate else None
 
 
 def _order(deciders: Mapping[str, Sequence[_Decider]]) -> list[str]:
-    """Order predicates so that each comes after those it is joined with, where that can be."""
-    left, order = list(deciders), list[str]()
-    while left:
-        ready = [n for n in left if not {*_needs(deciders[n])} & {*left} - {n}]
-        order.append((ready or left)[0])
-        left.remove(order[-1])
+    """Order predicates so that each one follows the predicates it joins with, if possible."""
+    remaining, order = list(deciders), list[str]()
+    while remaining:
+        ready = [n for n in remaining if not {*_needs(deciders[n])} & {*remaining} - {n}]
+        order.append((ready or remaining)[0])
+        remaining.remove(order[-1])
     return order
 
 
@@ -146,7 +150,7 @@ def _renamed(term: Leaf, place: Mapping[str, str]) -> Leaf:
 
 
 def _exclusion(decider: _Decider, arguments: Mapping[str, str]) -> Exclusion:
-    """Compile a clause's search for a grounding that only its literal of the atom can make true."""
+    """Compile the search for a grounding that only the clause's own literal can make true."""
     plan, clause = decider.plan, decider.plan.clause
     evidence = [x for x in clause.literals if x is not decider.own]
     checks: list[Check] = []

@@ -1,1 +1,1 @@
-"""Reading Markov logic: files into programs, clauses and weights."""
+"""Readers of Markov logic files: programs, clauses and weights."""

@@ -1,4 +1,4 @@
-"""Cardinalities, as in RockIt: hard formulas that say how many of some atoms are true."""
+"""Cardinality constraints, as in RockIt: hard formulas that bound the number of true atoms."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from onlinesrl.logic.text import show
 from onlinesrl.mln.lang.statements import Cardinality
 
 MAX_AT_MOST = 4
-"""A cardinality is at most this: its clauses hold so many atoms, and one more."""
+"""The largest bound of a cardinality; a clause of bound k has k + 1 atoms."""
 
 
 def counted(rule: Rule, cardinality: Cardinality, closed: Container[str]) -> Rule:
-    """Return the hard rule that a cardinality means, given the clause that it counts.
+    """Return the hard rule of a cardinality, given the clause that it counts.
 
-    It counts the atom of the clause that is not of a ``closed`` predicate, where all else in the clause
-    is false. Raises ValueError, with a message, for what is not supported.
+    It counts the atom of the only predicate that is not ``closed``, if all other literals of the clause are
+    false. Raises ValueError, with a message, for unsupported cardinalities.
     """
     over, op, bound = cardinality.over, cardinality.op, cardinality.bound
     literals = rule.formula.operands if isinstance(rule.formula, Or) else (rule.formula,)
@@ -43,9 +43,11 @@ def counted(rule: Rule, cardinality: Cardinality, closed: Container[str]) -> Rul
         raise ValueError(
             "a cardinality counts one atom without sign, of a predicate not marked `*`"
         )
-    inside = {term.name for term in terms(atoms[0]) if isinstance(term, Variable)}
-    if not {*over} <= inside:
-        raise ValueError(f"the counted atom does not have {', '.join(sorted({*over} - inside))}")
+    atom_variables = {term.name for term in terms(atoms[0]) if isinstance(term, Variable)}
+    if not {*over} <= atom_variables:
+        raise ValueError(
+            f"the counted atom does not have {', '.join(sorted({*over} - atom_variables))}"
+        )
     if not 1 <= bound <= (MAX_AT_MOST if op == "<=" else 1):
         raise ValueError(f"a cardinality is from <= 1 to <= {MAX_AT_MOST}, or >= 1")
     if op == "<=":
@@ -54,7 +56,7 @@ def counted(rule: Rule, cardinality: Cardinality, closed: Container[str]) -> Rul
 
 
 def functional(predicate: Predicate, arguments: Sequence[int], position: Position) -> Rule:
-    """Return the hard rule that atoms which differ in these arguments only are not true together."""
+    """Return the hard rule that at most one atom is true among atoms that differ only in ``arguments``."""
     names = [f"x{number}" for number in range(1, len(predicate.types) + 1)]
     atom = Atom(predicate.name, tuple(map(Variable, names)))
     types = tuple(zip(names, predicate.types, strict=True))
@@ -63,7 +65,7 @@ def functional(predicate: Predicate, arguments: Sequence[int], position: Positio
 
 
 def _typed(rule: Rule, formula: Formula, new: Mapping[str, str]) -> Rule:
-    """Return a rule with another formula, whose ``new`` variables have the types of old ones."""
+    """Return the rule with another formula; ``new`` maps new variables to old ones of the same type."""
     types = dict(rule.types)
     types |= {name: types[old] for name, old in new.items()}
     names = {term.name for term in terms(formula) if isinstance(term, Variable)}
@@ -74,9 +76,9 @@ def _typed(rule: Rule, formula: Formula, new: Mapping[str, str]) -> Rule:
 def _at_most(
     atom: Atom, conditions: Sequence[Formula], over: Sequence[str], bound: int
 ) -> tuple[Formula, dict[str, str]]:
-    """Return the clause that of so many atoms and one more two are equal, or one is false.
+    """Return the clause that of any ``bound`` + 1 atoms, two are equal or one is false.
 
-    Returns the new variables, too, and the old ones that they stand for.
+    The second result maps new variables to the old variables that they copy.
     """
     copies = _copies([atom, *conditions], over, bound + 1)
     parts: list[Formula] = []
@@ -90,7 +92,7 @@ def _at_most(
 def _at_least_one(
     atom: Atom, conditions: Sequence[Formula], over: Sequence[str]
 ) -> tuple[Formula, dict[str, str]]:
-    """Return the formula that one of the atoms is true, where one has its conditions."""
+    """Return the formula that the conditions imply a true atom; the second result is as in ``_at_most``."""
     (copy,) = _copies([atom, *conditions], over, 1)
     body = tuple(_renamed(each, copy) for each in (*conditions, atom))
     existential = Exists(tuple(copy.values()), And(body) if len(body) > 1 else body[0])
@@ -109,7 +111,7 @@ def _negated(literal: Formula) -> Formula:
 
 
 def _copies(formulas: Sequence[Formula], over: Sequence[str], number: int) -> list[dict[str, str]]:
-    """Return new names for the variables ``over``, so many times."""
+    """Return ``number`` mappings of the variables ``over`` to new names."""
     used = {term.name for each in formulas for term in terms(each) if isinstance(term, Variable)}
     copies: list[dict[str, str]] = [{} for _ in range(number)]
     for name in over:

@@ -1,18 +1,18 @@
-"""Formulas to weighted clauses, with the meaning that Alchemy gives them.
+"""Conversion of formulas to weighted clauses, with the semantics of Alchemy.
 
-A soft formula becomes a conjunctive normal form of k clauses, each with a k-th of its weight; its
-unit clauses, if there are two or more, count as one clause: their conjunction (Alchemy negates the
-clause and the weight; here the clause has sign -1 and keeps the user's weight). A hard formula
-becomes the plain conjunctive normal form: every clause must hold.
+A soft formula becomes a conjunctive normal form of k clauses, each with 1/k of its weight. Two or
+more unit clauses count as one clause, their conjunction. Alchemy negates this clause and its weight;
+here the clause has sign -1 and keeps the user's weight. A hard formula becomes a plain conjunctive
+normal form: every clause must hold.
 
-What is asked existentially counts as one literal: Alchemy grounds it to a conjunctive normal form
-first, whose clauses, and with them the shares of the weight, depend on the number of constants.
+An existentially quantified part counts as one literal. Alchemy differs: it first grounds the part to
+a conjunctive normal form, so that the shares of the weight depend on the number of constants.
 
-Compound terms are named by variables, so that literals hold variables and constants only.
-``P(f(x))`` becomes ``!f(x, y) v P(y)`` in a clause, where f(x, y) is the function's relation: what
-is asked of f(x) is asked of the constant that it equals. ``P(t + 1)`` becomes P(t1) and the
-condition t1 = t + 1 for a grounding to count at all. In the conjunction of an existential part,
-terms of its own variables are named by a positive literal, and a further variable of the part.
+Compound terms are replaced by variables, so that literals have only variables and constants.
+``P(f(x))`` becomes ``!f(x, y) v P(y)`` in a clause, where f(x, y) is the function's relation.
+``P(t + 1)`` becomes P(t1), and only groundings with t1 = t + 1 count. In the conjunction of an
+existential part, a term with variables of the part gets a positive literal and a new variable of the
+part.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Equality: TypeAlias = tuple[bool, Leaf, Leaf]
 Comparison: TypeAlias = tuple[bool, str, Leaf, Leaf]
 """``(True, op, x, y)`` is ``x op y`` on integers, ``(False, op, x, y)`` its negation.
 
-``op`` is one of ``< <= > >=``, or ``=`` where a side is the result of arithmetic.
+``op`` is one of ``< <= > >=``, or ``=`` if a side is the result of arithmetic.
 """
 
 Computed: TypeAlias = tuple[Variable, str, Leaf, Leaf]
@@ -79,11 +79,11 @@ class Flat:
 
 
 class Names:
-    """The compound terms of a clause, or of one existential part (``outer``: of its clause).
+    """The variables that name the compound terms of a clause or of one existential part.
 
-    ``bound`` are the variables of the existential part, and ``taken`` all names that are used in
-    the clause. ``literals`` and ``computed`` define the names, in an order in which they can be
-    evaluated; ``fresh`` are the new variables.
+    ``outer`` has the names of the clause around an existential part, and ``bound`` the variables of the
+    part. ``taken`` has all names in the clause. ``literals`` and ``computed`` define the names, in order of
+    evaluation; ``fresh`` has the new variables.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Names:
         self._names: dict[Term, Leaf] = {}
 
     def flat(self, parts: Iterable[Literal | Compared]) -> Flat:
-        """Replace compound terms by their names, for which literals and conditions are noted."""
+        """Replace compound terms by variables, and add the definitions of the variables."""
         literals: list[Literal] = []
         equalities: list[Equality] = []
         comparisons: list[Comparison] = []
@@ -116,7 +116,7 @@ class Names:
         return Flat(tuple(literals), tuple(equalities), tuple(comparisons))
 
     def _leaf(self, term: Term) -> Leaf:
-        """Return a term without parts, or the variable that names a compound term."""
+        """Return a variable or constant as it is, or the variable that names a compound term."""
         if isinstance(term, Function | Arithmetic):
             if self._outer is not None and not self._owns(term):
                 return self._outer._leaf(term)
@@ -126,7 +126,7 @@ class Names:
         return term
 
     def _defines(self, part: Literal | Compared) -> bool:
-        """Take ``v != f(x)`` in a clause, or ``v = f(x)`` in a conjunction, to name f(x) by v."""
+        """Use ``v != f(x)`` in a clause, or ``v = f(x)`` in a conjunction, to name f(x) by v."""
         if not isinstance(part, Compared) or part.op != "=" or part.positive == (not self._outer):
             return False
         for variable, term in ((part.left, part.right), (part.right, part.left)):
@@ -141,7 +141,7 @@ class Names:
         return compound and variable.name not in names and self._owns(term)
 
     def _owns(self, term: Term) -> bool:
-        """Return whether a term is named here, and not in the clause around."""
+        """Return whether a term is named here, not in the outer clause."""
         names = {leaf.name for leaf in leaves(term) if isinstance(leaf, Variable)}
         return self._outer is None or not names.isdisjoint(self._bound)
 
@@ -176,10 +176,10 @@ Domains: TypeAlias = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Existential:
-    """There are constants for ``variables`` for which everything listed holds.
+    """An existential part: constants for ``variables`` exist that satisfy all listed conditions.
 
-    The other variables that occur are the clause's. ``domains`` are those of its own variables
-    that stand in no literal of the conjunction.
+    All other variables belong to the clause. ``domains`` has the part's variables that occur in no literal
+    of the conjunction, with their types.
     """
 
     variables: tuple[str, ...]
@@ -194,17 +194,16 @@ class Existential:
 class Clause:
     """A disjunction of literals, equalities, comparisons and existential parts, and its score.
 
-    A state's score holds ``weight * sign * [the clause is true]`` for each grounding; a hard
-    clause must be true. Only groundings count in which all ``computed`` conditions hold, and all
-    comparisons are of integers. ``domains`` are those of the variables, of the clause and of its
-    template, that stand in none of its own literals. A computed variable in no literal,
-    of existential parts neither, and no domain is a plain integer, which need not be a constant of the
-    world.
+    A state's score has the term ``weight * sign * [the clause is true]`` for each grounding; a hard
+    clause must be true. Only groundings count in which all ``computed`` conditions hold and all
+    comparisons are between integers. ``domains`` has the variables of the clause and its template that
+    occur in none of the clause's own literals. A computed variable that is in no literal (also of no
+    existential part) and in no domain is a plain integer, which need not be a constant of the world.
 
-    ``rule`` is the index of its rule in the program, ``template`` names the ``+`` variables of
-    the rule's formula in order of first occurrence, and ``table`` gives the weights of a family by
-    the constants of the template, as in `Rule`. ``formula`` is what the weight counts, with
-    compound terms: the disjunction or, where the sign is -1, its negation.
+    ``rule`` is the index of the rule in the program. ``template`` has the ``+`` variables of the rule's
+    formula in order of first occurrence. ``table`` has the weights of a family by the constants of the
+    template, as in `Rule`. ``formula`` is the weighted formula with compound terms: the disjunction or, if
+    the sign is -1, its negation.
     """
 
     rule: int
@@ -231,10 +230,10 @@ def clauses(program: Program) -> tuple[Clause, ...]:
 
 
 def rule_clauses(rule: Rule, index: int = 0) -> tuple[Clause, ...]:
-    """Return the clauses of one rule, literals and clauses in the order of the formula.
+    """Return the clauses of one rule; literals and clauses are in the order of the formula.
 
-    Clauses that every state satisfies are left out, and so are soft ones without an atom, which
-    are constant: neither takes a share of the weight.
+    Tautologies and soft clauses without an atom are omitted, because they are constant. They take no
+    share of the weight.
     """
     parts = disjunctions(rule.formula)
     signed = [(part, 1) for part in parts] if rule.hard else _soft(parts)
@@ -248,7 +247,7 @@ def plus_variables(formula: Formula) -> tuple[str, ...]:
 
 
 def plus_everywhere(formula: Formula, weight: str | None = None) -> Formula:
-    """Mark all occurrences of a variable that has a ``+`` somewhere, or is the weight."""
+    """Mark all occurrences of each variable that has a ``+`` anywhere, or is the weight."""
     plus = {term.name for term in terms(formula) if isinstance(term, Variable) and term.plus}
     plus |= {weight} if weight is not None else set()
     if not plus:
@@ -265,18 +264,18 @@ def _clause(rule: Rule, index: int, part: Disjunction, sign: int, shares: int) -
     used = {name for each in part for name in variables(each)}
     used |= {name for each in part if isinstance(each, Some) for name in each.variables}
     names = Names(used)
-    own = names.flat([each for each in part if not isinstance(each, Some)])
+    flat = names.flat([each for each in part if not isinstance(each, Some)])
     types = dict(rule.types)
     exists = tuple(_existential(each, names, types) for each in part if isinstance(each, Some))
-    literals = (*own.literals, *names.literals)
+    literals = (*flat.literals, *names.literals)
     template = plus_variables(rule.formula)
     free = dict.fromkeys([*template, *(name for each in part for name in variables(each))])
     formula = _formula(part, sign)
     return Clause(
         rule=index,
         literals=literals,
-        equalities=own.equalities,
-        comparisons=own.comparisons,
+        equalities=flat.equalities,
+        comparisons=flat.comparisons,
         computed=tuple(names.computed),
         exists=exists,
         domains=_domains(free, literals, types),
@@ -292,13 +291,13 @@ def _clause(rule: Rule, index: int, part: Disjunction, sign: int, shares: int) -
 
 def _existential(part: Some, outer: Names, types: Mapping[str, str]) -> Existential:
     names = Names(outer._taken, outer, part.variables)
-    own = names.flat(part.parts)
-    literals = (*own.literals, *names.literals)
+    flat = names.flat(part.parts)
+    literals = (*flat.literals, *names.literals)
     return Existential(
         variables=(*part.variables, *names.fresh),
         literals=literals,
-        equalities=own.equalities,
-        comparisons=own.comparisons,
+        equalities=flat.equalities,
+        comparisons=flat.comparisons,
         computed=tuple(names.computed),
         domains=_domains(part.variables, literals, types),
     )
@@ -307,16 +306,16 @@ def _existential(part: Some, outer: Names, types: Mapping[str, str]) -> Existent
 def _domains(
     names: Iterable[str], literals: Iterable[Literal], types: Mapping[str, str]
 ) -> Domains:
-    """Return the types of the variables that no literal binds."""
+    """Return the variables that no literal binds, with their types."""
     leaves = (leaf for each in literals for leaf in terms(each.atom))
     bound = {leaf.name for leaf in leaves if isinstance(leaf, Variable)}
     return tuple((name, types[name]) for name in names if name not in bound and name in types)
 
 
 def _soft(parts: list[Disjunction]) -> list[tuple[Disjunction, int]]:
-    """Join two or more unit clauses in one of sign -1, and leave out what is constant.
+    """Join two or more unit clauses to one clause of sign -1, and omit constant clauses.
 
-    Of a formula that is false in every state nothing is left.
+    The result is empty for a formula that is false in every state.
     """
     if () in parts:
         return []
@@ -344,7 +343,7 @@ def _has_atom(part: Disjunction) -> bool:
 
 
 def _formula(part: Disjunction, sign: int) -> Formula:
-    """Return a disjunction, or its negation, as a formula; the empty one is an empty `Or`."""
+    """Return a disjunction, or its negation, as a formula; an empty disjunction is an empty `Or`."""
     operands = tuple(map(_disjunct_formula, part if sign > 0 else map(negated, part)))
     if len(operands) == 1:
         return operands[0]

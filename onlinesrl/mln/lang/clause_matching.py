@@ -1,4 +1,4 @@
-"""Recognising a clause again: equal up to names of variables and order of literals."""
+"""Matching of clauses that are equal up to names of variables and order of literals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onlinesrl.logic.cnf import Compared, Disjunct, Literal, Some, disjunctions
 from onlinesrl.mln.lang.clausal_form import Clause
 
 Kind: TypeAlias = tuple[bool, str]
-"""A literal's sign and predicate, or what stands for it: see `shape`."""
+"""The sign and predicate of a literal, or their substitute for other parts: see `shape`."""
 
 Part: TypeAlias = tuple[Kind, tuple[Term, ...]]
 _Binding: TypeAlias = Mapping[tuple[str, str], Leaf]
@@ -20,10 +20,10 @@ _Binding: TypeAlias = Mapping[tuple[str, str], Leaf]
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """How the holes of one clause must be filled to make it an instance of another.
+    """The conditions on the holes of one clause that make it an instance of another clause.
 
-    ``constants`` are pairs of a hole and the constant that it must hold, ``equal`` pairs of holes
-    that must hold the same, and ``key`` the holes that hold the other clause's template.
+    ``constants`` are pairs of a hole and its required constant. ``equal`` are pairs of holes that must have
+    equal constants. ``key`` has the holes of the other clause's template constants.
     """
 
     constants: tuple[tuple[int, str], ...]
@@ -33,23 +33,23 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A clause as literals of which all must match; shapes that match have equal ``kinds``."""
+    """The literals of a clause for matching; all must match. Matching shapes have equal ``kinds``."""
 
     parts: tuple[Part, ...]
     template: tuple[str, ...]
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The signs and predicates in a fixed order."""
+        """The signs and predicates in sorted order."""
         return tuple(sorted(kind for kind, _ in self.parts))
 
 
 def shape(clause: Clause) -> Shape:
     """Return a clause's shape.
 
-    Comparisons have their operator as predicate. Literals of an existential part have ``EXIST``
-    before the predicate and one more argument, a variable for the part; further ones name its
-    variables.
+    A comparison has its operator as predicate. A literal of an existential part has ``EXIST`` before
+    the predicate and a first argument that stands for the part. Additional ``EXIST`` literals list the
+    part's variables.
     """
     (disjunction,) = disjunctions(clause.formula if clause.sign > 0 else Not(clause.formula))
     parts = [part for number, each in enumerate(disjunction) for part in _parts(each, number)]
@@ -72,11 +72,11 @@ def _parts(disjunct: Disjunct, number: int) -> Iterator[Part]:
 
 
 def patterns(shape: Shape, holes: Sequence[str | None], model: Shape) -> Iterator[Pattern]:
-    """Yield the ways in which instances of the clause of ``shape`` are instances of ``model``.
+    """Yield the conditions under which instances of ``shape`` are instances of ``model``.
 
-    The former has a `+` variable ``?i`` in place of each constant, its hole i, which occurs once;
-    ``holes[i]`` is the constant in it where that is the same in all instances. A clause of the
-    model without some variable of its own template cannot be recognised.
+    In ``shape``, a `+` variable ``?i``, called hole i, replaces each occurrence of a constant.
+    ``holes[i]`` is the constant of hole i if all instances have the same constant, else None. A model
+    clause that lacks a variable of its template never matches.
     """
     for binding in _bindings(shape.parts, model.parts, holes, {}):
         filled = [binding.get(("hole", str(index))) for index in range(len(holes))]
@@ -99,22 +99,22 @@ def patterns(shape: Shape, holes: Sequence[str | None], model: Shape) -> Iterato
 def _bindings(
     parts: Sequence[Part], model: Sequence[Part], holes: Sequence[str | None], binding: _Binding
 ) -> Iterator[_Binding]:
-    """Yield the bindings that pair each part with one of the model's, by depth-first search."""
+    """Yield the bindings that pair each part with a part of the model, by depth-first search."""
     if not parts:
         yield binding
         return
     kind, terms = parts[0]
     for index, (model_kind, model_terms) in enumerate(model):
         if model_kind == kind:
-            left = [*model[:index], *model[index + 1 :]]
+            remaining = [*model[:index], *model[index + 1 :]]
             for order in _orders(kind[1], model_terms):
                 extended = _bind_all(terms, order, holes, binding)
                 if extended is not None:
-                    yield from _bindings(parts[1:], left, holes, extended)
+                    yield from _bindings(parts[1:], remaining, holes, extended)
 
 
 def _orders(predicate: str, terms: tuple[Term, ...]) -> list[tuple[Term, ...]]:
-    """Return the orders of a literal's arguments that mean the same: two for an equality."""
+    """Return the equivalent orders of a literal's arguments: two for an equality, else one."""
     if predicate not in {"=", "EXIST ="}:
         return [terms]
     return [terms, (*terms[:-2], terms[-1], terms[-2])]
@@ -133,7 +133,7 @@ def _bind_all(
 def _bind(
     term: Term, other: Term, holes: Sequence[str | None], binding: _Binding
 ) -> _Binding | None:
-    """Extend a binding by a pair: variables one to one, holes to what may fill them."""
+    """Extend a binding by a pair of terms; variables are bound one to one. None: no match."""
     match term, other:
         case Function(name, parts), Function(model_name, model_parts):
             fits = name == model_name and len(parts) == len(model_parts)

@@ -1,4 +1,4 @@
-"""What rules take from evidence as numbers, in Tuffy and RockIt: weights, and what they compare."""
+"""Numbers that rules take from evidence, in Tuffy and RockIt: weights and compared integers."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ _WHOLE = re.compile(r"-?[0-9]+")
 
 
 def with_weights(program: Program, atoms: Iterable[GroundAtom]) -> Program:
-    """Return the program in which each rule that takes its weight from evidence is a family.
+    """Return the program with the weights that rules take from evidence.
 
-    It has a row for each number that an atom, or the program, has in a place of the weight's type.
+    Each such rule becomes a family. It has one row for each number of the weight's type in the atoms or the
+    program.
     """
     if all(rule.weight_variable is None for rule in program.rules):
         return program
@@ -47,9 +48,9 @@ def with_weights(program: Program, atoms: Iterable[GroundAtom]) -> Program:
 
 
 def check_numbers(program: Program, atoms: Iterable[GroundAtom], file: str) -> None:
-    """Check that what is a weight is a number, and what is ordered or calculated with a whole one.
+    """Check that weights are numbers, and that constants in comparisons and arithmetic are integers.
 
-    Raises DatabaseError at the first atom of the file where it is not. The atoms are the program's.
+    Raises DatabaseError at the first bad atom of the file. The predicates must be declared.
     """
     ordered = dict(_ordered(program.rules))
     for atom in atoms:
@@ -76,7 +77,7 @@ def _is_number(constant: str) -> bool:
 
 
 def _ordered(rules: Iterable[Rule]) -> Iterator[tuple[str, str]]:
-    """Yield the types of the variables that rules order or calculate with, and the rule."""
+    """Yield the types of variables in order comparisons or arithmetic, each with the rule's text."""
     for rule in rules:
         types = dict(rule.types)
         for name in ordered_variables(rule.formula):
@@ -85,7 +86,7 @@ def _ordered(rules: Iterable[Rule]) -> Iterator[tuple[str, str]]:
 
 
 def ordered_variables(formula: Formula) -> Iterator[str]:
-    """Yield the variables of a formula that stand in `<` and its kin, or in arithmetic."""
+    """Yield the variables of a formula in order comparisons (`<`, `<=`, ...) or arithmetic."""
     if isinstance(formula, Atom | Compare | Equal):
         for term in arguments(formula):
             if isinstance(formula, Compare) or isinstance(term, Arithmetic):

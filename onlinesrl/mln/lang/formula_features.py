@@ -1,9 +1,9 @@
-"""Soft formulas that count as one, as in pracmln, where Alchemy splits them into clauses.
+"""Clauses for soft formulas that are one feature, as in pracmln; Alchemy splits them into clauses.
 
-The weight of a formula counts in a state where it is true. Its falsity is a disjunction of conjunctions
-of which no two are true together, found by Shannon's expansion; each is the falsity of a clause, and these
-clauses, each with the whole weight, count as much, up to a constant. As well, the clauses of its truth
-with the negative weight: of the two whichever are fewer.
+A state gets the weight of a formula if the formula is true. Shannon expansion writes the negated formula
+as a disjunction of mutually exclusive conjunctions. Each conjunction is the negation of a clause. These
+clauses, each with the whole weight, are equivalent to the formula up to a constant. The expansion of the
+formula itself, with the negative weight, is equivalent as well; the smaller expansion is used.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from onlinesrl.logic.ast import (
 from onlinesrl.logic.cnf import disjunctions, variables
 
 MAX_PARTS = 12
-"""A formula that counts as one has at most so many different atoms."""
+"""The largest number of distinct atoms of a formula that is one feature."""
 
 
 def clauses_of(formula: Formula) -> tuple[list[Formula], int] | None:
-    """Return clauses, and the sign of their weights, that count as a whole formula does.
+    """Return clauses that are equivalent to a formula as one feature, and the sign of their weights.
 
-    None where there are none: the formula has too many atoms, or denies an existential.
+    None: the formula has too many atoms, or negates an existential.
     """
     if _is_clause(formula):
         return [formula], 1
@@ -82,7 +82,7 @@ def _free(formula: Formula) -> set[str]:
 def _clauses(
     formula: Formula, parts: list[Formula], free: set[str], truth: bool
 ) -> list[Formula] | None:
-    """Return the clauses that are false where the formula has a truth value, one for each way to it."""
+    """Return the clauses whose negations cover the states where the formula has a truth value."""
     clauses = []
     for path in _paths(formula, parts, free, truth, {}):
         if any(isinstance(part, Exists | Forall) and value for part, value in path.items()):
@@ -95,23 +95,26 @@ def _clauses(
 def _paths(
     formula: Formula, parts: list[Formula], free: set[str], truth: bool, path: dict[Formula, bool]
 ) -> Iterator[dict[Formula, bool]]:
-    """Yield the ways to a truth value, each with all free variables, so that each counts as often."""
+    """Yield the paths of Shannon expansion to a truth value.
+
+    Each path has all free variables, so that its clause has as many groundings as the formula.
+    """
     value = _value(formula, path)
     seen = {name for part in path for name in _free(part)}
     if value is not None and (value != truth or free <= seen):
         if value == truth:
             yield dict(path)
         return
-    wanted = parts if value is not None else set(_undecided(formula, path))
+    candidates = parts if value is not None else set(_undecided(formula, path))
     for part in parts:
-        if part not in path and part in wanted and (value is None or not _free(part) <= seen):
-            for chosen in (True, False):
-                yield from _paths(formula, parts, free, truth, {**path, part: chosen})
+        if part not in path and part in candidates and (value is None or not _free(part) <= seen):
+            for truth_of_part in (True, False):
+                yield from _paths(formula, parts, free, truth, {**path, part: truth_of_part})
             return
 
 
 def _undecided(formula: Formula, path: Mapping[Formula, bool]) -> Iterator[Formula]:
-    """Yield the parts on which the truth of a formula still depends."""
+    """Yield the parts that still decide the truth of a formula."""
     if _value(formula, path) is None:
         if isinstance(formula, Atom | Equal | Compare | Exists | Forall):
             yield formula
@@ -121,7 +124,7 @@ def _undecided(formula: Formula, path: Mapping[Formula, bool]) -> Iterator[Formu
 
 
 def _value(formula: Formula, path: Mapping[Formula, bool]) -> bool | None:
-    """Return the truth of a formula where some of its parts are known; None if they leave it open."""
+    """Return the truth of a formula, given the truth of some parts; None if it is undecided."""
     match formula:
         case Atom() | Equal() | Compare() | Exists() | Forall():
             return path.get(formula)

@@ -1,12 +1,12 @@
-"""Weighted lines that differ in their constants only, and weights of a template's instances.
+"""Families of weighted lines that differ only in their constants, and weights of template instances.
 
-A file of learned weights has a line for each instance of a template, tens of thousands of a few
-shapes. They are parsed once and kept as one family. The shape of a line is its text with holes for the
-constants, which look the same as the names of predicates without arguments.
+A file of learned weights has one line per instance of a template: tens of thousands of lines, but few
+shapes. Each shape is parsed only once and becomes a family. The shape of a line is its text with holes
+for the constants. Names of predicates without arguments look like constants.
 
-A line ``1.5 Smokes(+Anna) => Cancer(x)`` says which weight the rule with a ``+`` variable has for its
-constants, and holds in worlds that have these. The rule itself, with a weight, says which one it has for
-all others; without it they have none.
+A line ``1.5 Smokes(+Anna) => Cancer(x)`` has the weight of a rule with a ``+`` variable for the constant
+Anna. It applies in worlds that have this constant. The weight of the rule itself, if present, applies to
+all other constants.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from onlinesrl.mln.lang.clausal_form import plus_variables
 from onlinesrl.mln.lang.statements import Sentence, Statement, statements
 
 ENOUGH = 8
-"""Lines of one shape become a family where they are more than this."""
+"""The number of lines of one shape above which they become a family."""
 
 _LINE = re.compile(r"[ \t]*(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+\-]?[0-9]+)?)[ \t]+(\S.*)")
 _HOLE = re.compile(
@@ -62,11 +62,11 @@ class Family:
 
 
 def fold(code: str, source: Source) -> tuple[list[Statement], dict[int, Family]]:
-    """Parse code, only the first line of each family.
+    """Parse code, but only the first line of each family.
 
-    Returns the statements and, by its line, the family that a sentence stands for. Whatever
-    cannot be told from the shape alone (a line inside a longer statement, a shape whose holes are
-    not all constants, or vary in equalities only) is parsed line by line.
+    Returns the statements, and the families by their first line. Lines are parsed one by one if
+    the shape does not suffice. This happens for a line inside a longer statement, for holes that are not
+    constants, and for constants that vary only in equalities.
     """
     unfit: set[str] = set()
     while families := _families(code, unfit):
@@ -88,11 +88,11 @@ def fold(code: str, source: Source) -> tuple[list[Statement], dict[int, Family]]
 def generalise(
     formula: Formula, types: Sequence[str | None], family: Family, plus: Sequence[bool]
 ) -> tuple[Formula, Table, tuple[tuple[str, str], ...]]:
-    """Return a family's formula, table and new variables' types, given its first line's formula.
+    """Return a family's formula, table and new variables with types, given the first line's formula.
 
-    Constants that vary, or have a ``plus``, become ``+`` variables, one for all places of a type that vary
-    alike; ``types`` has the types of the constants from left to right, None for those that are compared or
-    calculated with.
+    Constants that vary, or have a ``plus``, become ``+`` variables. Places of the same type and with equal
+    constants in every line share a variable. ``types`` has the types of the constants from left to right;
+    None: the constant is in a comparison or in arithmetic.
     """
     columns = list(zip(*family.constants, strict=True))
     used = {term.name for term in terms(formula) if isinstance(term, Variable)}
@@ -118,7 +118,7 @@ def generalise(
 
 
 def summed(pairs: Iterable[tuple[tuple[str, ...], float]]) -> Table:
-    """Return pairs of keys and weights; the weights of a key that comes again are added."""
+    """Return pairs of distinct keys and weights; the weights of equal keys are added."""
     rows = (*pairs,)
     total = dict.fromkeys((key for key, _ in rows), 0.0)
     if len(total) == len(rows):
@@ -173,7 +173,7 @@ def _misfits(parsed: Iterable[Statement], families: Iterable[Family]) -> set[str
 
 
 def _fits(first: Statement | None, family: Family) -> bool:
-    """Return whether a family's holes are the constants of its first line, and vary in its atoms."""
+    """Return whether a family's holes are the constants of its first line and vary in atoms."""
     if not isinstance(first, Sentence) or first.weight is None or first.hard:
         return False
     if first.definite or first.star is not None or plus_variables(first.formula):
@@ -195,7 +195,10 @@ def _fits(first: Statement | None, family: Family) -> bool:
 
 
 def _constants(term: Term, typed: bool) -> Iterator[tuple[str, bool]]:
-    """Yield the constants of a term, and whether the place of each has a type, as the term's has."""
+    """Yield the constants of a term, and whether the place of each has a type.
+
+    ``typed``: the place of the term itself has a type.
+    """
     match term:
         case Constant(name):
             yield name, typed
@@ -208,9 +211,10 @@ def _constants(term: Term, typed: bool) -> Iterator[tuple[str, bool]]:
 
 
 def joined(rules: Sequence[Rule], instances: Mapping[int, Rule]) -> Iterator[Rule]:
-    """Yield rules; those of ``instances``, by number, are in the table of the first of their form.
+    """Yield the rules, with ``instances`` (rules by number) merged into the tables of other rules.
 
-    An instance of a rule with ``+`` variables and a weight is in its table, and has no weight but its own.
+    Instances join the table of the rule with ``+`` variables and the same form. Without such a rule, they
+    join the first instance of the same form.
     """
     templates: dict[Formula, list[tuple[int, Formula]]] = defaultdict(list)
     for n, rule in enumerate(rules):
@@ -238,7 +242,7 @@ def _is_template(rule: Rule) -> bool:
 
 
 def _blank(formula: Formula) -> Formula:
-    """Return a formula whose ``+`` variables have no names."""
+    """Return the formula with empty names of ``+`` variables."""
     return replace_terms(formula, lambda leaf: Variable("", plus=True) if _plus(leaf) else leaf)
 
 
@@ -247,7 +251,7 @@ def _plus(leaf: Leaf) -> bool:
 
 
 def _order(template: Formula, instance: Formula) -> list[int] | None:
-    """Return which variable of an instance stands for each of a template's; None: two do for one."""
+    """Return the index of the instance's variable for each template variable; None if ambiguous."""
     pairs = {*zip(filter(_plus, terms(template)), filter(_plus, terms(instance)), strict=True)}
     names = {variable.name: other.name for variable, other in pairs}
     others = plus_variables(instance)

@@ -1,10 +1,9 @@
 """Predicate completion of definite clauses (Clark 1978; in MLNs as LoMRF's decomposed mode).
 
 A definite clause ``head :- body`` means ``body => head``, with its weight. The completion adds the
-other direction as one hard rule for each head predicate: an atom of it is true only where the body
-of one of its clauses is, with that clause's other variables existentially quantified. Constants,
-functions and repeated variables in a head become equations in the body, so that no head at all
-fits an atom that is true.
+converse as one hard rule per head predicate: an atom is true only if the body of one of the
+predicate's clauses is true. Variables that occur only in the body are existentially quantified.
+Constants, functions and repeated variables in a head become equations in the body.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from onlinesrl.logic.text import show
 
 @dataclass(frozen=True, slots=True)
 class Definite:
-    """A definite clause ``body => head``, where it stands, and the types of its variables."""
+    """A definite clause ``body => head``, with its position and the types of its variables."""
 
     formula: Implies
     position: Position
@@ -47,7 +46,7 @@ class Definite:
 
     @property
     def head(self) -> Atom:
-        """The head."""
+        """The head atom."""
         assert isinstance(self.formula.right, Atom)
         return self.formula.right
 
@@ -55,9 +54,9 @@ class Definite:
 def completions(
     definite: Iterable[Definite], predicates: Mapping[str, Predicate]
 ) -> tuple[Rule, ...]:
-    """Return the completion of each head predicate, in the order of their first clauses.
+    """Return the completion of each head predicate, in the order of the predicates' first clauses.
 
-    Raises the source's error of the first clause where it is too large.
+    Raises the error of the source, at the predicate's first clause, if a completion is too large.
     """
     groups: dict[str, list[Definite]] = {}
     for clause in definite:
@@ -81,19 +80,19 @@ def _completion(group: Sequence[Definite], predicate: Predicate) -> Rule:
 
 
 def _head_names(head: Atom) -> list[str]:
-    """Return distinct names for the arguments of a head, its own variables' where they can be."""
-    own = {leaf.name for leaf in terms(head) if isinstance(leaf, Variable)}
+    """Return distinct names for the arguments of a head: its variables' names, if possible."""
+    head_variables = {leaf.name for leaf in terms(head) if isinstance(leaf, Variable)}
     names: list[str] = []
     for term in head.terms:
         if isinstance(term, Variable) and term.name not in names:
             names.append(term.name)
         else:
-            names.append(_fresh("x", {*own, *names}))
+            names.append(_fresh("x", {*head_variables, *names}))
     return names
 
 
 def _body(clause: Definite, names: Sequence[str], types: dict[str, str]) -> Formula:
-    """Return when a clause makes the head with variables ``names`` true, and note new types."""
+    """Return the condition under which a clause makes the head over ``names`` true; add to ``types``."""
     renaming: dict[str, str] = {}
     equations: list[tuple[str, int]] = []
     for index, (name, term) in enumerate(zip(names, clause.head.terms, strict=True)):
@@ -101,10 +100,10 @@ def _body(clause: Definite, names: Sequence[str], types: dict[str, str]) -> Form
             renaming[term.name] = name
         else:
             equations.append((name, index))
-    own = dict(clause.types)
-    for name, type_ in own.items():
+    clause_types = dict(clause.types)
+    for name, type_ in clause_types.items():
         if name not in renaming:
-            renaming[name] = name if name not in types else _fresh(name, {*types, *own})
+            renaming[name] = name if name not in types else _fresh(name, {*types, *clause_types})
             types[renaming[name]] = type_
 
     def renamed(leaf: Leaf) -> Leaf:

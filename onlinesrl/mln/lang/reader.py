@@ -1,4 +1,4 @@
-"""Reading MLN files: text to a program whose names, arities and types are checked."""
+"""The reader of MLN files: text to a program with checked names, arities and types."""
 
 from __future__ import annotations
 
@@ -42,22 +42,23 @@ from onlinesrl.mln.lang.statements import (
 from onlinesrl.mln.lang.type_checker import Checker, Declarations, TypedConstant
 
 MAX_INCLUDES = 1000
-"""So many files may be included in all; one that is included twice counts twice."""
+"""The largest number of included files; a file that is included twice counts twice."""
 _NOT_INCLUDED = {".db": "a database is evidence", ".cpp": "C++ cannot be linked in"}
 _TYPE = re.compile(rf"({NAME})([!?]?)")
 
 
 def load(path: str | Path, dialect: Dialect = ALCHEMY) -> Program:
-    """Read an MLN file: `parse` of its text; StorageError where it cannot be read."""
+    """Read an MLN file, see `parse`. Raises StorageError if the file cannot be read."""
     return parse(read_text(path), str(path), dialect)
 
 
 def parse(
     text: str, file: str = "<model>", dialect: Dialect = ALCHEMY, alone: bool = False
 ) -> Program:
-    """Read a program in a dialect's syntax; ``file`` names it in errors, and includes are beside it.
+    """Parse a program in a dialect's syntax.
 
-    ``alone``: it includes none. Raises ModelError at the first mistake, or what is not supported.
+    ``file`` is the path for error messages and for relative includes. ``alone``: includes are forbidden.
+    Raises ModelError at the first mistake or unsupported construct.
     """
     reader = _Reader(dialect, alone)
     first = _File(reader, source(text, file), (), (Path(file).resolve(),))
@@ -65,7 +66,7 @@ def parse(
 
 
 class _Reader:
-    """A program in the making."""
+    """A program under construction."""
 
     def __init__(self, dialect: Dialect, alone: bool) -> None:
         self.dialect, self.alone = dialect, alone
@@ -90,16 +91,16 @@ class _Reader:
         return Program(file, types, predicates, rules, functions, text, opened, closed)
 
     def occurs(self, type_: str, constant: str, place: tuple[int, ...]) -> None:
-        """Note that a constant of a type stands at a place; places compare as in reading order."""
+        """Record the place of a constant of a type; places compare in reading order."""
         constants = self.types.setdefault(type_, {})
         constants[constant] = min(place, constants.get(constant, place))
 
 
 class _File:
-    """One file on its way into the program.
+    """The reader of one file.
 
-    ``prefix`` holds the lines of the includes that led here, ``stack`` the files from the first
-    one to this.
+    ``prefix`` has the lines of the includes that lead to the file, ``stack`` the files from the first
+    file to this one.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class _File:
         self._checker = Checker(text, reader.declared)
 
     def read(self) -> str:
-        """Add the file's statements to the program; return its text, of included files, too."""
+        """Add the file's statements to the program; return its text with included files."""
         lines = self._source.text.split("\n")
         parsed, families = self._parsed()
         for statement in parsed:
@@ -147,7 +148,9 @@ class _File:
             text, resolved = read_text(path, pipe=False), path.resolve()
         except StorageError as error:
             raise self._source.error(str(error), statement.position) from None
-        if not path.suffix == resolved.suffix == ".mln":  # an error would show a line of it
+        if (
+            not path.suffix == resolved.suffix == ".mln"
+        ):  # errors would disclose a line of another file
             raise self._not_included(statement)
         if resolved in self._stack:
             chain = " includes ".join(
@@ -178,8 +181,8 @@ class _File:
     def _declares(self, sentence: Sentence) -> bool:
         """Return whether a sentence declares its predicate.
 
-        It does if it is a bare atom of a new predicate. One whose arguments are names of types is
-        taken for a declaration that comes twice.
+        A bare atom of a new predicate is a declaration. A bare atom whose arguments are names of types
+        is a repeated declaration.
         """
         formula = sentence.formula
         weighted = sentence.weight is not None or sentence.weight_variable is not None
@@ -187,9 +190,9 @@ class _File:
             return False
         spellings = [each.spelling for each in sentence.mentions[0].arguments]
         types = self._reader.types
-        again = bool(spellings) and all(each.rstrip("!?") in types for each in spellings)
+        repeated = bool(spellings) and all(each.rstrip("!?") in types for each in spellings)
         new = formula.predicate not in self._reader.declared.predicates
-        return new or again or sentence.closed or sentence.numeric
+        return new or repeated or sentence.closed or sentence.numeric
 
     def _add_predicate(self, sentence: Sentence) -> None:
         if sentence.star is not None:
@@ -246,7 +249,7 @@ class _File:
         self._reader.declared.predicates[predicate.name] = predicate
 
     def _declared_type(self, predicate: str, argument: Argument) -> tuple[str, str]:
-        """Return the type that a declaration's argument names, and its mark, `!` or `?`."""
+        """Return the type of a declaration's argument, and its mark: `!`, `?` or nothing."""
         match = _TYPE.fullmatch(argument.spelling)
         if match is not None:
             return match[1], match[2]
@@ -295,7 +298,7 @@ class _File:
         self._reader.rules += self._in_clauses(rule)
 
     def _weight_variable(self, sentence: Sentence, types: Mapping[str, str]) -> str | None:
-        """Return the variable that a rule's weight is; check that it and other decimals are in place."""
+        """Return the variable of a rule's weight; check the use of decimal numbers."""
         if self._reader.dialect.decimals:
             for ordered in ordered_variables(sentence.formula):
                 if types[ordered] == FLOAT:
@@ -325,13 +328,13 @@ class _File:
             raise self._source.error(message, position, "recursion is not supported")
 
     def _in_clauses(self, rule: Rule) -> list[Rule]:
-        """Return the rules that count as a soft formula does that is not split into clauses."""
+        """Return the rules of a soft formula; in some dialects, they treat the formula as one feature."""
         if not self._reader.dialect.whole or rule.weight is None:
             return [rule]
         signed = clauses_of(rule.formula)
         if signed is None:
             raise self._source.error(
-                f"a formula that counts as one has at most {MAX_PARTS} atoms, and an EXIST without `!`",
+                f"a formula that is one feature has at most {MAX_PARTS} atoms, and no `!` before EXIST",
                 rule.position,
                 "write a rule for each part of it",
             )
@@ -342,7 +345,7 @@ class _File:
         ]
 
     def _check_normal_form(self, sentence: Sentence) -> None:
-        """Refuse a universal quantifier inside an existential one, and too large a normal form."""
+        """Reject a universal quantifier inside an existential one, and a too large normal form."""
         formula = sentence.formula
         index = misplaced_universal(formula)
         if index is None and sentence.definite and isinstance(formula, Implies):
@@ -362,10 +365,10 @@ class _File:
     def _instance_rule(
         self, rule: Rule, family: Family | None, constants: list[TypedConstant], sentence: Sentence
     ) -> Rule:
-        """Return the rule of lines with the weights of a template's instances."""
+        """Return the rule of a line, or family of lines, with weights of a template's instances."""
         plus = plus_variables(rule.formula)
         if rule.weight is None or rule.hard or sentence.definite or plus:
-            message = "`+` before a constant says that a line has the weight of an instance"
+            message = "`+` before a constant means that the line has the weight of an instance"
             hint = "write a weight before it, no period, and no `+` before a variable"
             raise self._source.error(message, rule.position, hint)
         names = tuple(constant.name for constant in constants)

@@ -1,4 +1,4 @@
-"""The syntax of MLN files: text to statements, by the grammar in mln.lark and its dialects'."""
+"""The parser of MLN files: text to statements, by the grammar mln.lark and those of dialects."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from onlinesrl.logic.parsing import Node
 
 MAX_LENGTH = 200
-"""Longer expressions have no value."""
+"""The largest length of a weight expression."""
 
 _OPERATORS: dict[type, Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -62,7 +62,7 @@ _FUNCTIONS: dict[str, Callable[[float], float]] = {
 
 
 def evaluate(text: str) -> float | None:
-    """Return the value of an expression; None for what is no expression or has no value.
+    """Return the value of an expression; None for an invalid expression or an undefined value.
 
     ``logx(0)`` is -100.
     """
@@ -90,9 +90,9 @@ def _value(node: ast.expr) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A term where it is written: ``spelling`` keeps quotes, a leading + and a trailing !.
+    """A term in the text; ``spelling`` keeps quotes, a leading + and a trailing !.
 
-    ``parts`` are the arguments of a function, or the operands of arithmetic that are written out.
+    ``parts`` are the arguments of a function, or the written operands of arithmetic.
     """
 
     term: Term
@@ -103,7 +103,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """An atom, equality or comparison where it is written."""
+    """An atom, equality or comparison in the text."""
 
     formula: Atom | Equal | Compare
     arguments: tuple[Argument, ...]
@@ -112,17 +112,17 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class Binder:
-    """A quantifier where it is written, and the variables that it binds."""
+    """A quantifier in the text, and the variables that it binds."""
 
     variables: tuple[str, ...]
     position: Position
 
 
 class Converter:
-    """Converts the trees of one sentence, and notes its ``mentions`` and ``binders`` in order.
+    """A converter of the trees of one sentence, which collects ``mentions`` and ``binders`` in order.
 
-    ``signs`` are the signs of the atoms marked ``*`` from left to right. A bound variable whose
-    name is used elsewhere in the sentence gets a new one.
+    ``signs`` are the signs of the atoms marked ``*`` from left to right. A bound variable gets a new
+    name if its name occurs elsewhere in the sentence.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Converter:
         self._taken = {self._named(name) for name in self._uses}
 
     def formula(self, node: Node, bound: Mapping[str, str] | None = None) -> Formula:
-        """Convert a formula's tree; ``bound`` gives the bound variables in scope their names."""
+        """Convert a formula's tree; ``bound`` maps the bound variables in scope to their names."""
         bound = bound or {}
         if isinstance(node, str) or node.data == "call":
             return self._atom(node, bound)
@@ -188,8 +188,8 @@ class Converter:
                 message = f"a quantifier binds variables, and {name} is a constant"
                 raise self._source.error(message, position(name))
             used_elsewhere = inner[name] < self._uses[name]
-            own = self._named(name)
-            scope[str(name)] = self._fresh(own) if used_elsewhere else own
+            variable_name = self._named(name)
+            scope[str(name)] = self._fresh(variable_name) if used_elsewhere else variable_name
         variables = tuple(dict.fromkeys(scope[name] for name in tokens(names)))
         self.binders.append(Binder(variables, position(word)))
         quantifier = Exists if word.lower() == "exist" else Forall
@@ -273,7 +273,7 @@ _CONNECTED: dict[str, Callable[[tuple[Formula, ...]], Formula]] = {
 def leaf(
     token: Token, source: Source, dialect: Dialect, bound: Mapping[str, str] | None = None
 ) -> Leaf:
-    """Convert a name, number or string; ``bound`` gives bound variables their names."""
+    """Convert a name, number or string; ``bound`` maps bound variables to their names."""
     variable = dialect.variable(token)
     if variable is not None:
         return Variable((bound or {}).get(token, variable))
@@ -287,7 +287,7 @@ def leaf(
 
 
 def _declared(node: Tree[Token]) -> Argument:
-    """Convert an argument that only a declaration has: a type with a mark, or a name after it."""
+    """Convert an argument of a declaration: a type with a mark or a name after it."""
     name, *rest = node.children
     assert isinstance(name, str)
     mark = {"marked": "!", "optional": "?"}.get(node.data, "")
@@ -303,17 +303,17 @@ def _names(tree: Tree[Token]) -> Counter[Token]:
 
 
 MAX_STARS = 10
-"""More atoms than these cannot be marked `*` in one formula."""
+"""The largest number of atoms marked `*` in one formula."""
 
 MAX_RANGE = 1_000_000
-"""An integer type has at most these many constants."""
+"""The largest number of constants of an integer type."""
 
 _MARKS = {"WEIGHT", "PERIOD"}
 
 
 @dataclass(frozen=True, slots=True)
 class Cardinality:
-    """Of the atoms that only ``over`` tells apart, at most (`<=`), or at least, so many are true."""
+    """A bound on the number of true atoms that differ only in ``over``: at most (`<=`) or at least."""
 
     over: tuple[str, ...]
     op: str
@@ -322,12 +322,12 @@ class Cardinality:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A formula on its own: a rule, or the declaration of a predicate.
+    """A rule, or the declaration of a predicate.
 
-    A ``definite`` clause `head :- body` has the formula `body => head`. ``star`` is where the
-    formula's first sign expansion stands, of which the sentence is one outcome. A rule may have the
-    name of a variable as its weight, and a weight that learning leaves alone (``fixed``); ``closed``
-    declares a predicate of a closed world, ``numeric`` one whose atoms have numbers.
+    A ``definite`` clause `head :- body` has the formula `body => head`. ``star`` is the position of
+    the formula's first sign expansion `*`; the sentence has one choice of signs. ``weight_variable`` is
+    a variable whose value is the weight; learning does not change a ``fixed`` weight. ``closed`` declares
+    a closed-world predicate, ``numeric`` a predicate whose atoms have numeric values.
     """
 
     formula: Formula
@@ -349,7 +349,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Enumeration:
-    """The constants of a type; an ``open`` one, with `...` at its end, has those of the stream, too."""
+    """The constants of a type; an ``open`` type (`...` at the end) also has constants of the stream."""
 
     name: str
     constants: tuple[str, ...]
@@ -360,7 +360,7 @@ class Enumeration:
 
 @dataclass(frozen=True, slots=True)
 class FunctionDeclaration:
-    """``result name(types)``."""
+    """A function declaration, ``result name(types)``."""
 
     result: str
     name: str
@@ -371,7 +371,7 @@ class FunctionDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class Include:
-    """``#include "path"``; ``around`` are the parts of its line before and after it."""
+    """An include, ``#include "path"``; ``around`` has the parts of the line before and after it."""
 
     path: str
     around: tuple[slice, slice]
@@ -383,9 +383,9 @@ Statement: TypeAlias = Sentence | Enumeration | FunctionDeclaration | Include
 
 
 def statements(code: str, source: Source, dialect: Dialect = ALCHEMY) -> list[Statement]:
-    """Parse the code of a source: its text, or its text with some lines blanked.
+    """Parse the code of a source: its text, possibly with some lines blanked.
 
-    Raises the source's error at the first place that is not the dialect's syntax or not supported.
+    Raises the error of the source at the first syntax error or unsupported construct.
     """
     grammars = tuple(f"onlinesrl.mln.lang/{name}" for name in ("mln", *dialect.grammar))
     tree = parse(code, source, grammars, dialect.complaints, MLN_WORDS)
@@ -394,7 +394,7 @@ def statements(code: str, source: Source, dialect: Dialect = ALCHEMY) -> list[St
 
 
 class _Statements:
-    """Converts the trees of one text to statements."""
+    """A converter of the trees of one text to statements."""
 
     def __init__(self, code: str, source: Source, dialect: Dialect) -> None:
         self._code = code
@@ -402,7 +402,7 @@ class _Statements:
         self._dialect = dialect
 
     def read(self, node: Tree[Token]) -> Iterator[Statement]:
-        """Yield the statements of one tree: of a formula with ``*``, one for each choice of signs."""
+        """Yield the statements of one tree; a formula with ``*`` has one for each choice of signs."""
         if node.data == "type":
             yield _enumeration(node, self._source, self._dialect)
             return
@@ -518,13 +518,13 @@ def _is_definite(node: Node) -> bool:
 
 
 def _stars(node: Tree[Token]) -> list[Token]:
-    """Return the ``*`` marks of a sentence in their order."""
+    """Return the ``*`` marks of a sentence in order."""
     marks = (next(tokens(each)) for each in node.find_data("starred"))
     return sorted(marks, key=lambda mark: mark.start_pos or 0)
 
 
 def _written(node: Tree[Token], code: str, marks: Mapping[str, Token]) -> str:
-    """Return a sentence without weight and period, on one line."""
+    """Return the text of a sentence without weight and period, on one line."""
     text = code[node.meta.start_pos : node.meta.end_pos].removeprefix(marks.get("WEIGHT", ""))
     lines = text.removesuffix(marks.get("PERIOD", "")).split("\n")
     return " ".join(filter(None, map(str.strip, lines)))
@@ -560,7 +560,7 @@ def _range(tokens: list[Token], dots: Token, source: Source) -> tuple[str, ...]:
     if [token.type for token in tokens] != ["NUMBER", "DOTS", "NUMBER"]:
         message = "`...` stands between the first and the last integer of a type, or at its end"
         hint = (
-            "write `time = {0, ..., 9}`, or `label = {A, B, ...}` where the stream may bring more"
+            "write `time = {0, ..., 9}`, or `label = {A, B, ...}` if the stream may add constants"
         )
         raise source.error(message, position(dots), hint)
     for token in (tokens[0], tokens[2]):

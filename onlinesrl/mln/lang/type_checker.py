@@ -1,4 +1,4 @@
-"""The types of a sentence: its predicates, functions, variables and constants are as declared."""
+"""The type checker of sentences: predicates, functions, variables and constants."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from onlinesrl.mln.lang.statements import Argument, Mention, Sentence
 
 _LATER = {"concat", "substr"}
 MOST_FACTORS = 5
-"""The most numeric atoms of a rule: their product is finite, see ``core.example.MOST``."""
+"""The largest number of numeric atoms of a rule; their product is finite, see ``core.example.MOST``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declarations:
-    """What a program has declared so far, and in ``places`` where, in words."""
+    """The declarations of a program so far; ``places`` has their locations in words."""
 
     predicates: dict[str, Predicate] = field(default_factory=dict)
     functions: dict[str, FunctionType] = field(default_factory=dict)
@@ -41,10 +41,10 @@ class Declarations:
 
 
 class TypedConstant(NamedTuple):
-    """A constant of a sentence; ``type`` is None where it is a number of no type.
+    """A constant of a sentence; ``type`` is None for a number without a type.
 
-    ``fixed``: its type is that of the place where it stands, as in an atom. A constant that is
-    compared takes its type from the other side. ``plus``: a ``+`` is before it.
+    ``fixed``: the type comes from the constant's place, as in an atom; in a comparison, the type comes
+    from the other side. ``plus``: a ``+`` precedes the constant.
     """
 
     name: str
@@ -54,17 +54,17 @@ class TypedConstant(NamedTuple):
 
 
 class Checker:
-    """Finds the types of the sentences of one file."""
+    """The type checker of the sentences of one file."""
 
     def __init__(self, source: Source, declared: Declarations) -> None:
         self._source = source
         self._declared = declared
 
     def variables(self, sentence: Sentence) -> dict[str, str]:
-        """Return the type of each variable, by the atoms and functions that it stands in.
+        """Return the type of each variable, from the atoms and functions that contain it.
 
-        Variables that stand in arithmetic only take the type of its place, and those of an
-        equation with arithmetic the type of another variable in it.
+        A variable that occurs only in arithmetic takes the type of the arithmetic term's place. In an
+        equation with arithmetic, it takes the type of another variable of the equation.
         """
         types: dict[str, str] = {}
         numeric: list[tuple[Argument, str]] = []
@@ -95,7 +95,7 @@ class Checker:
         return constants
 
     def check_numeric(self, sentence: Sentence, clauses: Iterable[Clause]) -> None:
-        """Check that numeric atoms are conditions of all clauses of a soft rule, which they multiply."""
+        """Check that numeric atoms are conditions of all clauses of a soft rule; they multiply its weight."""
         numeric = {name for name, each in self._declared.predicates.items() if each.numeric}
         mentions = [each for each in sentence.mentions if _predicate(each.formula) in numeric]
         if not mentions:
@@ -106,9 +106,9 @@ class Checker:
             hint = "make the rule soft: no period, no `:-`"
         elif len(mentions) > MOST_FACTORS:
             message = (
-                f"{len(mentions)} numeric atoms in a rule, of which {MOST_FACTORS} may multiply"
+                f"the rule has {len(mentions)} numeric atoms; at most {MOST_FACTORS} are supported"
             )
-            hint = "let one predicate have their product"
+            hint = "declare one predicate for their product"
         elif any(
             sum(not x.positive and x.atom.predicate in numeric for x in clause.literals)
             < len(mentions)
@@ -116,13 +116,13 @@ class Checker:
         ):
             message = f"{name} is numeric, neither true nor false: it multiplies a whole rule, once"
             hint = (
-                f"let it be a condition, as in `{name}(x) => (...)`, or in a conjunction of atoms"
+                f"use it as a condition, as in `{name}(x) => (...)`, or in a conjunction of atoms"
             )
         if message is not None:
             raise self._source.error(message, mentions[0].position, hint)
 
     def _expected(self, mention: Mention) -> Iterator[tuple[Argument, str | None]]:
-        """Pair the arguments of a mention with the types of their places, None where it has none."""
+        """Pair the arguments of a mention with the types of their places; None if a place has no type."""
         if isinstance(mention.formula, Compare):
             return zip(mention.arguments, (None, None), strict=True)
         if isinstance(mention.formula, Equal):
@@ -196,7 +196,7 @@ class Checker:
         types: dict[str, str],
         numeric: list[tuple[Argument, str]],
     ) -> None:
-        """Note the types of an argument's variables, and its arithmetic, given the place's type."""
+        """Add the types of an argument's variables, and its arithmetic terms, given the place's type."""
         term = argument.term
         result = self._result(argument)
         if isinstance(term, Variable) and type_ and types.setdefault(term.name, type_) != type_:
@@ -214,7 +214,7 @@ class Checker:
             self._place(part, inner, types, numeric)
 
     def _infer(self, mentions: Sequence[Mention], types: dict[str, str]) -> bool:
-        """Give types to variables in equations with arithmetic; tell whether one was found."""
+        """Infer types of variables in equations with arithmetic; tell whether there are new types."""
         before = len(types)
         for mention in mentions:
             numeric = any(isinstance(each.term, Arithmetic) for each in mention.arguments)
@@ -242,7 +242,7 @@ class Checker:
                 raise self._source.error(message, binder.position)
 
     def _compared_type(self, mention: Mention, types: dict[str, str]) -> str | None:
-        """Return the type that both sides of an equality have; None where they are only numbers."""
+        """Return the common type of both sides of an equality; None if both are plain numbers."""
         if not isinstance(mention.formula, Equal):
             return None
         sides = set()
@@ -271,7 +271,7 @@ def _predicate(formula: Formula) -> str | None:
 
 
 def _spread(argument: Argument, type_: str | None, types: dict[str, str]) -> None:
-    """Give a type to a variable, and to those in arithmetic, that have none."""
+    """Give a type to an untyped variable, or to the untyped variables of an arithmetic term."""
     if isinstance(argument.term, Variable) and type_ is not None:
         types.setdefault(argument.term.name, type_)
     if isinstance(argument.term, Arithmetic):

@@ -1,8 +1,8 @@
-"""Files of learned weights: MLN files with a line for each instance of a template.
+"""Weight files: MLN files with one line per instance of a template.
 
-`write` makes one from a model's clauses; `read` finds the clauses and template instances of a
-model again in one, whoever wrote it: up to the names of variables, the order of literals, and
-negating both a clause and its weight.
+`write` writes a weight file from a model's clauses. `read` matches the rules of any weight file with
+the clauses and template instances of a model. Names of variables and the order of literals may differ;
+both a clause and its weight may be negated.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ def write(
 ) -> None:
     """Write an MLN file: types, predicates and hard rules of the program, then the entries.
 
-    ``weighted`` are clauses whose template has a weight, that of constants without an entry. ``header``
-    becomes a comment. Weights read back the same to the last bit; one that is not finite is a ValueError.
+    ``weighted`` are clauses whose template has a weight of its own, for constants without an entry.
+    ``header`` becomes a comment. Reading restores weights bit for bit. Raises ValueError for a weight that
+    is not finite.
     """
     stream.writelines(f"// {line}".rstrip() + "\n" for line in header.splitlines())
     stream.write("\n")
@@ -57,10 +58,10 @@ def write(
 
 
 def alchemy_text(program: Program) -> str:
-    """Return a program as Alchemy's MLN file, with the weights of its rules, whatever it was read from.
+    """Return a program of any dialect as an Alchemy MLN file, with the weights of its rules.
 
-    What it marks as closed is not in it. A rule whose weight a variable has is a ValueError until
-    evidence has made it a family.
+    Marks of closed predicates are omitted. Raises ValueError for a rule whose weight is a variable, unless
+    evidence has turned the rule into a family.
     """
     lines = (_rule_lines(program, rule) for rule in program.rules)
     return "".join([*_declarations(program), *lines])
@@ -91,7 +92,7 @@ def _rule_lines(program: Program, rule: Rule) -> str:
 
 
 def _enumerated(constants: Sequence[str]) -> str:
-    """Spell the constants of a type, integers in a row as a range."""
+    """Return the text of a type's constants; consecutive integers become a range."""
     first = constants[0]
     if len(constants) > 2 and re.fullmatch("0|-?[1-9][0-9]{0,17}", first):
         row = range(int(first), int(first) + len(constants))
@@ -128,16 +129,17 @@ def _lines(program: Program, entries: Iterable[Entry]) -> Iterator[str]:
 
 
 class _Form(NamedTuple):
-    """The lines of a template's instances: their ``text`` with ``%`` for the weight and the constants.
+    """The format of the lines of a template's instances.
 
-    ``places`` has for each constant its number in a key, and those that stand there without ``+``.
+    ``text`` has ``%`` for the weight and the constants. ``places`` has, for each place, the index in a key
+    and the set of constants that need no ``+``.
     """
 
     text: str
     places: tuple[tuple[int, Set[str]], ...]
 
     def line(self, key: Sequence[str], weight: float, spelled: dict[str, str]) -> str:
-        """Return the line of an instance; ``spelled`` keeps the spellings of constants."""
+        """Return the line of an instance; ``spelled`` caches the spellings of constants."""
         for constant in key:
             if constant not in spelled:
                 spelled[constant] = quote(constant)
@@ -147,10 +149,10 @@ class _Form(NamedTuple):
 
 
 def _form(program: Program, rule: Rule, formula: Formula, weight: float | None) -> _Form:
-    """Return the form of a template's instances.
+    """Return the format of a template's instances.
 
-    A constant that its type does not have in the program is not one of every world, and has a ``+``; so have
-    all where the template has a ``weight``.
+    A constant that the program does not declare is not in every world, and has a ``+``. If the template has
+    a ``weight``, all constants have a ``+``.
     """
     template, types = plus_variables(rule.formula), dict(rule.types)
     places: list[tuple[int, Set[str]]] = []
@@ -159,7 +161,7 @@ def _form(program: Program, rule: Rule, formula: Formula, weight: float | None) 
         if isinstance(term, Variable) and term.plus:
             known = () if weight else program.types.get(types[term.name], ())
             places.append((template.index(term.name), frozenset(known)))
-            return "\n"  # which no spelling has
+            return "\n"  # no spelling contains it
         return show_leaf(term)
 
     pieces = show(formula, place).replace("%", "%%").split("\n")
@@ -167,14 +169,14 @@ def _form(program: Program, rule: Rule, formula: Formula, weight: float | None) 
 
 
 def written(clause: Clause, rule: Rule) -> Formula:
-    """Return the formula by which a file has a clause's weights: its rule's, where this has no other."""
+    """Return the formula of a clause in a weight file: its rule's formula if the rule has one clause."""
     as_written = clause.sign > 0 and len(rule_clauses(rule)) == 1
     return rule.formula if as_written else clause.formula
 
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """Weights that the model has no place for: position and text of the rule, how many rows."""
+    """Weights that match no clause: position and text of their rule, and the number of rows."""
 
     position: Position
     text: str
@@ -183,7 +185,7 @@ class Unmatched:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """The weights of a file by the model's clauses, in the order of the file.
+    """The weights of a file, matched with the model's clauses, in the order of the file.
 
     An entry is (index of the clause, constants of its template, weight of the clause).
     """
@@ -193,12 +195,11 @@ class Matched:
 
 
 def read(model: Sequence[Clause], weights: Program) -> Matched:
-    """Find the weights for a model's clauses in a weights file.
+    """Match the weights of a weight file with a model's clauses.
 
-    Hard and weightless rules of the file say nothing, nor do templates of the model without constants.
-    Weights for the same clause and constants add up; an instance of several clauses goes to the one with
-    most constants of its own, and of these to the first. Clauses of the model that lack a variable of their
-    template are not matched.
+    Hard rules and rules without a weight are ignored. Weights of the same clause and constants are added. If
+    an instance matches several clauses, it belongs to the clause with the most constants, or else to the
+    first. Clauses of the model that lack a variable of their template are not matched.
     """
     places: dict[tuple[Kind, ...], list[_Place]] = defaultdict(list)
     for number, clause in enumerate(model):
@@ -221,7 +222,7 @@ def read(model: Sequence[Clause], weights: Program) -> Matched:
 
 @dataclass(frozen=True, slots=True)
 class _Instances:
-    """A clause with holes for its constants, the constants that never vary, and the rows."""
+    """A clause with holes for its constants, the constants that do not vary, and the rows."""
 
     sign: int
     shape: Shape
@@ -230,7 +231,7 @@ class _Instances:
 
 
 def _instances(rule: Rule) -> Iterator[_Instances]:
-    """Yield the clauses of a rule, normalised before its constants can coincide."""
+    """Yield the clauses of a rule, normalised with holes in place of constants."""
     template = plus_variables(rule.formula)
     holes: list[str | int] = []
 
@@ -255,15 +256,15 @@ _Place: TypeAlias = tuple[int, int, Shape]
 """The number of a clause of the model, its sign and its shape."""
 
 _Choice: TypeAlias = tuple[int, int, Pattern]
-"""The number of a clause of the model, the factor for its weight, and where its constants are."""
+"""The number of a clause of the model, the factor of its weight, and its pattern."""
 
 
 def _choices(
     instances: _Instances, places: Iterable[_Place]
 ) -> list[tuple[tuple[int, ...], dict[tuple[str, ...], list[_Choice]]]]:
-    """Return the clauses that instances may belong to, by the constants that they must hold.
+    """Return the possible clauses of instances, by the constants that the clauses require.
 
-    These are (holes, choices by the constants in these holes), most holes first.
+    The result has pairs (holes, choices by the constants in these holes), most holes first.
     """
     by_holes: dict[tuple[int, ...], dict[tuple[str, ...], list[_Choice]]] = {}
     for number, sign, model in places:
@@ -281,7 +282,7 @@ def _add(
     choices: list[tuple[tuple[int, ...], dict[tuple[str, ...], list[_Choice]]]],
     total: dict[tuple[int, tuple[str, ...]], float],
 ) -> int:
-    """Add each row's weight to the first clause that it fits; return the number of misfits."""
+    """Add each row's weight to the first clause that it fits; return the number of unmatched rows."""
     missed = 0
     for row, weight in instances.rows:
         for holes, by_constants in choices:

@@ -1,10 +1,10 @@
-"""Weights from sampled counts: contrastive divergence and the voted perceptron.
+"""Weight learning from sampled counts: contrastive divergence and the voted perceptron.
 
 The gradient of the log-likelihood is n(truth) - E[n] (Richardson & Domingos 2006). Contrastive divergence
-(Hinton 2002) takes the mean of a few samples for the expectation, the voted perceptron (Singla &
-Domingos 2005) the counts of the most probable state. Either follows the gradient, or takes steps of the
-diagonal Newton method (Lowd & Domingos 2007, section 4.3). Unit clauses without a weight begin at their
-log-odds in the worlds, as there.
+(Hinton 2002) estimates the expectation by the mean of a few samples. The voted perceptron (Singla &
+Domingos 2005) uses the counts of the most probable state. Both take gradient steps, or steps of the
+diagonal Newton method (Lowd & Domingos 2007, section 4.3). As in that paper, unit clauses without a
+weight start at their log-odds in the worlds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from onlinesrl.mln.learning.problem import MlnProblem
 from onlinesrl.mln.learning.reweighted_world import ReweightedWorld
 
 BATCHES = 10
-"""Of steps, whose means tell the standard error of the mean gradient."""
+"""The number of batches of steps whose means give the standard error of the mean gradient."""
 UNSETTLED = (
     "the weights have not settled: more `steps` might gain {:.3g} of log-likelihood (standard error "
     "{:.2g}), over one half per weight"
@@ -42,7 +42,7 @@ Features: TypeAlias = Callable[[State, int], Floats]
 
 
 class Contrast(CountingLearner):
-    """Ascent along n(truth) - E[n]; the objective that is shown is the norm of the mean gradient."""
+    """Gradient ascent along n(truth) - E[n]; the reported objective is the norm of the gradient."""
 
     steps: Count = 100
     """the number of steps."""
@@ -55,21 +55,21 @@ class Contrast(CountingLearner):
 
     @abstractmethod
     def draws(self, problem: MlnProblem) -> Drawer:
-        """Return what draws counts by given weights: f(state) - f(truth), float64[samples, weights].
+        """Return a function that draws counts f(state) - f(truth) by the weights.
 
-        They are summed over the worlds. The last sample is the newest.
+        The counts are summed over the worlds, float64[samples, weights]. The last sample is the newest.
         """
 
     def features(self, problem: MlnProblem) -> list[Features]:
-        """Return what gives the features of a state, for each world."""
+        """Return, for each world, the function from a state to its features."""
         if self.bound is None:
             return [world.features for world in problem.ground]
         numbers = range(len(problem.ground))
         return [EstimatedWorld(problem, k, self.bound).features for k in numbers]
 
     def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
-        """Return the mean of the weights after each step of the last half."""
-        trace, n, left = Trace(watch), len(problem.start), RemainingGain()
+        """Return the mean of the weights over the last half of the steps."""
+        trace, n, remaining = Trace(watch), len(problem.start), RemainingGain()
         weights, draws = started(problem), self.draws(problem)
         step = Newton(self.rate) if self.newton else None
         mean = np.zeros(n)
@@ -84,9 +84,9 @@ class Contrast(CountingLearner):
             else:
                 weights = weights + step.of(gradient, drawn, precision)
             if 2 * t >= self.steps:
-                left.add(gradient, drawn.var(axis=0) + precision)
-                mean += (weights - mean) / len(left.gradients)
-        gain, warnings = left.report()
+                remaining.add(gradient, drawn.var(axis=0) + precision)
+                mean += (weights - mean) / len(remaining.gradients)
+        gain, warnings = remaining.report()
         stats = {"worlds": len(problem.ground), "newton": self.newton, **gain}
         return Learned(mean, trace.steps, stats, warnings)
 
@@ -95,16 +95,17 @@ class Contrast(CountingLearner):
         return np.asarray(drawn.mean(axis=0))
 
     def least(self, problem: MlnProblem) -> Floats:
-        """Return what the variances are larger by than those of the samples, float64[weights]."""
+        """Return the variances to add to the variances of the samples, float64[weights]."""
         return np.zeros(len(problem.start))
 
 
 class RemainingGain:
-    """How much log-likelihood the mean of the last steps is below the optimum, estimated from them.
+    """An estimate of the remaining gain of log-likelihood over the mean of the last steps.
 
-    By diagonal Newton steps, 1/2 sum_i g_i^2 / Var n_i is the log-likelihood still to be gained. Noise adds
-    its own variance to the square of a mean gradient; it is taken off. It comes from the means of
-    ``BATCHES`` of consecutive steps, since chains go on and gradients depend on those before.
+    By diagonal Newton steps, the remaining gain is 1/2 sum_i g_i^2 / Var n_i. Noise adds its variance to
+    the square of a mean gradient; this variance is subtracted. Consecutive gradients are correlated,
+    because the Markov chains continue. The variance is therefore estimated from the means of ``BATCHES``
+    batches of steps.
     """
 
     def __init__(self) -> None:
@@ -112,23 +113,25 @@ class RemainingGain:
         self.variances: list[Floats] = []
 
     def add(self, gradient: Floats, variance: Floats) -> None:
-        """Take the gradient of a step, and the variances of the counts and the prior, float64[weights]."""
+        """Add a step's gradient and its variance of counts plus prior precision, float64[weights] each."""
         self.gradients.append(gradient)
         self.variances.append(variance)
 
     def gain(self) -> tuple[float, float]:
-        """Return the gain, and its standard error where there is none, (0, inf) of too few steps."""
+        """Return the gain and its standard error if the true gain is 0; (0, inf) after too few steps."""
         if len(self.gradients) < 2 * BATCHES:
             return 0.0, np.inf
         variance = np.mean(self.variances, axis=0)
-        batches = [each.mean(axis=0) for each in np.array_split(np.array(self.gradients), BATCHES)]
+        batches = [
+            batch.mean(axis=0) for batch in np.array_split(np.array(self.gradients), BATCHES)
+        ]
         scale = np.divide(0.5, variance, where=variance > 0, out=np.zeros_like(variance))
         noise = np.var(batches, axis=0, ddof=1) / BATCHES * scale
         gain = float(scale @ np.mean(batches, axis=0) ** 2 - noise.sum())
         return gain, float(np.sqrt(2.0 * noise @ noise))
 
     def report(self) -> tuple[dict[str, float], list[str]]:
-        """Return the gain as statistics, and a warning where it is more than the data can tell weights."""
+        """Return the gain as statistics, and a warning if it exceeds 1/2 per weight."""
         gain, error = self.gain()
         if np.isinf(error):
             return {}, []
@@ -139,17 +142,17 @@ class RemainingGain:
 
 
 def started(problem: MlnProblem) -> Floats:
-    """Return the weights of the program; of unit clauses that have none, the log-odds of their truth."""
+    """Return the start weights: the program's, or log-odds for unit clauses without a weight."""
     n = len(problem.start)
     true = sum((world.features(world.truth, n) for world in problem.ground), np.zeros(n))
-    every = sum((world.every(n) for world in problem.ground), np.zeros(n))
+    total = sum((world.every(n) for world in problem.ground), np.zeros(n))
     units, weights = problem.units, problem.start.copy()
-    weights[units] = np.log((true + 0.5)[units] / (every - true + 0.5)[units])
+    weights[units] = np.log((true + 0.5)[units] / (total - true + 0.5)[units])
     return weights
 
 
 class Chain:
-    """A world's Markov chain, from its truth; it goes on where the last weights left it."""
+    """A world's Markov chain, which starts at the truth and continues when the weights change."""
 
     def __init__(
         self, world: ReweightedWorld, features: Features, engine: Chains, number: int, size: int
@@ -163,17 +166,17 @@ class Chain:
         self.truth = features(world.truth, size)
 
     def begin(self, state: State) -> None:
-        """Go on from a state of the model."""
+        """Set the state from which the chain continues."""
         self.state = state[self.of.problem.kept]
 
     def step(self, weights: Floats, samples: int) -> Iterator[Floats]:
-        """Yield f(state) - f(truth) after each of some samples."""
+        """Yield f(state) - f(truth) after each sample."""
         self.of.weigh(self.world.weigh(weights))
         for _ in range(samples):
             yield self._after(weights, 1)
 
     def go(self, weights: Floats, samples: int) -> Floats:
-        """Return f(state) - f(truth) after some samples, none of which is looked at."""
+        """Return f(state) - f(truth) of the last of ``samples`` samples."""
         self.of.weigh(self.world.weigh(weights))
         return self._after(weights, samples)
 
@@ -185,14 +188,14 @@ class Chain:
 
 
 class ContrastiveDivergence(Contrast):
-    """Contrastive divergence: counts of samples of chains that begin at the truth and go on."""
+    """Contrastive divergence with persistent Markov chains that start at the truth."""
 
     kind: Literal["contrastive-divergence"] = "contrastive-divergence"
     """how weights are learned."""
     sampler: Literal["gibbs", "mcsat"] = "gibbs"
-    """what a sample is: a sweep of Gibbs sampling, or one of MC-SAT."""
+    """the sampler: a sample is one sweep of Gibbs sampling, or one step of MC-SAT."""
     samples: Count = 50
-    """how many samples of each world a step takes."""
+    """the number of samples of each world per step."""
 
     def draws(self, problem: MlnProblem) -> Drawer:
         """See ``Contrast.draws``."""
@@ -210,18 +213,18 @@ class ContrastiveDivergence(Contrast):
 
 
 class VotedPerceptron(Contrast):
-    """The voted perceptron: counts of the most probable state by MaxWalkSAT."""
+    """The voted perceptron: counts of the most probable state, found by MaxWalkSAT."""
 
     kind: Literal["voted-perceptron"] = "voted-perceptron"
     """how weights are learned."""
     perturbed: bool = True
-    """search with random noise at each atom, so that states are nearly draws; else the most probable one."""
+    """perturb each atom with random noise, so that states are approximate samples."""
     sweeps: Natural = 10
-    """of Gibbs sampling after a search with noise: each brings the state nearer to a draw."""
+    """the sweeps of Gibbs sampling after a perturbed search, which bring the state closer to a sample."""
     flips: Count = 10_000
-    """the most moves of a search."""
+    """the maximal number of moves of a search."""
     states: Count = 10
-    """from how many of the last states the variances of Newton steps are taken."""
+    """the number of last states from which the variances of Newton steps are estimated."""
 
     def draws(self, problem: MlnProblem) -> Drawer:
         """See ``Contrast.draws``."""
@@ -251,9 +254,9 @@ class VotedPerceptron(Contrast):
         return drawn
 
     def least(self, problem: MlnProblem) -> Floats:
-        """Return the variances of the counts where each ground clause is a coin of its own.
+        """Return the variances of the counts if each ground clause were an independent fair coin.
 
-        A most probable state may stay the same for many steps: its counts then say nothing of variance.
+        The most probable state may stay the same for many steps; its counts then have no variance.
         """
         n = len(problem.start)
         if self.perturbed:
@@ -268,9 +271,9 @@ class VotedPerceptron(Contrast):
 def noise(world: ReweightedWorld, rng: np.random.Generator) -> Floats:
     """Draw a bonus for each open atom (Papandreou & Yuille 2011), float64[atoms].
 
-    With Gumbel noise for each value of a variable, its most probable value is a draw of it: exactly so where
-    variables do not depend on each other. The values of an atom are true and false, those of a group its
-    atoms and, unless one must be true, none.
+    With Gumbel noise for each value of a variable, the most probable value is a sample of the variable.
+    This is exact for independent variables. The values of an atom are true and false. The values of a group
+    are its atoms and, unless one must be true, none.
     """
     model = world.model
     atom, group = np.arange(model.n_atoms), model.n_atoms + model.group

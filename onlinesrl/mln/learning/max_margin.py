@@ -1,9 +1,9 @@
 """Max-margin weights by cutting planes (Joachims, Finley & Yu 2009; Huynh & Mooney 2009).
 
-Minimised is 1/2 |w|^2 + c xi, where xi is the mean over the worlds of the largest loss-augmented excess,
-max over y of [rho(y, truth) - w . (f(truth) - f(y))]. Each step finds the most violated state of every
-world and adds their mean as one cut; the quadratic program over the cuts gives the next weights, and a
-lower bound.
+The objective to minimise is 1/2 |w|^2 + c xi. The slack xi is the mean over the worlds of the largest
+margin violation, max over y of [rho(y, truth) - w . (f(truth) - f(y))]. Each step finds the most violated
+state of every world and adds the mean violation as one cut. The quadratic program over the cuts gives the
+next weights and a lower bound.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from onlinesrl.mln.learning.problem import LIMITS, MlnProblem
 
 
 class MaxMargin(Section):
-    """The weights of the largest margin: one-slack cutting planes, with exact inference."""
+    """Max-margin learning by one-slack cutting planes."""
 
     kind: Literal["max-margin"] = "max-margin"
     """how weights are learned."""
     c: Positive = 100.0
-    """what a unit of loss costs, beside half the squared weights."""
+    """the cost of a unit of loss, relative to half the squared norm of the weights."""
     gap: Positive = 1e-3
-    """the relative gap between the objective and its lower bound at which it ends."""
+    """the relative gap between the objective and its lower bound at which learning stops."""
     steps: Count = 500
-    """the most steps."""
+    """the maximal number of steps."""
     inference: Literal["exact", "lp"] = "exact"
-    """how the most violated state is found: proven, or by the linear relaxation, rounded, without proof."""
+    """how the most violated state is found: exactly, or by rounding the linear relaxation, unproven."""
 
     def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
-        """Return the weights of the least objective seen; a gap is only certified where inference was."""
+        """Return the weights of the smallest objective; the gap is certified only if all inference is."""
         trace, n = Trace(watch), len(problem.start)
         cuts, best = Cuts(n), (np.inf, np.zeros(n))
         weights, bound, certified, limit = best[1], 0.0, True, np.inf
@@ -62,28 +62,28 @@ class MaxMargin(Section):
             "gap": limit if certified else None,
             "certified": certified and limit <= self.gap * max(best[0], 1e-12),
         }
-        late = f"after {self.steps} steps the objective may be {limit:.3g} above the least"
+        late = f"after {self.steps} steps the objective may be {limit:.3g} above the minimum"
         warnings = [] if limit <= self.gap * max(best[0], 1e-12) else [late]
         if not certified:
             warnings.append("some states were not proven to be the most violated: no bound holds")
         return Learned(best[1], trace.steps, stats, warnings)
 
     def _most_violated(self, problem: MlnProblem, weights: Floats) -> tuple[float, Floats, bool]:
-        """Return mean loss and mean f(truth) - f(y) of the most violated states, and if they are proven."""
+        """Return mean loss, mean f(truth) - f(y) of the most violated states, and whether they are proven."""
         section = MpeSection() if self.inference == "exact" else LpSection()
         engine, n = section.make(0, LIMITS.atoms).engine, len(weights)
         loss, slope, certified = 0.0, np.zeros(n), True
         for world in problem.ground:
-            found = engine.solve(world.model, world.weigh(weights), bonus=world.loss_gain)
-            loss += world.loss(found.state)
-            slope += world.features(world.truth, n) - world.features(found.state, n)
-            certified &= found.certified
+            solution = engine.solve(world.model, world.weigh(weights), bonus=world.loss_gain)
+            loss += world.loss(solution.state)
+            slope += world.features(world.truth, n) - world.features(solution.state, n)
+            certified &= solution.certified
         return loss / len(problem.ground), slope / len(problem.ground), certified
 
 
 @dataclass
 class Cuts:
-    """Lower bounds of the slack, xi >= excess - slope . w, and the weights that they allow."""
+    """The cuts, which are lower bounds of the slack: xi >= excess - slope . w."""
 
     size: int
     excess: list[float] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Cuts:
         self.slopes.append(slope)
 
     def solve(self, c: float) -> tuple[Floats, float]:
-        """Return the weights of the least objective under the cuts, and a lower bound of it.
+        """Return the optimal weights under the cuts, and a lower bound of the objective.
 
         The dual: maximise excess . a - 1/2 a' G a over a >= 0 with sum a <= c; w = sum_j a_j slope_j.
         """
@@ -109,7 +109,7 @@ class Cuts:
 
 
 def _dual(gram: Floats, excess: Floats, c: float) -> Floats:
-    """Solve the dual, and put the answer inside its bounds, where it is a proof. Raises UsageError."""
+    """Solve the dual, and scale the answer to a feasible one, so that it gives a bound. Raises UsageError."""
     try:
         import clarabel
         from scipy import sparse

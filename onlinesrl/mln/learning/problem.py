@@ -1,4 +1,4 @@
-"""What learners of Markov logic's weights start from: a program, and worlds with their truth."""
+"""The input of batch learners of Markov logic: a program, and worlds with their truth."""
 
 from __future__ import annotations
 
@@ -44,18 +44,19 @@ LIMITS = Limits(1_000_000, 10_000_000, LimitKeys("max_atoms", "max_groundings", 
 """The default limits of a world."""
 
 LARGEST = 1e100
-"""The largest weight from which weights are learned: products with numbers, and their sums, are doubles."""
+"""The largest start weight; products with numbers, and their sums, stay within float64."""
 
 
 @dataclass(frozen=True, eq=False)
 class MlnProblem:
-    """A program, and worlds whose atoms are all false but those given as true.
+    """A program and worlds; all atoms not listed as true are false.
 
-    The weights are those of the soft rules in their order; a rule with ``+`` variables has one for each of
-    their constants, in the order of ``domains``, the last variable varying fastest. ``query`` are the
-    predicates that the others predict, for scores by ``method`` (see ``onlinesrl infer``) with so many
-    ``samples``. ``seed`` is of random numbers; in ``folder`` a learner may keep what it needs to resume.
-    ``limits`` are those of a world; ``origins`` say where each comes from, for messages.
+    Weights are numbered by the soft rules in their order. A rule with ``+`` variables has one weight for
+    each combination of their constants, in the order of ``domains``; the last variable varies fastest.
+    ``query`` has the predicates to predict. Scores use the inference ``method`` (see ``onlinesrl infer``)
+    and its number of ``samples``. ``seed`` is the seed of random numbers. A learner may store its state in
+    ``folder`` to resume. ``limits`` are the limits of a world; ``origins`` has the source of each world,
+    for messages.
     """
 
     program: Program
@@ -70,13 +71,13 @@ class MlnProblem:
     origins: Sequence[str] = ()
 
     def located(self, number: int, error: ExampleError) -> ExampleError:
-        """Return the error of a world (its ``number``, from 0) with where it comes from."""
+        """Return the error of a world (its ``number``, from 0) with the world's origin in the message."""
         where = self.origins[number] if self.origins else f"world {number + 1}"
         return ExampleError(f"{where}: {error.reason}", error.kind)
 
     @cached_property
     def domains(self) -> Mapping[str, tuple[str, ...]]:
-        """The constants of each type: the program's, those of the worlds, and others that have weights."""
+        """The constants of each type: in the program, in the worlds, and in tables of weights."""
         domains = {**world_of(self.program, chain(*self.worlds)).domains}
         for rule in self.program.rules:
             if rule.hard:
@@ -88,11 +89,11 @@ class MlnProblem:
         return domains
 
     def places(self, domains: Mapping[str, tuple[str, ...]]) -> Ints:
-        """Return the numbers of the weights that have these constants only, in this order, int64[weights]."""
+        """Return the numbers of the weights of these constants, in their order, int64[weights]."""
         return np.array([self._places[of] for of in self._weights(domains)])
 
     def place(self, rule: int, key: tuple[str, ...]) -> int:
-        """Return the number of the weight of a rule (from 0) and its constants; the next if unknown."""
+        """Return the weight number of a rule (from 0) and its constants; the number of weights if unknown."""
         return self._places.get((rule, key), len(self._places))
 
     @cached_property
@@ -102,39 +103,40 @@ class MlnProblem:
     def _weights(
         self, domains: Mapping[str, tuple[str, ...]]
     ) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Yield the rule (from 0) and the constants of every weight."""
+        """Yield the rule number (from 0) and the constants of every weight."""
         for number, rule in enumerate(self.program.rules):
             if not rule.hard:
                 yield from ((number, key) for key in product(*_ranges(rule, domains)))
 
     @cached_property
     def ground(self) -> list[ReweightedWorld]:
-        """The worlds, ground for the query. Raises ExampleError."""
+        """The ground worlds of the query. Raises ExampleError."""
         return self._ground(self)
 
     def _ground(self, data: Self) -> list[ReweightedWorld]:
-        """Ground the worlds of ``data`` for the query; features are numbered as the weights.
+        """Ground the worlds of ``data`` for the query; features have the numbers of the weights.
 
-        A rule of k clauses has a k-th of the sum of their counts as its feature. Raises ExampleError.
+        The feature of a rule of k clauses is the sum of the clauses' counts divided by k. Raises
+        ExampleError.
         """
         shared = ModelGrounder(self.program, self.query, self.limits)
-        found: list[tuple[ModelGrounder, ReweightedWorld]] = []
+        ground_worlds: list[tuple[ModelGrounder, ReweightedWorld]] = []
         for number, atoms in enumerate(data.worlds):
             program, example = self._example(number, atoms)
             grounder = shared
             if program is not self.program:
                 grounder = ModelGrounder(program, self.query, self.limits)
             try:
-                found.append((grounder, ground_world(grounder, example)))
+                ground_worlds.append((grounder, ground_world(grounder, example)))
             except ExampleError as error:
                 raise data.located(number, error) from None
-        numbers = {of: self._numbers(of) for of in dict.fromkeys(of for of, _ in found)}
-        return [world.numbered(*numbers[grounder]) for grounder, world in found]
+        numbers = {of: self._numbers(of) for of in dict.fromkeys(of for of, _ in ground_worlds)}
+        return [world.numbered(*numbers[grounder]) for grounder, world in ground_worlds]
 
     def _numbers(self, grounder: ModelGrounder) -> tuple[Ints, Floats]:
-        """Return the number of each of a grounder's weights, and the share that its clause has of it.
+        """Return the problem's number of each weight of a grounder, and the clause's share of the feature.
 
-        The last number and share are those of no weight.
+        The last number, -1, and the last share stand for no weight.
         """
         weights = grounder.weights
         clauses_of = Counter(clause.rule for clause in clauses(self.program))
@@ -145,7 +147,7 @@ class MlnProblem:
         return place, share
 
     def _example(self, number: int, atoms: Sequence[GroundAtom]) -> tuple[Program, Example]:
-        """Return a world as an example with its truth; its program declares what only the truth has."""
+        """Return a world as a program and an example; constants only in the truth are declared."""
         evidence: Atoms = {}
         truth: Atoms = {name: [] for name in self.query}
         types = {name: each.types for name, each in self.program.predicates.items()}
@@ -184,20 +186,20 @@ class MlnProblem:
 
     @cached_property
     def start(self) -> Floats:
-        """The weights in the program, float64[weights]; 0 where it has none. Raises LearningError."""
+        """The weights of the program, float64[weights]; 0 for a missing weight. Raises LearningError."""
         rules = self.program.rules
         tables = [dict(rule.table or ()) for rule in rules]
-        found = [tables[n].get(key, rules[n].weight or 0.0) for n, key in self._places]
-        if not found:
+        weights = [tables[n].get(key, rules[n].weight or 0.0) for n, key in self._places]
+        if not weights:
             raise LearningError(
                 f"{self.program.file}: no world has a constant for the variables with `+`, so there is no "
                 "weight to learn"
             )
-        return np.array(found)
+        return np.array(weights)
 
     @cached_property
     def units(self) -> Bools:
-        """Which weights are those of unit clauses without a weight in the program, bool[weights]."""
+        """Whether each weight belongs to a unit clause without a weight in the program, bool[weights]."""
         unit = [
             _is_literal(rule.formula) and rule.weight is None and not rule.table
             for rule in self.program.rules
@@ -223,7 +225,7 @@ class MlnProblem:
         return alchemy_text(self.with_weights(weights))
 
     def predicted(self, weights: Floats, test: Self | None = None) -> dict[str, Scored]:
-        """Predict each world of ``test``, or its own, by ``method``: its best state, or probabilities."""
+        """Predict each world of ``test`` (default: this problem's worlds) by ``method``."""
         worlds = self.ground if test is None else self._ground(test)
         return self._scored(worlds, weights)
 
@@ -232,16 +234,16 @@ class MlnProblem:
 
     @cached_property
     def soft(self) -> Bools:
-        """Which weights may change, bool[weights]: all."""
+        """Whether each weight may change, bool[weights]: all may."""
         return np.ones(len(self.start), np.bool_)
 
     def tried(self, weights: Floats, share: float) -> dict[str, Scored]:
-        """Predict the first worlds with atoms of the query, a share of these, by ``method``."""
+        """Predict the first ``share`` of the worlds that have open query atoms, by ``method``."""
         worlds = [world for world in self.ground if np.any(world.predicted)]
         return self._scored(worlds[: ceil(share * len(worlds))], weights)
 
     def _scored(self, worlds: Sequence[ReweightedWorld], weights: Floats) -> dict[str, Scored]:
-        """Predict ground worlds; constants that the weights do not know have the weight 0."""
+        """Predict ground worlds; unknown constants have weight 0."""
         from onlinesrl.mln.query.infer import values_of
 
         known, groups = np.append(weights, 0.0), dict[tuple[Any, ...], int]()
@@ -253,15 +255,15 @@ class MlnProblem:
                 name, arguments = world.atoms[n]
                 group = groups.setdefault((number, name, *arguments[:-1]), len(groups))
                 rows[name].append((float(world.truth[n]), float(values[n]), group))
-        found = {name: zip(*of, strict=True) for name, of in rows.items() if of}
-        return {name: Scored(*map(np.array, columns)) for name, columns in found.items()}
+        columns_of = {name: zip(*of, strict=True) for name, of in rows.items() if of}
+        return {name: Scored(*map(np.array, columns)) for name, columns in columns_of.items()}
 
 
 def checked(problem: MlnProblem, place: str = "evidence") -> MlnProblem:
-    """Return the problem; ``place`` is what its worlds were given as.
+    """Return the problem after checks; ``place`` is the option of its worlds, for messages.
 
-    Raises LearningError for a program without a soft rule, or with a weight that is too large, for worlds
-    without the truth of the query, and an atom of which the truth is not known.
+    Raises LearningError for a program without a soft rule or with a too large weight, for worlds without an
+    atom of the query, and for an atom of unknown truth.
     """
     program = problem.program
     for rule in program.rules:
@@ -280,21 +282,21 @@ def checked(problem: MlnProblem, place: str = "evidence") -> MlnProblem:
         if not any(atom.predicate == name for world in problem.worlds for atom in world):
             raise LearningError(
                 f"{place}: no world has an atom of {name}, which is the query: its truth is not known; "
-                f"give the true atoms, or where there are none a false one, !{name}(...)"
+                f"list the true atoms, or, if there are none, a false one, !{name}(...)"
             )
     return problem
 
 
 def atoms_of(example: Example, program: Program) -> list[GroundAtom]:
-    """Return the atoms of a world given as an example. Raises ExampleError."""
+    """Return the atoms of an example as a world. Raises ExampleError."""
     if example.truth is None:
         raise ExampleError("there is no truth to learn from")
     if example.query is not None:
         raise ExampleError(
-            "`query` lists which atoms are open, but to batch learners all atoms of the predicates asked "
-            "for are: leave it out, and what `truth` does not have is false; or learn by `onlinesrl run`"
+            "`query` lists which atoms are open, but batch learners treat all atoms of query predicates as "
+            "open: omit `query` (atoms not in `truth` are false), or learn by `onlinesrl run`"
         )
-    found: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
+    atoms: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
     for name, rows in chain(example.evidence.items(), example.truth.items()):
         for row in rows:
             try:
@@ -303,13 +305,13 @@ def atoms_of(example: Example, program: Program) -> list[GroundAtom]:
                 raise ExampleError(str(error)) from None
             if complaint := _no_truth(atom):
                 raise ExampleError(complaint)
-            if found.setdefault(atom[:2], atom).value != atom.value:
+            if atoms.setdefault(atom[:2], atom).value != atom.value:
                 raise ExampleError(f"{show_ground_atom(*atom[:2])} has two values")
-    return [*found.values()]
+    return [*atoms.values()]
 
 
 def _no_truth(atom: GroundAtom) -> str | None:
-    """Return what is wrong with an atom that is neither true nor false, nor has a number."""
+    """Return the message for an atom without a truth value or number; None for a good atom."""
     if isinstance(atom.value, bool | Number):
         return None
     return (

@@ -1,8 +1,8 @@
-"""Weights of the greatest pseudo-likelihood (Besag 1975), from counts: nothing is grounded.
+"""Maximum pseudo-likelihood weights (Besag 1975), from counts without grounding.
 
-Each atom's conditional probability depends on how the counts change where it flips (Sarkhel et al. 2016,
-equation 4). The changes do not depend on the weights: they are counted once, for all atoms of a predicate
-together, and atoms with the same changes are one. What remains is a small, concave problem.
+Each atom's conditional probability depends on the change of the counts when the atom flips (Sarkhel et al.
+2016, equation 4). These changes do not depend on the weights. They are counted once, for all atoms of a
+predicate together, and atoms with equal changes are merged. The result is a small concave problem.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from onlinesrl.mln.learning.problem import MlnProblem
 
 Optimizer: TypeAlias = Literal["lbfgs", "newton"]
 MOST_STEPS = 10_000
-"""Of the diagonal Newton method."""
+"""The maximal number of steps of the diagonal Newton method."""
 CONVERGED = 1e-16
-"""Its steps end where half of what they might gain is less."""
+"""The Newton method stops if its slope d . g, twice the possible gain, is smaller."""
 EMPTY = np.zeros(0, np.bool_)
 
 
@@ -46,18 +46,18 @@ def _logistic(odds: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Changes:
-    """How the features of a world change by flips.
+    """The changes of the features of a world by flips of single atoms.
 
-    ``rows`` (a sparse matrix, float64[kinds, weights]) are the distinct changes, ``number``
-    (float64[kinds]) says how many atoms have each. A weight is a rule's, or one of its constants of ``+``
-    variables, in their order.
+    ``rows`` (a sparse matrix, float64[kinds, weights]) has the distinct changes; ``number``
+    (float64[kinds]) is the number of atoms of each change. The weights are ordered by rule, then by the
+    constants of its ``+`` variables.
     """
 
     rows: Any
     number: Floats
 
     def value(self, weights: Floats) -> tuple[float, Floats]:
-        """Return the logarithm of the pseudo-likelihood of weights, and its gradient."""
+        """Return the log pseudo-likelihood of weights, and its gradient."""
         odds = self.rows @ weights
         gradient = -(self.rows.T @ (self.number * _logistic(odds)))
         return -float(self.number @ np.logaddexp(0.0, odds)), gradient
@@ -69,7 +69,7 @@ class Changes:
         return variance
 
     def unbounded(self) -> list[int]:
-        """Return the weights that no flip ever holds back: without a prior their optimum is infinite."""
+        """Return the weights that all flips push in one direction: infinite without a prior."""
         low, high = (each.toarray()[0] for each in (self.rows.min(axis=0), self.rows.max(axis=0)))
         return np.flatnonzero(((low >= 0) | (high <= 0)) & ((low != 0) | (high != 0))).tolist()
 
@@ -77,49 +77,49 @@ class Changes:
 def changes(
     program: Program, world: World, predicates: Sequence[str], i_bound: int | None = None
 ) -> Changes:
-    """Return how the features change where atoms of some predicates flip, all others as they are.
+    """Return the changes of the features by the flip of each atom of ``predicates``, one at a time.
 
-    Atoms whose flip would break a hard rule are left out: their conditional probability is 1. With
-    ``i_bound`` the changes of formulas that are too wide for it are IJGP's estimates. A rule of k clauses has
-    a k-th of the sum of their counts as its feature. Raises ModelError for a rule that cannot be counted,
-    ExampleError for a world that breaks a hard rule, and UsageError where SciPy is not installed.
+    Atoms whose flip breaks a hard rule are omitted: their conditional probability is 1. With ``i_bound``, the
+    changes of formulas wider than the bound are estimated by IJGP. The feature of a rule of k clauses is the
+    sum of the clauses' counts divided by k. Raises ModelError for a rule that cannot be counted, ExampleError
+    for a world that breaks a hard rule, and UsageError if SciPy is not installed.
     """
     counters = Counters(program)
     check_truth(counters, world, predicates)
-    of = [_changes(counters, world, name, i_bound) for name in predicates]
-    rows = scipy().sparse.vstack([each.rows for each in of], "csr")
-    return distinct(Changes(rows, np.concatenate([each.number for each in of])))
+    parts = [_changes(counters, world, name, i_bound) for name in predicates]
+    rows = scipy().sparse.vstack([each.rows for each in parts], "csr")
+    return distinct(Changes(rows, np.concatenate([each.number for each in parts])))
 
 
 def _changes(counters: Counters, world: World, name: str, i_bound: int | None) -> Changes:
-    """Return the changes by one predicate's atoms: a row an atom, and a last one of all that change nothing.
+    """Return the changes by the atoms of one predicate, one row per atom.
 
-    Hard rules are counted exactly.
+    The last row stands for all atoms without any change. Hard rules are counted exactly.
     """
     types, sparse = counters.program.predicates[name].types, scipy().sparse
     places, weights = counters.places(world)
     atoms, fixed, entries = [np.zeros((0, len(types)), np.int64)], [EMPTY], [np.zeros((2, 0))]
-    for clause, each, place in zip(counters.clauses, counters.compiled, places, strict=True):
-        assert isinstance(each, Counter)
+    for clause, counter, place in zip(counters.clauses, counters.compiled, places, strict=True):
+        assert isinstance(counter, Counter)
         with counters.located(clause):
-            change = _flips(each, name, types, None if clause.hard else i_bound).change(world).of
+            change = _flips(counter, name, types, None if clause.hard else i_bound).change(world).of
         atom, key = np.split(change.rows, [len(types)], axis=1)
         value = change.values.astype(np.float64) / place.share
         atoms.append(atom)
         fixed.append(np.full(len(atom), clause.hard))
         entries.append(np.stack([place.first + numbered(key, place.sizes), value]))
     hard = np.concatenate(fixed)
-    every, row = np.unique(keys_of(np.concatenate(atoms), world.base), return_inverse=True)
+    atom_keys, row = np.unique(keys_of(np.concatenate(atoms), world.base), return_inverse=True)
     weight, value = np.concatenate(entries, axis=1)[:, ~hard]
-    rows = sparse.csr_matrix((value, (row[~hard], weight)), (len(every), weights))
-    free = rows[np.bincount(row, hard, len(every)) == 0]
-    others = prod(map(world.size, types)) - len(every)
-    whole = sparse.vstack([free, sparse.csr_matrix((1, weights))], "csr")
-    return Changes(whole, np.append(np.ones(free.shape[0]), float(others)))
+    rows = sparse.csr_matrix((value, (row[~hard], weight)), (len(atom_keys), weights))
+    free = rows[np.bincount(row, hard, len(atom_keys)) == 0]
+    others = prod(map(world.size, types)) - len(atom_keys)
+    all_rows = sparse.vstack([free, sparse.csr_matrix((1, weights))], "csr")
+    return Changes(all_rows, np.append(np.ones(free.shape[0]), float(others)))
 
 
 def check_truth(counters: Counters, world: World, predicates: Sequence[str]) -> None:
-    """Raise ExampleError, as the grounder does, where a world breaks a hard rule or a mark ``!``."""
+    """Raise ExampleError, as the grounder does, if a world breaks a hard rule or a ``!`` group."""
     for clause, each in zip(counters.clauses, counters.compiled, strict=True):
         if not clause.hard:
             continue
@@ -127,9 +127,9 @@ def check_truth(counters: Counters, world: World, predicates: Sequence[str]) -> 
             broken = np.any(each.count(world) != each.groundings(world))
         if broken:
             literals = [*clause.literals, *(x for of in clause.exists for x in of.literals)]
-            asked = any(each.atom.predicate in predicates for each in literals)
-            what = "truth" if asked else "evidence"
-            raise ExampleError(f"the {what} breaks the hard rule {clause.text}", "hard_rule")
+            of_query = any(each.atom.predicate in predicates for each in literals)
+            part = "truth" if of_query else "evidence"
+            raise ExampleError(f"the {part} breaks the hard rule {clause.text}", "hard_rule")
     for name in predicates:
         marked, table = counters.program.predicates[name].exactly_one, world.tables[name]
         if not marked or 0 in map(world.size, table.types):
@@ -137,14 +137,14 @@ def check_truth(counters: Counters, world: World, predicates: Sequence[str]) -> 
         others = [k for k in range(len(table.types)) if k not in marked]
         groups = prod(world.size(table.types[k]) for k in others)
         if not groups == len(np.unique(table.rows[:, others], axis=0)) == len(table.rows):
-            said = f"the truth breaks {Group(marked, exactly=True).show(name)}"
-            raise ExampleError(said, "hard_rule")
+            reason = f"the truth breaks {Group(marked, exactly=True).show(name)}"
+            raise ExampleError(reason, "hard_rule")
 
 
 def _flips(
     counter: Counter, predicate: str, types: tuple[str, ...], i_bound: int | None
 ) -> Flips | EstimatedFlips:
-    """Return the changes of a count, estimated where clusters of ``i_bound`` variables are not exact."""
+    """Return the changes of a count, estimated if clusters of ``i_bound`` variables are not exact."""
     if i_bound is not None:
         estimated = EstimatedFlips(Estimator(counter, i_bound), predicate, types)
         if estimated.width() >= i_bound:
@@ -153,7 +153,7 @@ def _flips(
 
 
 def distinct(changes: Changes) -> Changes:
-    """Return the distinct changes, and how many atoms have each."""
+    """Return the distinct changes, with the number of atoms of each."""
     rows = changes.rows
     rows.eliminate_zeros()
     rows.sort_indices()
@@ -168,7 +168,7 @@ def distinct(changes: Changes) -> Changes:
 
 
 def scipy() -> Any:
-    """Return SciPy's sparse matrices and optimisers. Raises UsageError where it is not installed."""
+    """Return SciPy with its sparse matrices and optimisers. Raises UsageError if it is not installed."""
     try:
         import scipy.optimize
         import scipy.sparse
@@ -179,7 +179,7 @@ def scipy() -> Any:
 
 @dataclass(frozen=True)
 class Maximum:
-    """Weights, the logarithm of their pseudo-likelihood without the prior, and what to be warned of."""
+    """The optimal weights, their log pseudo-likelihood without the prior, and warnings."""
 
     weights: Floats
     value: float
@@ -189,9 +189,9 @@ class Maximum:
 def maximise(
     changes: Changes, prior_sd: float | None = None, optimizer: Optimizer = "lbfgs"
 ) -> Maximum:
-    """Return the weights of the greatest pseudo-likelihood, with a Gaussian prior if it is given.
+    """Return the weights of maximum pseudo-likelihood, with a Gaussian prior unless ``prior_sd`` is None.
 
-    Raises UsageError where SciPy is not installed.
+    Raises UsageError if SciPy is not installed.
     """
     precision = 0.0 if prior_sd is None else prior_sd**-2
     with _one_thread():
@@ -204,11 +204,11 @@ def maximise(
 
 
 def _one_thread() -> AbstractContextManager[object]:
-    """Let BLAS use one thread, as the command does, where threadpoolctl is there (scikit-learn needs it).
+    """Limit BLAS to one thread if threadpoolctl is installed (scikit-learn needs it).
 
-    Products are small here: threads wait for each other many times as long as they work.
+    The matrix products are small, so that threads would spend most of their time waiting for each other.
     """
-    scipy()  # only what is loaded can be told
+    scipy()  # threadpoolctl only limits loaded libraries
     try:
         from threadpoolctl import threadpool_limits
     except ModuleNotFoundError:
@@ -218,7 +218,7 @@ def _one_thread() -> AbstractContextManager[object]:
 
 
 def _posterior(changes: Changes, precision: float, weights: Floats) -> tuple[float, Floats]:
-    """Return the logarithm of the pseudo-likelihood with the prior, and its gradient."""
+    """Return the log pseudo-likelihood with the prior, and its gradient."""
     value, gradient = changes.value(weights)
     return value - precision / 2 * float(weights @ weights), gradient - precision * weights
 
@@ -236,10 +236,10 @@ def _lbfgs(changes: Changes, precision: float) -> Floats:
 
 
 def _newton(changes: Changes, precision: float) -> Floats:
-    """Ascend by steps of the diagonal Newton method (Lowd & Domingos 2007, section 4.3): d_i = g_i / -H_ii.
+    """Maximise by the diagonal Newton method (Lowd & Domingos 2007, section 4.3): d_i = g_i / -H_ii.
 
-    The size is d.g / d'Hd, and smaller by a damping, which is adapted to how much of what this quadratic
-    model promises is gained; a step that gains nothing is not taken.
+    The step size is d.g / d'Hd, reduced by a damping factor. The damping adapts to the ratio of the actual
+    gain to the gain predicted by the quadratic model. A step without a gain is rejected.
     """
     rows, squares = changes.rows, changes.rows.power(2)
     weights, damping = np.zeros(rows.shape[1]), 1.0
@@ -253,46 +253,46 @@ def _newton(changes: Changes, precision: float) -> Floats:
             break
         curvature = float(spread @ (rows @ d) ** 2 + precision * d @ d)
         step = slope / ((1.0 + damping) * curvature) * d
-        promised = slope**2 / curvature * (0.5 + damping) / (1.0 + damping) ** 2
-        ahead = _posterior(changes, precision, weights + step)[1]
-        ratio = float(step @ (gradient + ahead)) / 2.0 / promised
+        expected_gain = slope**2 / curvature * (0.5 + damping) / (1.0 + damping) ** 2
+        next_gradient = _posterior(changes, precision, weights + step)[1]
+        ratio = float(step @ (gradient + next_gradient)) / 2.0 / expected_gain
         damping = (
             max(0.5 * damping, 1e-3) if ratio > 0.75 else damping * (4.0 if ratio < 0.25 else 1.0)
         )
         if ratio > 0.0:
-            weights, gradient = weights + step, ahead
+            weights, gradient = weights + step, next_gradient
     return weights
 
 
 class Mple(CountingLearner):
-    """Maximum pseudo-likelihood of the query atoms, from counts: nothing is grounded.
+    """Maximum pseudo-likelihood of the query atoms, from counts without grounding.
 
-    The conditional probability of an atom whose flip would break a hard rule is 1, whatever the weights.
+    An atom whose flip breaks a hard rule has conditional probability 1 for any weights.
     """
 
     kind: Literal["mple"] = "mple"
     """how weights are learned."""
     optimizer: Literal["lbfgs", "newton"] = "lbfgs"
-    """L-BFGS, or steps of the diagonal Newton method."""
+    """L-BFGS or the diagonal Newton method."""
     prior_sd: Positive | None = None
     """the standard deviation of a Gaussian prior of every weight; null: none."""
 
     def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
-        """Return the weights of the greatest pseudo-likelihood. The objective is its negative logarithm."""
+        """Return the weights of maximum pseudo-likelihood. The objective is its negative logarithm."""
         sparse, trace = scipy().sparse, Trace(watch)
         rows, number = [], []
         for k, atoms in enumerate(problem.worlds):
             world = world_of(problem.program, atoms)
             try:
-                own = changes(problem.program, world, problem.query, self.bound)
+                change = changes(problem.program, world, problem.query, self.bound)
             except ExampleError as error:
                 raise problem.located(k, error) from None
-            column = problem.places(world.domains)[own.rows.indices]
-            shape = len(own.number), len(problem.start)
-            rows.append(sparse.csr_matrix((own.rows.data, column, own.rows.indptr), shape))
-            number.append(own.number)
-        every = Changes(sparse.vstack(rows, "csr"), np.concatenate(number))
-        trace.add(-every.value(problem.start)[0])
-        found = maximise(every, self.prior_sd, self.optimizer)
-        trace.add(-found.value)
-        return Learned(found.weights, trace.steps, warnings=found.warnings)
+            column = problem.places(world.domains)[change.rows.indices]
+            shape = len(change.number), len(problem.start)
+            rows.append(sparse.csr_matrix((change.rows.data, column, change.rows.indptr), shape))
+            number.append(change.number)
+        total = Changes(sparse.vstack(rows, "csr"), np.concatenate(number))
+        trace.add(-total.value(problem.start)[0])
+        maximum = maximise(total, self.prior_sd, self.optimizer)
+        trace.add(-maximum.value)
+        return Learned(maximum.weights, trace.steps, warnings=maximum.warnings)

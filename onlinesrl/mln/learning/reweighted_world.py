@@ -1,4 +1,4 @@
-"""A world ground once and weighed many times: its clauses, what each is a feature of, and its truth."""
+"""A world that is ground once and used with many weight vectors."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from onlinesrl.mln.kernels.features import add_features
 
 @dataclass(frozen=True, eq=False)
 class ReweightedWorld:
-    """A ground model, what its clauses count for, and the true state.
+    """A ground model, the features of its clauses, and the true state.
 
-    A clause that is true adds ``factor`` (float64[clauses], 1 but for numbers) to the feature of the weight
-    ``feature`` (int64[clauses]; -1: hard). Clauses that evidence decides are left out: features are those of
-    ``mln.lang.clausal_form`` up to a constant. ``predicted`` (bool[atoms]) tells the query's open
-    atoms, whose Hamming distance to ``truth`` is the loss; ``atoms`` are (predicate, arguments).
+    A true clause adds ``factor`` (float64[clauses], 1 without numeric atoms) to the feature number
+    ``feature`` (int64[clauses]; -1: hard). Clauses that evidence decides are omitted, so that features
+    equal those of ``mln.lang.clausal_form`` up to a constant. ``predicted`` (bool[atoms]) marks the open
+    query atoms; the loss is their Hamming distance to ``truth``. ``atoms`` are (predicate, arguments).
     """
 
     model: GroundMRF
@@ -37,8 +37,8 @@ class ReweightedWorld:
 
     def weigh(self, weights: Floats) -> Floats:
         """Return the clauses' weights, float64[clauses]."""
-        own: Floats = self.factor * np.append(weights, 0.0)[self.feature]
-        return own
+        clause_weights: Floats = self.factor * np.append(weights, 0.0)[self.feature]
+        return clause_weights
 
     def features(self, state: State, size: int) -> Floats:
         """Return f(state), float64[size]."""
@@ -53,16 +53,16 @@ class ReweightedWorld:
         return total
 
     def numbered(self, number: Ints, share: Floats) -> ReweightedWorld:
-        """Return the world with ``number[w]`` for the weight w, of which a clause has a ``share[w]``."""
+        """Return the world with feature ``number[w]`` in place of w, and factors times ``share[w]``."""
         return replace(self, feature=number[self.feature], factor=self.factor * share[self.feature])
 
     def loss(self, state: State) -> float:
-        """Return the Hamming distance of a state and the truth."""
+        """Return the Hamming distance of a state to the truth, over the predicted atoms."""
         return float(np.count_nonzero((state != self.truth) & self.predicted))
 
     @cached_property
     def loss_gain(self) -> Floats:
-        """How much more loss an atom makes true than false, float64[atoms]."""
+        """The loss of each atom if true minus its loss if false, float64[atoms]."""
         return np.where(self.predicted, 1.0 - 2.0 * self.truth, 0.0)
 
     @cached_property
@@ -72,16 +72,16 @@ class ReweightedWorld:
 
     @cached_property
     def searchable(self) -> Reweighable:
-        """The simplified model with a bonus of every open atom, for local search."""
+        """The simplified model with a bonus for every open atom, for local search."""
         return Reweighable.of(self.model, self.predicted.astype(np.float64))
 
 
 @dataclass(frozen=True, eq=False)
 class Reweighable:
-    """A simplified model, whose clauses' weights are a linear function of the model's and of a bonus.
+    """A simplified model whose clause weights are linear in the model's weights and a bonus.
 
     Soft clause ``k`` of ``problem`` has the weight sum_j ``sign[j]`` ``weight[clause[j]]`` over the entries
-    with ``row[j]`` = k, all int64[entries]; what is beyond the model's weights is the bonus by atom.
+    with ``row[j]`` = k, all int64[entries]. ``weight`` has the model's weights, then the bonus of each atom.
     """
 
     problem: Reduced
@@ -91,9 +91,9 @@ class Reweighable:
 
     @classmethod
     def of(cls, model: GroundMRF, bonus: Floats) -> Reweighable:
-        """Simplify a model for all weights, and all bonuses of atoms where ``bonus`` is not 0.
+        """Simplify a model for any weights and any bonus of the atoms with ``bonus`` other than 0.
 
-        This is done as for random weights, of which no sum is zero.
+        The simplification uses random weights, because their sums are never zero.
         """
         rng, n = np.random.default_rng(0), model.n_clauses
         weight = np.where(model.hard, 0.0, rng.uniform(1.0, 2.0, n))
@@ -104,7 +104,7 @@ class Reweighable:
         return cls(problem, soft.row[kept], clause[kept], soft.sign[kept])
 
     def weigh(self, weight: Floats) -> None:
-        """Give the simplified model its weights, of those of the model's clauses."""
+        """Set the weights of the simplified model from the model's weights and the bonus."""
         clauses = self.problem.clauses
         soft = np.bincount(
             self.row, self.sign * weight[self.clause], len(clauses.weight) - clauses.hard
@@ -124,12 +124,12 @@ def ground_world(grounder: ModelGrounder, example: Example) -> ReweightedWorld:
     rows = int(net.size[n.ROWS])
     row = np.repeat(np.arange(rows), net.row_len[:rows])
     index = net.row_weight[row] + (np.arange(len(row)) - net.clause_start[row]) * net.row_step[row]
-    own = np.maximum(place, 0)
+    ground_clause = np.maximum(place, 0)
     fixed = net.fixed[: model.n_atoms]
     return ReweightedWorld(
         model,
-        np.where(model.hard, -1, index[own] if len(index) else 0),
-        net.row_factor[row][own] if len(index) else np.ones(model.n_clauses),
+        np.where(model.hard, -1, index[ground_clause] if len(index) else 0),
+        net.row_factor[row][ground_clause] if len(index) else np.ones(model.n_clauses),
         grounder.truth[: model.n_atoms].copy(),
         fixed == n.OPEN,
         [(name, args) for name, _, rows in grounder.atoms(ground.batch, 0) for args in rows],

@@ -1,4 +1,4 @@
-"""The atoms that are true or predicted, counted by class, by query predicate and as a confusion matrix."""
+"""Counts of true and predicted atoms by class, by query predicate and as a confusion matrix."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ from onlinesrl.mln.online.results import Results
 _OUTCOMES = [PREDICTED | TRUE, PREDICTED, TRUE]
 """The marks of hits, false alarms and misses."""
 MOST_CLASSES = 64
-"""Up to so many classes, a kernel counts pairs of them."""
+"""The largest number of classes whose pairs (true, predicted) a kernel counts."""
 
 
 class AtomCounts(NamedTuple):
-    """Hits, false alarms and misses by class and by query predicate, and pairs of classes; see ``Tally``."""
+    """Hits, false alarms and misses by class and by query predicate, and counts of class pairs.
+
+    ``Tally`` has the same three fields.
+    """
 
     by_class: dict[str, Ints]
     predicates: dict[str, Ints]
@@ -33,7 +36,10 @@ class AtomCounts(NamedTuple):
 
 
 class AtomCounter:
-    """Counts over a batch; ``by`` is the query predicate and argument whose values are the classes."""
+    """A counter of the atoms of a batch.
+
+    ``by`` is a query predicate and the number of the argument whose values are the classes.
+    """
 
     def __init__(self, grounder: Grounder, by: tuple[str, int] | None) -> None:
         self.layout, self.packer, self.names = grounder.layout, grounder.packer, grounder.names
@@ -48,7 +54,10 @@ class AtomCounter:
             self.declared = self.layout.constants[self.layout.types[self.kind]]
 
     def count(self, results: Results, new: Bytes, good: Bytes) -> AtomCounts:
-        """Count over the labelled ``good`` worlds; ``new`` are those of them that are not answered."""
+        """Count over the labelled ``good`` worlds.
+
+        ``new`` marks the good worlds that have been predicted in this batch, not before it.
+        """
         if self._countable(results):
             return self._by_kernel(results)
         marks = self._marks(results, new)
@@ -67,10 +76,10 @@ class AtomCounter:
     # by a kernel -------------------------------------------------------------------------------
 
     def _countable(self, results: Results) -> bool:
-        """Tell whether a kernel can count.
+        """Tell whether a kernel can count this batch.
 
-        It can where no world lists its atoms, and all have the same classes, the values of an argument
-        that comes last in radix order.
+        No world may list its atoms or have an earlier prediction. All worlds must have the same
+        classes, and the class must be the last argument in radix order.
         """
         if results.answered or results.batch.listed.any():
             return False
@@ -88,30 +97,30 @@ class AtomCounter:
         counts = batch_report.Counts(by_query=predicates, by_class=by_class, pairs=cells)
         single = batch_report.count(self.layout.plans, results.batch, self.by, results.out, counts)
         spelled = [None, *classes]
-        found = {
+        confusion = {
             (spelled[true], spelled[predicted]): int(cells[true, predicted])
             for true, predicted in np.argwhere(cells).tolist()
         }
         return AtomCounts(
             dict(zip(classes, by_class, strict=True)),
             dict(zip(self.query, predicates, strict=True)),
-            found if single else None,
+            confusion if single else None,
         )
 
-    # without it --------------------------------------------------------------------------------
+    # without a kernel --------------------------------------------------------------------------------
 
-    def _marks(self, results: Results, chosen: Bytes) -> Positives:
-        """Return the true and predicted atoms of chosen worlds whose truth is known."""
+    def _marks(self, results: Results, selected: Bytes) -> Positives:
+        """Return the true and predicted atoms of the ``selected`` worlds whose truth is known."""
         out, n = results.out, int(results.out.true_start[-1])
-        world = np.repeat(np.arange(len(chosen)), np.diff(out.true_start))
+        world = np.repeat(np.arange(len(selected)), np.diff(out.true_start))
         columns = (out.true_query[:n], out.true_key[:n], out.true_mark[:n])
-        labelled = chosen & (results.batch.labelled != 0)
+        labelled = selected & (results.batch.labelled != 0)
         return Positives(world, *(c.astype(np.int64) for c in columns)).of(labelled[world])
 
     def _pairs(
         self, results: Results, marks: Positives, answered: list[tuple[set[Atom], set[Atom]]]
     ) -> Mapping[Pair, int] | None:
-        """Return how often each class was predicted for each true one; see ``confusion_matrix.pairs``."""
+        """Return the counts of (true class, predicted class); see ``confusion_matrix.pairs``."""
         batch, confusion = results.batch, Confusion()
         shared = bool(np.all(batch.domain[:, self.kind] == len(self.declared)))
         confusion.add(
@@ -137,18 +146,18 @@ class AtomCounter:
         if len(sizes) and np.all(sizes == self.layout.plans.declared[self.kind]):
             table = out.by_class.reshape(len(sizes), -1, 3)[good].sum(axis=0)
             return dict(zip(self.declared, table, strict=True))
-        found: dict[str, Ints] = {}
+        totals: dict[str, Ints] = {}
         for w in np.flatnonzero(good).tolist():
             rows = out.by_class[out.class_start[w] : out.class_start[w + 1]]
             names = self.packer.names(results.batch, w, self.kind)
             for name, row in zip(names, rows, strict=True):
-                found[str(name)] = found.get(str(name), 0) + row
-        return found
+                totals[str(name)] = totals.get(str(name), 0) + row
+        return totals
 
-    # predictions that were made before the truth came --------------------------------------------
+    # earlier predictions --------------------------------------------
 
     def count_answered(self, results: Results, w: int) -> None:
-        """Count by the prediction made before, instead of the one that the kernel counted."""
+        """Replace the kernel's counts of a world by the counts of its earlier prediction."""
         count = results.out.counts[w]
         true, predicted = self._answered_atoms(results, w)
         wrong = {self._unit(*atom) for atom in true ^ predicted}
@@ -169,7 +178,7 @@ class AtomCounter:
                     results.out.by_class[number[args[self.argument]], column] += 1
 
     def _answered_atoms(self, results: Results, w: int) -> tuple[set[Atom], set[Atom]]:
-        """Return the true and the predicted atoms of a world whose prediction was made before."""
+        """Return the true and the predicted atoms of a world that has an earlier prediction."""
         example = results.worlds[w].example
         true = self.true_atoms(example.truth or {}) - self.true_atoms(example.evidence)
         return true, self.true_atoms(results.answered[w].predicted)
@@ -184,7 +193,7 @@ class AtomCounter:
         }
 
     def _unit(self, name: str, args: tuple[str, ...]) -> Atom:
-        """Return what the atoms of one unit share."""
+        """Return the predicate and the arguments that all atoms of the atom's unit share."""
         group = self.layout.plan.groups.get(name)
         return name, tuple(
             a for n, a in enumerate(args) if group is None or n not in group.arguments
@@ -197,27 +206,27 @@ def outcomes(true: set[Atom], predicted: set[Atom]) -> tuple[set[Atom], set[Atom
 
 
 class Positives(NamedTuple):
-    """The atoms of worlds that are true or predicted, world by world, [atom]."""
+    """The true or predicted atoms of several worlds, ordered by world; each field is [atom]."""
 
     world: Ints
     query: Ints
     key: Ints  # the number among the groundings of the query predicate
     mark: Ints
 
-    def of(self, chosen: Ints) -> Positives:
-        """Return those that ``chosen``, bool[atom] or indices, picks."""
-        return Positives(*(column[chosen] for column in self))
+    def of(self, selected: Ints) -> Positives:
+        """Return the ``selected`` atoms, bool[atom] or indices."""
+        return Positives(*(column[selected] for column in self))
 
     def by_query(self, queries: int) -> Ints:
         """Return hits, false alarms and misses of each query predicate, int64[queries, 3]."""
-        found = np.bincount(4 * self.query + self.mark, minlength=4 * queries)
-        return found.reshape(queries, 4)[:, _OUTCOMES]
+        counts = np.bincount(4 * self.query + self.mark, minlength=4 * queries)
+        return counts.reshape(queries, 4)[:, _OUTCOMES]
 
     def classes(self, sizes: Ints, argument: int) -> tuple[Ints, Ints]:
-        """Return the class of each atom (the chosen argument's value) and its unit (the other arguments).
+        """Return the class of each atom (the value of ``argument``) and its unit (the other arguments).
 
-        ``sizes`` int64[world, arguments] are the numbers of constants of the key's digits; all atoms are
-        of one query predicate.
+        ``sizes`` int64[world, argument] is the number of constants of each argument, in radix order.
+        All atoms must have the same query predicate.
         """
         below = np.prod(sizes[:, argument + 1 :], axis=1, dtype=np.int64)[self.world]
         size = sizes[self.world, argument]
@@ -227,9 +236,9 @@ class Positives(NamedTuple):
     def pairs(
         self, sizes: Ints, argument: int, names: Callable[[int], Sequence[object]], shared: bool
     ) -> Counter[Pair] | None:
-        """Return the counts of (true class, predicted class); None where a unit has several classes.
+        """Return the counts of (true class, predicted class); None if a unit has several classes.
 
-        ``names`` are those of the classes in a world; where they are ``shared``, in every one.
+        ``names`` returns the names of the classes of a world. ``shared``: all worlds have the same names.
         """
         kind, unit = self.classes(sizes, argument)
         most = int(sizes[:, argument].max(initial=1))
@@ -243,8 +252,8 @@ class Positives(NamedTuple):
         np.not_equal(unit[1:], unit[:-1], out=begins[1:])
         group = np.cumsum(begins) - 1
         columns = np.zeros((2, int(begins.sum())), np.int64)
-        for column, wanted in zip(columns, (TRUE, PREDICTED), strict=True):
-            marked = np.flatnonzero(mark & wanted)
+        for column, mark_bit in zip(columns, (TRUE, PREDICTED), strict=True):
+            marked = np.flatnonzero(mark & mark_bit)
             column[group[marked]] = number[marked]
             if np.count_nonzero(column) < len(marked):
                 return None
@@ -254,7 +263,7 @@ class Positives(NamedTuple):
         def spelled(n: int) -> str | None:
             return str(names((n - 1) // most)[(n - 1) % most]) if n else None
 
-        found: Counter[Pair] = Counter()
+        confusion: Counter[Pair] = Counter()
         for cell, n in zip(cells.tolist(), counts.tolist(), strict=True):
-            found[spelled(cell // span), spelled(cell % span)] += n
-        return found
+            confusion[spelled(cell // span), spelled(cell % span)] += n
+        return confusion

@@ -1,4 +1,4 @@
-"""The weights of a chain Markov logic network, learned from and predicted with without grounding."""
+"""The weights of a chain Markov logic network, for learning and prediction without grounding."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from onlinesrl.mln.kernels.chain_crf import Chains, FeatureWeights, Scores
 
 
 class ChainWeights(AveragedWeights):
-    """The weights [row, label] of ``mln.kernels.chain_crf``: rows of the labels before, then of features.
+    """The weights [row, label] of ``mln.kernels.chain_crf``.
 
-    Their base is 0, and uses are not counted. Memory is taken only by rows that are used.
+    The first rows belong to the preceding label, the others to features. All weights start at 0,
+    and the number of updates per weight is not counted. Only rows in use take memory.
     """
 
     arrays: FeatureWeights
@@ -32,7 +33,7 @@ class ChainWeights(AveragedWeights):
         self._hold({"value": np.zeros((0, 0, 2)), **empty}, np.zeros(0, np.int32), 0)
 
     def _hold(self, columns: Mapping[str, Any], row: Ints32, size: int) -> None:
-        """Own columns of weights, each [row, label] or, of ``value``, [row, label, 2]; see ``arrays``."""
+        """Take over the columns of weights: ``value`` is [row, label, 2], the others [row, label]."""
         value = columns["value"].reshape(-1, 2)
         none, mark = np.zeros(0, np.int64), np.zeros(len(value), np.int32)
         self.arrays = FeatureWeights(
@@ -42,14 +43,14 @@ class ChainWeights(AveragedWeights):
         self._how = None
 
     def _columns(self) -> dict[str, Any]:
-        """Return the columns, of the rows that are used."""
+        """Return the columns, limited to the rows in use."""
         shape = int(self.arrays.size[0]), self.labels
         n = shape[0] * self.labels
-        kept = {name: column[:n].reshape(shape) for name, column in self.kept.items()}
-        return {"value": self.arrays.value[:n].reshape(*shape, 2), **kept}
+        update_columns = {name: column[:n].reshape(shape) for name, column in self.kept.items()}
+        return {"value": self.arrays.value[:n].reshape(*shape, 2), **update_columns}
 
     def copy(self, features: int | None = None, labels: int | None = None) -> ChainWeights:
-        """Return a copy, with room for so many features and labels, both no fewer than now."""
+        """Return a copy with room for ``features`` and ``labels``, neither fewer than at present."""
         old = self.labels
         labels = old if labels is None else labels
         row = enlarged(self.arrays.row, len(self.arrays.row) if features is None else features)
@@ -60,20 +61,20 @@ class ChainWeights(AveragedWeights):
         return other
 
     def _place(self, columns: Mapping[str, Any], old: int, row: Ints32) -> None:
-        """Copy columns of ``old`` labels, with room for a row of each feature."""
+        """Copy the columns of ``old`` labels, with room for one row per feature."""
         room, labels = self.labels + len(row), self.labels
         size = len(columns["value"]) + labels - old
         self._hold({name: _placed(c, old, room, labels) for name, c in columns.items()}, row, size)
 
     def grown(self, features: int, labels: int) -> ChainWeights:
-        """Return these weights if they have room for so many features and labels, else a copy that has."""
+        """Return these weights, or a larger copy if ``features`` and ``labels`` do not fit."""
         room = len(self.arrays.row)
         if labels == self.labels and features <= room:
             return self
         return self.copy(room if features <= room else max(features, 2 * room), labels)
 
     def averaged(self) -> Floats:
-        """Return the averaged weights, [row, label], of all features in their order."""
+        """Return the averaged weights, float64[row, label]: labels first, then all features in order."""
         (cu, cv), row = self.mean(), self.arrays.row
         value: Floats = self._columns()["value"]
         mean = cu * value[:, :, 0] + cv * value[:, :, 1]
@@ -82,7 +83,7 @@ class ChainWeights(AveragedWeights):
         return averaged
 
     def learn_chains(self, chains: Chains, order: Sequence[int] | None = None) -> None:
-        """Learn from chains, one after the other. Raises InputError where an update overflows."""
+        """Learn from chains, one after the other. Raises InputError if an update overflows."""
         augmented, scores = self.update.loss == "ml", self._room(chains)
         self._make_room(chains)
         for c in range(len(chains.start) - 1) if order is None else order:
@@ -92,14 +93,14 @@ class ChainWeights(AveragedWeights):
                 raise InputError(f"sample {c}: {BEYOND_RANGE}", "overflow")
 
     def predict(self, chains: Chains) -> Iterator[list[int]]:
-        """Yield the labels of each chain's positions: the most probable labelling."""
+        """Yield the most probable labelling of each chain, one label per position."""
         (cu, cv), scores = self.mean(), self._room(chains)
         for c, length in enumerate(np.diff(chains.start).tolist()):
             k.predict(chains, c, self.arrays, cu, cv, self.labels, scores)
             yield scores.path[:length].tolist()
 
     def marginals(self, chains: Chains) -> Iterator[list[list[float]]]:
-        """Yield for each chain the probabilities of each position's labels."""
+        """Yield, for each chain, the probability of every label at every position."""
         (cu, cv), scores = self.mean(), self._room(chains)
         sums, out = np.zeros(self.labels), np.zeros_like(scores.local)
         for c, length in enumerate(np.diff(chains.start).tolist()):
@@ -107,7 +108,10 @@ class ChainWeights(AveragedWeights):
             yield out[:length].tolist()
 
     def _room(self, chains: Chains) -> Scores:
-        """Return memory for the scores of the longest chain. Raises InputError for what has no weights."""
+        """Return memory for the scores of the longest chain.
+
+        Raises InputError for a feature or a label without weights.
+        """
         features = len(self.arrays.row)
         if not self.labels and len(chains.first) > 1:
             raise InputError("positions cannot be labelled: there is no label yet")
@@ -115,14 +119,14 @@ class ChainWeights(AveragedWeights):
             chains.feature.max(initial=-1) >= features
             or chains.label.max(initial=-1) >= self.labels
         ):
-            raise InputError(f"weights are of {features} features and {self.labels} labels only")
+            raise InputError(f"the weights have only {features} features and {self.labels} labels")
         n = int(np.diff(chains.start).max(initial=1))
         local, best = np.empty((n, self.labels)), np.empty((n, self.labels))
         step, before = np.empty((self.labels, self.labels)), np.zeros((n, self.labels), np.int64)
         return Scores(local, best, step, before, np.zeros(n, np.int64))
 
     def _make_room(self, chains: Chains) -> None:
-        """Make room for the largest gap: two labels of each feature and, after it, of each position."""
+        """Make room for the largest gap: two entries per feature and two per position of a chain."""
         start, first = chains.start, chains.first
         most = 2 * int((np.diff(first[start]) + np.diff(start)).max(initial=0))
         if most > len(self.arrays.touched):
@@ -132,10 +136,9 @@ class ChainWeights(AveragedWeights):
     # pickles -------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {
-            name: of for name, of in self.__dict__.items() if name not in {"arrays", "kept", "_how"}
-        }
-        return {"own": own, "columns": self._columns(), "row": self.arrays.row}
+        arrays = {"arrays", "kept", "_how"}
+        attributes = {name: value for name, value in self.__dict__.items() if name not in arrays}
+        return {"own": attributes, "columns": self._columns(), "row": self.arrays.row}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state["own"])
@@ -143,7 +146,7 @@ class ChainWeights(AveragedWeights):
 
 
 def _placed(column: Any, old: int, rows: int, labels: int) -> Any:
-    """Return a column of ``old`` labels among so many rows and labels, zero elsewhere."""
+    """Return a column of ``old`` labels copied into ``rows`` and ``labels``, zero elsewhere."""
     placed = np.zeros((rows, labels, *column.shape[2:]), column.dtype)
     placed[:old, :old] = column[:old]
     placed[labels : labels + len(column) - old, :old] = column[old:]

@@ -1,7 +1,8 @@
-"""One step for each world of a batch: ground, predicted with the averaged weights, recorded, learned from.
+"""The online step: ground each world of a batch, predict it, record the result and learn from it.
 
-Worlds that need nothing but elimination are processed together by a kernel, others one by one: those that
-are too wide for it, by the engines of ``inference``, and those with an audit, a margin or sampled counts.
+Predictions use the averaged weights. A kernel processes consecutive worlds together if variable
+elimination suffices for them. Worlds with an audit, a margin or sampled counts are processed one by
+one. So are worlds whose treewidth is too large for elimination; the engines of ``inference`` solve them.
 """
 
 from __future__ import annotations
@@ -56,23 +57,23 @@ GROWING = {
 }
 
 TOGETHER = 1 << 16
-"""Up to so many cells, the tables of a prediction and of its rival are filled together."""
+"""The largest number of cells at which the tables of prediction and rival are filled together."""
 AUDIT_TOLERANCE = 1e-6
 
 
 class AuditError(OnlinesrlError):
-    """Two exact engines disagree on the value of an example: a defect of the program."""
+    """Two exact engines disagree on the optimal score of an example, which is a defect of the program."""
 
 
 class _Overflow(Exception):
-    """The sum of the weights of a world is beyond doubles; its argument is the clause of the largest."""
+    """The sum of a world's weights exceeds float64; the argument is the clause of the largest weight."""
 
 
 class ExampleProcessor:
-    """Processes the worlds of a batch in turn, in memory for states and tables that is reused and grows.
+    """A processor of the worlds of a batch in turn; its memory for states and tables is reused and grows.
 
-    With ``margins``, where nothing is learned, the results have each prediction's margin: its score less
-    that of the best other state.
+    With ``margins``, predictions without learning get a margin: the score of the predicted state minus the
+    score of the best other state.
     """
 
     results: Results
@@ -96,17 +97,17 @@ class ExampleProcessor:
         self.costs = Costs(costs, arities) if costs else None
         self.slowest = Slowest()
         self.routes = [*ROUTES]
-        self.at = 0  # the world at hand
-        self.begun = np.zeros(2, np.int64)  # the weights and blocks before it
+        self.at = 0  # the current world
+        self.begun = np.zeros(2, np.int64)  # numbers of weights and blocks before the current world
         self.allocate()
 
     def allocate(self, tables: int = 1 << 14, output: int = 1 << 12) -> None:
-        """Allocate, or reallocate, room for so many table cells and recorded atoms."""
+        """Allocate, or reallocate, memory for ``tables`` cells and ``output`` recorded atoms."""
         self.room = {"tables": tables, "output": output}
         self._make_states()
 
     def _make_states(self) -> None:
-        """Make states and tables of a world, as large as the grounder's memory."""
+        """Allocate the states and tables of a world to match the grounder's memory."""
         truth, room, tables = self.grounder.truth, self.grounder.room, self.room["tables"]
         predicted, rival = np.zeros_like(truth), np.zeros_like(truth)
         cost, bonus = np.ones(len(truth)), np.zeros(len(truth))
@@ -128,7 +129,7 @@ class ExampleProcessor:
         worlds: Sequence[Packed],
         answered: Mapping[int, Prediction],
     ) -> Results:
-        """Return the results, with room for them, of a batch that is processed next."""
+        """Return empty results for the batch that is processed next."""
         room, n, by = self.room["output"], len(batch.listed), self.counter.by
         classes = np.zeros(n + 1, np.int64)
         if by.query >= 0:
@@ -153,7 +154,7 @@ class ExampleProcessor:
         return self.results
 
     def _set_frame(self) -> None:
-        """Point the kernels to the present memory."""
+        """Make the kernels use the current arrays."""
         grounder, weights, limits = self.grounder, self.weights, self.inference.limits
         self.memory = predict_and_learn.StepFrame(
             grounder.layout.plans,
@@ -177,7 +178,7 @@ class ExampleProcessor:
         )
 
     def _grow(self, status: int) -> None:
-        """Make room for what a kernel had no room for."""
+        """Enlarge the memory that a kernel reported as too small by ``status``."""
         if status in ROOM:
             self.grounder.grow(status)
             self._make_states()
@@ -206,15 +207,15 @@ class ExampleProcessor:
     # the worlds of a batch in turn ---------------------------------------------------------
 
     def process(self, seen: int, learning: bool, monitor: Monitor | None) -> tuple[int, bool]:
-        """Process the worlds of the batch that was begun; returns how many, and False if memory ran out.
+        """Process the worlds of the current batch; return their number, and False if memory runs out.
 
-        They are fewer than all where it did, or where a signal asked to stop. ``seen`` examples came before
-        them; ``monitor`` watches for drift. Raises MemoryError where it ran out after an update: the state
-        in memory is then unusable.
+        Processing stops early if memory runs out or a signal asks to stop. ``seen`` is the number of earlier
+        examples; ``monitor`` watches for drift. Raises MemoryError if memory runs out after an update: the
+        learner's state is then unusable.
         """
         w, weights, results = 0, self.weights, self.results
         most = weights.update.max_weights
-        updates = None  # before the world at hand, where it is by itself
+        updates = None  # number of updates before the current world, if it is processed alone
         try:
             while w < len(results.worlds):
                 before, updates = weights.updates, None
@@ -243,7 +244,7 @@ class ExampleProcessor:
         return len(results.worlds), True
 
     def _eliminated(self, w: int, seen: int, learning: bool, monitor: Monitor | None) -> int:
-        """Return up to which world, from ``w`` on, nothing but elimination may be needed."""
+        """Return the end of the range of worlds, starting at ``w``, that the kernel may process together."""
         update = self.weights.update
         if not self.inference.eliminates or self._audited(seen, w):
             return w
@@ -251,11 +252,11 @@ class ExampleProcessor:
             return w
         if monitor is not None or update.max_weights is not None:
             return w + 1
-        every, last = self.inference.audit_every, len(self.results.worlds)
-        return last if every <= 0 else min(last, w + every - 1 - (seen + w) % every)
+        interval, last = self.inference.audit_every, len(self.results.worlds)
+        return last if interval <= 0 else min(last, w + interval - 1 - (seen + w) % interval)
 
     def _watch(self, monitor: Monitor, w: int) -> None:
-        """Have a monitor heed a world that was learned from."""
+        """Pass the errors of a world, after learning from it, to the drift monitor."""
         if w in self.results.answered:
             self.counter.count_answered(self.results, w)
         if monitor.heed(int(self.results.out.counts[w, prediction_counts.HAMMING])):
@@ -263,16 +264,16 @@ class ExampleProcessor:
 
     def _audited(self, seen: int, w: int) -> bool:
         """Tell whether a world is to be audited."""
-        every = self.inference.audit_every
-        return every > 0 and (seen + 1 + w) % every == 0 and w not in self.results.answered
+        interval = self.inference.audit_every
+        return interval > 0 and (seen + 1 + w) % interval == 0 and w not in self.results.answered
 
-    def run(self, first: int, stop: int, what: int, learning: bool) -> int:
-        """Process worlds by elimination alone; returns ``stop``, or the first one that is too wide for it.
+    def run(self, first: int, stop: int, mode: int, learning: bool) -> int:
+        """Process worlds by elimination alone; return ``stop`` or the first world too wide for elimination.
 
-        That one has been ground. Raises Interrupted, before anything has been learned from world ``at``.
+        A world that is too wide is already ground. Raises Interrupted before learning from world ``self.at``.
         """
         while True:
-            first, status = predict_and_learn.run(self.memory, first, stop, what, learning)
+            first, status = predict_and_learn.run(self.memory, first, stop, mode, learning)
             self.at = first
             interrupt.check()
             if status not in GROWING:
@@ -282,9 +283,9 @@ class ExampleProcessor:
     # one world -----------------------------------------------------------------------------
 
     def _take(self, w: int, learning: bool, audit: bool) -> None:
-        """Process a world and write its results; with ``audit`` the ILP solves it as well.
+        """Process a world and write its results; with ``audit``, the ILP solves it as well.
 
-        Raises Interrupted, before anything has been learned from the world.
+        Raises Interrupted before learning from the world.
         """
         self.at, self.begun[:] = w, self.weights.arrays.size
         start = self.results.out.true_start
@@ -295,11 +296,11 @@ class ExampleProcessor:
         self._finish(w, learning, audit, wide)
 
     def _predict(self, w: int, learning: bool) -> bool:
-        """Ground a world and predict it, if it is narrow; tell whether it is too wide for that."""
+        """Ground a world and predict it by elimination; tell whether it is too wide for elimination."""
         try:
             wide = self.run(w, w + 1, PREDICT, learning) == w
         finally:
-            self.at = w  # nothing was learned from it yet
+            self.at = w  # nothing has been learned from this world yet
         out = self.results.out
         if not wide and out.status[w] == OK and self.margins and not learning:
             state, score = self.state, float(out.score[w])
@@ -311,7 +312,7 @@ class ExampleProcessor:
         return wide
 
     def _ground(self, w: int, learning: bool) -> bool:
-        """Ground a world for the engines; False: it is bad, as its status says."""
+        """Ground a world for the engines; return False if it is bad (the results have its status)."""
         batch, out = self.results.batch, self.results.out
         status, detail = self.grounder.ground(batch, w)
         if status != OK:
@@ -323,7 +324,10 @@ class ExampleProcessor:
         return True
 
     def _finish(self, w: int, learning: bool, audit: bool = False, wide: bool = True) -> None:
-        """Process the rest of a world: all of one that is ``wide`` and ground, else of one predicted."""
+        """Complete the step of a ground world.
+
+        A ``wide`` world is still to be predicted; other worlds already have a prediction.
+        """
         out = self.results.out
         learning = learning and bool(self.results.batch.labelled[w])
         status = out.status[w]
@@ -376,7 +380,7 @@ class ExampleProcessor:
     # prediction by engines -------------------------------------------------------------------
 
     def _weights(self, averaged: bool) -> Floats:
-        """Return the weights of the world's ground clauses; see ``WeightTable.of``. Raises _Overflow."""
+        """Return the weights of the ground clauses; see ``WeightTable.of``. Raises _Overflow."""
         net = self.grounder.net
         weight = self.weights.of(net, averaged)
         if not weight_magnitude.total(net, weight) <= weight_magnitude.HIGHEST:
@@ -405,9 +409,9 @@ class ExampleProcessor:
     def _likeliest(
         self, w: int, model: GroundMRF, weight: Floats, engine: MarginalEngine
     ) -> Solution:
-        """Predict each atom, or group, by its most probable value.
+        """Predict the most probable value of each atom or group.
 
-        Raises Unsolved where no feasible state to start from was found.
+        Raises Unsolved if the engine finds no feasible start state.
         """
         from onlinesrl.mln.inference.exact_marginals import likeliest
 
@@ -434,9 +438,9 @@ class ExampleProcessor:
         return Solution(state, 0.0, math.inf, engine.route, certified=False)
 
     def _margin(self, model: GroundMRF, weight: Floats, best: Solution) -> float:
-        """Return by how much the best state scores more than any other; infinite where that is not proven.
+        """Return the score of the best state minus the score of the second best state.
 
-        Raises Unsolved.
+        The margin is infinite if the second best state is not proven. Raises Unsolved.
         """
         second = self.inference.whole.second_best(model, weight, best.state)
         if second is None or not second.certified:
@@ -449,26 +453,26 @@ class ExampleProcessor:
     def _solve(
         self, w: int, model: GroundMRF, weight: Floats, bonus: Floats | None = None
     ) -> Solution:
-        """Solve a world, or fall back. Raises Infeasible, and Unsolved where there is no fallback."""
+        """Solve a world, if need be by the fallback. Raises Infeasible, and Unsolved without a fallback."""
         inference = self.inference
-        found = None
+        solution = None
         try:
             with leavable():
-                found = inference.engine.solve(model, weight, bonus=bonus)
-            if found.certified or not inference.proven:
-                return found
+                solution = inference.engine.solve(model, weight, bonus=bonus)
+            if solution.certified or not inference.proven:
+                return solution
         except Unsolved:
             pass
         self.results.unsolved.add(w)
         if inference.fallback is None:
             raise Unsolved("the search ended at its limit")
         with leavable():
-            return found or inference.fallback.solve(model, weight, bonus=bonus)
+            return solution or inference.fallback.solve(model, weight, bonus=bonus)
 
     # learning ----------------------------------------------------------------------------------
 
     def _learn_narrow(self, w: int) -> None:
-        """Learn from a world that elimination has predicted."""
+        """Learn from a world predicted by elimination."""
         if self.weights.update.drawn():
             with leavable():
                 self._contrast(w, *clause_model(self.grounder.net))
@@ -478,7 +482,10 @@ class ExampleProcessor:
             self._find_rival(w, *clause_model(self.grounder.net))
 
     def _contrast(self, w: int, model: GroundMRF, place: Ints) -> None:
-        """Learn from the truth of a world and states sampled from there on. Raises Infeasible."""
+        """Learn from the truth of a world and states sampled from a chain that starts there.
+
+        Raises Infeasible.
+        """
         from onlinesrl.mln.inference.mcsat import from_on
 
         net, truth, weights = self.grounder.net, self.state.truth, self.weights
@@ -488,9 +495,9 @@ class ExampleProcessor:
         self._learn(w, expected_gap(net, weights.arrays, truth, samples), 0.0)
 
     def _find_rival(self, w: int, model: GroundMRF, place: Ints) -> None:
-        """Learn from a world, if its rival is proven optimal or need not be.
+        """Learn from a world if its rival is proven optimal or needs no proof.
 
-        Raises Unsolved, Infeasible.
+        The rival is the state of highest loss-augmented score. Raises Unsolved, Infeasible.
         """
         net, state, weights = self.grounder.net, self.state, self.weights
         self._price(w)
@@ -513,7 +520,7 @@ class ExampleProcessor:
             state.cost[first : first + len(rows)] = costs[np.arange(len(rows)), truth]
 
     def _learn(self, w: int, n: int, rho: float) -> None:
-        """Update the weights along a gap; the status is OVERFLOW where that is out of range."""
+        """Update the weights along a gap; the world's status becomes OVERFLOW if a weight overflows."""
         loss = self.weights.learn(n, rho)
         self.results.out.loss[w] = loss
         if math.isnan(loss):
@@ -522,34 +529,34 @@ class ExampleProcessor:
     # audits --------------------------------------------------------------------------------------
 
     def _audit(self, w: int) -> None:
-        """Solve a world whole by the ILP, with the averaged weights; see ``check_audits``."""
+        """Solve a whole world by the ILP with the averaged weights; see ``check_audits``."""
         net, audits = self.grounder.net, self.results.audits
         with leavable():
             model, place = clause_model(net)
         ground = self.weights.of(net, averaged=True)
         weight = clause_weights(model, place, ground)
-        none = net.fixed[: net.size[ground_network.ATOMS]] == ground_network.TRUE
-        none = none.astype(np.uint8)
-        constant = ground_network.soft_score(net, none, ground) - model.score(none, weight)
+        baseline = net.fixed[: net.size[ground_network.ATOMS]] == ground_network.TRUE
+        baseline = baseline.astype(np.uint8)
+        constant = ground_network.soft_score(net, baseline, ground) - model.score(baseline, weight)
         try:
             with leavable():
-                whole = self.inference.whole.solve(model, weight)
+                solution = self.inference.whole.solve(model, weight)
         except Infeasible:
             audits[w] = -math.inf
         except Unsolved:
             return
         else:
-            if whole.certified:
-                audits[w] = whole.score + constant
+            if solution.certified:
+                audits[w] = solution.score + constant
 
 
 def check_audits(results: Results) -> None:
-    """Compare the values that the worlds got with those of the ILP. Raises AuditError."""
+    """Compare the scores of the predictions with the optimal scores of the ILP. Raises AuditError."""
     out = results.out
     for w, value in results.audits.items():
-        found = float(out.score[w]) if out.status[w] == OK else -math.inf
-        if not math.isclose(found, value, rel_tol=AUDIT_TOLERANCE, abs_tol=AUDIT_TOLERANCE):
+        score = float(out.score[w]) if out.status[w] == OK else -math.inf
+        if not math.isclose(score, value, rel_tol=AUDIT_TOLERANCE, abs_tol=AUDIT_TOLERANCE):
             raise AuditError(
                 f"audit of example {results.worlds[w].example.id}: {results.routes[int(out.route[w])]} "
-                f"gives {found!r}, the whole ILP {value!r}"
+                f"gives {score!r}, the whole ILP {value!r}"
             )

@@ -1,6 +1,6 @@
-"""The online learner: each example is predicted, then learned from, strictly one at a time.
+"""The online learner of Markov logic: it predicts each example, then learns from it, one at a time.
 
-An example is predicted with the averaged weights before its truth is used; then the update is made.
+The averaged weights predict an example before its truth is used; then the weights are updated.
 Micro-batches only share the overhead of a call: results are bit-equal for every batch size.
 """
 
@@ -52,14 +52,17 @@ from onlinesrl.mln.online.weight_table import WeightTable
 
 
 class _Saved(msgspec.Struct):
-    """The header of a checkpoint, besides that of the weights."""
+    """The header of a checkpoint, without the header of the weights."""
 
     seen: Natural
     shown: dict[str, list[Constant]] = {}
 
 
 class MlnOnlineLearner:
-    """Owns the weights; ``step`` processes a micro-batch. All worlds have the facts of ``background``."""
+    """The learner of the weights of a model; ``step`` processes a micro-batch.
+
+    The facts of ``background`` are evidence of all worlds.
+    """
 
     valued = False
     spells = False
@@ -74,7 +77,7 @@ class MlnOnlineLearner:
         background: Background | None = None,
     ):
         self.layout = Layout(plan)
-        self.apart = not self.layout.open  # their constants are shared by all examples
+        self.apart = not self.layout.open  # examples share the constants of open types
         self.update = update
         self.inference = inference
         self.weights = WeightTable(self.layout, update)
@@ -93,7 +96,7 @@ class MlnOnlineLearner:
 
     @property
     def model_text(self) -> str:
-        """The model's text, with what it includes."""
+        """The text of the model and of the files that it includes."""
         return self.layout.plan.program.text
 
     def describe(self) -> str:
@@ -105,7 +108,7 @@ class MlnOnlineLearner:
         )
 
     def compile(self) -> float:
-        """Compile the kernels, or load them from the cache; returns the seconds it took."""
+        """Compile the kernels, or load them from the cache; return the duration in seconds."""
         started = time.perf_counter()
         self.packer.clear()
         self.packer.lines.read(b"{}")
@@ -115,7 +118,7 @@ class MlnOnlineLearner:
         return time.perf_counter() - started
 
     def start(self, program: Program) -> list[str]:
-        """Set starting weights from a file of weights; returns what the model has no place for."""
+        """Set starting weights from a weight file; return a message for each line that fits no rule."""
         matched = weight_files.read(self.weights.clauses, program)
         for clause, key, weight in matched.entries:
             self.weights.set(clause, key, weight)
@@ -126,11 +129,11 @@ class MlnOnlineLearner:
         ]
 
     def weights_text(self, averaged: str, by: str) -> str:
-        """Return a file of weights, the most influential first."""
+        """Return the text of a weight file, the most influential weights first."""
         weighted = [c for c in self.weights.clauses if c.template and c.weight]
-        every, known = [*self.weights.entries()], {*map(id, weighted)}
-        zeros = (e for e in every if not e.uses and not e.weight and id(e.clause) in known)
-        entries = [*heaviest(every), *zeros]
+        all_entries, known = [*self.weights.entries()], {*map(id, weighted)}
+        zeros = (e for e in all_entries if not e.uses and not e.weight and id(e.clause) in known)
+        entries = [*heaviest(all_entries), *zeros]
         header = f"{averaged}, most influential first.\n{len(entries)} weights; written by {by}."
         text = io.StringIO()
         rows = ((e.clause, e.key, e.weight) for e in entries)
@@ -146,15 +149,18 @@ class MlnOnlineLearner:
         for example in examples:
             with suppress(ExampleError):
                 sizes.append(self.grounder.rule_sizes(example))
-        found = undeclared(self.layout, examples, self.packer.background)
-        return [*found, *largest(self.layout.plan, sizes)]
+        messages = undeclared(self.layout, examples, self.packer.background)
+        return [*messages, *largest(self.layout.plan, sizes)]
 
     def words(self, evidence: Atoms) -> dict[str, str]:
-        """Return a word per constant of a query type, from a relation to a type that only names things."""
+        """Return a readable word for each constant of a query type.
+
+        The words come from an evidence relation to a type that only names things.
+        """
         return words_of(self.layout, evidence)
 
     def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
-        """Predict between two steps, with margins; nothing that learning depends on changes."""
+        """Predict with margins between two steps, without any effect on learning."""
         seen, margins, inference = self.seen, self.worlds.margins, self.inference
         self.worlds.margins = True
         if marginals:
@@ -175,7 +181,7 @@ class MlnOnlineLearner:
         return least_certain(self._predictor(), example, most)
 
     def _predictor(self) -> Predictor:
-        """Return what explanations take: predictions by the averaged weights as they are."""
+        """Return the predictor of explanations; it uses the averaged weights."""
 
         def predict(examples: Sequence[Example]) -> list[Outcome]:
             seen = self.seen
@@ -196,8 +202,8 @@ class MlnOnlineLearner:
 
     def decode_all(self, lines: Sequence[bytes]) -> list[Example | ExampleError]:
         """See ``Learner.decode_all``."""
-        found = self.packer.lines.read_all(lines)
-        return [each or decoded(line) for each, line in zip(found, lines, strict=True)]
+        examples = self.packer.lines.read_all(lines)
+        return [example or decoded(line) for example, line in zip(examples, lines, strict=True)]
 
     def ahead(self, items: Sequence[Item]) -> None:
         """See ``Learner.ahead``."""
@@ -210,7 +216,7 @@ class MlnOnlineLearner:
     # the step ------------------------------------------------------------------------------
 
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
-        """See ``Learner.step``; an example with new constants of open types is a batch of its own."""
+        """See ``Learner.step``; an example with new constants of open types forms its own batch."""
         if not self.layout.open:
             return self._step(items, learning)
         first, parts = 0, []
@@ -230,7 +236,7 @@ class MlnOnlineLearner:
         return outcomes, reduce(add, (tally for _, tally in parts))
 
     def _news(self, item: Item) -> News | None:
-        """Return an example's new constants of open types; None: out of memory."""
+        """Return an example's new constants of open types; None if memory runs out."""
         if isinstance(item, ExampleError):
             return NO_NEWS
         try:
@@ -239,7 +245,7 @@ class MlnOnlineLearner:
             return None
 
     def _met(self, item: Item, news: News | None, learning: bool) -> tuple[list[Outcome], Tally]:
-        """Process an example that has new constants, or is too large to look for them."""
+        """Process an example that has new constants; ``news`` is None if memory ran out."""
         known, updates = self.packer.stream_sizes(), self.weights.updates
         if news is not None and not isinstance(item, ExampleError):
             try:
@@ -253,9 +259,10 @@ class MlnOnlineLearner:
     def _first_sight(
         self, item: Example | Answered, news: News, learning: bool
     ) -> tuple[list[Outcome], Tally]:
-        """Process an example with new constants; if it is learned from, later worlds have them as well.
+        """Process an example with new constants; later worlds have them too if learning succeeds.
 
-        Where only its truth has them, it is predicted without, then scored and learned from with them.
+        If only the truth has new constants, the prediction is made without them. Scoring and learning
+        include them.
         """
         if not news.hidden:
             outcomes, tally = self._step([item], learning)
@@ -277,7 +284,7 @@ class MlnOnlineLearner:
     def _admit(
         self, item: Answered, news: News, learning: bool, predicted: Tally | None
     ) -> tuple[list[Outcome], Tally]:
-        """Score and learn from an example with its new constants; they are kept if it was learned from."""
+        """Score and learn from an example with its new constants; keep them only if learning succeeds."""
         shown, stay = self.packer.shown(), False
         self.packer.share(news.constants, learning)
         try:
@@ -291,10 +298,10 @@ class MlnOnlineLearner:
                 self.packer.set_shown(shown)
 
     def _step(self, items: Sequence[Item], learning: bool) -> tuple[list[Outcome], Tally]:
-        """Process examples in turn, none of which has new constants that a later one needs."""
+        """Process examples in turn; no example may need the new constants of an earlier one."""
         tallies: list[Tally] = []
         outcomes = self.together.take(
-            items, lambda some: self._attempt(some, learning, tallies), self.weights
+            items, lambda part: self._attempt(part, learning, tallies), self.weights
         )
         return outcomes, reduce(add, tallies)
 
@@ -305,10 +312,10 @@ class MlnOnlineLearner:
         dropped, packing = self.weights.dropped, self.packings.take(items, learning)
         outcomes, worlds = packing.outcomes, packing.worlds
         results = self._begin(packing)
-        done, enough = 0, False
+        done, complete = 0, False
         if results is not None:
-            done, enough = self.worlds.process(self.seen, learning, self.monitor)
-        if results is None or not enough:
+            done, complete = self.worlds.process(self.seen, learning, self.monitor)
+        if results is None or not complete:
             self.packings.undo()
             self.grounder.allocate()
             self.worlds.allocate()
@@ -317,22 +324,22 @@ class MlnOnlineLearner:
                 raise MemoryError
         results = results.first(done)
         check_audits(results)
-        found = self.reporter.outcomes(results, self.spells)
-        for world, outcome_ in zip(results.worlds, found, strict=True):
+        processed = self.reporter.outcomes(results, self.spells)
+        for world, outcome_ in zip(results.worlds, processed, strict=True):
             outcomes[world.place] = outcome_
         end = worlds[done].place if done < len(worlds) else len(items)
         errors = [kind for place, kind in packing.bad.items() if place < end]
-        tallies.append(self.reporter.tally(results, found, errors))
+        tallies.append(self.reporter.tally(results, processed, errors))
         self.seen += done
         self.packings.clear()
-        if not enough:
+        if not complete:
             self._number_again(results.worlds, packing.known, learning)
         if self.weights.dropped > dropped:
             self._forget()
         return [outcome for outcome in outcomes[:end] if outcome is not None]
 
     def _begin(self, packing: PackedBatch) -> Results | None:
-        """Return the results of packed worlds, none of which has been processed; None: out of memory."""
+        """Return empty results for packed worlds; None if memory runs out."""
         if packing.batch is None:
             return None
         try:
@@ -343,7 +350,7 @@ class MlnOnlineLearner:
     def _number_again(
         self, worlds: Sequence[Packed], known: Mapping[str, int], learning: bool
     ) -> None:
-        """Add to the stream the constants of these worlds only, not of those packed after them."""
+        """Reset the stream's constants to those of ``worlds``, without later packed worlds."""
         self.packer.forget(known)
         for world in worlds:
             self.packer.add(world.example, world.place)
@@ -353,15 +360,15 @@ class MlnOnlineLearner:
     # certificate and checkpoint ----------------------------------------------------------------
 
     def certificate(self) -> dict[str, float | None]:
-        """Return the mean loss, the dual value D_T and the bound it gives on the regret.
+        """Return the mean loss, the dual value D_T and the regret bound that follows from D_T.
 
-        Where rivals need not be proven optimal the loss may be too low, so there is no bound.
+        There is no bound if rivals need not be proven optimal, because the loss may then be too low.
         """
-        found = self.weights.certificate()
-        return found if self.inference.proven else {**found, "regret_bound": None}
+        certificate = self.weights.certificate()
+        return certificate if self.inference.proven else {**certificate, "regret_bound": None}
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return header and arrays of a checkpoint."""
+        """Return the header and the arrays of a checkpoint."""
         self._forget()
         header, arrays = self.weights.save(self.packings.then)
         arrays |= {} if self.monitor is None else self.monitor.save()
@@ -388,12 +395,12 @@ class MlnOnlineLearner:
         return merging.merge(self.weights, self.packer, gains, by_dual)
 
     def _forget(self) -> None:
-        """Forget the constants of weights that were dropped."""
+        """Forget the constants of dropped weights."""
         if self.weights.dropped:
             self.weights.forget_constants(self.packer.shown())
             self.packer.set_stream(self.weights.stream)
 
 
 def _predicted(outcomes: Sequence[Outcome]) -> Prediction | None:
-    """Return the prediction of the only example; None: not processed, or bad."""
+    """Return the prediction of the only example; None if it is bad or not processed."""
     return outcomes[0].prediction if outcomes else None

@@ -1,4 +1,4 @@
-"""What is done for a micro-batch ahead: it is packed."""
+"""The packing of micro-batches ahead of their step."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from onlinesrl.mln.online.weight_table import WeightTable
 
 @dataclass(eq=False)
 class PackedBatch:
-    """Examples that were packed: outcomes and kinds of bad ones by place, earlier predictions by world.
+    """A packed micro-batch.
 
-    ``batch`` is None where memory did not suffice. ``known`` and ``then`` say how many constants the stream
-    had before and has since.
+    ``outcomes`` and ``bad`` (kinds of errors) are by place in ``items``; ``answered`` has earlier
+    predictions by world. ``batch`` is None if memory did not suffice. ``known`` and ``then`` are the numbers
+    of constants, by type, before and after packing.
     """
 
     items: Sequence[Item]
@@ -34,13 +35,13 @@ class PackedBatch:
     batch: grounding_frames.Batch | None = None
 
 
-def same(some: Sequence[Item], others: Sequence[Item]) -> bool:
-    """Tell whether the one micro-batch is the other."""
-    return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
+def same(items: Sequence[Item], others: Sequence[Item]) -> bool:
+    """Tell whether two micro-batches have identical items."""
+    return len(items) == len(others) and all(a is b for a, b in zip(items, others, strict=True))
 
 
 def packed(packer: Packer, items: Sequence[Item]) -> PackedBatch:
-    """Pack the good examples; they are not yet a batch."""
+    """Pack the good examples, without making the batch yet."""
     outcomes = [Outcome(None, str(e)) if isinstance(e, ExampleError) else None for e in items]
     bad = {n: e.kind for n, e in enumerate(items) if isinstance(e, ExampleError)}
     answered: dict[int, Prediction] = {}
@@ -60,18 +61,21 @@ def packed(packer: Packer, items: Sequence[Item]) -> PackedBatch:
 
 @dataclass(eq=False)
 class Coming:
-    """A micro-batch before its turn; ``packing`` is None if it is not packed, nor is any after it."""
+    """A micro-batch before its turn.
+
+    If ``packing`` is None, neither this micro-batch nor any later one is packed.
+    """
 
     items: Sequence[Item]
     packing: PackedBatch | None = None
 
 
 class PackingQueue:
-    """The packed micro-batches of a learner: those done ahead, and those of its steps.
+    """The packed micro-batches of a learner, packed ahead or at their step.
 
-    Constants are numbered in the order of the stream, so what is not packed keeps all after it from being
-    packed, until its turn. ``then`` says how many constants the stream has after the last step, where it
-    may have more already. ``quiet`` waits until nothing is done ahead.
+    Constants are numbered in the order of the stream. An unpacked micro-batch therefore blocks the
+    packing of all later ones until its turn. ``then`` is the number of constants, by type, after the last
+    step if later ones are already numbered. ``quiet`` waits until no packing is in progress.
     """
 
     def __init__(
@@ -90,21 +94,21 @@ class PackingQueue:
         self.forget()
 
     def forget(self) -> None:
-        """Forget what was done ahead: the stream has been set."""
-        for each in self.coming:
-            each.packing = None
+        """Forget all packings that were made ahead."""
+        for coming in self.coming:
+            coming.packing = None
         self.next: PackedBatch | None = None
         self.then: Mapping[str, int] | None = None
 
     def ahead(self, items: Sequence[Item]) -> None:
         """Pack a micro-batch; see ``Learner.ahead``.
 
-        Nothing is done for models whose worlds depend on what is learned before.
+        This does nothing for models whose worlds depend on earlier learning.
         """
         layout = self.grounder.layout
         if layout.open or layout.candidates or self.weights.update.max_weights is not None:
             return
-        packed_before = all(each.packing is not None for each in [*self.coming])
+        packed_before = all(coming.packing is not None for coming in [*self.coming])
         self.coming.append(Coming(items, self._ahead(items) if packed_before else None))
 
     def _ahead(self, items: Sequence[Item]) -> PackedBatch | None:
@@ -124,31 +128,33 @@ class PackingQueue:
 
     def turn(self, items: Sequence[Item]) -> None:
         """See ``Learner.turn``."""
-        while self.coming and not same(self.coming[0].items, items):  # of a run that was stopped
+        while self.coming and not same(
+            self.coming[0].items, items
+        ):  # left over from an interrupted run
             self.undo()
             self.coming.popleft()
         if not self.coming:
             return
         if self.coming[0].packing is None:
             self.quiet()
-            for each in self.coming:
-                each.packing = self._ahead(each.items)
-                if each.packing is None:
+            for coming in self.coming:
+                coming.packing = self._ahead(coming.items)
+                if coming.packing is None:
                     break
         self.next = self.coming.popleft().packing
 
     def take(self, items: Sequence[Item], learning: bool) -> PackedBatch:
-        """Return the packing of a step, done ahead or now."""
-        found = self.next
-        if learning and found is not None and same(found.items, items):
-            self.next, self.then = None, found.then
-            return found
+        """Return the packing of a step's micro-batch, made ahead or now."""
+        packing = self.next
+        if learning and packing is not None and same(packing.items, items):
+            self.next, self.then = None, packing.then
+            return packing
         self.undo()
         self.packer.clear()
-        found = packed(self.packer, items)
+        packing = packed(self.packer, items)
         with suppress(MemoryError):
-            found.batch = self.grounder.batch(learning)
-        return found
+            packing.batch = self.grounder.batch(learning)
+        return packing
 
     def clear(self) -> None:
         """Clear the packer after a step, unless it is in use."""
@@ -157,7 +163,7 @@ class PackingQueue:
             self.packer.clear()
 
     def undo(self) -> None:
-        """Undo what was done ahead; nothing is until the next ``turn``."""
+        """Undo all packing ahead; no packing is ready until the next ``turn``."""
         self.quiet()
         undone = self.next or (self.coming[0].packing if self.coming else None)
         self.forget()

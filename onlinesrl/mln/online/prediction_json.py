@@ -1,4 +1,4 @@
-"""The predicted atoms of a batch as JSON text, without an object for each."""
+"""The predicted atoms of a batch as JSON text, without a Python object per atom."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onlinesrl.mln.online.results import Results
 
 
 class PredictionEncoder:
-    """Keeps the JSON text of a packer's constants, which grow, and spells predictions with it."""
+    """An encoder of predictions as JSON, with a growing cache of the JSON text of constants."""
 
     def __init__(self, packer: Packer):
         self.packer = packer
@@ -30,7 +30,10 @@ class PredictionEncoder:
         self.constant = np.zeros(int(arguments.max(initial=0)) + 1, np.int64)
 
     def texts(self, results: Results) -> list[msgspec.Raw] | None:
-        """Return the predicted atoms of each world, empty for a bad one; None: it cannot spell them."""
+        """Return the JSON of the predicted atoms of each world, empty for a bad world.
+
+        None: the encoder does not support models with background facts.
+        """
         if self.packer.background:
             return None
         self._follow(self.packer.constants)
@@ -55,7 +58,7 @@ class PredictionEncoder:
         )
 
     def _follow(self, domain: Domain) -> None:
-        """Add the text of the constants that have become known."""
+        """Add the JSON text of new constants."""
         if domain is not self.domain:
             self.domain, self.known = domain, 0
         names = domain.names[self.known :]

@@ -1,4 +1,4 @@
-"""The outcomes and the tally of a batch: predictions, reasons for bad examples, counts."""
+"""The outcomes and the tally of a batch: predictions, errors of bad examples, counts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Reporter:
-    """Turns the results of a batch into outcomes and counts."""
+    """A converter of the results of a batch to outcomes and counts."""
 
     def __init__(self, grounder: Grounder, counter: AtomCounter):
         self.grounder = grounder
@@ -36,15 +36,15 @@ class Reporter:
 
     @cached_property
     def encoder(self) -> PredictionEncoder:
-        """What writes predictions as text."""
+        """The encoder of predictions as JSON text."""
         from onlinesrl.mln.online.prediction_json import PredictionEncoder
 
         return PredictionEncoder(self.packer)
 
     def outcomes(self, results: Results, spelled: bool = False) -> list[Outcome]:
-        """Return the outcome of every world; answered ones are counted by the prediction made before.
+        """Return the outcome of every world; an earlier prediction takes precedence.
 
-        ``spelled``: predictions may have their atoms as text.
+        ``spelled``: predictions may have their atoms as JSON text.
         """
         out = results.out
         for w in results.answered:
@@ -82,7 +82,7 @@ class Reporter:
         return outcomes
 
     def _atoms_of(self, results: Results) -> Callable[[int], dict[str, list[list[Constant]]]]:
-        """Return what gives the predicted atoms of a world."""
+        """Return a function from a world to its predicted atoms."""
         batch, out = results.batch, results.out
         predicted = out.true_mark[: out.true_start[-1]] & PREDICTED != 0
         starts = np.append(0, np.cumsum(predicted))[out.true_start].tolist()
@@ -92,27 +92,31 @@ class Reporter:
         )
 
         def atoms(w: int) -> dict[str, list[list[Constant]]]:
-            found = {}
+            predicted_atoms = {}
             span = slice(starts[w], starts[w + 1])
             for q, names in enumerate(self.names):
                 constants = [self.packer.names(batch, w, kind) for kind in names.kinds]
-                own = keys[span]
+                world_keys = keys[span]
                 if len(self.names) > 1:
-                    own = [key for key, query in zip(own, queries[span], strict=True) if query == q]
-                found[names.name] = names.constants(own, constants)
-            return found
+                    world_keys = [
+                        key
+                        for key, query in zip(world_keys, queries[span], strict=True)
+                        if query == q
+                    ]
+                predicted_atoms[names.name] = names.constants(world_keys, constants)
+            return predicted_atoms
 
         return atoms
 
     def _reason(self, results: Results, w: int) -> str:
-        """Return why an example is bad."""
+        """Return the error message of a bad example."""
         status, detail = int(results.out.status[w]), int(results.out.detail[w])
         if status in REASONS:
             return REASONS[status]
         return self.grounder.reasons.of(results.batch, w, status, detail)
 
     def tally(self, results: Results, outcomes: Sequence[Outcome], bad: list[str]) -> Tally:
-        """Count a batch and its outcomes; ``bad`` are the error kinds of examples that were not ground."""
+        """Count a batch and its outcomes; ``bad`` has the error kinds of examples that were not packed."""
         out, answered = results.out, results.answered
         good = out.status == OK
         new = good.copy()
@@ -139,8 +143,8 @@ class Reporter:
         )
 
     def _ranking(self, results: Results, outcomes: Sequence[Outcome]) -> dict[str, Ranking]:
-        """Count the probabilities of true and of false atoms, by predicate, where both are known."""
-        found: dict[str, Ranking] = {}
+        """Collect probabilities and truth of atoms by predicate, for worlds that have both."""
+        rankings: dict[str, Ranking] = {}
         for world, outcome in zip(results.worlds, outcomes, strict=True):
             prediction = outcome.prediction
             if prediction is None or not prediction.marginals or world.example.truth is None:
@@ -149,12 +153,12 @@ class Reporter:
             for name, atoms in prediction.marginals.items():
                 scores = np.array([atom.value for atom in atoms], np.float64)
                 is_true = [(name, tuple(map(str, atom.args))) in true for atom in atoms]
-                found.setdefault(name, Ranking()).add(scores, np.array(is_true, np.bool_))
-        return found
+                rankings.setdefault(name, Ranking()).add(scores, np.array(is_true, np.bool_))
+        return rankings
 
 
 def _add_marginals(prediction: Prediction, results: Results, w: int) -> None:
-    """Add to a prediction its atoms' probabilities, and how far they can be trusted."""
+    """Add the atoms' probabilities and the diagnostics of their convergence to a prediction."""
     prediction.marginals = results.marginals.get(w)
     if w in results.diagnostics:
         prediction.r_hat = round(results.diagnostics[w].largest_r_hat, 4)

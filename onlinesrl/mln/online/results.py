@@ -1,4 +1,4 @@
-"""The results of a batch of worlds, as they are being processed."""
+"""The results of a batch of worlds during its processing."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from onlinesrl.mln.kernels.predict_and_learn import OVERFLOW
 
 ILP = 1
 ROUTES = ("elimination", "ilp")
-"""The routes that are always counted; others are once an engine has used them."""
+"""The inference routes that are always counted; other routes are counted after their first use."""
 UNSOLVED = 32
-"""The status of a world whose search ended at its limit."""
+"""The status of a world whose search ends at its limit without a proven answer."""
 REASONS = {
     INFEASIBLE: "no state satisfies the hard rules",
     OVERFLOW: BEYOND_RANGE,
@@ -28,40 +28,40 @@ REASONS = {
         "the search ended at its limit (inference.max_work, max_nodes) without a proven answer"
     ),
 }
-"""Why a world that has been ground is bad, by status; ``grounding_errors`` has the other reasons."""
+"""The error message of a bad ground world, by status; ``grounding_errors`` has the others."""
 KINDS = {
     **grounding_errors.KINDS,
     INFEASIBLE: "infeasible",
     OVERFLOW: "overflow",
     UNSOLVED: "unsolved",
 }
-"""What kind of ExampleError the statuses are."""
+"""The kind of ExampleError of each status."""
 
 
 @dataclass(eq=False)
 class Results:
-    """The worlds of a batch, and the results of those that have been processed."""
+    """The worlds of a batch, and the results of the processed worlds."""
 
     batch: Batch
     worlds: Sequence[Packed]
     out: k.Output
-    routes: list[str]  # the names of what ``out.route`` numbers
-    answered: Mapping[int, Prediction]  # by world, the prediction made before its truth came
-    unproven: set[int] = field(default_factory=set)  # those whose prediction is not certified
-    unsolved: set[int] = field(default_factory=set)  # those with a search that ended at its limit
-    drifted: set[int] = field(default_factory=set)  # those that raised a signal of drift
-    audits: dict[int, float] = field(default_factory=dict)  # the score that the audit found
+    routes: list[str]  # names of the numbers in ``out.route``
+    answered: Mapping[int, Prediction]  # earlier predictions, by world
+    unproven: set[int] = field(default_factory=set)  # worlds whose prediction is not certified
+    unsolved: set[int] = field(default_factory=set)  # worlds whose search ended at its limit
+    drifted: set[int] = field(default_factory=set)  # worlds that raised a drift signal
+    audits: dict[int, float] = field(default_factory=dict)  # optimal score of the audit, by world
     marginals: dict[int, dict[str, list[ValuedAtom]]] = field(default_factory=dict)
     diagnostics: dict[int, Diagnostics] = field(default_factory=dict)
 
     def first(self, n: int) -> Results:
-        """Return the results of the first ``n`` worlds: the others have not been processed."""
+        """Return the results of the first ``n`` worlds, the only processed ones."""
         batch, out = self.batch, self.out
         if n == len(self.worlds):
             return self
         classes = out.class_start[: n + 1]
-        whole = {"true_query", "true_key", "true_mark", "true_start", "class_start", "by_class"}
-        columns = {name: getattr(out, name)[:n] for name in out._names if name not in whole}
+        by_atom = {"true_query", "true_key", "true_mark", "true_start", "class_start", "by_class"}
+        columns = {name: getattr(out, name)[:n] for name in out._names if name not in by_atom}
         return replace(
             self,
             batch=replace(batch, labelled=batch.labelled[:n], domain=batch.domain[:n]),
@@ -80,7 +80,7 @@ class Results:
         )
 
     def grow(self) -> None:
-        """Double the room for atoms."""
+        """Double the memory for recorded atoms."""
         out = self.out
         size = 2 * len(out.true_key)
         self.out = replace(

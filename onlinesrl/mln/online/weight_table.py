@@ -1,6 +1,6 @@
-"""The weights of a run, which grow with the constants of templates: updates, averages, names.
+"""The growing table of a run's weights: averages, removal of weak weights, names and checkpoints.
 
-``ModelWeights`` finds them. Here are their averages, dropping, and checkpoints.
+``ModelWeights`` finds the weights of ground clauses and adds new ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KEPT_SHARE = 0.9
 UNUSED = Cda2()
 """The update of weights that are not learned."""
 RULES = float(np.finfo(np.float64).max)
-"""A rule's own weight may be any number: sums that are too large are told where they are met."""
+"""The bound of the weight of a rule; sums that overflow are reported during processing."""
 _EXPECTED = {
     "value": Expected(
         np.float64, ("weights", 3), (-RULES, -LARGE, -LARGE), (RULES, HUGE * 1e3, LARGE)
@@ -44,7 +44,7 @@ _COLUMN = Expected(np.float64, ("weights",), 0.0)
 
 
 class Entry(NamedTuple):
-    """One weight by name: clause, constants of its template, value, updates it took part in."""
+    """One weight by name: clause, template constants, averaged value and number of updates."""
 
     clause: Clause
     key: tuple[str, ...]
@@ -58,13 +58,16 @@ class Entry(NamedTuple):
 
     @property
     def instance(self) -> str:
-        """The constants with the names of their variables."""
+        """The template constants with the names of their variables."""
         names = zip(self.clause.template, self.key, strict=True)
         return ", ".join(f"{name} = {constant}" for name, constant in names)
 
 
 class _Header(msgspec.Struct):
-    """What a checkpoint's header has of the weights: the constants of each type, and two counts."""
+    """The weights' part of a checkpoint's header.
+
+    ``constants`` is by type; ``dropped`` counts dropped weights, ``before`` updates before a restart.
+    """
 
     constants: dict[str, list[Constant]]
     dropped: Natural
@@ -72,7 +75,7 @@ class _Header(msgspec.Struct):
 
 
 class WeightTable(ModelWeights, AveragedWeights):
-    """The weights of a model, and what an update makes of them."""
+    """The learned weights of a model."""
 
     def __init__(self, layout: Layout, update: Update = UNUSED):
         AveragedWeights.__init__(self, update)
@@ -85,7 +88,7 @@ class WeightTable(ModelWeights, AveragedWeights):
         self.kept = {name: enlarged(column, 2 * len(column)) for name, column in self.kept.items()}
 
     def restart(self) -> None:
-        """Start over from the present weights: they are the base, and T = 0."""
+        """Restart learning with the current weights as the base, and T = 0."""
         value = self.arrays.value
         value[:, 0] += self.scale() * value[:, 1]
         for array in (value[:, 1:], *self.kept.values()):
@@ -94,7 +97,7 @@ class WeightTable(ModelWeights, AveragedWeights):
         self.scalar[:] = 0.0
 
     def cut(self, weights: int, blocks: int) -> None:
-        """Remove all weights and blocks but the first so many; none of the others has been updated."""
+        """Keep the first ``weights`` and ``blocks``; no later weight may have been updated."""
         a = self.arrays
         if a.size[1] > blocks:
             for array in (a.value, *self.kept.values()):
@@ -112,25 +115,24 @@ class WeightTable(ModelWeights, AveragedWeights):
     # one world -----------------------------------------------------------------------------
 
     def compile(self) -> None:
-        """Compile the kernels that learning takes, or load them from the cache."""
+        """Compile the kernels of learning, or load them from the cache."""
         a = self.arrays
         ready(k.rehash, a)
         self.compile_learning()
 
     def of(self, net: Network, averaged: bool) -> Floats:
-        """Return what each true ground clause of a numbered network adds to the score, float64[clause].
+        """Return the weight of each ground clause of a numbered network, float64[clause].
 
-        By the averaged or the current weights. The next call overwrites it.
+        ``averaged`` selects the averaged weights, else the current ones. The next call overwrites the result.
         """
         return self.weigh(net, *(self.mean() if averaged else (self.scale(), 0.0)))
 
     def drop_least(self, most: int) -> int:
         """Drop the least influential blocks until at most 0.9 ``most`` weights are left.
 
-        Influence is how far the averaged weight is from what an unseen constant has, times the
-        number of updates it took part in (starting weights: 1); a block has that of its strongest
-        weight. The weights of rules without template constants are never dropped. Returns how many
-        weights were dropped.
+        The influence of a weight is its distance (averaged) from the default weight of an unseen constant,
+        times its number of updates (starting weights: 1). A block has the influence of its strongest weight.
+        Weights of rules without template constants are never dropped. Returns the number of dropped weights.
         """
         a, n, blocks = self.arrays, len(self), int(self.arrays.size[1])
         clause = a.key[:blocks, 0]
@@ -151,48 +153,48 @@ class WeightTable(ModelWeights, AveragedWeights):
     def _compact(self, keep: Any, sizes: Any) -> None:
         a, n, blocks = self.arrays, len(self), len(keep)
         kept_weights = np.concatenate([np.ones(self.reserved, bool), np.repeat(keep, sizes)])
-        left = int(kept_weights.sum())
+        n_weights = int(kept_weights.sum())
         for array in (a.value, a.uses, *self.kept.values()):
-            array[:left] = array[:n][kept_weights]
-            array[left:n] = 0
-        kept = int(keep.sum())
-        a.key[:kept] = a.key[:blocks][keep]
+            array[:n_weights] = array[:n][kept_weights]
+            array[n_weights:n] = 0
+        n_blocks = int(keep.sum())
+        a.key[:n_blocks] = a.key[:blocks][keep]
         ends = np.cumsum(sizes[keep])
-        a.block[:kept] = self.reserved + ends - sizes[keep]
-        a.size[:] = left, kept
-        self.scalar[NORM] = float(np.sum(a.value[:left, 1] ** 2))
+        a.block[:n_blocks] = self.reserved + ends - sizes[keep]
+        a.size[:] = n_weights, n_blocks
+        self.scalar[NORM] = float(np.sum(a.value[:n_weights, 1] ** 2))
         a.slot[:] = -1
         k.rehash(a)
 
     # constants -----------------------------------------------------------------------------
 
     def forget_constants(self, shown: Mapping[str, Sequence[Constant]]) -> None:
-        """Drop the constants that have no weight; number the others in the order of the weights.
+        """Drop the constants without a weight; number the others in the order of the weights.
 
-        The declared ones and those of open types that the stream has ``shown`` stay before them.
+        Declared constants, and constants of open types that the stream has ``shown``, stay and come first.
         """
         blocks = int(self.arrays.size[1])
         rows = self.arrays.key[:blocks, 1:]
         kind, shift = (table[self.arrays.key[:blocks, 0]] for table in self.columns())
         old = rows - shift
         for number, (name, known) in enumerate(self.stream.items()):
-            here = (kind == number) & (old >= 0)
-            used, first = np.unique(old[here], return_index=True)
-            kept = [*range(len(self.layout.constants[name]))]
-            kept += [known[constant] for constant in shown.get(name, ())]
-            kept = [*dict.fromkeys([*kept, *used[np.argsort(first)].tolist()])]
+            typed = (kind == number) & (old >= 0)
+            used, first = np.unique(old[typed], return_index=True)
+            order = [*range(len(self.layout.constants[name]))]
+            order += [known[constant] for constant in shown.get(name, ())]
+            order = [*dict.fromkeys([*order, *used[np.argsort(first)].tolist()])]
             new = np.zeros(len(known.names), np.int32)
-            new[kept] = np.arange(len(kept))
-            rows[here] = new[old[here]] + shift[here]
-            self.stream[name] = Domain(known.names[n] for n in kept)
+            new[order] = np.arange(len(order))
+            rows[typed] = new[old[typed]] + shift[typed]
+            self.stream[name] = Domain(known.names[n] for n in order)
         self.arrays.slot[:] = -1
         k.rehash(self.arrays)
 
     def columns(self) -> tuple[Ints32, Ints32]:
-        """Return the type of each template constant, and what is added to its number in a key.
+        """Return the type of each template constant, and the offset of its number in a key.
 
-        Both are [clause, constant]; a type is -1 where there is none, and 0 in a key of which 1 is added
-        stands for the declared constants.
+        Both are int32[clause, constant]; type -1 marks an absent constant. If the offset is 1, then 0 in
+        a key stands for all declared constants.
         """
         types = list(self.stream)
         kind = np.full((len(self.clauses), self.arrays.key.shape[1] - 1), -1, np.int32)
@@ -205,7 +207,7 @@ class WeightTable(ModelWeights, AveragedWeights):
         return kind, shift
 
     def entries(self) -> Iterator[Entry]:
-        """Yield every weight by name, in order of its number; unseen constants have none."""
+        """Yield every weight by name, in the order of the numbers; unseen constants have no weight."""
         averaged = self.averaged().tolist()
         uses = self.arrays.uses.tolist()
         for place, clause, key in self.numbered():
@@ -214,7 +216,7 @@ class WeightTable(ModelWeights, AveragedWeights):
     # checkpoints ---------------------------------------------------------------------------
 
     def save(self, known: Mapping[str, int] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return header and arrays of a checkpoint, with the first ``known`` constants of each type."""
+        """Return header and arrays of a checkpoint, limited to the ``known`` first constants of each type."""
         a, n, blocks = self.arrays, len(self), int(self.arrays.size[1])
         header = {
             "constants": {
@@ -237,28 +239,28 @@ class WeightTable(ModelWeights, AveragedWeights):
         """Restore the state that ``save`` returned, bit for bit. Raises Misfit."""
         saved = converted(header, _Header)
         if saved.constants.keys() != self.stream.keys():
-            raise Misfit("it has the constants of other types than the model")
+            raise Misfit("the types of its constants are not the types of the model")
         stream = {kind: self._domain(kind, saved.constants[kind]) for kind in self.stream}
         expected = _EXPECTED | dict.fromkeys(self.kept, _COLUMN)
-        found = restored(arrays, expected, row=self.arrays.key.shape[1])
-        if found["scalar"][T] % 1:
-            raise Misfit("the number of updates is not whole")
-        self._check_blocks(stream, found)
+        columns = restored(arrays, expected, row=self.arrays.key.shape[1])
+        if columns["scalar"][T] % 1:
+            raise Misfit("the number of updates is not an integer")
+        self._check_blocks(stream, columns)
         self.stream = stream
         self.dropped, self.before = saved.dropped, saved.before
-        n, blocks = len(found["uses"]), len(found["block"])
+        n, blocks = len(columns["uses"]), len(columns["block"])
         while n > len(self.arrays.uses):
             self._grow_weights()
         while self._crowded(blocks + 1):
             self._grow_slots()
         a, old = self.arrays, len(self)
-        a.value[:n], a.value[n:old] = found["value"], 0.0
-        a.uses[:n], a.uses[n:old] = found["uses"], 0
-        a.key[:blocks] = found["key"]
-        a.block[:blocks] = found["block"]
-        self.scalar[:] = found["scalar"]
+        a.value[:n], a.value[n:old] = columns["value"], 0.0
+        a.uses[:n], a.uses[n:old] = columns["uses"], 0
+        a.key[:blocks] = columns["key"]
+        a.block[:blocks] = columns["block"]
+        self.scalar[:] = columns["scalar"]
         for name, column in self.kept.items():
-            column[:n], column[n:old] = found[name], 0.0
+            column[:n], column[n:old] = columns[name], 0.0
         a.size[:] = n, blocks
         a.slot[:] = -1
         k.rehash(a)
@@ -266,22 +268,24 @@ class WeightTable(ModelWeights, AveragedWeights):
             raise Misfit("the array key has the same constants twice")
 
     def _domain(self, kind: str, names: Sequence[Constant]) -> Domain:
-        """Return the constants of a type: those of the model, then others, none twice."""
+        """Return the distinct constants of a type, the constants of the model first. Raises Misfit."""
         domain, declared = Domain(names), Domain(self.layout.constants.get(kind, ()))
         if len(domain.names) < len(names) or domain.names[: len(declared.names)] != declared.names:
-            raise Misfit(f"the constants of {kind} are not those of the model, then others")
+            raise Misfit(
+                f"the constants of {kind} do not start with the constants of the model, or repeat one"
+            )
         return domain
 
-    def _check_blocks(self, stream: Mapping[str, Domain], found: Mapping[str, Any]) -> None:
-        """Raise Misfit where keys are no clauses and constants, or blocks do not follow each other."""
-        clause, rows = found["key"][:, 0], found["key"][:, 1:]
+    def _check_blocks(self, stream: Mapping[str, Domain], columns: Mapping[str, Any]) -> None:
+        """Raise Misfit if keys have no clause or constant, or blocks are not contiguous."""
+        clause, rows = columns["key"][:, 0], columns["key"][:, 1:]
         if np.any(clause >= len(self.clauses)):
-            raise Misfit("the array key has a clause that the model has not")
+            raise Misfit("the array key has a clause that the model lacks")
         kind, shift = self.columns()
         sizes = np.array([*(len(domain.names) for domain in stream.values()), 1])
         if np.any(rows >= (sizes[kind] + shift)[clause]):
             raise Misfit("the array key has a constant without a name")
         ends = self.reserved + np.cumsum(self.arrays.block_size[clause], dtype=np.int64)
         starts = np.concatenate([[self.reserved], ends])
-        if not np.array_equal(found["block"], starts[:-1]) or len(found["uses"]) != starts[-1]:
+        if not np.array_equal(columns["block"], starts[:-1]) or len(columns["uses"]) != starts[-1]:
             raise Misfit("the blocks of weights do not follow each other")

@@ -1,1 +1,1 @@
-"""One world of Markov logic: loaded, ground, asked."""
+"""Queries of one world of Markov logic: loading, grounding, inference."""

@@ -1,4 +1,4 @@
-"""Answers about one world: its ground network as text, its most probable state, or marginals."""
+"""Queries of one world: its ground network as text, its most probable state, or marginals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from onlinesrl.mln.query.load_world import QueryError
 from onlinesrl.mln.query.world import Part, Soft, World, distinct
 
 SAMPLED = (
-    "the network is too wide for exact marginals: those of its wide parts are estimates, by "
+    "the treewidth of the network is too large for exact marginals: its wide parts have estimates by "
     "{found.route} with {found.samples} samples: R-hat {of.largest_r_hat:.3g}, standard errors up to "
     "{of.largest_error:.2g}"
 )
@@ -39,23 +39,23 @@ DISAGREED = (
     "they agree"
 )
 NOT_REACHED = (
-    "the wanted error of {error:g} was not reached in {found.samples} samples: standard errors up to "
+    "the requested error of {error:g} was not reached in {found.samples} samples: standard errors up to "
     "{of.largest_error:.2g}, R-hat {of.largest_r_hat:.3g}"
 )
 ROUNDED = (
-    f"{UNPROVEN}: sums of its weights are rounded by up to {{:.2g}}, in which small weights are lost; a "
-    "rule that must hold ends in a period"
+    f"{UNPROVEN}: rounding errors of its sums of weights are up to {{:.2g}}, more than small weights; "
+    "make a rule that must hold a hard rule, with a final period"
 )
 NOT_EXACT = (
-    "the probabilities may be wrong by up to {:.2g}: the scores, whose sums are rounded, are too large; a "
-    "rule that must hold ends in a period"
+    "the probabilities may be wrong by up to {:.2g}, because the rounded scores are too large; "
+    "make a rule that must hold a hard rule, with a final period"
 )
 LEAST_ERROR = 1e-2
-"""Probabilities that may be wrong by more than this are warned of."""
+"""The error of probabilities above which a warning is given."""
 
 
 def _name(world: World, atom: int) -> str:
-    """Return an atom as written; those that stand for conjunctions have no name of their own."""
+    """Return the text of an atom; atoms that stand for conjunctions are called ``Some_1``, ``Some_2``, ..."""
     n = len(world.atoms)
     return spell_atom(*world.atoms[atom]) if atom < n else f"Some_{atom - n + 1}"
 
@@ -83,13 +83,13 @@ def _part_lines(world: World, part: Part) -> Iterator[str]:
     for group, (first, last) in enumerate(pairwise(bounds.tolist())):
         members = order[first:last].tolist()
         free = [names[atom] for atom in members if atom not in fixed]
-        given = any(fixed.get(atom) for atom in members)
-        yield from _group_lines(free, given, bool(model.exactly[group]))
+        has_true = any(fixed.get(atom) for atom in members)
+        yield from _group_lines(free, has_true, bool(model.exactly[group]))
 
 
-def _group_lines(free: Sequence[str], given: bool, exactly: bool) -> Iterator[str]:
-    """Yield the hard clauses that say how many of the open atoms of a group are true; ``given``: none is."""
-    if given:
+def _group_lines(free: Sequence[str], has_true: bool, exactly: bool) -> Iterator[str]:
+    """Yield the hard clauses of a group constraint; ``has_true``: evidence has a true atom of the group."""
+    if has_true:
         yield from (f"!{name}." for name in free)
         return
     yield from (f"!{first} v !{second}." for first, second in combinations(free, 2))
@@ -100,13 +100,13 @@ def _group_lines(free: Sequence[str], given: bool, exactly: bool) -> Iterator[st
 def infer(
     world: World, method: str, seed: int, error: float | None = None, max_work: int | None = None
 ) -> tuple[list[str], dict[str, Any]]:
-    """Answer a query; returns ``Atom(args) value`` lines, sorted, and statistics; see ``solve``."""
+    """Return the answer to a query as sorted ``Atom(args) value`` lines, and statistics; see ``solve``."""
     values, stats = solve(world, method, seed, error, max_work)
     return [*lines(world, values, method)], stats
 
 
 def lines(world: World, values: Floats, method: str) -> Iterator[str]:
-    """Yield an ``Atom(args) value`` line for each atom asked for, sorted."""
+    """Yield a sorted ``Atom(args) value`` line for each queried atom."""
     spelled = "{:.0f}" if method in MAP_METHODS else "{:.10f}"
     for name, numbers, arguments in world.atoms.ordered(world.shown):
         rows = zip(*arguments, strict=True) if arguments else repeat((), len(numbers))
@@ -119,37 +119,37 @@ def solve(
 ) -> tuple[Floats, dict[str, Any]]:
     """Return the value of every atom of a world, float64[atoms], and statistics.
 
-    ``error`` is the standard error that sampled marginals are to have; ``max_work`` ends a search of ``mpe``
-    as in ``EngineSection``, None: the search goes on to the proof. Raises QueryError, Infeasible, Unsolved.
+    ``error`` is the standard error to reach in sampled marginals. ``max_work`` limits a search of ``mpe``
+    as in ``EngineSection``; None: no limit. Raises QueryError, Infeasible, Unsolved.
     """
     clock = time.process_time()
     if error is not None and (method in MAP_METHODS or not error > 0):
         raise QueryError(
-            f"--error is a number above 0 for {', '.join(MARGINAL_METHODS)}: the standard error that is "
-            f"wanted of sampled marginals, not {error:g} for {method}"
+            f"--error is a number above 0 for {', '.join(MARGINAL_METHODS)}: the standard error to reach "
+            f"in sampled marginals, not {error:g} for {method}"
         )
     if max_work is not None and method != "mpe":
-        raise QueryError(f"--max-work ends the search of --method mpe; {method} has none")
+        raise QueryError(f"--max-work limits the search of --method mpe only, not of {method}")
     if method in MAP_METHODS:
-        values, counts, found = _map(world, map_engine(method, seed, max_work))
+        values, counts, details = _map(world, map_engine(method, seed, max_work))
     elif method in MARGINAL_METHODS:
-        values, counts, found = _marginals(world, method, seed, error)
+        values, counts, details = _marginals(world, method, seed, error)
     else:
         known = ", ".join((*MAP_METHODS, *MARGINAL_METHODS))
         raise QueryError(f"unknown method {method}; known are: {known}")
     stats = {
         "method": method,
         "atoms": len(world.atoms) - len(world.fixed),
-        "soft_clauses": sum(each.soft for each in counts),
-        "hard_clauses": sum(each.hard for each in counts) - len(world.fixed),
-        **found,
+        "soft_clauses": sum(count.soft for count in counts),
+        "hard_clauses": sum(count.hard for count in counts) - len(world.fixed),
+        **details,
         "seconds": {**world.seconds, "infer_cpu": time.process_time() - clock},
     }
     return values, stats
 
 
 class _Counts(NamedTuple):
-    """The different clauses of a part."""
+    """The numbers of distinct clauses of a part."""
 
     soft: int
     hard: int
@@ -161,7 +161,7 @@ class _Counts(NamedTuple):
 
 
 def columns(world: World, values: Floats) -> dict[str, dict[str, Sequence[Any]]]:
-    """Return the atoms asked for and their values as columns, by predicate."""
+    """Return the queried atoms and their values as columns, by predicate."""
     return {
         name: with_names(world.types[name], arguments, values[numbers].tolist())
         for name, numbers, arguments in world.atoms.ordered(world.shown)
@@ -185,19 +185,19 @@ def _map(world: World, engine: MapEngine) -> tuple[Floats, list[_Counts], dict[s
         solutions.append(engine.solve(part.model, part.weight))
         state[part.atoms] = solutions[-1].state
         counts.append(_Counts.of(part))
-    found = cost(world, state)
-    slack = sum(each.bound - each.score for each in solutions)
-    certified = all(each.certified for each in solutions)
-    rounding = sum(each.rounding for each in solutions)
+    state_cost = cost(world, state)
+    slack = sum(solution.bound - solution.score for solution in solutions)
+    certified = all(solution.certified for solution in solutions)
+    rounding = sum(solution.rounding for solution in solutions)
     doubts = [] if certified else [UNPROVEN if slack > rounding else ROUNDED.format(rounding)]
     return (
         state.astype(np.float64),
         counts,
         {
-            "cost": found,
-            "bound": found - slack if math.isfinite(slack) else None,
+            "cost": state_cost,
+            "bound": state_cost - slack if math.isfinite(slack) else None,
             "rounding": rounding,
-            "route": route(each.route for each in solutions),
+            "route": route(solution.route for solution in solutions),
             "certified": certified,
             "warnings": doubts,
         },
@@ -205,18 +205,19 @@ def _map(world: World, engine: MapEngine) -> tuple[Floats, list[_Counts], dict[s
 
 
 def cost(world: World, state: Sequence[int] | State) -> float:
-    """Return the weight of the false positive and the true negative soft clauses.
+    """Return the total absolute weight of violated soft clauses.
 
-    Those with an atom of an open predicate, that is, and no true literal of a closed one. What evidence gives
-    of open predicates counts like the rest of the state: giving an atom changes the cost of no state.
+    A clause of positive weight is violated if it is false, one of negative weight if it is true. Only clauses
+    with an atom of an open predicate, and without a true literal of a closed one, count. Atoms of open
+    predicates count even if evidence fixes them, so that evidence does not change the cost of a state.
     """
     return sum(_cost(soft, np.asarray(state, np.uint8)) for soft in world.soft())
 
 
 def _cost(soft: Soft, state: State) -> float:
     first, gain, _ = distinct(soft.model, soft.weight)
-    held = soft.model.satisfied(state)[first]
-    return math.fsum(np.abs(gain[held == (gain < 0)]).tolist())
+    is_true = soft.model.satisfied(state)[first]
+    return math.fsum(np.abs(gain[is_true == (gain < 0)]).tolist())
 
 
 def _marginals(
@@ -226,41 +227,41 @@ def _marginals(
     for part in world.parts():
         parts.append((part.atoms, engine.marginals(part.model, part.weight)))
         counts.append(_Counts.of(part))
-    found = together(world.n_atoms, parts)
+    marginals = together(world.n_atoms, parts)
     return (
-        found.probability,
+        marginals.probability,
         counts,
         {
-            "log_z": found.log_z,
-            "route": found.route,
-            "rounding": found.rounding,
-            "samples": found.samples,
-            **({} if found.diagnostics is None else _figures(found.diagnostics)),
-            "warnings": _doubts(world, method, found, error),
+            "log_z": marginals.log_z,
+            "route": marginals.route,
+            "rounding": marginals.rounding,
+            "samples": marginals.samples,
+            **({} if marginals.diagnostics is None else _figures(marginals.diagnostics)),
+            "warnings": _doubts(world, method, marginals, error),
         },
     )
 
 
-def _figures(of: Diagnostics) -> dict[str, Any]:
+def _figures(diagnostics: Diagnostics) -> dict[str, Any]:
     """Return the diagnostics of the least reliable atom."""
     return {
-        "chains": of.chains,
-        "r_hat": of.largest_r_hat,
-        "ess": of.least_ess,
-        "standard_error": of.largest_error,
+        "chains": diagnostics.chains,
+        "r_hat": diagnostics.largest_r_hat,
+        "ess": diagnostics.least_ess,
+        "standard_error": diagnostics.largest_error,
     }
 
 
 def _doubts(world: World, method: str, found: Marginals, error: float | None) -> list[str]:
-    """Return warnings: marginals that are not as asked for, or not reliable."""
+    """Return warnings about marginals that miss the required error or are unreliable."""
     of = found.diagnostics
-    said = [NOT_EXACT.format(found.rounding)] if found.rounding > LEAST_ERROR else []
+    warnings = [NOT_EXACT.format(found.rounding)] if found.rounding > LEAST_ERROR else []
     if of is None:
-        return said
-    said += [SAMPLED.format(found=found, of=of)] if method == "exact" else []
+        return warnings
+    warnings += [SAMPLED.format(found=found, of=of)] if method == "exact" else []
     if error is not None and not of.reach(error):
-        said.append(NOT_REACHED.format(error=error, found=found, of=of))
+        warnings.append(NOT_REACHED.format(error=error, found=found, of=of))
     if not of.agree:
         atom = _name(world, int(of.r_hat.argmax()))
-        said.append(DISAGREED.format(of=of, atom=atom, limit=DISAGREE))
-    return said
+        warnings.append(DISAGREED.format(of=of, atom=atom, limit=DISAGREE))
+    return warnings

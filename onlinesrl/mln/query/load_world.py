@@ -1,10 +1,10 @@
-"""Reading and grounding one world: a model, databases and a query give a ground network with names.
+"""Reading and grounding of one world: model, databases and query to a ground network with names.
 
-Which atoms are open is as in Alchemy: those of query predicates; those of predicates without an atom in
-any database, unless these are closed (``--closed``); those of open predicates (``--open``); unknown
-(``?``) and soft ones. In some other dialects the predicates without a mark are open instead, or all. All
-other atoms are closed: false unless given as true. Softly given atoms are open and get a unit clause of
-weight log(p / (1 - p)).
+As in Alchemy, these atoms are open: atoms of query predicates; atoms of predicates without an atom in
+any database, unless closed by ``--closed``; atoms of predicates opened by ``--open``; atoms with unknown
+(``?``) or soft values. Some other dialects open all predicates, or all predicates without a mark,
+instead. All other atoms are closed: they are false unless a database makes them true. An atom with a soft
+value p gets a unit clause of weight log(p / (1 - p)).
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ LIMITS = Limits(keys=LimitKeys("--max-atoms", "--max-groundings", "add"))
 
 
 class QueryError(OnlinesrlError):
-    """The query, what is closed or open, or the method does not go with this model."""
+    """The query, the closed or open predicates, or the method do not fit the model."""
 
     exit_code = 64
 
 
 @dataclass(frozen=True)
 class WorldOptions:
-    """How a world's files are read.
+    """The options of reading and grounding a world.
 
-    ``closed`` and ``opened`` are predicates whose atoms are false, or open, where no database says
-    otherwise; for others that are not queried the ``dialect`` says which they are. The ground network is
-    in memory, or in files of a ``folder``.
+    ``closed`` and ``opened`` are predicates whose atoms are false, or open, unless a database has a value.
+    The ``dialect`` decides on other predicates that are not queried. The ground network is in memory, or in
+    files of ``folder``.
     """
 
     closed: tuple[str, ...] = ()
@@ -77,9 +77,8 @@ def load_world(
 ) -> World:
     """Read and ground a model with databases.
 
-    Raises the located errors of the files, QueryError for names that are not the model's predicates or
-    of which two things are asked, and ExampleError for a world that is beyond the limits or breaks a hard
-    rule.
+    Raises errors in the files with their location, QueryError for unknown predicates or contradictory
+    options, Infeasible if evidence breaks a hard rule, and ExampleError beyond the limits.
     """
     clock = time.perf_counter()
     program = reader.load(model, options.dialect)
@@ -95,7 +94,7 @@ def world_of(
     limits: Limits = LIMITS,
     clock: float | None = None,
 ) -> World:
-    """Ground a program with atoms of its predicates, as ``load_world``; ``clock`` is when that began."""
+    """Ground a program with atoms, as in ``load_world``; ``clock`` is the start time of loading."""
     clock = time.perf_counter() if clock is None else clock
     program = with_weights(program, atoms)
     unweighted = [r for r in program.rules if r.weight is None and not r.hard]
@@ -121,18 +120,18 @@ def world_of(
 
 
 def read_evidence(program: Program, evidence: Sequence[Path], dialect: Dialect) -> list[GroundAtom]:
-    """Read the atoms of all databases; DatabaseError where one is given two values."""
+    """Read the atoms of all databases. Raises DatabaseError for an atom with two values."""
     evidence_atoms: list[GroundAtom] = []
     seen: dict[tuple[str, tuple[str, ...]], tuple[Truth, str]] = {}
     for path in evidence:
         atoms = load_atoms(path, program, dialect)
         for atom in atoms:
-            here = (atom.value, f"{path}:{atom.line}")
-            before, place = seen.setdefault((atom.predicate, atom.arguments), here)
+            value_and_place = (atom.value, f"{path}:{atom.line}")
+            before, place = seen.setdefault((atom.predicate, atom.arguments), value_and_place)
             if before != atom.value:
                 name = spell_atom(atom.predicate, atom.arguments)
                 message = f"{name} has another value in {place}"
-                hint = "an atom is given once, or alike"
+                hint = "list an atom once, or always with the same value"
                 raise DatabaseError(message, file=str(path), line=atom.line, column=1, hint=hint)
         if dialect.decimals:
             check_numbers(program, atoms, str(path))
@@ -150,11 +149,9 @@ def _check_asked(program: Program, query: Sequence[str], options: WorldOptions) 
                     f"{option} predicate {name} is not declared; declared are: {known}"
                 )
             if program.predicates[name].numeric and option != "closed":
-                raise QueryError(f"{name} is numeric: databases say its numbers, no --{option}")
+                raise QueryError(f"{name} is numeric: databases have its numbers, no --{option}")
             if name in program.functions and option != "query":
-                raise QueryError(
-                    f"{name} is a function: its databases say what it gives, no --{option}"
-                )
+                raise QueryError(f"{name} is a function: databases have its values, no --{option}")
     for option, names in (("queried", query), ("said to be open", opened)):
         if both := sorted({*names} & {*closed}):
             raise QueryError(f"{', '.join(both)}: {option}, so it cannot be closed (--closed)")
@@ -165,7 +162,7 @@ def _check_asked(program: Program, query: Sequence[str], options: WorldOptions) 
 def _assumed(
     program: Program, atoms: Sequence[GroundAtom], query: Sequence[str], options: WorldOptions
 ) -> tuple[str, ...]:
-    """Return the predicates that no option or database mentions and whose atoms the dialect opens."""
+    """Return the predicates whose atoms the dialect opens without any option."""
     closed: Set[str] = {*options.closed, *query, *options.opened, *program.functions}
     match options.dialect.opened:
         case "unmentioned":
@@ -186,7 +183,7 @@ def _ground(
     options: WorldOptions,
     limits: Limits,
 ) -> World:
-    """Ground a program with all atoms of some predicates open, and the soft and unknown ones."""
+    """Ground a program; all atoms of predicates ``wholly`` are open, and all soft or unknown atoms."""
     soft = {
         (a.predicate, a.arguments): float(a.value) if a.value is not None else 0.5
         for a in evidence
@@ -195,9 +192,9 @@ def _ground(
     partly = sorted({name for name, _ in soft if name not in wholly})
     opened = (*wholly, *partly)
     zeros = np.zeros if options.folder is None else partial(memmap.zeros, options.folder)
-    every = _all_atoms(program, evidence, wholly, limits) if partly else {}
+    possible = _all_atoms(program, evidence, wholly, limits) if partly else {}
     example = _example(evidence, partly, soft)
-    world = ground(_with_constants(program, soft), opened, example, limits, every, zeros)
+    world = ground(_with_constants(program, soft), opened, example, limits, possible, zeros)
     net, atoms = world.net, world.atoms()
     if (broken := false_hard(net)) >= 0:
         raise Infeasible(_broken(world, atoms, broken))
@@ -215,7 +212,7 @@ def _ground(
 
 
 def _broken(world: GroundExample, atoms: WorldAtoms, clause: int) -> str:
-    """Return which hard rule evidence breaks, and the open atoms of a ground clause that it makes false."""
+    """Return the message that evidence breaks a hard rule, with the atoms of a false ground clause."""
     net, layout = world.net, world.grounder.layout
     row = int(np.searchsorted(net.clause_start[: net.size[ROWS]], clause, "right")) - 1
     k = clause - int(net.clause_start[row])
@@ -224,7 +221,7 @@ def _broken(world: GroundExample, atoms: WorldAtoms, clause: int) -> str:
     numbers = [int(net.lit_atom[p] + k * net.lit_step[p]) for p in places]
     names = [spell_atom(*atoms[n]) for n in numbers if n < len(atoms)]
     rule = program.rules[clause_of_row.rule]
-    against = f", which says of {', '.join(names)} otherwise" if names else ""
+    against = f" for {', '.join(names)}" if names else ""
     return (
         f"{program.file}:{rule.position.line}: evidence breaks this hard rule{against}: {rule.text}\n"
         "  make the rule soft with a weight, or correct the evidence"
@@ -232,7 +229,7 @@ def _broken(world: GroundExample, atoms: WorldAtoms, clause: int) -> str:
 
 
 def _with_constants(program: Program, atoms: Iterable[tuple[str, tuple[str, ...]]]) -> Program:
-    """Declare the constants of atoms that no evidence brings into the world."""
+    """Return the program with the constants of ``atoms`` declared."""
     types = {kind: dict.fromkeys(names) for kind, names in program.types.items()}
     for name, arguments in atoms:
         for kind, constant in zip(program.predicates[name].types, arguments, strict=True):
@@ -245,7 +242,7 @@ def _example(
     partly: Sequence[str],
     soft: Iterable[tuple[str, tuple[str, ...]]],
 ) -> Example:
-    """Return the world as an example; of predicates that are open ``partly`` only soft atoms are."""
+    """Return the world as an example; only soft atoms of the predicates ``partly`` are open."""
     evidence: Atoms = {}
     for atom in atoms:
         if isinstance(atom.value, bool | Number):
@@ -259,7 +256,7 @@ def _example(
 def _all_atoms(
     program: Program, evidence: Sequence[GroundAtom], names: Iterable[str], limits: Limits
 ) -> dict[str, list[list[Constant]]]:
-    """Return the constants of the model and the databases that each argument of some predicates may have."""
+    """Return the possible constants of each argument of some predicates. Raises ExampleError."""
     domains: dict[str, dict[Constant, None]] = {
         t: dict.fromkeys(constants) for t, constants in program.types.items()
     }
@@ -279,7 +276,7 @@ def _all_atoms(
 def _soft_units(
     atoms: WorldAtoms, soft: Mapping[tuple[str, tuple[str, ...]], float]
 ) -> list[tuple[int, float]]:
-    """Return a literal and the weight log(p / (1 - p)) for every softly given atom."""
+    """Return a literal and the weight log(p / (1 - p)) for every atom of soft value p."""
     named = ((n, atoms[n]) for n in atoms.numbers({name for name, _ in soft}).tolist())
     return [
         (number + 1, math.log(p / (1.0 - p)))

@@ -1,9 +1,9 @@
-"""The ground network of one world, with names: in memory or in files.
+"""The ground network of one world, with the names of atoms: in memory or in files.
 
-A network in files may be larger than memory, its connected components may not. It is ground into files and
-read in blocks. Its clauses go to other files, sorted by parts: some connected components that have about
-``PART`` literals together. As in tandem inference (Srinivasan 2020, chapter 4), memory holds vectors over
-the atoms, and of the ground clauses a block or a part, however many there are.
+A network in files may be larger than memory, but each connected component must fit in memory. Grounding
+writes to files, which are read in blocks. The clauses go to other files, sorted by parts. A part is a set
+of connected components with about ``PART`` literals together. As in tandem inference (Srinivasan 2020,
+chapter 4), memory holds vectors over the atoms, and one block or part of the ground clauses.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class Soft(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class World(ABC):
-    """A ground network with names.
+    """A ground network with the names of its atoms.
 
-    ``atoms`` are (predicate, arguments), ``shown`` those asked for, ``types`` those of each predicate's
-    arguments. Behind them are, up to ``n_atoms``, those that stand for conjunctions an existential
-    quantifier asks for. ``fixed`` are the values of atoms that evidence gives. ``assumed`` are the predicates
+    ``atoms`` are (predicate, arguments); ``shown`` are the numbers of the queried atoms. Further atoms, up
+    to ``n_atoms``, stand for conjunctions under existential quantifiers. ``types`` has the argument types
+    of each predicate. ``fixed`` has the values of atoms that evidence fixes. ``assumed`` are the predicates
     that are open only because no database has an atom of them.
     """
 
@@ -69,19 +69,19 @@ class World(ABC):
 
     @abstractmethod
     def parts(self) -> Iterator[Part]:
-        """Yield parts that have every atom once.
+        """Yield parts that have every atom exactly once.
 
-        Atoms that evidence fixes are hard unit clauses, and in no other one.
+        An atom that evidence fixes occurs only in one hard unit clause.
         """
 
     @abstractmethod
     def soft(self) -> Iterator[Soft]:
-        """Yield all soft clauses, those of fixed atoms too; equal ones together."""
+        """Yield all soft clauses, also those with fixed atoms; equal clauses are in the same ``Soft``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroundWorld(World):
-    """A world in memory, of one part; ``gain`` are the weights of all ``soft`` clauses."""
+    """A world in memory, which is one part."""
 
     model: GroundMRF
     weight: Floats
@@ -99,9 +99,9 @@ class GroundWorld(World):
 def in_memory(
     net: Network, of_ground: Floats, units: Sequence[tuple[int, float]]
 ) -> tuple[GroundMRF, Floats, Soft]:
-    """Return the model of a network, its weights and all soft clauses, with soft ones of one literal.
+    """Return the model of a network, the weights of its clauses, and all soft clauses.
 
-    ``of_ground`` are the weights of the ground clauses.
+    ``of_ground`` has the weights of the ground clauses. ``units`` are further soft clauses of one literal.
     """
     full, place = clause_model(net, folded=False)
     full, gain = _with_units(full, clause_weights(full, place, of_ground), units)
@@ -114,27 +114,26 @@ def in_memory(
 def _with_units(
     model: GroundMRF, weight: Floats, units: Sequence[tuple[int, float]]
 ) -> tuple[GroundMRF, Floats]:
-    """Add soft clauses of one literal."""
+    """Return the model and the weights with soft unit clauses appended."""
     model = model.with_units(np.array([x for x, _ in units], np.int32), hard=False)
     return model, np.concatenate([weight, [gain for _, gain in units]])
 
 
 def distinct(model: GroundMRF, weight: Floats) -> tuple[Ints, Floats, Bools]:
-    """Return the different clauses of a model, in the order of their first ones.
+    """Return the K distinct clauses of a model, in the order of first occurrence.
 
-    Each is the number of its first one, int64[K], with the sum of the weights of the soft ones like it,
-    float64[K], and whether one of these is hard, bool[K].
+    The result has the number of the first occurrence, int64[K], the sum of the weights of equal soft clauses,
+    float64[K], and whether an equal clause is hard, bool[K].
     """
     length, n = np.diff(model.start), model.n_clauses
     clause = np.repeat(np.arange(n), length)
     literals = model.literals[np.lexsort((np.abs(model.literals), clause))]
     number, count = np.zeros(n, np.int64), 0
-    for each in np.unique(length).tolist():
-        rows = np.flatnonzero(length == each)
+    for size in np.unique(length).tolist():
+        rows = np.flatnonzero(length == size)
         same = np.zeros(len(rows), np.int64)
-        for place in range(
-            each
-        ):  # of the clauses with the same literals so far, those with this one
+        # refine classes of clauses with equal first literals by the next literal
+        for place in range(size):
             code = same * (2 * model.n_atoms + 1) + literals[model.start[rows] + place]
             same = np.unique(code, return_inverse=True)[1].reshape(-1)
         number[rows] = count + same
@@ -147,11 +146,11 @@ def distinct(model: GroundMRF, weight: Floats) -> tuple[Ints, Floats, Bools]:
 
 
 PART = 1 << 18
-"""About how many literals a part has, unless one component has more."""
+"""The approximate number of literals of a part, unless one component has more."""
 
 
 class Clauses(NamedTuple):
-    """Clauses one after another: their lengths and literals, which are hard, and their weights."""
+    """A sequence of clauses: lengths, concatenated literals, hardness and weights."""
 
     length: Ints32
     literals: Ints32
@@ -160,28 +159,28 @@ class Clauses(NamedTuple):
 
     @property
     def start(self) -> Ints:
-        """Where the literals of each clause start, and where they end."""
+        """The offsets of the clauses' literals, int64[clauses + 1]."""
         start = np.zeros(len(self.length) + 1, np.int64)
         np.cumsum(self.length, out=start[1:])
         return start
 
     def model(self, n_atoms: int, group: Ints32, exactly: Bools) -> GroundMRF:
-        """Return the clauses as a model over so many atoms."""
+        """Return the clauses as a model over ``n_atoms`` atoms."""
         return GroundMRF(n_atoms, self.start, self.literals, self.hard, group, exactly)
 
     def chosen(self, rows: Ints) -> Clauses:
-        """Return some of the clauses, in this order."""
+        """Return the selected clauses, in the given order."""
         _, picked = gathered(self.start, rows)
         literals, hard = self.literals[picked], self.hard[rows]
         return Clauses(self.length[rows], literals, hard, self.weight[rows])
 
     def first(self) -> Ints:
-        """Return an atom of each clause that has one, its first."""
+        """Return the first atom of each clause; any atom for an empty clause."""
         literals: Ints32 = np.append(self.literals, np.int32(1))
         return np.abs(literals[self.start[:-1]], dtype=np.int64) - 1
 
     def hashed(self) -> Ints:
-        """Return a number for each clause, the same for those of the same literals."""
+        """Return a hash of each clause, equal for clauses with equal literals."""
         mixed = self.literals.astype(np.int64) * 0x2545F4914F6CDD1D
         mixed = (mixed ^ (mixed >> 29)) * 0x369DEA0F31A53F85
         total = np.concatenate(([0], np.cumsum(mixed)))[self.start]
@@ -189,13 +188,13 @@ class Clauses(NamedTuple):
 
 
 def of_literals(literals: Ints32, weight: Floats, hard: bool) -> Clauses:
-    """Return clauses of one literal."""
+    """Return unit clauses."""
     one = np.ones(len(literals), np.int32)
     return Clauses(one, literals, np.full(len(literals), hard), weight)
 
 
 class Sorted:
-    """Clauses in files, in blocks, in each of which those of a part follow each other."""
+    """Clauses in files, in blocks; within a block, the clauses of a part are contiguous."""
 
     def __init__(self, n_clauses: int, n_literals: int, n_parts: int, zeros: Zeros) -> None:
         self.n_parts = n_parts
@@ -208,15 +207,15 @@ class Sorted:
         self._ends: list[tuple[Ints, Ints]] = [(np.zeros(1, np.int64), np.zeros(1, np.int64))]
 
     def add(self, part: Ints, clauses: Clauses) -> None:
-        """Add a block; ``part`` is that of each clause."""
+        """Add a block of clauses; ``part`` has the part of each clause."""
         order = np.argsort(part, kind="stable")
         clauses = clauses.chosen(order)
         at, literal = (int(each[-1]) for each in self._ends[-1])
-        here = slice(at, at + len(order))
-        self._columns.length[here] = clauses.length
+        block = slice(at, at + len(order))
+        self._columns.length[block] = clauses.length
         self._columns.literals[literal : literal + len(clauses.literals)] = clauses.literals
-        self._columns.hard[here] = clauses.hard
-        self._columns.weight[here] = clauses.weight
+        self._columns.hard[block] = clauses.hard
+        self._columns.weight[block] = clauses.weight
         stop = np.searchsorted(part[order], np.arange(self.n_parts + 1))
         self._ends.append((at + stop, literal + clauses.start[stop]))
 
@@ -236,7 +235,7 @@ class Sorted:
 
 
 class Stored(NamedTuple):
-    """A network in files: atoms ``order[start[p] : start[p + 1]]`` are those of part ``p``."""
+    """A network in files; part ``p`` has the atoms ``order[start[p] : start[p + 1]]``."""
 
     order: Ints
     start: Ints
@@ -248,7 +247,7 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class WorldOnDisk(World):
-    """A world in files; those of ``stored`` have no names, and end with it."""
+    """A world in unnamed files, which are deleted together with ``stored``."""
 
     stored: Stored
 
@@ -276,9 +275,10 @@ def stored(
     units: Sequence[tuple[int, float]],
     zeros: Zeros,
 ) -> Stored:
-    """Store a network, and soft clauses of one literal.
+    """Store a network, and the soft unit clauses ``units``.
 
-    ``weights`` are those of the ground clauses of a view of it; ``zeros`` makes the arrays of the clauses.
+    ``weights`` returns the weights of the ground clauses of a view of the network; ``zeros`` allocates the
+    arrays of clauses.
     """
     group, exactly = groups(net)
     part, n_parts, literals = _parts(net, weights, group, exactly)
@@ -311,7 +311,7 @@ def _views(net: Network) -> Iterator[Network]:
 
 
 def _clauses(view: Network, weight: Floats, folded: bool) -> Clauses:
-    """Return the clauses of a view but those that weigh nothing, which connect no atoms."""
+    """Return the clauses of a view, without soft clauses of weight 0, which connect no atoms."""
     place, length, literals, hard = clauses(view, 0, int(view.size[ROWS]), folded)
     kept_clauses = Clauses(length, literals, hard, np.where(hard, 0.0, weight[place]))
     return kept_clauses.chosen(np.flatnonzero(hard | (kept_clauses.weight != 0)))
@@ -320,7 +320,7 @@ def _clauses(view: Network, weight: Floats, folded: bool) -> Clauses:
 def _parts(
     net: Network, weights: Callable[[Network], Floats], group: Ints32, exactly: Bools
 ) -> tuple[Ints, int, int]:
-    """Return the part of each atom, int64[atoms], their number, and about how many literals there are."""
+    """Return the part of each atom, int64[atoms], the number of parts, and a bound on the literals."""
     atoms = int(net.size[ATOMS])
     root, size, literals = np.arange(atoms), np.ones(atoms), 0
     join_groups(group, exactly, root)
@@ -330,7 +330,7 @@ def _parts(
         run = np.flatnonzero(clauses.length)
         join(clauses.start, clauses.literals, run, root)
         size += np.bincount(clauses.first()[run], clauses.length[run], atoms)
-    of_root = np.bincount(root, size, atoms)
-    number = ((np.cumsum(of_root) - of_root) // PART)[root]
+    size_of_root = np.bincount(root, size, atoms)
+    number = ((np.cumsum(size_of_root) - size_of_root) // PART)[root]
     parts, part = np.unique(number, return_inverse=True)
     return part.reshape(-1), max(len(parts), 1), literals

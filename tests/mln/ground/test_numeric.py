@@ -191,7 +191,7 @@ REFUSED = {
     "Score(x) ^ Score(x) => Good(x)": "neither true nor false: it multiplies a whole rule, once",
     "Score(x) ^ (Good(x) v Word(w, x))": "neither true nor false",
     "EXIST x (Score(x) ^ Good(x))": "neither true nor false",
-    " ^ ".join(f"Score({x})" for x in "uvwxyz") + " => Good(x)": "6 numeric atoms in a rule",
+    " ^ ".join(f"Score({x})" for x in "uvwxyz") + " => Good(x)": "the rule has 6 numeric atoms",
     "More(thing!): real": "no argument has a mark",
     "More(thing): int": "expected `real`",
     "Score(thing): real": "already declared",

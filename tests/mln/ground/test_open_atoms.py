@@ -106,7 +106,7 @@ def test_long_clauses_are_refused_before_they_are_made():
     (outcome,), _ = own.step([Example(id=1, evidence=evidence)], learning=False)
 
     assert "more ground clauses than inference.max_groundings (1000000)" in outcome.error
-    assert "(line 3), where 8 literals more count as another one; " in outcome.error
+    assert "(line 3), where 8 more literals count as one more clause; " in outcome.error
     assert own.grounder.room["rows"] <= 1 << 22
 
 
@@ -116,5 +116,5 @@ def test_the_rule_with_most_ground_clauses_is_named():
     first, advice = largest(own.layout.plan, [own.grounder.rule_sizes(example)])
 
     assert first.startswith("ground clauses: 27,000, 27,000 of them (100%) by the rule in line 3: ")
-    assert "no evidence in it bounds a or b or c" in advice
+    assert "no evidence in the rule binds a or b or c" in advice
     assert largest(own.layout.plan, [np.zeros(1, np.int64)]) == []

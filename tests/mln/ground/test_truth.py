@@ -205,8 +205,8 @@ def test_random_labels_of_an_undeclared_type_are_refused():
     assert tally.errors == {"not_open": 300}
     assert outcomes[0].error == (
         f"truth atom Class(D, {RANDOM[0]}) is not an open atom of the example: only the truth names "
-        f"the cls {RANDOM[0]}; declare it in the model, `cls = {{{RANDOM[0]}, ...}}` (`...`: and what "
-        "the stream brings), name it in the evidence, or list the atoms to predict in `query`"
+        f"the cls {RANDOM[0]}; declare it in the model, `cls = {{{RANDOM[0]}, ...}}` (`...`: and "
+        "constants of the stream), name it in the evidence, or list the atoms to predict in `query`"
     )
 
 
@@ -292,9 +292,17 @@ def test_a_held_out_label_that_was_never_seen_is_a_miss():
 @pytest.mark.parametrize(
     ("truth", "query", "reason"),
     [
-        ([["E", "B"]], [["D", "B"]], "it is not in its `query`, or evidence says otherwise"),
-        ([["D", "X"]], [["D", "B"]], "it is not in its `query`, or evidence says otherwise"),
-        ([ValuedAtom(["D", "A"], 0.0)], None, "evidence says otherwise"),
+        (
+            [["E", "B"]],
+            [["D", "B"]],
+            "it is not in the example's `query`, or evidence makes it false",
+        ),
+        (
+            [["D", "X"]],
+            [["D", "B"]],
+            "it is not in the example's `query`, or evidence makes it false",
+        ),
+        ([ValuedAtom(["D", "A"], 0.0)], None, "evidence makes it false"),
         ([ValuedAtom(["E", "A"], 0.0)], None, "only the truth names the doc E"),
         ([ValuedAtom(["D", "A"], 0.0)], [["D", "B"]], None),
     ],
@@ -309,7 +317,7 @@ def test_truth_is_about_open_atoms(truth, query, reason):
     )
 
     assert outcome.error is not None
-    assert outcome.error.endswith(reason or "evidence says otherwise") or reason in outcome.error
+    assert outcome.error.endswith(reason or "evidence makes it false") or reason in outcome.error
 
 
 def test_the_truth_of_a_psl_example_is_no_part_of_its_world():

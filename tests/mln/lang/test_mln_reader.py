@@ -226,7 +226,7 @@ ERRORS = [
     ("1.5", 1, 4, "expected a formula"),
     # constants
     ("t = {Anna, bob}", 1, 12, 'write it with a capital or in quotes: "bob"'),
-    ("P(+Anna).", 1, 1, "`+` before a constant says that a line has the weight of an instance"),
+    ("P(+Anna).", 1, 1, "`+` before a constant means that the line has the weight of an instance"),
     ("1 P(2.5)", 1, 5, 'put it in quotes: "2.5"'),
     ('1 P("Anna)', 1, 5, "this quoted constant is not complete"),
     (r'1 P("\q")', 1, 5, "the escapes are"),

@@ -360,7 +360,9 @@ def test_a_variable_of_a_template_has_one_constant_in_an_instance():
 
 @pytest.mark.parametrize("rule", ["P(+A).", "P(+A)", "1 P(+A) ^ P(+x)", "P(+A) :- P(x)."])
 def test_an_instance_has_a_weight_and_nothing_else(rule):
-    with pytest.raises(ModelError, match="`\\+` before a constant says that a line has the weight"):
+    with pytest.raises(
+        ModelError, match="`\\+` before a constant means that the line has the weight"
+    ):
         parse(f"P(t)\n{rule}")
 
 

@@ -474,7 +474,7 @@ WIDE = "t = {1,...,30}\nS(t)\n0.01 S(x) => S(y)\n"
         (
             WIDE,
             "exact",
-            "too wide for exact marginals: those of its wide parts are estimates, by mcsat with 1000 "
+            "too large for exact marginals: its wide parts have estimates by mcsat with 1000 "
             "samples: R-hat 1",
         ),
         (WIDE, "walksat", "this answer is not proven to be the best"),
@@ -563,7 +563,7 @@ def test_chains_that_disagree_are_told_with_the_atom(tmp_path, monkeypatch):
     )
     assert " of Up(" in stderr
     _, stderr, stdout = sampled(tmp_path, *options, "--error", "0.001", "--stats")
-    assert "warning: the wanted error of 0.001 was not reached in 80000 samples: standard" in stderr
+    assert "warning: the requested error of 0.001 was not reached in 80000 samples: standard" in stderr
     assert "warning: the 4 chains disagree" in stderr
     assert len(json.loads(stdout)["warnings"]) == 2
 
@@ -581,7 +581,7 @@ def test_evidence_that_breaks_a_hard_rule_is_named_with_the_rule_and_the_atom(tm
     model = write(tmp_path, "m.mln", "t = {A, B}\nP(t)\nQ(t)\n0.5 Q(x)\nP(x) => Q(x).\n")
     database = write(tmp_path, "e.db", "P(A)\n!Q(A)\n")
     asked = ["--model", str(model), "--evidence", str(database), "--query", " Q"]
-    said = f"{model}:5: evidence breaks this hard rule, which says of Q(A) otherwise: P(x) => Q(x)"
+    said = f"{model}:5: evidence breaks this hard rule for Q(A): P(x) => Q(x)"
     folder = tmp_path / "spill"
     folder.mkdir()
     for command in (
