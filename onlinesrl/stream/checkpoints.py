@@ -81,8 +81,8 @@ class RunHeader(Header):
     seconds: _Seconds
     finished: bool
     shown: list[Any]
-    slowest: NotRequired[Annotated[list[_Slow], Meta(max_length=KEPT)]]
-    groups: NotRequired[list[str | None]]
+    slowest: Annotated[list[_Slow], Meta(max_length=KEPT)]
+    groups: list[str | None]
     behind: NotRequired[dict[str, int]]
     sink: NotRequired[dict[str, Any]]
     labels: NotRequired[dict[str, Any]]
