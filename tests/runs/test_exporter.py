@@ -1,20 +1,29 @@
 """The metrics server: true figures, readiness, and that it never gets in the way of learning."""
 
 import json
+import math
 import os
 import signal
 import socket
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from threading import Event, Thread
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from conftest import Job, wait
 from prometheus_client.parser import text_string_to_metric_families
 
+from onlinesrl.runs import run as run_module
+from onlinesrl.runs.http import metrics as module
+from onlinesrl.runs.http.metrics import Exporter
+from onlinesrl.runs.http.server import At
+from onlinesrl.stream.decoding import Batch
 from tests.support.waiting import PATIENCE, until
 
 Samples = dict[tuple[str, str], float]
@@ -199,3 +208,108 @@ def test_clients_do_not_change_results(job: Callable[..., Job], citations: list[
             connection.close()
     assert run.results() == alone.results()
     assert "Traceback" not in run.said
+
+
+@contextmanager
+def serving(at: At = At()) -> Iterator[Exporter]:  # noqa: B008
+    with Exporter(at) as exporter:
+        exporter.start()
+        yield exporter
+
+
+class Stopper:
+    asked = False
+
+
+class Waiting:
+    """A run that stands where the test put it."""
+
+    class reader:
+        class source:
+            @staticmethod
+            def lag() -> dict[str, int]:
+                return {"0": 12, "1": 0}
+
+    class folder:
+        checkpoints = None
+
+    seconds = 2.0
+
+    def line(self) -> dict[str, Any]:
+        names = ("labelled", "bad", "updates", "dropped_weights", "weights")
+        return {
+            "examples": 5,
+            **dict.fromkeys(names, 0),
+            **dict.fromkeys(("f1", "loss", "regret_bound")),
+            "errors": {},
+            "routes": {},
+        }
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exporter]:
+    monkeypatch.setattr(module, "_checkpoint", lambda run: iter(()))
+    with serving() as exporter:
+        exporter.begin(Waiting())  # type: ignore[arg-type]
+        yield exporter
+
+
+TAKEN = Batch([], dry=False, mark=None, groups=[])
+
+
+def test_readiness(job: Callable[..., Job], citations: list[bytes], tmp_path) -> None:
+    gates = [tmp_path / "compiled", tmp_path / "written"]
+
+    def slow() -> None:
+        compile_kernels, write_results = run_module.compile_kernels, run_module.write_results
+
+        def compiling(*arguments: Any) -> float:
+            until(gates[0].exists)
+            return compile_kernels(*arguments)
+
+        def writing(*arguments: Any) -> Any:
+            until(gates[1].exists)
+            return write_results(*arguments)
+
+        run_module.compile_kernels, run_module.write_results = compiling, writing
+
+    fed = Fed(job([], source={"path": "-"}, batch=1), slow)
+    assert get(fed.port, "/readyz") == (503, "not ready\n")
+    assert get(fed.port, "/healthz") == (200, "alive\n")
+    assert ("examples_total", "") not in scrape(fed.port)
+    gates[0].touch()
+    until(lambda: get(fed.port, "/readyz") == (200, "ready\n"))
+    fed.feed(citations[:3])
+    until(lambda: scrape(fed.port).get(("examples_total", "")) == 3)
+    os.kill(fed.process, signal.SIGTERM)
+    until(lambda: get(fed.port, "/readyz")[0] == 503)
+    assert scrape(fed.port)["examples_total", ""] == 3
+    assert get(fed.port, "/healthz")[0] == 200
+    assert get(fed.port, "/nothing")[0] == 404
+    gates[1].touch()
+    assert fed.end() == 0
+
+
+def test_lag_by_partition_and_nothing_for_what_is_not_known(waiting: Exporter) -> None:
+    found = scrape(waiting.port)
+    assert found["source_lag_records", "0"] == 12
+    assert found["source_lag_records", "1"] == 0
+    assert not {name for name, _ in found} & {"f1_ratio", "mean_loss", "regret_bound"}
+
+
+def test_a_run_that_works_too_long_is_not_alive(
+    waiting: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = waiting.reading(iter([TAKEN] * 2), Stopper())  # type: ignore[arg-type]
+    now = math.ceil(time.monotonic())  # sums of whole numbers are exact
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
+    now += module.STUCK_SECONDS
+    assert get(waiting.port, "/healthz") == (200, "alive\n")  # it waits for its source
+    next(items)
+    assert get(waiting.port, "/healthz") == (200, "alive\n")
+    now += module.STUCK_SECONDS
+    assert get(waiting.port, "/healthz") == (503, "stuck\n")
+    waiting.update(dict)
+    assert waiting.alive
+    items.close()  # type: ignore[attr-defined]
+    assert not waiting.ready

@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 from conftest import Job, soaked, wait
@@ -16,9 +17,10 @@ from starlette.testclient import TestClient
 
 from onlinesrl.runs.http import server
 from onlinesrl.runs.http.server import At, may_ask
-from onlinesrl.stream.run_folder import RunFolder
+from onlinesrl.stream.run_folder import OutputFile, RunFolder
+from onlinesrl.stream.sources.request_queue import PendingRequest, Requests
 from tests.support.serving import JSON, LINES, Served, ask
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
 Make = Callable[..., Job]
 
@@ -177,3 +179,60 @@ def test_the_journal_takes_what_json_may_have(job: Make, citations: list[bytes])
     assert served.ask("POST", "/learn", citations[1])[0] == 200
     assert served.stop() == 0
     assert next(each["id"] for each in served.job.predictions()) == example["id"]
+
+
+def test_requests_take_turns(tmp_path: Path) -> None:
+    with Requests() as queue, OutputFile(tmp_path / "journal") as journal:
+        queue.opened, queue.batch = True, 8
+        queue.pace.most, queue.pace.heed = 4, lambda size, seconds: None  # type: ignore[method-assign]
+        greedy = PendingRequest(b"".join(b"g%d\n\n" % n for n in range(11)), learn=True)
+        assert queue.put(greedy)
+        assert queue.put(PendingRequest(b" s0 \r\n\n", learn=True))
+        written: list[list[bytes]] = []
+        for _ in range(4):
+            before = journal.length
+            queue.take(journal, len(b" ".join(map(b" ".join, written)).split()))
+            written.append(journal.path.read_bytes()[before:].split())
+        assert written == [
+            [b"g0", b"g1", b"s0", b"g2"],
+            [b"g3", b"g4", b"g5", b"g6"],
+            [b"g7", b"g8", b"g9", b"g10"],
+            [],
+        ]
+        assert greedy.done.done()
+        assert len(greedy.answers) == 11
+
+
+def test_of_busy_connections_the_newest_is_refused(
+    job: Make, citations: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = job([], "gate").folder / "gate"
+
+    def slow() -> None:
+        server.CLIENTS = 2
+        take = Requests.take
+
+        def waiting(requests: Requests, journal: OutputFile, line: int) -> None:
+            take(requests, journal, line)
+            if requests._turn:
+                until(gate.exists)
+
+        Requests.take = waiting  # type: ignore[method-assign]
+
+    served = Served(job([]), first=slow)
+    head = b"POST /learn HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with ExitStack() as held:
+        busy = []
+        for line in citations[:2]:
+            one = socket.create_connection(("127.0.0.1", served.port), PATIENCE)
+            held.enter_context(one).sendall(head + b"Content-Length: %d\r\n\r\n" % len(line) + line)
+            busy.append(one)
+        until(lambda: (served.job.output / "requests.jsonl").stat().st_size)
+        late = held.enter_context(socket.create_connection(("127.0.0.1", served.port), PATIENCE))
+        with suppress(ConnectionResetError):
+            assert late.recv(1) == b""
+        gate.touch()
+        for one in busy:
+            assert one.recv(15) == b"HTTP/1.1 200 OK"
+    assert served.stop() == 0
+    assert "Traceback" not in served.job.said

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from conftest import Job, long, wait
 
+from onlinesrl.stream.sources.files import FileSource
 from tests.stream.test_kill import LEARNERS
 from tests.support.waiting import until
 
@@ -254,3 +255,64 @@ def test_a_file_that_is_cut_while_a_run_follows_it_ends_the_run(
     path.write_bytes(b"")
     assert wait(process) == 74
     assert "a.jsonl: was replaced or truncated while it was read (line " in run.said
+
+
+class Tail:
+    """A live source over a folder, taken from until it has nothing more."""
+
+    def __init__(self, *paths: Path, ledger: Path | None = None, position: Any = None) -> None:
+        self.said: list[str] = []
+        self.source = FileSource(paths, live=True, ledger=ledger, say=self.said.append)
+        self.records = self.source.read(position)
+        self.position = position
+
+    def more(self) -> list[bytes]:
+        """Return what has come; a look at the folder is made by force."""
+        found: list[Any] = []
+        quiet = 0
+        while quiet < 3:
+            self.source._looked = float("-inf")
+            record = next(self.records)
+            quiet = 0 if record is not None else quiet + 1
+            found += [record] if record is not None else []
+        if found:
+            self.position = self.source.after(self.position, found)
+        return [record.value for record in found]
+
+
+def test_a_tail_waits_for_whole_lines_and_new_files(tmp_path: Path) -> None:
+    folder, ledger = tmp_path / "in", tmp_path / "ledger"
+    folder.mkdir()
+    tail = Tail(folder, ledger=ledger)
+    assert tail.more() == []
+    append(folder / "b.jsonl", b"1\n2\n3")
+    assert tail.more() == [b"1", b"2"]
+    append(folder / "c.jsonl", b"6\n")
+    assert tail.more() == []
+    assert tail.said == [f"{folder / 'b.jsonl'}: waiting for the end of line 3"]
+    append(folder / "b.jsonl", b"3\n4\n")
+    assert tail.more() == [b"33", b"4", b"6"]
+    append(folder / "a.jsonl", b"7\n")
+    assert tail.more() == [b"7"]
+    assert tail.said[1:] == [
+        f"{folder / 'a.jsonl'}: sorts before what has been read, and is read after it"
+    ]
+    append(folder / "a.jsonl", b"8\n")
+    append(folder / "d.db", b"A(1)\n")
+    assert tail.more() == [b"8", b"A(1)\n"]
+    again = Tail(folder, ledger=ledger, position=tail.position)
+    assert again.more() == []
+    append(folder / "e.jsonl", b"9\n")
+    assert again.more() == tail.more() == [b"9"]
+    assert again.position == tail.position
+
+
+def test_a_tail_of_what_gzip_packs(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    packed = gzip.compress(b"1\n2\n", mtime=0) + gzip.compress(b"3\n4\n", mtime=0)
+    path.touch()
+    tail, found = Tail(tmp_path), []
+    for place in range(len(packed)):
+        append(path, packed[place : place + 1])
+        found += tail.more()
+    assert found == [b"1", b"2", b"3", b"4"]

@@ -2,12 +2,16 @@
 
 import gzip
 import json
+import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from conftest import Job
 
+from onlinesrl.mln.kernels.predict_and_learn import LEARN, PREDICT
+from onlinesrl.mln.online.example_step import ExampleProcessor
 from onlinesrl.stream import checkpoints as checkpoints_module
 from tests.stream.test_kill import BAD
 
@@ -90,3 +94,31 @@ def test_what_cannot_be_read_ends_it_in_its_place(job: Make, citations: list[byt
         said.append((last, run.lines("predictions.jsonl")))
     assert said[0] == said[1]
     assert "source.jsonl.gz:" in said[0][0]
+
+
+def stop_after_five() -> None:
+    """Have a signal come when five worlds of a micro-batch that has more have been learned from."""
+    process = ExampleProcessor.process
+
+    def partly(worlds: ExampleProcessor, seen: int, learning: bool, monitor: Any) -> Any:
+        if len(worlds.results.worlds) <= 5:
+            return process(worlds, seen, learning, monitor)
+        worlds.run(0, 5, PREDICT | LEARN, learning)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return 5, True
+
+    ExampleProcessor.process = partly  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("options", [(), TWO])
+def test_a_run_is_stopped_within_a_micro_batch(
+    job: Make, citations: list[bytes], options: tuple[str, ...]
+) -> None:
+    """First of what there is, then, when it had finished, of a file that has grown."""
+    whole, run = job(citations[:40], "whole"), job(citations[:20], "run")
+    assert whole.run() == 0
+    assert (run.run(*options, first=stop_after_five), run.run(*options)) == (0, 0), run.said
+    run.source.write_bytes(b"".join(citations[:40]))
+    assert (run.run(*options, first=stop_after_five), run.run(*options)) == (0, 0), run.said
+    assert results(run)["weights.mln"] == results(whole)["weights.mln"]
+    assert results(run)["predictions.jsonl"] == results(whole)["predictions.jsonl"]

@@ -250,3 +250,69 @@ def test_a_broker_that_dies_before_a_commit(own_broker, topic, job, citations, t
     assert predicted(own_broker, f"{topic}-out") == from_file(file)
     assert ids(from_file(file))
     tally["broker faults"] += 1
+
+
+def test_predictions_on_a_partition_that_is_new_are_not_written_again(
+    broker, topic, job, citations, tally
+):
+    """The partition is added after a checkpoint; the process dies between commit and checkpoint."""
+    fill(broker, topic, citations[:60])
+    run = job([], **keys(broker, topic))
+    assert run.run("--until", "20") == 0, run.said
+    with broker.admin() as admin:
+        admin.create_partitions({f"{topic}-out": 4})
+    until(lambda: len(broker.end_offsets(f"{topic}-out")) == 4)
+
+    def first() -> None:
+        from onlinesrl.stream import checkpoints as checkpoints_module
+        from onlinesrl.stream.kafka import sink as kafka_sink
+
+        real = kafka_sink.KafkaSink.open
+
+        def open_(self: Any, state: Any, predictions: Any) -> None:
+            real(self, {**state, "ends": {"0": state["ends"]["0"]}}, predictions)
+
+        def die(*_: Any) -> None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        kafka_sink.KafkaSink.open = open_  # type: ignore[method-assign]
+        checkpoints_module.save = die  # type: ignore[assignment]
+
+    rarely = ("--set", "checkpoint.every=50")
+    assert run.run(*UNTIL_END, *rarely, first=first) == -signal.SIGKILL, run.said
+    assert sum(list(broker.end_offsets(f"{topic}-out").values())[1:]) > 0
+    assert run.run(*UNTIL_END) == 0, run.said
+    records = broker.read_all(f"{topic}-out")
+    sequence = sorted(int(dict(record.headers)["sequence"]) for record in records)
+    assert sequence == list(range(1, 61))
+    tally["kills"] += 1
+
+
+def test_a_gap_ends_a_run_with_a_checkpoint(broker, topic, job, citations, tally):
+    """What was learned before it is kept."""
+    fill(broker, topic, citations[:30])
+    run = job([], **{**keys(broker, topic), "checkpoint": {"every": 1000}})
+
+    def first() -> None:
+        from onlinesrl.stream.kafka import source as kafka_source
+
+        kafka_source.MOST_RECORDS = 15
+        deleted: list[bool] = []
+        real = kafka_source.KafkaSource._poll
+
+        def poll(self: Any) -> Any:
+            if self.offsets[f"{topic}[0]"] == 15 and not deleted:
+                deleted.append(True)
+                broker.delete_records(topic, 0, 20)
+                self._reconnect()  # what was fetched ahead is fetched again
+            return real(self)
+
+        kafka_source.KafkaSource._poll = poll  # type: ignore[method-assign]
+
+    assert run.run(*UNTIL_END, first=first) == DATA, run.said
+    from onlinesrl.stream import checkpoints as checkpoints_module
+
+    saved = checkpoints_module.load(run.checkpoints()[-1])
+    assert saved.header["metrics"]["examples"] == 15
+    assert len(predicted(broker, f"{topic}-out")) == 15
+    tally["gaps"] += 1

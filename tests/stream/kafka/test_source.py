@@ -7,13 +7,18 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from conftest import Job, soaked, wait
-from kafka import KafkaConsumer
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import LogTruncationError
 
+from onlinesrl.core.errors import DataError
 from onlinesrl.stream import checkpoints as checkpoints_module
+from onlinesrl.stream.kafka.client import Broker, ConsumerOptions
+from onlinesrl.stream.kafka.source import KafkaSource
 from tests.support.kafka_broker import Cluster, free_ports
 from tests.support.kafka_streams import (
     UNTIL_END,
@@ -408,3 +413,87 @@ def test_what_lets_in_reaches_the_client_and_nobody_else(broker, topic, job, cit
         assert len(texts) >= 3
         for secret in (b"0pen-sesame", b"0pen-key"):
             assert [p for p, text in texts.items() if secret in text] == []
+
+
+def test_partitions_without_a_leader_are_waited_for(broker: Cluster, topic: str) -> None:
+    """As new ones are for a moment; kafka-python leaves them out of what it asks about."""
+    from onlinesrl.stream.kafka.client import bounds
+
+    fill(broker, topic, [b"1", b"2"])
+    add_partitions(broker, topic, 2)
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap)
+    places = [TopicPartition(topic, n) for n in range(2)]
+    assert bounds(consumer.end_offsets, places) == {places[0]: 2, places[1]: 0}
+    cluster = consumer._fetcher._manager.cluster
+    real, hidden = cluster.leader_for_partition, [None, -1]
+    cluster.leader_for_partition = lambda place: (
+        hidden.pop() if hidden and place == places[1] else real(place)
+    )
+    try:
+        assert bounds(consumer.end_offsets, places) == {places[0]: 2, places[1]: 0}
+        assert not hidden
+    finally:
+        consumer.close()
+
+
+def test_new_partitions_are_read_from_their_beginning(broker, topic, job, citations):
+    fill(broker, topic, citations[:20])
+    run = job([], **keys(broker, topic, start="end"))
+    assert run.run(*UNTIL_END) == 0, run.said
+    add_partitions(broker, topic, 3)
+    broker.produce(
+        topic, [(None, line.rstrip(), 1 + n % 2) for n, line in enumerate(citations[20:40])]
+    )
+    assert run.run(*UNTIL_END) == 0, run.said
+    expected = sorted(str(json.loads(line)["id"]) for line in citations[20:40])
+    assert sorted(map(str, ids(predicted(broker, f"{topic}-out")))) == expected
+
+
+@pytest.mark.parametrize("call", ["poll", "position"])
+def test_a_partition_that_became_shorter_is_named(call: str) -> None:
+    def shorter(*arguments: Any, **options: Any) -> None:
+        raise LogTruncationError({TopicPartition("t", 1): None})
+
+    of = KafkaSource(Broker("localhost:1"), ConsumerOptions(["t"]), None, print)
+    of.consumer = SimpleNamespace(**{"poll": lambda *_, **options: {}, call: shorter})
+    of.offsets = {"t[0]": 3, "t[1]": 20}
+    if call == "position":
+        of.consumer.position = lambda place, **_: shorter() if place.partition else 3
+    with pytest.raises(DataError) as caught:
+        next(of.read())
+    assert str(caught.value) == (
+        "t[1] ends before offset 20, which is the next: it is not the one read before; read another "
+        "topic, or start over with --fresh"
+    )
+
+
+def test_lag(broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]) -> None:
+    from onlinesrl.stream.kafka.client import Broker as Address
+    from onlinesrl.stream.kafka.client import ConsumerOptions
+    from onlinesrl.stream.kafka.source import KafkaSource
+
+    broker.create_topic(topic, partitions=2)
+    from kafka import KafkaProducer
+
+    with KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        for n in range(10):
+            producer.send(topic, value=str(n).encode(), partition=0)
+        producer.commit_transaction()
+    broker.produce(topic, [(None, b"x", 1)] * 5)
+    found = KafkaSource(
+        Address(broker.bootstrap), ConsumerOptions([topic], to_end=True), None, print
+    )
+    try:
+        assert found.lag() == {}
+        found.open(None)
+        assert found.lag() == {f"{topic}[0]": 11, f"{topic}[1]": 5}
+        records = found.read()
+        while next(records) is None:
+            pass
+        assert sum(found.lag().values()) == 15
+        assert sum(record is not None for record in records) == 14
+        assert found.lag() == {f"{topic}[0]": 0, f"{topic}[1]": 0}
+    finally:
+        found.close()
