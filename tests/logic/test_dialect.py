@@ -188,7 +188,7 @@ REFUSED = [
     ("pracmln", "log(0) a(?x)", (4, 1), "this weight has no value"),
     ("pracmln", "1 FORALL ?x a(?x)", (4, 10), "pracmln has no FORALL"),
     ("pracmln", "1 a(?x) ^ b(?x, ?y).", (4, 20), "a weight or a final period"),
-    ("pracmln", "1 (EXIST ?y (b(?x, ?y))) <=> a(?x)", (4, 1), "an EXIST without `!`"),
+    ("pracmln", "1 (EXIST ?y (b(?x, ?y))) <=> a(?x)", (4, 1), "no negated EXIST"),
     ("lomrf", "c(t, k!)", (6, 7), "LoMRF has no functional arguments"),
     ("lomrf", "1 *A(x)", (6, 3), "LoMRF has no sign expansion"),
     ("alchemy", "*c(t)", (1, 1), "--dialect tuffy or --dialect rockit"),

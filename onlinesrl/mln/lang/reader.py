@@ -334,7 +334,8 @@ class _File:
         signed = clauses_of(rule.formula)
         if signed is None:
             raise self._source.error(
-                f"a formula that is one feature has at most {MAX_PARTS} atoms, and no `!` before EXIST",
+                f"a formula that is one feature has at most {MAX_PARTS} atoms, and no negated EXIST "
+                "(`=>` and `<=>` negate, too)",
                 rule.position,
                 "write a rule for each part of it",
             )

@@ -563,7 +563,9 @@ def test_chains_that_disagree_are_told_with_the_atom(tmp_path, monkeypatch):
     )
     assert " of Up(" in stderr
     _, stderr, stdout = sampled(tmp_path, *options, "--error", "0.001", "--stats")
-    assert "warning: the requested error of 0.001 was not reached in 80000 samples: standard" in stderr
+    assert (
+        "warning: the requested error of 0.001 was not reached in 80000 samples: standard" in stderr
+    )
     assert "warning: the 4 chains disagree" in stderr
     assert len(json.loads(stdout)["warnings"]) == 2
 
