@@ -337,8 +337,8 @@ def _accepted(
             position = converted(saved.header["position"], source.Position)
         accepted = source.accepts(position, saved.number)
         if source.owes(position):
-            before = saved.header.get("settings", current)  # which older checkpoints do not have
-            check_settings(saved.path, source.files[-1], mismatch(before, current))
+            differences = mismatch(saved.header["settings"], current)
+            check_settings(saved.path, source.files[-1], differences)
         return accepted
 
     return checkpoints_module.latest(folder.checkpoints, warn, accepts)

@@ -72,13 +72,13 @@ class RunHeader(Header):
 
     lengths: dict[str, Natural]
     parts: NotRequired[dict[str, Natural]]
-    settings: NotRequired[dict[str, Any]]
+    settings: dict[str, Any]
     position: dict[str, Any] | None
     seconds: _Seconds
     finished: bool
     shown: list[Any]
-    slowest: NotRequired[Annotated[list[_Slow], Meta(max_length=KEPT)]]
-    groups: NotRequired[list[str | None]]
+    slowest: Annotated[list[_Slow], Meta(max_length=KEPT)]
+    groups: list[str | None]
     behind: NotRequired[dict[str, int]]
     sink: NotRequired[dict[str, Any]]
     labels: NotRequired[dict[str, Any]]

@@ -44,20 +44,11 @@ class PendingExample(msgspec.Struct):
         self.prediction = msgspec.Raw(_encode(prediction))
 
 
-class _OldPair(msgspec.Struct):
-    """An example and its prediction."""
-
-    example: Example
-    prediction: Prediction | None
-
-
 class _Header(msgspec.Struct):
-    """The header of a checkpoint; ``pending`` and ``early`` were in older ones."""
+    """The header of a checkpoint: how many examples and labels were dropped."""
 
     expired: Natural
     unmatched: Natural
-    pending: list[_OldPair] = []
-    early: list[Label] = []
 
 
 _EXPECTED = {name: Expected(np.uint8, (name,), 0, 255) for name in ("pending", "early_labels")}
@@ -217,18 +208,7 @@ class LabelJoiner:
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore what ``save`` returned. Raises Misfit."""
         saved = converted(header, _Header)
-        if "pending" in header:
-            self._restore_old(header)
-        else:
-            found = restored(arrays, _EXPECTED)
-            self.pending.restore(found["pending"])
-            self.early.restore(found["early_labels"])
+        found = restored(arrays, _EXPECTED)
+        self.pending.restore(found["pending"])
+        self.early.restore(found["early_labels"])
         self.pending.given_up, self.early.given_up = saved.expired, saved.unmatched
-
-    def _restore_old(self, header: Mapping[str, Any]) -> None:
-        """Restore a checkpoint of a version without ``max_bytes``."""
-        for each in header["pending"]:
-            text, prediction = (msgspec.Raw(_encode(each[k])) for k in ("example", "prediction"))
-            self.pending.put(str(each["example"]["id"]), PendingExample(text, prediction))
-        for each in header.get("early", ()):
-            self.early.put(str(each["id"]), PendingExample(msgspec.Raw(_encode(each))))

@@ -115,9 +115,9 @@ class Trainer:
         self.position, self.seconds = header["position"], header["seconds"]
         self.drained = self.finished = header["finished"]
         self.learner.restore(header["learner"], saved.arrays)
-        self.learner.slowest.found = header.get("slowest", [])
+        self.learner.slowest.found = header["slowest"]
         self.metrics = Metrics.restore(header["metrics"])
-        self.reader.choice.restore(header.get("groups", ()))
+        self.reader.choice.restore(header["groups"])
         self.shown.restore(header["shown"])
         self.sink_state = converted(header.get("sink"), self.sink.State | None)
         if self.labels is not None:

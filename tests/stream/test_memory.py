@@ -229,35 +229,6 @@ def test_the_oldest_go_where_too_many_bytes_wait() -> None:
     assert (again.pending.bytes, again.early.bytes) == (labels.pending.bytes, labels.early.bytes)
 
 
-def test_what_waited_in_an_older_checkpoint_still_waits() -> None:
-    example = {"id": 7, "evidence": {"P": [["a"], {"args": ["b"], "value": 0.5}]}, "truth": None}
-    prediction = {"id": 7, "predicted": {"Q": [["a"]]}, "score": 0.1, "certified": True}
-    labels = LabelJoiner(10, 1000)
-    header = {
-        "pending": [
-            {"example": example, "prediction": prediction},
-            {"example": example | {"id": "x"}, "prediction": None},
-        ],
-        "early": [{"id": "y", "truth": {"Q": [["b"]]}}],
-        "expired": 3,
-        "unmatched": 4,
-    }
-    labels.restore(header, {})
-    assert labels.counts() == {
-        "pending": 2,
-        "early_labels": 1,
-        "expired": 3,
-        "unmatched_labels": 4,
-    }
-    answered = labels.join(Label(id=7, truth={"Q": [["b"]]}))
-    assert answered is not None
-    assert msgspec.to_builtins(answered.example.evidence) == example["evidence"]
-    assert answered.prediction == msgspec.convert(prediction, Prediction)
-    met = labels.meet(Example(id="y", evidence={}))
-    assert isinstance(met, Example)
-    assert met.truth == {"Q": [["b"]]}
-
-
 def test_what_is_given_up_does_not_depend_on_batches_and_stops(
     job: Make, citations: list[bytes]
 ) -> None:
