@@ -47,8 +47,8 @@ ROUNDED = (
     "make a rule that must hold a hard rule, with a final period"
 )
 NOT_EXACT = (
-    "the probabilities may be wrong by up to {:.2g}, because scores are so large that rounding hides small weights; "
-    "make a rule that must hold a hard rule, with a final period"
+    "the probabilities may be wrong by up to {:.2g}, because scores are so large that rounding hides "
+    "small weights; make a rule that must hold a hard rule, with a final period"
 )
 LEAST_ERROR = 1e-2
 """The error of probabilities above which a warning is given."""

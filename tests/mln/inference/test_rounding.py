@@ -247,4 +247,4 @@ def test_samplers_say_that_weights_are_lost(method: str) -> None:
     broken = EQUIVALENT.format("1e17") + "1e17 Q(A)\n1e17 !Q(A) v !Q(B)"
     found = srl.infer(broken, {}, "Q", method=method)
 
-    assert any("rounding hides small weights" in warning for warning in found.stats["warnings"])
+    assert any("rounding hides" in warning for warning in found.stats["warnings"])
