@@ -77,9 +77,8 @@ def test_what_was_answered_is_read_with_the_limits_of_its_time(
 
 def test_more_clients_than_files_may_be_open(job: Make, citations: list[bytes]) -> None:
     def limit() -> None:
-        most = (
-            max(map(int, os.listdir("/proc/self/fd"))) + 250
-        )  # beside those of the tests' process
+        inherited = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+        most = inherited + 250
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
     served = Served(job([], checkpoint={"every": 1}), first=limit)
