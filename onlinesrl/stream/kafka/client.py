@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, TopicPartition
@@ -62,7 +63,10 @@ class _Failures(logging.Handler):
                 self.last = f" ({given})"
 
 
-_failures = _Failures()
+@cache
+def _failures() -> _Failures:
+    """Return the handler of kafka-python's log, which is installed for the first client."""
+    return _Failures()
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,7 @@ class Broker:
 
         Raises UnavailableError if no broker answers, the login is refused, or a certificate cannot be read.
         """
-        _failures.last = ""
+        _failures().last = ""
         self._check_certificates()
         with self.explained():
             future = aside(
@@ -176,7 +180,7 @@ class Broker:
             raise UnavailableError(f"Kafka at {self.bootstrap}: {error}; {CODECS}") from error
         except (KafkaError, ValueError) as error:
             kind = AwayError if isinstance(error, KafkaError) else UnavailableError
-            why = f"{error}{_failures.last}"
+            why = f"{error}{_failures().last}"
             raise kind(f"Kafka at {self.bootstrap} cannot be reached: {why}") from error
 
     def largest(self, topic: str) -> int | None:
