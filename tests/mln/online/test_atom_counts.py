@@ -125,6 +125,63 @@ def test_a_run_tells_what_sets_of_atoms_tell(labels: Callable[..., Job]) -> None
     assert "F1 of Spam" in run.printed
 
 
+def test_trained_weights_are_scored_as_sets_of_atoms_tell(labels: Callable[..., Job]) -> None:
+    """By evaluate, of what predict gives out."""
+    examples = documents(30)
+    run = labels(examples)
+    assert run.run() == 0, run.said
+    trained = run.output / "weights.mln"
+    assert run.call("evaluate", trained, run.config) == 0, run.said
+    evaluated = json.loads(run.printed)
+    assert run.call("predict", trained, run.config) == 0, run.said
+    predictions = [json.loads(line) for line in run.printed.splitlines()]
+    assert told(evaluated) == scored(examples, predictions)
+
+
+Atoms = set[tuple[int, str]]
+
+
+def class_scores(atoms: list[tuple[Atoms, Atoms]]) -> dict[str, float]:
+    """Scores of pairs of true and predicted atoms."""
+    hits = sum(len(true & predicted) for true, predicted in atoms)
+    support = sum(len(true) for true, _ in atoms)
+    precision, recall = hits / sum(len(predicted) for _, predicted in atoms), hits / support
+    f1 = 2 * precision * recall / (precision + recall)
+    return {"f1": f1, "precision": precision, "recall": recall, "support": support}
+
+
+def test_scores_are_their_formulas_on_sets_of_atoms(
+    job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    """F1, accuracy, exact share and Hamming loss; F1 by class, and the mean of these."""
+    run = job([*citations[:30], b"{\n"], batch=4)
+    assert run.run() == 0, run.said
+    examples, line = [json.loads(text) for text in citations[:30]], run.lines("metrics.jsonl")[-1]
+    atoms: list[tuple[Atoms, Atoms]] = [
+        tuple({tuple(atom) for atom in each["InField"]} for each in (e["truth"], p["predicted"]))
+        for e, p in zip(examples, run.predictions(), strict=True)
+    ]
+    units = [
+        {atom for atom in true if atom[0] == at} == {atom for atom in predicted if atom[0] == at}
+        for example, (true, predicted) in zip(examples, atoms, strict=True)
+        for at in {position for _, position in example["evidence"]["Token"]}
+    ]
+    by = {
+        name: class_scores([tuple({a for a in s if a[1] == name} for s in pair) for pair in atoms])
+        for name in ("author", "title", "venue")
+    }
+    expected = class_scores(atoms) | {
+        "accuracy": sum(units) / len(units),
+        "exact": sum(true == predicted for true, predicted in atoms) / 30,
+        "hamming": sum(len(true ^ predicted) for true, predicted in atoms) / 30,
+        "macro_f1": sum(scores["f1"] for scores in by.values()) / 3,
+    }
+    del expected["support"]
+    assert {name: line[name] for name in expected} == pytest.approx(expected, rel=1e-12)
+    assert line["by"] == {name: pytest.approx(scores, rel=1e-12) for name, scores in by.items()}
+    assert 0 < line["exact"] < 1
+
+
 def test_what_was_given_out_before_the_truth_came_is_what_is_scored(
     labels: Callable[..., Job],
 ) -> None:
