@@ -145,10 +145,15 @@ OUTSIDE: dict[str, Failing] = {
 }
 
 
-@pytest.mark.parametrize("alone", [True, False])
-@pytest.mark.parametrize("stage", [*STAGES, *OUTSIDE])
+@pytest.mark.parametrize(
+    ("stage", "alone", "batch"),
+    [
+        *((stage, alone, 64) for stage in (STAGES | OUTSIDE) for alone in (True, False)),
+        *((stage, True, 1) for stage in ("begin", "weights", "rival")),
+    ],
+)
 def test_what_takes_too_much_leaves_nothing(
-    stage: str, alone: bool, monkeypatch: pytest.MonkeyPatch
+    stage: str, alone: bool, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is too much alone is a bad example, what is only with others is taken alone, bit for bit."""
     items = stream(stage)
@@ -164,8 +169,8 @@ def test_what_takes_too_much_leaves_nothing(
 
     (STAGES | OUTSIDE)[stage](monkeypatch, learner, short)
     learner.worlds.allocate(output=8 if stage == "output" else 1 << 12)
-    found = taken(learner, items, 64)
-    expected = taken(other, without(items) if alone else items, 64)
+    found = taken(learner, items, batch)
+    expected = taken(other, without(items) if alone else items, batch)
     assert any(failures)
     refused = [o.error for o in found[0] if o.error and "memory" in o.error]
     assert len(refused) == alone
