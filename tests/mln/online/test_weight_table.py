@@ -8,11 +8,21 @@ import pytest
 from onlinesrl.core.example import Example
 from onlinesrl.core.kernels.averaging import NORM
 from onlinesrl.mln.ground import batch_packer, model_weights
+from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.online.weight_table import WeightTable
 from onlinesrl.runs.summary import heaviest, weights_text
 from onlinesrl.stream import checkpoints
-from tests.support.small_learners import MODEL, examples, learn, named, new_learner, state
+from tests.support.small_learners import (
+    MODEL,
+    examples,
+    learn,
+    named,
+    new_learner,
+    online,
+    state,
+    update_of,
+)
 from tests.support.textbook_updates import RULES
 
 
@@ -202,6 +212,28 @@ def test_a_weights_file_says_what_the_table_says() -> None:
         assert other is not None
         assert one.predicted == other.predicted
         assert one.score == pytest.approx(other.score, rel=1e-12)
+
+
+def test_learning_goes_on_around_starting_weights() -> None:
+    """As around the same weights of the model; what no example touches stays where it is."""
+    bare = MODEL.replace("0.5 Token(+w", "Token(+w")
+    assert bare != MODEL
+    update = update_of("cda1", sigma=0.1)
+    model, started = (
+        online(compile_program(reader.parse(text), ["InField"]), update) for text in (MODEL, bare)
+    )
+    starts = [
+        f'0.5 Token("word {n}", i) => InField(i, "{field}")' for n in range(50) for field in "ab"
+    ]
+    text = "\n".join([MODEL.partition("\n\n")[0], *starts])
+    assert started.start(reader.parse(text)) == []
+    assert learn(started, examples(60)) == learn(model, examples(60))
+    found, expected = (named(each.weights) for each in (started, model))
+    for name, (weight, uses) in expected.items():
+        assert found[name] == (pytest.approx(weight, rel=1e-12), uses)
+    assert started.certificate() == pytest.approx(model.certificate(), rel=1e-9)
+    rest = [found[name] for name in found.keys() - expected.keys()]
+    assert rest == [(0.5, 0)] * 20
 
 
 def test_weights_for_rules_that_are_gone_are_named() -> None:
