@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from conftest import soaked, wait
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
 
 from tests.support.kafka_streams import UNTIL_END, add, fill, from_file, keys, learned, predicted
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 LOCKED = 75
 
@@ -98,6 +98,51 @@ def test_a_kill_at_any_step_of_a_transaction_leaves_no_trace(
     assert run.run(*UNTIL_END) == 0, run.said
     assert learned(run) == learned(file)
     assert predicted(broker, values["sink"]["topic"]) == from_file(file)
+
+
+def test_predictions_behind_an_open_transaction_are_not_written_again(
+    broker, topic, job, citations, tally, tmp_path
+):
+    """Another program's transaction hides them from readers of what is committed."""
+    fill(broker, topic, citations[:20])
+    values, waits = keys(broker, topic), tmp_path / "waits"
+    out = values["sink"]["topic"]
+    run = job([], **values)
+
+    def die_at_second_save() -> None:
+        from onlinesrl.stream import checkpoints
+
+        real, calls = checkpoints.save, itertools.count(1)
+
+        def save(*arguments: Any, **options: Any) -> Any:
+            if next(calls) == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*arguments, **options)
+
+        checkpoints.save = save
+
+    def tell_of_waiting() -> None:
+        real = KafkaConsumer.poll
+
+        def poll(self: Any, *arguments: Any, **options: Any) -> Any:
+            records = real(self, *arguments, **options)
+            if out in {place.topic for place in self.assignment()}:
+                waits.touch()  # there was nothing to read
+            return records
+
+        KafkaConsumer.poll = poll
+
+    with KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic) as other:
+        other.init_transactions()
+        other.begin_transaction()
+        other.send(out, value=b"other").get(PATIENCE)
+        assert run.run(*UNTIL_END, first=die_at_second_save) == -signal.SIGKILL, run.said
+        again = run.start(*UNTIL_END, first=tell_of_waiting)
+        until(waits.exists)
+        other.abort_transaction()
+    assert wait(again) == 0, run.said
+    assert len(predicted(broker, out)) == 20
+    tally["kills"] += 1
 
 
 def slow_sends() -> None:
