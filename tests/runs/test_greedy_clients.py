@@ -93,6 +93,25 @@ def test_more_clients_than_files_may_be_open(job: Make, citations: list[bytes]) 
     assert "Traceback" not in served.job.said
 
 
+def test_the_client_waited_for_longest_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For one more than there is room for; all others are answered."""
+    monkeypatch.setattr(server, "CLIENTS", 8)
+    monkeypatch.setattr(server, "CLIENT_SECONDS", 1e6)
+    routes = [Route("/", lambda request: PlainTextResponse("yes"))]
+    with server.Server(routes, At()) as served, ExitStack() as held:
+        served.start()
+        clients = []
+        for _ in range(9):
+            one = socket.create_connection(("127.0.0.1", served.port), PATIENCE)
+            held.enter_context(one).sendall(b"GET / HTTP/1.1\r\nHost: loc")
+            clients.append(one)
+        with suppress(ConnectionResetError):
+            assert clients[0].recv(1) == b""
+        for one in clients[1:]:
+            one.sendall(b"alhost\r\n\r\n")
+            assert one.recv(15) == b"HTTP/1.1 200 OK"
+
+
 # who may ask, and how ------------------------------------------------------------------------------
 
 
@@ -208,18 +227,26 @@ def test_requests_take_turns(tmp_path: Path) -> None:
 def test_of_busy_connections_the_newest_is_refused(
     job: Make, citations: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate = job([], "gate").folder / "gate"
+    folder = job([], "gate").folder
+    gate, received = folder / "gate", folder / "received"
+    received.touch()
 
     def slow() -> None:
         server.CLIENTS = 2
-        take = Requests.take
+        take, put = Requests.take, Requests.put
+
+        def putting(requests: Requests, request: PendingRequest) -> bool:
+            accepted = put(requests, request)
+            with received.open("ab") as stream:
+                stream.write(b".")
+            return accepted
 
         def waiting(requests: Requests, journal: OutputFile, line: int) -> None:
             take(requests, journal, line)
             if requests._turn:
                 until(gate.exists)
 
-        Requests.take = waiting  # type: ignore[method-assign]
+        Requests.take, Requests.put = waiting, putting  # type: ignore[method-assign]
 
     served = Served(job([]), first=slow)
     head = b"POST /learn HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -229,7 +256,7 @@ def test_of_busy_connections_the_newest_is_refused(
             one = socket.create_connection(("127.0.0.1", served.port), PATIENCE)
             held.enter_context(one).sendall(head + b"Content-Length: %d\r\n\r\n" % len(line) + line)
             busy.append(one)
-        until(lambda: (served.job.output / "requests.jsonl").stat().st_size)
+        until(lambda: received.stat().st_size == 2)
         late = held.enter_context(socket.create_connection(("127.0.0.1", served.port), PATIENCE))
         with suppress(ConnectionResetError):
             assert late.recv(1) == b""
