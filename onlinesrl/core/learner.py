@@ -218,8 +218,6 @@ class OnlineLearning(Protocol):
     """Whether predictions are values in [0, 1]."""
     apart: bool
     """Whether the prediction of an example depends on no other one."""
-    spells: bool
-    """Whether ``step`` may return predictions as text, which are written and not looked at."""
 
     @property
     def weights(self) -> LearnedWeights:

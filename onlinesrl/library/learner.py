@@ -32,6 +32,7 @@ from onlinesrl.library.streams import TableExamples
 from onlinesrl.library.weights import Weights
 from onlinesrl.mln.inference.registry import AnyEngine, EngineSection
 from onlinesrl.runs.config.schema import LimitsSection
+from onlinesrl.stream.process_batch import process_batch
 
 BATCH = 128
 """How many examples are taken together; this has no effect on the results."""
@@ -119,7 +120,6 @@ class OnlineLearner:
         self.learned: Learner = model.language.learner(
             self.settings, model.program, of, False, self.background
         )
-        self.learned.spells = True
         self._types = model.predicates
         self._lasting = lasting(model)
         self._texts = frozenset[Named]()
@@ -206,7 +206,7 @@ class OnlineLearner:
         try:
             for some in self._batches(xs, ys):
                 with whole():
-                    outcomes, tally = self.learned.step(some, False)
+                    outcomes, tally = process_batch(self.learned, some, learning=False)
                 self._predictions(some, outcomes, metrics.examples)
                 metrics.add(tally, len(some))
         finally:
@@ -233,7 +233,7 @@ class OnlineLearner:
     ) -> list[Prediction]:
         seen, known = self.learned.seen, self._texts
         with whole():
-            outcomes, tally = self.learned.step(some, learning)
+            outcomes, tally = process_batch(self.learned, some, learning)
         if self._lasting:
             self._texts |= self._lasting_texts(some)
         try:

@@ -108,12 +108,13 @@ def _noted(common: Common, noted: _Noted) -> Learned:
 def _learned(common: Common, part: Part, note: CrashNote | None = None) -> Learned:
     config: Any = common.recipe.config
     source = config.source
+    learner = made(common.recipe)
     reader = ExampleReader(
         pieces_of(source, part.pieces),
         config.query,
         source.only,
         source.without,
         dialect=dialect_of(config.dialect),
+        decoder=learner,
     )
-    learner = made(common.recipe)
     return worker.learn(learner, common.state, reader, part.position, common.asked, note)

@@ -21,6 +21,7 @@ from onlinesrl.runs.run import compile_kernels, new_learner, trained_learner
 from onlinesrl.stream.batching import Pace
 from onlinesrl.stream.decoding import READ_BYTES, Decoded, ExampleReader, micro_batch
 from onlinesrl.stream.group_filter import Choice
+from onlinesrl.stream.process_batch import process_batch
 from onlinesrl.stream.records import Record
 
 SHOWN_PLACES = 3
@@ -80,7 +81,7 @@ def _step(
     """Predict a micro-batch, and clear it; labels in it are skipped."""
     examples = [(record, found) for record, found in batch if not isinstance(found, Label | None)]
     batch.clear()
-    outcomes, tally = learner.step([example for _, example in examples], learning=False)
+    outcomes, tally = process_batch(learner, [example for _, example in examples], learning=False)
     metrics.add(tally, len(examples))
     for (record, example), outcome in zip(examples, outcomes, strict=True):
         yield record, example, outcome
@@ -134,7 +135,7 @@ def check(config: Config, most: int) -> tuple[list[str], bool]:
     found = [f"model: {learner.describe()}"]
     examples = [example for _, example in first]
     places = [f"{record.file}:{record.line}" for record, _ in first]
-    outcomes, tally = learner.step(examples, learning=False)
+    outcomes, tally = process_batch(learner, examples, learning=False)
     bad = list(_alike((p, o.error) for p, o in zip(places, outcomes, strict=True) if o.error))
     found.append(f"examples: {tally.predicted} of the first {len(examples)} are good")
     whole = [example for example in examples if isinstance(example, Example)]

@@ -17,7 +17,7 @@ from onlinesrl.logic.dialect import Dialect, dialect_of
 from onlinesrl.logic.tables import load_atoms
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import warn
-from onlinesrl.stream.decoding import ExampleReader
+from onlinesrl.stream.decoding import Decoder, ExampleReader
 from onlinesrl.stream.distributed.splits import cut as cut_shards
 from onlinesrl.stream.run_folder import RunFolder
 from onlinesrl.stream.source import Source, SourceContext, SourceSection
@@ -33,10 +33,12 @@ def make_reader(
     folder: RunFolder | None = None,
     stopping: Stopping = lambda: False,
     requests: Requests | None = None,
+    decoder: Decoder | None = None,
 ) -> ExampleReader:
     """Return the reader of the configured source; with a run folder, it keeps notes there.
 
-    If there are ``requests`` of clients, these are the source.
+    If there are ``requests`` of clients, these are the source. The ``decoder``, a learner, is not used
+    where labels come separately: an example that waits for its label stays whole.
     """
     source, labels = config.source, config.labels
     topics = [labels.topic] if labels is not None and labels.topic is not None else []
@@ -52,6 +54,7 @@ def make_reader(
         source.without,
         labels is not None,
         dialect_of(config.dialect),
+        decoder if labels is None else None,
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -179,8 +179,11 @@ class _Watcher:
         self.seconds = loop.seconds
         self.started = time.monotonic()
 
-    def reading(self, batches: Iterator[Batch], stopper: ShutdownSignal) -> Iterator[Batch]:
-        return self.exporter.reading(batches, stopper) if self.exporter else batches
+    def running(self, stopper: ShutdownSignal) -> AbstractContextManager[object]:
+        return self.exporter.running(stopper) if self.exporter else nullcontext()
+
+    def processing(self, batch: Batch) -> AbstractContextManager[object]:
+        return self.exporter.processing(batch) if self.exporter else nullcontext()
 
     def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
         if self.source.live and not self.told and self.choice.examples >= ENDLESS:
@@ -238,7 +241,9 @@ def _run(
         if options.exporter is not None:
             options.exporter.locked()
         requests = options.requests
-        reader = make_reader(config, options.until, folder, lambda: stopper.asked, requests)
+        reader = make_reader(
+            config, options.until, folder, lambda: stopper.asked, requests, learner
+        )
         check_apart(config, reader.source, folder)
         if options.fresh:
             folder.clear()
@@ -274,7 +279,7 @@ def _complete(
     Where the run had ``ended`` already, only what follows the last checkpoint is written.
     """
     if options.requests is not None:
-        options.requests.serve(loop)
+        options.requests.serve(loop.reader, loop.learner)
     with closing(loop):
         loop.resume(saved)
         if not ended:
@@ -387,6 +392,7 @@ def _make_loop(
         if config.labels
         else None,
         threads=options.threads,
+        answered=None if options.requests is None else options.requests.answered,
     )
 
 

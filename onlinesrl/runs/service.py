@@ -1,6 +1,6 @@
 """A run served by HTTP: Starlette in front of the queue from which the run takes requests.
 
-The server has its own thread and shares only the queue with the run: see `stream.request_queue`.
+The server has its own thread and shares only the queue with the run: see ``stream/sources/request_queue.py``.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from onlinesrl.core.errors import ExampleError, OnlinesrlError
 from onlinesrl.core.example import (
@@ -49,6 +49,28 @@ class Batch(NamedTuple):
     """Bytes of all records that were read."""
 
 
+class Decoder(Protocol):
+    """Decodes lines of JSON; a learner does it in the form that its ``step`` takes."""
+
+    def decode(self, line: bytes) -> Example:
+        """Return the example of a line. Raises ExampleError."""
+        ...
+
+    def decode_all(self, lines: Sequence[bytes]) -> list[Example | ExampleError]:
+        """Return the example of each line, or why it is none."""
+        ...
+
+
+class _WholeExamples(Decoder):
+    """Decodes lines to examples with all their atoms in memory."""
+
+    def decode(self, line: bytes) -> Example:
+        return decode(line)
+
+    def decode_all(self, lines: Sequence[bytes]) -> list[Example | ExampleError]:
+        return [*map(decoded, lines)]
+
+
 def micro_batch(items: Iterator[Decoded | None], room: int) -> tuple[list[Decoded], bool]:
     """Take the next items: at most ``room``, until their bytes reach READ_BYTES.
 
@@ -72,10 +94,6 @@ def unread(batch: Sequence[Decoded]) -> bool:
     return len(batch) > 1 and _unread(batch[-1])
 
 
-def _decode_all(lines: Sequence[bytes]) -> list[Example | ExampleError]:
-    return [*map(decoded, lines)]
-
-
 def _unread(item: Decoded) -> bool:
     """Tell whether memory did not suffice to decode an example."""
     return isinstance(item[1], ExampleError) and item[1].kind == "memory"
@@ -96,6 +114,7 @@ class ExampleReader:
         without: Sequence[str] | None = None,
         labels: bool = False,
         dialect: Dialect = ALCHEMY,
+        decoder: Decoder | None = None,
     ):
         self.source = source
         self.query = frozenset(query)
@@ -103,8 +122,7 @@ class ExampleReader:
         self.labels = labels
         self._begun: Iterator[Record | None] | None = None
         self.dialect = dialect
-        self.decode: Callable[[bytes], Example] = decode
-        self.decode_all: Callable[[Sequence[bytes]], list[Example | ExampleError]] = _decode_all
+        self.decoder = decoder or _WholeExamples()
 
     def read(self, position: dict[str, Any] | None = None) -> Iterator[Decoded | None]:
         """Yield records and their examples after a position; None: the source has no more for now."""
@@ -127,7 +145,6 @@ class ExampleReader:
 
         Waits until that is known, or until the run is ``asked`` to stop.
         """
-        self.source.marked = True  # for the run that goes on with it
         records = self.source.read(position)
         for record in records:
             if record is None and not asked():
@@ -162,14 +179,14 @@ class ExampleReader:
             groups += [each.group for each in contents if isinstance(each, Example)]
             found = zip(some, contents, strict=True)
             batch += found if self.choice.all else filter(self._chosen, found)
-        mark = self.source.mark() if self.source.marked and (batch or groups) else None
+        mark = self.source.mark() if batch or groups else None
         return Batch(batch, dry or (size >= READ_BYTES and not batch), mark, groups, size)
 
     def _contents(self, records: Sequence[Record]) -> list[Content]:
         """Return what records decode to; from one that does not fit in memory on, see ``parts``."""
         if all(record.kind == "json" and not record.too_long for record in records):
             try:
-                found = self.decode_all([record.value for record in records])
+                found = self.decoder.decode_all([record.value for record in records])
             except MemoryError:
                 pass
             else:
@@ -210,7 +227,7 @@ class ExampleReader:
             reason = f"longer than source.max_bytes ({self.source.max_bytes})"
             return ExampleError(reason, "too_long")
         try:
-            return self._world(record) if record.kind == "db" else self.decode(record.value)
+            return self._world(record) if record.kind == "db" else self.decoder.decode(record.value)
         except ExampleError as error:
             return self._label(record) or error
         except MemoryError:

@@ -17,8 +17,6 @@ class Sink(Protocol):
 
     State: ClassVar[Any] = dict[str, Any]
     """The type of its state, for msgspec: those in checkpoints are checked by it."""
-    textual: bool = False
-    """Whether it writes predictions as JSON, and looks at no atoms."""
 
     @property
     def due(self) -> bool:

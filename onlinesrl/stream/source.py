@@ -78,8 +78,6 @@ class Source(Protocol):
     """Whether more may come at any time, so that a run over it never finishes."""
     max_bytes: int
     """The longest record, in bytes."""
-    marked: bool = False
-    """Whether marks will be made: what is read between two is then kept."""
     ahead: bool = False
     """Whether another thread may read on and make marks while ``after`` is called."""
     files: Sequence[str] = ()

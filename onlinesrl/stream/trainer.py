@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from typing import Any, Protocol
 
 import msgspec
@@ -22,6 +22,7 @@ from onlinesrl.stream.crash_notes import CrashNote, run_of
 from onlinesrl.stream.decoding import Batch, Content, Decoded, ExampleReader, unread
 from onlinesrl.stream.late_labels import LabelJoiner, PendingExample
 from onlinesrl.stream.output_files import Outputs
+from onlinesrl.stream.process_batch import process_batch
 from onlinesrl.stream.recent_examples import Shown, Work, drifts
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import RunFolder
@@ -33,8 +34,12 @@ from onlinesrl.stream.sink import Sink
 class Watcher(Protocol):
     """Observes a run without affecting it."""
 
-    def reading(self, batches: Iterator[Batch], stopper: ShutdownSignal) -> Iterator[Batch]:
-        """Pass on what the run reads; the run's state changes only while it holds a micro-batch."""
+    def running(self, stopper: ShutdownSignal) -> AbstractContextManager[object]:
+        """Return a context for the time in which the run reads micro-batches."""
+        ...
+
+    def processing(self, batch: Batch) -> AbstractContextManager[object]:
+        """Return a context for a micro-batch; the state of the run changes only in such a one."""
         ...
 
     def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
@@ -52,7 +57,7 @@ class Trainer:
     Raises DataError (exit 65) at the first bad example with ``strict``, at the first unsolved one with
     ``settle``, or when more than ``bad_share`` of the examples are bad; StorageError when something
     cannot be written. An example in which ``crashes`` processes died is bad. ``answered`` is called
-    with each outcome. ``settings`` are kept in checkpoints.
+    with each record, its item and its outcome. ``settings`` are kept in checkpoints.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class Trainer:
         until: int | None = None,
         labels: LabelJoiner | None = None,
         threads: int = 1,
+        answered: Callable[[Record, Any, Outcome], object] | None = None,
     ):
         self.learner = learner
         self.reader = reader
@@ -82,12 +88,9 @@ class Trainer:
         self.until = until
         self.labels = labels
         self.threaded = threads > 1 and reader.source.ahead and labels is None
-        if labels is None:  # what waits for its label is kept whole
-            reader.decode, reader.decode_all = learner.decode, learner.decode_all
         self.plain = labels is None and type(sink).fits is Sink.fits  # any record is work by itself
-        learner.spells = labels is None and sink.textual
         self.sink = sink
-        self.answered: Callable[[Record, Any, Outcome], object] = lambda *of: None
+        self.answered = answered
         self.sink_state: dict[str, Any] | None = None
         self.metrics = Metrics()
         self.position: dict[str, Any] | None = None
@@ -169,22 +172,10 @@ class Trainer:
             saved_at = self.started
             self.check_share()
             of = Batches(self.reader, self.learner, self.threaded, self.count, self.room, self.save)
-            with closing(of.each(self.position, stopper)) as batches:
-                for taken in watcher.reading(batches, stopper):
-                    came = bool(taken.batch)
-                    condemned = self.learn(taken)
-                    if taken.dry:
-                        self.predictions.flush(fsync=False)
-                    if came or self.reader.source.live:
-                        watcher.update(self.line, self.metrics.examples)
-                    if self.sink.due:
-                        self.sink.flush()
-                    now = time.monotonic()
-                    if condemned or self.save_due(now - saved_at):
-                        self.save(aside=self.threaded)
-                        self.crash.passed(self.metrics.steps)
-                        watcher.saved()
-                        saved_at = now
+            with closing(of.each(self.position, stopper)) as batches, watcher.running(stopper):
+                for batch in batches:
+                    with watcher.processing(batch):
+                        saved_at = self.process(batch, watcher, saved_at)
             if not stopper.asked and not self.enough:
                 self.check_share(at_end=True)
                 if not self.reader.source.live:
@@ -193,10 +184,27 @@ class Trainer:
             self.save()
         self.seconds += time.monotonic() - self.started
 
+    def process(self, batch: Batch, watcher: Watcher, saved_at: float) -> float:
+        """Learn from a micro-batch, and save if that is due; return when the last checkpoint was saved."""
+        came = bool(batch.batch)
+        condemned = self.learn(batch)
+        if batch.dry:
+            self.predictions.flush(fsync=False)
+        if came or self.reader.source.live:
+            watcher.update(self.line, self.metrics.examples)
+        if self.sink.due:
+            self.sink.flush()
+        now = time.monotonic()
+        if not condemned and not self.save_due(now - saved_at):
+            return saved_at
+        self.save(aside=self.threaded)
+        self.crash.passed(self.metrics.steps)
+        watcher.saved()
+        return now
+
     def open(self) -> None:
         """Open source and sink; of a live source, a new run saves its starting position first."""
         source = self.reader.source
-        source.marked = True
         self.position = source.open(self.position)
         self.sink.open(self.sink_state, self.predictions)
         self.saved_position = self.position
@@ -236,17 +244,12 @@ class Trainer:
         """
         self.before = self.labels and self.labels.copy()
         work, read = self.work(batch)
-        condemned = None
+        condemned = False
         if work:
-            number = self.metrics.steps
-            condemned = self.crash.condemned(number)
-            if condemned is not None:
-                outcomes, tally = self.learner.step([ExampleError(condemned, "crash")])
-            else:
-                items = [each.item for each in work]
-                with self.crash.trying(number, len(work)):
-                    outcomes, tally = self.learner.step(items)
-                self.crash.passed(number + len(outcomes))
+            outcomes, tally = process_batch(
+                self.learner, [entry.item for entry in work], True, self.crash, self.metrics.steps
+            )
+            condemned = "crash" in tally.errors
             if len(outcomes) < len(work):
                 left = work[len(outcomes)].record
                 read = next(n for n, (record, _) in enumerate(batch) if record is left)
@@ -258,7 +261,7 @@ class Trainer:
         self.metrics.tombstones += sum(item is None for _, item in batch[:read])
         if work and self.schedule.metrics_due(self.metrics.steps):
             self.write_metrics()
-        return condemned is not None, read
+        return condemned, read
 
     def work(self, batch: Sequence[Decoded]) -> tuple[list[Work], int]:
         """Return the work in a micro-batch, and how many of its records that covers.
@@ -351,7 +354,8 @@ class Trainer:
             (record, item, waiting), prediction = each, outcome.prediction
             if prediction is None:
                 self.refuse(each, outcome)
-            self.answered(record, item, outcome)
+            if self.answered is not None:
+                self.answered(record, item, outcome)
             if isinstance(item, Answered):
                 continue
             if waiting is not None:

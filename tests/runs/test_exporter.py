@@ -254,7 +254,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exporter]:
         yield exporter
 
 
-TAKEN = Batch([], dry=False, mark=None, groups=[])
+BATCH = Batch([], dry=False, mark=None, groups=[])
 
 
 def test_readiness(job: Callable[..., Job], citations: list[bytes], tmp_path) -> None:
@@ -300,16 +300,16 @@ def test_lag_by_partition_and_nothing_for_what_is_not_known(waiting: Exporter) -
 def test_a_run_that_works_too_long_is_not_alive(
     waiting: Exporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    items = waiting.reading(iter([TAKEN] * 2), Stopper())  # type: ignore[arg-type]
     now = math.ceil(time.monotonic())  # sums of whole numbers are exact
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
-    now += module.STUCK_SECONDS
-    assert get(waiting.port, "/healthz") == (200, "alive\n")  # it waits for its source
-    next(items)
-    assert get(waiting.port, "/healthz") == (200, "alive\n")
-    now += module.STUCK_SECONDS
-    assert get(waiting.port, "/healthz") == (503, "stuck\n")
-    waiting.update(dict)
-    assert waiting.alive
-    items.close()  # type: ignore[attr-defined]
+    with waiting.running(Stopper()):  # type: ignore[arg-type]
+        assert waiting.ready
+        now += module.STUCK_SECONDS
+        assert get(waiting.port, "/healthz") == (200, "alive\n")  # it waits for its source
+        with waiting.processing(BATCH):
+            assert get(waiting.port, "/healthz") == (200, "alive\n")
+            now += module.STUCK_SECONDS
+            assert get(waiting.port, "/healthz") == (503, "stuck\n")
+            waiting.update(dict)
+            assert waiting.alive
     assert not waiting.ready

@@ -22,7 +22,9 @@ class MetricEntry:
     batch: str | None = None
     """Its name among ``metrics.METRICS``, where it is measured for batch learners too."""
     prometheus: str | None = None
-    """Its name behind ``onlinesrl_``; a count is a counter there, but for ``weights``."""
+    """Its name behind ``onlinesrl_``; None: Prometheus does not get it."""
+    counter: bool = False
+    """Whether it only ever grows; a gauge otherwise."""
     help: str = ""
     """What Prometheus says of it."""
 
@@ -40,22 +42,36 @@ METRIC_TABLE: Mapping[str, MetricEntry] = {
         label="examples",
         format="count",
         prometheus="examples",
+        counter=True,
         help="Examples read, bad ones too.",
     ),
     "labelled": MetricEntry(
         label="labelled examples",
         format="count",
         prometheus="labelled_examples",
+        counter=True,
         help="Examples that came with their truth.",
     ),
     "bad": MetricEntry(
-        label="bad examples", format="count", prometheus="bad_examples", help="Examples refused."
+        label="bad examples",
+        format="count",
+        prometheus="bad_examples",
+        counter=True,
+        help="Examples refused.",
     ),
     "updates": MetricEntry(
-        label="updates", format="count", prometheus="updates", help="Updates of the weights."
+        label="updates",
+        format="count",
+        prometheus="updates",
+        counter=True,
+        help="Updates of the weights.",
     ),
     "dropped_weights": MetricEntry(
-        label="dropped weights", format="count", prometheus="dropped_weights", help=_DROPPED
+        label="dropped weights",
+        format="count",
+        prometheus="dropped_weights",
+        counter=True,
+        help=_DROPPED,
     ),
     "f1": MetricEntry(label="F1", greater=True, batch="f1", prometheus="f1_ratio", help=_F1),
     "macro_f1": MetricEntry(label="macro F1", greater=True),

@@ -65,7 +65,6 @@ class MlnOnlineLearner:
     """
 
     valued = False
-    spells = False
 
     def __init__(
         self,
@@ -324,7 +323,7 @@ class MlnOnlineLearner:
                 raise MemoryError
         results = results.first(done)
         check_audits(results)
-        processed = self.reporter.outcomes(results, self.spells)
+        processed = self.reporter.outcomes(results)
         for world, outcome_ in zip(results.worlds, processed, strict=True):
             outcomes[world.place] = outcome_
         end = worlds[done].place if done < len(worlds) else len(items)

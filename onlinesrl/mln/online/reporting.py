@@ -41,16 +41,16 @@ class Reporter:
 
         return PredictionEncoder(self.packer)
 
-    def outcomes(self, results: Results, spelled: bool = False) -> list[Outcome]:
+    def outcomes(self, results: Results) -> list[Outcome]:
         """Return the outcome of every world; an earlier prediction takes precedence.
 
-        ``spelled``: predictions may have their atoms as JSON text.
+        Predictions have their atoms as JSON text where they can be written as such.
         """
         out = results.out
         for w in results.answered:
             if out.status[w] == OK:
                 self.counter.count_answered(results, w)
-        texts = self.encoder.texts(results) if spelled else None
+        texts = self.encoder.texts(results)
         kind: Any = Prediction if texts is None else SpelledPrediction
         atoms = self._atoms_of(results) if texts is None else texts.__getitem__
         columns = (

@@ -130,7 +130,6 @@ class PslOnlineLearner:
         self.monitor: Monitor | None = None
         self.seen = 0
         self.quiet: Callable[[], object] = lambda: None
-        self.spells = False
 
     @property
     def model_text(self) -> str:

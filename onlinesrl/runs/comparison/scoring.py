@@ -25,6 +25,7 @@ from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import warn
 from onlinesrl.runs.inputs import make_reader
 from onlinesrl.runs.run import new_learner
+from onlinesrl.stream.process_batch import process_batch
 
 MAP = "map"
 SCORES = {key: entry.greater for key, entry in METRIC_TABLE.items() if entry.greater is not None}
@@ -134,7 +135,7 @@ def _add(
     metrics: Metrics, learner: Learner, some: Sequence[Example], learning: bool, limit: float
 ) -> None:
     """Take some examples, and count them. Raises DataError where too many are bad."""
-    outcomes, tally = learner.step(some, learning)
+    outcomes, tally = process_batch(learner, some, learning)
     metrics.add(tally, len(some))
     bad = [(e, o) for e, o in zip(some, outcomes, strict=True) if o.error is not None]
     if bad and metrics.bad > limit * metrics.examples:

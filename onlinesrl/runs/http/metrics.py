@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from threading import Lock
 from typing import Any, Self
@@ -54,7 +55,7 @@ class RunMonitor(Collector):
         self.figures: dict[str, Any] = {}
         self.figures_at = 0.0
         self.seconds = 0.0
-        self.taken = 0
+        self.examples = 0
         self.started = self.since = time.monotonic()
         self.working = self.ended = False
         self.unchanging = Lock()
@@ -68,27 +69,32 @@ class RunMonitor(Collector):
         self.hand_over(loop.line())
         self.loop = loop
 
-    def reading(self, batches: Iterator[Batch], stopper: ShutdownSignal) -> Iterator[Batch]:
-        """Pass on what the run reads; the run's state changes only while it holds a micro-batch."""
+    @contextmanager
+    def running(self, stopper: ShutdownSignal) -> Iterator[None]:
+        """Be ready while the run reads micro-batches."""
         self.stopper = stopper
         try:
-            for taken in batches:
-                with self.unchanging:
-                    self.taken += len(taken.batch)
-                    self.work()
-                    yield taken
-                self.working = False
+            yield
         finally:
             with self.unchanging:
                 self.ended = True
             self.work()
 
+    @contextmanager
+    def processing(self, batch: Batch) -> Iterator[None]:
+        """Keep scrapes from reading the state of the run, which changes."""
+        with self.unchanging:
+            self.examples += len(batch.batch)
+            self.work()
+            yield
+        self.working = False
+
     def update(self, line: Callable[[], dict[str, Any]]) -> None:
         """Note a micro-batch that has been learned from and written, if there was one."""
         now = time.monotonic()
-        if self.taken:
+        if self.examples:
             self.steps.observe(now - self.since)
-        self.taken = 0
+        self.examples = 0
         self.work()
         if not self.ready or now - self.figures_at >= HAND_OVER_SECONDS:
             self.hand_over(line())
@@ -166,18 +172,16 @@ def _state(good: bool, yes: bytes, no: bytes) -> tuple[HTTPStatus, bytes]:
 
 # metrics -----------------------------------------------------------------------------------------
 
-_COUNTERS = ("examples", "labelled", "bad", "updates", "dropped_weights")
 _FAMILIES = {
     "errors": ("errors", "kind", "Examples refused, by kind of error."),
     "routes": ("predictions", "route", "Examples predicted, by route of the solver."),
 }
-_GAUGES = ("f1", "mae", "loss", "regret_bound", "weights")
 
 
 def _counters(figures: dict[str, Any]) -> Iterator[Metric]:
-    for key in _COUNTERS:
-        entry = METRIC_TABLE[key]
-        yield CounterMetricFamily(f"onlinesrl_{entry.prometheus}", entry.help, figures[key])
+    for key, entry in METRIC_TABLE.items():
+        if entry.prometheus and entry.counter:
+            yield CounterMetricFamily(f"onlinesrl_{entry.prometheus}", entry.help, figures[key])
     yield CounterMetricFamily(
         "onlinesrl_dead_letters", "Examples put into deadletter.jsonl.", figures["bad"]
     )
@@ -192,9 +196,9 @@ def _counters(figures: dict[str, Any]) -> Iterator[Metric]:
 
 def _gauges(figures: dict[str, Any]) -> Iterator[Metric]:
     """Yield the figures that go up and down; one that is not known is left out."""
-    for key in _GAUGES:
-        if figures.get(key) is not None:
-            yield _gauge(str(METRIC_TABLE[key].prometheus), METRIC_TABLE[key].help, figures[key])
+    for key, entry in METRIC_TABLE.items():
+        if entry.prometheus and not entry.counter and figures.get(key) is not None:
+            yield _gauge(entry.prometheus, entry.help, figures[key])
 
 
 def _gauge(name: str, words: str, value: float) -> Metric:
@@ -237,7 +241,7 @@ def state_routes(board: RunMonitor) -> list[Route]:
 
 
 class Exporter(RunMonitor):
-    """Serves the board from ``start`` on; a context manager. Raises what ``web.Server`` raises."""
+    """Serves the board from ``start`` on; a context manager. Raises what ``Server`` raises."""
 
     def __init__(self, at: At) -> None:
         super().__init__()

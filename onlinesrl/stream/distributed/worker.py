@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
@@ -18,6 +17,7 @@ from onlinesrl.stream.crash_notes import CrashNote
 from onlinesrl.stream.dead_letters import letter
 from onlinesrl.stream.decoding import Decoded, ExampleReader
 from onlinesrl.stream.predictions import answer
+from onlinesrl.stream.process_batch import process_batch
 from onlinesrl.stream.recent_examples import Shown, Work
 from onlinesrl.stream.schedule import rare_collections
 from onlinesrl.stream.source import SourcePosition
@@ -66,8 +66,7 @@ def learn(
     Raises DataError, StorageError, Interrupted.
     """
     learner.restore(*state)
-    learner.slowest.found, learner.spells = [], True
-    reader.decode, reader.decode_all = learner.decode, learner.decode_all
+    learner.slowest.found = []
     learned, shown, tallies = Learned(position), Shown(), list[Tally]()
     with rare_collections():
         for batch in _batches(reader, learned, asked, note):
@@ -77,12 +76,9 @@ def learn(
             learned.position = reader.source.after(None, [record for record, _ in batch])
             if not n:
                 continue
-            condemned = None if note is None else note.condemned(first)
-            with nullcontext() if note is None else note.trying(first, n):
-                for part in reader.parts(batch):
-                    tallies.append(_step(learner, part, learned, shown, asked, condemned))
-            if note is not None:
-                note.passed(learned.examples)
+            for part in reader.parts(batch):
+                tallies.append(_step(learner, part, learned, shown, asked, note, first))
+                first += sum(content is not None for _, content in part)
     if learned.examples < asked.examples:
         learned.position = None
     if tallies:
@@ -113,17 +109,12 @@ def _step(
     learned: Learned,
     shown: Shown,
     asked: ShardTask,
-    condemned: str | None,
+    note: CrashNote | None,
+    number: int,
 ) -> Tally:
-    """Learn a micro-batch; write its predictions and dead letters.
-
-    ``condemned`` says why its only example must not be tried.
-    """
+    """Learn a micro-batch that begins with example ``number``; write its predictions and dead letters."""
     work = [Work(record, _item(content)) for record, content in part if content is not None]
-    items = [each.item for each in work]
-    outcomes, tally = learner.step(
-        items if condemned is None else [ExampleError(condemned, "crash")]
-    )
+    outcomes, tally = process_batch(learner, [entry.item for entry in work], True, note, number)
     if len(outcomes) < len(work):
         raise Interrupted("the round was interrupted")
     for each, outcome in zip(work, outcomes, strict=True):

@@ -16,8 +16,6 @@ from onlinesrl.stream.source import Sections
 class FileSink(Sink):
     """Writes a line for each example, bad ones too; the loop truncates and flushes the file."""
 
-    textual = True
-
     def open(self, state: Mapping[str, Any] | None, predictions: OutputFile) -> None:
         """Use the file ``predictions``."""
         self.file = predictions

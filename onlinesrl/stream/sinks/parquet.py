@@ -163,7 +163,6 @@ class TableSink(Sink):
     """Writes parts of tables; those written after the checkpoint that a run resumes from are removed."""
 
     State = TablesState
-    textual = True
 
     def __init__(self, types: Mapping[str, Sequence[str | None]]) -> None:
         self.types = types

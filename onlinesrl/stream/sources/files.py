@@ -180,6 +180,7 @@ class FileSource(Source):
         self.paths = paths
         self.max_bytes = max_bytes
         self.live = live
+        self.marked = ledger is not None
         self.ledger = None if ledger is None else ReadLog(ledger)
         self.say = say
         self.files: list[str] = self._listed()

@@ -23,10 +23,10 @@ from typing import Any, ClassVar, NamedTuple
 from onlinesrl.core.errors import ExampleError, FolderError
 from onlinesrl.core.example import Example
 from onlinesrl.core.io.atomic_write import plain, storage_errors, sync_folder
-from onlinesrl.core.learner import Outcome
+from onlinesrl.core.learner import Learner, Outcome
 from onlinesrl.stream import checkpoints
 from onlinesrl.stream.batching import Pace
-from onlinesrl.stream.decoding import READ_BYTES, micro_batch
+from onlinesrl.stream.decoding import READ_BYTES, ExampleReader, micro_batch
 from onlinesrl.stream.predictions import answer
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import PARTS, OutputFile, RunFolder, part_of, parts
@@ -34,7 +34,6 @@ from onlinesrl.stream.shutdown import ShutdownSignal
 from onlinesrl.stream.source import Source, SourceContext
 from onlinesrl.stream.sources.files import FileSource, Read
 from onlinesrl.stream.sources.line_reader import WAIT_SECONDS, LineReader
-from onlinesrl.stream.trainer import Trainer
 
 WAITING = 128
 """The most requests in the queue; more are refused."""
@@ -170,10 +169,9 @@ class Requests(ShutdownSignal):
         self.batch = setting.batch
         return WriteAheadLog(self, setting.folder.requests, setting)
 
-    def serve(self, loop: Trainer) -> None:
-        """Answer from a loop that has not started yet."""
-        self.reader, self.learner = loop.reader, loop.learner
-        loop.answered = self.answered
+    def serve(self, reader: ExampleReader, learner: Learner) -> None:
+        """Read and predict by these what clients send to /predict."""
+        self.reader, self.learner = reader, learner
 
     def answered(self, record: Record, item: Any, outcome: Outcome) -> None:
         """Pass the run's answer to the client, if the line was not merely read again."""

@@ -44,7 +44,6 @@ def stepped(by: tuple[str, int] | None, query: list[str]) -> tuple[list[Outcome]
     plan = compile_program(reader.parse(PROGRAM, "rules.mln"), query)
     engine = Brute()
     learner = MlnOnlineLearner(plan, Cda1(sigma=0.1), Inference(engine, engine), by)
-    learner.spells = True
     metrics, outcomes = Metrics(), []
     for _ in range(3):
         found, tally = learner.step([decode(json.dumps(each).encode()) for each in known(query)])
