@@ -49,32 +49,32 @@ def checkpoint_list(path: CheckpointArgument) -> None:
     """List the checkpoints: number, time, size, examples, and whether they are intact."""
     from datetime import datetime
 
-    for file, found in _loaded(path):
+    for file, checkpoint in _loaded(path):
         try:
             status = file.stat()
         except FileNotFoundError:  # removed just now
             continue
         time = datetime.fromtimestamp(status.st_mtime).isoformat(" ", "seconds")
         state = "damaged"
-        if not isinstance(found, StorageError):
-            state = f"intact  {found.header['metrics'].get('examples', 0):,} examples"
+        if not isinstance(checkpoint, StorageError):
+            state = f"intact  {checkpoint.header['metrics'].get('examples', 0):,} examples"
         print(f"{file.name}  {time}  {status.st_size:>12,} bytes  {state}")
 
 
 @checkpoints.command("show")
 def checkpoint_show(path: CheckpointArgument) -> None:
     """Show what the newest intact checkpoint holds, as JSON."""
-    found = None
+    newest = None
     for _, loaded in _loaded(path):
-        found = found if isinstance(loaded, StorageError) else loaded
-    if found is None:
+        newest = newest if isinstance(loaded, StorageError) else loaded
+    if newest is None:
         raise StorageError(f"{path}: no intact checkpoint")
     about = {
-        "path": str(found.path),
-        "number": found.number,
-        **{key: found.header[key] for key in SHOWN if key in found.header},
-        "model_characters": len(found.header["model"]),
-        "arrays": {name: f"{a.dtype} {[*a.shape]}" for name, a in found.arrays.items()},
+        "path": str(newest.path),
+        "number": newest.number,
+        **{key: newest.header[key] for key in SHOWN if key in newest.header},
+        "model_characters": len(newest.header["model"]),
+        "arrays": {name: f"{a.dtype} {[*a.shape]}" for name, a in newest.arrays.items()},
     }
     print(json.dumps(about, indent=2))
 
@@ -85,11 +85,11 @@ def checkpoint_verify(path: CheckpointArgument) -> None:
     from onlinesrl.library.restored import restore
 
     intact, damaged = 0, []
-    for _, found in _loaded(path):
+    for _, checkpoint in _loaded(path):
         try:
-            if isinstance(found, StorageError):
-                raise found
-            restore(found)
+            if isinstance(checkpoint, StorageError):
+                raise checkpoint
+            restore(checkpoint)
             intact += 1
         except OnlinesrlError as error:
             damaged.append(f"damaged: {error}")

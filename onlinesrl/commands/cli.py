@@ -148,12 +148,12 @@ def _show_unforeseen(error: Exception) -> int:
     """Show what typer finds wrong with a command, or the trace of a defect; return the exit code."""
     if _lacks_memory(error):
         return _say_lack_of_memory()
-    shown = getattr(error, "format_message", None)
-    if shown is None:
+    format_message = getattr(error, "format_message", None)
+    if format_message is None:
         with suppress(OSError):
             traceback.print_exception(error)
         return DEFECT
-    if message := shown():  # none where the help has been shown
+    if message := format_message():  # none where the help has been shown
         _say(f"onlinesrl: {message}")
     return USAGE
 

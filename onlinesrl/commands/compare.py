@@ -93,8 +93,8 @@ def compare(
 def _pool(distribute: Sequence[str], workers: int | None) -> PoolSection:
     from onlinesrl.core.parallel.config import PoolSection, given
 
-    here = [] if workers is None else [f"workers={workers}"]
-    return given(PoolSection, [*here, *distribute])
+    local = [] if workers is None else [f"workers={workers}"]
+    return given(PoolSection, [*local, *distribute])
 
 
 def _check_metric(metric: str) -> None:

@@ -57,8 +57,8 @@ def dlq_show(
         raise UsageError(f"{run}: there is no dead letter {number}")
     size = f"the first {len(letter.value):,}" if letter.cut else f"{len(letter.value):,}"
     name = "-" if letter.id is None else letter.id
-    shown = {"place": letter.place, "id": name, "reason": letter.reason, "bytes": size}
-    for key, text in shown.items():
+    fields = {"place": letter.place, "id": name, "reason": letter.reason, "bytes": size}
+    for key, text in fields.items():
         print(f"{key:<8}{printable(text)}")
     for line in letter.value.decode(errors="backslashreplace").split("\n"):
         print(printable(line))
@@ -89,8 +89,8 @@ def dlq_replay(
             reason = _unfit(letter, lines=not kafka)
             if reason is None:
                 message = sending.message_of(letter.value, f"{run}: dead letter {number}")
-                known = letter.id.encode() if letter.id is not None else message.key
-                yield message._replace(key=known)
+                key = letter.id.encode() if letter.id is not None else message.key
+                yield message._replace(key=key)
             else:
                 left_out += 1
                 say(f"{run}: dead letter {number} is left out: {reason}")

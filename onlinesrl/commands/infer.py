@@ -132,8 +132,8 @@ def infer(
     """Infer the most probable world, marginal probabilities, or PSL's truth values."""
     to_stdout, skip = not stats, targets is Targets.SKIP
     if is_psl(model):
-        asked = query is not None or evidence or closed or open_ or dialect != "alchemy"
-        _check_psl(model, asked or (error, spill, max_work) != (None, None, None))
+        mln_options = query is not None or evidence or closed or open_ or dialect != "alchemy"
+        _check_psl(model, mln_options or (error, spill, max_work) != (None, None, None))
         method, most, several = method or "admm", max_groundings, threads or 1
         with _in_parts(distribute) as parts:
             found = _infer_psl(
@@ -173,13 +173,13 @@ def _infer_mln(
     with told_of_compiling(say), closing(Status(sys.stderr)) as status:
         advice = None if method != "mpe" else LIMITED if max_work else UNLIMITED
         with polled(Search(status, advice)):
-            values, found = infer_module.solve(world, method, seed, error, max_work)
+            values, stats = infer_module.solve(world, method, seed, error, max_work)
     if tables is not None:
         _write_tables(tables, infer_module.columns(world, values))
     if output is not None or (to_stdout and tables is None):
         write_lines(output, infer_module.lines(world, values, method))
-    _warn_all(found)
-    return found
+    _warn_all(stats)
+    return stats
 
 
 def _warn_all(stats: dict[str, Any]) -> None:
@@ -212,8 +212,8 @@ def _in_parts(distribute: Sequence[str]) -> Iterator[Parts | None]:
         yield Parts(pool, section.parts)
 
 
-def _check_psl(model: Path, asked: object) -> None:
-    if asked:
+def _check_psl(model: Path, mln_options: object) -> None:
+    if mln_options:
         raise UsageError(
             f"{model} is a PSL model, whose data say what is asked: not --query, --evidence, "
             "--closed, --open, --dialect, --error, --max-work, --spill"

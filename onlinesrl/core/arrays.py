@@ -23,8 +23,8 @@ def check_rows(rows: object, expected: Mapping[str, tuple[type[np.generic], int]
     for name, (kind, length) in expected.items():
         array: npt.NDArray[np.generic] = getattr(rows, name)
         if array.dtype != kind or array.shape != (length,):
-            found = f"{array.dtype}{list(array.shape)}"
-            raise ValueError(f"{name} is {found}, expected {np.dtype(kind)}[{length}]")
+            actual = f"{array.dtype}{list(array.shape)}"
+            raise ValueError(f"{name} is {actual}, expected {np.dtype(kind)}[{length}]")
     start: Ints = rows.start  # type: ignore[attr-defined]
     if start[0] != 0 or np.any(np.diff(start) < 0):
         raise ValueError("start must rise from 0")

@@ -32,23 +32,27 @@ class Background:
         self.atoms: Atoms = {
             name: [
                 [*args] if value == 1.0 and name not in self.numeric else ValuedAtom([*args], value)
-                for args, value in of.items()
+                for args, value in rows.items()
             ]
-            for name, of in self.values.items()
+            for name, rows in self.values.items()
         }
 
     def __bool__(self) -> bool:
         return bool(self.atoms)
 
-    def beside(self, example: Example, of: Collection[str] | None = None) -> Example:
-        """Return an example with these facts added to its evidence; ``of``: only of these predicates.
+    def beside(self, example: Example, predicates: Collection[str] | None = None) -> Example:
+        """Return an example with these facts added to its evidence; ``predicates``: only of these predicates.
 
         Raises ExampleError where its evidence contradicts a fact.
         """
         if not self.atoms:
             return example
         self._check(example.evidence)
-        names = self.atoms if of is None else [name for name in self.atoms if name in of]
+        names = (
+            self.atoms
+            if predicates is None
+            else [name for name in self.atoms if name in predicates]
+        )
         evidence: Atoms = dict(example.evidence)
         for name in names:
             evidence[name] = [*self.atoms[name], *evidence.get(name, ())]
@@ -56,13 +60,13 @@ class Background:
 
     def _check(self, evidence: Atoms) -> None:
         for name, key, value in _valued(evidence, self.values):
-            known = self.values[name].get(key, value)
-            if known != value:
-                said = "{:g}".format if name in self.numeric else _said
+            own_value = self.values[name].get(key, value)
+            if own_value != value:
+                spelled = "{:g}".format if name in self.numeric else _said
                 atom = show_ground_atom(name, key)
                 raise ExampleError(
-                    f"contradiction: the evidence says {said(value)} of {atom}, and "
-                    f"source.background {said(known)}",
+                    f"contradiction: the evidence says {spelled(value)} of {atom}, and "
+                    f"source.background {spelled(own_value)}",
                     "contradiction",
                 )
 

@@ -81,9 +81,9 @@ class LocatedError(OnlinesrlError):
             dots = "... " if start else ""
             before = dots + legible(self.source_line[start : self.column - 1])
             margin = "".join("\t" if character == "\t" else " " for character in before)
-            shown = dots + legible(self.source_line[start : start + _SHOWN])
+            excerpt = dots + legible(self.source_line[start : start + _SHOWN])
             more = " ..." if len(self.source_line) > start + _SHOWN else ""
-            lines += [f"  {shown}{more}", f"  {margin}^"]
+            lines += [f"  {excerpt}{more}", f"  {margin}^"]
         if self.hint is not None:
             lines.append(shortened(printable(f"  hint: {self.hint}")))
         return "\n".join(lines)
@@ -186,9 +186,9 @@ class PortError(OnlinesrlError):
     exit_code = 74
 
     @classmethod
-    def of(cls, where: str, error: Exception) -> PortError:
+    def of(cls, address: str, error: Exception) -> PortError:
         """Return the error for a port that the system refused."""
-        return cls(f"{where}: cannot listen there: {getattr(error, 'strerror', None) or error}")
+        return cls(f"{address}: cannot listen there: {getattr(error, 'strerror', None) or error}")
 
 
 class LockedError(OnlinesrlError):

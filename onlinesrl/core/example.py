@@ -144,10 +144,10 @@ def decode_label(line: bytes) -> Label:
 def _keys(example: Example) -> int:
     """Count the keys that an example without valued atoms has; each has a colon after it."""
     truth, query = example.truth, example.query
-    found = 2 + len(example.evidence)
-    found += 0 if truth is None else 1 + len(truth)
-    found += 0 if query is None else 1 + len(query)
-    return found + sum(x is not None for x in (example.group, example.dup_of, example.time))
+    count = 2 + len(example.evidence)
+    count += 0 if truth is None else 1 + len(truth)
+    count += 0 if query is None else 1 + len(query)
+    return count + sum(x is not None for x in (example.group, example.dup_of, example.time))
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> None:

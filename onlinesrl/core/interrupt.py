@@ -55,9 +55,9 @@ def check() -> None:
 
 
 @contextmanager
-def polled(each: Callable[[], object]) -> Iterator[None]:
+def polled(callback: Callable[[], object]) -> Iterator[None]:
     """Have ``check`` call a function now and then during a search."""
-    _Now.polled = staticmethod(each)
+    _Now.polled = staticmethod(callback)
     try:
         yield
     finally:
@@ -65,9 +65,9 @@ def polled(each: Callable[[], object]) -> Iterator[None]:
 
 
 @contextmanager
-def doing(what: Callable[[], str]) -> Iterator[None]:
+def doing(description: Callable[[], str]) -> Iterator[None]:
     """Have ``done`` return what a function says, during a search."""
-    before, _Now.doing = _Now.doing, staticmethod(what)
+    before, _Now.doing = _Now.doing, staticmethod(description)
     try:
         yield
     finally:
@@ -135,10 +135,10 @@ def whole() -> Iterator[None]:
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    came = []
+    signals = []
 
     def ask(number: int, frame: object) -> None:
-        came.append(number)
+        signals.append(number)
         note()
 
     signal.signal(signal.SIGINT, ask)
@@ -146,7 +146,7 @@ def whole() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        if came:
+        if signals:
             _Now.flag[0] = 0
             raise KeyboardInterrupt
 

@@ -136,8 +136,8 @@ def check_query(program: Program, settings: Asks) -> None:
     """Raise ConfigError where a predicate to predict is not declared."""
     for name in settings.query:
         if name not in program.predicates:
-            known = ", ".join(sorted(program.predicates))
-            raise settings.error("query", f"{name} is not declared in the model, which has {known}")
+            names = ", ".join(sorted(program.predicates))
+            raise settings.error("query", f"{name} is not declared in the model, which has {names}")
 
 
 def check_costs(language: Language, program: Program, settings: Settings) -> None:
@@ -168,6 +168,6 @@ def counted(
     for name, n, kind in arguments:
         if by in (f"{name}.{n + 1}", kind):
             return name, n
-    known = [f"{q}.{n + 1}{f' ({kind})' if kind else ''}" for q, n, kind in arguments]
-    reason = f"{by} is no argument of a query predicate: {', '.join(known)}"
+    choices = [f"{q}.{n + 1}{f' ({kind})' if kind else ''}" for q, n, kind in arguments]
+    reason = f"{by} is no argument of a query predicate: {', '.join(choices)}"
     raise settings.error("metrics.by", reason)

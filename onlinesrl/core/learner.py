@@ -117,8 +117,8 @@ class Tally:
         confusion.add(self.pairs)
         confusion.add(other.pairs)
         ranking = {name: Ranking() for name in {**self.ranking, **other.ranking}}
-        for each in (self.ranking, other.ranking):
-            for name, counts in each.items():
+        for rankings in (self.ranking, other.ranking):
+            for name, counts in rankings.items():
                 ranking[name].merge(counts)
         return Tally(
             counts=self.counts + other.counts,
@@ -138,9 +138,9 @@ class Tally:
         )
 
 
-def _sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def _sums(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sums by name, in order of first appearance."""
-    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
+    return {name: first.get(name, 0) + second.get(name, 0) for name in {**first, **second}}
 
 
 class WeightEntry(Protocol):
@@ -180,8 +180,8 @@ def heaviest(entries: Iterable[E]) -> list[E]:
 
     Weights that are zero and were never updated are left out.
     """
-    known = [e for e in entries if e.uses or e.weight != 0.0]
-    return sorted(known, key=lambda e: -abs(e.weight) * max(1, e.uses))
+    used = [e for e in entries if e.uses or e.weight != 0.0]
+    return sorted(used, key=lambda e: -abs(e.weight) * max(1, e.uses))
 
 
 class LearnedWeights(Restarts, Protocol):
@@ -309,12 +309,12 @@ class Explainable(Protocol):
     """Explains its predictions."""
 
     def explain(
-        self, example: Example, atom: Atom, asked: CounterfactualQuery = DEFAULTS
+        self, example: Example, atom: Atom, query: CounterfactualQuery = DEFAULTS
     ) -> Explanation:
         """Explain an atom of the prediction of an example, whose truth is not looked at.
 
         The weights are the averaged ones, as for predictions; nothing that learning depends on changes.
-        ``asked`` says what evidence may change to flip it. Raises ExampleError for a bad example,
+        ``query`` says what evidence may change to flip it. Raises ExampleError for a bad example,
         ExplanationError for an atom that is not predicted.
         """
         ...

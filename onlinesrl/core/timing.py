@@ -55,8 +55,10 @@ class Slowest:
             self._now = None
         seconds = round(time.monotonic() - started, 3)
         if len(self.found) < KEPT or seconds > self.found[-1]["seconds"]:
-            found = {"id": example, "seconds": seconds, "atoms": atoms, "route": route()}
-            self.found = sorted([*self.found, found], key=lambda each: -each["seconds"])[:KEPT]
+            record_ = {"id": example, "seconds": seconds, "atoms": atoms, "route": route()}
+            self.found = sorted([*self.found, record_], key=lambda record: -record["seconds"])[
+                :KEPT
+            ]
 
     def tell(self, working: Callable[[str, float], object]) -> None:
         """Call ``working`` with the current example and the seconds it has taken."""

@@ -77,21 +77,21 @@ def learn(
         problem, kinds = _mln_problem(model, evidence, query, seed)
     chosen = {"kind": learner} if isinstance(learner, str) else learner
     watch = _quiet if progress is None else lambda step: progress(*step)
-    found = _learner(kinds, chosen).learn(problem, watch)
-    trained = Model(problem.trained(found.weights), model.language.suffix[1:])
-    steps = [step.objective for step in found.trace]
-    return LearnedModel(trained, steps, found.stats, found.warnings)
+    result = _learner(kinds, chosen).learn(problem, watch)
+    trained = Model(problem.trained(result.weights), model.language.suffix[1:])
+    steps = [step.objective for step in result.trace]
+    return LearnedModel(trained, steps, result.stats, result.warnings)
 
 
 def _learner(kinds: Any, section: Mapping[str, Any] | None) -> BatchLearner[Any]:
     try:
-        found: BatchLearner[Any] = TypeAdapter(kinds).validate_python(section)
+        learner: BatchLearner[Any] = TypeAdapter(kinds).validate_python(section)
     except ValidationError as error:
-        each = error.errors()[0]
+        first = error.errors()[0]
         raise UsageError(
-            f"learner: {'.'.join(map(str, each['loc']))}: {each['msg']}".replace(": :", ":")
+            f"learner: {'.'.join(map(str, first['loc']))}: {first['msg']}".replace(": :", ":")
         ) from None
-    return found
+    return learner
 
 
 def _psl_problem(
@@ -111,36 +111,38 @@ def _mln_problem(model: Model, evidence: Any, query: Any, seed: int) -> tuple[Pr
     from onlinesrl.mln.learning.problem import MlnProblem, checked
     from onlinesrl.mln.learning.registry import AnyMlnLearner
 
-    asked = (*query,) if isinstance(query, Iterable) and not isinstance(query, str) else (query,)
-    if not asked or not {*asked} <= model.predicates.keys():
-        known = ", ".join(sorted(model.predicates))
+    predicates = (
+        (*query,) if isinstance(query, Iterable) and not isinstance(query, str) else (query,)
+    )
+    if not predicates or not {*predicates} <= model.predicates.keys():
+        names = ", ".join(sorted(model.predicates))
         raise UsageError(
-            f"query: expected some of the predicates {known}, found {', '.join(map(str, asked))}"
+            f"query: expected some of the predicates {names}, found {', '.join(map(str, predicates))}"
         )
     program, dialect = model.program, dialect_of(model.dialect)
-    given = [evidence] if isinstance(evidence, Mapping | str | Path | Example) else evidence
-    if not isinstance(given, Iterable):
-        raise UsageError(f"evidence: expected worlds, found {given!r}")
-    worlds = [_world(program, dialect, each, number) for number, each in enumerate(given, 1)]
-    return checked(MlnProblem(program, worlds, asked, dialect, seed=seed)), AnyMlnLearner
+    evidences = [evidence] if isinstance(evidence, Mapping | str | Path | Example) else evidence
+    if not isinstance(evidences, Iterable):
+        raise UsageError(f"evidence: expected worlds, found {evidences!r}")
+    worlds = [_world(program, dialect, world, number) for number, world in enumerate(evidences, 1)]
+    return checked(MlnProblem(program, worlds, predicates, dialect, seed=seed)), AnyMlnLearner
 
 
-def _world(program: Any, dialect: Any, given: Any, number: int) -> list[GroundAtom]:
+def _world(program: Any, dialect: Any, evidence: Any, number: int) -> list[GroundAtom]:
     """Return the atoms of a world; errors tell its number, from 1."""
     from onlinesrl.mln.learning.problem import atoms_of
 
-    where = f"world {number}"
+    place = f"world {number}"
     try:
-        if isinstance(given, Example):
-            return atoms_of(example(given), program)
-        if isinstance(given, Mapping | str | Path | Sequence):
-            return atoms_given(program, given, dialect)
+        if isinstance(evidence, Example):
+            return atoms_of(example(evidence), program)
+        if isinstance(evidence, Mapping | str | Path | Sequence):
+            return atoms_given(program, evidence, dialect)
     except ExampleError as error:
-        raise ExampleError(f"{where}: {error.reason}", error.kind) from None
+        raise ExampleError(f"{place}: {error.reason}", error.kind) from None
     except DataError as error:
-        raise DataError(f"{where}: {error}") from None
+        raise DataError(f"{place}: {error}") from None
     raise UsageError(
-        f"{where}: expected an Example, atoms by predicate or .db files, found {given!r}"
+        f"{place}: expected an Example, atoms by predicate or .db files, found {evidence!r}"
     )
 
 

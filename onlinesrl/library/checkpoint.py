@@ -76,9 +76,9 @@ class Saved:
         return cls.of(load_checkpoint(path))
 
     @classmethod
-    def of(cls, found: checkpoints.Checkpoint) -> Saved:
+    def of(cls, checkpoint: checkpoints.Checkpoint) -> Saved:
         """Return what a checkpoint, whose header is checked, holds. Raises Misfit."""
-        header = found.header
+        header = checkpoint.header
         fingerprint = header["fingerprint"]
         settings: Any = {"seed": 0} | converted(fingerprint, _Settings)
         settings |= {name: _section(fingerprint, *kinds) for name, kinds in _SECTIONS.items()}
@@ -87,7 +87,7 @@ class Saved:
             language_of(f".{header['learner'].get('language', 'mln')}"),
             settings,
             header["learner"],
-            found.arrays,
+            checkpoint.arrays,
             header["metrics"],
             converted(header.get("library", {}), _Own),
             "source.background" in fingerprint,
@@ -99,7 +99,7 @@ class Saved:
         facts = self.own.get("background")
         if facts is None:
             return None
-        return {name: {(*args,): value for args, value in of} for name, of in facts.items()}
+        return {name: {(*args,): value for args, value in rows} for name, rows in facts.items()}
 
     def model(self) -> Model:
         """Return the model."""
@@ -115,5 +115,5 @@ def _section(
     if not isinstance(name, str) or name not in by_name:
         raise Misfit(f"there is no {section} {name}")
     keys = [key for key in by_name[name].model_fields if key != "start"]
-    given = {key: fingerprint.get(f"{section}.{key}") for key in keys}
-    return {tag: name} | {key: value for key, value in given.items() if value is not None}
+    values = {key: fingerprint.get(f"{section}.{key}") for key in keys}
+    return {tag: name} | {key: value for key, value in values.items() if value is not None}

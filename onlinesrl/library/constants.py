@@ -82,15 +82,15 @@ def restored(
     """
     places = {name: kinds_of(types, name) for name in names}
     kinds = {*chain.from_iterable(places.values())}
-    known: dict[Named, Constant] = {}
+    texts_seen: dict[Named, Constant] = {}
     for named, constant in chosen(types, parts, kinds, (lambda _: True) if before else is_other):
-        if isinstance(constant, str) or named not in known:
-            known[named] = constant
-    if not known and not before:
+        if isinstance(constant, str) or named not in texts_seen:
+            texts_seen[named] = constant
+    if not texts_seen and not before:
         return None
 
     def restore(name: str, place: int, constant: Constant) -> Constant:
         named = places[name][place], str(constant)
-        return known.get(named, named[1] if named in before else constant)
+        return texts_seen.get(named, named[1] if named in before else constant)
 
     return restore

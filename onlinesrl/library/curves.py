@@ -47,8 +47,8 @@ class Curves:
 
     def table(self) -> Table:
         """Return the number of examples and the scores and bounds known then, a row per line."""
-        known = [name for name in _SHOWN if any(line.get(name) is not None for line in self.lines)]
-        return Table({name: [line.get(name) for line in self.lines] for name in known})
+        names = [name for name in _SHOWN if any(line.get(name) is not None for line in self.lines)]
+        return Table({name: [line.get(name) for line in self.lines] for name in names})
 
     def __len__(self) -> int:
         return len(self.lines)

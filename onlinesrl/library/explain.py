@@ -36,19 +36,23 @@ def explain(
     Raises ExampleError for a bad example, ExplanationError for an atom that is not predicted, UsageError
     for what is no atom.
     """
-    found = x.example if isinstance(x, Prediction) else example(x, None, query)
-    of = learner.learned
-    chosen = [_atom(atom)] if atom is not None else of.least_certain(found, 1)
+    sample = x.example if isinstance(x, Prediction) else example(x, None, query)
+    predictor = learner.learned
+    chosen = [_atom(atom)] if atom is not None else predictor.least_certain(sample, 1)
     if not chosen:
-        raise ExplanationError(f"example {found.id} has no open atom")
-    asked = CounterfactualQuery(None if change is None else [_atom(each) for each in change], tries)
-    return of.explain(found, chosen[0], asked)
+        raise ExplanationError(f"example {sample.id} has no open atom")
+    question = CounterfactualQuery(
+        None if change is None else [_atom(each) for each in change], tries
+    )
+    return predictor.explain(sample, chosen[0], question)
 
 
-def _atom(given: AnyAtom) -> Atom:
-    if isinstance(given, str):
-        return read_atom(given)
-    match given:
+def _atom(atom: AnyAtom) -> Atom:
+    if isinstance(atom, str):
+        return read_atom(atom)
+    match atom:
         case [str(name), [*arguments]]:
-            return name, tuple(str(constant(each, f"the atom of {name}")) for each in arguments)
+            return name, tuple(
+                str(constant(argument, f"the atom of {name}")) for argument in arguments
+            )
     raise UsageError("expected an atom as text, Name(a, b), or its predicate and its arguments")

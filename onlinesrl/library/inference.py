@@ -138,13 +138,13 @@ def _world(
     from onlinesrl.mln.lang import reader
     from onlinesrl.mln.query.load_world import WorldOptions, world_of
 
-    asked = _names(query)
-    if not asked:
+    predicates = _names(query)
+    if not predicates:
         raise UsageError("query: expected the predicates that are asked for")
     dialect = dialect_of(model.dialect)
     program = reader.parse(model.text, model.file, dialect)
     options = WorldOptions(tuple(closed), tuple(opened), dialect)
-    return world_of(program, atoms_given(program, evidence, dialect), asked, options)
+    return world_of(program, atoms_given(program, evidence, dialect), predicates, options)
 
 
 def atoms_given(program: Any, evidence: Evidence, dialect: Any) -> list[GroundAtom]:
@@ -163,30 +163,37 @@ def _names(query: str | Iterable[str]) -> list[str]:
 
 def _answer(
     model: Model,
-    asked: Iterable[str],
+    predicates: Iterable[str],
     columns: Mapping[str, Mapping[str, Sequence[Any]]],
     stats: Mapping[str, Any],
 ) -> Answer:
     """Return an answer, in which predicates asked for that have no open atom have a table without rows."""
-    types = {name: model.predicates[name] for name in asked}
-    none = {name: with_names(of, [()] * len(of), ()) for name, of in types.items()}
-    return Answer({name: Table(of) for name, of in {**none, **columns}.items()}, stats)
+    types = {name: model.predicates[name] for name in predicates}
+    none = {
+        name: with_names(column_types, [()] * len(column_types), ())
+        for name, column_types in types.items()
+    }
+    return Answer(
+        {name: Table(column_types) for name, column_types in {**none, **columns}.items()}, stats
+    )
 
 
 def _restored(
     model: Model,
     columns: dict[str, dict[str, Sequence[Any]]],
-    given: Atoms,
+    atoms_given: Atoms,
     is_other: Callable[[Constant], bool],
 ) -> dict[str, dict[str, Sequence[Any]]]:
     """Return columns of atoms with their constants as they are in the given atoms."""
-    restore = restored(model.predicates, columns, [given], is_other)
+    restore = restored(model.predicates, columns, [atoms_given], is_other)
     if restore is None:
         return columns
     return {
         name: {
-            column: of if column == VALUE else [restore(name, place, each) for each in of]
-            for place, (column, of) in enumerate(by_column.items())
+            column: values
+            if column == VALUE
+            else [restore(name, place, constant_) for constant_ in values]
+            for place, (column, values) in enumerate(by_column.items())
         }
         for name, by_column in columns.items()
     }
@@ -202,10 +209,12 @@ def _infer_psl(
     options.check()
     query = {n: [*rows] if isinstance(rows, Iterator) else rows for n, rows in query.items()}
     database, clock = psl_database(model, evidence, query, truth), Clock()
-    found = psl.solve(InferenceProblem(model.program, {}, database), options, clock)
-    given = atoms({name: rows for name, rows in query.items() if name in model.predicates}, "query")
-    columns = _restored(model, psl.columns(found), given, is_other_in_psl)
-    return _answer(model, query, columns, found.stats)
+    solution = psl.solve(InferenceProblem(model.program, {}, database), options, clock)
+    targets = atoms(
+        {name: rows for name, rows in query.items() if name in model.predicates}, "query"
+    )
+    columns = _restored(model, psl.columns(solution), targets, is_other_in_psl)
+    return _answer(model, query, columns, solution.stats)
 
 
 def psl_database(model: Model, evidence: Given, query: Given, truth: Given) -> Any:
@@ -213,7 +222,7 @@ def psl_database(model: Model, evidence: Given, query: Given, truth: Given) -> A
     from onlinesrl.psl.lang.columns import Columns, database_of
 
     parts = (
-        {name: Columns(*columns(rows, name)) for name, rows in of.items()}
-        for of in (evidence, query, truth)
+        {name: Columns(*columns(rows, name)) for name, rows in part.items()}
+        for part in (evidence, query, truth)
     )
     return database_of(model.program.predicates, *parts)

@@ -65,36 +65,36 @@ def example(x: Example | Given, y: Given | None = None, query: Given | None = No
     )
 
 
-def atoms(given: Given, where: str) -> Atoms:
-    """Return atoms by predicate; ``where`` they stand is for messages. Raises ExampleError, TableError."""
-    if not isinstance(given, Mapping):
+def atoms(mapping: Given, place: str) -> Atoms:
+    """Return atoms by predicate; ``place`` they stand is for messages. Raises ExampleError, TableError."""
+    if not isinstance(mapping, Mapping):
         raise ExampleError(
-            f"{where}: expected a mapping from predicates to their atoms, found {_kind(given)}",
+            f"{place}: expected a mapping from predicates to their atoms, found {_kind(mapping)}",
             "schema",
         )
-    found: Atoms = {}
-    for name, rows in given.items():
+    result: Atoms = {}
+    for name, rows in mapping.items():
         if not isinstance(name, str):
-            raise _wrong(where, "a predicate's name", name)
-        found[name] = _atoms(rows, name)
-    return found
+            raise _wrong(place, "a predicate's name", name)
+        result[name] = _atoms(rows, name)
+    return result
 
 
-def facts(given: Given, where: str, program: Any) -> list[GroundAtom]:
+def facts(mapping: Given, place: str, program: Any) -> list[GroundAtom]:
     """Return the atoms one by one: truth True or False where their value is 1 or 0, or a Number.
 
     Raises DataError for an atom that is none of the program's, or has two values.
     """
-    found: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
-    for name, rows in atoms(given, where).items():
+    by_atom: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
+    for name, rows in atoms(mapping, place).items():
         for row in rows:
             try:
                 atom = valued_atom(name, arguments(row), number_of(row), 0, program)
             except ValueError as error:
-                raise DataError(f"{where}: {error}") from None
-            if found.setdefault(atom[:2], atom).value != atom.value:
-                raise DataError(f"{where}: {show_ground_atom(*atom[:2])} has two values")
-    return [*found.values()]
+                raise DataError(f"{place}: {error}") from None
+            if by_atom.setdefault(atom[:2], atom).value != atom.value:
+                raise DataError(f"{place}: {show_ground_atom(*atom[:2])} has two values")
+    return [*by_atom.values()]
 
 
 def _atoms(rows: Any, name: str) -> list[list[Constant] | ValuedAtom]:
@@ -164,8 +164,8 @@ def _value(value: Any, place: Place) -> float:
 
 def _wrong(place: Place, expected: str, value: object) -> ExampleError:
     """Return the error for a value that is not what was expected."""
-    found = "nothing" if value is None else shown(value)
-    return ExampleError(f"{_named(place)}: expected {expected}, found {found}", "schema")
+    value_text = "nothing" if value is None else shown(value)
+    return ExampleError(f"{_named(place)}: expected {expected}, found {value_text}", "schema")
 
 
 def _named(place: Place) -> str:
@@ -179,16 +179,16 @@ def _kind(value: object) -> str:
 def columns(rows: Any, name: str) -> tuple[list[list[Constant]], Floats | None]:
     """Return atoms of a predicate as columns of constants, and their values if any are given."""
     if is_table(rows):
-        found = columns_of(rows, name)
-        values = found.pop(VALUE, None)
-        return [*found.values()], None if values is None else np.array(values, np.float64)
+        by_column = columns_of(rows, name)
+        values = by_column.pop(VALUE, None)
+        return [*by_column.values()], None if values is None else np.array(values, np.float64)
     listed = _atoms(rows, name)
     valued = [row.value if isinstance(row, ValuedAtom) else 1.0 for row in listed]
-    given = any(isinstance(row, ValuedAtom) for row in listed)
+    has_values = any(isinstance(row, ValuedAtom) for row in listed)
     lengths = {len(arguments(row)) for row in listed}
     if len(lengths) > 1:
         raise ExampleError(
             f"{name}: expected rows of one length, found {sorted(lengths)}", "schema"
         )
     constants = [[*column] for column in zip(*map(arguments, listed), strict=True)]
-    return constants, np.array(valued) if given else None
+    return constants, np.array(valued) if has_values else None

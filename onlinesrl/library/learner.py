@@ -100,8 +100,8 @@ class OnlineLearner:
         seed: int = 0,
     ):
         self.model = model = Model(model) if isinstance(model, str) else model
-        given = {"loss": loss, "sigma": sigma}
-        chosen = section(update, "update") | {k: v for k, v in given.items() if v is not None}
+        overrides = {"loss": loss, "sigma": sigma}
+        chosen = section(update, "update") | {k: v for k, v in overrides.items() if v is not None}
         self.settings = Settings(
             (query,) if isinstance(query, str) else tuple(query),
             validated(AnyUpdate, "learner", chosen),
@@ -116,15 +116,17 @@ class OnlineLearner:
         check_costs(model.language, model.program, self.settings)
         self.background = Background(facts(background or {}, "background", model.program))
         self.by = by
-        of = counted(model.language, model.program, self.settings, by)
+        class_argument = counted(model.language, model.program, self.settings, by)
         self.learned: Learner = model.language.learner(
-            self.settings, model.program, of, False, self.background
+            self.settings, model.program, class_argument, False, self.background
         )
         self._types = model.predicates
         self._lasting = lasting(model)
         self._texts = frozenset[Named]()
         if model.language is not language_of(".psl"):
-            every = {kind for of in self._types.values() for kind in of if kind}
+            every = {
+                kind for class_argument in self._types.values() for kind in class_argument if kind
+            }
             self._texts = texts(self._types, [atoms(background or {}, "background")], every)
         self._metrics = Metrics()
         self._lines: list[dict[str, Any]] = []
@@ -149,18 +151,18 @@ class OnlineLearner:
         copied once. Raises ExampleError, which tells the number of the bad example.
         """
         before, metrics, lines = self._state(), self._metrics.save(), len(self._lines)
-        known = self._texts
-        found: list[Prediction] = []
+        texts_before = self._texts
+        predictions: list[Prediction] = []
         try:
-            for some in self._batches(xs, ys):
-                found += self._step(some, learning=True, first=len(found))
+            for batch in self._batches(xs, ys):
+                predictions += self._step(batch, learning=True, first=len(predictions))
         except BaseException:
             self.learned.restore(*before)
             self._metrics = Metrics.restore(metrics)
-            self._texts = known
+            self._texts = texts_before
             del self._lines[lines:]
             raise
-        return found
+        return predictions
 
     def predict_one(
         self,
@@ -185,15 +187,15 @@ class OnlineLearner:
         marginals: bool = False,
     ) -> list[Prediction]:
         """Predict examples; see ``predict_one``."""
-        found: list[Prediction] = []
-        given = xs
+        predictions: list[Prediction] = []
+        samples = xs
         if queries is not None:
-            given = (example(x, None, query) for x, query in zip(xs, queries, strict=True))
-        for some in self._batches(given):
+            samples = (example(x, None, query) for x, query in zip(xs, queries, strict=True))
+        for batch in self._batches(samples):
             with whole():
-                outcomes = self.learned.predict(some, marginals)
-            found += self._predictions(some, outcomes, len(found))
-        return found
+                outcomes = self.learned.predict(batch, marginals)
+            predictions += self._predictions(batch, outcomes, len(predictions))
+        return predictions
 
     def evaluate(
         self, xs: Iterable[Example | Given], ys: Iterable[Given] | None = None
@@ -204,16 +206,16 @@ class OnlineLearner:
         """
         metrics, seen = Metrics(), self.learned.seen
         try:
-            for some in self._batches(xs, ys):
+            for batch in self._batches(xs, ys):
                 with whole():
-                    outcomes, tally = process_batch(self.learned, some, learning=False)
-                self._predictions(some, outcomes, metrics.examples)
-                metrics.add(tally, len(some))
+                    outcomes, tally = process_batch(self.learned, batch, learning=False)
+                self._predictions(batch, outcomes, metrics.examples)
+                metrics.add(tally, len(batch))
         finally:
             self.learned.seen = seen
-        found = metrics.snapshot()
-        del found["window"]
-        return found
+        scores = metrics.snapshot()
+        del scores["window"]
+        return scores
 
     def _batches(
         self, xs: Iterable[Example | Given], ys: Iterable[Given] | None = None
@@ -225,49 +227,49 @@ class OnlineLearner:
             return
         pairs = zip(xs, repeat(None)) if ys is None else zip(xs, ys, strict=True)
         examples = (example(x, y) for x, y in pairs)
-        while some := [*islice(examples, BATCH)]:
-            yield some
+        while batch := [*islice(examples, BATCH)]:
+            yield batch
 
     def _step(
-        self, some: Sequence[Example | ExampleError], learning: bool, first: int = 0
+        self, batch: Sequence[Example | ExampleError], learning: bool, first: int = 0
     ) -> list[Prediction]:
-        seen, known = self.learned.seen, self._texts
+        seen, texts_before = self.learned.seen, self._texts
         with whole():
-            outcomes, tally = process_batch(self.learned, some, learning)
+            outcomes, tally = process_batch(self.learned, batch, learning)
         if self._lasting:
-            self._texts |= self._lasting_texts(some)
+            self._texts |= self._lasting_texts(batch)
         try:
-            found = self._predictions(some, outcomes, first)
+            predictions = self._predictions(batch, outcomes, first)
         except ExampleError:
-            self.learned.seen, self._texts = seen, known
+            self.learned.seen, self._texts = seen, texts_before
             raise
         before = self._metrics.examples
-        self._metrics.add(tally, len(some))
+        self._metrics.add(tally, len(batch))
         if self._metrics.examples.bit_length() > before.bit_length():
             self._lines.append(self._line())
             self._metrics.next_window()
-        return found
+        return predictions
 
     def _predictions(
-        self, some: Sequence[Example | ExampleError], outcomes: Sequence[Outcome], first: int
+        self, batch: Sequence[Example | ExampleError], outcomes: Sequence[Outcome], first: int
     ) -> list[Prediction]:
         for n, outcome in enumerate(outcomes, first):
             if outcome.prediction is None:
-                which = "" if len(some) == 1 and not first else f"example {n}: "
-                raise ExampleError(f"{which}{outcome.error}", "bad")
+                place = "" if len(batch) == 1 and not first else f"example {n}: "
+                raise ExampleError(f"{place}{outcome.error}", "bad")
         return [
             Prediction(x, outcome.prediction, self._types, self.learned.valued, self._texts)
-            for x, outcome in zip(some, outcomes, strict=True)
+            for x, outcome in zip(batch, outcomes, strict=True)
             if outcome.prediction is not None and isinstance(x, Example)
         ]
 
-    def _lasting_texts(self, some: Sequence[Example | ExampleError]) -> frozenset[Named]:
+    def _lasting_texts(self, batch: Sequence[Example | ExampleError]) -> frozenset[Named]:
         """Return the constants of all later examples that some give as text and read as whole numbers."""
-        wholes = (x.whole() for x in some if isinstance(x, Example))
+        wholes = (x.whole() for x in batch if isinstance(x, Example))
         parts = (part for x in wholes for part in parts_of(x))
-        found = texts(self._types, parts, self._lasting)
+        named = texts(self._types, parts, self._lasting)
         return frozenset(
-            (kind, text) for kind, text in found if text in (self._lasting[kind] or {text})
+            (kind, text) for kind, text in named if text in (self._lasting[kind] or {text})
         )
 
     # what was learned -------------------------------------------------------------------------------
@@ -276,9 +278,9 @@ class OnlineLearner:
     def weights(self) -> Weights:
         """The averaged weights, as they are now."""
         header, arrays = self.learned.save()
-        of = {"model": self.learned.model_text, "learner": header}
-        of["fingerprint"] = {"query": [*self.settings.query]}
-        return Weights([*self.model.language.rows_of_checkpoint(self.model.file, of, arrays)])
+        contents = {"model": self.learned.model_text, "learner": header}
+        contents["fingerprint"] = {"query": [*self.settings.query]}
+        return Weights([*self.model.language.rows_of_checkpoint(self.model.file, contents, arrays)])
 
     @property
     def certificate(self) -> dict[str, float | None]:
@@ -327,9 +329,11 @@ class OnlineLearner:
 
     def _own(self) -> dict[str, Any]:
         values = self.background.values
-        facts = {name: [[args, value] for args, value in of.items()] for name, of in values.items()}
-        own = {"background": facts, "by": self.by, "lines": self._lines}
-        return own | ({"texts": sorted(map(list, self._texts))} if self._texts else {})
+        facts = {
+            name: [[args, value] for args, value in rows.items()] for name, rows in values.items()
+        }
+        state = {"background": facts, "by": self.by, "lines": self._lines}
+        return state | ({"texts": sorted(map(list, self._texts))} if self._texts else {})
 
     @classmethod
     def load(cls, path: str | Path, background: Given | None = None) -> OnlineLearner:
@@ -389,14 +393,16 @@ def lasting(model: Model) -> dict[Kind, frozenset[str] | None]:
     program: Any = model.program
     if model.language is language_of(".psl"):
         return {}
-    numbers = {kind: frozenset(filter(is_number, of)) for kind, of in program.types.items()}
-    declared = {kind: of for kind, of in numbers.items() if of}
+    numbers = {
+        kind: frozenset(filter(is_number, constants)) for kind, constants in program.types.items()
+    }
+    declared = {kind: constants for kind, constants in numbers.items() if constants}
     return {**declared, **dict.fromkeys(program.open)}
 
 
-def section(given: str | Mapping[str, Any], tag: str) -> dict[str, Any]:
+def section(value: str | Mapping[str, Any], tag: str) -> dict[str, Any]:
     """Return the keys of a section that may be given by the name of its kind alone."""
-    return {tag: given} if isinstance(given, str) else dict(given)
+    return {tag: value} if isinstance(value, str) else dict(value)
 
 
 def validated(kind: Any, section: str, values: dict[str, Any]) -> Any:
@@ -404,16 +410,18 @@ def validated(kind: Any, section: str, values: dict[str, Any]) -> Any:
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
-        raise UsageError("; ".join(_said(kind, section, each) for each in error.errors())) from None
+        raise UsageError(
+            "; ".join(_said(kind, section, problem) for problem in error.errors())
+        ) from None
 
 
 def _said(kind: Any, section: str, error: Any) -> str:
     """Return what is wrong with a key of a section, the first of whose places is its kind."""
-    of, *place = error["loc"] or ("",)
+    name, *place = error["loc"] or ("",)
     key, kinds = ".".join([section, *map(str, place)]), sections_of(kind)
     reason = error["msg"]
     if error["type"] == "extra_forbidden":
-        known = next(each for each in kinds if kind_of(each) == of)
-        names = ", ".join(known.model_fields)
-        reason = f"{not_for(str(place[-1]), known, kinds) or 'unknown key'}; known here: {names}"
+        chosen = next(section_ for section_ in kinds if kind_of(section_) == name)
+        names = ", ".join(chosen.model_fields)
+        reason = f"{not_for(str(place[-1]), chosen, kinds) or 'unknown key'}; known here: {names}"
     return f"{key}: {reason}"

@@ -80,8 +80,8 @@ class Model:
     @property
     def predicates(self) -> Mapping[str, tuple[str | None, ...]]:
         """The types of each predicate's arguments; None where an argument has no type (PSL)."""
-        of = self.language.argument_types
-        return {name: (*of(self.program, name),) for name in self.program.predicates}
+        types_of = self.language.argument_types
+        return {name: (*types_of(self.program, name),) for name in self.program.predicates}
 
     def __repr__(self) -> str:
         return f"<Model in {self.language.name}: {len(self.rules)} rules>"
@@ -98,7 +98,7 @@ class Model:
 
 
 def _language(name: str) -> Language:
-    known = [language.suffix[1:] for language in languages()]
-    if name not in known:
-        raise UsageError(f"unknown language {name!r}; expected {' or '.join(known)}")
+    names = [language.suffix[1:] for language in languages()]
+    if name not in names:
+        raise UsageError(f"unknown language {name!r}; expected {' or '.join(names)}")
     return language_of(f".{name}")

@@ -11,12 +11,12 @@ SHOWN_ROWS = 60
 
 def table_html(caption: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return a table, of at most SHOWN_ROWS rows."""
-    shown = [*map(_row, rows[:SHOWN_ROWS])]
+    body = [*map(_row, rows[:SHOWN_ROWS])]
     if len(rows) > SHOWN_ROWS:
-        shown.append(f"<tr><td colspan={len(head)}>... {len(rows) - SHOWN_ROWS:,} more</td></tr>")
+        body.append(f"<tr><td colspan={len(head)}>... {len(rows) - SHOWN_ROWS:,} more</td></tr>")
     return (
         f"<table><caption>{escape(caption)}</caption><thead>{_cells('th', head)}</thead>"
-        f"<tbody>{''.join(shown)}</tbody></table>"
+        f"<tbody>{''.join(body)}</tbody></table>"
     )
 
 

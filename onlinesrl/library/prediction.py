@@ -51,15 +51,15 @@ class Prediction:
     @cached_property
     def values(self) -> dict[str, dict[Atom, float]] | None:
         """The truth values or probabilities of all open atoms, by predicate and atom, or None."""
-        of = self.line.predicted if self._valued else self.line.marginals
-        if of is None:
+        atoms = self.line.predicted if self._valued else self.line.marginals
+        if atoms is None:
             return None
         return {
             name: {
                 atom: _value(row)
                 for atom, row in zip(self._restored(name, rows), rows, strict=True)
             }
-            for name, rows in of.items()
+            for name, rows in atoms.items()
         }
 
     @cached_property
@@ -74,7 +74,9 @@ class Prediction:
         restore, lists = self._restore, map(arguments, rows)
         if restore is None:
             return [*map(tuple, lists)]
-        return [tuple(restore(name, n, of) for n, of in enumerate(row)) for row in lists]
+        return [
+            tuple(restore(name, n, constant) for n, constant in enumerate(row)) for row in lists
+        ]
 
     @property
     def example(self) -> Example:
@@ -82,8 +84,8 @@ class Prediction:
         return self._example.whole()
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {k: of for k, of in self.__dict__.items() if k not in {"_restore", "values"}}
-        return {**kept, "_example": self.example, "line": self.line.whole()}
+        state = {k: value for k, value in self.__dict__.items() if k not in {"_restore", "values"}}
+        return {**state, "_example": self.example, "line": self.line.whole()}
 
     @property
     def id(self) -> Constant:
@@ -129,10 +131,10 @@ class Prediction:
 
     def table(self, predicate: str) -> Table:
         """Return the atoms of a predicate: those predicted true, or all with their ``value``."""
-        found = self[predicate] if self.values is None else [*self.values[predicate]]
+        atoms = self[predicate] if self.values is None else [*self.values[predicate]]
         names = argument_names(self._types[predicate])
         columns: dict[str, list[Any]] = {
-            name: [atom[n] for atom in found] for n, name in enumerate(names)
+            name: [atom[n] for atom in atoms] for n, name in enumerate(names)
         }
         if self.values is not None:
             columns[VALUE] = [*self.values[predicate].values()]
@@ -140,14 +142,18 @@ class Prediction:
 
     def __repr__(self) -> str:
         atoms = [_spelled(name, atom) for name, rows in self.atoms.items() for atom in rows]
-        shown = ", ".join(atoms[:8]) + (f", ... {len(atoms) - 8} more" if len(atoms) > 8 else "")
-        return f"<Prediction of {self.id}: {shown or 'no atom'}>"
+        listed = ", ".join(atoms[:8]) + (f", ... {len(atoms) - 8} more" if len(atoms) > 8 else "")
+        return f"<Prediction of {self.id}: {listed or 'no atom'}>"
 
     def _repr_html_(self) -> str:
         """Return a table of the atoms, the truth beside them."""
         truth = None if self.truth is None else _spellings(self.truth)
         predicted, values = _spellings(self.atoms), self.values or {}
-        valued = {_spelled(n, atom): v for n, of in values.items() for atom, v in of.items()}
+        valued = {
+            _spelled(n, atom): v
+            for n, valued_atoms in values.items()
+            for atom, v in valued_atoms.items()
+        }
         rows = [
             [name, valued.get(name, "yes" if name in predicted else "no"), _said(name, truth)]
             for name in dict.fromkeys([*valued, *predicted, *(truth or ())])

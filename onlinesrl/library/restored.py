@@ -23,8 +23,8 @@ def restore(saved: Checkpoint) -> tuple[Learner, Metrics, Shown]:
     with restoring(saved.path):
         learner = OnlineLearner.of(Saved.of(saved), {}).learned
         Monitor(DriftSection(), learner.weights).restore(saved.arrays)
-        metrics, shown = Metrics.restore(saved.header["metrics"]), Shown()
-        shown.restore(saved.header.get("shown", []))
+        metrics, examples = Metrics.restore(saved.header["metrics"]), Shown()
+        examples.restore(saved.header.get("shown", []))
         if "labels" in saved.header:
             LabelJoiner(0, 0).restore(saved.header["labels"], saved.arrays)
-    return learner, metrics, shown
+    return learner, metrics, examples

@@ -33,10 +33,10 @@ def read(
 
     listed = [paths] if isinstance(paths, str | Path) else paths
     reader = ExampleReader(FileSource([Path(path) for path in listed]), _names(query))
-    for found in reader.read():
-        if found is None:
+    for item in reader.read():
+        if item is None:
             continue
-        record, content = found
+        record, content = item
         if isinstance(content, Example):
             yield content
         elif isinstance(content, ExampleError):
@@ -76,17 +76,21 @@ def examples(
     [{'Token': [['be']]}, {'Token': [['to'], ['or']]}]
     """
     parts = {"evidence": evidence, "truth": truth, "query": query}
-    return TableExamples(_lines({part: of for part, of in parts.items() if of is not None}, by))
+    return TableExamples(
+        _lines({part: tables for part, tables in parts.items() if tables is not None}, by)
+    )
 
 
-def _lines(given: Mapping[str, Mapping[str, Any]], by: str) -> Iterator[bytes]:
-    listed = [(part, name, frame) for part, of in given.items() for name, frame in of.items()]
+def _lines(parts: Mapping[str, Mapping[str, Any]], by: str) -> Iterator[bytes]:
+    listed = [
+        (part, name, frame) for part, frames in parts.items() for name, frame in frames.items()
+    ]
     with connect(threads=1) as connection:
         tables = {
             (part, name): rows_by(connection.cursor(), frame, name, by, f"copy_{n}")
             for n, (part, name, frame) in enumerate(listed)
         }
-        for _, line in lines(tables, [*given]):
+        for _, line in lines(tables, [*parts]):
             yield line
 
 
@@ -113,15 +117,15 @@ def run(
     """
     from onlinesrl.runs import run as run_module
 
-    given = [f"{key}={json.dumps(value, default=str)}" for key, value in (settings or {}).items()]
+    entries = [f"{key}={json.dumps(value, default=str)}" for key, value in (settings or {}).items()]
     if isinstance(config, Mapping):
-        loaded = configuration.of_values(config, given)
+        loaded = configuration.of_values(config, entries)
     else:
-        loaded = configuration.load(Path(config), given)
-    told = say or _nothing
+        loaded = configuration.load(Path(config), entries)
+    output = say or _nothing
     options = run_module.Options(fresh, strict, until, display=_Callback(progress or _nothing))
-    with told_to(told):
-        return run_module.run(loaded, options, 0.0, told)
+    with told_to(output):
+        return run_module.run(loaded, options, 0.0, output)
 
 
 _SECONDS = 0.125
@@ -160,5 +164,5 @@ class _Callback:
         """Do nothing."""
 
 
-def _nothing(of: object) -> None:
+def _nothing(message: object) -> None:
     pass

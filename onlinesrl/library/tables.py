@@ -45,7 +45,7 @@ class Table:
         import nanoarrow as na
         from nanoarrow.c_array_stream import CArrayStream
 
-        arrays = {name: _arrow_array(of) for name, of in self.columns.items()}
+        arrays = {name: _arrow_array(column) for name, column in self.columns.items()}
         schema = na.struct({name: array.schema for name, array in arrays.items()})
         whole = na.c_array_from_buffers(schema, len(self), [None], children=[*arrays.values()])
         return CArrayStream.from_c_arrays([whole], whole.schema).__arrow_c_stream__()
@@ -145,8 +145,8 @@ def _read_errors(name: str) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        said = str(error).partition("\n")[0]
-        raise TableError(f"{name}: cannot be read as a table: {said}") from error
+        reason = str(error).partition("\n")[0]
+        raise TableError(f"{name}: cannot be read as a table: {reason}") from error
 
 
 class _Stream:
@@ -173,18 +173,18 @@ def rows_by(cursor: Any, frame: Any, name: str, by: str, copy: str) -> Rows:
 
     Raises TableError as ``columns_of`` does, and where there is no such column.
     """
-    of = Relation(copy, [], "rowid")
+    relation = Relation(copy, [], "rowid")
     with _read_errors(name):
         _register(cursor, frame, name)
         cursor.execute(f"CREATE TABLE {copy} AS SELECT * FROM frame")
         for column, kind, *_ in cursor.execute(f"DESCRIBE {copy}").fetchall():
             if kind.startswith("ENUM"):
                 cursor.execute(f"ALTER TABLE {copy} ALTER {quoted(column)} TYPE VARCHAR")
-        kinds = types(cursor, of, by, name)
+        kinds = types(cursor, relation, by, name)
         lacks = " OR ".join(lacking(kinds))
         if cursor.execute(f"SELECT 1 FROM {copy} WHERE {lacks} LIMIT 1").fetchall():
             columns_in(cursor, copy, [], name)
-    return rows(cursor, of, kinds, by, sys.maxsize)
+    return rows(cursor, relation, kinds, by, sys.maxsize)
 
 
 def _rows(columns: dict[str, list[Any]], count: int) -> list[list[Constant] | ValuedAtom]:

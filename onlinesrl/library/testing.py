@@ -38,22 +38,26 @@ def check_map_engine(
     except Infeasible:
         _require(_solved(engine, model, weights, bonus) is None, "answers an infeasible problem")
         return
-    found = _solved(engine, model, weights, bonus)
+    solution = _solved(engine, model, weights, bonus)
     again = _solved(engine, model, weights, bonus)
-    if found is None or again is None:
+    if solution is None or again is None:
         raise AssertionError("raises Infeasible although there is a feasible state")
     slack = CLOSE * max(min(1.0, Magnitude.of(weights, bonus).total), abs(best.score))
-    of_state = model.score(found.state, weights, bonus)
-    _require(found.state.dtype == np.uint8, f"the state is {found.state.dtype}, not uint8")
-    _require(found.state.shape == (model.n_atoms,), "the state does not have one value per atom")
-    _require(model.feasible(found.state), "the state is not feasible")
-    _require(found.score == of_state, f"the score {found.score} is not the state's, {of_state}")
-    _require(found.score <= best.score + slack, "the score beats brute force")
-    _require(found.bound >= best.score - slack, f"the bound {found.bound} is below the optimum")
-    _require(found.bound >= found.score, "the bound is below the score")
-    optimal = found.score >= best.score - slack
-    _require(optimal or not found.certified, "a certified state is not optimal")
-    _require(np.array_equal(found.state, again.state), "a second call returns something else")
+    of_state = model.score(solution.state, weights, bonus)
+    _require(solution.state.dtype == np.uint8, f"the state is {solution.state.dtype}, not uint8")
+    _require(solution.state.shape == (model.n_atoms,), "the state does not have one value per atom")
+    _require(model.feasible(solution.state), "the state is not feasible")
+    _require(
+        solution.score == of_state, f"the score {solution.score} is not the state's, {of_state}"
+    )
+    _require(solution.score <= best.score + slack, "the score beats brute force")
+    _require(
+        solution.bound >= best.score - slack, f"the bound {solution.bound} is below the optimum"
+    )
+    _require(solution.bound >= solution.score, "the bound is below the score")
+    optimal = solution.score >= best.score - slack
+    _require(optimal or not solution.certified, "a certified state is not optimal")
+    _require(np.array_equal(solution.state, again.state), "a second call returns something else")
 
 
 def check_marginal_engine(
@@ -70,26 +74,26 @@ def check_marginal_engine(
     except Infeasible:
         _require(_marginals(engine, model, weights) is None, "answers an infeasible problem")
         return
-    found = _marginals(engine, model, weights)
+    result = _marginals(engine, model, weights)
     again = _marginals(engine, model, weights)
-    if found is None or again is None:
+    if result is None or again is None:
         raise AssertionError("raises Infeasible although there is a feasible state")
-    p = found.probability
+    p = result.probability
     _require(p.dtype == np.float64 and p.shape == (model.n_atoms,), "not one float64 per atom")
     _require(bool(np.all((p >= 0) & (p <= 1))), "a probability is not in [0, 1]")
     grouped = model.group >= 0
     sums = np.bincount(model.group[grouped], p[grouped], minlength=len(model.exactly))
     _require(bool(np.all(sums <= 1 + CLOSE)), "the probabilities of a group sum to more than 1")
-    one = sums[model.exactly] >= 1 - CLOSE
-    _require(bool(np.all(one)), "the probabilities of an exactly-one group sum to less than 1")
+    full = sums[model.exactly] >= 1 - CLOSE
+    _require(bool(np.all(full)), "the probabilities of an exactly-one group sum to less than 1")
     impossible = (exact.probability == 0) & (p > CLOSE)
     _require(not np.any(impossible), "an atom that is always false has a probability above 0")
     _require(np.array_equal(p, again.probability), "a second call returns something else")
     if within is not None:
         error = float(np.max(np.abs(p - exact.probability), initial=0.0))
         _require(error <= within, f"a probability is {error:.2g} from the exact one")
-    if within is not None and found.log_z is not None and exact.log_z is not None:
-        wrong = abs(found.log_z - exact.log_z)
+    if within is not None and result.log_z is not None and exact.log_z is not None:
+        wrong = abs(result.log_z - exact.log_z)
         _require(wrong <= within * max(1.0, abs(exact.log_z)), f"log Z is {wrong:.2g} off")
 
 
@@ -112,28 +116,29 @@ def check_hinge_engine(
     except Infeasible:
         _require(_minimised(engine, model, weights, bonus) is None, "answers an infeasible problem")
         return
-    found = _minimised(engine, model, weights, bonus)
+    solution = _minimised(engine, model, weights, bonus)
     again = _minimised(engine, model, weights, bonus)
-    if found is None or again is None:
+    if solution is None or again is None:
         raise AssertionError("raises Infeasible although there are feasible values")
-    y, scale = found.y, max(1.0, abs(best.energy))
+    y, scale = solution.y, max(1.0, abs(best.energy))
     _require(
         y.dtype == np.float64 and y.shape == (model.n_variables,), "not one float64 per variable"
     )
     _require(bool(np.all((y >= 0) & (y <= 1))), "a value is not in [0, 1]")
     energy = model.energy(y, weights) - (0.0 if bonus is None else float(bonus @ y))
     _require(
-        abs(found.energy - energy) <= CLOSE * scale, f"the energy is {energy}, not {found.energy}"
+        abs(solution.energy - energy) <= CLOSE * scale,
+        f"the energy is {energy}, not {solution.energy}",
     )
     violation = model.violation(y)
-    _require(abs(found.violation - violation) <= CLOSE, f"the violation is {violation}")
-    bound = lower_bound(model, weights, found.dual, bonus)
-    same = found.bound == bound or abs(found.bound - bound) <= CLOSE * scale
+    _require(abs(solution.violation - violation) <= CLOSE, f"the violation is {violation}")
+    bound = lower_bound(model, weights, solution.dual, bonus)
+    same = solution.bound == bound or abs(solution.bound - bound) <= CLOSE * scale
     _require(same, f"the bound is not the dual's, {bound}")
-    _require(found.bound <= best.energy + GAP * scale, "the bound is above the least energy")
-    far = abs(found.energy - best.energy)
-    _require(not found.certified or far <= GAP * scale, "certified values are not optimal")
-    _require(not found.certified or violation <= GAP, "certified values are not feasible")
+    _require(solution.bound <= best.energy + GAP * scale, "the bound is above the least energy")
+    far = abs(solution.energy - best.energy)
+    _require(not solution.certified or far <= GAP * scale, "certified values are not optimal")
+    _require(not solution.certified or violation <= GAP, "certified values are not feasible")
     _require(within is None or far <= (within or 0) * scale, f"the energy is {far} from the least")
     _require(np.array_equal(y, again.y), "a second call returns something else")
 

@@ -38,9 +38,9 @@ class Weights(Mapping[Key, float]):
 
     def heaviest(self, n: int = 20) -> Weights:
         """Return the ``n`` most influential: by |weight| times the updates that each took part in."""
-        known = [row for row in self.rows if row.updates or row.weight != 0.0]
-        known.sort(key=lambda row: -abs(row.weight) * max(1, row.updates or 1))
-        return Weights(known[:n])
+        used = [row for row in self.rows if row.updates or row.weight != 0.0]
+        used.sort(key=lambda row: -abs(row.weight) * max(1, row.updates or 1))
+        return Weights(used[:n])
 
     def about(self, constant: Constant) -> Weights:
         """Return the weights whose rule or constants name a constant."""

@@ -54,7 +54,7 @@ def learn(config: MlnBatch | PslBatch, fresh: bool, say: Callable[[str], object]
         say("scoring")
         predicted = {} if test is None else problem.predicted(learned.weights, test)
         result = _result(config, problem, learned) | {
-            "scores": {name: measured(of) for name, of in predicted.items()},
+            "scores": {name: measured(predictions) for name, predictions in predicted.items()},
             "seconds": {"learn_cpu": cpu, "all": time.perf_counter() - began},
         }
         if test is not None and not predicted:
@@ -90,22 +90,22 @@ def summary(result: dict[str, Any]) -> Iterator[str]:
     if trace:
         yield f"Objective  {trace[-1]:.8g}, at first {trace[0]:.8g}"
     if "best" in (stats := result["stats"]):
-        best = ", ".join(f"{each['value']:.4g}" for each in stats["best"])
+        best = ", ".join(f"{row['value']:.4g}" for row in stats["best"])
         yield f"Tried      {stats['configurations']:,} configurations; the best by {stats['metric']}: {best}"
     yield f"Seconds    {seconds['learn_cpu']:.2f} of CPU to learn, {seconds['all']:.2f} in all"
     for name, figures in result["scores"].items():
-        known = (f"{key} {value:.4g}" for key, value in figures.items() if value is not None)
-        yield f"Held out   {name}: {', '.join(known)}"
+        written = (f"{key} {value:.4g}" for key, value in figures.items() if value is not None)
+        yield f"Held out   {name}: {', '.join(written)}"
     yield f"Results    {result['config']['output']}"
     yield ""
     yield f"{'before':>10}  {'learned':>10}  rule"
-    shown = result["weights"]
-    if len(shown) > MOST_SHOWN:
-        shown = sorted(shown, key=lambda each: -abs(each["weight"]))[:MOST_SHOWN]
-    for each in shown:
-        yield f"{each['before']:10.4g}  {each['weight']:10.4g}  {each['rule']}"
-    if len(shown) < len(result["weights"]):
-        yield f"{'':24}and {len(result['weights']) - len(shown):,} smaller ones in {RESULT}"
+    rows = result["weights"]
+    if len(rows) > MOST_SHOWN:
+        rows = sorted(rows, key=lambda row: -abs(row["weight"]))[:MOST_SHOWN]
+    for row in rows:
+        yield f"{row['before']:10.4g}  {row['weight']:10.4g}  {row['rule']}"
+    if len(rows) < len(result["weights"]):
+        yield f"{'':24}and {len(result['weights']) - len(rows):,} smaller ones in {RESULT}"
 
 
 def _result(config: MlnBatch | PslBatch, problem: Problem, learned: Learned) -> dict[str, Any]:
@@ -207,8 +207,8 @@ def mln_problem(
 def _check_free(output: Path, fresh: bool) -> None:
     """Raise FolderError where ``output`` is not a folder that may be made, or replaced."""
     with storage_errors(output, "read"):
-        there = [*output.iterdir()] if output.is_dir() else [output] if output.exists() else []
-    if not there:
+        results = [*output.iterdir()] if output.is_dir() else [output] if output.exists() else []
+    if not results:
         return
     if not (output / RESULT).is_file():
         raise FolderError(f"{output}: not a result of learning; choose another output")
@@ -229,11 +229,11 @@ def _workshop(config: MlnBatch | PslBatch, fresh: bool) -> Iterator[Path]:
         if fresh or not _kept(folder):
             shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
-    known = folder / SETTINGS
-    if known.is_file():
-        kept = _compared(json.loads(read_plain(known)))
-        check_fingerprint(folder, mismatch(kept, settings))
-    write_atomic(known, json.dumps(settings).encode())
+    settings_file = folder / SETTINGS
+    if settings_file.is_file():
+        settings_before = _compared(json.loads(read_plain(settings_file)))
+        check_fingerprint(folder, mismatch(settings_before, settings))
+    write_atomic(settings_file, json.dumps(settings).encode())
     try:
         yield folder
     finally:

@@ -91,10 +91,10 @@ def learned(common: Common, part: Part) -> Learned:
 
     Where a worker died over it already, a fork learns them, so that this process sees which example kills.
     """
-    asked = common.asked
-    if not (part.suspect and asked.crashes):
+    task = common.asked
+    if not (part.suspect and task.crashes):
         return _learned(common, part)
-    forks = Forks(1, most_deaths=DEATHS + (asked.crashes + 1) * asked.examples)
+    forks = Forks(1, most_deaths=DEATHS + (task.crashes + 1) * task.examples)
     with TemporaryDirectory(prefix="onlinesrl-") as folder:
         return next(forks.map(_noted, common, [_Noted(part, Path(folder, "started"))]))
 

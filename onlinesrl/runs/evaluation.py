@@ -79,7 +79,9 @@ def _step(
     learner: Learner, batch: list[Decoded], metrics: Metrics
 ) -> Iterator[tuple[Record, Example | ExampleError, Outcome]]:
     """Predict a micro-batch, and clear it; labels in it are skipped."""
-    examples = [(record, found) for record, found in batch if not isinstance(found, Label | None)]
+    examples = [
+        (record, content) for record, content in batch if not isinstance(content, Label | None)
+    ]
     batch.clear()
     outcomes, tally = process_batch(learner, [example for _, example in examples], learning=False)
     metrics.add(tally, len(examples))
@@ -132,14 +134,14 @@ def check(config: Config, most: int) -> tuple[list[str], bool]:
     learner = new_learner(config)
     first = _first(config, most)
     compile_kernels(learner, say)
-    found = [f"model: {learner.describe()}"]
+    findings = [f"model: {learner.describe()}"]
     examples = [example for _, example in first]
     places = [f"{record.file}:{record.line}" for record, _ in first]
     outcomes, tally = process_batch(learner, examples, learning=False)
     bad = list(_alike((p, o.error) for p, o in zip(places, outcomes, strict=True) if o.error))
-    found.append(f"examples: {tally.predicted} of the first {len(examples)} are good")
+    findings.append(f"examples: {tally.predicted} of the first {len(examples)} are good")
     whole = [example for example in examples if isinstance(example, Example)]
-    return [*found, *bad, *learner.advice(whole)], not bad
+    return [*findings, *bad, *learner.advice(whole)], not bad
 
 
 def _first(config: Config, most: int) -> list[tuple[Record, Example | ExampleError]]:
@@ -154,19 +156,19 @@ def _first(config: Config, most: int) -> list[tuple[Record, Example | ExampleErr
     if not most:
         return first
     reader = make_reader(_impatient(config))
-    for record, found in filter(None, _read(reader)):
-        name = str(found.id) if isinstance(found, Example | Label) else ""
-        if isinstance(found, Label):
+    for record, content in filter(None, _read(reader)):
+        name = str(content.id) if isinstance(content, Example | Label) else ""
+        if isinstance(content, Label):
             if name in awaited or len(first) < most:
-                truths.setdefault(name, (record, found))
+                truths.setdefault(name, (record, content))
                 awaited.discard(name)
-        elif found is None:
+        elif content is None:
             continue
         elif len(first) < most:
-            first.append((record, found))
+            first.append((record, content))
             size += len(record.value)
             most = len(first) if size >= READ_BYTES else most
-            if isinstance(found, Example) and found.truth is None and name not in truths:
+            if isinstance(content, Example) and content.truth is None and name not in truths:
                 awaited.add(name)
         else:
             room -= 1
@@ -174,10 +176,10 @@ def _first(config: Config, most: int) -> list[tuple[Record, Example | ExampleErr
             break
     else:
         complain(reader.choice, not first)
-    for n, (_, found) in enumerate(first):
-        if isinstance(found, Example) and found.truth is None and str(found.id) in truths:
-            record, label = truths[str(found.id)]
-            first[n] = record, msgspec.structs.replace(found, truth=label.truth)
+    for n, (_, content) in enumerate(first):
+        if isinstance(content, Example) and content.truth is None and str(content.id) in truths:
+            record, label = truths[str(content.id)]
+            first[n] = record, msgspec.structs.replace(content, truth=label.truth)
     return first
 
 
@@ -190,10 +192,10 @@ def _impatient(config: Config) -> Config:
 def _alike(complaints: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield one line for all complaints that differ only in numbers and arguments."""
     groups: dict[str, list[tuple[str, str]]] = {}
-    for place, said in complaints:
-        groups.setdefault(_DETAIL.sub("", said), []).append((place, said))
-    for (place, said), *others in groups.values():
-        where = ", ".join(place for place, _ in others[:SHOWN_PLACES])
-        more = f", ... {len(others) + 1:,} in all" if len(others) > SHOWN_PLACES else ""
-        like = "also" if all(other == said for _, other in others) else "like it"
-        yield f"{place}: {said}" + (f" ({like}: {where}{more})" if others else "")
+    for place, reason in complaints:
+        groups.setdefault(_DETAIL.sub("", reason), []).append((place, reason))
+    for (place, reason), *repetitions in groups.values():
+        places = ", ".join(place for place, _ in repetitions[:SHOWN_PLACES])
+        more = f", ... {len(repetitions) + 1:,} in all" if len(repetitions) > SHOWN_PLACES else ""
+        likeness = "also" if all(other == reason for _, other in repetitions) else "like it"
+        yield f"{place}: {reason}" + (f" ({likeness}: {places}{more})" if repetitions else "")

@@ -60,14 +60,14 @@ def predicted(config: Config, trained: Path, section: PoolSection) -> Iterator[b
     compile_kernels(learner, say)  # so that forks have it
     choice, metrics = Choice(config.source.only, config.source.without), Metrics()
     with opened(section) as pool, whole():
-        for found in pool.map(_predicted, common, sources):
-            for message in found.said:
+        for result in pool.map(_predicted, common, sources):
+            for message in result.said:
                 say(message)
-            choice.restore(found.groups)
-            metrics.examples += found.examples
-            metrics.bad += found.bad
-            metrics.certified += found.certified
-            yield found.lines
+            choice.restore(result.groups)
+            metrics.examples += result.examples
+            metrics.bad += result.bad
+            metrics.certified += result.certified
+            yield result.lines
     tell(choice, metrics)
 
 
@@ -79,9 +79,9 @@ def _made(common: _Trained) -> Learner:
 def _predicted(common: _Trained, source: SourceSection) -> _Predicted:
     """Predict a file; a part of ``Pool.map``."""
     config, metrics = common.config.model_copy(update={"source": source}), Metrics()
-    reader, said = make_reader(config), list[str]()
-    with told_to(said.append):
-        found = predictions_of(reader, _made(common), config.batch, metrics)
-        lines = b"".join(answer(*each) + b"\n" for each in found if each is not None)
+    reader, messages = make_reader(config), list[str]()
+    with told_to(messages.append):
+        predictions_ = predictions_of(reader, _made(common), config.batch, metrics)
+        lines = b"".join(answer(*triple) + b"\n" for triple in predictions_ if triple is not None)
     groups = reader.choice.save()
-    return _Predicted(lines, said, groups, metrics.examples, metrics.bad, metrics.certified)
+    return _Predicted(lines, messages, groups, metrics.examples, metrics.bad, metrics.certified)

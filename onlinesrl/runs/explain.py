@@ -57,9 +57,9 @@ def explanations(
     example = find(settings, name)
     learner = trained_learner(settings, trained)
     compile_kernels(learner, say)
-    asked = CounterfactualQuery(_candidates(example, change) if change else None, tries)
+    query = CounterfactualQuery(_candidates(example, change) if change else None, tries)
     for atom in wanted or learner.least_certain(example, CHOSEN):
-        explanation, recorded = learner.explain(example, atom, asked), _recorded(trained, name)
+        explanation, recorded = learner.explain(example, atom, query), _recorded(trained, name)
         yield compared(explanation, atom, None if recorded is None else recorded.predicted)
 
 
@@ -100,22 +100,22 @@ def find(config: Config, name: str) -> Example:
     reader, ids, count = make_reader(config), list[str](), 0
     with closing(reader.source):
         for item in reader.read(reader.source.open(None)):
-            found = None if item is None else item[1]
-            if not isinstance(found, Example):
+            example = None if item is None else item[1]
+            if not isinstance(example, Example):
                 continue
-            if str(found.id) == name:
-                return found
+            if str(example.id) == name:
+                return example
             count += 1
-            ids += [printable(str(found.id))] * (len(ids) < SHOWN_IDS)
-    there = f"its {count:,} examples begin with {', '.join(ids)}" if ids else "it has no example"
-    raise ExplanationError(f"the source has no example with the id {name}; {there}")
+            ids += [printable(str(example.id))] * (len(ids) < SHOWN_IDS)
+    contents = f"its {count:,} examples begin with {', '.join(ids)}" if ids else "it has no example"
+    raise ExplanationError(f"the source has no example with the id {name}; {contents}")
 
 
 def _check_letters(trained: Path, name: str) -> None:
     """Raise ExplanationError where a run put the example aside."""
     path = trained / "deadletter.jsonl"
-    there = trained.is_dir() and parts(path)
-    for number, letter in enumerate(letters(path, plain) if there else (), 1):
+    is_folder = trained.is_dir() and parts(path)
+    for number, letter in enumerate(letters(path, plain) if is_folder else (), 1):
         if letter.id == name:
             raise ExplanationError(
                 f"example {name} was not predicted, it is a dead letter: {letter.reason} "
@@ -125,21 +125,21 @@ def _check_letters(trained: Path, name: str) -> None:
 
 def _candidates(example: Example, change: Sequence[str]) -> list[Atom]:
     """Return the atoms that may change: those given, and the example's own of given predicates."""
-    found: list[Atom] = []
+    atoms: list[Atom] = []
     for text in change:
         if "(" in text:
-            found.append(read_atom(text))
+            atoms.append(read_atom(text))
         elif text in example.evidence:
-            found += [(text, tuple(map(str, arguments(row)))) for row in example.evidence[text]]
+            atoms += [(text, tuple(map(str, arguments(row)))) for row in example.evidence[text]]
         else:
-            known = ", ".join(sorted(example.evidence))
-            raise ExplanationError(f"the example has no evidence of {text}, but of {known}")
-    return found
+            predicates = ", ".join(sorted(example.evidence))
+            raise ExplanationError(f"the example has no evidence of {text}, but of {predicates}")
+    return atoms
 
 
 def _recorded(trained: Path, name: str) -> Prediction | None:
     """Return the prediction that a run has written for an example, the last one; None: there is none."""
-    found = None
+    recorded = None
     key = json.dumps(name, ensure_ascii=False).strip('"').encode()
     for path in parts(trained / "predictions.jsonl") if trained.is_dir() else ():
         with storage_errors(path, "read"), open(path, "rb", opener=plain) as lines:
@@ -147,5 +147,5 @@ def _recorded(trained: Path, name: str) -> Prediction | None:
                 if key in line[: len(key) + 16]:  # an answer begins with the id
                     with suppress(msgspec.MsgspecError):
                         prediction = msgspec.json.decode(line, type=Prediction)
-                        found = prediction if str(prediction.id) == name else found
-    return found
+                        recorded = prediction if str(prediction.id) == name else recorded
+    return recorded

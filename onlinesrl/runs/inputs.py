@@ -73,10 +73,10 @@ def examples_of(
     reader = ExampleReader(source.make(setting), query, source.only, source.without, False, dialect)
     place = ""
     with closing(reader.source):
-        for found in reader.read(reader.source.open(None)):
-            if found is None:
+        for item in reader.read(reader.source.open(None)):
+            if item is None:
                 continue
-            record, example = found
+            record, example = item
             place = record.file if record.kind == "db" else f"{record.file}:{record.line}"
             if isinstance(example, ExampleError):
                 raise _placed(place, example)
@@ -119,7 +119,7 @@ def background(config: Config, program: Program) -> Background:
     Raises DatabaseError for a fact that is unknown to the model, is not true (for PSL: has no value),
     or has two values.
     """
-    found: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
+    facts: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
     for path in config.source.background or ():
         for atom in load_atoms(path, program, dialect_of(config.dialect)):
             name = show_ground_atom(atom.predicate, atom.arguments)
@@ -127,7 +127,7 @@ def background(config: Config, program: Program) -> Background:
             sure = atom.value is True or isinstance(atom.value, Number)
             if atom.value is None or (config.language.true_facts and not sure):
                 message = f"a background fact must be true, and {name} is not"
-            first = found.setdefault(atom[:2], atom)
+            first = facts.setdefault(atom[:2], atom)
             if first.value != atom.value:
                 message = f"{name} has another value here than in line {first.line}"
             if message is not None:
@@ -138,7 +138,7 @@ def background(config: Config, program: Program) -> Background:
                     column=1,
                     hint="put in the examples what differs among them; all else is false",
                 )
-    return Background([*found.values()])
+    return Background([*facts.values()])
 
 
 def check_apart(config: Config, source: Source, folder: RunFolder) -> None:

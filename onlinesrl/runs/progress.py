@@ -112,8 +112,8 @@ class Display:
 
     def working(self, example: str, seconds: float) -> None:
         """Show the example being solved: in a table every second, as lines at growing intervals."""
-        known, before, due = self._working
-        if example != known or seconds < before:
+        last_example, before, due = self._working
+        if example != last_example or seconds < before:
             due = _SLOW_SECONDS
         if seconds >= due:
             name = printable(example if len(example) <= 40 else example[:40] + "...")
@@ -132,9 +132,9 @@ class Display:
 
     def _cells(self, snapshot: Snapshot, rate: float, now: float) -> dict[str, str]:
         """Return what is shown, by name, without unknown figures."""
-        of = f" of {self._total:,}" if self._total is not None else ""
+        total = f" of {self._total:,}" if self._total is not None else ""
         cells = {
-            "examples": f"{snapshot['examples']:,}{of}",
+            "examples": f"{snapshot['examples']:,}{total}",
             "rate": f"{rate:,.0f}/s",
             "F1": _show(snapshot.get("f1"), "{:.1%}"),
             "error": _show(snapshot.get("mae"), "{:.3f}"),
@@ -376,9 +376,9 @@ def _solver_lines(summary: Snapshot, soft: bool) -> list[tuple[str, str]]:
     ended = "at its last iteration" if soft else "at its limit (inference.max_work, max_nodes)"
     routes = (f"{route} {solved:,}" for route, solved in (get("routes") or {}).items())
     slowest = (
-        f"example {each['id']}: {each['seconds']:,.1f} s ({each['atoms']:,} atoms, {each['route']})"
-        for each in get("slowest") or ()
-        if each["seconds"] >= _SLOW_SECONDS
+        f"example {entry['id']}: {entry['seconds']:,.1f} s ({entry['atoms']:,} atoms, {entry['route']})"
+        for entry in get("slowest") or ()
+        if entry["seconds"] >= _SLOW_SECONDS
     )
     return [
         (

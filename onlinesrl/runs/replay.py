@@ -229,13 +229,15 @@ class Topic:
     def __enter__(self) -> Self:
         """Find the topic."""
         try:
-            found = self.producer.partitions_for(self.topic)
+            partitions = self.producer.partitions_for(self.topic)
         except self.errors as error:
             self.producer.close(1)
             raise self._explain(error, f"{self.name} cannot be found") from error
-        if self.partition is not None and self.partition not in found:
+        if self.partition is not None and self.partition not in partitions:
             self.producer.close(1)
-            raise UsageError(f"{self.name} has no partition {self.partition}, only {sorted(found)}")
+            raise UsageError(
+                f"{self.name} has no partition {self.partition}, only {sorted(partitions)}"
+            )
         return self
 
     def send(self, message: Message) -> None:
@@ -263,15 +265,15 @@ class Topic:
             raise self._explain(error, place) from error
         self.arrived += 1
 
-    def _explain(self, error: Exception, what: str) -> OnlinesrlError:
+    def _explain(self, error: Exception, subject: str) -> OnlinesrlError:
         """Translate an error of the Kafka client."""
         from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
         if isinstance(error, MessageSizeTooLargeError | RecordListTooLargeError):
-            return DataError(f"{what}: too large for {self.name}")
+            return DataError(f"{subject}: too large for {self.name}")
         if isinstance(error, KafkaError):
-            return UnavailableError(f"{what}: Kafka: {error}")
-        return UsageError(f"{what}: {error}")
+            return UnavailableError(f"{subject}: Kafka: {error}")
+        return UsageError(f"{subject}: {error}")
 
     def __exit__(self, *_: object) -> None:
         """Close the producer; all has arrived, or an error was raised."""

@@ -109,7 +109,7 @@ def _mismatch(
         {
             key: value
             for key, value in fingerprint.items()
-            if any(key == each or key.startswith(f"{each}.") for each in keys)
+            if any(key == prefix or key.startswith(f"{prefix}.") for prefix in keys)
         }
         for fingerprint in (saved.header["fingerprint"], current)
     )
@@ -148,10 +148,10 @@ def load_checkpoint(path: Path) -> checkpoints_module.Checkpoint:
     if not path.is_dir():
         return checkpoints_module.named(path)
     folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path
-    found = checkpoints_module.latest(folder, warn)
-    if found is None:
+    newest = checkpoints_module.latest(folder, warn)
+    if newest is None:
         raise StorageError(f"{path}: no checkpoint in this folder")
-    return checkpoints_module.checked(found)
+    return checkpoints_module.checked(newest)
 
 
 def _tell_version(saved: checkpoints_module.Checkpoint) -> None:
@@ -299,8 +299,8 @@ def _tell_end(loop: Trainer, stopper: ShutdownSignal, say: Say) -> None:
     for complaint in _complaints(loop):
         warn(complaint)
     if not loop.finished:
-        how = "stopped" if stopper.asked or loop.enough else "nothing more"
-        say(f"{how} after {loop.metrics.examples} examples; run it again to resume")
+        ending = "stopped" if stopper.asked or loop.enough else "nothing more"
+        say(f"{ending} after {loop.metrics.examples} examples; run it again to resume")
 
 
 def _showing(learner: Learner, display: Shows) -> Callable[[], object]:
@@ -310,14 +310,14 @@ def _showing(learner: Learner, display: Shows) -> Callable[[], object]:
 
 def _complaints(loop: Trainer) -> list[str]:
     """Return likely mistakes: groups without examples, an empty source, no labels."""
-    found, metrics = loop.reader.choice.complaints(), loop.metrics
+    complaints, metrics = loop.reader.choice.complaints(), loop.metrics
     if loop.finished and not metrics.examples:
-        found.append("the source has no example")
+        complaints.append("the source has no example")
     if loop.labels is not None:
-        found += loop.labels.complaints(ended=loop.finished)
+        complaints += loop.labels.complaints(ended=loop.finished)
     elif metrics.unlabelled and not metrics.total.labelled:
-        found.append("no example has `truth`: nothing was learned or scored")
-    return found
+        complaints.append("no example has `truth`: nothing was learned or scored")
+    return complaints
 
 
 def _ended(

@@ -142,24 +142,24 @@ class Service:
                 return _busy()
         return None
 
-    async def _ask(self, asked: PendingRequest, kind: str) -> Response:
+    async def _ask(self, pending: PendingRequest, kind: str) -> Response:
         """Wait for the answers to a request."""
         alone = kind == JSON
-        if asked.over:
+        if pending.over:
             return _refusal(422, "no example") if alone else Response(media_type=LINES)
-        if not self.requests.put(asked):
+        if not self.requests.put(pending):
             return _busy()
         try:
-            await asyncio.wrap_future(asked.done)
+            await asyncio.wrap_future(pending.done)
         except (Untaken, Unanswered) as ended:
-            if isinstance(ended, Untaken) or not asked.learn:
+            if isinstance(ended, Untaken) or not pending.learn:
                 return _busy()
             return _refusal(
                 500,
                 "the run ended: this may have been learned from, or will be, in whole or in part",
             )
-        text = b"".join(said + b"\n" for said in asked.answers)
-        return Response(text, 422 if alone and asked.bad else 200, media_type=kind)
+        text = b"".join(line + b"\n" for line in pending.answers)
+        return Response(text, 422 if alone and pending.bad else 200, media_type=kind)
 
 
 def _refusal(status: int, error: str, headers: Mapping[str, str] = {}) -> Response:

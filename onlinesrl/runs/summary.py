@@ -121,7 +121,7 @@ def write_results(config: Config, loop: Trainer, timing: Mapping[str, float]) ->
             summary=summary,
             metrics=[line for part in parts(folder.metrics) for line in json_lines(part, _Line)],
             weights=[weight_row(e) for e in entries[:REPORTED_WEIGHTS]],
-            examples=[example_row(loop.learner, *shown) for shown in loop.shown.whole()],
+            examples=[example_row(loop.learner, *pair) for pair in loop.shown.whole()],
         )
     write_atomic(folder.summary, json.dumps(summary, indent=2).encode() + b"\n")
     return summary
@@ -141,9 +141,9 @@ def weight_row(entry: WeightEntry) -> WeightRow:
 
 def example_row(learner: Learner, example: Example, outcome: Outcome) -> ExampleRow:
     """Return an example as the report shows it."""
-    why = _why(learner, example, outcome)
+    explanation = _why(learner, example, outcome)
     row = shown_row(learner, example, outcome)
-    return row if why is None else replace(row, why=[*why.lines()])
+    return row if explanation is None else replace(row, why=[*explanation.lines()])
 
 
 def shown_row(learner: Learner, example: Example, outcome: Outcome) -> ExampleRow:
@@ -178,8 +178,10 @@ def _why(learner: Explainable, example: Example, outcome: Outcome) -> Explanatio
 
 def _wrong(predicted: Rows, truth: Rows) -> list[Atom]:
     """Return the atoms that are predicted true and are false, then those that are true and not predicted."""
-    said, true = _true(predicted), _true(truth)
-    return [atom for atom in said if atom not in true] + [atom for atom in true if atom not in said]
+    predicted_atoms, true_atoms = _true(predicted), _true(truth)
+    return [atom for atom in predicted_atoms if atom not in true_atoms] + [
+        atom for atom in true_atoms if atom not in predicted_atoms
+    ]
 
 
 def _true(atoms: Rows) -> dict[Atom, None]:
@@ -193,18 +195,18 @@ def _true(atoms: Rows) -> dict[Atom, None]:
 
 def _value(predicted: float, true: float) -> str:
     """Format a value, and the true one if it looks different."""
-    said, truly = f"{predicted:.2f}", f"{true:.2f}"
-    return said if said == truly else f"{said} \u2192 {truly}"
+    text, true_text = f"{predicted:.2f}", f"{true:.2f}"
+    return text if text == true_text else f"{text} \u2192 {true_text}"
 
 
 def _valued(atoms: Rows) -> dict[str, float]:
     """Return the values of atoms by their spelling."""
-    found = {}
+    values = {}
     for name, rows in atoms.items():
         for row in rows:
             args, value = (row.args, row.value) if isinstance(row, ValuedAtom) else (row, 1.0)
-            found[show_ground_atom(name, map(_spelled, args))] = value
-    return found
+            values[show_ground_atom(name, map(_spelled, args))] = value
+    return values
 
 
 def _spelled(constant: Constant) -> str:

@@ -80,44 +80,44 @@ class Batches:
         Raises DataError, StorageError where the source cannot be read on.
         """
         records = self.reader.records(position)
-        with BackgroundWorker(self.threaded) as aside:
-            self.learner.quiet = aside.wait
+        with BackgroundWorker(self.threaded) as worker:
+            self.learner.quiet = worker.wait
             try:
-                while not stopper.asked and (taken := self._next(records, aside)) is not None:
-                    with self.pace.taking(len(taken.batch)):
-                        yield taken
-                    self.given += taken.size
+                while not stopper.asked and (batch := self._next(records, worker)) is not None:
+                    with self.pace.taking(len(batch.batch)):
+                        yield batch
+                    self.given += batch.size
             finally:
                 self.learner.quiet = lambda: None
 
-    def _next(self, records: Iterator[Record | None], aside: BackgroundWorker) -> Batch | None:
+    def _next(self, records: Iterator[Record | None], worker: BackgroundWorker) -> Batch | None:
         """Return the next micro-batch, and have those after it read; None: the end.
 
         It is shorter if the source has no more for now.
         """
-        taken: Batch | None = None
+        batch: Batch | None = None
         try:
-            while len(aside) and taken is None:
-                taken = aside.take()
-            if taken is None:  # nothing is ahead
+            while len(worker) and batch is None:
+                batch = worker.take()
+            if batch is None:  # nothing is ahead
                 self.read, self.at = self.given, self.count()
-                taken = self._read(records)
+                batch = self._read(records)
         except Stopped:  # while it waited for brokers
             return None
         except DataError:
             self.changed()
             raise
-        if taken is None:
+        if batch is None:
             return None
-        self.reader.choice.note(taken.groups)
-        if not taken.batch and not taken.dry:
+        self.reader.choice.note(batch.groups)
+        if not batch.batch and not batch.dry:
             return None
         if self.threaded:
-            if taken.batch:
-                self.learner.turn(_items(taken))
-            while len(aside) < AHEAD:
-                aside.begin(self._read, records)
-        return taken
+            if batch.batch:
+                self.learner.turn(_items(batch))
+            while len(worker) < AHEAD:
+                worker.begin(self._read, records)
+        return batch
 
     def _read(self, records: Iterator[Record | None]) -> Batch | None:
         """Read a micro-batch; with threads the learner works ahead on it.
@@ -126,17 +126,17 @@ class Batches:
         """
         if self.read - self.given >= HELD or not (room := self.room(*self.at)):
             return None
-        taken = self.reader.take(records, min(room, self.pace.most))
-        if unread(taken.batch):  # how many examples count is known when they were decoded again
-            taken = taken._replace(size=HELD)
-        self.read += taken.size
-        if self.threaded and taken.batch:
-            items, (steps, examples) = _items(taken), self.at
+        batch = self.reader.take(records, min(room, self.pace.most))
+        if unread(batch.batch):  # how many examples count is known when they were decoded again
+            batch = batch._replace(size=HELD)
+        self.read += batch.size
+        if self.threaded and batch.batch:
+            items, (steps, examples) = _items(batch), self.at
             self.at = steps + len(items), examples + len(items)
             self.learner.ahead(items)
-        return taken
+        return batch
 
 
-def _items(taken: Batch) -> list[Item]:
+def _items(batch: Batch) -> list[Item]:
     """Return the examples of a source without labels."""
-    return [item for _, item in taken.batch if isinstance(item, Example | ExampleError)]
+    return [item for _, item in batch.batch if isinstance(item, Example | ExampleError)]

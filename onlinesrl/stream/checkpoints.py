@@ -115,10 +115,10 @@ def save(
     path = folder / f"checkpoint-{number:012d}.ckpt"
     write(path, number, header, arrays)
     with storage_errors(folder, "remove old checkpoints"):
-        found = numbered(folder)
-        kept = sorted(other for other in found if other <= number)[-keep:]
-        for other in found.keys() - set(kept):
-            found[other].unlink()
+        files = numbered(folder)
+        newest = sorted(other for other in files if other <= number)[-keep:]
+        for other in files.keys() - set(newest):
+            files[other].unlink()
         for stale in folder.glob(".checkpoint-*.tmp"):
             stale.unlink()
     return path
@@ -127,26 +127,26 @@ def save(
 def latest(
     folder: Path,
     warn: Callable[[str], None],
-    accepts: Callable[[Checkpoint], bool] = lambda found: True,
+    accepts: Callable[[Checkpoint], bool] = lambda files: True,
 ) -> Checkpoint | None:
     """Return the newest intact checkpoint that is accepted, or None.
 
     Warns of each damaged one that is skipped. Raises StorageError when all are damaged, because
     starting empty would hide that, or when one cannot be opened.
     """
-    found, refused = numbered(folder), False
-    for number in sorted(found, reverse=True):
+    files, refused = numbered(folder), False
+    for number in sorted(files, reverse=True):
         try:
-            intact = load(found[number])
+            intact = load(files[number])
         except DamagedCheckpoint as error:
             warn(f"damaged checkpoint skipped: {error}")
             continue
         if accepts(intact):
             return intact
         refused = True
-    if found and not refused:
+    if files and not refused:
         raise StorageError(
-            f"{folder}: none of the {len(found)} checkpoints is intact; restore one from a copy, "
+            f"{folder}: none of the {len(files)} checkpoints is intact; restore one from a copy, "
             f"or start over with --fresh"
         )
     return None
@@ -189,25 +189,27 @@ class CheckpointWriter:
         number: int,
         header: dict[str, Any],
         arrays: Mapping[str, Any],
-        shown: Shown,
-        aside: bool,
+        examples: Shown,
+        in_background: bool,
     ) -> None:
-        """Write the outputs to disk, then a checkpoint; ``aside``: the other thread does, as things are now.
+        """Write the outputs to disk, then a checkpoint; ``in_background``: the other thread does.
 
         ``finish`` has been called. Raises StorageError.
         """
         for file in self.outputs:
             file.flush(fsync=False)
-        if aside and sum(array.nbytes for array in arrays.values()) <= COPIED_BYTES:
+        if in_background and sum(array.nbytes for array in arrays.values()) <= COPIED_BYTES:
             copies = {name: array.copy() for name, array in arrays.items()}
-            self._other.begin(self._put, number, msgspec.to_builtins(header), copies, shown.copy())
+            self._other.begin(
+                self._put, number, msgspec.to_builtins(header), copies, examples.copy()
+            )
         else:
-            self._put(number, header, arrays, shown)
+            self._put(number, header, arrays, examples)
 
     def _put(
-        self, number: int, header: dict[str, Any], arrays: Mapping[str, Any], shown: Shown
+        self, number: int, header: dict[str, Any], arrays: Mapping[str, Any], examples: Shown
     ) -> None:
         for file in self.outputs:
             file.sync()
-        header["shown"] = shown.save()
+        header["shown"] = examples.save()
         save(self.folder, number, header, arrays, self.keep)

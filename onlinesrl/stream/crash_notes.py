@@ -62,13 +62,13 @@ class CrashNote:
     def _inherit(self, text: bytes) -> None:
         """Read the note of the last process; a crash among the suspects narrows them down."""
         with suppress(msgspec.MsgspecError):
-            left = msgspec.json.decode(text, type=_Note)
-            if left.run == self._note.run:
-                self._note.suspects, self._note.deaths = left.suspects, left.deaths
-                if left.at_hand is not None:
-                    again = _within(left.at_hand, left.suspects)
-                    self._note.suspects = left.at_hand
-                    self._note.deaths = 1 + (left.deaths if again else 0)
+            previous = msgspec.json.decode(text, type=_Note)
+            if previous.run == self._note.run:
+                self._note.suspects, self._note.deaths = previous.suspects, previous.deaths
+                if previous.at_hand is not None:
+                    again = _within(previous.at_hand, previous.suspects)
+                    self._note.suspects = previous.at_hand
+                    self._note.deaths = 1 + (previous.deaths if again else 0)
 
     def room(self, number: int, room: int) -> int:
         """Return how many examples may be taken from ``number`` on; suspects are taken one at a time."""
@@ -136,7 +136,7 @@ class CrashNotes(CrashNote):
         """Return how many examples may be taken; those put aside are taken one at a time."""
         if number in self._reasons:
             return 1
-        later = [aside - number for aside in self._reasons if aside > number]
+        later = [example - number for example in self._reasons if example > number]
         return min([super().room(number, room), *later])
 
     def condemned(self, number: int) -> str | None:

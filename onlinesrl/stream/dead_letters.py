@@ -36,11 +36,11 @@ class DeadLetters(OutputFile):
 
 def letter(record: Record, reason: str, example_id: str | None = None) -> Iterator[bytes]:
     """Yield the line of one bad example, in pieces."""
-    said: dict[str, str | int | None] = {"file": record.file, "line": record.line}
-    said |= {"id": example_id, "reason": reason}
+    head_fields: dict[str, str | int | None] = {"file": record.file, "line": record.line}
+    head_fields |= {"id": example_id, "reason": reason}
     if record.too_long:
-        said["cut"] = True
-    head = json.dumps(said, ensure_ascii=False).removesuffix("}")
+        head_fields["cut"] = True
+    head = json.dumps(head_fields, ensure_ascii=False).removesuffix("}")
     yield head.encode(errors="backslashreplace")  # a lone surrogate: its JSON escape
     try:
         for _ in _texts(record.value):

@@ -140,14 +140,14 @@ class ExampleReader:
         begun, self._begun = self._begun, None
         return self.source.read(position) if begun is None else begun
 
-    def more(self, position: dict[str, Any] | None, asked: Callable[[], bool]) -> bool:
+    def more(self, position: dict[str, Any] | None, stopping: Callable[[], bool]) -> bool:
         """Tell whether there is more after a position; ``records`` then starts with it.
 
-        Waits until that is known, or until the run is ``asked`` to stop.
+        Waits until that is known, or until the run is ``stopping`` to stop.
         """
         records = self.source.read(position)
         for record in records:
-            if record is None and not asked():
+            if record is None and not stopping():
                 continue
             if record is None or self._taken(self.example(record)):
                 self._begun = chain([record], records)
@@ -164,21 +164,21 @@ class ExampleReader:
         groups: list[str | None] = []
         dry, size = False, 0
         while len(batch) < room and size < READ_BYTES and not dry:
-            some: list[Record] = []
+            piece: list[Record] = []
             for record in islice(records, room - len(batch)):
                 if record is None:
                     dry = True
                     break
-                some.append(record)
+                piece.append(record)
                 size += len(record.value)
                 if size >= READ_BYTES:
                     break
-            if not some:
+            if not piece:
                 break
-            contents = self._contents(some)
-            groups += [each.group for each in contents if isinstance(each, Example)]
-            found = zip(some, contents, strict=True)
-            batch += found if self.choice.all else filter(self._chosen, found)
+            contents = self._contents(piece)
+            groups += [content.group for content in contents if isinstance(content, Example)]
+            decoded_records = zip(piece, contents, strict=True)
+            batch += decoded_records if self.choice.all else filter(self._chosen, decoded_records)
         mark = self.source.mark() if batch or groups else None
         return Batch(batch, dry or (size >= READ_BYTES and not batch), mark, groups, size)
 
@@ -186,12 +186,14 @@ class ExampleReader:
         """Return what records decode to; from one that does not fit in memory on, see ``parts``."""
         if all(record.kind == "json" and not record.too_long for record in records):
             try:
-                found = self.decoder.decode_all([record.value for record in records])
+                examples = self.decoder.decode_all([record.value for record in records])
             except MemoryError:
                 pass
             else:
-                if not self.labels or not any(isinstance(each, ExampleError) for each in found):
-                    return [*found]
+                if not self.labels or not any(
+                    isinstance(content, ExampleError) for content in examples
+                ):
+                    return [*examples]
         contents: list[Content] = []
         for record in records:
             short = contents and _unread((record, contents[-1]))
@@ -210,11 +212,11 @@ class ExampleReader:
         The caller should empty each list before it asks for the next, to free memory.
         """
         first = next((n for n, item in enumerate(batch) if n and _unread(item)), len(batch))
-        left = [record for record, _ in batch[first:]]
+        unread_records = [record for record, _ in batch[first:]]
         del batch[first:]
         yield batch
         batch.clear()
-        for record in left:
+        for record in unread_records:
             example = self.example(record)
             if self._taken(example):
                 yield [(record, example)]

@@ -45,29 +45,31 @@ class Choice:
 
     def complaints(self) -> list[str]:
         """Return messages about configured groups that no example had so far."""
-        found = []
+        complaints = []
         for key, names in (("only", self.only or ()), ("without", self.without)):
             missing = ", ".join(sorted(set(names) - self.met.keys()))
             if missing and self.met:
-                found.append(printable(f"source.{key}: no example of {missing}; {self._there()}"))
-        return found
+                complaints.append(
+                    printable(f"source.{key}: no example of {missing}; {self._there()}")
+                )
+        return complaints
 
     def _there(self) -> str:
         names = sorted(group for group in self.met if group is not None)
-        shown = [*names[:NOTED], *(["..."] if len(self.met) >= NOTED else [])]
+        listed = [*names[:NOTED], *(["..."] if len(self.met) >= NOTED else [])]
         none = ["examples without a group"] if None in self.met else []
-        return f"there are {', '.join(shown + none)}"
+        return f"there are {', '.join(listed + none)}"
 
     def check(self) -> None:
         """Raise DataError if there were examples and none was chosen."""
         if self.met and not any(map(self.has, self.met)):
-            said = "\n".join(self.complaints()) or self._there()
-            raise DataError(f"none of the source's examples is chosen\n{said}")
+            reasons = "\n".join(self.complaints()) or self._there()
+            raise DataError(f"none of the source's examples is chosen\n{reasons}")
 
     def save(self) -> list[str | None]:
         """Return the groups met, as JSON can hold them."""
         return [*self.met]
 
-    def restore(self, met: Iterable[str | None]) -> None:
+    def restore(self, groups: Iterable[str | None]) -> None:
         """Add what ``save`` returned to the groups met."""
-        self.met = dict.fromkeys([*met, *self.met])
+        self.met = dict.fromkeys([*groups, *self.met])

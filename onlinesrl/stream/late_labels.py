@@ -73,9 +73,9 @@ class _Shelf(dict[str, PendingExample]):
         self[name] = waiting
         self.weigh([waiting])
 
-    def weigh(self, some: Iterable[PendingExample]) -> None:
+    def weigh(self, entries: Iterable[PendingExample]) -> None:
         """Count all bytes of these, and drop the oldest while there is too much."""
-        for waiting in some:
+        for waiting in entries:
             self.bytes += waiting.size - waiting.weight
             waiting.weight = waiting.size
         while len(self) > self.most or self.bytes > self.max_bytes:
@@ -84,10 +84,10 @@ class _Shelf(dict[str, PendingExample]):
 
     def take(self, name: str) -> PendingExample | None:
         """Remove and return one, if it is there."""
-        found = self.pop(name, None)
-        if found is not None:
-            self.bytes -= found.weight
-        return found
+        entry = self.pop(name, None)
+        if entry is not None:
+            self.bytes -= entry.weight
+        return entry
 
     def copy(self) -> _Shelf:
         """Return a copy."""
@@ -148,10 +148,10 @@ class LabelJoiner:
     def join(self, label: Label) -> Answered | None:
         """Return the example of a label; None: it has not been predicted yet, and the label waits."""
         name = str(label.id)
-        found = self.pending.get(name)
-        if found is not None and found.predicted:
-            example = msgspec.json.decode(found.text, type=Example)
-            prediction = msgspec.json.decode(found.prediction, type=Prediction)
+        entry = self.pending.get(name)
+        if entry is not None and entry.predicted:
+            example = msgspec.json.decode(entry.text, type=Example)
+            prediction = msgspec.json.decode(entry.prediction, type=Prediction)
             self.pending.take(name)
             return Answered(msgspec.structs.replace(example, truth=label.truth), prediction)
         early = PendingExample(msgspec.Raw(_encode(label)))
@@ -192,13 +192,13 @@ class LabelJoiner:
             "examples": self.pending.given_up,
             "labels without an example": self.early.given_up,
         }
-        found = [f"{n} {what} were dropped: {more}" for what, n in given_up.items() if n]
+        complaints = [f"{n} {kind} were dropped: {more}" for kind, n in given_up.items() if n]
         if ended and self.early:
             first = printable(next(iter(self.early)))
-            found.append(
+            complaints.append(
                 f"{len(self.early)} labels met no example without truth; the first is of {first}"
             )
-        return found
+        return complaints
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return header and arrays of a checkpoint."""

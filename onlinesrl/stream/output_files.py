@@ -45,10 +45,10 @@ class Outputs:
 
     def state(self) -> dict[str, dict[str, int]]:
         """Return what a checkpoint has of the files."""
-        found = {"lengths": {name: file.length for name, file in self.files.items()}}
+        state = {"lengths": {name: file.length for name, file in self.files.items()}}
         if any(file.part for file in self.files.values()):
-            found["parts"] = {name: file.part for name, file in self.files.items()}
-        return found
+            state["parts"] = {name: file.part for name, file in self.files.items()}
+        return state
 
     def saved(self, number: int) -> None:
         """Remove the oldest lines, if there are too many, that no checkpoint needs: one has been written."""
@@ -56,7 +56,11 @@ class Outputs:
             return
         self._note(number)
         needed = [*checkpoints_module.numbered(self._checkpoints)]
-        self._parts = {each: self._parts[each] for each in needed if each in self._parts}
+        self._parts = {
+            checkpoint: self._parts[checkpoint]
+            for checkpoint in needed
+            if checkpoint in self._parts
+        }
         if len(self._parts) == len(needed):
             for name, file in self.files.items():
                 file.forget(min(parts[name] for parts in self._parts.values()), self.most)

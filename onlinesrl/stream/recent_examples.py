@@ -38,7 +38,7 @@ class Work(NamedTuple):
 def drifts(outcomes: Sequence[Outcome], work: Sequence[Work]) -> list[int]:
     """Return how many examples there are up to each signal of drift; late labels are none."""
     return [
-        sum(not isinstance(each.item, Answered) for each in work[: place + 1])
+        sum(not isinstance(entry.item, Answered) for entry in work[: place + 1])
         for place, outcome in enumerate(outcomes)
         if outcome.drift
     ]
@@ -53,12 +53,12 @@ class Shown(deque[tuple[Example, Outcome]]):
     def take(self, work: Sequence[Work], outcomes: Sequence[Outcome]) -> None:
         """Keep the last of these examples."""
         labelled = (
-            (each.example, outcome)
-            for each, outcome in zip(reversed(work), reversed(outcomes), strict=True)
-            if isinstance(each.example, Example)
-            and each.example.labelled
+            (entry.example, outcome)
+            for entry, outcome in zip(reversed(work), reversed(outcomes), strict=True)
+            if isinstance(entry.example, Example)
+            and entry.example.labelled
             and outcome.prediction is not None
-            and len(each.record.value) <= SHOWN_BYTES
+            and len(entry.record.value) <= SHOWN_BYTES
         )
         self.extend(reversed(list(islice(labelled, SHOWN))))
 

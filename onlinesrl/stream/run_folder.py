@@ -195,8 +195,8 @@ class RunFolder(Closing):
         """Remove what a run wrote and nothing else, checkpoints first. Raises StorageError."""
         with storage_errors(self.path, "clear the run folder"):
             for pattern in ("checkpoint-*.ckpt", ".checkpoint-*.tmp"):
-                for found in self.checkpoints.glob(pattern):
-                    found.unlink()
+                for checkpoint in self.checkpoints.glob(pattern):
+                    checkpoint.unlink()
             sync_folder(self.checkpoints)
             growing = [part for file in self.written for part in parts(file)]
             for file in (*growing, *self.written, *table_files(self.path / "predictions")):
@@ -222,7 +222,7 @@ def is_run(path: Path) -> bool:
 
 def table_files(folder: Path) -> list[Path]:
     """Return the parts of tables in a folder, those that were left unfinished too. Raises OSError."""
-    tables = [each for each in sorted(folder.glob("*")) if each.is_dir()]
+    tables = [entry for entry in sorted(folder.glob("*")) if entry.is_dir()]
     for table in tables:
         check_folder(table)
     files = (file for table in tables for file in sorted(table.iterdir()))
@@ -253,9 +253,9 @@ def _take_lock(path: Path) -> int:
         descriptor = plain(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            said = _MARK + f"{os.getpid()}\n".encode()
-            os.pwrite(descriptor, said, 0)
-            os.ftruncate(descriptor, len(said))
+            mark = _MARK + f"{os.getpid()}\n".encode()
+            os.pwrite(descriptor, mark, 0)
+            os.ftruncate(descriptor, len(mark))
         except BlockingIOError:
             holder = os.pread(descriptor, 80, 0).removeprefix(_MARK).decode("ascii", "replace")
             os.close(descriptor)
@@ -278,5 +278,7 @@ os.register_at_fork(after_in_child=_let_go)
 
 
 def _locked_message(folder: Path, holder: str) -> str:
-    who = f"process {holder}" if holder.isdigit() else "another process"
-    return f"{folder}: {who} is running in this folder; wait for it, stop it, or set another output"
+    owner = f"process {holder}" if holder.isdigit() else "another process"
+    return (
+        f"{folder}: {owner} is running in this folder; wait for it, stop it, or set another output"
+    )

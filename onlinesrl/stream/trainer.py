@@ -97,8 +97,8 @@ class Trainer:
         self.saves, self.seconds = 0, 0.0
         self.drained = self.finished = False
         self.shown = Shown()
-        self.outputs = of = Outputs(folder, reader.source.retention)
-        self.predictions, self.lines, self.dead = of.predictions, of.metrics, of.dead
+        self.outputs = outputs = Outputs(folder, reader.source.retention)
+        self.predictions, self.lines, self.dead = outputs.predictions, outputs.metrics, outputs.dead
         self.saver = CheckpointWriter(
             folder.checkpoints, schedule.keep, [*self.outputs.files.values()]
         )
@@ -126,7 +126,7 @@ class Trainer:
         if self.labels is not None:
             self.labels.restore(converted(header.get("labels"), dict), saved.arrays)
 
-    def save(self, aside: bool = False) -> None:
+    def save(self, in_background: bool = False) -> None:
         """Write the outputs, then state and position to one file; see ``CheckpointWriter.write``."""
         self.saver.finish()
         self.sink.flush()
@@ -155,7 +155,7 @@ class Trainer:
         if self.labels is not None:
             header["labels"], waiting = self.labels.save()
             arrays |= waiting
-        self.saver.write(self.saves, header, arrays, self.shown, aside)
+        self.saver.write(self.saves, header, arrays, self.shown, in_background)
         self.saved_position = self.position
         self.outputs.saved(self.saves)
         self.reader.source.acknowledge(self.position, self.saves)
@@ -171,8 +171,10 @@ class Trainer:
         with self.saver.aside(self.threaded), rare_collections():
             saved_at = self.started
             self.check_share()
-            of = Batches(self.reader, self.learner, self.threaded, self.count, self.room, self.save)
-            with closing(of.each(self.position, stopper)) as batches, watcher.running(stopper):
+            reading = Batches(
+                self.reader, self.learner, self.threaded, self.count, self.room, self.save
+            )
+            with closing(reading.each(self.position, stopper)) as batches, watcher.running(stopper):
                 for batch in batches:
                     with watcher.processing(batch):
                         saved_at = self.process(batch, watcher, saved_at)
@@ -186,18 +188,18 @@ class Trainer:
 
     def process(self, batch: Batch, watcher: Watcher, saved_at: float) -> float:
         """Learn from a micro-batch, and save if that is due; return when the last checkpoint was saved."""
-        came = bool(batch.batch)
+        has_records = bool(batch.batch)
         condemned = self.learn(batch)
         if batch.dry:
             self.predictions.flush(fsync=False)
-        if came or self.reader.source.live:
+        if has_records or self.reader.source.live:
             watcher.update(self.line, self.metrics.examples)
         if self.sink.due:
             self.sink.flush()
         now = time.monotonic()
         if not condemned and not self.save_due(now - saved_at):
             return saved_at
-        self.save(aside=self.threaded)
+        self.save(in_background=self.threaded)
         self.crash.passed(self.metrics.steps)
         watcher.saved()
         return now
@@ -211,26 +213,28 @@ class Trainer:
         if self.saves == 0 and (source.live or self.sink.state()):
             self.save()
 
-    def learn(self, taken: Batch) -> bool:
+    def learn(self, micro_batch: Batch) -> bool:
         """Process and clear a micro-batch; return whether an example was condemned for crashes."""
-        batch = taken.batch
-        condemned, records, done = False, [record for record, _ in batch], 0
+        items = micro_batch.batch
+        condemned, records, processed = False, [record for record, _ in items], 0
         stopped = False
-        if unread(batch):
+        if unread(items):
             self.learner.quiet()
-        for rest in self.reader.parts(batch):
+        for rest in self.reader.parts(items):
             while rest:
-                found, read = self.step(rest)
-                condemned |= found
-                done += read
+                crashed, read = self.step(rest)
+                condemned |= crashed
+                processed += read
                 del rest[:read]
                 if not read:
                     break
             if rest:  # a signal asked to stop
-                records, stopped = records[:done], True
+                records, stopped = records[:processed], True
                 break
         if records:
-            self.position = self.reader.source.after(self.position, records, stopped, taken.mark)
+            self.position = self.reader.source.after(
+                self.position, records, stopped, micro_batch.mark
+            )
             if self.labels is not None and self.metrics.steps % WEIGH_EVERY == 0:
                 self.labels.weigh()
             self.check_share()
@@ -251,12 +255,12 @@ class Trainer:
             )
             condemned = "crash" in tally.errors
             if len(outcomes) < len(work):
-                left = work[len(outcomes)].record
-                read = next(n for n, (record, _) in enumerate(batch) if record is left)
+                first_left = work[len(outcomes)].record
+                read = next(n for n, (record, _) in enumerate(batch) if record is first_left)
                 self.labels = self.before
                 work, _ = self.work(batch[:read])
             self.write(work, outcomes)
-            late = sum(isinstance(each.item, Answered) for each in work)
+            late = sum(isinstance(task.item, Answered) for task in work)
             self.metrics.add(tally, len(work) - late, late, drifts(outcomes, work))
         self.metrics.tombstones += sum(item is None for _, item in batch[:read])
         if work and self.schedule.metrics_due(self.metrics.steps):
@@ -270,12 +274,14 @@ class Trainer:
         """
         if self.plain:
             kinds = Example | ExampleError
-            return [Work(of, item) for of, item in batch if isinstance(item, kinds)], len(batch)
+            return [Work(origin, item) for origin, item in batch if isinstance(item, kinds)], len(
+                batch
+            )
         work: list[Work] = []
-        met = set[str]()
-        for read, (record, found) in enumerate(batch):
-            item = self.sendable(record, found)
-            if isinstance(item, Label) and str(item.id) in met:
+        pending_ids = set[str]()
+        for read, (record, content) in enumerate(batch):
+            item = self.sendable(record, content)
+            if isinstance(item, Label) and str(item.id) in pending_ids:
                 return work, read
             try:
                 joined = self.join(item)
@@ -285,7 +291,7 @@ class Trainer:
                 joined = ExampleError("to join it takes more memory than is available", "memory")
             if isinstance(joined, PendingExample):
                 assert isinstance(item, Example)
-                met.add(str(item.id))
+                pending_ids.add(str(item.id))
                 work.append(Work(record, item, joined))
             elif joined is not None:
                 work.append(Work(record, joined))
@@ -350,10 +356,10 @@ class Trainer:
 
     def write(self, work: Sequence[Work], outcomes: Sequence[Outcome]) -> None:
         """Write one prediction per example, and dead letters, in the order of the records."""
-        for each, outcome in zip(work, outcomes, strict=True):
-            (record, item, waiting), prediction = each, outcome.prediction
+        for entry, outcome in zip(work, outcomes, strict=True):
+            (record, item, waiting), prediction = entry, outcome.prediction
             if prediction is None:
-                self.refuse(each, outcome)
+                self.refuse(entry, outcome)
             if self.answered is not None:
                 self.answered(record, item, outcome)
             if isinstance(item, Answered):
@@ -380,8 +386,8 @@ class Trainer:
         if self.strict or (self.settle and outcome.unsolved):
             self.labels = self.before
             self.save()
-            of = f" (example {printable(name)})" if name else ""
-            raise DataError(f"{record.file}:{record.line}: {reason}{of}")
+            suffix = f" (example {printable(name)})" if name else ""
+            raise DataError(f"{record.file}:{record.line}: {reason}{suffix}")
         self.dead.append(record, reason, name)
 
     def check_share(self, at_end: bool = False) -> None:

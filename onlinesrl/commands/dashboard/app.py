@@ -119,8 +119,10 @@ class Page:
         try:
             async with self.asking:
                 before = None if unseen.before is None else str(unseen.before)
-                held = await answer(task="look", checkpoint=str(unseen.saved.path), before=before)
-            self.runs[number].take(unseen, held)
+                content = await answer(
+                    task="look", checkpoint=str(unseen.saved.path), before=before
+                )
+            self.runs[number].take(unseen, content)
         finally:
             ended = time.monotonic()
             self.rest[number] = ended + REST * (ended - started)
@@ -128,16 +130,16 @@ class Page:
 
     async def explain(self, request: Request) -> Response:
         """Explain an atom of an example that is shown, or its least certain one."""
-        asked = request.query_params
+        parameters = request.query_params
         try:
-            run = self.runs[int(asked["run"])]
-            pair = run.examples[asked["id"]]["pair"]
+            run = self.runs[int(parameters["run"])]
+            pair = run.examples[parameters["id"]]["pair"]
         except (ValueError, KeyError, IndexError):
             return _json({"error": "this example is no longer among the newest ones"}, 404)
         async with self.explaining:
-            atom = asked.get("atom")
-            said = await answer(task="explain", folder=str(run.path), pair=pair, atom=atom)
-        return _json(said, 200 if "lines" in said else 422)
+            atom = parameters.get("atom")
+            reply = await answer(task="explain", folder=str(run.path), pair=pair, atom=atom)
+        return _json(reply, 200 if "lines" in reply else 422)
 
 
 class _Events(StreamingResponse):
@@ -165,9 +167,9 @@ async def answer(**request: Any) -> dict[str, Any]:
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
-        said, _ = await process.communicate(msgspec.json.encode(request))
-        found: dict[str, Any] = msgspec.json.decode(said) if process.returncode == 0 else GONE
-        return found
+        output, _ = await process.communicate(msgspec.json.encode(request))
+        reply: dict[str, Any] = msgspec.json.decode(output) if process.returncode == 0 else GONE
+        return reply
     finally:
         if process.returncode is None:
             process.kill()

@@ -105,9 +105,9 @@ class Watched:
         except OSError as error:
             raise FolderError(f"{path}: cannot be read: {error.strerror}") from error
         if not run:
-            what = "not the folder of a run" if path.exists() else "there is no such folder"
+            reason = "not the folder of a run" if path.exists() else "there is no such folder"
             raise FolderError(
-                f"{path}: {what}; expected one that a run has written to (its output)"
+                f"{path}: {reason}; expected one that a run has written to (its output)"
             )
         self.path = path
         self._metrics = Tail(path / "metrics.jsonl")
@@ -149,18 +149,18 @@ class Watched:
             self._points[point.examples] = point
         while len(self._points) > 2 * POINTS:
             first, *rest = sorted(self._points)
-            kept = [first, *rest[-1::-2]]
-            self._points = {examples: self._points[examples] for examples in sorted(kept)}
+            chosen = [first, *rest[-1::-2]]
+            self._points = {examples: self._points[examples] for examples in sorted(chosen)}
 
     def _checkpoints(self) -> list[Saved]:
         """Return the checkpoints, oldest first."""
-        found: list[Saved] = []
+        saved: list[Saved] = []
         with suppress(StorageError):  # the folder may vanish
             for _, path in sorted(numbered(self.path / "checkpoints").items()):
                 with suppress(OSError):
                     status = path.lstat()
-                    found.append(Saved(path, status.st_size, status.st_mtime))
-        return found
+                    saved.append(Saved(path, status.st_size, status.st_mtime))
+        return saved
 
     @property
     def unseen(self) -> Unseen | None:
@@ -170,19 +170,19 @@ class Watched:
         before = self._saved[-2].path if len(self._saved) > 1 else None
         return Unseen(self._saved[-1], before, self._starts)
 
-    def take(self, unseen: Unseen, held: Mapping[str, Any]) -> None:
+    def take(self, unseen: Unseen, content: Mapping[str, Any]) -> None:
         """Take what ``worker.look`` has found in a checkpoint; of an error keep what was known before."""
         if unseen.start != self._starts:
             return
         self._seen = unseen.saved
-        if "error" in held:
-            self.held = {**self.held, **held}
+        if "error" in content:
+            self.held = {**self.held, **content}
             return
-        self.held = held
-        point = msgspec.convert(held["line"], Point)
+        self.held = content
+        point = msgspec.convert(content["line"], Point)
         if point.examples not in self._points:  # the run's own line has the whole window
             self._add([point])
-        for example in held["examples"]:
+        for example in content["examples"]:
             name = example["row"]["id"]
             self.examples.pop(name, None)
             self.examples[name] = example
@@ -232,7 +232,7 @@ class Watched:
             "regret": [_each(point.regret_bound, _bounded(point)) for point in points],
             "drift": points[-1].drift.at if points else [],
         }
-        return columns | {"wrong": [each.hamming for each in self._newest]}
+        return columns | {"wrong": [example.hamming for example in self._newest]}
 
     def _shown_examples(self) -> dict[str, Any]:
         newest = [*self._newest][-LISTED:][::-1]
@@ -251,27 +251,27 @@ class Watched:
             "lag": _behind(self.held.get("position"), self.held.get("behind")),
             "letters": [*self._dead][::-1],
             "checkpoints": [
-                {"name": each.path.name, "bytes": each.bytes, "time": each.time}
-                for each in reversed(self._saved)
+                {"name": checkpoint.path.name, "bytes": checkpoint.bytes, "time": checkpoint.time}
+                for checkpoint in reversed(self._saved)
             ],
         }
 
 
-def _extend(found: deque[T], tail: Tail, kind: type[T]) -> None:
+def _extend(records: deque[T], tail: Tail, kind: type[T]) -> None:
     """Add the new lines of a file; those of a file that was there before it are removed."""
     lines = _decoded(tail.lines(), kind)
     if tail.anew:
-        found.clear()
-    found += lines
+        records.clear()
+    records += lines
 
 
 def _decoded(lines: list[bytes], kind: type[T]) -> list[T]:
     """Return the lines that are of a kind; others, such as those of bad examples, are left out."""
-    found = []
+    records = []
     for line in lines:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            found.append(msgspec.json.decode(line, type=kind))
-    return found
+            records.append(msgspec.json.decode(line, type=kind))
+    return records
 
 
 def _bounded(point: Point) -> int:
@@ -327,7 +327,7 @@ def _behind(position: Any, behind: Any) -> dict[str, Any] | None:
 def _is_locked(lock: Path) -> bool:
     """Tell whether a process holds the lock, from the system's list: asking for it would be taking it."""
     try:
-        held = f":{lock.stat().st_ino} "
-        return any(held in line and " FLOCK " in line for line in LOCKS.read_text().splitlines())
+        inode = f":{lock.stat().st_ino} "
+        return any(inode in line and " FLOCK " in line for line in LOCKS.read_text().splitlines())
     except OSError:
         return False

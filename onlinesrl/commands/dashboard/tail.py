@@ -51,9 +51,9 @@ class Tail:
             return []
         self._offset += end
         self._known = (self._known + data[:end])[-_KNOWN:]
-        found = data[: end - 1].split(b"\n")[self._midway :]
+        lines = data[: end - 1].split(b"\n")[self._midway :]
         self._midway = False
-        return found
+        return lines
 
     def _read(self) -> bytes:
         with open(self.path, "rb", opener=plain) as file:

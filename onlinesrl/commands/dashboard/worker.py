@@ -40,7 +40,7 @@ def look(checkpoint: str, before: str | None) -> dict[str, Any]:
     ``before`` is the checkpoint with whose weights they are compared.
     """
     saved = checked(load(Path(checkpoint)), RunHeader)
-    learner, metrics, shown = restore(saved)
+    learner, metrics, recent = restore(saved)
     header, weights = saved.header, learner.weights
     line = {**metrics.snapshot(), **learner.certificate()}
     return {
@@ -54,7 +54,7 @@ def look(checkpoint: str, before: str | None) -> dict[str, Any]:
             {"rule": e.text, "instance": e.instance, "weight": e.weight, "updates": e.uses}
             for e in heaviest(weights.entries())[:HEAVIEST]
         ],
-        "examples": [{"row": asdict(shown_row(learner, *pair)), "pair": pair} for pair in shown],
+        "examples": [{"row": asdict(shown_row(learner, *pair)), "pair": pair} for pair in recent],
         **({} if before is None else _since(before, learner, header)),
     }
 
@@ -119,8 +119,8 @@ def main() -> None:
     """Answer one request."""
     os.nice(NICE)
     signal.alarm(SECONDS)
-    said = answer(json.load(sys.stdin))
-    sys.stdout.buffer.write(msgspec.json.encode(said))
+    reply = answer(json.load(sys.stdin))
+    sys.stdout.buffer.write(msgspec.json.encode(reply))
 
 
 if __name__ == "__main__":

@@ -29,16 +29,18 @@ MarkedAtom: TypeAlias = tuple[tuple[str, ...], bool, bool]
 """The constants of an atom, whether it is true, and whether it is predicted."""
 
 
-def confusions(said: Bools, true: Bools) -> Ints:
+def confusions(predicted: Bools, true: Bools) -> Ints:
     """Return the numbers of hits, false alarms and misses, int64[3]."""
-    return np.array([np.sum(said & true), np.sum(said & ~true), np.sum(true & ~said)])
+    return np.array(
+        [np.sum(predicted & true), np.sum(predicted & ~true), np.sum(true & ~predicted)]
+    )
 
 
 def count_classes(counts: dict[str, Ints], atoms: Iterable[MarkedAtom], argument: int) -> None:
     """Add hits, false alarms and misses, int64[3], of every constant that is the chosen argument."""
-    for constants, true, said in atoms:
+    for constants, true, predicted in atoms:
         of_class = counts.setdefault(constants[argument], np.zeros(3, np.int64))
-        of_class += [said and true, said and not true, true and not said]
+        of_class += [predicted and true, predicted and not true, true and not predicted]
 
 
 class Confusion:
@@ -69,8 +71,8 @@ class Confusion:
             none = f"({none})"
         table: dict[str, dict[str, int]] = {}
         for pair, n in sorted(self.counts.items(), key=_order):
-            true, said = (none if name is None else name for name in pair)
-            table.setdefault(true, {})[said] = n
+            true, predicted = (none if name is None else name for name in pair)
+            table.setdefault(true, {})[predicted] = n
         return table
 
     def save(self) -> list[list[Any]] | None:
@@ -82,14 +84,16 @@ class Confusion:
     @classmethod
     def restore(cls, saved: Any) -> Confusion:
         """Return the counts that ``save`` wrote. Raises Misfit."""
-        found, rows = cls(), converted([saved], list[_Rows])[0]
-        found.counts = None if rows is None else Counter({(t, said): n for t, said, n in rows})
-        return found
+        confusion, rows = cls(), converted([saved], list[_Rows])[0]
+        confusion.counts = (
+            None if rows is None else Counter({(t, predicted): n for t, predicted, n in rows})
+        )
+        return confusion
 
 
 def _order(item: tuple[Pair, int]) -> tuple[tuple[bool, str], tuple[bool, str]]:
-    true, said = item[0]
-    return (true is None, true or ""), (said is None, said or "")
+    true, predicted = item[0]
+    return (true is None, true or ""), (predicted is None, predicted or "")
 
 
 def pairs(atoms: Iterable[MarkedAtom], argument: int) -> Counter[Pair] | None:
@@ -105,4 +109,4 @@ def pairs(atoms: Iterable[MarkedAtom], argument: int) -> Counter[Pair] | None:
                 return None
             if marked:
                 unit[n] = constants[argument]
-    return Counter((true, said) for true, said in classes.values())
+    return Counter((true, predicted) for true, predicted in classes.values())

@@ -28,12 +28,12 @@ class Costs:
     several that fit an atom the last holds. Raises ValueError for one that does not fit ``arities``.
     """
 
-    def __init__(self, given: Given, arities: Mapping[str, int]) -> None:
-        self._entries = [_entry(text, cost) for text, cost in given.items()]
-        for text, entry in zip(given, self._entries, strict=True):
+    def __init__(self, costs: Given, arities: Mapping[str, int]) -> None:
+        self._entries = [_entry(text, cost) for text, cost in costs.items()]
+        for text, entry in zip(costs, self._entries, strict=True):
             if entry.predicate not in arities:
-                known = ", ".join(arities)
-                raise ValueError(f"{text}: expected a predicate of the query ({known})")
+                predicates = ", ".join(arities)
+                raise ValueError(f"{text}: expected a predicate of the query ({predicates})")
             if entry.constants is not None and len(entry.constants) != arities[entry.predicate]:
                 raise ValueError(
                     f"{text}: {entry.predicate} has {arities[entry.predicate]} arguments"
@@ -41,13 +41,13 @@ class Costs:
 
     def of(self, predicate: str, rows: Sequence[Sequence[Constant]]) -> Floats:
         """Return the costs of a predicate's atoms, float64[atom, (EXTRA, MISSED)]."""
-        found = np.ones((len(rows), 2))
+        costs = np.ones((len(rows), 2))
         for entry in self._entries:
             if entry.predicate == predicate and entry.constants is None:
-                found[:] = entry.cost
+                costs[:] = entry.cost
             elif entry.predicate == predicate:
-                found[[n for n, row in enumerate(rows) if entry.fits(row)]] = entry.cost
-        return found
+                costs[[n for n, row in enumerate(rows) if entry.fits(row)]] = entry.cost
+        return costs
 
 
 class _Entry(NamedTuple):
@@ -57,12 +57,12 @@ class _Entry(NamedTuple):
 
     def fits(self, row: Sequence[Constant]) -> bool:
         constants = self.constants or ()
-        return all(c in {ANY, str(own)} for c, own in zip(constants, row, strict=True))
+        return all(c in {ANY, str(constant)} for c, constant in zip(constants, row, strict=True))
 
 
 def _entry(text: str, cost: Cost | dict[Literal["missed", "extra"], Cost]) -> _Entry:
-    each = cost if isinstance(cost, dict) else {"extra": cost, "missed": cost}
-    pair = each.get("extra", 1.0), each.get("missed", 1.0)
+    by_error = cost if isinstance(cost, dict) else {"extra": cost, "missed": cost}
+    pair = by_error.get("extra", 1.0), by_error.get("missed", 1.0)
     if "(" not in text:
         return _Entry(text.strip(), None, pair)
     try:

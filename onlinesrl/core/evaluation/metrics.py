@@ -76,18 +76,18 @@ def _categorical_accuracy(truth: Floats, values: Floats, groups: Ints) -> float 
 
 
 def _f1(truth: Floats, values: Floats, groups: Ints) -> float | None:
-    said, true = values > 0.5, truth > 0.5
-    hits = int(np.sum(said & true))
-    return f1(hits, int(said.sum()) - hits, int(true.sum()) - hits)
+    predicted, true = values > 0.5, truth > 0.5
+    hits = int(np.sum(predicted & true))
+    return f1(hits, int(predicted.sum()) - hits, int(true.sum()) - hits)
 
 
 def _map(truth: Floats, values: Floats, groups: Ints) -> float | None:
     """Return the mean of the average precisions of groups with a true atom."""
     order = np.argsort(groups, kind="stable")
     starts = np.unique(groups[order], return_index=True)[1][1:]
-    parts = (_aupr(truth[of], values[of], of) for of in np.split(order, starts))
-    found = [each for each in parts if each is not None]
-    return float(np.mean(found)) if found else None
+    parts = (_aupr(truth[members], values[members], members) for members in np.split(order, starts))
+    precisions = [precision for precision in parts if precision is not None]
+    return float(np.mean(precisions)) if precisions else None
 
 
 def _cll(truth: Floats, values: Floats, groups: Ints) -> float | None:
@@ -97,15 +97,15 @@ def _cll(truth: Floats, values: Floats, groups: Ints) -> float | None:
 
 def _cll_se(truth: Floats, values: Floats) -> float | None:
     """Return the standard error of the mean conditional log-likelihood."""
-    each = _log_likelihoods(truth, values)
-    return float(np.std(each)) / math.sqrt(len(each)) if len(each) else None
+    likelihoods = _log_likelihoods(truth, values)
+    return float(np.std(likelihoods)) / math.sqrt(len(likelihoods)) if len(likelihoods) else None
 
 
 def _log_likelihoods(truth: Floats, values: Floats) -> Floats:
     """Return truth * log(value) + (1 - truth) * log(1 - value) of each atom, float64[atoms]."""
     p = np.clip(values, CLIP, 1.0 - CLIP)
-    found: Floats = truth * np.log(p) + (1 - truth) * np.log1p(-p)
-    return found
+    likelihoods: Floats = truth * np.log(p) + (1 - truth) * np.log1p(-p)
+    return likelihoods
 
 
 METRICS: Mapping[str, Metric] = {
@@ -123,10 +123,10 @@ METRICS: Mapping[str, Metric] = {
 """The metrics by name."""
 
 
-def measured(of: Scored) -> dict[str, float | int | None]:
+def measured(scored: Scored) -> dict[str, float | int | None]:
     """Return the number of atoms, every metric, and the standard error of ``cll``."""
     return {
-        "atoms": len(of.truth),
-        **{name: metric.measure(*of) for name, metric in METRICS.items()},
-        "cll_se": _cll_se(of.truth, of.values),
+        "atoms": len(scored.truth),
+        **{name: metric.measure(*scored) for name, metric in METRICS.items()},
+        "cll_se": _cll_se(scored.truth, scored.values),
     }

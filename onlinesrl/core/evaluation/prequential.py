@@ -191,17 +191,17 @@ class Metrics:
         values = dict(vars(self))
         for name in ("total", "window"):
             values[name] = values[name].save()
-        values["ranking"] = {name: each.save() for name, each in self.ranking.items()}
+        values["ranking"] = {name: ranking.save() for name, ranking in self.ranking.items()}
         values["confusion"] = self.confusion.save()
         return values
 
     @classmethod
     def restore(cls, saved: Mapping[str, Any]) -> Metrics:
         """Return the accumulators that ``save`` wrote. Raises Misfit."""
-        found = converted(saved, cls, dec_hook=lambda kind, value: kind.restore(value))
-        if bool(found.signals) != bool(found.marks):
+        metrics = converted(saved, cls, dec_hook=lambda kind, value: kind.restore(value))
+        if bool(metrics.signals) != bool(metrics.marks):
             raise Misfit("it has signals of drift without a place, or places without a signal")
-        return found
+        return metrics
 
 
 def class_scores(hits: int, false_alarms: int, misses: int) -> dict[str, Any]:

@@ -30,17 +30,17 @@ class Ranking:
         """Count atoms with these scores, float64[atoms], of which some are true, bool[atoms]."""
         cells = 2 * np.floor(scores * BINS + 0.5).astype(np.int64) + true
         for cell, n in zip(
-            *(each.tolist() for each in np.unique(cells, return_counts=True)), strict=True
+            *(column.tolist() for column in np.unique(cells, return_counts=True)), strict=True
         ):
             self.counts.setdefault(cell >> 1, [0, 0])[cell & 1] += n
 
     @classmethod
     def exact(cls, scores: NDArray[np.float64], true: NDArray[np.bool_]) -> Ranking:
         """Return a ranking by scores of any size, not rounded, to be measured; it has no thresholds."""
-        found, (_, rank) = cls(), np.unique(scores, return_inverse=True)
+        ranking, (_, rank) = cls(), np.unique(scores, return_inverse=True)
         counts = np.bincount(2 * rank + true, minlength=2 * int(rank.max(initial=-1)) + 2)
-        found.counts = dict(enumerate(counts.reshape(-1, 2).tolist()))
-        return found
+        ranking.counts = dict(enumerate(counts.reshape(-1, 2).tolist()))
+        return ranking
 
     def merge(self, other: Ranking) -> None:
         """Add another's counts."""
@@ -61,8 +61,8 @@ class Ranking:
         false, true = (sum(counts[n] for counts in self.counts.values()) for n in (0, 1))
         best_f1, threshold = max(
             (
-                (2 * hits / (taken + true), (score - 0.5) / BINS)
-                for score, hits, taken in self._cuts()
+                (2 * hits / (predicted + true), (score - 0.5) / BINS)
+                for score, hits, predicted in self._cuts()
             ),
             default=(None, None),
         )
@@ -98,10 +98,10 @@ class Ranking:
 
     def _cuts(self) -> Iterator[tuple[int, int, int]]:
         """Yield for every score the true atoms, and all, that have at least this one."""
-        hits = taken = 0
+        hits = predicted = 0
         for score, false, true in self._falling():
-            hits, taken = hits + true, taken + false + true
-            yield score, hits, taken
+            hits, predicted = hits + true, predicted + false + true
+            yield score, hits, predicted
 
     def _auc(self, all_false: int, all_true: int) -> dict[str, float | None]:
         halves = ties = above = 0
@@ -120,17 +120,19 @@ class Ranking:
         if not all_true:
             return {"average_precision": None, "average_precision_error": None}
         parts: list[tuple[float, float, float]] = []
-        hits = taken = 0
+        hits = predicted = 0
         for _, false, true in self._falling():
-            before, hits, taken = hits, hits + true, taken + false + true
+            before, hits, predicted = hits, hits + true, predicted + false + true
             if true:
                 share = true / all_true
-                last = (before + 1) / (before + 1 + taken - hits)
-                parts.append((share * hits / taken, share * hits / (taken - false), share * last))
-        found, most, least = (math.fsum(part) for part in zip(*parts, strict=True))
+                last = (before + 1) / (before + 1 + predicted - hits)
+                parts.append(
+                    (share * hits / predicted, share * hits / (predicted - false), share * last)
+                )
+        precision, most, least = (math.fsum(part) for part in zip(*parts, strict=True))
         return {
-            "average_precision": found,
-            "average_precision_error": max(most - found, found - least, 0.0),
+            "average_precision": precision,
+            "average_precision_error": max(most - precision, precision - least, 0.0),
         }
 
     def save(self) -> list[list[int]]:
@@ -140,9 +142,9 @@ class Ranking:
     @classmethod
     def restore(cls, saved: Any) -> Ranking:
         """Return the ranking that ``save`` wrote. Raises Misfit."""
-        found, rows = cls(), converted(saved, list[tuple[_Score, Natural, Natural]])
-        found.counts = {score: [false, true] for score, false, true in rows}
-        return found
+        ranking, rows = cls(), converted(saved, list[tuple[_Score, Natural, Natural]])
+        ranking.counts = {score: [false, true] for score, false, true in rows}
+        return ranking
 
 
 def _inside(score: int) -> float:

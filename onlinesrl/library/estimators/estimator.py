@@ -68,13 +68,13 @@ class Estimator(ABC):
     def _new(self, update: Mapping[str, Any]) -> Learned:
         """Return what there is before learning, by the keys of an update."""
 
-    def fit(self, X: Any, y: Any, **others: Any) -> Self:
+    def fit(self, X: Any, y: Any, **parameters: Any) -> Self:
         """Learn anew from samples, in so many ``passes``: the first in their order, others in a random one.
 
         With ``held_out``, a share of the samples, these are not learned from: learning ends when ``PATIENCE``
         passes in succession label them no better, and what the best pass has learned remains.
         """
-        _check_none(others)
+        _check_none(parameters)
         passes, share = self._checked()
         learned = best = self._empty()
         if share is None:
@@ -108,14 +108,14 @@ class Estimator(ABC):
         return best
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Sequence[Label] | None = None, **others: Any
+        self, X: Any, y: Any, classes: Sequence[Label] | None = None, **parameters: Any
     ) -> Self:
         """Go on learning, where features and labels may be new; ``classes`` are further labels.
 
         For more than one sample the weights are copied once. Ctrl-C ends it with none learned; where there is
         one sample, after that.
         """
-        _check_none(others)
+        _check_none(parameters)
         learned = self.learned_ if self.__sklearn_is_fitted__() else self._empty()
         learned.learn(X, y, classes)
         self.learned_ = learned
@@ -130,9 +130,9 @@ class Estimator(ABC):
         """Return a table of precision, recall, F1 and support of each label."""
         return table(label_scores(y, self.predict(X)))
 
-    def score(self, X: Any, y: Any, **others: Any) -> float:
+    def score(self, X: Any, y: Any, **parameters: Any) -> float:
         """Return the share of labels that are predicted right."""
-        _check_none(others)
+        _check_none(parameters)
         predicted = self.predict(X)
         return accuracy(labels_of(y, [*map(len, predicted)], self.noun), predicted)
 
@@ -147,12 +147,12 @@ class Estimator(ABC):
 
     def predict_one(self, x: Any) -> list[Label] | None:
         """Return the labels of one sample; None before any label was met."""
-        met = self.__sklearn_is_fitted__() and self.learned_.classes
-        return self.predict([x])[0] if met else None
+        trained = self.__sklearn_is_fitted__() and self.learned_.classes
+        return self.predict([x])[0] if trained else None
 
     def _empty(self) -> Learned:
-        given = {"loss": self.loss, "sigma": self.sigma}
-        chosen = {name: value for name, value in given.items() if value is not None}
+        overrides = {"loss": self.loss, "sigma": self.sigma}
+        chosen = {name: value for name, value in overrides.items() if value is not None}
         return self._new(section(self.update, "update") | chosen)
 
     @classmethod
@@ -174,8 +174,8 @@ class Estimator(ABC):
 
     def __repr__(self) -> str:
         standard = inspect.signature(type(self)).parameters
-        given = {n: v for n, v in self.get_params().items() if v is not standard[n].default}
-        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in given.items())})"
+        changed = {n: v for n, v in self.get_params().items() if v is not standard[n].default}
+        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in changed.items())})"
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn wants to know: samples are no rows of numbers, and y is required."""
@@ -203,13 +203,13 @@ class Estimator(ABC):
         return learned
 
 
-def _check_none(others: Mapping[str, Any]) -> None:
+def _check_none(parameters: Mapping[str, Any]) -> None:
     """Raise InputError for parameters that there are in scikit-learn and not here."""
-    if "sample_weight" in others:
+    if "sample_weight" in parameters:
         reason = "an online update has no weights of samples; give a sample several times"
         raise InputError(f"sample_weight is not supported: {reason}")
-    if others:
-        raise InputError(f"there is no parameter {min(others)}")
+    if parameters:
+        raise InputError(f"there is no parameter {min(parameters)}")
 
 
 def _parted(samples: list[Any], y: Any, share: float) -> tuple[Samples, Samples]:
@@ -221,9 +221,9 @@ def _parted(samples: list[Any], y: Any, share: float) -> tuple[Samples, Samples]
     if not any(out):
         raise InputError(f"held_out is {share}, which is none of {len(samples)} samples")
     parts: list[Samples] = [([], []), ([], [])]
-    for x, of, test in zip(samples, labels, out, strict=True):
+    for x, labels_of_sample, test in zip(samples, labels, out, strict=True):
         parts[test][0].append(x)
-        parts[test][1].append(of)
+        parts[test][1].append(labels_of_sample)
     return parts[0], parts[1]
 
 
@@ -233,6 +233,6 @@ def _not_fitted(message: str) -> NotFittedError:
     if other is None:
         return NotFittedError(message)
     kinds = (NotFittedError, other.NotFittedError)
-    both: Any = type("NotFittedError", kinds, {"__reduce__": lambda e: (_not_fitted, e.args)})
-    error: NotFittedError = both(message)
+    kind: Any = type("NotFittedError", kinds, {"__reduce__": lambda e: (_not_fitted, e.args)})
+    error: NotFittedError = kind(message)
     return error

@@ -70,14 +70,14 @@ class Features:
         self._add(pairs(position), rows, adding)
         rows.first.append(len(rows.feature))
 
-    def _add(self, given: Iterable[tuple[Any, Any]], rows: Rows, adding: bool) -> None:
-        known, add = self._known, rows.feature.append
-        for name, value in given:
+    def _add(self, features: Iterable[tuple[Any, Any]], rows: Rows, adding: bool) -> None:
+        numbers, add = self._known, rows.feature.append
+        for name, value in features:
             try:
-                add(known[name][value])
+                add(numbers[name][value])
             except (KeyError, TypeError):
                 if isinstance(value, Mapping) and isinstance(name, str):
-                    inside = ((f"{name}:{key}", of) for key, of in value.items())
+                    inside = ((f"{name}:{key}", number) for key, number in value.items())
                     self._add(inside, rows, adding)
                 else:
                     self._meet(name, value, rows, adding)
@@ -114,11 +114,11 @@ def flat(name: Any, value: Any) -> Iterator[tuple[str, float]]:
         case np.bool_() | Real():
             yield name, _finite(name, value)
         case Mapping():
-            for key, of in value.items():
-                yield from flat(f"{name}:{key}", of)
-        case list() | tuple() | AbstractSet() if all(isinstance(each, str) for each in value):
-            for each in sorted(value):
-                yield f"{name}:{each}", 1.0
+            for key, number in value.items():
+                yield from flat(f"{name}:{key}", number)
+        case list() | tuple() | AbstractSet() if all(isinstance(item, str) for item in value):
+            for item in sorted(value):
+                yield f"{name}:{item}", 1.0
         case _:
             kind = type(value).__name__
             expected = "expected a string, a bool, a number, strings or a mapping"

@@ -93,13 +93,13 @@ class Learned:
 
     def learn(self, X: Any, y: Any, classes: Sequence[Label] | None) -> None:
         """Learn from all samples or none."""
-        evidence, truth, known = self._read(X, y, classes)
-        learner = self.learner or self._new(known)
+        evidence, truth, labels = self._read(X, y, classes)
+        learner = self.learner or self._new(labels)
         if len(evidence) == 1:
             learner.learn_one(evidence[0], truth[0])
         else:
             learner.learn_many(evidence, truth)
-        self.learner, self.classes = learner, known
+        self.learner, self.classes = learner, labels
 
     def passes(self, X: Any, y: Any) -> Iterator[None]:
         """See ``estimator.Learned.passes``."""
@@ -122,9 +122,12 @@ class Learned:
         """Return samples to learn from, their truths, and all labels."""
         evidence, lengths = _evidences(samples_of(X, least=1))
         labels = labels_of(y, lengths, LinkedClassifier.noun)
-        known = extended(self.classes, [classes_of(classes), *labels])
-        truth = [{"Label": [[i, str(label)] for i, label in enumerate(of)]} for of in labels]
-        return evidence, truth, known
+        all_labels = extended(self.classes, [classes_of(classes), *labels])
+        truth = [
+            {"Label": [[i, str(label)] for i, label in enumerate(sample_labels)]}
+            for sample_labels in labels
+        ]
+        return evidence, truth, all_labels
 
     def read(self, X: Any) -> list[Evidence]:
         """Return samples to predict."""
@@ -133,14 +136,14 @@ class Learned:
     def label(self, read: Sequence[Evidence]) -> Iterator[list[Label]]:
         """Yield the labels of each sample's things."""
         by_name = {str(label): label for label in self.classes}
-        for found in self._predictions(read, marginals=False):
-            of = {i: by_name[str(label)] for i, label in found["Label"]}
-            yield [of[i] for i in range(len(of))]
+        for prediction in self._predictions(read, marginals=False):
+            by_thing = {i: by_name[str(label)] for i, label in prediction["Label"]}
+            yield [by_thing[i] for i in range(len(by_thing))]
 
     def marginals(self, X: Any) -> Iterator[list[dict[Label, float]]]:
         """Yield the probabilities of each sample's things' labels."""
-        for found in self._predictions(self.read(X), marginals=True):
-            values = {} if found.values is None else found.values["Label"]
+        for prediction in self._predictions(self.read(X), marginals=True):
+            values = {} if prediction.values is None else prediction.values["Label"]
             by_name = {(i, str(label)): value for (i, label), value in values.items()}
             things = range(len({i for i, _ in by_name}))
             yield [
@@ -159,7 +162,7 @@ def _model(labels: Sequence[Label]) -> str:
 
 def _evidences(samples: Sequence[Any]) -> tuple[list[Evidence], list[int]]:
     evidence = [_evidence(sample, f"sample {n}") for n, sample in enumerate(samples)]
-    return evidence, [len(of["Thing"]) for of in evidence]
+    return evidence, [len(facts["Thing"]) for facts in evidence]
 
 
 def _evidence(sample: Any, place: str) -> Evidence:
@@ -173,33 +176,33 @@ def _evidence(sample: Any, place: str) -> Evidence:
         "Thing": [[i] for i in range(len(things))],
         "Feature": [
             ValuedAtom([name, i], number)
-            for i, of in enumerate(things)
-            for name, number in _features(of, f"{place}, thing {i}").items()
+            for i, part in enumerate(things)
+            for name, number in _features(part, f"{place}, thing {i}").items()
         ],
-        "Linked": [_link(of, len(things), f"{place}, link {n}") for n, of in enumerate(links)],
+        "Linked": [_link(part, len(things), f"{place}, link {n}") for n, part in enumerate(links)],
     }
 
 
 def _features(thing: Any, place: str) -> dict[str, float]:
     """Return the features of a thing, with the number by which each counts; repeated ones add up."""
-    found: dict[str, float] = {}
+    features: dict[str, float] = {}
     try:
         for name, value in pairs(thing):
             for feature, number in flat(name, value):
                 check_text(feature)
-                found[feature] = found.get(feature, 0.0) + number
+                features[feature] = features.get(feature, 0.0) + number
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
-    return {feature: number for feature, number in found.items() if number}
+    return {feature: number for feature, number in features.items() if number}
 
 
-def _link(given: Any, things: int, place: str) -> list[str | int]:
+def _link(link: Any, things: int, place: str) -> list[str | int]:
     expected = f"expected (i, j) or (i, j, relation), of things 0 to {things - 1}"
-    match listed(given, place, expected):
+    match listed(link, place, expected):
         case [int() | np.integer() as i, int() | np.integer() as j, *rest] if (
             0 <= i < things and 0 <= j < things and len(rest) < 2
         ):
             (relation,) = rest or [LINKED]
             if isinstance(relation, str):
                 return [relation, int(i), int(j)]
-    raise InputError(f"{place} is {shown(given)}, {expected}")
+    raise InputError(f"{place} is {shown(link)}, {expected}")

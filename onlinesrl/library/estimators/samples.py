@@ -14,12 +14,12 @@ from onlinesrl.library.inputs import constant
 Label: TypeAlias = str | int
 
 
-def listed(given: Any, place: str, expected: str) -> list[Any]:
+def listed(value: Any, place: str, expected: str) -> list[Any]:
     """Return what was given as a list. Raises InputError where it is a text, a mapping or one thing."""
-    iterable = isinstance(given, Iterable) and getattr(given, "ndim", 1) > 0
-    if not iterable or isinstance(given, str | bytes | Mapping):
-        raise InputError(f"{place} is a {type(given).__name__}, expected {expected}")
-    return given if isinstance(given, list) else [*given]
+    iterable = isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0
+    if not iterable or isinstance(value, str | bytes | Mapping):
+        raise InputError(f"{place} is a {type(value).__name__}, expected {expected}")
+    return value if isinstance(value, list) else [*value]
 
 
 def samples_of(X: Any, least: int = 0) -> list[Any]:
@@ -46,52 +46,54 @@ def labels_of(y: Any, lengths: Sequence[int], noun: str) -> list[list[Label]]:
     if len(labels) != len(lengths):
         raise InputError(f"X has {len(lengths)} samples, but y has {len(labels)}")
     return [
-        _labels(of, n, length, noun)
-        for n, (of, length) in enumerate(zip(labels, lengths, strict=True))
+        _labels(sample_labels, n, length, noun)
+        for n, (sample_labels, length) in enumerate(zip(labels, lengths, strict=True))
     ]
 
 
-def _labels(given: Any, n: int, length: int, noun: str) -> list[Label]:
-    labels = listed(given, f"sample {n}: its y", "a list of labels")
+def _labels(values: Any, n: int, length: int, noun: str) -> list[Label]:
+    labels = listed(values, f"sample {n}: its y", "a list of labels")
     if len(labels) != length:
         raise InputError(f"sample {n} has {length} {noun}s, but {len(labels)} labels")
     return [
-        each
-        if type(each) is str and each.isascii()  # as they nearly always are
-        else _label(each, f"sample {n}, {noun} {t}")
-        for t, each in enumerate(labels)
+        label
+        if type(label) is str and label.isascii()  # as they nearly always are
+        else _label(label, f"sample {n}, {noun} {t}")
+        for t, label in enumerate(labels)
     ]
 
 
-def _label(given: Any, place: str) -> Label:
-    label = given.item() if isinstance(given, np.generic) else given
+def _label(value: Any, place: str) -> Label:
+    label = value.item() if isinstance(value, np.generic) else value
     if type(label) not in {str, int}:
         raise InputError(f"{place}: the label is {shown(label)}, expected a string or an integer")
     try:
-        found: Label = constant(label, place)
+        result: Label = constant(label, place)
     except ExampleError as error:
         raise InputError(str(error)) from None
-    return found
+    return result
 
 
 def classes_of(classes: Any) -> list[Label]:
     """Return labels given beside those of samples; none for None. Raises InputError."""
-    given = [] if classes is None else listed(classes, "classes", "a list of labels")
-    return [_label(each, f"classes, {n}") for n, each in enumerate(given)]
+    values = [] if classes is None else listed(classes, "classes", "a list of labels")
+    return [_label(value, f"classes, {n}") for n, value in enumerate(values)]
 
 
-def extended(known: Sequence[Label], labels: Iterable[Iterable[Label]]) -> list[Label]:
+def extended(old: Sequence[Label], labels: Iterable[Iterable[Label]]) -> list[Label]:
     """Return the known labels, then those that are new, in order: integers, then strings.
 
     Raises InputError where an integer and a string read alike: in Markov logic they are one constant.
     """
-    new = sorted({each for of in labels for each in of}.difference(known), key=_order)
+    new = sorted(
+        {label_ for label_list in labels for label_ in label_list}.difference(old), key=_order
+    )
     if new:
-        alike = {str(label) for label in [*known, *new] if isinstance(label, int)}
-        if twice := alike.intersection(label for label in [*known, *new] if isinstance(label, str)):
+        alike = {str(label) for label in [*old, *new] if isinstance(label, int)}
+        if twice := alike.intersection(label for label in [*old, *new] if isinstance(label, str)):
             text = min(twice)
             raise InputError(f"y has the labels {text} and {text!r}, which are the same constant")
-    return [*known, *new]
+    return [*old, *new]
 
 
 def _order(label: Label) -> tuple[bool, Label]:
@@ -101,6 +103,8 @@ def _order(label: Label) -> tuple[bool, Label]:
 def accuracy(y: Sequence[Sequence[Label]], predicted: Sequence[Sequence[Label]]) -> float:
     """Return the share of labels that are predicted right; 0 where there are none."""
     pairs = [
-        pair for of, found in zip(y, predicted, strict=True) for pair in zip(of, found, strict=True)
+        pair
+        for true_labels, predicted_label in zip(y, predicted, strict=True)
+        for pair in zip(true_labels, predicted_label, strict=True)
     ]
-    return sum(label == found for label, found in pairs) / max(1, len(pairs))
+    return sum(label == predicted_label for label, predicted_label in pairs) / max(1, len(pairs))

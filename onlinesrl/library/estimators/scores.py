@@ -23,8 +23,8 @@ class Lists(list[Any]):
         import numpy as np
 
         array = np.empty(len(self), dtype=object)
-        for n, each in enumerate(self):
-            array[n] = each
+        for n, item in enumerate(self):
+            array[n] = item
         return array
 
 
@@ -35,21 +35,21 @@ def label_scores(y: Any, predicted: Any) -> dict[Label, dict[str, Any]]:
     """
     pairs = _pairs(y, predicted)
     return _scores(
-        (((t, a) for t, a in enumerate(of)), ((t, b) for t, b in enumerate(found)))
-        for of, found in pairs
+        (((t, a) for t, a in enumerate(truth)), ((t, b) for t, b in enumerate(guess)))
+        for truth, guess in pairs
     )
 
 
 def chunk_scores(y: Any, predicted: Any) -> dict[str, dict[str, Any]]:
     """Return precision, recall, F1 and support of each kind of chunk; see ``chunks``. Raises InputError."""
-    return _scores((_keyed(of), _keyed(found)) for of, found in _pairs(y, predicted))
+    return _scores((_keyed(truth), _keyed(guess)) for truth, guess in _pairs(y, predicted))
 
 
 def chunk_f1(y: Any, predicted: Any) -> float:
     """Return the F1 of chunks of any kind, as conlleval does; 0 where there is none. Raises InputError."""
-    pairs = [({*chunks(of)}, {*chunks(found)}) for of, found in _pairs(y, predicted)]
-    hits = sum(len(of & found) for of, found in pairs)
-    return 2 * hits / max(1, sum(len(of) + len(found) for of, found in pairs))
+    pairs = [({*chunks(truth)}, {*chunks(guess)}) for truth, guess in _pairs(y, predicted)]
+    hits = sum(len(truth & guess) for truth, guess in pairs)
+    return 2 * hits / max(1, sum(len(truth) + len(guess) for truth, guess in pairs))
 
 
 def chunks(labels: Sequence[Label]) -> Iterator[Chunk]:
@@ -81,8 +81,8 @@ def _parts(label: str) -> tuple[str, str]:
 
 
 def _pairs(y: Any, predicted: Any) -> list[tuple[list[Label], list[Label]]]:
-    found = [[*each] for each in predicted]
-    return [*zip(labels_of(y, [*map(len, found)], "prediction"), found, strict=True)]
+    guesses = [[*labels] for labels in predicted]
+    return [*zip(labels_of(y, [*map(len, guesses)], "prediction"), guesses, strict=True)]
 
 
 def _keyed(labels: Sequence[Label]) -> Iterator[tuple[Hashable, str]]:
@@ -96,15 +96,15 @@ def _scores(
     """Return the scores of each kind, from pairs of what is true and what was predicted, with their kinds."""
     hits: Counter[Any] = Counter()
     true: Counter[Any] = Counter()
-    found: Counter[Any] = Counter()
-    for one, other in pairs:
-        of, predicted = {*one}, {*other}
-        hits.update(kind for _, kind in of & predicted)
-        true.update(kind for _, kind in of)
-        found.update(kind for _, kind in predicted)
-    kinds = sorted({*true, *found}, key=str)
+    positives: Counter[Any] = Counter()
+    for true_items, predicted_items in pairs:
+        truth, predicted = {*true_items}, {*predicted_items}
+        hits.update(kind for _, kind in truth & predicted)
+        true.update(kind for _, kind in truth)
+        positives.update(kind for _, kind in predicted)
+    kinds = sorted({*true, *positives}, key=str)
     return {
-        kind: class_scores(hits[kind], found[kind] - hits[kind], true[kind] - hits[kind])
+        kind: class_scores(hits[kind], positives[kind] - hits[kind], true[kind] - hits[kind])
         for kind in kinds
     }
 
@@ -113,12 +113,15 @@ def table(scores: dict[Any, dict[str, Any]]) -> str:
     """Return scores as lines of text."""
     wide = max([len(str(name)) for name in scores], default=0)
     head = f"{'':{wide}}  precision  recall     f1  support"
-    return "\n".join([head, *(_line(str(name).ljust(wide), of) for name, of in scores.items())])
+    return "\n".join(
+        [head, *(_line(str(name).ljust(wide), values) for name, values in scores.items())]
+    )
 
 
-def _line(name: str, of: dict[str, Any]) -> str:
+def _line(name: str, values: dict[str, Any]) -> str:
     cells = (
-        f"{'-' if x is None else f'{x:.3f}'}" for x in (of["precision"], of["recall"], of["f1"])
+        f"{'-' if x is None else f'{x:.3f}'}"
+        for x in (values["precision"], values["recall"], values["f1"])
     )
     precision, recall, f1 = cells
-    return f"{name}  {precision:>9}  {recall:>6}  {f1:>5}  {of['support']:>7}"
+    return f"{name}  {precision:>9}  {recall:>6}  {f1:>5}  {values['support']:>7}"

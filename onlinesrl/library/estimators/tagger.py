@@ -76,7 +76,10 @@ class SequenceTagger(Estimator):
         """Return for each position of each sample the probability of each label."""
         learned: Learned = self._labelling()
         of_samples = learned.weights.marginals(learned.read(X))
-        return Lists([dict(zip(learned.classes, p, strict=True)) for p in of] for of in of_samples)
+        return Lists(
+            [dict(zip(learned.classes, p, strict=True)) for p in token_probabilities]
+            for token_probabilities in of_samples
+        )
 
     def report(self, X: Any, y: Any) -> str:
         """Return tables of precision, recall, F1 and support of each label, and of each kind of chunk."""
@@ -126,11 +129,11 @@ class Learned:
         """Learn from all samples or none."""
         samples = samples_of(X, least=1)
         with whole() if len(samples) == 1 else nullcontext():
-            known = len(self.features)
+            n_features = len(self.features)
             try:
                 self._learn(samples, y, classes_of(classes))
             except BaseException:
-                self.features.forget(known)
+                self.features.forget(n_features)
                 raise
 
     def passes(self, X: Any, y: Any) -> Iterator[None]:
@@ -147,11 +150,11 @@ class Learned:
         return other
 
     def _learn(self, samples: list[Any], y: Any, classes: Sequence[Label]) -> None:
-        chains, weights, known = self._read(samples, y, classes)
+        chains, weights, all_labels = self._read(samples, y, classes)
         if weights is self.weights and len(samples) > 1:
             weights = weights.copy()
         weights.learn_chains(chains)
-        self.weights, self.classes = weights, known
+        self.weights, self.classes = weights, all_labels
 
     def _read(
         self, samples: list[Any], y: Any, classes: Sequence[Label]
@@ -159,10 +162,10 @@ class Learned:
         """Return samples to learn from, the weights with room for what is new in them, and all labels."""
         rows, lengths = self._rows(samples, adding=True)
         truth = labels_of(y, lengths, SequenceTagger.noun)
-        known = extended(self.classes, [classes, *truth])
-        place = {label: n for n, label in enumerate(known)}
+        all_labels = extended(self.classes, [classes, *truth])
+        place = {label: n for n, label in enumerate(all_labels)}
         chains = _chains(rows, lengths, [place[label] for label in chain.from_iterable(truth)])
-        return chains, self.weights.grown(len(self.features), len(known)), known
+        return chains, self.weights.grown(len(self.features), len(all_labels)), all_labels
 
     def label(self, read: Chains) -> Iterator[list[Label]]:
         """Yield the most probable labelling of each sample."""
@@ -205,11 +208,13 @@ class Learned:
         return "".join([f"label = {{{', '.join(labels)}}}\n", RULES, "\n", *lines])
 
 
-def _weights(of: Iterable[Any], labels: Sequence[Label], rows: Iterable[Any]) -> dict[Any, float]:
+def _weights(
+    names: Iterable[Any], labels: Sequence[Label], rows: Iterable[Any]
+) -> dict[Any, float]:
     """Return the weights other than 0 of pairs, those of what has a row and of a label."""
     return {
-        (each, label): weight
-        for each, row in zip(of, rows, strict=False)
+        (name, label): weight
+        for name, row in zip(names, rows, strict=False)
         for label, weight in zip(labels, row, strict=True)
         if weight
     }

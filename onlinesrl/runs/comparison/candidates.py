@@ -53,9 +53,9 @@ class Candidate(NamedTuple):
         config = self.load(tuple(override for key, override in keyed if key in _UPDATE))
         if not isinstance(config, Config):
             return overrides
-        others = {f"learner.{name}" for kind in UPDATES.values() for name in kind.model_fields}
-        others -= {f"learner.{name}" for name in type(config.learner).model_fields}
-        return tuple(override for key, override in keyed if key not in others)
+        unused = {f"learner.{name}" for kind in UPDATES.values() for name in kind.model_fields}
+        unused -= {f"learner.{name}" for name in type(config.learner).model_fields}
+        return tuple(override for key, override in keyed if key not in unused)
 
 
 def _root(values: Any) -> type[Configured]:

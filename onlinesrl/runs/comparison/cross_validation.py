@@ -92,21 +92,23 @@ def cross_validated(
     """
     with opening(pool, inline=False) as ready:
         loaded = _loaded(candidates, alternatives, divide, metric)
-        good = [each for each in loaded if isinstance(each, _Loaded)]
-        runnable = [c for c, of in zip(candidates, loaded, strict=True) if isinstance(of, _Loaded)]
-        tuned = [of.alternatives for of in good]
-        work = _Work(runnable, tuned, [of.folds for of in good], metric)
-        parts = [
-            _Part(n, m, of.key(fold))
-            for n, of in enumerate(good)
-            for m, fold in enumerate(of.folds)
+        good = [entry for entry in loaded if isinstance(entry, _Loaded)]
+        runnable = [
+            c for c, entry_ in zip(candidates, loaded, strict=True) if isinstance(entry_, _Loaded)
         ]
-        left = _all_tested(work, parts, ready, say, journal)
+        tuned = [entry_.alternatives for entry_ in good]
+        work = _Work(runnable, tuned, [entry_.folds for entry_ in good], metric)
+        parts = [
+            _Part(n, m, entry_.key(fold))
+            for n, entry_ in enumerate(good)
+            for m, fold in enumerate(entry_.folds)
+        ]
+        results = _all_tested(work, parts, ready, say, journal)
     return [
-        Compared(c, [next(left) for _ in of.folds])
-        if isinstance(of, _Loaded)
-        else Compared(c, (), str(of))
-        for c, of in zip(candidates, loaded, strict=True)
+        Compared(c, [next(results) for _ in entry_.folds])
+        if isinstance(entry_, _Loaded)
+        else Compared(c, (), str(entry_))
+        for c, entry_ in zip(candidates, loaded, strict=True)
     ]
 
 
@@ -119,22 +121,22 @@ def _all_tested(
 ) -> Iterator[Tested]:
     """Return what came of each part, those that the journal does not know being done now."""
     todo = [part for part in parts if part.key not in journal.known]
-    done: dict[_Part, Tested] = {}
+    tested: dict[_Part, Tested] = {}
     if len(todo) < len(parts):
         console.say(f"going on: {len(parts) - len(todo)} of {len(parts)} folds are known")
     with whole():  # else Ctrl-C would be lost in a fork
-        for part, found in zip(todo, ready().map(_tested, work, todo), strict=True):
-            done[part] = found
-            if found.score is not None:
-                journal.add(Kept(part.key, found.score, found.chosen))
-            count = len(parts) - len(todo) + len(done)
+        for part, result in zip(todo, ready().map(_tested, work, todo), strict=True):
+            tested[part] = result
+            if result.score is not None:
+                journal.add(Kept(part.key, result.score, result.chosen))
+            count = len(parts) - len(todo) + len(tested)
             say(f"{count} of {len(parts)} folds of all configurations")
-    return (done[part] if part in done else _known(work, part, journal) for part in parts)
+    return (tested[part] if part in tested else _known(work, part, journal) for part in parts)
 
 
 def _known(work: _Work, part: _Part, journal: Journal) -> Tested:
-    kept = journal.known[part.key]
-    return Tested(work.folds[part.candidate][part.fold].name, kept.score, kept.chosen)
+    cached = journal.known[part.key]
+    return Tested(work.folds[part.candidate][part.fold].name, cached.score, cached.chosen)
 
 
 def _loaded(
@@ -147,26 +149,26 @@ def _loaded(
 
     Examples that several candidates read are in memory once.
     """
-    known: dict[str, tuple[list[Fold], str]] = {}
-    found: list[_Loaded | OnlinesrlError] = []
+    by_source: dict[str, tuple[list[Fold], str]] = {}
+    entries: list[_Loaded | OnlinesrlError] = []
     for candidate in candidates:
         try:
             fitting = candidate.fitting(alternatives)
             configs = [candidate.load(more) for more in fitting]
             text = _compiled(configs[0])
             source = _source(configs[0])
-            if source not in known:
+            if source not in by_source:
                 examples = examples_of(configs[0])
-                known[source] = [*divide(examples)], digest_of_examples(examples)
-            folds, examples_digest = known[source]
+                by_source[source] = [*divide(examples)], digest_of_examples(examples)
+            folds, examples_digest = by_source[source]
             candidate_digest = digest_of_candidate(configs, text, metric)
-            found.append(_Loaded(fitting, folds, candidate_digest, examples_digest))
+            entries.append(_Loaded(fitting, folds, candidate_digest, examples_digest))
         except OnlinesrlError as error:
-            found.append(error)
-    _check_same([folds for folds, _ in known.values()])
-    if (errors := [each for each in found if isinstance(each, OnlinesrlError)]) == found:
+            entries.append(error)
+    _check_same([folds for folds, _ in by_source.values()])
+    if (errors := [entry for entry in entries if isinstance(entry, OnlinesrlError)]) == entries:
         raise errors[0]
-    return found
+    return entries
 
 
 def _compiled(config: Configured) -> str:
@@ -185,7 +187,7 @@ def _source(config: Configured) -> str:
 
 def _check_same(sources: Sequence[Sequence[Fold]]) -> None:
     """Raise UsageError where the folds of two sources test different examples."""
-    tested = [[[str(e.id) for e in fold.test] for fold in of] for of in sources]
+    tested = [[[str(e.id) for e in fold.test] for fold in source_folds] for source_folds in sources]
     if any(other != tested[0] for other in tested[1:]):
         raise UsageError(
             "the configurations have different examples; compare them on the same ones"
@@ -214,15 +216,15 @@ def _best(
     if len(alternatives) == 1:
         return alternatives[0]
     fold, failed = last_tenth(training), ""
-    found: list[tuple[Overrides, float]] = []
-    for each in alternatives:
+    scored: list[tuple[Overrides, float]] = []
+    for overrides in alternatives:
         try:
-            found.append((each, score(candidate.load(each), fold, metric).value))
+            scored.append((overrides, score(candidate.load(overrides), fold, metric).value))
         except OnlinesrlError as error:
             failed = str(error)
-    if not found:
+    if not scored:
         raise DataError(failed)
-    return found[best([value for _, value in found], metric)][0]
+    return scored[best([value for _, value in scored], metric)][0]
 
 
 def best(scores: Sequence[float], metric: str) -> int:

@@ -68,10 +68,10 @@ def digest(*parts: object) -> str:
 
 def digest_of_examples(examples: Iterable[Example]) -> str:
     """Return a digest of examples in their order."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for example in examples:
-        found.update(msgspec.json.encode(example) + b"\n")
-    return found.hexdigest()
+        digest.update(msgspec.json.encode(example) + b"\n")
+    return digest.hexdigest()
 
 
 def digest_of_candidate(configs: Sequence[Configured], model: str, metric: str) -> str:

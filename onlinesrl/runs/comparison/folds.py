@@ -31,8 +31,8 @@ def divided(examples: Sequence[Example], k: int | None) -> list[Fold]:
 def _groups(examples: Sequence[Example]) -> list[Fold]:
     names = sorted({e.group for e in examples if e.group is not None})
     if len(names) < 2:
-        of = f"only the group {names[0]}" if names else "no groups"
-        raise UsageError(f"the examples have {of}, so none can be left out; give --folds K")
+        groups = f"only the group {names[0]}" if names else "no groups"
+        raise UsageError(f"the examples have {groups}, so none can be left out; give --folds K")
     return [
         Fold(
             name,

@@ -38,8 +38,8 @@ def write(
     """Write the table of all folds, and the report. Raises StorageError."""
     with storage_errors(folder, "make the folder"):
         folder.mkdir(parents=True, exist_ok=True)
-    shown = [(name, "; ".join(of)) for name, of in settings.items() if of]
-    write_atomic(folder / PAGE, comparison_page(lines, metric, shown).encode(errors="replace"))
+    described = [(name, "; ".join(values)) for name, values in settings.items() if values]
+    write_atomic(folder / PAGE, comparison_page(lines, metric, described).encode(errors="replace"))
     write_atomic(folder / TABLE, csv(compared, metric).encode())
 
 
@@ -81,8 +81,8 @@ def _scores(lines: Sequence[Line], metric: str) -> Markup:
 
 def _plot(lines: Sequence[Line]) -> Markup:
     """Draw every configuration's scores on one axis."""
-    known = [value for line in lines for value in _extent(line)]
-    low, high = min(known), max(known)
+    extents = [value for line in lines for value in _extent(line)]
+    low, high = min(extents), max(extents)
     ticks = linear_ticks(low, high if high > low else low + 1.0)
 
     def place(value: float) -> float:
@@ -104,10 +104,10 @@ def _extent(line: Line) -> list[float]:
 
 def _marks(line: Line, place: Callable[[float], float]) -> Markup:
     mean, sd = line.mean or 0.0, line.sd or 0.0
-    left, right = place(mean - sd), place(mean + sd)
+    start, end = place(mean - sd), place(mean + sd)
     return tag(
         "div",
-        tag("i", style=f"left:{left:g}%;width:{right - left:g}%"),
+        tag("i", style=f"left:{start:g}%;width:{end - start:g}%"),
         *(
             tag("b", style=f"left:{place(value):g}%", title=f"{name}: {figure(value)}")
             for name, value in line.scores

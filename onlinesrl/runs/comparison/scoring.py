@@ -57,18 +57,18 @@ def examples_of(config: Configured) -> list[Example]:
         return [example for _, example in mln_examples(config)]
     if config.labels is not None:
         raise config.error("labels", "expected examples with their truth, to compare or tune")
-    reader, found, bad = make_reader(config), list[Example](), 0
+    reader, examples, bad = make_reader(config), list[Example](), 0
     with closing(reader.source):
         for item in reader.read(reader.source.open(None)):
             if item is not None and isinstance(item[1], Example):
-                found.append(item[1])
+                examples.append(item[1])
             elif item is not None and isinstance(item[1], ExampleError):
                 warn(f"{item[0].file}:{item[0].line}: left out: {item[1]}")
                 bad += 1
         reader.choice.check()
-    if bad > config.limits.bad_share * (bad + len(found)):
-        raise DataError(f"{bad:,} of {bad + len(found):,} lines are no examples")
-    return found
+    if bad > config.limits.bad_share * (bad + len(examples)):
+        raise DataError(f"{bad:,} of {bad + len(examples):,} lines are no examples")
+    return examples
 
 
 def score(config: Configured, fold: Fold, metric: str) -> Score:
@@ -92,8 +92,8 @@ def _online(config: Config, fold: Fold, metric: str) -> tuple[float | None, floa
     learner.compile()
     began = time.process_time()
     metrics = Metrics()
-    for some in _batches(fold.training, config.batch):
-        _add(metrics, learner, some, learning=True, limit=config.limits.bad_share)
+    for batch in _batches(fold.training, config.batch):
+        _add(metrics, learner, batch, learning=True, limit=config.limits.bad_share)
     seconds = time.process_time() - began
     return _measured(learner, config, fold.test, metric), seconds
 
@@ -122,22 +122,22 @@ def _measured(
 ) -> float | None:
     if metric == MAP:
         parts = _batches(test, config.batch)
-        outcomes = [o for some in parts for o in learner.predict(some, not learner.valued)]
+        outcomes = [o for batch in parts for o in learner.predict(batch, not learner.valued)]
         return mean_average_precision(test, outcomes)
     metrics = Metrics()
-    for some in _batches(test, config.batch):
-        _add(metrics, learner, some, learning=False, limit=config.limits.bad_share)
+    for batch in _batches(test, config.batch):
+        _add(metrics, learner, batch, learning=False, limit=config.limits.bad_share)
     value: float | None = metrics.snapshot().get(metric)
     return value
 
 
 def _add(
-    metrics: Metrics, learner: Learner, some: Sequence[Example], learning: bool, limit: float
+    metrics: Metrics, learner: Learner, batch: Sequence[Example], learning: bool, limit: float
 ) -> None:
     """Take some examples, and count them. Raises DataError where too many are bad."""
-    outcomes, tally = process_batch(learner, some, learning)
-    metrics.add(tally, len(some))
-    bad = [(e, o) for e, o in zip(some, outcomes, strict=True) if o.error is not None]
+    outcomes, tally = process_batch(learner, batch, learning)
+    metrics.add(tally, len(batch))
+    bad = [(e, o) for e, o in zip(batch, outcomes, strict=True) if o.error is not None]
     if bad and metrics.bad > limit * metrics.examples:
         example, outcome = bad[0]
         share = f"{metrics.bad:,} of {metrics.examples:,} examples are bad"
@@ -161,8 +161,8 @@ def mean_average_precision(
         for example, outcome in zip(examples, outcomes, strict=True)
         for group, true, value in _ranked(example, outcome)
     ]
-    truth, values, of = np.array(rows).reshape(-1, 3).T
-    return METRICS["map"].measure(*Scored(truth, values, of.astype(np.int64)))
+    truth, values, groups_ = np.array(rows).reshape(-1, 3).T
+    return METRICS["map"].measure(*Scored(truth, values, groups_.astype(np.int64)))
 
 
 def _ranked(example: Example, outcome: Outcome) -> Iterator[tuple[tuple[str, ...], float, float]]:
@@ -179,7 +179,7 @@ def _valued(
     atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]],
 ) -> Iterator[tuple[tuple[str, ...], float]]:
     """Yield every atom with its value, 1 where none is given."""
-    for name, of in atoms.items():
-        for atom in of:
+    for name, rows in atoms.items():
+        for atom in rows:
             key = (name, *map(str, arguments(atom)))
             yield key, 1.0 if isinstance(atom, list) else atom.value

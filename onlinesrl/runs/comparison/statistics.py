@@ -73,14 +73,14 @@ def check_scipy() -> None:
         raise UsageError("the t-tests need SciPy: pip install 'onlinesrl[compare]'")
 
 
-def paired_t(one: Sequence[float], other: Sequence[float]) -> float | None:
+def paired_t(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Return the two-sided p-value of the paired t-test; None where all differences are equal."""
     from scipy.stats import ttest_rel
 
-    differences = np.subtract(one, other)
+    differences = np.subtract(first, second)
     if len(differences) < 2 or np.ptp(differences) <= 1e-12:
         return None
-    return float(ttest_rel(one, other).pvalue)
+    return float(ttest_rel(first, second).pvalue)
 
 
 def _scores(compared: Compared) -> tuple[tuple[str, float], ...]:

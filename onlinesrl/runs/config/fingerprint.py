@@ -119,8 +119,8 @@ def mismatch(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
                 lines.append(f"{key}: the file has changed")
                 continue
             was, now = (
-                "a file" if key == _FACTS and each else show(each)
-                for each in (old.get(key), new.get(key))
+                "a file" if key == _FACTS and value else show(value)
+                for value in (old.get(key), new.get(key))
             )
             lines.append(f"{key}: was {was}, is {now}")
     return lines

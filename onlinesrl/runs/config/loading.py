@@ -77,8 +77,8 @@ def _overridden(
     root: Callable[[Any], type[R]], tree: Tree, values: Any, overrides: Sequence[str]
 ) -> R:
     """Apply overrides, and check the whole. Raises ConfigError."""
-    given = [_read_override(tree, override) for override in overrides]
-    values = reduce(_merge, given, _fitting(values, reduce(_merge, given, {})))
+    parsed = [_read_override(tree, override) for override in overrides]
+    values = reduce(_merge, parsed, _fitting(values, reduce(_merge, parsed, {})))
     config = _validate(root(values), tree, values)
     if config is None or tree.problems:
         raise ConfigError(sorted(tree.problems, key=lambda p: (not p.line, p.line, p.column)))
@@ -120,19 +120,21 @@ def _merge(below: Any, above: Any) -> Any:
     return below | {key: _merge(below.get(key), value) for key, value in above.items()}
 
 
-def _fitting(values: Any, given: Any) -> Any:
+def _fitting(values: Any, overrides: Any) -> Any:
     """Return values without what another update than that of the overrides takes, and this one does not."""
     learner, chosen = (
-        of.get("learner") if isinstance(of, dict) else None for of in (values, given)
+        tree_.get("learner") if isinstance(tree_, dict) else None for tree_ in (values, overrides)
     )
     update = chosen.get("update") if isinstance(chosen, dict) else None
     if not isinstance(learner, dict) or not isinstance(update, str) or update not in UPDATES:
         return values
     fields = UPDATES[update].model_fields
-    others = {name for kind in UPDATES.values() for name in kind.model_fields} - fields.keys()
+    foreign = {name for kind in UPDATES.values() for name in kind.model_fields} - fields.keys()
     if learner.get("loss") not in get_args(fields["loss"].annotation):
-        others.add("loss")
-    return values | {"learner": {key: of for key, of in learner.items() if key not in others}}
+        foreign.add("loss")
+    return values | {
+        "learner": {key: tree_ for key, tree_ in learner.items() if key not in foreign}
+    }
 
 
 def _rebase(values: Any, folder: Path) -> Any:
@@ -171,18 +173,18 @@ def _validate(root: type[R], tree: Tree, values: Any) -> R | None:
         if (misplaced := _misplaced(root, tree, values, error)) is not None:
             tree.problems[:] = [misplaced]
             return None
-        said = {(problem.file, problem.line, problem.column) for problem in tree.problems}
-        found = [
+        reported = {(problem.file, problem.line, problem.column) for problem in tree.problems}
+        problems = [
             _explain(root, tree, detail)
             for detail in [*error.errors(), *_beside(root, values, error)]
         ]
-        tree.problems += [p for p in found if (p.file, p.line, p.column) not in said]
+        tree.problems += [p for p in problems if (p.file, p.line, p.column) not in reported]
         return None
     config._tree = tree
     language = config.language
     for *sections, name in language.foreign:
-        given = reduce(lambda inside, section: inside.get(section) or {}, sections, values)
-        if name in given:
+        present = reduce(lambda inside, section: inside.get(section) or {}, sections, values)
+        if name in present:
             key = ".".join([*sections, name])
             reason = f"{key}: not for {language.name}; leave it out"
             tree.problems.append(tree.key_place((*sections, name)).problem(reason))
@@ -200,35 +202,35 @@ def _misplaced(
     except ValidationError as more:
         if _strange(more) >= _strange(error):
             return None
-    what, command = ("batch learning", "learn") if online else ("online learning", "run")
+    kind, command = ("batch learning", "learn") if online else ("online learning", "run")
     place = tree.key_place(("learner",) if "learner" in values else ())
-    return place.problem(f"these are the keys of {what}: use onlinesrl {command}")
+    return place.problem(f"these are the keys of {kind}: use onlinesrl {command}")
 
 
 def _strange(error: ValidationError) -> int:
     """Return how many keys are unknown, outside of sections and in ``learner``."""
-    of = (
-        each["loc"]
-        for each in error.errors()
-        if each["type"] in ("extra_forbidden", "union_tag_invalid")
+    places = (
+        detail["loc"]
+        for detail in error.errors()
+        if detail["type"] in ("extra_forbidden", "union_tag_invalid")
     )
-    return sum(len(place) == 1 or place[0] == "learner" for place in of)
+    return sum(len(place) == 1 or place[0] == "learner" for place in places)
 
 
 def _beside(root: type[Root], values: Any, error: ValidationError) -> list[Any]:
     """Return what else is wrong in sections that are of no known kind, as if of the standard one."""
-    unknown = [each for each in error.errors() if each["type"] == "union_tag_invalid"]
+    unknown = [detail for detail in error.errors() if detail["type"] == "union_tag_invalid"]
     if not unknown:
         return []
-    for each in unknown:
-        [name], tag = each["loc"], each["ctx"]["discriminator"].strip("'")
+    for detail in unknown:
+        [name], tag = detail["loc"], detail["ctx"]["discriminator"].strip("'")
         rest = {key: value for key, value in values[name].items() if key != tag}
         values = {**values, name: rest}
-    known = {str(each) for each in error.errors()}
+    reported = {str(detail) for detail in error.errors()}
     try:
         root.model_validate(values)
     except ValidationError as more:
-        return [each for each in more.errors() if str(each) not in known]
+        return [detail for detail in more.errors() if str(detail) not in reported]
     return []
 
 
@@ -264,36 +266,36 @@ def _explain(root: type[Root], tree: Tree, detail: Any) -> LocatedError:
     if detail["type"] == "missing":
         from onlinesrl.runs.config.reference import meaning
 
-        what = meaning(section, str(key[-1]))
-        return tree.key_place(key[:-1]).problem(f"{name}: missing; expected {what}")
+        expected_ = meaning(section, str(key[-1]))
+        return tree.key_place(key[:-1]).problem(f"{name}: missing; expected {expected_}")
     if detail["type"] == "union_tag_invalid":
         expected = " or ".join(context["expected_tags"].rsplit(", ", 1))
         tag = context["discriminator"].strip("'")
-        key, found = (*key, tag), show(detail["input"][tag])
-        found = "" if secretive(found) else f", found {found}"
-        return tree.value_place(key).problem(f"{name}.{tag}: expected {expected}{found}")
+        key, quoted = (*key, tag), show(detail["input"][tag])
+        quoted = "" if secretive(quoted) else f", found {quoted}"
+        return tree.value_place(key).problem(f"{name}.{tag}: expected {expected}{quoted}")
     words = _WORDS[detail["type"]].format(**context) if detail["type"] in _WORDS else detail["msg"]
     reason = context.get("error", words)
     if whole and "error" in context:  # the error of a section names the key
-        said = f"{name}.{reason}".removeprefix(".")
-        return tree.key_place(tuple(said.partition(":")[0].split("."))).problem(said)
-    found = "" if secretive((key, detail["input"])) else f", found {show(detail['input'])}"
-    return tree.value_place(key).problem(f"{name}: {reason}{found}")
+        message = f"{name}.{reason}".removeprefix(".")
+        return tree.key_place(tuple(message.partition(":")[0].split("."))).problem(message)
+    quoted = "" if secretive((key, detail["input"])) else f", found {show(detail['input'])}"
+    return tree.value_place(key).problem(f"{name}: {reason}{quoted}")
 
 
 def _unknown(root: type[Root], key: Key, section: type[BaseModel]) -> str:
     """Suggest what an unknown key of a section may have meant."""
-    name, known = str(key[-1]), list(section.model_fields)
+    name, names = str(key[-1]), list(section.model_fields)
     if issubclass(section, Section) and name in section.gone:
         return section.gone[name]
     kinds = _kinds(root, key[:-1])
-    if of := not_for(name, section, kinds):
-        return f"{of}; known here: {', '.join(known)}"
+    if belongs := not_for(name, section, kinds):
+        return f"{belongs}; known here: {', '.join(names)}"
     possible = dict.fromkeys(key for kind in (section, *kinds) for key in kind.model_fields)
     near = difflib.get_close_matches(name, possible, n=1)
     near += [path for path in _paths(root) if path.rpartition(".")[2] == name]
     meant = f"did you mean {near[0]}? " if near else ""
-    return f"unknown key; {meant}known here: {', '.join(known)}"
+    return f"unknown key; {meant}known here: {', '.join(names)}"
 
 
 def _located(root: type[Root], place: Key) -> tuple[Key, type[BaseModel], bool]:
@@ -318,11 +320,11 @@ def _located(root: type[Root], place: Key) -> tuple[Key, type[BaseModel], bool]:
 
 def _kinds(root: type[Root], key: Key) -> list[type[BaseModel]]:
     """Return the possible sections at a key."""
-    found: list[type[BaseModel]] = [root]
+    kinds: list[type[BaseModel]] = [root]
     for part in map(str, key):
-        fields = [kind.model_fields[part] for kind in found if part in kind.model_fields]
-        found = sections_of(fields[0].annotation)
-    return found
+        fields = [kind.model_fields[part] for kind in kinds if part in kind.model_fields]
+        kinds = sections_of(fields[0].annotation)
+    return kinds
 
 
 def _paths(root: type[Root]) -> Iterator[str]:

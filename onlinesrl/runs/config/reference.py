@@ -46,8 +46,8 @@ def meaning(section: type[BaseModel], key: str) -> str:
     """Return the meaning of a key of a section, or of the base class that describes it."""
     places = (place for place in section.__mro__ if issubclass(place, Section))
     fields = (place.model_fields.get(key) for place in places)
-    said = next((field.description for field in fields if field and field.description), "")
-    return " ".join(said.split()).removesuffix(".")
+    description = next((field.description for field in fields if field and field.description), "")
+    return " ".join(description.split()).removesuffix(".")
 
 
 def sections(root: type[schema.Root] = schema.Config) -> Iterator[Part]:
@@ -76,28 +76,28 @@ def _described(kinds: Sequence[type[BaseModel]]) -> str:
     return str(common.__doc__).partition("\n")[0].replace("`", "")
 
 
-def _row(dotted: str, having: Sequence[type[BaseModel]], some: bool) -> KeyRow:
-    """Return the row of a key that these kinds of a section have; ``some``: not all kinds."""
-    *of, key = dotted.split(".")
-    field, place = having[0].model_fields[key], (*of, key)
+def _row(dotted: str, having: Sequence[type[BaseModel]], not_all: bool) -> KeyRow:
+    """Return the row of a key that these kinds of a section have; ``not_all``: not all kinds."""
+    *section_names, key = dotted.split(".")
+    field, place = having[0].model_fields[key], (*section_names, key)
     allowed = ["section"]
     if not sections_of(field.annotation):
         allowed = [_kind(_properties(kind)[key]) for kind in having]
-    said = f"{', '.join(map(kind_of, having))}: " if some else ""
-    said += meaning(having[0], key)
+    text = f"{', '.join(map(kind_of, having))}: " if not_all else ""
+    text += meaning(having[0], key)
     knowing = [language.name for language in languages() if place not in language.foreign]
     if len(knowing) < len(languages()):
-        said += f"; {' and '.join(knowing)} only"
+        text += f"; {' and '.join(knowing)} only"
     return KeyRow(
-        dotted, _default(field), " | ".join(dict.fromkeys(" | ".join(allowed).split(" | "))), said
+        dotted, _default(field), " | ".join(dict.fromkeys(" | ".join(allowed).split(" | "))), text
     )
 
 
 @cache
 def _properties(kind: type[BaseModel]) -> Mapping[str, Any]:
     """Return the JSON schema of a section's keys."""
-    found: Mapping[str, Any] = kind.model_json_schema()["properties"]
-    return found
+    properties: Mapping[str, Any] = kind.model_json_schema()["properties"]
+    return properties
 
 
 def _default(field: FieldInfo) -> str:

@@ -196,8 +196,11 @@ class Config(Root):
 
     def argument_types(self) -> dict[str, tuple[str | None, ...]]:
         """Return the types of each predicate's arguments. Raises ModelError."""
-        program, of = self.language.load(self.model, self.dialect), self.language.argument_types
-        return {name: tuple(of(program, name)) for name in program.predicates}
+        program, types_of = (
+            self.language.load(self.model, self.dialect),
+            self.language.argument_types,
+        )
+        return {name: tuple(types_of(program, name)) for name in program.predicates}
 
     def fingerprint(self, model: str) -> dict[str, Any]:
         """Return what two runs must have in common for one to resume from the other's checkpoint."""

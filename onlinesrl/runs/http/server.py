@@ -62,8 +62,8 @@ class At(NamedTuple):
 
     def address(self, port: int) -> str:
         """Return the URL of the server, at the port that it has."""
-        where = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{where}:{port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{port}"
 
 
 def listening(at: At) -> socket.socket:
@@ -147,8 +147,8 @@ class Server:
     @property
     def unsent(self) -> int:
         """How many bytes of answers clients have not received yet."""
-        transports = (each.transport for each in self.uvicorn.server_state.connections)
-        return sum(each.get_write_buffer_size() for each in transports)
+        transports = (connection.transport for connection in self.uvicorn.server_state.connections)
+        return sum(connection.get_write_buffer_size() for connection in transports)
 
     def start(self) -> None:
         """Start to serve."""
@@ -222,19 +222,23 @@ class _Guard:
 class _Connection(H11Protocol):
     """A client connection, one of at most ``most``; it is aborted if the client takes too long."""
 
-    def __init__(self, most: int, *of: Any, **named: Any) -> None:
-        super().__init__(*of, **named)
+    def __init__(self, most: int, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
         self.most = most
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start to watch a client."""
         super().connection_made(cast(asyncio.Transport, transport))
         self.since, self.seen = self.loop.time(), self.cycle
-        others = (each for each in self.connections if isinstance(each, _Connection))
-        alive = [each for each in others if not each.transport.is_closing()]
+        connections = (
+            connection for connection in self.connections if isinstance(connection, _Connection)
+        )
+        alive = [connection for connection in connections if not connection.transport.is_closing()]
         if len(alive) > self.most:
-            waited = (each for each in alive if each.theirs)  # this one, if no other
-            min(waited, key=lambda each: each.since).transport.abort()
+            waited = (
+                connection for connection in alive if connection.theirs
+            )  # this one, if no other
+            min(waited, key=lambda connection: connection.since).transport.abort()
         self._watch()
 
     def shutdown(self) -> None:

@@ -107,8 +107,8 @@ def log_ticks(low: float, high: float, most: int = 8) -> tuple[float, ...]:
 
 def thin(points: Sequence[Point], place: Callable[[float], float], buckets: int) -> list[Point]:
     """Keep the first point, and the last point of every bucket of the axis."""
-    kept = {int(place(point[0]) * buckets / 100): point for point in points}
-    return [points[0], *(point for point in kept.values() if point is not points[0])]
+    last_in_bucket = {int(place(point[0]) * buckets / 100): point for point in points}
+    return [points[0], *(point for point in last_in_bucket.values() if point is not points[0])]
 
 
 def _axis(values: Sequence[float], log: bool) -> _Axis:
@@ -134,8 +134,8 @@ def _value_axis(values: Sequence[float]) -> _Axis:
 
 def _placed(line: Series, x: _Axis, y: _Axis) -> list[Point]:
     """Return the points in per cent, from the top left."""
-    kept = thin(line.points, x.place, _BUCKETS)
-    return [(x.place(at), round(100 - y.place(value), 2)) for at, value in kept]
+    points = thin(line.points, x.place, _BUCKETS)
+    return [(x.place(at), round(100 - y.place(value), 2)) for at, value in points]
 
 
 def _svg(

@@ -92,7 +92,7 @@ def regret_bound(metrics: Sequence[Figures], update: str) -> Markup | None:
 def _points(metrics: Sequence[Figures], value: Callable[[Figures], float | None]) -> list[Point]:
     """Return (examples, value) of every line with a value."""
     pairs = ((line["examples"], value(line)) for line in metrics)
-    return [(float(at), known) for at, known in pairs if known is not None and at >= 1]
+    return [(float(at), figure) for at, figure in pairs if figure is not None and at >= 1]
 
 
 def _per_update(line: Figures, *keys: str) -> float | None:
@@ -108,7 +108,7 @@ def _numbers(metrics: Sequence[Figures], soft: bool) -> Markup:
     """Return a table of the curve's figures, of about forty lines at most."""
     lines = {float(line["examples"]): line for line in metrics if line["examples"] >= 1}
     span = math.log(max(lines)) or 1.0
-    kept = thin([(at, 0.0) for at in lines], lambda at: 100 * math.log(at) / span, 40)
+    chosen = thin([(at, 0.0) for at in lines], lambda at: 100 * math.log(at) / span, 40)
     columns = {METRIC_TABLE[key].label: key for key in ("f1", "precision", "recall", "accuracy")}
     if soft:
         columns[METRIC_TABLE["mae"].label] = "mae"
@@ -117,7 +117,7 @@ def _numbers(metrics: Sequence[Figures], soft: bool) -> Markup:
             count(at),
             *(or_dash(lines[at].get(k), WRITE[METRIC_TABLE[k].format]) for k in columns.values()),
         ]
-        for at, _ in kept
+        for at, _ in chosen
     ]
     figures = table(("examples", *columns), rows)
     return tag("details", tag("summary", "The curve as numbers"), figures)

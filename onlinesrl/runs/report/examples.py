@@ -131,12 +131,12 @@ def _share_last_terms(atoms: Sequence[_Atom]) -> bool:
 
 def _chip(terms: Sequence[str], mark: str, words: Mapping[str, str], value: str = "") -> Markup:
     """Return the terms of an atom, with their explanations, and its value."""
-    shown: list[object] = []
+    parts: list[object] = []
     for term in map(_plain, terms):
-        shown += [", "] if shown else []
-        shown += [words[term], tag("sub", term)] if term in words else [term]
-    shown += [" ", tag("sub", value)] if value else []
-    return join(tag("span", _SIGNS[mark], *shown, class_=f"atom {mark}".strip()), " ")
+        parts += [", "] if parts else []
+        parts += [words[term], tag("sub", term)] if term in words else [term]
+    parts += [" ", tag("sub", value)] if value else []
+    return join(tag("span", _SIGNS[mark], *parts, class_=f"atom {mark}".strip()), " ")
 
 
 def _plain(term: str) -> str:

@@ -84,8 +84,8 @@ WRITE = {"count": count, "percent": percent, "figure": figure}
 
 def or_dash(value: object, write: Callable[[float], str]) -> str:
     """Format a number, or return a dash if there is none."""
-    known = number(value)
-    return "\u2013" if known is None else write(known)
+    figure = number(value)
+    return "\u2013" if figure is None else write(figure)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:

@@ -144,17 +144,17 @@ def _tiles(figures: Figures) -> list[tuple[str, str, Callable[[float], str], str
 def _solver(figures: Figures) -> Markup | None:
     """Return the section of solver routes and certified answers."""
     routes: Mapping[str, object] = figures.get("routes") or {}
-    known = {route: number(solved) or 0.0 for route, solved in routes.items()}
-    if not known:
+    counts = {route: number(solved) or 0.0 for route, solved in routes.items()}
+    if not counts:
         return None
-    total = sum(known.values()) or 1.0
+    total = sum(counts.values()) or 1.0
     rows = [
         [
             join(tag("code", route), f" \u2013 {_ROUTES[route]}" if route in _ROUTES else None),
             count(solved),
             percent(solved / total),
         ]
-        for route, solved in known.items()
+        for route, solved in counts.items()
     ]
     certified = number(figures.get("certified"))
     audited = number(figures.get("audited")) or 0

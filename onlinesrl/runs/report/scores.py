@@ -52,16 +52,16 @@ def _by_row(name: object, line: Figures) -> Markup:
 
 def confusion(last: Figures) -> Markup | None:
     """Return the confusion matrix, if there is one that is not too large."""
-    found = last.get("confusion")
-    if not found:
+    counts = last.get("confusion")
+    if not counts:
         return None
-    names = {*found, *(name for row in found.values() for name in row)}
+    names = {*counts, *(name for row in counts.values() for name in row)}
     if len(names) > SHOWN:
         return None
     columns = [*sorted(names - {NONE}), *(names & {NONE})]
     rows = [
         [tag("code", true), *(count(row[c]) if c in row else "" for c in columns)]
-        for true, row in found.items()
+        for true, row in counts.items()
     ]
     words = paragraph("Rows are true classes, columns predicted classes.")
     return section("Confusion matrix", words, table(("true", *columns), rows))
@@ -69,8 +69,8 @@ def confusion(last: Figures) -> Markup | None:
 
 def by_predicate(last: Figures) -> Markup | None:
     """Return the scores by query predicate, if they add to the main figures."""
-    found = last.get("predicates") or {}
-    if len(found) < 2 and not any("auc" in line for line in found.values()):
+    predicates = last.get("predicates") or {}
+    if len(predicates) < 2 and not any("auc" in line for line in predicates.values()):
         return None
     keys = ("f1", "precision", "recall", "support", "auc", "average_precision")
     columns = {
@@ -80,10 +80,10 @@ def by_predicate(last: Figures) -> Markup | None:
     kept = {
         name: (key, write)
         for name, (key, write) in columns.items()
-        if any(key in line for line in found.values())
+        if any(key in line for line in predicates.values())
     }
     rows = [
         [tag("code", name), *(or_dash(line.get(key), write) for key, write in kept.values())]
-        for name, line in found.items()
+        for name, line in predicates.items()
     ]
     return section("Scores by predicate", table(("", *kept), rows))

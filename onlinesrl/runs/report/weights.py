@@ -71,8 +71,8 @@ def _table(rows: Sequence[WeightRow], scale: float) -> Markup:
 
 def _row(row: WeightRow, scale: float) -> Markup:
     half = 50 * abs(row.weight) / scale
-    left, side = (50.0, "") if row.weight >= 0 else (50 - half, "minus")
-    bar = tag("i", class_=side, style=f"left:{left:.2f}%;width:{half:.2f}%")
+    start, side = (50.0, "") if row.weight >= 0 else (50 - half, "minus")
+    bar = tag("i", class_=side, style=f"left:{start:.2f}%;width:{half:.2f}%")
     return tag(
         "tr",
         tag("td", tag("code", row.instance) if row.instance else "the rule"),

@@ -85,8 +85,8 @@ class Rounds(Trainer):
         assert isinstance(source, Cut)
         if self.position is not None and len(self.position["shards"]) != self.distribution.shards:
             raise Misfit(f"{self.folder.checkpoints}: the checkpoint has other shards than the run")
-        known = None if self.position is None else self.position["pieces"]
-        stamp = source.begin(known, pool)
+        known_pieces = None if self.position is None else self.position["pieces"]
+        stamp = source.begin(known_pieces, pool)
         if self.position is None:
             ats = [START] * self.distribution.shards
             self.position = {"rounds": 0, "share": None, "pieces": stamp, "shards": ats}
@@ -98,17 +98,17 @@ class Rounds(Trainer):
     def round(self, pool: Pool) -> bool:
         """Learn a round and merge it; False where there was no example left."""
         assert self.position is not None
-        how, positions = self.distribution, list(self.position["shards"])
+        distribution, positions = self.distribution, list(self.position["shards"])
         open_ = [n for n, at in enumerate(positions) if at is not None]
         parts = [Part(self.pieces[n], positions[n]) for n in open_]
-        common = Common(how.recipe, self.learner.save(), how.asked)
-        results = list(pool.map(how.learned, common, parts, _suspected))
+        common = Common(distribution.recipe, self.learner.save(), distribution.asked)
+        results = list(pool.map(distribution.learned, common, parts, _suspected))
         for n, result in zip(open_, results, strict=True):
             positions[n] = result.position
             self.add(result)
         self.position = {**self.position, "shards": positions}
         if gains := [result.gain for result in results if result.gain is not None]:
-            share = self.learner.merge(gains, how.by_dual)
+            share = self.learner.merge(gains, distribution.by_dual)
             self.position |= {"rounds": self.position["rounds"] + 1, "share": share}
             self.write_metrics()
         return any(at is not None for at in positions)
@@ -122,7 +122,7 @@ class Rounds(Trainer):
         self.metrics.tombstones += result.tombstones
         self.shown.extend(result.shown)
         slowest = [*self.learner.slowest.found, *result.slowest]
-        self.learner.slowest.found = sorted(slowest, key=lambda each: -each["seconds"])[:KEPT]
+        self.learner.slowest.found = sorted(slowest, key=lambda example: -example["seconds"])[:KEPT]
         self.reader.choice.restore(result.groups)
 
     def line(self) -> dict[str, Any]:

@@ -69,8 +69,8 @@ class Cut(Source):
         """Return the position, which only rounds move on."""
         return position
 
-    def begin(self, known: Stamp | None, pool: Pool) -> Stamp:
-        """Set the pieces; ``known`` is their stamp where the run has begun.
+    def begin(self, known_stamp: Stamp | None, pool: Pool) -> Stamp:
+        """Set the pieces; ``known_stamp`` is their stamp where the run has begun.
 
         Raises StorageError, DataError where they have changed since then.
         """
@@ -88,8 +88,8 @@ class Pieces(Source):
         """Yield the records after a position."""
         at = position or START
         for number, piece in enumerate(self.pieces[at["piece"] :], at["piece"]):
-            here = at if number == at["piece"] else START
-            yield from self.records(number, piece, here["offset"], here["line"])
+            start = at if number == at["piece"] else START
+            yield from self.records(number, piece, start["offset"], start["line"])
 
     def records(self, number: int, piece: Any, offset: Any, line: int) -> Iterator[Record]:
         """Yield the records of a piece after an offset, None: all; their ``index`` is its number."""
@@ -138,13 +138,13 @@ class Shards(Cut):
         self.max_bytes = max_bytes
         self.pieces: list[Piece] = cut(self.files, count)
 
-    def begin(self, known: Stamp | None, pool: Pool) -> Stamp:
+    def begin(self, known_stamp: Stamp | None, pool: Pool) -> Stamp:
         """Measure the files, and compare them with what they were. Raises StorageError."""
         sizes = list(pool.map(measured, None, self.pieces))
         stamp = self.stamp(sizes)
         self.number(sizes)
-        if known is not None:
-            check_same(known, stamp)
+        if known_stamp is not None:
+            check_same(known_stamp, stamp)
         return stamp
 
     def number(self, measured: Sequence[Measured]) -> None:
@@ -160,9 +160,9 @@ class Shards(Cut):
         return [[p.shard, Path(p.file).name, p.start, m.sha256] for p, m in pairs]
 
 
-def check_same(known: Stamp, now: Stamp) -> None:
+def check_same(before: Stamp, after: Stamp) -> None:
     """Raise StorageError where pieces are no longer those of this ``stamp``."""
-    for was, is_ in zip_longest(known, now):
+    for was, is_ in zip_longest(before, after):
         if was != is_:
             name = (was or is_)[1]
             raise StorageError(f"{name}: its bytes have changed since the run began; {AGAIN}")
@@ -172,22 +172,22 @@ def cut(files: Sequence[str], count: int) -> list[Piece]:
     """Cut files into so many shards, each in the order of the files; shards may be empty."""
     sizes, pieces = [_size(file) for file in files], count * DEALT
     ends = [sum(sizes) * n // pieces for n in range(1, pieces)]
-    found, first = list[Piece](), 0
+    all_pieces, first = list[Piece](), 0
     for index, (file, size) in enumerate(zip(files, sizes, strict=True)):
         path = str(Path(file).absolute())
         place = bisect_right(ends, first)
         if _divisible(file):
             inside = [end - first for end in ends if first < end < first + size]
             starts = [0, *(_line_start(path, at) for at in inside), size]
-            found += [
+            all_pieces += [
                 Piece((place + n) % count, index, file, path, start, stop)
                 for n, (start, stop) in enumerate(pairwise(starts))
                 if start < stop
             ]
         else:
-            found.append(Piece(place % count, index, file, path, 0, None))
+            all_pieces.append(Piece(place % count, index, file, path, 0, None))
         first += size
-    return found
+    return all_pieces
 
 
 def _size(file: str) -> int:
@@ -213,11 +213,11 @@ def measured(common: None, piece: Piece) -> Measured:
     lines, digest = 0, hashlib.sha256()
     with storage_errors(piece.path, "read"), Path(piece.path).open("rb") as stream:
         stream.seek(piece.start)
-        left = piece.stop - piece.start if piece.stop is not None else _size(piece.path)
-        while left and (block := stream.read(min(BLOCK, left))):
+        bytes_left = piece.stop - piece.start if piece.stop is not None else _size(piece.path)
+        while bytes_left and (block := stream.read(min(BLOCK, bytes_left))):
             lines += block.count(b"\n")
             digest.update(block)
-            left -= len(block)
+            bytes_left -= len(block)
     return Measured(lines, digest.hexdigest())
 
 

@@ -34,15 +34,15 @@ def spans(ranges: Mapping[str, tuple[int, int]], count: int) -> list[Span]:
     """Cut the offsets of partitions into so many shards, in the order of the partitions."""
     total, pieces = sum(end - start for start, end in ranges.values()), count * DEALT
     ends = [total * n // pieces for n in range(1, pieces)]
-    found, first = list[Span](), 0
+    spans_, first = list[Span](), 0
     for partition, (start, end) in ranges.items():
-        place = sum(each <= first for each in ends)
-        inside = [start + each - first for each in ends if first < each < first + end - start]
+        place = sum(bound <= first for bound in ends)
+        inside = [start + bound - first for bound in ends if first < bound < first + end - start]
         for n, (low, high) in enumerate(pairwise([start, *inside, end])):
             if low < high:
-                found.append(Span((place + n) % count, partition, low, high))
+                spans_.append(Span((place + n) % count, partition, low, high))
         first += end - start
-    return found
+    return spans_
 
 
 class History(Cut):
@@ -55,7 +55,7 @@ class History(Cut):
         self.max_bytes = 0
         self.pieces: list[Span] = []
 
-    def begin(self, known: Stamp | None, pool: Pool) -> Stamp:
+    def begin(self, known_stamp: Stamp | None, pool: Pool) -> Stamp:
         """Ask the brokers what there is; a run that has begun goes on with what there was.
 
         Raises DataError where the topic was created again.
@@ -63,17 +63,17 @@ class History(Cut):
         with closing(self._source()) as source:
             offsets = source.open(None)["offsets"]
             identity = source.identities[self._topic]
-            there = source.lag()
-        if known is not None:
-            if any(of != identity for *_, of in known):
+            lag = source.lag()
+        if known_stamp is not None:
+            if any(topic_id != identity for *_, topic_id in known_stamp):
                 raise DataError(
                     f"the topic {self._topic} is not the one read before: it was deleted and created "
                     "again; read another topic, or start over with --fresh"
                 )
-            self.pieces = [Span(*piece) for *piece, _ in known]
+            self.pieces = [Span(*piece) for *piece, _ in known_stamp]
         else:
             names = sorted(offsets, key=place_of)
-            ranges = {name: (offsets[name], offsets[name] + there[name]) for name in names}
+            ranges = {name: (offsets[name], offsets[name] + lag[name]) for name in names}
             self.pieces = spans(ranges, self._count)
         return [[*piece, identity] for piece in self.pieces]
 
@@ -90,16 +90,16 @@ class History(Cut):
 
 def reached(spans: Sequence[Span], positions: Sequence[SourcePosition]) -> dict[str, int]:
     """Return of each partition the first offset that is still to be learned, or where the last span ends."""
-    found = {span.partition: span.end for span in spans}
+    offsets = {span.partition: span.end for span in spans}
     for shard, at in enumerate(positions):
         if at is None:
             continue
-        left = [span for span in spans if span.shard == shard][at["piece"] :]
-        for n, span in enumerate(left):
+        spans_left = [span for span in spans if span.shard == shard][at["piece"] :]
+        for n, span in enumerate(spans_left):
             first = span.start if n or at["offset"] is None else at["offset"]
             if first < span.end:
-                found[span.partition] = min(found[span.partition], first)
-    return found
+                offsets[span.partition] = min(offsets[span.partition], first)
+    return offsets
 
 
 class Spans(Pieces):

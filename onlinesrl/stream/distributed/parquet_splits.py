@@ -59,7 +59,7 @@ class TableShards(Cut):
         self.path, self.by, self.files = path, by, self._source.files
         self.pieces: list[TablePiece] = []
 
-    def begin(self, known: Stamp | None, pool: Pool) -> Stamp:
+    def begin(self, known_stamp: Stamp | None, pool: Pool) -> Stamp:
         """Hash the files, compare them with what they were, and cut them. Raises StorageError, TableError."""
         files = [
             Piece(-1, n, f, str(Path(f).absolute()), 0, None) for n, f in enumerate(self.files)
@@ -68,28 +68,33 @@ class TableShards(Cut):
         stamp: Stamp = [
             [-1, Path(p.file).name, m.sha256] for p, m in zip(files, hashes, strict=True)
         ]
-        if known is not None:
-            check_same([each for each in known if len(each) == 3], stamp)
-            pieces = converted([each for each in known if len(each) != 3], list[_Piece])
-            self.pieces = [TablePiece(*each) for each in pieces]
+        if known_stamp is not None:
+            check_same([entry for entry in known_stamp if len(entry) == 3], stamp)
+            pieces = converted([entry for entry in known_stamp if len(entry) != 3], list[_Piece])
+            self.pieces = [TablePiece(*entry) for entry in pieces]
         else:
             self.pieces = self._cut()
         return [*stamp, *map(list, self.pieces)]
 
     def _cut(self) -> list[TablePiece]:
         tables = self._source.tables.items()
-        files = [str(file) for (part, _), of in tables if part == "evidence" for file in of]
+        files = [
+            str(file)
+            for (part, _), table_files_ in tables
+            if part == "evidence"
+            for file in table_files_
+        ]
         read = "FROM read_parquet(?, union_by_name=true)"
         with duckdb_errors(self.path), connect() as connection:
             self._source.check(connection.cursor())
             [total] = connection.execute(f"SELECT count(*) {read}", [files]).fetchone()
             names = f"SELECT {quoted(self.by)}, count(*) {read} GROUP BY 1 ORDER BY 1 NULLS FIRST"
-            found = connection.execute(names, [files])
-            return _pieces(_rows(found), total, self._count)
+            result = connection.execute(names, [files])
+            return _pieces(_rows(result), total, self._count)
 
 
-def _rows(found: Any) -> Iterator[tuple[Any, int]]:
-    while rows := found.fetchmany(CHUNK_ROWS):
+def _rows(result: Any) -> Iterator[tuple[Any, int]]:
+    while rows := result.fetchmany(CHUNK_ROWS):
         for name, count in rows:
             yield int(name) if isinstance(name, Decimal) else name, count
 
@@ -98,11 +103,11 @@ def _pieces(examples: Iterator[tuple[Any, int]], total: int, count: int) -> list
     """Cut examples in ascending order, each with its rows, into so many shards; some may be empty."""
     firsts, pieces = list[tuple[int, Any, int]](), count * DEALT
     rows = number = 0
-    for number, (name, own) in enumerate(examples):
+    for number, (name, example_rows) in enumerate(examples):
         place = min(rows * pieces // max(total, 1), pieces - 1)
         if not firsts or place > firsts[-1][0]:
             firsts.append((place, name if firsts else None, number))
-        rows += own
+        rows += example_rows
     ends = [name for _, name, _ in firsts[1:]] + [None]
     return [
         TablePiece(n % count, first, end, before)

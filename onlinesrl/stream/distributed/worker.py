@@ -58,7 +58,7 @@ def learn(
     state: State,
     reader: ExampleReader,
     position: SourcePosition,
-    asked: ShardTask,
+    task: ShardTask,
     note: CrashNote | None = None,
 ) -> Learned:
     """Learn the next examples of a reader from a state; ``note`` finds those that crash the process.
@@ -67,9 +67,9 @@ def learn(
     """
     learner.restore(*state)
     learner.slowest.found = []
-    learned, shown, tallies = Learned(position), Shown(), list[Tally]()
+    learned, recent, tallies = Learned(position), Shown(), list[Tally]()
     with rare_collections():
-        for batch in _batches(reader, learned, asked, note):
+        for batch in _batches(reader, learned, task, note):
             first, n = learned.examples, sum(content is not None for _, content in batch)
             learned.examples += n
             learned.tombstones += len(batch) - n
@@ -77,38 +77,38 @@ def learn(
             if not n:
                 continue
             for part in reader.parts(batch):
-                tallies.append(_step(learner, part, learned, shown, asked, note, first))
+                tallies.append(_step(learner, part, learned, recent, task, note, first))
                 first += sum(content is not None for _, content in part)
-    if learned.examples < asked.examples:
+    if learned.examples < task.examples:
         learned.position = None
     if tallies:
         learned.tally, learned.gain = reduce(add, tallies), learner.gain(state)
-    learned.shown, learned.slowest = shown.whole(), learner.slowest.found
+    learned.shown, learned.slowest = recent.whole(), learner.slowest.found
     learned.groups = reader.choice.save()
     return learned
 
 
 def _batches(
-    reader: ExampleReader, learned: Learned, asked: ShardTask, note: CrashNote | None
+    reader: ExampleReader, learned: Learned, task: ShardTask, note: CrashNote | None
 ) -> Iterator[list[Decoded]]:
     """Yield the micro-batches of a shard's round after its position, as long as it has learned too few."""
     records = reader.records(learned.position)
-    while room := min(asked.batch, asked.examples - learned.examples):
-        taken = reader.take(records, room if note is None else note.room(learned.examples, room))
-        for group in taken.groups:
+    while room := min(task.batch, task.examples - learned.examples):
+        read = reader.take(records, room if note is None else note.room(learned.examples, room))
+        for group in read.groups:
             reader.choice.takes(group)
-        if not taken.batch and not taken.dry:
+        if not read.batch and not read.dry:
             return
-        if taken.batch:
-            yield taken.batch
+        if read.batch:
+            yield read.batch
 
 
 def _step(
     learner: Learner,
     part: Sequence[Decoded],
     learned: Learned,
-    shown: Shown,
-    asked: ShardTask,
+    recent: Shown,
+    task: ShardTask,
     note: CrashNote | None,
     number: int,
 ) -> Tally:
@@ -117,14 +117,14 @@ def _step(
     outcomes, tally = process_batch(learner, [entry.item for entry in work], True, note, number)
     if len(outcomes) < len(work):
         raise Interrupted("the round was interrupted")
-    for each, outcome in zip(work, outcomes, strict=True):
+    for example, outcome in zip(work, outcomes, strict=True):
         if outcome.prediction is None:
-            learned.letters += _refused(each, outcome, asked)
+            learned.letters += _refused(example, outcome, task)
     learned.predictions += b"".join(
-        answer(each.record, each.item, outcome) + b"\n"
-        for each, outcome in zip(work, outcomes, strict=True)
+        answer(example.record, example.item, outcome) + b"\n"
+        for example, outcome in zip(work, outcomes, strict=True)
     )
-    shown.take(work, outcomes)
+    recent.take(work, outcomes)
     return tally
 
 
@@ -134,11 +134,13 @@ def _item(content: object) -> Item:
     return content
 
 
-def _refused(work: Work, outcome: Outcome, asked: ShardTask) -> bytes:
+def _refused(work: Work, outcome: Outcome, task: ShardTask) -> bytes:
     """Return the dead letter of a bad example. Raises DataError where it ends the run."""
     record, reason = work.record, outcome.error or ""
     name = str(work.item.id) if isinstance(work.item, Example) else None
-    if asked.strict or (asked.settle and outcome.unsolved):
-        of = f" (example {name})" if name else ""
-        raise DataError(f"{record.file}:{record.line}: {reason}{of}; nothing of its round was kept")
+    if task.strict or (task.settle and outcome.unsolved):
+        suffix = f" (example {name})" if name else ""
+        raise DataError(
+            f"{record.file}:{record.line}: {reason}{suffix}; nothing of its round was kept"
+        )
     return b"".join(letter(record, reason, name))

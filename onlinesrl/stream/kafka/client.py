@@ -58,9 +58,9 @@ class _Failures(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Note the error in a line of the log."""
-        for given in record.args if isinstance(record.args, tuple) else ():
-            if isinstance(given, Exception) and not isinstance(given, KafkaTimeoutError):
-                self.last = f" ({given})"
+        for argument in record.args if isinstance(record.args, tuple) else ():
+            if isinstance(argument, Exception) and not isinstance(argument, KafkaTimeoutError):
+                self.last = f" ({argument})"
 
 
 @cache
@@ -164,9 +164,11 @@ class Broker:
 
     def _check_login(self) -> None:
         """Raise UnavailableError if the brokers refuse the login; a client would take it for an outage."""
-        if self.security.get("sasl_mechanism") and (why := refusal(self.bootstrap, self.security)):
+        if self.security.get("sasl_mechanism") and (
+            reason := refusal(self.bootstrap, self.security)
+        ):
             raise UnavailableError(
-                f"Kafka at {self.bootstrap} refuses the login: {why}; see source.security"
+                f"Kafka at {self.bootstrap} refuses the login: {reason}; see source.security"
             )
 
     @contextmanager
@@ -180,17 +182,17 @@ class Broker:
             raise UnavailableError(f"Kafka at {self.bootstrap}: {error}; {CODECS}") from error
         except (KafkaError, ValueError) as error:
             kind = AwayError if isinstance(error, KafkaError) else UnavailableError
-            why = f"{error}{_failures().last}"
-            raise kind(f"Kafka at {self.bootstrap} cannot be reached: {why}") from error
+            reason = f"{error}{_failures().last}"
+            raise kind(f"Kafka at {self.bootstrap} cannot be reached: {reason}") from error
 
     def largest(self, topic: str) -> int | None:
         """Return the largest size of a record of a topic, in bytes; None if brokers do not tell."""
         admin = self.client(KafkaAdminClient)
         try:
-            found = admin.describe_configs(
+            configs = admin.describe_configs(
                 [ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all"
             )
-            return int(found["topic"][topic]["max.message.bytes"]["value"])
+            return int(configs["topic"][topic]["max.message.bytes"]["value"])
         except (KafkaError, KeyError, TypeError, ValueError):
             return None
         finally:
@@ -198,11 +200,11 @@ class Broker:
 
     def attended(self, work: Callable[[], T]) -> T:
         """Call ``work``, which waits for brokers. Raises Stopped if it takes long after a request to stop."""
-        future, asked = aside(work), 0.0
+        future, asked_at = aside(work), 0.0
         while not wait([future], 0.1).done:
             now = time.monotonic()
-            asked = (asked or now) if self.stopping() else 0.0
-            if asked and now - asked >= STOP_SECONDS:
+            asked_at = (asked_at or now) if self.stopping() else 0.0
+            if asked_at and now - asked_at >= STOP_SECONDS:
                 raise self.stopped()
         return future.result()
 
@@ -218,19 +220,19 @@ class Broker:
 
         Raises UnavailableError after that, or at once if repeating is useless; Stopped.
         """
-        started, said = time.monotonic(), False
+        started, announced = time.monotonic(), False
         while True:
             try:
                 return self.attended(work)
             except AwayError as error:
                 if self.stopping():
                     raise self.stopped() from error
-                left = patience - (time.monotonic() - started)
-                if left <= 0:
+                seconds_left = patience - (time.monotonic() - started)
+                if seconds_left <= 0:
                     raise
-                if not said:
-                    say(f"{error}; waiting for it, {left:.0f} s at most")
-                said = True
+                if not announced:
+                    say(f"{error}; waiting for it, {seconds_left:.0f} s at most")
+                announced = True
             time.sleep(PAUSE_SECONDS)
 
     def topics(self, names: Sequence[str]) -> dict[str, tuple[str, list[int]]]:
@@ -238,10 +240,10 @@ class Broker:
         admin = self.client(KafkaAdminClient)
         try:
             with self.explained():
-                found = admin.describe_topics(list(names))
+                descriptions = admin.describe_topics(list(names))
         finally:
             admin.close()
-        for topic in found:
+        for topic in descriptions:
             if not topic["partitions"]:
                 raise UnavailableError(f"Kafka at {self.bootstrap} has no topic {topic['name']}")
         return {
@@ -249,7 +251,7 @@ class Broker:
                 str(topic["topic_id"]),
                 sorted(part["partition_index"] for part in topic["partitions"]),
             )
-            for topic in found
+            for topic in descriptions
         }
 
 

@@ -186,7 +186,7 @@ class KafkaSink(Sink):
         with self.broker.explained():
             self.producer.init_transactions()
         written = self._written()
-        self._waiting = [each for each in self._waiting if each.origin not in written]
+        self._waiting = [message for message in self._waiting if message.origin not in written]
         self._there = _Written([*self._there, *written])
 
     def _written(self) -> set[Origin]:
@@ -197,7 +197,7 @@ class KafkaSink(Sink):
         places = {TopicPartition(self.topic, int(n)): end for n, end in self.ends.items()}
         ends = self._read_ends(list(map(int, self.ends)))
         consumer = self._consumer("read_committed")
-        found: set[Origin] = set()
+        origins: set[Origin] = set()
         limit = time.monotonic() + max(self.patience, ANSWER_MS / 1000)
         try:
             with self.broker.explained():
@@ -216,11 +216,11 @@ class KafkaSink(Sink):
                     for records in consumer.poll(1000).values():
                         for headers in (dict(record.headers) for record in records):
                             if headers.get("run") == self.run.encode():
-                                found.add((headers["partition"].decode(), int(headers["offset"])))
+                                origins.add((headers["partition"].decode(), int(headers["offset"])))
                                 self.sequence = max(self.sequence, int(headers["sequence"]))
         finally:
             consumer.close()
-        return found
+        return origins
 
     def fits(self, name: str, record: Record) -> None:
         """Raise ExampleError if the id alone is too long for a record."""
@@ -295,8 +295,8 @@ class KafkaSink(Sink):
             raise AwayError("not connected")
         producer.begin_transaction()
         sent = [
-            producer.send(self.topic, key=each.key, value=each.value, headers=each.headers)
-            for each in self._waiting
+            producer.send(self.topic, key=message.key, value=message.value, headers=message.headers)
+            for message in self._waiting
         ]
         ends: dict[str, int] = {}
         for future in sent:  # not flush: that fails when a batch is too large and is split
@@ -338,8 +338,8 @@ class KafkaSink(Sink):
 def _fenced(error: Exception) -> bool:
     """Tell whether another process has taken over: what follows the first error has that as its argument."""
     return any(
-        isinstance(each, ProducerFencedError | InvalidProducerEpochError)
-        for each in (error, *error.args)
+        isinstance(cause, ProducerFencedError | InvalidProducerEpochError)
+        for cause in (error, *error.args)
     )
 
 

@@ -120,13 +120,13 @@ class KafkaSource(Source):
         self, position: dict[str, Any] | None
     ) -> tuple[list[TopicPartition], dict[TopicPartition, int]]:
         """Connect; return the partitions and their first offsets. Raises UnavailableError, DataError."""
-        found = self.broker.topics(self.options.topics)
-        self.identities = {topic: identity for topic, (identity, _) in found.items()}
+        topics = self.broker.topics(self.options.topics)
+        self.identities = {topic: identity for topic, (identity, _) in topics.items()}
         if position is not None:
             self._compare(position["topics"], self.identities)
         self.lost = (position or {}).get("lost", 0)
         self._connect()
-        places = places_of(found)
+        places = places_of(topics)
         with self.broker.explained():
             starts = bounds(self.consumer.beginning_offsets, places)
             self._ends = bounds(self.consumer.end_offsets, places)
@@ -220,9 +220,9 @@ class KafkaSource(Source):
 
     def _again(self, place: TopicPartition, last: int) -> Iterator[Record | None]:
         """Yield the records of a partition up to an offset, with the others paused."""
-        others = [other for other in self.consumer.assignment() if other != place]
+        other_places = [other for other in self.consumer.assignment() if other != place]
         name = name_of(place)
-        self.consumer.pause(*others)
+        self.consumer.pause(*other_places)
         while self._position(place) <= last:
             records = self._poll().get(place, [])
             for record in records:
@@ -232,7 +232,7 @@ class KafkaSource(Source):
                 yield None
         self.offsets[name] = max(self.offsets[name], last + 1)
         self.consumer.seek(place, self.offsets[name])
-        self.consumer.resume(*others)
+        self.consumer.resume(*other_places)
 
     def _record(self, name: str, record: ConsumerRecord) -> Record:
         self.offsets[name] = record.offset + 1
@@ -270,15 +270,15 @@ class KafkaSource(Source):
 
     def _position(self, place: TopicPartition) -> int:
         """Return the offset after what was polled, including offsets without records."""
-        found: int | None = None
+        position: int | None = None
         try:
-            found = self.consumer.position(place, timeout_ms=POLL_MS)
+            position = self.consumer.position(place, timeout_ms=POLL_MS)
         except LogTruncationError as error:
             place = min(error.divergent_offsets)
             raise _shorter(place, self.offsets.get(name_of(place), 0)) from error
         except KafkaError:
             pass  # brokers unavailable
-        return self.offsets.get(name_of(place), 0) if found is None else found
+        return self.offsets.get(name_of(place), 0) if position is None else position
 
     def _tell(self, text: str) -> None:
         """Report a problem once, until it has passed."""
@@ -286,11 +286,11 @@ class KafkaSource(Source):
             self.say(text)
         self._said = text
 
-    def _gap(self, asked: Mapping[TopicPartition, int]) -> None:
+    def _gap(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Skip deleted records, if so configured; else raise DataError."""
         with self.broker.explained():
-            starts = bounds(self.consumer.beginning_offsets, list(asked))
-        for place, offset in asked.items():
+            starts = bounds(self.consumer.beginning_offsets, list(offsets))
+        for place, offset in offsets.items():
             name, start = name_of(place), starts[place]
             if offset > start:
                 raise _shorter(place, offset)
@@ -308,18 +308,18 @@ class KafkaSource(Source):
     def _look(self, now: float) -> None:
         """Check that brokers answer, topics are the same, and no partition is stalled."""
         try:
-            self._ends, found = self.broker.attended(self._ask)
+            self._ends, topics = self.broker.attended(self._ask)
         except (KafkaTimeoutError, UnavailableError) as error:
-            of = f"Kafka at {self.broker.bootstrap}: {', '.join(self.options.topics)}"
+            name = f"Kafka at {self.broker.bootstrap}: {', '.join(self.options.topics)}"
             away = now - self._heard
             if away > self.options.patience:
                 raise UnavailableError(
-                    f"{of} unavailable for {away:.0f} s (source.patience): {error}"
+                    f"{name} unavailable for {away:.0f} s (source.patience): {error}"
                 ) from error
-            self._tell(f"{of}: unavailable; waiting for it")
+            self._tell(f"{name}: unavailable; waiting for it")
             return
-        self._compare(self.identities, {topic: identity for topic, (identity, _) in found.items()})
-        self._found = places_of(found)
+        self._compare(self.identities, {topic: identity for topic, (identity, _) in topics.items()})
+        self._found = places_of(topics)
         self._said, self._heard = "", time.monotonic()
         behind = {
             place: position

@@ -56,7 +56,9 @@ class Tables:
     def __init__(self, folder: Path, types: Mapping[str, Sequence[str | None]], part: int = 0):
         self.folder = folder
         self.part = part
-        self._names = {name: argument_names(of, ("id", VALUE)) for name, of in types.items()}
+        self._names = {
+            name: argument_names(types_, ("id", VALUE)) for name, types_ in types.items()
+        }
         self._clear()
 
     def _clear(self) -> None:
@@ -85,8 +87,8 @@ class Tables:
                 "CREATE TABLE answers AS SELECT line, answer, answer->'id' AS id FROM given"
             )
             about = [f"(answer->>'{key}')::{kind} AS {quoted(key)}" for key, kind in _ABOUT.items()]
-            others = [*about, "line", "answer->>'error' AS error"]
-            self._write(connection, EXAMPLES, "answers", ["id"], others)
+            columns = [*about, "line", "answer->>'error' AS error"]
+            self._write(connection, EXAMPLES, "answers", ["id"], columns)
             for predicate, names in self._names.items():
                 self._write_atoms(connection, predicate, names)
         self._clear()
@@ -94,12 +96,12 @@ class Tables:
 
     def _write_atoms(self, connection: Any, predicate: str, names: Sequence[str]) -> None:
         """Write the atoms of a predicate, if there are any."""
-        found = f"coalesce(answer->'marginals', answer->'predicted')->'$.{quoted(predicate)}'"
+        atoms = f"coalesce(answer->'marginals', answer->'predicted')->'$.{quoted(predicate)}'"
         constants = [f"args->{n} AS {quoted(name)}" for n, name in enumerate(names)]
         connection.execute(
             f"CREATE OR REPLACE TABLE atoms AS SELECT {', '.join(['id', *constants, 'value'])} FROM ("
             "SELECT id, coalesce(atom->'args', atom) AS args, (atom->>'value')::DOUBLE AS value FROM ("
-            f"SELECT id, unnest(from_json({found}, '[\"JSON\"]')) AS atom FROM answers))"
+            f"SELECT id, unnest(from_json({atoms}, '[\"JSON\"]')) AS atom FROM answers))"
         )
         [rows, values] = connection.execute("SELECT count(*), count(value) FROM atoms").fetchall()[
             0
@@ -113,22 +115,24 @@ class Tables:
         name: str,
         table: str,
         constants: Sequence[str],
-        others: Sequence[str],
+        expressions: Sequence[str],
     ) -> None:
         """Write columns of constants, as numbers where all are whole numbers, and others to a part."""
-        columns = [quoted(each) for each in constants]
+        columns = [quoted(column) for column in constants]
         whole = (
             "json_type({0}) IN ('BIGINT', 'UBIGINT') AND TRY_CAST({0}->>'$' AS BIGINT) IS NOT NULL"
         )
         tests = [
-            f"bool_and({whole}) FILTER ({{0}}->>'$' IS NOT NULL)".format(each) for each in columns
+            f"bool_and({whole}) FILTER ({{0}}->>'$' IS NOT NULL)".format(column)
+            for column in columns
         ]
         numbers = connection.execute(f"SELECT {', '.join(tests)} FROM {table}").fetchall()[0]
         kinds = ["BIGINT" if number else "VARCHAR" for number in numbers]
         chosen = [
-            f"({each}->>'$')::{kind} AS {each}" for each, kind in zip(columns, kinds, strict=True)
+            f"({column}->>'$')::{kind} AS {column}"
+            for column, kind in zip(columns, kinds, strict=True)
         ]
-        relation = connection.sql(f"SELECT {', '.join([*chosen, *others])} FROM {table}")
+        relation = connection.sql(f"SELECT {', '.join([*chosen, *expressions])} FROM {table}")
         write_relation(self.folder / name / f"part-{self.part:08d}{PARQUET}", relation)
 
 

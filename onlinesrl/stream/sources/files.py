@@ -73,15 +73,15 @@ class ReadLog:
         """Return the first entries, and remove the others, which no checkpoint includes."""
         if not self.path.exists() and not count:
             return []
-        found = [Read(**line) for line in islice(json_lines(self.path, Read), count)]
-        if len(found) < count:
+        entries = [Read(**line) for line in islice(json_lines(self.path, Read), count)]
+        if len(entries) < count:
             raise StorageError(
-                f"{self.path}: has {len(found)} of the {count} files that were read to their end; "
+                f"{self.path}: has {len(entries)} of the {count} files that were read to their end; "
                 "restore the file, or start over with --fresh"
             )
         with OutputFile(self.path) as file:
-            file.truncate(sum(map(len, map(_line, found))))
-        return found
+            file.truncate(sum(map(len, map(_line, entries))))
+        return entries
 
     def append(self, read: Iterable[Read]) -> None:
         """Add entries, durably."""
@@ -258,10 +258,10 @@ class FileSource(Source):
         """List the files again; new ones follow those that have been started."""
         self._looked = time.monotonic()
         listed, begun = self._listed(), self.files[: self._index + 1]
-        left, later, last = Counter(begun), [], 0
+        counts_left, later, last = Counter(begun), [], 0
         for place, file in enumerate(listed):
-            if left[file]:
-                left[file] -= 1
+            if counts_left[file]:
+                counts_left[file] -= 1
                 last = place
             else:
                 later.append(file)
@@ -269,11 +269,11 @@ class FileSource(Source):
         for file in sorted(set(listed[:last]).intersection(later)):
             self._tell(file, "sorts before what has been read, and is read after it")
 
-    def _tell(self, file: str, what: str) -> None:
+    def _tell(self, file: str, message: str) -> None:
         """Say something about a file, once."""
         if file not in self.said:
             self.said.add(file)
-            self.say(f"{file}: {what}")
+            self.say(f"{file}: {message}")
 
     def _next(self) -> Generator[None, None, bool]:
         """Open the next file, waiting for it if need be; return False if there is none."""
@@ -383,14 +383,14 @@ class FileSource(Source):
             return
         read = self.ledger.first(position["file"]) if self.ledger is not None else []
         read.append(Read(**{key: position[key] for key in Read.__struct_fields__}))
-        found = self._find(read)
-        for file, entry in zip(found[:-1], read, strict=False):
+        files = self._find(read)
+        for file, entry in zip(files[:-1], read, strict=False):
             if file is None:
                 self._gone(entry)
             else:
                 with LineReader(file) as opened:
                     yield from compare(opened, entry, whole=True)
-        last = found[-1]
+        last = files[-1]
         if last is None:
             raise StorageError(f"{read[-1].known}: is no longer a file of the source; {AGAIN}")
         opened = LineReader(last, self.live, self.marked)
@@ -401,7 +401,7 @@ class FileSource(Source):
             raise
         self._index, self._opened = position["file"], opened
         self._noted = self._index
-        self.files = [file or entry.path for file, entry in zip(found, read, strict=True)]
+        self.files = [file or entry.path for file, entry in zip(files, read, strict=True)]
         self._look()
 
     def _gone(self, entry: Read) -> None:
@@ -410,18 +410,20 @@ class FileSource(Source):
 
     def _find(self, read: Sequence[Read]) -> list[str | None]:
         """Find files that were read before, by path, or by name if they were moved."""
-        left: dict[str, list[str | None]] = {}
+        unmatched: dict[str, list[str | None]] = {}
         for file in self.files:
-            left.setdefault(path_of(file), []).append(file)
-        found = [left[entry.path].pop(0) if left.get(entry.path) else None for entry in read]
-        if found[-1] is None:
+            unmatched.setdefault(path_of(file), []).append(file)
+        files = [
+            unmatched[entry.path].pop(0) if unmatched.get(entry.path) else None for entry in read
+        ]
+        if files[-1] is None:
             named: dict[str, list[str | None]] = {}
-            for other in chain.from_iterable(left.values()):
+            for other in chain.from_iterable(unmatched.values()):
                 named.setdefault(Path(other or "").name, []).append(other)
             for place, entry in enumerate(read):
-                if found[place] is None:
-                    found[place] = (named.get(Path(entry.path).name) or [None]).pop(0)
-        return found
+                if files[place] is None:
+                    files[place] = (named.get(Path(entry.path).name) or [None]).pop(0)
+        return files
 
 
 def line_value(raw: bytes, line: int, too_long: bool) -> bytes | None:
@@ -447,8 +449,8 @@ def expand(path: Path | str, empty: bool) -> list[str]:
         return [STANDARD_INPUT]
     path = Path(path)
     if glob.has_magic(text) and not path.exists():
-        found = glob.glob(text, recursive=True)  # noqa: PTH207 - of absolute paths, too
-        files = sorted(file for file in found if not Path(file).is_dir())
+        matches = glob.glob(text, recursive=True)  # noqa: PTH207 - of absolute paths, too
+        files = sorted(file for file in matches if not Path(file).is_dir())
         missing = "no file matches this pattern"
     else:
         with storage_errors(path, "read"):

@@ -86,15 +86,15 @@ class _Unpacked(io.RawIOBase):
                 if not data:
                     return None if data is None or not self.packed.ended else 0
                 self.member = zlib.decompressobj(_GZIP)
-            found = self.member.decompress(data or b"", len(buffer))
+            data_out = self.member.decompress(data or b"", len(buffer))
             self.rest = self.member.unconsumed_tail or self.member.unused_data
             if self.member.eof:
                 self.member = None
-            elif not found and not data:
+            elif not data_out and not data:
                 return self._unfinished()
-            if found:
-                buffer[: len(found)] = found
-                return len(found)
+            if data_out:
+                buffer[: len(data_out)] = data_out
+                return len(data_out)
 
     def _unfinished(self) -> int | None:
         if self.packed.ended and not self.patient:
@@ -115,9 +115,9 @@ class Span(NamedTuple):
 
     def until(self, line: int) -> Any:
         """Return the SHA-256 of the bytes up to the end of a line, as hashlib has it."""
-        found = self.hash.copy()
-        found.update(b"".join(self.lines[: line - self.line]))
-        return found
+        digest = self.hash.copy()
+        digest.update(b"".join(self.lines[: line - self.line]))
+        return digest
 
 
 def digest_at(spans: Sequence[Span], line: int) -> str:
@@ -137,9 +137,9 @@ class LineReader(Closing):
     READ_ERRORS if it cannot be read.
     """
 
-    def __init__(self, file: str, patient: bool = False, kept: bool = False) -> None:
+    def __init__(self, file: str, patient: bool = False, keep_lines: bool = False) -> None:
         self.file = file
-        self.kept = kept
+        self.kept = keep_lines
         with storage_errors(file, "read"):
             self._raw = _Raw(file)
         packed = file.endswith(".gz")

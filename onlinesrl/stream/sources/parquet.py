@@ -53,10 +53,10 @@ class Range(NamedTuple):
     def condition(self, column: str) -> tuple[str, list[Constant]]:
         """Return the SQL for a column, and its parameters; a null is before all names."""
         bounds = ((self.first, ">="), (self.after, ">"), (self.before, "<"))
-        given = [(bound, op) for bound, op in bounds if bound is not None]
-        text = " AND ".join(f"{column} {op} ?" for _, op in given) or "true"
+        limits = [(bound, op) for bound, op in bounds if bound is not None]
+        text = " AND ".join(f"{column} {op} ?" for _, op in limits) or "true"
         nulls = f"{column} IS NULL OR " if self.first is None and self.after is None else ""
-        return f"({nulls}{text})", [bound for bound, _ in given]
+        return f"({nulls}{text})", [bound for bound, _ in limits]
 
 
 class TablePosition(TypedDict):
@@ -121,7 +121,11 @@ class TableSource(Source):
         yield from records
 
     def _records(self, tables: Mapping[tuple[str, str], Rows]) -> Iterator[Record]:
-        path, most, parts = str(self.path), self.max_bytes, dict.fromkeys(of for of, _ in tables)
+        path, most, parts = (
+            str(self.path),
+            self.max_bytes,
+            dict.fromkeys(part for part, _ in tables),
+        )
         for number, (name, line) in enumerate(lines(tables, [*parts]), 1):
             self.name = name
             yield Record(line[:most], path, number, 0, number, "json", len(line) > most)
@@ -130,15 +134,15 @@ class TableSource(Source):
         """Yield the rows of a table, by example."""
         kinds = self._types(cursor, files)
         condition, bounds = self.only.condition(quoted(self.by))
-        of = Relation(f"{_ORDERED} WHERE {condition}", [files, *bounds], _PLACE)
+        relation = Relation(f"{_ORDERED} WHERE {condition}", [files, *bounds], _PLACE)
         try:
-            yield from rows(cursor, of, kinds, self.by, self.max_bytes)
+            yield from rows(cursor, relation, kinds, self.by, self.max_bytes)
         except TableError as error:
             raise TableError(f"{files[0]}, column {self.by}: {error}") from None
 
     def _types(self, cursor: Any, files: list[str]) -> dict[str, str]:
-        of = Relation("read_parquet(?)", [files], _PLACE)
-        return types(cursor, of, self.by, files[0], " (source.by)")
+        relation = Relation("read_parquet(?)", [files], _PLACE)
+        return types(cursor, relation, self.by, files[0], " (source.by)")
 
     def check(self, cursor: Any) -> None:
         """Raise TableError where a table has not the right columns."""
@@ -218,17 +222,17 @@ class Relation(NamedTuple):
     order: str
 
 
-def types(cursor: Any, of: Relation, by: str, name: str, key: str = "") -> dict[str, str]:
+def types(cursor: Any, relation: Relation, by: str, name: str, key: str = "") -> dict[str, str]:
     """Return the types of a table's columns; its ``name`` and the ``key`` that says ``by`` are for messages.
 
     Raises TableError where a column has not the right type, unless there is no row.
     """
-    found = column_types(cursor, of.source, of.given, name)
-    if by not in found:
+    column_types_ = column_types(cursor, relation.source, relation.given, name)
+    if by not in column_types_:
         raise TableError(
-            f"{name}: no column {by}, which says the example{key}; it has {', '.join(found)}"
+            f"{name}: no column {by}, which says the example{key}; it has {', '.join(column_types_)}"
         )
-    return found
+    return column_types_
 
 
 def lacking(kinds: Mapping[str, str]) -> Iterator[str]:
@@ -239,33 +243,33 @@ def lacking(kinds: Mapping[str, str]) -> Iterator[str]:
             yield f"NOT isfinite({quoted(name)})"
 
 
-def rows(cursor: Any, of: Relation, kinds: Mapping[str, str], by: str, most: int) -> Rows:
+def rows(cursor: Any, relation: Relation, kinds: Mapping[str, str], by: str, most: int) -> Rows:
     """Yield the rows of a table, whose columns have such types, by example; those of one keep their order.
 
     They are sorted unless they are in order already. Of an example with more than ``most`` bytes some may
     be left out. Raises TableError for a null in ``by``, StorageError where rows change while they are read.
     """
-    example, source, kind = quoted(by), of.source, kind_of(kinds[by])
+    example, source, kind = quoted(by), relation.source, kind_of(kinds[by])
     ascends = f"{example} IS NOT NULL AND {example} >= coalesce(lag({example}) OVER (), {example})"
-    cursor.execute(f"SELECT bool_and(a) FROM (SELECT {ascends} a FROM {source})", of.given)
+    cursor.execute(f"SELECT bool_and(a) FROM (SELECT {ascends} a FROM {source})", relation.given)
     if cursor.fetchall() == [(False,)]:
-        source += f" ORDER BY {example} NULLS FIRST, {of.order}"
+        source += f" ORDER BY {example} NULLS FIRST, {relation.order}"
     query = f"SELECT {example}::VARCHAR, {_atom(kinds, by)}::VARCHAR || ',' FROM {source}"
-    held, text = None, b""
-    for names, texts in _batches(cursor.sql(query, params=of.given)):
-        found: list[Any] = [*map(int if kind is int else bytes.decode, names)]
-        if found[0] == held:
+    last_example, text = None, b""
+    for names, texts in _batches(cursor.sql(query, params=relation.given)):
+        examples: list[Any] = [*map(int if kind is int else bytes.decode, names)]
+        if examples[0] == last_example:
             texts[0] = text + b"," + texts[0] if len(text) <= most else text
-        elif held is not None:
-            found.insert(0, held)
+        elif last_example is not None:
+            examples.insert(0, last_example)
             texts.insert(0, text)
-        if found != sorted(set(found)):
-            raise StorageError(f"{of.given}: changed while it was read; {AGAIN}")
-        held, text = found.pop(), texts.pop()
-        if found:
-            yield found, texts
-    if held is not None:
-        yield [held], [text]
+        if examples != sorted(set(examples)):
+            raise StorageError(f"{relation.given}: changed while it was read; {AGAIN}")
+        last_example, text = examples.pop(), texts.pop()
+        if examples:
+            yield examples, texts
+    if last_example is not None:
+        yield [last_example], [text]
 
 
 def _atom(kinds: Mapping[str, str], by: str) -> str:
@@ -318,30 +322,32 @@ def lines(
     Each has all these ``parts``, with or without atoms. Raises TableError where names are numbers in a
     table and text in another.
     """
-    numbers = [[n for n, of in enumerate(tables) if of[0] == part] for part in parts]
+    numbers = [[n for n, table in enumerate(tables) if table[0] == part] for part in parts]
     line = "".join(f',"{part}":{{%b}}' for part in parts).join(['{"id":%b', "}"]).encode()
     keys = [_encode(predicate) + b":[" for _, predicate in tables]
     blocks = [next(rows, _END) for rows in tables.values()]
-    _check_kinds({of: names[0] for of, (names, _) in zip(tables, blocks, strict=True) if names})
+    _check_kinds(
+        {table: names[0] for table, (names, _) in zip(tables, blocks, strict=True) if names}
+    )
     while ends := [names[-1] for names, _ in blocks if names]:
-        end, found = min(ends), []
+        end, atoms_by_table = min(ends), []
         for n, (rows, (names, texts)) in enumerate(zip(tables.values(), blocks, strict=True)):
             cut = bisect_right(names, end)
             atoms = [keys[n] + text + b"]" for text in texts[:cut]]
-            found.append(dict(zip(names[:cut], atoms, strict=True)))
+            atoms_by_table.append(dict(zip(names[:cut], atoms, strict=True)))
             blocks[n] = (names[cut:], texts[cut:]) if cut < len(names) else next(rows, _END)
-        order = sorted(set().union(*found))
-        inside = [_together([found[n] for n in of], order) for of in numbers]
+        order = sorted(set().union(*atoms_by_table))
+        inside = [_together([atoms_by_table[n] for n in table], order) for table in numbers]
         written = zip(map(_encode, order), *inside, strict=True)
         yield from zip(order, map(line.__mod__, written), strict=True)
 
 
 def _together(tables: Sequence[Mapping[Constant, bytes]], order: Sequence[Constant]) -> list[bytes]:
     """Return what tables have for each example, one after the other."""
-    columns = [[*map(of.get, order, repeat(b""))] for of in tables] or [[b""] * len(order)]
+    columns = [[*map(table.get, order, repeat(b""))] for table in tables] or [[b""] * len(order)]
     if len(columns) == 1:
         return columns[0]
-    return [b",".join(filter(None, each)) for each in zip(*columns, strict=True)]
+    return [b",".join(filter(None, parts)) for parts in zip(*columns, strict=True)]
 
 
 def _check_kinds(names: Mapping[tuple[str, str], Constant]) -> None:

@@ -77,9 +77,9 @@ class PendingRequest:
         self.left += 1
         return line
 
-    def answer(self, place: int, said: bytes, bad: bool) -> None:
+    def answer(self, place: int, text: bytes, bad: bool) -> None:
         """Set the answer to the example at a place."""
-        self.answers[place] = said
+        self.answers[place] = text
         self.bad += bad
         self.left -= 1
         if self.over and not self.left:
@@ -131,12 +131,12 @@ class Requests(ShutdownSignal):
         """Whether requests are accepted: after the journal has been read, until a signal."""
         return self.opened and not self.closed
 
-    def put(self, asked: PendingRequest) -> bool:
+    def put(self, request: PendingRequest) -> bool:
         """Add a request; False: it is refused."""
         with self._lock:
             room = self.accepting and self._queue.qsize() + len(self._waiting) < WAITING
             if room:
-                self._queue.put(asked)
+                self._queue.put(request)
             return room
 
     def __exit__(self, *error: object) -> None:
@@ -147,8 +147,8 @@ class Requests(ShutdownSignal):
         with suppress(Empty):
             while True:
                 self._waiting.append(self._queue.get_nowait())
-        for asked in {line.asked for line in self._turn}.union(self._waiting):
-            asked.fail()
+        for request in {line.asked for line in self._turn}.union(self._waiting):
+            request.fail()
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.closed:
@@ -176,26 +176,26 @@ class Requests(ShutdownSignal):
     def answered(self, record: Record, item: Any, outcome: Outcome) -> None:
         """Pass the run's answer to the client, if the line was not merely read again."""
         if (line := self._lines.pop(record.line, None)) is not None:
-            said = answer(record, item, outcome)
-            line.asked.answer(line.place, said, outcome.prediction is None)
+            text = answer(record, item, outcome)
+            line.asked.answer(line.place, text, outcome.prediction is None)
 
     def take(self, journal: OutputFile, line: int) -> None:
         """Wait briefly for requests; predict, and write examples to learn from to the journal.
 
         All lines in the journal, whose number is ``line``, have been learned from.
         """
-        for number, each in self._lines.items():  # of a group left out, or a label
-            each.asked.answer(each.place, b'{"line":%d}' % number, False)
+        for number, line_ in self._lines.items():  # of a group left out, or a label
+            line_.asked.answer(line_.place, b'{"line":%d}' % number, False)
         if self._turn:
             self.pace.heed(len(self._turn), time.monotonic() - self._since)
         self.opened = True
         self._turn = self._next_turn()
         self._since = time.monotonic()
         self.asked |= self.closed and not self._turn
-        self._predict([each for each in self._turn if not each.asked.learn])
-        learned = [each for each in self._turn if each.asked.learn]
-        for each in learned:
-            journal.write(each.text + b"\n")
+        self._predict([line_ for line_ in self._turn if not line_.asked.learn])
+        learned = [line_ for line_ in self._turn if line_.asked.learn]
+        for line_ in learned:
+            journal.write(line_.text + b"\n")
         self._lines = dict(enumerate(learned, line + 1))
         if learned:
             journal.flush()
@@ -211,16 +211,16 @@ class Requests(ShutdownSignal):
         room, size = min(self.batch, self.pace.most), 0
         share = max(1, room // max(1, len(self._waiting)))
         while self._waiting and len(turn) < room and size < READ_BYTES:
-            asked = self._waiting.popleft()
-            if not asked.answers and not asked.done.set_running_or_notify_cancel():
+            request = self._waiting.popleft()
+            if not request.answers and not request.done.set_running_or_notify_cancel():
                 continue
             for _ in range(min(share, room - len(turn))):
-                if asked.over or size >= READ_BYTES:
+                if request.over or size >= READ_BYTES:
                     break
-                turn.append(Line(asked, len(asked.answers), asked.take()))
+                turn.append(Line(request, len(request.answers), request.take()))
                 size += len(turn[-1].text)
-            if not asked.over:
-                self._waiting.append(asked)
+            if not request.over:
+                self._waiting.append(request)
         return turn
 
     def _predict(self, lines: Sequence[Line]) -> None:
@@ -232,8 +232,8 @@ class Requests(ShutdownSignal):
             examples = [item for _, item in batch if isinstance(item, Example | ExampleError)]
             outcomes = self.learner.predict(examples)
             for (record, item), outcome in zip(batch, outcomes, strict=True):
-                asked, place, _ = lines[first]
-                asked.answer(place, answer(record, item, outcome), outcome.prediction is None)
+                request, place, _ = lines[first]
+                request.answer(place, answer(record, item, outcome), outcome.prediction is None)
                 first += 1
         self.predicting = None
 
@@ -241,10 +241,10 @@ class Requests(ShutdownSignal):
         """Read an example to predict."""
         too_long = len(text) > self.reader.source.max_bytes
         record = Record(text, "", line, 0, 0, too_long=too_long)
-        found = self.reader.example(record)
-        if not isinstance(found, Example | ExampleError):
-            found = ExampleError("it is the truth of an example: there is nothing to predict")
-        return record, found
+        item = self.reader.example(record)
+        if not isinstance(item, Example | ExampleError):
+            item = ExampleError("it is the truth of an example: there is nothing to predict")
+        return record, item
 
 
 class WriteAheadLog(FileSource):
@@ -304,7 +304,11 @@ class WriteAheadLog(FileSource):
             return
         self._parts[number] = _part_at(position)
         needed = [*checkpoints.numbered(self.folder.checkpoints)]
-        self._parts = {each: self._parts[each] for each in needed if each in self._parts}
+        self._parts = {
+            checkpoint: self._parts[checkpoint]
+            for checkpoint in needed
+            if checkpoint in self._parts
+        }
         if len(self._parts) == len(needed):
             self.journal.forget(min(self._parts.values()), self.retention)
 
