@@ -126,13 +126,13 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "datasets":
-        found: Any = import_module("onlinesrl.library.datasets")
+        value: Any = import_module("onlinesrl.library.datasets")
     elif name in _HOMES:
-        found = getattr(import_module(f"onlinesrl.{_HOMES[name]}"), name)
+        value = getattr(import_module(f"onlinesrl.{_HOMES[name]}"), name)
     else:
         raise AttributeError(f"module onlinesrl has no attribute {name}")
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -136,7 +136,7 @@ def infer(
         _check_psl(model, mln_options or (error, spill, max_work) != (None, None, None))
         method, most, several = method or "admm", max_groundings, threads or 1
         with _in_parts(distribute) as parts:
-            found = _infer_psl(
+            result = _infer_psl(
                 model, data, method, output, tables, seed, most, skip, several, parts, to_stdout
             )
     elif query is None or data is not None or targets is not None or threads or distribute:
@@ -147,9 +147,11 @@ def infer(
     else:
         options = world_options(closed, open_, dialect, spill)
         world = read_world(model, evidence, query, options, max_atoms, max_groundings)
-        found = _infer_mln(world, method or "mpe", output, tables, seed, error, max_work, to_stdout)
+        result = _infer_mln(
+            world, method or "mpe", output, tables, seed, error, max_work, to_stdout
+        )
     if stats:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(result, indent=2))
 
 
 # Markov logic ------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ def simplified(part: Disjunction) -> Disjunction | None:
 
 def _excluded_middle(disjunct: Disjunct, part: Collection[Disjunct]) -> bool:
     """Return whether a disjunction contains the negations of all parts of an existential disjunct."""
-    return isinstance(disjunct, Some) and all(negated(each) in part for each in disjunct.parts)
+    return isinstance(disjunct, Some) and all(negated(part_) in part for part_ in disjunct.parts)
 
 
 def variables(disjunct: Disjunct) -> Iterator[str]:
@@ -221,10 +221,10 @@ def _existential(formula: Exists | Forall, positive: bool) -> list[Disjunction]:
     bound = tuple(dict.fromkeys(bound_variables(formula)))
     choices = []
     for part in _distinct(_conjuncts(formula.body, not positive)):
-        used = {name for each in part for name in variables(each)}
+        used = {name for item in part for name in variables(item)}
         quantified = tuple(name for name in bound if name in used)
         parts = tuple(map(negated, part))
-        choices.append([(Some(quantified, parts),)] if quantified else [(each,) for each in parts])
+        choices.append([(Some(quantified, parts),)] if quantified else [(item,) for item in parts])
     return _one_of(choices)
 
 
@@ -274,13 +274,13 @@ def _apart(part: Disjunction) -> Disjunction:
 
 
 def _renamed(existential: Some, free: set[str]) -> Some:
-    taken = {*free, *existential.variables}
+    used = {*free, *existential.variables}
     names: dict[str, str] = {}
     for name in existential.variables:
         if name in free:
             new = map(f"{name}{{}}".format, count(1))
-            names[name] = next(each for each in new if each not in taken)
-            taken.add(names[name])
+            names[name] = next(candidate for candidate in new if candidate not in used)
+            used.add(names[name])
 
     def replaced(leaf: Leaf) -> Leaf:
         renamed = isinstance(leaf, Variable) and leaf.name in names

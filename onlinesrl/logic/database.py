@@ -188,12 +188,12 @@ def _numeric(name: str, program: Signature) -> bool:
 
 def complaint_of(atom: GroundAtom, program: Signature) -> tuple[str, str] | None:
     """Return message and hint for an atom that does not fit a program's signature, else None."""
-    name, known = atom.predicate, program.predicates
-    if name not in known:
-        close = get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(sorted(known))}"
+    name, predicates = atom.predicate, program.predicates
+    if name not in predicates:
+        close = get_close_matches(name, predicates, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(sorted(predicates))}"
         return f"the model does not declare {name}", hint
-    declared = known[name]
+    declared = predicates[name]
     types = declared.types if isinstance(declared, Predicate) else declared * ("_",)
     if len(types) == len(atom.arguments):
         return _no_number(atom, _numeric(name, program))
@@ -205,15 +205,15 @@ def complaint_of(atom: GroundAtom, program: Signature) -> tuple[str, str] | None
 
 def _no_number(atom: GroundAtom, numeric: bool) -> tuple[str, str] | None:
     """Return the complaint about a missing, unexpected or too large number of an atom, else None."""
-    name, value, shown = atom.predicate, atom.value, spell_atom(atom.predicate, atom.arguments)
+    name, value, atom_text = atom.predicate, atom.value, spell_atom(atom.predicate, atom.arguments)
     if numeric and not isinstance(value, Number):
-        hint = f"write `{shown} = 0.7`, or in a table give its value"
+        hint = f"write `{atom_text} = 0.7`, or in a table give its value"
         return f"{name} is numeric: its atoms have numbers", hint
     if isinstance(value, Number) and not numeric:
         hint = f"the model may declare it numeric, `{name}(...): real`"
         return f"{name} is not numeric: its atoms are true or false", hint
     if isinstance(value, Number) and not abs(value) <= MOST:
-        return f"{shown} has the number {value:g}", f"expected one from {-MOST:g} to {MOST:g}"
+        return f"{atom_text} has the number {value:g}", f"expected one from {-MOST:g} to {MOST:g}"
     return None
 
 
@@ -241,7 +241,7 @@ def _value(
     if ("after" if number is not None else "before") not in dialect.soft:
         message = f"{dialect.title} has no value of an atom here"
         forms = {"before": "write `0.7 Smokes(Bob)`", "after": "write `Smokes(Bob) 0.7`"}
-        hint = next((forms[each] for each in dialect.soft), "an atom is true, or false after `!`")
+        hint = next((forms[form] for form in dialect.soft), "an atom is true, or false after `!`")
         raise text.error(message, place, hint)
     turned = sign == "!" and dialect.soft == ("before",)
     if (sign and not turned) or (number and prefix):

@@ -145,7 +145,7 @@ def check_bounds(statement: Tree[Token], source: Source) -> None:
                 position(node),
                 "write it in several rules; a chain of `=>` or of `+` is nested, too",
             )
-        inner = [(each, depth + 1) for each in node.children if not isinstance(each, str)]
+        inner = [(child, depth + 1) for child in node.children if not isinstance(child, str)]
         names += len(node.children) - len(inner)
         waiting += reversed(inner)
     if names > MAX_NAMES:

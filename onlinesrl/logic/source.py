@@ -31,9 +31,11 @@ class Source:
             self.text.count("\n", 0, offset) + 1, offset - self.text.rfind("\n", 0, offset)
         )
 
-    def error(self, message: str, where: Position | int, hint: str | None = None) -> LocatedError:
+    def error(
+        self, message: str, location: Position | int, hint: str | None = None
+    ) -> LocatedError:
         """Return the error for a place, given by position or by offset."""
-        place = where if isinstance(where, Position) else self.position(where)
+        place = location if isinstance(location, Position) else self.position(location)
         lines = self.text.split("\n")
         return self.kind(
             message,

@@ -26,15 +26,15 @@ VALUE = "value"
 """The column of truth values or numbers; without it, the value of every row is 1."""
 
 
-def argument_names(types: Iterable[str | None], others: Sequence[str] = (VALUE,)) -> list[str]:
+def argument_names(types: Iterable[str | None], reserved: Sequence[str] = (VALUE,)) -> list[str]:
     """Return column names: the types of the arguments, numbered if a type is missing or repeated.
 
-    The names are distinct, also from ``others``, without regard to case, because DuckDB ignores case.
+    The names are distinct, also from ``reserved``, without regard to case, because DuckDB ignores case.
     """
     names: list[str] = []
     for n, kind in enumerate(types, 1):
         name = kind or f"argument_{n}"
-        while name.lower() in map(str.lower, (*names, *others)):
+        while name.lower() in map(str.lower, (*names, *reserved)):
             name = f"{name}_{n}"
         names.append(name)
     return names
@@ -50,8 +50,10 @@ def with_names(
 def unexpected(name: str, column: str, row: int, value: Any) -> TableError:
     """Return the error for a table value that is no constant (or no number, in the column ``value``)."""
     expected = "a number" if column == VALUE else "text or a whole number"
-    shown = "a null" if value is None else value
-    return TableError(f"{name}, column {column}, row {row}: expected {expected}, found {shown}")
+    value_text = "a null" if value is None else value
+    return TableError(
+        f"{name}, column {column}, row {row}: expected {expected}, found {value_text}"
+    )
 
 
 # columns in DuckDB -------------------------------------------------------------------------------
@@ -79,32 +81,38 @@ def is_large(sql: str) -> bool:
     return _LARGE.fullmatch(sql) is not None
 
 
-def column_types(cursor: Any, source: str, given: Sequence[Any], name: str) -> dict[str, str]:
+def column_types(cursor: Any, source: str, parameters: Sequence[Any], name: str) -> dict[str, str]:
     """Return DuckDB's types of the columns of a table; a table without rows may have any types.
 
-    ``source`` is the SQL after FROM, with parameters ``given``; ``name`` is for messages. Raises TableError
+    ``source`` is the SQL after FROM, with its ``parameters``; ``name`` is for messages. Raises TableError
     for a column of another type than text or integers (or numbers, in the column ``value``).
     """
-    cursor.execute(f"DESCRIBE SELECT * FROM {source}", given)
+    cursor.execute(f"DESCRIBE SELECT * FROM {source}", parameters)
     types = {column: sql for column, sql, *_ in cursor.fetchall()}
     for column, sql in types.items():
         if kind_of(sql) not in ({int, float} if column == VALUE else {str, int}):
-            cursor.execute(f"SELECT {quoted(column)}::VARCHAR FROM {source} LIMIT 1", given)
+            cursor.execute(f"SELECT {quoted(column)}::VARCHAR FROM {source} LIMIT 1", parameters)
             for (value,) in cursor.fetchall():
-                shown = repr(value) if kind_of(sql) is str else f"{value} ({sql})"
-                raise unexpected(name, column, 0, None if value is None else shown)
+                value_text = repr(value) if kind_of(sql) is str else f"{value} ({sql})"
+                raise unexpected(name, column, 0, None if value is None else value_text)
     return types
 
 
-def columns_in(cursor: Any, source: str, given: Sequence[Any], name: str) -> dict[str, list[Any]]:
+def columns_in(
+    cursor: Any, source: str, parameters: Sequence[Any], name: str
+) -> dict[str, list[Any]]:
     """Return the columns of a table in DuckDB.
 
     Raises TableError as in ``column_types``, and for a null or a number that is not finite.
     """
-    types = column_types(cursor, source, given, name)
-    selected = ", ".join(f"{plain(*each)} AS {quoted(each[0])}" for each in types.items())
-    arrays = cursor.execute(f"SELECT {selected} FROM {source}", given).fetchnumpy()
-    return {column: _checked(of, column, types[column], name) for column, of in arrays.items()}
+    types = column_types(cursor, source, parameters, name)
+    selected = ", ".join(
+        f"{plain(*column_type)} AS {quoted(column_type[0])}" for column_type in types.items()
+    )
+    arrays = cursor.execute(f"SELECT {selected} FROM {source}", parameters).fetchnumpy()
+    return {
+        column: _checked(array, column, types[column], name) for column, array in arrays.items()
+    }
 
 
 def plain(column: str, sql: str) -> str:
@@ -189,15 +197,17 @@ def _load_parquet(path: Path, program: Signature) -> list[GroundAtom]:
             raise TableError(f"{path}, row {row}: {error}") from None
         first = atoms.setdefault(atom[:2], atom)
         if first.value != atom.value:
-            shown = show_ground_atom(*atom[:2])
-            raise TableError(f"{path}, row {row}: {shown} has another value in row {first.line}")
+            atom_text = show_ground_atom(*atom[:2])
+            raise TableError(
+                f"{path}, row {row}: {atom_text} has another value in row {first.line}"
+            )
     return [*atoms.values()]
 
 
 def write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     """Write columns to a Parquet file atomically. Raises StorageError."""
     with duckdb_errors(path), connect() as connection:
-        connection.register("columns", {name: _array(of) for name, of in columns.items()})
+        connection.register("columns", {name: _array(column) for name, column in columns.items()})
         write_relation(path, connection.sql("SELECT * FROM columns"))
 
 

@@ -98,12 +98,14 @@ def show_atom(atom: Atom, leaf: Callable[[Leaf], str] = show_leaf) -> str:
     """Spell an atom; the function ``leaf`` spells its variables and constants."""
     if not atom.terms:
         return atom.predicate
-    return f"{atom.predicate}({', '.join(show_term(each, leaf) for each in atom.terms)})"
+    return f"{atom.predicate}({', '.join(show_term(term, leaf) for term in atom.terms)})"
 
 
 def spell_atom(name: str, constants: Sequence[object]) -> str:
     """Spell a ground atom as Alchemy does, without spaces."""
-    return f"{name}({','.join(quote(str(each)) for each in constants)})" if constants else name
+    return (
+        f"{name}({','.join(quote(str(constant)) for constant in constants)})" if constants else name
+    )
 
 
 def show(formula: Formula, leaf: Callable[[Leaf], str] = show_leaf) -> str:

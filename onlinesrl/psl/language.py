@@ -71,9 +71,9 @@ class Psl:
         from onlinesrl.psl.online.learner import PslInference, PslOnlineLearner
 
         if config.learner.drawn():
-            known = "cda1, cda2, adagrad and others that learn from one rival"
+            names = "cda1, cda2, adagrad and others that learn from one rival"
             raise config.error(
-                "learner.update", f"samples are of Markov logic; for PSL there are {known}"
+                "learner.update", f"samples are of Markov logic; for PSL there are {names}"
             )
         inference = PslInference(
             Admm(),

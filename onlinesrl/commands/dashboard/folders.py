@@ -238,7 +238,7 @@ class Watched:
         newest = [*self._newest][-LISTED:][::-1]
         return {
             "marked": [example["row"] for example in reversed(self.examples.values())],
-            "newest": [_listed(each) for each in newest],
+            "newest": [_listed(listed) for listed in newest],
         }
 
     def _operation(self, last: Point | None) -> dict[str, Any]:

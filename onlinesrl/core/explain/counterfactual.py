@@ -41,16 +41,16 @@ class Candidate:
     reach: float = field(default=float("inf"))
 
 
-def candidates_of(example: Example, asked: CounterfactualQuery) -> list[Candidate]:
+def candidates_of(example: Example, query: CounterfactualQuery) -> list[Candidate]:
     """Return the atoms that may change, with their new values."""
     values = {
         (name, tuple(map(str, arguments(row)))): row.value if isinstance(row, ValuedAtom) else 1.0
         for name, rows in example.evidence.items()
         for row in rows
     }
-    if asked.candidates is None:
+    if query.candidates is None:
         return [Candidate(atom, False) for atom, value in values.items() if value]
-    return [Candidate(atom, not values.get(atom, 0.0)) for atom in dict.fromkeys(asked.candidates)]
+    return [Candidate(atom, not values.get(atom, 0.0)) for atom in dict.fromkeys(query.candidates)]
 
 
 def changed(example: Example, change: Sequence[Candidate]) -> Example:
@@ -59,17 +59,17 @@ def changed(example: Example, change: Sequence[Candidate]) -> Example:
     What becomes false stays with value 0, and so the example keeps its constants; their order, by which ties
     are broken, may change.
     """
-    gone = {each.atom for each in change}
+    gone = {candidate.atom for candidate in change}
     evidence: Atoms = {
         name: [row for row in rows if (name, tuple(map(str, arguments(row)))) not in gone]
         for name, rows in example.evidence.items()
     }
-    for each in change:
-        name, args = each.atom
+    for candidate in change:
+        name, args = candidate.atom
         row: list[Constant] = list(args)
         evidence[name] = [
             *evidence.get(name, []),
-            row if each.value else ValuedAtom(row, 0.0),
+            row if candidate.value else ValuedAtom(row, 0.0),
         ]
     return replace(example, evidence=evidence, truth=None)
 
@@ -85,15 +85,15 @@ def search(
     ``flipped`` says of sets what the prediction is, where it is flipped. No set whose reaches add
     up to less than ``gap``, the score difference to the best state with the other value, can flip it.
     """
-    ranked = sorted(candidates, key=lambda each: -each.reach)
+    ranked = sorted(candidates, key=lambda chosen: -chosen.reach)
     tried = 0
     for size in range(1, len(ranked) + 1):
         sets = _sets(ranked, size, gap * (1 - SLACK))
-        while some := [*islice(sets, min(TOGETHER, tries - tried))]:
-            tried += len(some)
-            for each, becomes in zip(some, flipped(some), strict=True):
+        while batch := [*islice(sets, min(TOGETHER, tries - tried))]:
+            tried += len(batch)
+            for chosen, becomes in zip(batch, flipped(batch), strict=True):
                 if becomes is not None:
-                    change = tuple((shown(c.atom), c.value) for c in each)
+                    change = tuple((shown(c.atom), c.value) for c in chosen)
                     return Flip(len(ranked), change, becomes, size - 1, tried, complete=True)
         if next(sets, None) is not None:
             return Flip(len(ranked), (), None, size - 1, tried, complete=False)
@@ -104,12 +104,12 @@ def _sets(ranked: Sequence[Candidate], size: int, gap: float) -> Iterator[list[C
     """Yield the sets of a size whose reaches, sorted from the largest on, add up to the gap."""
 
     def extend(chosen: list[Candidate], first: int, sum_: float) -> Iterator[list[Candidate]]:
-        left = size - len(chosen)
-        if not left:
+        missing = size - len(chosen)
+        if not missing:
             yield chosen
             return
-        for at in range(first, len(ranked) - left + 1):
-            most = sum_ + sum(each.reach for each in ranked[at : at + left])
+        for at in range(first, len(ranked) - missing + 1):
+            most = sum_ + sum(candidate.reach for candidate in ranked[at : at + missing])
             if most < gap:
                 return
             yield from extend([*chosen, ranked[at]], at + 1, sum_ + ranked[at].reach)

@@ -32,27 +32,27 @@ class ExplanationError(OnlinesrlError):
 
 def read_atom(text: str) -> Atom:
     """Read ``P(a, "b c", 3)``; constants may be quoted. Raises ExplanationError."""
-    found = _ATOM.fullmatch(text)
-    parts = [] if found is None else _arguments(found[2])
-    if found is None or parts is None:
+    match_ = _ATOM.fullmatch(text)
+    parts = [] if match_ is None else _arguments(match_[2])
+    if match_ is None or parts is None:
         raise ExplanationError(f"not an atom: {text}; expected one such as Knows(Anna, 3)")
-    return found[1], tuple(parts)
+    return match_[1], tuple(parts)
 
 
 def _arguments(text: str) -> list[str] | None:
     """Split at commas that are not in quotes; None where that fails."""
-    found, at = [], 0
+    arguments, at = [], 0
     while at < len(text) or text[-1:] == ",":
         part = _ARGUMENT.match(text, at)
         if part is None or (part[3] == "" and text.strip()):
             return None
         double, single, plain = part.groups()
         quoted = double if double is not None else single
-        found.append(plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted))
+        arguments.append(plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted))
         at = part.end()
         if part[0][-1:] != ",":
             break
-    return found if at == len(text) else None
+    return arguments if at == len(text) else None
 
 
 @dataclass(frozen=True)
@@ -106,19 +106,19 @@ class Flip:
     complete: bool
 
     def __str__(self) -> str:
-        of = f"{self.candidates:,} evidence atom{'s' * (self.candidates != 1)} that could matter"
+        pool = f"{self.candidates:,} evidence atom{'s' * (self.candidates != 1)} that could matter"
         if self.change:
-            what = ", ".join(_changed(*each) for each in self.change)
+            changes = ", ".join(_changed(*change) for change in self.change)
             least = self.excluded == len(self.change) - 1
             rest = "no smaller change does" if least else "whether a smaller one does is not known"
-            return f"{what} it would be {self.becomes} (of {of}; {rest})"
+            return f"{changes} it would be {self.becomes} (of {pool}; {rest})"
         if self.excluded >= self.candidates:
-            return f"no change of the {of} flips it"
+            return f"no change of the {pool} flips it"
         if not self.excluded:
-            return f"not known: the search ended among the changes of one of {of}"
+            return f"not known: the search ended among the changes of one of {pool}"
         sizes = " or ".join(_WORDS[n] for n in range(1, min(self.excluded, 2) + 1))
         sizes = sizes if self.excluded < 3 else f"up to {self.excluded}"
-        return f"no change of {sizes} of {of} flips it; larger ones were not tried" + (
+        return f"no change of {sizes} of {pool} flips it; larger ones were not tried" + (
             "" if self.complete else " to the end"
         )
 
@@ -214,7 +214,7 @@ class Explanation:
 
     def _sides(self) -> Iterator[tuple[str, list[Reason]]]:
         """Yield the heading and the reasons of each side that has some."""
-        for said, reasons in (
+        for side, reasons in (
             ("pulled up" if self.soft else "for it", self.favour),
             ("pulled down" if self.soft else "against it", self.against),
         ):
@@ -222,7 +222,7 @@ class Explanation:
                 count = sum(reason.count for reason in reasons)
                 total = math.fsum(reason.effect for reason in reasons)
                 yield (
-                    f"{said}: {_signed(total)} by {count:,} ground rule{'s' * (count != 1)}",
+                    f"{side}: {_signed(total)} by {count:,} ground rule{'s' * (count != 1)}",
                     reasons,
                 )
 
@@ -242,9 +242,14 @@ class Explanation:
 
     def _balance(self) -> Iterator[str]:
         side = "1" if (self.bound or 0) < 0 else "0"
-        held = f", and the bound {side} holds with {_signed(self.bound)}" if self.bound else ""
-        total, left = _signed(self.difference), f"{self.residual:.1e} is left, 0 at the optimum"
-        yield f"the pulls add up to {total}{held}; {left}"
+        bound_text = (
+            f", and the bound {side} holds with {_signed(self.bound)}" if self.bound else ""
+        )
+        total, residual_text = (
+            _signed(self.difference),
+            f"{self.residual:.1e} is left, 0 at the optimum",
+        )
+        yield f"the pulls add up to {total}{bound_text}; {residual_text}"
 
     def _alternative(self, most: int) -> Iterator[str]:
         if self.group:
@@ -308,8 +313,8 @@ def _table(reasons: Sequence[Reason], most: int) -> Iterator[str]:
     """Yield aligned lines for the first reasons, and how many more there are."""
     rows = [_cells(reason) for reason in reasons[:most]]
     first, second, third = (max(map(len, column)) for column in zip(*rows, strict=True))
-    for (effect, weight, how), reason in zip(rows, reasons, strict=False):
-        yield f"{effect:>{first}}  {weight:>{second}}  {how:>{third}}  {reason.rule}"
+    for (effect, weight, activation), reason in zip(rows, reasons, strict=False):
+        yield f"{effect:>{first}}  {weight:>{second}}  {activation:>{third}}  {reason.rule}"
     if len(reasons) > most:
         rest = math.fsum(reason.effect for reason in reasons[most:])
         yield f"... {len(reasons) - most:,} more: {_signed(rest)}"

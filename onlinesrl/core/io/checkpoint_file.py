@@ -154,12 +154,12 @@ def _json(value: dict[str, Any]) -> bytes:
 def _check(value: object) -> None:
     """Raise ValueError or TypeError for what JSON has not, which msgspec would write in its own way."""
     if isinstance(value, dict):
-        for each in value.values():
-            _check(each)
+        for item in value.values():
+            _check(item)
     elif isinstance(value, list | tuple):
         if not {*map(type, value)} <= {str, int}:
-            for each in value:
-                _check(each)
+            for item in value:
+                _check(item)
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f"the header of a checkpoint cannot hold {value}")
@@ -188,8 +188,8 @@ def _verify(path: Path, stream: io.BufferedReader) -> int:
             f"{path}: byte 8: format version {version}; this program reads version {VERSION}"
         )
     if size != length:
-        what = "cut off" if size < length else "bytes after its end"
-        raise DamagedCheckpoint(f"{path}: has {size} bytes, its head says {length}: {what}")
+        damage = "cut off" if size < length else "bytes after its end"
+        raise DamagedCheckpoint(f"{path}: has {size} bytes, its head says {length}: {damage}")
     stream.seek(_HEAD.size - _LENGTHS.size)
     if hashlib.file_digest(stream, "sha256").digest() != digest:
         raise DamagedCheckpoint(f"{path}: bytes 16 to {size}: SHA-256 does not match its content")

@@ -48,10 +48,10 @@ def kind_of(section: type[BaseModel]) -> str:
 
 def not_for(name: str, section: type[BaseModel], kinds: Iterable[type[BaseModel]]) -> str:
     """Return that a key is not for this kind of section, but for others; empty where it is for none."""
-    tag, others = tag_of(section), [kind_of(kind) for kind in kinds if name in kind.model_fields]
-    if not others:
+    tag, fitting = tag_of(section), [kind_of(kind) for kind in kinds if name in kind.model_fields]
+    if not fitting:
         return ""
-    return f"not for {tag} {kind_of(section)}, but for {tag} {' or '.join(others)}"
+    return f"not for {tag} {kind_of(section)}, but for {tag} {' or '.join(fitting)}"
 
 
 def sections_of(annotation: Any) -> list[type[BaseModel]]:

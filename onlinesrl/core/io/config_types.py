@@ -40,8 +40,8 @@ def _there(path: Path) -> Path:
     try:
         path.stat()
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise ValueError(f"expected a file that can be read ({why})") from error
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ValueError(f"expected a file that can be read ({reason})") from error
     return path
 
 

@@ -45,8 +45,8 @@ def secretive(text: object) -> bool:
 def spelled(key: Key) -> str:
     """Return a key with dots, without a part that may be a password."""
     secret = secretive(key)
-    shown = takewhile(lambda part: not secret or str(part).isidentifier(), key)
-    return ".".join(map(str, shown))
+    public = takewhile(lambda part: not secret or str(part).isidentifier(), key)
+    return ".".join(map(str, public))
 
 
 class _Loader(yaml.SafeLoader):
@@ -97,8 +97,8 @@ class Tree:
         Places are lines and columns of ``place.file`` if ``place`` has a line, else ``place``. They
         replace earlier ones of the same keys. Invalid YAML gives None and an error.
         """
-        for known in [known for known in self._values if known[: len(key)] == key]:
-            del self._values[known]
+        for stale in [stale for stale in self._values if stale[: len(key)] == key]:
+            del self._values[stale]
         for end in range(1, len(key)):
             self._keys.setdefault(key[:end], place)
         if key:
@@ -113,8 +113,8 @@ class Tree:
 
     def key_place(self, key: Key) -> Place:
         """Return the place of ``key`` itself, or of the innermost enclosing section."""
-        found = next((place for place in map(self._keys.get, _prefixes(key)) if place), None)
-        return found or self.value_place(())
+        place_ = next((place for place in map(self._keys.get, _prefixes(key)) if place), None)
+        return place_ or self.value_place(())
 
     def note(self, key: Key, value: Place, name: Place | None = None) -> None:
         """Record the place of the value of ``key``, and optionally of the key itself."""
@@ -143,9 +143,9 @@ class Tree:
             self.problems.append(place.problem(message))
             return
         start = text.rfind("\n", 0, index) + 1
-        here = Place(place.file, text.count("\n", 0, index) + 1, index - start + 1)
+        location = Place(place.file, text.count("\n", 0, index) + 1, index - start + 1)
         line = text[start:].partition("\n")[0][:200]
-        self.problems.append(here.problem(message, None if secretive(text) else line))
+        self.problems.append(location.problem(message, None if secretive(text) else line))
 
 
 def _tag_problem(node: yaml.Node, key: Key) -> str:

@@ -50,12 +50,15 @@ def restored(
         if array is None:
             raise Misfit(f"the array {name} is missing")
         if array.ndim == len(shape):
-            for of, length in zip(shape, array.shape, strict=True):
-                lengths.setdefault(str(of), length)
-        wanted = tuple(of if isinstance(of, int) else lengths.get(of, of) for of in shape)
+            for dimension, length in zip(shape, array.shape, strict=True):
+                lengths.setdefault(str(dimension), length)
+        wanted = tuple(
+            dimension if isinstance(dimension, int) else lengths.get(dimension, dimension)
+            for dimension in shape
+        )
         if array.dtype.newbyteorder("=") != dtype or array.shape != wanted:
-            found = f"{array.dtype.name}{[*array.shape]}"
-            raise Misfit(f"the array {name} is {found}, expected {np.dtype(dtype)}{[*wanted]}")
+            actual = f"{array.dtype.name}{[*array.shape]}"
+            raise Misfit(f"the array {name} is {actual}, expected {np.dtype(dtype)}{[*wanted]}")
         if not np.all((array >= least) & (array <= most)):
             raise Misfit(f"the array {name} has a number out of its range")
     return {name: arrays[name] for name in expected}
@@ -64,10 +67,10 @@ def restored(
 def converted(value: Any, kind: type[T], **options: Any) -> T:
     """Return a value of a header as one of a type of msgspec's. Raises Misfit."""
     try:
-        found: T = msgspec.convert(value, kind, **options)
+        result: T = msgspec.convert(value, kind, **options)
     except (msgspec.ValidationError, RecursionError) as error:
         raise Misfit(str(error)) from None
-    return found
+    return result
 
 
 @contextmanager

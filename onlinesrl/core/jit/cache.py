@@ -73,8 +73,8 @@ class KernelCache(_Cache):
         content = None if path is None else _trusted(path)
         if path is None or content is None:
             return None
-        known, stamp = content[:_HASH], content[_HASH : 2 * _HASH]
-        if known != _hash(path, content[_HASH:]) or stamp != self._stamp():
+        digest, stamp = content[:_HASH], content[_HASH : 2 * _HASH]
+        if digest != _hash(path, content[_HASH:]) or stamp != self._stamp():
             return None
         return CompileResult._rebuild(target_context, *serialize.loads(content[2 * _HASH :]))
 
@@ -109,8 +109,8 @@ class KernelCache(_Cache):
         cells = tuple(cell.cell_contents for cell in function.__closure__ or ())
         versions = (numba.__version__, llvmlite.__version__, sys.version)
         code = (function.__code__.co_code, serialize.dumps(cells) if cells else b"")
-        own = _file_stamp(function.__code__.co_filename)
-        return sha256(repr((versions, self.sources(), own, code)).encode()).digest()
+        source_stamp = _file_stamp(function.__code__.co_filename)
+        return sha256(repr((versions, self.sources(), source_stamp, code)).encode()).digest()
 
 
 @cache
@@ -149,12 +149,12 @@ def kernel_folder() -> Path | None:
     """Return the first folder that can be used, at last a temporary one; None: there is none."""
     refused: list[str] = []
     for folder in _folders():
-        why = _unusable(folder)
-        if why is None:
+        reason = _unusable(folder)
+        if reason is None:
             if refused and _given():
                 _warn(f"compiled kernels are cached in {folder}; {refused[0]}")
             return folder
-        refused.append(f"{folder}: {why}")
+        refused.append(f"{folder}: {reason}")
     return _temporary("; ".join(refused))
 
 
@@ -171,8 +171,8 @@ def lasting() -> bool:
 
 def _folders() -> list[Path]:
     """Return where kernels may be cached, the best place first: as told, in the package, in the home."""
-    given, home = _given(), os.environ.get("XDG_CACHE_HOME", "")
-    folders = [Path(given).absolute() / "onlinesrl"] if given else []
+    chosen, home = _given(), os.environ.get("XDG_CACHE_HOME", "")
+    folders = [Path(chosen).absolute() / "onlinesrl"] if chosen else []
     folders.append(PACKAGE / "__pycache__" / "kernels")
     of_user = Path(home if os.path.isabs(home) else os.path.expanduser("~/.cache"))  # noqa: PTH111, PTH117
     return [*folders, of_user / "onlinesrl"] if of_user.is_absolute() else folders
@@ -183,8 +183,8 @@ def _unusable(folder: Path) -> str | None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         above = folder.parent
-        given = _given() and above == Path(_given()).absolute()
-        if not _own(folder.stat()) or (given and not _own(above.stat(), sticky=True)):
+        chosen = _given() and above == Path(_given()).absolute()
+        if not _own(folder.stat()) or (chosen and not _own(above.stat(), sticky=True)):
             return OTHERS
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
@@ -209,5 +209,5 @@ def _remove(folder: Path, process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _warn(what: str) -> None:
-    warnings.warn(f"{what}; {ADVICE}", OnlinesrlWarning, stacklevel=2)
+def _warn(message: str) -> None:
+    warnings.warn(f"{message}; {ADVICE}", OnlinesrlWarning, stacklevel=2)

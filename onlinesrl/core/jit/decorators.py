@@ -99,31 +99,31 @@ def threaded(function: F) -> F:
 
 def plain(function: F) -> F:
     """Return the Python function of a kernel that calls no other: nothing is compiled for it."""
-    of: Any = function
-    result: F = of.py_func
+    dispatcher: Any = function
+    result: F = dispatcher.py_func
     return result
 
 
-def kernel_of(what: str, otherwise: Any) -> Callable[[F], F]:
-    """Compile a function for frames that have the feature ``what``.
+def kernel_of(feature: str, otherwise: Any) -> Callable[[F], F]:
+    """Compile a function for frames that have a ``feature``.
 
     For frames without, for which it is never called, kernels get a function that returns
     ``otherwise``, so that nothing is compiled without need.
     """
-    return lambda function: _kernel(function, what, otherwise)
+    return lambda function: _kernel(function, feature, otherwise)
 
 
-def _kernel(function: F, what: str, otherwise: Any, inside: bool = False, **options: Any) -> F:
+def _kernel(function: F, feature: str, otherwise: Any, inside: bool = False, **options: Any) -> F:
     @cache
     def part(needed: bool) -> _Part:
-        own = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": inside}
-        of = function if needed else _returning(otherwise, function)
-        return _Part(of, {}, OPTIONS | own, PartCompiler)
+        flags = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": inside}
+        source = function if needed else _returning(otherwise, function)
+        return _Part(source, {}, OPTIONS | flags, PartCompiler)
 
     compiled = _Kernel(function, {}, OPTIONS | options | {"no_cfunc_wrapper": True}, KernelCompiler)
     compiled.enable_caching()
     compiled.part_of = lambda kinds: part(
-        not any(what in getattr(kind, "without", ()) for kind in kinds)
+        not any(feature in getattr(kind, "without", ()) for kind in kinds)
     )
     result: Any = compiled
     return result

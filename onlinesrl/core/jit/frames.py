@@ -76,8 +76,8 @@ class FrameType(types.Type):
             at += 1 + (kind.ndim if isinstance(kind, types.Array) else 0)
         inner = (kind.without for _, kind in members if isinstance(kind, FrameType))
         self.without: frozenset[str] = frozenset(without).union(*inner)
-        what = blake2b(f"{members}{without}".encode(), digest_size=8).hexdigest()
-        super().__init__(f"{name}_{what}")  # short, since it is part of the names of functions
+        digest = blake2b(f"{members}{without}".encode(), digest_size=8).hexdigest()
+        super().__init__(f"{name}_{digest}")  # short, since it is part of the names of functions
 
 
 @dataclass_transform(frozen_default=True)
@@ -119,13 +119,13 @@ class Frame:
             else:
                 kinds.append(type(value))
                 words.append(self._word(name, value))
-        own = self.__dict__
-        own.update(zip(names, values, strict=True))
-        without = self._without(own)
+        state = self.__dict__
+        state.update(zip(names, values, strict=True))
+        without = self._without(state)
         kinds += without
-        known = self._types.get(tuple(kinds)) or self._learn(tuple(kinds), without)
+        frame_type = self._types.get(tuple(kinds)) or self._learn(tuple(kinds), without)
         table = array("q", words)
-        own.update(_table=table, _address=table.buffer_info()[0], _numba_type_=known)
+        state.update(_table=table, _address=table.buffer_info()[0], _numba_type_=frame_type)
 
     @classmethod
     def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
@@ -143,8 +143,8 @@ class Frame:
     def _learn(self, kinds: tuple[Any, ...], without: tuple[str, ...]) -> FrameType:
         """Create the type of frames with fields of these kinds, those of this frame."""
         members = tuple((name, _type_of(getattr(self, name))) for name in self._names)
-        made = self._types[kinds] = FrameType(type(self).__name__, members, without)
-        return made
+        frame_type = self._types[kinds] = FrameType(type(self).__name__, members, without)
+        return frame_type
 
 
 def _type_of(value: Any) -> Any:
@@ -189,22 +189,28 @@ def _unbox(kind: FrameType, frame: Any, c: Any) -> NativeValue:
 
 @lower_getattr_generic(FrameType)
 def _read(context: Any, builder: Any, kind: FrameType, table: Any, name: str) -> Any:
-    place, of = kind.place[name]
+    place, member_type = kind.place[name]
 
     def word(at: int) -> Any:
         loaded = builder.load(builder.gep(table, [WORD(at)]))
         loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
         return loaded
 
-    if isinstance(of, types.Array):
+    if isinstance(member_type, types.Array):
         return _array(
-            context, builder, of, word(place), [word(place + 1 + d) for d in range(of.ndim)]
+            context,
+            builder,
+            member_type,
+            word(place),
+            [word(place + 1 + d) for d in range(member_type.ndim)],
         )
-    if isinstance(of, FrameType):
+    if isinstance(member_type, FrameType):
         return builder.inttoptr(word(place), WORD.as_pointer())
-    if isinstance(of, types.Float):
+    if isinstance(member_type, types.Float):
         return builder.bitcast(word(place), ir.DoubleType())
-    return builder.trunc(word(place), ir.IntType(1)) if of == types.boolean else word(place)
+    return (
+        builder.trunc(word(place), ir.IntType(1)) if member_type == types.boolean else word(place)
+    )
 
 
 def _array(context: Any, builder: Any, kind: Any, address: Any, shape: list[Any]) -> Any:
@@ -244,8 +250,8 @@ def _at_unsigned(operation: Any) -> Any:
         array = types.Array(column.dtype, column.ndim, "C")
         cast = _unsigned(index)
         plain = sig.replace(args=(array, cast, *rest))
-        done = context.get_function(operation, plain)
-        return done(builder, (args[0], context.cast(builder, args[1], index, cast), *args[2:]))
+        compiled = context.get_function(operation, plain)
+        return compiled(builder, (args[0], context.cast(builder, args[1], index, cast), *args[2:]))
 
     return emit
 

@@ -42,13 +42,13 @@ def add(w: Window, x: float, delta: float) -> bool:
     _push(w, 0, x, 0.0)
     level = 0
     while w.size[level] > BUCKETS:
-        each = 2.0**level
-        one, other = w.total[level, 0], w.total[level, 1]
-        apart = (one - other) ** 2 / (2.0 * each)
+        width = 2.0**level
+        newest, other = w.total[level, 0], w.total[level, 1]
+        apart = (newest - other) ** 2 / (2.0 * width)
         spread = w.spread[level, 0] + w.spread[level, 1] + apart
         _shift(w, level)
         _shift(w, level)
-        _push(w, level + 1, one + other, spread)
+        _push(w, level + 1, newest + other, spread)
         level += 1
     risen = False
     while True:
@@ -90,9 +90,9 @@ def _cut(w: Window, delta: float) -> int:
     if n < 2 * LEAST:
         return 0
     for level in range(LEVELS):
-        each = 2.0**level
+        width = 2.0**level
         for b in range(w.size[level]):
-            spread += w.spread[level, b] + each * (w.total[level, b] / each - total / n) ** 2
+            spread += w.spread[level, b] + width * (w.total[level, b] / width - total / n) ** 2
     log = math.log(2.0 * math.log(n) / delta)
     old, before = 0.0, 0.0
     for level in range(LEVELS - 1, -1, -1):

@@ -39,11 +39,11 @@ def learn(weights: Averaged, params: UpdateParams, scalar: Floats, n: int, rho: 
     NaN: some number would not be finite; nothing has been changed. The gap is forgotten.
     """
     t = int(scalar[T]) + 1
-    asked = required(params.rooted, rho)
+    margin_wanted = required(params.rooted, rho)
     if params.rates:
-        margin, dot, norm, moved, rescaled = measure_by_rates(weights, params, n, asked)
+        margin, dot, norm, moved, rescaled = measure_by_rates(weights, params, n, margin_wanted)
     else:
-        margin, dot, norm = measure(weights, n, asked)
+        margin, dot, norm = measure(weights, n, margin_wanted)
         moved, rescaled = dot, 0.0
     s = scale(params.shrinks, t)
     loss = margin - s * dot

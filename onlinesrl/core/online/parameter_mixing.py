@@ -29,4 +29,4 @@ def best_share(knots: Sequence[float], slopes: Floats | Sequence[float]) -> floa
 
 def mean_share(updates: Iterable[float]) -> float:
     """Return gamma of the mean over the shards that made updates, given how many each made."""
-    return 1.0 / max(1, sum(bool(made) for made in updates))
+    return 1.0 / max(1, sum(bool(count) for count in updates))

@@ -59,8 +59,12 @@ class Call(NamedTuple):
     @property
     def n_bytes(self) -> int:
         """The bytes of the arrays among the arguments."""
-        given = (each for arguments in self.arguments.values() for each in arguments)
-        return sum(each.nbytes for each in given if isinstance(each, np.ndarray))
+        all_arguments = (
+            argument for arguments in self.arguments.values() for argument in arguments
+        )
+        return sum(
+            argument.nbytes for argument in all_arguments if isinstance(argument, np.ndarray)
+        )
 
 
 class States:
@@ -158,10 +162,10 @@ class ActorPool:
         hosts = [*zip(self._hosts, self._numbers, strict=True)]
         for host, numbers in hosts:
             host.send(call.of(numbers))
-        found = dict[int, Any]()
+        answers = dict[int, Any]()
         for host, numbers in hosts:
-            found |= self._received(host, numbers, call)
-        return [found[n] for n in sorted(found)]
+            answers |= self._received(host, numbers, call)
+        return [answers[n] for n in sorted(answers)]
 
     def _received(self, host: Host, numbers: Sequence[int], call: Call) -> dict[int, Any]:
         """Return a host's answer to a call that it has been sent; where it dies, that of its successor."""
@@ -184,11 +188,11 @@ class ActorPool:
 
 
 def _restoring(saved: Sequence[Any]) -> Call:
-    return Call("restore", {n: (each,) for n, each in enumerate(saved)})
+    return Call("restore", {n: (state,) for n, state in enumerate(saved)})
 
 
 def _values(host: Host) -> dict[int, Any]:
-    return {n: value(done) for n, done in host.receive().items()}
+    return {n: value(result) for n, result in host.receive().items()}
 
 
 class Here(Host):

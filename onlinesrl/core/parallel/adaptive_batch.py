@@ -44,20 +44,20 @@ class AdaptiveBatcher:
         """
         outcomes: list[Outcome] = []
         while True:
-            some = items[len(outcomes) : len(outcomes) + self.most]
-            updates, found = weights.updates, None
+            part = items[len(outcomes) : len(outcomes) + self.most]
+            updates, attempted = weights.updates, None
             try:
-                found = attempt(some)
+                attempted = attempt(part)
             except (MemoryError, Apart):
                 if weights.updates > updates:
                     raise
-            if found is None and len(some) > 1:
-                self.most = len(some) // 2
+            if attempted is None and len(part) > 1:
+                self.most = len(part) // 2
                 continue
-            if found is None:
-                found = attempt([ExampleError(TOO_LARGE, "memory")])
-            outcomes += found
-            self.most = self.most + 1 if len(found) == len(some) else 1
-            left = len(found) < len(some) and interrupt.flag()[0]
-            if left or len(outcomes) == len(items):
+            if attempted is None:
+                attempted = attempt([ExampleError(TOO_LARGE, "memory")])
+            outcomes += attempted
+            self.most = self.most + 1 if len(attempted) == len(part) else 1
+            interrupted = len(attempted) < len(part) and interrupt.flag()[0]
+            if interrupted or len(outcomes) == len(items):
                 return outcomes

@@ -40,16 +40,16 @@ class PartsSection(PoolSection):
 
 def given(section: type[S], options: Sequence[str]) -> S:
     """Return the section that ``--distribute KEY=VALUE`` options say. Raises UsageError."""
-    pairs = [each.partition("=") for each in options]
+    pairs = [option.partition("=") for option in options]
     values = {key: int(value) if value.isdecimal() else value for key, _, value in pairs}
     try:
         return section.model_validate(values)
     except ValidationError as error:
         key = str(error.errors()[0]["loc"][0])
-        known = ", ".join(section.model_fields)
+        names = ", ".join(section.model_fields)
         wrong = "unknown key" if key not in section.model_fields else f"{values[key]!r} is no {key}"
         raise UsageError(
-            f"--distribute {key}: {wrong}; expected KEY=VALUE with one of {known}, such as engine=ray "
+            f"--distribute {key}: {wrong}; expected KEY=VALUE with one of {names}, such as engine=ray "
             "or workers=4"
         ) from None
 
@@ -77,9 +77,9 @@ def opening(section: PoolSection, inline: bool = True) -> Iterator[Callable[[], 
             yield lambda: pool
         return
     # the thread outlives the connection: Ray waits for seconds where who connected has ended
-    with ThreadPoolExecutor(1) as aside, ExitStack() as stack:
+    with ThreadPoolExecutor(1) as opener, ExitStack() as stack:
         with starting():
-            begun = aside.submit(stack.enter_context, opened(section, inline))
+            begun = opener.submit(stack.enter_context, opened(section, inline))
         try:
             yield begun.result
         finally:

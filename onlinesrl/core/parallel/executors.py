@@ -88,11 +88,11 @@ class Workers(ABC):
     ) -> Iterator[R]:
         """See ``Pool.map``."""
         shared, parts = self._shared(common), [*parts]
-        waiting, running, done = deque(range(len(parts))), dict[Any, int](), dict[int, Done]()
+        waiting, running, results = deque(range(len(parts))), dict[Any, int](), dict[int, Done]()
         deaths = Counter[int]()
         try:
             for number in range(len(parts)):
-                while number not in done:
+                while number not in results:
                     while waiting and len(running) < self.workers:
                         at = waiting.popleft()
                         running[self._start(function, shared, parts[at])] = at
@@ -100,13 +100,13 @@ class Workers(ABC):
                     for task in self._ended([*running]):
                         at = running.pop(task)
                         try:
-                            done[at] = self._result(task)
+                            results[at] = self._result(task)
                         except WorkerDied as death:
                             deaths[at] += 1
                             check_deaths(deaths[at], at, death, self.most_deaths)
                             parts[at] = parts[at] if again is None else again(parts[at])
                             waiting.appendleft(at)
-                yield value(done.pop(number))
+                yield value(results.pop(number))
         finally:
             for task in running:
                 self._abandon(task)
@@ -169,14 +169,14 @@ class Forks(Workers):
     def _result(self, task: Any) -> Done:
         pipe, process = task
         try:
-            done: Done = pipe.recv()
+            result: Done = pipe.recv()
         except (EOFError, OSError):
             process.join()
             raise WorkerDied(f"exit code {process.exitcode}") from None
         finally:
             pipe.close()
         process.join()
-        return done
+        return result
 
     def _abandon(self, task: Any) -> None:
         pipe, process = task

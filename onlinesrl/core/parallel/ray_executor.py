@@ -66,8 +66,8 @@ def _stat(path: Path) -> tuple[str, str, int] | None:
 def _stats_of(name: str, parent: int) -> Iterator[Path]:
     """Yield where the system tells the states of a process's children of a name."""
     for path in Path("/proc").glob("[0-9]*/stat"):
-        found = _stat(path)
-        if found is not None and (found[0], found[2]) == (name, parent):
+        stats = _stat(path)
+        if stats is not None and (stats[0], stats[2]) == (name, parent):
             yield path
 
 
@@ -102,8 +102,8 @@ class OnRay(Workers):
 
     def _result(self, task: Any) -> Done:
         self.raylet.check()
-        done: Done = _got(self.ray, task)
-        return done
+        result: Done = _got(self.ray, task)
+        return result
 
     def _abandon(self, task: Any) -> None:
         if not self.raylet.dead:
@@ -148,15 +148,27 @@ class _Actor(Host):
 
 def _got(ray: Any, task: Any) -> Any:
     """Return the result of a task. Raises Died, UnavailableError."""
-    of = ray.exceptions
-    died = of.WorkerCrashedError, of.NodeDiedError, of.LocalRayletDiedError, of.ObjectLostError
+    exceptions = ray.exceptions
+    died = (
+        exceptions.WorkerCrashedError,
+        exceptions.NodeDiedError,
+        exceptions.LocalRayletDiedError,
+        exceptions.ObjectLostError,
+    )
     try:
         return ray.get(task)
-    except (*died, of.OutOfMemoryError, of.ActorDiedError, of.ActorUnavailableError) as error:
+    except (
+        *died,
+        exceptions.OutOfMemoryError,
+        exceptions.ActorDiedError,
+        exceptions.ActorUnavailableError,
+    ) as error:
         raise WorkerDied(type(error).__name__) from None
-    except of.RayError as error:
-        said = str(error).strip().splitlines()
-        raise UnavailableError(f"a worker of Ray failed: {said[-1] if said else error}") from None
+    except exceptions.RayError as error:
+        message = str(error).strip().splitlines()
+        raise UnavailableError(
+            f"a worker of Ray failed: {message[-1] if message else error}"
+        ) from None
 
 
 def _other(version: str) -> str | None:
@@ -198,8 +210,8 @@ class _OnWorker:
         """Answer a call."""
         if self.other is not None:
             return {0: Done(failed=self.other, exit_code=69)}
-        found = self.states.answer(_ray().get(sent[0]))
-        return {number: _told(done) for number, done in found.items()}
+        answers = self.states.answer(_ray().get(sent[0]))
+        return {number: _told(result) for number, result in answers.items()}
 
 
 def _ray() -> Any:
@@ -208,11 +220,11 @@ def _ray() -> Any:
     return ray
 
 
-def _told(done: Done) -> Done:
+def _told(result: Done) -> Done:
     """Say on which machine a part failed."""
-    if done.failed is None:
-        return done
-    return done._replace(failed=f"worker {socket.gethostname()}: {done.failed}")
+    if result.failed is None:
+        return result
+    return result._replace(failed=f"worker {socket.gethostname()}: {result.failed}")
 
 
 @contextmanager
@@ -268,16 +280,16 @@ def _greet(head: socket.socket) -> None:
 def _connect(ray: Any, address: str | None, workers: int | None) -> None:
     """Connect to Ray; it must not take the place of our signal handlers. Raises UnavailableError."""
     _check_answers(address)
-    here = {"num_cpus": workers, "include_dashboard": False} if address is None else {}
+    local_options = {"num_cpus": workers, "include_dashboard": False} if address is None else {}
     logging.getLogger("ray").setLevel(logging.ERROR)
     main = threading.current_thread() is threading.main_thread()
     handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM) if main}
     try:
-        ray.init(address or "local", log_to_driver=False, logging_level="ERROR", **here)
+        ray.init(address or "local", log_to_driver=False, logging_level="ERROR", **local_options)
     except Exception as error:  # Ray raises Exception itself where it could not start in time
         ray.shutdown()  # it may have connected in part
-        said = " ".join(str(error).split())
-        raise UnavailableError(f"Ray at {address or 'this machine'}: {said}") from None
+        message = " ".join(str(error).split())
+        raise UnavailableError(f"Ray at {address or 'this machine'}: {message}") from None
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -49,11 +49,11 @@ def check_deaths(deaths: int, part: int, death: WorkerDied, most: int | None = N
         )
 
 
-def value(done: Done) -> Any:
+def value(result: Done) -> Any:
     """Return what came of a part. Raises PartError."""
-    if done.failed is not None:
-        raise PartError(done.failed, done.exit_code)
-    return done.value
+    if result.failed is not None:
+        raise PartError(result.failed, result.exit_code)
+    return result.value
 
 
 def tried(function: Callable[..., Any], common: Any, part: Any) -> Done:

@@ -38,19 +38,19 @@ class ThreadTeam:
     def run(self, part: Callable[..., object], *arguments: Any) -> None:
         """Call ``part(*arguments, rank, threads)`` for all ranks at once; raises what a part raises."""
         self._met, self._left = [0] * self.threads, False
-        asked: list[Future[None]] = []
+        futures: list[Future[None]] = []
         try:
             for rank in range(1, self.threads):
                 with starting():
-                    asked.append(self._others.submit(self._do, part, *arguments, rank))
+                    futures.append(self._others.submit(self._do, part, *arguments, rank))
             self._do(part, *arguments, 0)
         except BaseException:
             self._left = True
             raise
         finally:
-            wait(asked)
-        for each in asked:
-            each.result()
+            wait(futures)
+        for future in futures:
+            future.result()
 
     def _do(self, part: Callable[..., object], *arguments: Any) -> None:
         try:

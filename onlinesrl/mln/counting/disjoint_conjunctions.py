@@ -72,45 +72,45 @@ def ways(formula: Formula) -> Ways:
     return best
 
 
-def _ways(formula: Formula, truth: bool, known: Mapping[Formula, bool]) -> Iterator[Conjunction]:
-    value = _value(formula, known)
+def _ways(formula: Formula, truth: bool, assigned: Mapping[Formula, bool]) -> Iterator[Conjunction]:
+    value = _value(formula, assigned)
     if value is None:
-        part = next(_undecided(formula, known))
+        part = next(_undecided(formula, assigned))
         for chosen in (True, False):
-            yield from _ways(formula, truth, {**known, part: chosen})
+            yield from _ways(formula, truth, {**assigned, part: chosen})
     elif value == truth:
-        yield tuple((part, chosen) for part, chosen in known.items() if isinstance(part, Part))
+        yield tuple((part, chosen) for part, chosen in assigned.items() if isinstance(part, Part))
 
 
-def _undecided(formula: Formula, known: Mapping[Formula, bool]) -> Iterator[Formula]:
-    if _value(formula, known) is None:
+def _undecided(formula: Formula, assigned: Mapping[Formula, bool]) -> Iterator[Formula]:
+    if _value(formula, assigned) is None:
         if isinstance(formula, Part):
             yield formula
         for part in subformulas(formula):
-            yield from _undecided(part, known)
+            yield from _undecided(part, assigned)
 
 
-def _value(formula: Formula, known: Mapping[Formula, bool]) -> bool | None:
+def _value(formula: Formula, assigned: Mapping[Formula, bool]) -> bool | None:
     """Return the truth of a formula, None where what is known leaves it open."""
     value: bool | None
     match formula:
         case Equal(left, right) if left == right or not any(map(_is_variable, (left, right))):
             value = left == right
         case Not(operand):
-            denied = _value(operand, known)
+            denied = _value(operand, assigned)
             value = None if denied is None else not denied
         case And(operands):
-            values = {_value(part, known) for part in operands}
+            values = {_value(part, assigned) for part in operands}
             value = False if False in values else None if None in values else True
         case Or(operands):
-            value = _value(Not(And(tuple(map(Not, operands)))), known)
+            value = _value(Not(And(tuple(map(Not, operands)))), assigned)
         case Implies(left, right):
-            value = _value(Not(And((left, Not(right)))), known)
+            value = _value(Not(And((left, Not(right)))), assigned)
         case Iff(left, right):
-            sides = _value(left, known), _value(right, known)
+            sides = _value(left, assigned), _value(right, assigned)
             value = None if None in sides else sides[0] == sides[1]
         case _:
-            value = known.get(formula)
+            value = assigned.get(formula)
     return value
 
 
@@ -174,11 +174,13 @@ def unify(
     new: dict[str, Leaf] = {}
     atoms: list[Atom] = []
     for members in classes:
-        unsummed = [each for each in members if isinstance(each, Variable) and each.name in keep]
-        constants = [each for each in members if isinstance(each, Constant)]
+        unsummed = [
+            member for member in members if isinstance(member, Variable) and member.name in keep
+        ]
+        constants = [member for member in members if isinstance(member, Constant)]
         if len(constants) > 1:
             return None
-        kinds = {types[each.name] for each in members if isinstance(each, Variable)}
+        kinds = {types[member.name] for member in members if isinstance(member, Variable)}
         if len(kinds) > 1:
             raise Uncountable(
                 f"an equation has sides of the types {' and '.join(sorted(kinds))}",
@@ -189,7 +191,7 @@ def unify(
         atoms += [Atom(SAME + types[k.name], (first, k)) for k in unsummed if k != first]
     for part in parts:
         if isinstance(part, Atom):
-            terms = (_replaced(each, new) for each in map(_leaf, part.terms))
+            terms = (_replaced(member, new) for member in map(_leaf, part.terms))
             atoms.append(Atom(part.predicate, tuple(terms)))
     bound = {t.name for atom in atoms for t in atom.terms if isinstance(t, Variable)}
     free = [name for name in types if name not in bound and name not in new and name not in keep]

@@ -46,8 +46,8 @@ def _within(live: dict[int, Scope]) -> EliminationStep | None:
 
 def _alone(live: dict[int, Scope], keep: Collection[str]) -> EliminationStep | None:
     for k, scope in live.items():
-        others = {v for j, other in live.items() if j != k for v in other}
-        stay = tuple(v for v in scope if v in others or v in keep)
+        elsewhere = {v for j, other in live.items() if j != k for v in other}
+        stay = tuple(v for v in scope if v in elsewhere or v in keep)
         if stay != scope:
             return EliminationStep((k,), stay)
     return None
@@ -62,24 +62,24 @@ def _least(live: dict[int, Scope], keep: Collection[str]) -> EliminationStep | N
     best = min(variables, key=lambda v: fill(v, scopes))
     joined = tuple(dict.fromkeys(v for scope in scopes if best in scope for v in scope))
     inputs = tuple(k for k, scope in live.items() if {*scope} <= {*joined})
-    others = {v for k, scope in live.items() if k not in inputs for v in scope}
-    return EliminationStep(inputs, tuple(v for v in joined if v in others or v in keep))
+    elsewhere = {v for k, scope in live.items() if k not in inputs for v in scope}
+    return EliminationStep(inputs, tuple(v for v in joined if v in elsewhere or v in keep))
 
 
 def fill(variable: str, scopes: Sequence[Scope]) -> tuple[int, int]:
     """Return how many pairs of a variable's neighbours have no factor yet, and how many it has."""
     neighbours = {v for scope in scopes if variable in scope for v in scope} - {variable}
-    known = {pair for scope in scopes for pair in combinations(sorted(scope), 2)}
-    return sum(pair not in known for pair in combinations(sorted(neighbours), 2)), len(neighbours)
+    edges = {pair for scope in scopes for pair in combinations(sorted(scope), 2)}
+    return sum(pair not in edges for pair in combinations(sorted(neighbours), 2)), len(neighbours)
 
 
 def min_fill(scopes: Iterable[Scope]) -> tuple[list[str], int]:
     """Return the variables in the order of least fill, and the width of that order."""
-    left, order, width = [*scopes], [], 0
-    while variables := sorted({v for scope in left for v in scope}):
-        best = min(variables, key=lambda v: fill(v, left))
-        joined = {v for scope in left if best in scope for v in scope} - {best}
-        left = [scope for scope in left if best not in scope] + [tuple(sorted(joined))]
+    remaining, order, width = [*scopes], [], 0
+    while variables := sorted({v for scope in remaining for v in scope}):
+        best = min(variables, key=lambda v: fill(v, remaining))
+        joined = {v for scope in remaining if best in scope for v in scope} - {best}
+        remaining = [scope for scope in remaining if best not in scope] + [tuple(sorted(joined))]
         order.append(best)
         width = max(width, len(joined))
     return order, width

@@ -125,11 +125,13 @@ class Sum:
                     "let a true atom inside it have these variables",
                 )
             factors += [Factor((v,), Sparse(np.arange(world.size(t))[:, None])) for v, t in rest]
-            one = Factor((), Sparse(np.zeros((1, 0), np.int64), _array(term.times(world))))
+            product = Factor((), Sparse(np.zeros((1, 0), np.int64), _array(term.times(world))))
             for factor in factors:
-                joined = [*join(one, factor, world.base)]
-                one = summed(joined, tuple(dict.fromkeys((*one.scope, *factor.scope))), world.base)
-            parts.append(one)
+                joined = [*join(product, factor, world.base)]
+                product = summed(
+                    joined, tuple(dict.fromkeys((*product.scope, *factor.scope))), world.base
+                )
+            parts.append(product)
         return nonzero(summed(parts, self.keep, world.base))
 
 
@@ -200,11 +202,11 @@ def counter(formula: Formula, types: Mapping[str, str], keep: Sequence[str] = ()
     ``types`` are those of all variables, quantified ones too. Raises Uncountable.
     """
     names = dict.fromkeys((*keep, *free_variables(formula)))
-    own = {name: types[name] for name in names}
+    types_of_names = {name: types[name] for name in names}
     existentials = {
         derived(existential).predicate: counter(
             existential.body, types, free_variables(existential)
         )
         for existential in quantified(formula)
     }
-    return Counter(formula, own, tuple(keep), ways(plain(formula)), existentials)
+    return Counter(formula, types_of_names, tuple(keep), ways(plain(formula)), existentials)

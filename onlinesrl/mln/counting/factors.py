@@ -82,16 +82,16 @@ def join(a: Factor, b: Factor, base: int) -> Iterator[Factor]:
         order, right = b.of.sorted_by(right_columns, base)
         left = keys_of(a.of.rows[:, left_columns], base)
     else:
-        both = np.concatenate([a.of.rows[:, left_columns], b.of.rows[:, right_columns]])
-        left, right = np.split(keys_of(both, base), [len(a.of.rows)])
+        all_keys = np.concatenate([a.of.rows[:, left_columns], b.of.rows[:, right_columns]])
+        left, right = np.split(keys_of(all_keys, base), [len(a.of.rows)])
         order = np.argsort(right, kind="stable")
         right = right[order]
     first = np.searchsorted(right, left, "left")
     count = np.searchsorted(right, left, "right") - first
-    for here in _chunks(count):
-        number = count[here]
-        i = np.repeat(np.arange(here.start, here.stop), number)
-        j = order[np.arange(len(i)) + np.repeat(first[here] - np.cumsum(number) + number, number)]
+    for chunk in _chunks(count):
+        number = count[chunk]
+        i = np.repeat(np.arange(chunk.start, chunk.stop), number)
+        j = order[np.arange(len(i)) + np.repeat(first[chunk] - np.cumsum(number) + number, number)]
         rows = np.concatenate([a.of.rows[i], b.of.rows[j][:, extra]], axis=1)
         yield Factor(scope, Sparse(rows, times(a.of.values[i], b.of.values[j])))
 
@@ -164,12 +164,12 @@ def eliminated(parts: Sequence[Factor], scope: tuple[str, ...], base: int) -> Fa
     Raises TooLarge.
     """
     first, *rest = _in_order(parts)
-    done: list[Factor] = []
+    projected: list[Factor] = []
     for part in _joined(first, rest, base):
-        done.append(project(part, scope, base))
-        if sum(len(factor.of.rows) for factor in done) > 4 * CHUNK:
-            done = [summed(done, scope, base)]
-    return done[0] if len(done) == 1 else summed(done, scope, base)
+        projected.append(project(part, scope, base))
+        if sum(len(factor.of.rows) for factor in projected) > 4 * CHUNK:
+            projected = [summed(projected, scope, base)]
+    return projected[0] if len(projected) == 1 else summed(projected, scope, base)
 
 
 def _joined(factor: Factor, rest: Sequence[Factor], base: int) -> Iterator[Factor]:
@@ -182,14 +182,15 @@ def _joined(factor: Factor, rest: Sequence[Factor], base: int) -> Iterator[Facto
 
 def _in_order(parts: Sequence[Factor]) -> list[Factor]:
     """Begin with the smallest factor; go on with those that add least, which filter what comes after."""
-    left = sorted(parts, key=lambda factor: len(factor.of.rows))
-    ordered = [left.pop(0)]
-    known = {*ordered[0].scope}
-    while left:
+    remaining = sorted(parts, key=lambda factor: len(factor.of.rows))
+    ordered = [remaining.pop(0)]
+    variables = {*ordered[0].scope}
+    while remaining:
         best = min(
-            left, key=lambda factor: (not known & {*factor.scope}, len({*factor.scope} - known))
+            remaining,
+            key=lambda factor: (not variables & {*factor.scope}, len({*factor.scope} - variables)),
         )
-        left.remove(best)
+        remaining.remove(best)
         ordered.append(best)
-        known |= {*best.scope}
+        variables |= {*best.scope}
     return ordered

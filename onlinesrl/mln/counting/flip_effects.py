@@ -68,17 +68,19 @@ def flips(counter: Counter, predicate: str, types: Sequence[str]) -> Flips:
     """
     check_polynomial(counter, predicate)
     flipped = arguments_of(predicate, types)
-    known = {**dict(zip(flipped, types, strict=True)), **counter.types}
+    all_types = {**dict(zip(flipped, types, strict=True)), **counter.types}
     keep = (*flipped, *counter.keep)
     odd, even = (
         tuple(
             Term.of(changed, keep)
             for term in counter.sum.terms
-            for changed in _flipped(term.monomial, predicate, flipped, known, counter.keep, parity)
+            for changed in _flipped(
+                term.monomial, predicate, flipped, all_types, counter.keep, parity
+            )
         )
         for parity in (1, 0)
     )
-    kinds = tuple(known[v] for v in keep)
+    kinds = tuple(all_types[v] for v in keep)
     return Flips(predicate, counter, Sum(keep, kinds, odd), Sum(keep, kinds, even))
 
 
@@ -105,14 +107,14 @@ def _flipped(
     parity: int,
 ) -> Iterator[Monomial]:
     """Yield a term with the flipped atom in place of an odd, or even, number of the predicate's atoms."""
-    own = [atom for atom in term.atoms if atom.predicate == predicate]
+    flippable = [atom for atom in term.atoms if atom.predicate == predicate]
     names = {*flipped, *keep, *chain(*map(free_variables, term.atoms))}
-    known = {name: type_ for name, type_ in types.items() if name in names}
-    for subset in subsets(own, 1):
+    types_of_names = {name: type_ for name, type_ in types.items() if name in names}
+    for subset in subsets(flippable, 1):
         if len(subset) % 2 == parity:
             parts: list[Part] = [atom for atom in term.atoms if atom not in subset]
             parts += [e for atom in subset for e in equations(atom, flipped)]
-            unified = unify(parts, known, (*flipped, *keep))
+            unified = unify(parts, types_of_names, (*flipped, *keep))
             if unified is not None:
                 atoms = (*sorted(unified[0], key=repr),)
                 yield Monomial(term.coefficient, atoms, (*term.free, *unified[1]))
@@ -127,8 +129,13 @@ def _predicates(counter: Counter) -> set[str]:
     inner = {
         name for existential in counter.existentials.values() for name in _predicates(existential)
     }
-    own = {p.predicate for way in counter.ways.conjunctions for p, _ in way if isinstance(p, Atom)}
-    return own | inner
+    outer = {
+        p.predicate
+        for conjunction in counter.ways.conjunctions
+        for p, _ in conjunction
+        if isinstance(p, Atom)
+    }
+    return outer | inner
 
 
 @dataclass(frozen=True)
@@ -155,12 +162,16 @@ class EstimatedFlips:
 
     def _parts(self) -> Iterator[tuple[int, bool, Conjunction]]:
         ways = self.estimator.counter.ways
-        for way in ways.conjunctions:
-            own = [(p, t) for p, t in way if isinstance(p, Atom) and p.predicate == self.predicate]
-            for subset in subsets(own, 1):
+        for conjunction in ways.conjunctions:
+            flippable = [
+                (p, t)
+                for p, t in conjunction
+                if isinstance(p, Atom) and p.predicate == self.predicate
+            ]
+            for subset in subsets(flippable, 1):
                 false = sum(not true for _, true in subset) + (not ways.truth)
                 same = [(e, True) for atom, _ in subset for e in equations(atom, self.flipped)]
-                rest = (*(part for part in way if part not in subset), *same)
+                rest = (*(part for part in conjunction if part not in subset), *same)
                 yield (-1) ** false, len(subset) % 2 == 1, rest
 
     def _networks(self, fixed: Conjunction = ()) -> list[tuple[int, bool, Network]]:
@@ -190,9 +201,9 @@ class EstimatedFlips:
                 (Equal(Variable(v), Constant(c)), True) for v, (_, c) in zip(keep, key, strict=True)
             )
             change = self._change(world, fixed)
-            where = np.argwhere(change)
-            numbers = np.tile(np.array([n for n, _ in key], np.int64), (len(where), 1))
-            rows.append(np.concatenate([where, numbers], axis=1))
+            places = np.argwhere(change)
+            numbers = np.tile(np.array([n for n, _ in key], np.int64), (len(places), 1))
+            rows.append(np.concatenate([places, numbers], axis=1))
             values.append(change[change != 0.0])
         return Factor((*self.flipped, *keep), Sparse(np.concatenate(rows), np.concatenate(values)))
 

@@ -141,7 +141,10 @@ class Counters:
         for rule in rules:
             types = dict(rule.types)
             sizes.append([world.size(types[v]) for v in plus_variables(rule.formula)])
-        numbers = (0 if rule.hard else prod(own) for rule, own in zip(rules, sizes, strict=True))
+        numbers = (
+            0 if rule.hard else prod(sizes_of_rule)
+            for rule, sizes_of_rule in zip(rules, sizes, strict=True)
+        )
         first = [*accumulate(numbers, initial=0)]
         places = [Place(first[c.rule], sizes[c.rule], shares[c.rule]) for c in self.clauses]
         return places, first[-1]
@@ -166,8 +169,8 @@ class Counters:
         domains = [world.domains.get(types[v], ()) for v in clause.template]
         if clause.table is None or clause.weight:
             return product(*domains)
-        known = [*map(frozenset, domains)]
-        return [key for key, _ in clause.table if all(map(frozenset.__contains__, known, key))]
+        constants = [*map(frozenset, domains)]
+        return [key for key, _ in clause.table if all(map(frozenset.__contains__, constants, key))]
 
     @contextmanager
     def located(self, clause: Clause) -> Iterator[None]:
@@ -237,7 +240,7 @@ def _check_numbers(program: Program, formula: Formula) -> None:
 
 def _with(formula: Formula, constants: Mapping[str, str]) -> Formula:
     def new(leaf: Leaf) -> Leaf:
-        known = isinstance(leaf, Variable) and leaf.name in constants
-        return Constant(constants[leaf.name]) if known else leaf
+        is_bound = isinstance(leaf, Variable) and leaf.name in constants
+        return Constant(constants[leaf.name]) if is_bound else leaf
 
     return replace_terms(formula, new)

@@ -79,8 +79,8 @@ class World:
     def changed(self, rows: Mapping[str, Ints]) -> World:
         """Return the world with other true atoms of some predicates: distinct rows of constants' numbers."""
         tables = {
-            name: Table(np.asarray(own, np.int64), self.tables[name].types)
-            for name, own in rows.items()
+            name: Table(np.asarray(rows_of_name, np.int64), self.tables[name].types)
+            for name, rows_of_name in rows.items()
         }
         return replace(self, tables={**self.tables, **tables})
 

@@ -36,23 +36,23 @@ from onlinesrl.mln.kernels import ground_network as n
 
 
 def least_change(
-    world: PredictedWorld, example: Example, a: int, gap: float, asked: CounterfactualQuery
+    world: PredictedWorld, example: Example, a: int, gap: float, query: CounterfactualQuery
 ) -> Flip | None:
     """Return the smallest change that flips atom ``a`` of a world; the world is invalid afterwards.
 
     ``gap`` is the proven score difference to the best state with the other value. None: no search requested.
     """
-    if not asked.tries:
+    if not query.tries:
         return None
     predictor = world.predictor
     atom, group = world.names[a], [world.names[b] for b in world.members(a)]
     names, value = world.names, bool(world.state[a])
-    candidates = _candidates(world, example, asked)
+    candidates = _candidates(world, example, query)
     reaches = _reaches(predictor, example, names, atom, candidates)
     mattering = [replace(c, reach=r) for c, r in zip(candidates, reaches, strict=True) if r > 0]
 
     def flipped(sets: Sequence[Sequence[Candidate]]) -> list[str | None]:
-        outcomes = predictor.predict([changed_example(example, each) for each in sets])
+        outcomes = predictor.predict([changed_example(example, change) for change in sets])
         values: list[str | None] = []
         for outcome in outcomes:
             true = set() if outcome.prediction is None else true_atoms(outcome.prediction)
@@ -60,7 +60,7 @@ def least_change(
             values.append(_value_text(atom, [b for b in group if b in true]) if flips else None)
         return values
 
-    return search(mattering, gap, flipped, asked.tries)
+    return search(mattering, gap, flipped, query.tries)
 
 
 def _value_text(atom: Atom, true: Sequence[Atom]) -> str:
@@ -71,7 +71,7 @@ def _value_text(atom: Atom, true: Sequence[Atom]) -> str:
 
 
 def _candidates(
-    world: PredictedWorld, example: Example, asked: CounterfactualQuery
+    world: PredictedWorld, example: Example, query: CounterfactualQuery
 ) -> list[Candidate]:
     """Return the candidate atoms, without functions and numeric atoms.
 
@@ -80,20 +80,20 @@ def _candidates(
     fixed = world.net.fixed
     open_ = {atom for a, atom in enumerate(world.names) if fixed[a] == n.OPEN}
     program = world.predictor.grounder.layout.plan.program
-    for name, args in asked.candidates or ():
-        known = program.predicates.get(name)
-        if known is None or name in program.functions or len(known.types) != len(args):
+    for name, args in query.candidates or ():
+        predicate = program.predicates.get(name)
+        if predicate is None or name in program.functions or len(predicate.types) != len(args):
             raise ExplanationError(
                 f"{shown((name, args))}: no atom of the model, so it cannot change"
             )
-        if known.numeric:
+        if predicate.numeric:
             raise ExplanationError(f"{shown((name, args))} has a number, which is not changed")
         if (name, args) in open_:
             raise ExplanationError(
                 f"{shown((name, args))} is predicted itself, so it cannot change"
             )
-    candidates = candidates_of(example, asked)
-    numeric = {name for name, each in program.predicates.items() if each.numeric}
+    candidates = candidates_of(example, query)
+    numeric = {name for name, declared in program.predicates.items() if declared.numeric}
     names = program.predicates.keys() - program.functions.keys() - numeric
     return [c for c in candidates if c.atom[0] in names]
 
@@ -149,9 +149,9 @@ def _opened(
     grounder = Grounder(layout, predictor.weights.stream, limits, packer.background)
     grounder.packer.set_shown(packer.shown())
     batch = grounder.ground_one(_with_open(example, names, candidates))
-    known = atom_names(grounder, batch)
+    atoms = atom_names(grounder, batch)
     model, place = clause_model(grounder.net, folded=False)
-    return known, model, clause_weights(model, place, _ground_weights(predictor, grounder))
+    return atoms, model, clause_weights(model, place, _ground_weights(predictor, grounder))
 
 
 def _with_open(example: Example, names: Sequence[Atom], candidates: Sequence[Candidate]) -> Example:

@@ -32,7 +32,7 @@ from onlinesrl.mln.lang.weight_file import written
 
 
 def explain(
-    predictor: Predictor, example: Example, atom: Atom, asked: CounterfactualQuery
+    predictor: Predictor, example: Example, atom: Atom, query: CounterfactualQuery
 ) -> Explanation:
     """See ``Learner.explain``."""
     world = PredictedWorld.of(predictor, example)
@@ -43,7 +43,7 @@ def explain(
         "atom": shown(atom),
         "value": float(world.state[a]),
         "certified": world.certified,
-        "words": {each: named[each] for each in atom[1] if each in named},
+        "words": {constant: named[constant] for constant in atom[1] if constant in named},
     }
     if world.net.fixed[a] != n.OPEN:
         return Explanation(**fields, given=True)
@@ -60,7 +60,7 @@ def explain(
         "forbidden": () if alternative else _texts(world, broken),
         "other": other,
     }
-    flip = least_change(world, example, a, _gap(world, other), asked)
+    flip = least_change(world, example, a, _gap(world, other), query)
     return Explanation(**fields, flip=flip)
 
 
@@ -98,10 +98,10 @@ def least_certain(predictor: Predictor, example: Example, most: int) -> list[Ato
         members = [a for a in _range(net, v) if a < len(world.names) and net.fixed[a] == n.OPEN]
         true = [a for a in members if world.state[a]]
         false = [a for a in members if not world.state[a]]
-        others = [cost[a] for a in false] + [0.0] * (len(true) > 0 and not net.exactly[v])
-        if members and others:
+        alternatives = [cost[a] for a in false] + [0.0] * (len(true) > 0 and not net.exactly[v])
+        if members and alternatives:
             a = true[0] if true else min(false, key=cost.__getitem__)
-            by_cost.append((min(others) + (cost[a] if true else 0.0), a))
+            by_cost.append((min(alternatives) + (cost[a] if true else 0.0), a))
     return [world.names[a] for _, a in sorted(by_cost)[:most]]
 
 
@@ -124,9 +124,11 @@ def _turn_gains(world: PredictedWorld) -> Floats:
 def _number(world: PredictedWorld, atom: Atom) -> int:
     """Return the number of an atom. Raises ExplanationError if the example lacks the atom."""
     layout, name = world.predictor.grounder.layout, atom[0]
-    known = layout.plan.query
-    if name not in known:
-        raise ExplanationError(f"{shown(atom)}: {name} is not predicted, but {', '.join(known)}")
+    predicates = layout.plan.query
+    if name not in predicates:
+        raise ExplanationError(
+            f"{shown(atom)}: {name} is not predicted, but {', '.join(predicates)}"
+        )
     arity = len(layout.arguments(name))
     if len(atom[1]) != arity:
         raise ExplanationError(f"{shown(atom)}: {name} takes {arity} arguments")

@@ -99,9 +99,9 @@ def _constants(layout: Layout, atoms_of: Atoms) -> Iterator[tuple[str, str, str]
 
 
 def _declaration(kind: str, constants: list[str], places: list[str], examples: int) -> str:
-    shown = ", ".join([*map(quote, constants[:SHOWN]), *["..."] * (len(constants) > SHOWN)])
+    listed = ", ".join([*map(quote, constants[:SHOWN]), *["..."] * (len(constants) > SHOWN)])
     return (
         f"type {kind}: in {examples} example{'s' * (examples != 1)} only the truth of "
         f"{' and '.join(places)} names its constants, so that they cannot be predicted; declare them, "
-        f"`{kind} = {{{shown}}}`, or, if the stream adds constants, `{kind} = {{...}}`"
+        f"`{kind} = {{{listed}}}`, or, if the stream adds constants, `{kind} = {{...}}`"
     )

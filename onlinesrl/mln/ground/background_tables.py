@@ -86,7 +86,7 @@ class FactTables:
             start[slot], count[slot], order_start[slot] = (
                 offset,
                 len(rows),
-                sum(len(each) for each in order),
+                sum(len(numbers) for numbers in order),
             )
             column_start[slot] = len(column_type)
             column_type += [
@@ -105,7 +105,7 @@ class FactTables:
             column_start,
             np.array(column_type, np.int32),
             *self._indexes(numbered),
-            np.array([len(each) for each in self.constants], np.int32),
+            np.array([len(numbers) for numbers in self.constants], np.int32),
         )
 
     def _numbers(self, kind: int, stream_numbers: Sequence[Ints32]) -> Ints32:
@@ -170,16 +170,18 @@ class NamesBeside(Sequence[Constant]):
         shared: Sequence[Constant],
         names: Sequence[Constant],
         member: Ints32,
-        own: Own,
+        columns: Own,
         w: int,
         kind: int,
         first: int,
     ):
-        count, early = own.count.item(w, kind), own.early_start.item(w, kind)
+        count, early = columns.count.item(w, kind), columns.early_start.item(w, kind)
         self.shared = shared
-        self.numbers = own.number[first : first + count].tolist()
+        self.numbers = columns.number[first : first + count].tolist()
         self.own: list[Constant] = [names[c] for c in member[first : first + count].tolist()]
-        self.early: list[int] = own.early[early : early + own.early_count.item(w, kind)].tolist()
+        self.early: list[int] = columns.early[
+            early : early + columns.early_count.item(w, kind)
+        ].tolist()
 
     def __len__(self) -> int:
         """Return the number of constants."""

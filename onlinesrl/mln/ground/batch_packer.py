@@ -104,9 +104,9 @@ class Packer(Constants):
         """Whether there are so many numbered constants that numbering should restart."""
         return len(self.constants.names) > self.first + KEPT_NAMES
 
-    def forget(self, known: Mapping[str, int]) -> None:
-        """Forget the packed worlds, and the stream's constants beyond the first ``known`` of each type."""
-        self.drop_stream(known)
+    def forget(self, sizes: Mapping[str, int]) -> None:
+        """Forget the packed worlds, and the stream's constants of each type beyond ``sizes[type]``."""
+        self.drop_stream(sizes)
         self.clear()
 
     def __len__(self) -> int:
@@ -205,8 +205,8 @@ class Packer(Constants):
             first = numbers.setdefault(tuple(map(str, args)), value)
             if first != value:
                 reason = f"has the values {first} and {value}"
-                shown = f"contradiction: evidence atom {show_ground_atom(name, args)}"
-                raise ExampleError(f"{shown} {reason}", "contradiction")
+                message = f"contradiction: evidence atom {show_ground_atom(name, args)}"
+                raise ExampleError(f"{message} {reason}", "contradiction")
         return numbers
 
     def _value_number(self, value: float) -> int:
@@ -226,7 +226,7 @@ class Packer(Constants):
     def _relations(
         self,
         atoms_of: Atoms,
-        where: str,
+        part: str,
         slots: Mapping[str, int],
         start: list[int],
         count: list[int],
@@ -236,15 +236,15 @@ class Packer(Constants):
         for name, atoms in atoms_of.items():
             slot = slots.get(name)
             if slot is None:
-                raise ExampleError(self._unknown(name, slots, where), "schema")
+                raise ExampleError(self._unknown(name, slots, part), "schema")
             arity = self.arity[name]
             try:
                 fits = set(map(len, atoms)) <= {arity}  # type: ignore[arg-type]
             except TypeError:
-                plain = self._plain(atoms_of, where, start, count)
-                return self._relations(plain, where, slots, start, count)
+                plain = self._plain(atoms_of, part, start, count)
+                return self._relations(plain, part, slots, start, count)
             if not fits or len(atoms) > self.max_atoms:
-                raise ExampleError(self._wrong(name, atoms, where), "limit" if fits else "schema")
+                raise ExampleError(self._wrong(name, atoms, part), "limit" if fits else "schema")
             start[slot], count[slot] = offset, len(atoms)
             offset += arity * len(atoms)
         rows = chain.from_iterable(atoms_of.values())
@@ -252,24 +252,24 @@ class Packer(Constants):
         return None
 
     @staticmethod
-    def _unknown(name: str, known: Iterable[str], where: str) -> str:
-        kind = "predicate" if where == "evidence" else f"query predicate in {where}"
-        return f"unknown {kind} {name}; the model has {', '.join(sorted(known))}"
+    def _unknown(name: str, predicates: Iterable[str], part: str) -> str:
+        kind = "predicate" if part == "evidence" else f"query predicate in {part}"
+        return f"unknown {kind} {name}; the model has {', '.join(sorted(predicates))}"
 
-    def _wrong(self, name: str, atoms: Sequence[list[Constant] | ValuedAtom], where: str) -> str:
+    def _wrong(self, name: str, atoms: Sequence[list[Constant] | ValuedAtom], part: str) -> str:
         """Return the message for an atom with the wrong number of arguments, or for too many atoms."""
         arity = len(self.layout.arguments(name))
         for atom in atoms:
             args = arguments(atom)
             if len(args) != arity:
                 return (
-                    f"{where} atom {show_ground_atom(name, args)}: {name} takes {arity} "
+                    f"{part} atom {show_ground_atom(name, args)}: {name} takes {arity} "
                     f"argument{'s' * (arity != 1)}, found {len(args)}"
                 )
-        return f"{where} has {len(atoms)} atoms of {name}; {self.keys.atoms} is {self.max_atoms}"
+        return f"{part} has {len(atoms)} atoms of {name}; {self.keys.atoms} is {self.max_atoms}"
 
     def _plain(
-        self, atoms_of: Atoms, where: str, start: list[int], count: list[int]
+        self, atoms_of: Atoms, part: str, start: list[int], count: list[int]
     ) -> dict[str, list[list[Constant] | ValuedAtom]]:
         """Return the true atoms without their values, and pack the false atoms.
 
@@ -284,23 +284,23 @@ class Packer(Constants):
                 args, value = (atom, 1.0) if isinstance(atom, list) else (atom.args, atom.value)
                 if value not in (0.0, 1.0):
                     raise ExampleError(
-                        f"{where} atom {show_ground_atom(name, args)} has value {value}; "
+                        f"{part} atom {show_ground_atom(name, args)} has value {value}; "
                         "a Markov logic example takes 1 (true) or 0 (false), and numbers for predicates that "
                         f"the model declares numeric, `{name}(...): real`",
                         "schema",
                     )
                 (true if value else false).setdefault(name, []).append(args)
-            both = {tuple(map(str, a)) for a in true[name]} & {  # type: ignore[arg-type]
+            contradictory = {tuple(map(str, a)) for a in true[name]} & {  # type: ignore[arg-type]
                 tuple(map(str, a))  # type: ignore[arg-type]
                 for a in false.get(name, ())
             }
-            if both:
-                atom_shown = show_ground_atom(name, min(both))
-                reason = f"contradiction in {where}: {atom_shown} is both true and false"
+            if contradictory:
+                atom_shown = show_ground_atom(name, min(contradictory))
+                reason = f"contradiction in {part}: {atom_shown} is both true and false"
                 raise ExampleError(reason, "contradiction")
         layout = self.layout
-        slots = layout.denied if where == "truth" else {**layout.mentioned, **layout.false}
-        self._relations(false, where, slots, start, count)
+        slots = layout.denied if part == "truth" else {**layout.mentioned, **layout.false}
+        self._relations(false, part, slots, start, count)
         return true
 
     def batch(self, learning: bool) -> Batch:

@@ -135,19 +135,22 @@ class Constants:
 
         These are, by type, their count and start; by constant, the stream number and the integer value.
         """
-        more = [[self.constants.names[c] for c in each] for each in self.facts.constants]
+        more = [
+            [self.constants.names[c] for c in names_of_kind]
+            for names_of_kind in self.facts.constants
+        ]
         self.names_shared = [
             [*d.names, *new] for d, new in zip(self.shared.values(), more, strict=True)
         ]
         names = self.names_shared
-        numbers = [self.constants[name] for each in names for name in each]
+        numbers = [self.constants[name] for names_of_kind in names for name in names_of_kind]
         self.shared_constants = np.array(numbers, np.int32)
         start = np.cumsum([0, *map(len, names)])
         streams = [self.stream.get(kind) for kind in self.layout.types]
         stream = [
             -1 if s is None else s.get(str(name), -1)
-            for s, each in zip(streams, names, strict=True)
-            for name in each
+            for s, names_of_kind in zip(streams, names, strict=True)
+            for name in names_of_kind
         ]
         numeric = chain.from_iterable(names) if self.layout.plan.numeric else ()
         return (
@@ -187,8 +190,8 @@ class Constants:
     def _stream_numbers(self, kind: int) -> Ints32:
         """Return the stream numbers of shared and fact constants, negative if unknown as in ``localise``."""
         stream: Mapping[Constant, int] = self.stream.get(self.layout.types[kind], {})
-        known = [stream.get(str(name), -1) for name in self.constants.names[: self.first]]
-        return np.where(np.array(known) < 0, -2 - np.arange(self.first), known).astype(np.int32)
+        numbers = [stream.get(str(name), -1) for name in self.constants.names[: self.first]]
+        return np.where(np.array(numbers) < 0, -2 - np.arange(self.first), numbers).astype(np.int32)
 
     # open types ----------------------------------------------------------------------------------
 
@@ -230,19 +233,19 @@ class Constants:
             if kind in opened
         }
 
-    def set_shown(self, shown: Mapping[str, Sequence[Constant]]) -> None:
-        """Set the constants of open types in all later worlds: declared constants, then ``shown``."""
+    def set_shown(self, constants: Mapping[str, Sequence[Constant]]) -> None:
+        """Set the constants of open types in all later worlds: the declared ones, then ``constants``."""
         for kind in self.shown():
-            self.shared[kind] = Domain([*self.layout.constants[kind], *shown.get(kind, ())])
+            self.shared[kind] = Domain([*self.layout.constants[kind], *constants.get(kind, ())])
         self.begin()
 
     def stream_sizes(self) -> dict[str, int]:
         """Return the number of the stream's constants, by type."""
         return {kind: len(domain.names) for kind, domain in self.stream.items()}
 
-    def drop_stream(self, known: Mapping[str, int]) -> None:
-        """Forget the stream's constants beyond the first ``known`` of each type."""
-        for kind, count in known.items():
+    def drop_stream(self, sizes: Mapping[str, int]) -> None:
+        """Forget the stream's constants beyond the first ``sizes[type]`` of each type."""
+        for kind, count in sizes.items():
             stream = self.stream[kind]
             for name in stream.names[count:]:
                 stream.pop(name, None)
@@ -292,9 +295,9 @@ class Constants:
         """Renumber one type's constants by world, by stream, or both; add new constants to the stream."""
         stream = self.stream.get(self.layout.types[kind])
         shared = len(self.shared[self.layout.types[kind]].names)
-        known, first = self.numbered[kind], 0 if stream is None else len(stream.names)
-        known.next[:] = first
-        shared_arguments = batch, self.slots, known
+        numbered, first = self.numbered[kind], 0 if stream is None else len(stream.names)
+        numbered.next[:] = first
+        shared_arguments = batch, self.slots, numbered
         options = stream is not None, learning, shared
         if len(self.facts.constants[kind]):
             facts = Appearing(*self.facts.appearance[kind])
@@ -302,7 +305,7 @@ class Constants:
         else:
             at = localise(*shared_arguments, kind, before, at, self.local[kind], *options)
         if stream is not None:
-            for constant in known.fresh[: known.next.item(0) - first].tolist():
+            for constant in numbered.fresh[: numbered.next.item(0) - first].tolist():
                 stream[self.constants.names[constant]]
             self.stream_size[kind] = len(stream.names)
         return at, early
@@ -317,8 +320,8 @@ class Constants:
         size = batch.domain.item(w, kind) - len(shared)
         if not size:
             return shared
-        own = batch.member[first : first + size].tolist()
-        return [*shared, *map(self.constants.names.__getitem__, own)]
+        local = batch.member[first : first + size].tolist()
+        return [*shared, *map(self.constants.names.__getitem__, local)]
 
     def truth_constants(
         self, batch: Batch, slot: int, w: int, row: int

@@ -28,8 +28,8 @@ def clause_model(net: n.Network, folded: bool = True) -> tuple[GroundMRF, Ints]:
     atoms = int(net.size[n.ATOMS])
     parts = [clauses(net, *block, folded) for block in blocks(net)]
     units = fixed_units(net)
-    one = (np.ones(len(units), np.int32), units, np.ones(len(units), np.bool_))
-    places, length, literals, hard = zip(*parts, (np.full(len(units), -1), *one), strict=True)
+    unit_rows = (np.ones(len(units), np.int32), units, np.ones(len(units), np.bool_))
+    places, length, literals, hard = zip(*parts, (np.full(len(units), -1), *unit_rows), strict=True)
     group, exactly = groups(net)
     model = GroundMRF(
         n_atoms=atoms,

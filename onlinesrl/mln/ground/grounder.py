@@ -83,7 +83,7 @@ class Grounder:
         depth = max(depth, 2 + 3 * int(np.diff(code.part_step_start).max(initial=0)))
         types = [plan.types for plan in layout.plan.clauses]
         for candidates in layout.candidates:
-            types += [candidates.types, *(each.types for each in candidates.exclusions)]
+            types += [candidates.types, *(exclusion.types for exclusion in candidates.exclusions)]
         variables = max(map(len, types), default=0)
         keys = max((len(p.clause.template) for p in layout.plan.clauses), default=0)
         queries, arguments = len(layout.plan.query), len(code.query_type)
@@ -189,7 +189,7 @@ class Grounder:
         self.packer.add(example, 0)
         self.ground(self.batch(learning=False), 0)
         plan, rows = self.layout.plan, int(self.net.size[ground_network.ROWS])
-        rule = np.array([each.clause.rule for each in plan.clauses], np.int64)
+        rule = np.array([planned.clause.rule for planned in plan.clauses], np.int64)
         rules = rule[self.net.row_clause[:rows]]
         sizes = np.bincount(rules, self.net.row_len[:rows], minlength=len(plan.program.rules))
         return sizes.astype(np.int64)

@@ -377,8 +377,8 @@ def _fixed(clause: Clause, query: tuple[Literal, ...]) -> set[str]:
 
 def _binding(atom: Atom, bound: set[str]) -> tuple[int, int]:
     """Return the rank of a join: number of bound arguments, then minus the number of free arguments."""
-    known = sum(isinstance(t, Constant) or t.name in bound for t in leaves(atom))
-    return known, known - len(atom.terms)
+    n_bound = sum(isinstance(t, Constant) or t.name in bound for t in leaves(atom))
+    return n_bound, n_bound - len(atom.terms)
 
 
 def arrange(
@@ -514,8 +514,8 @@ def compile_program(program: Program, query: Sequence[str], templates: Iterable[
     """
     for name in query:
         if name not in program.predicates:
-            known = ", ".join(sorted(program.predicates))
-            raise OnlinesrlError(f"query predicate {name} is not declared; declared are: {known}")
+            names = ", ".join(sorted(program.predicates))
+            raise OnlinesrlError(f"query predicate {name} is not declared; declared are: {names}")
         if program.predicates[name].numeric:
             raise OnlinesrlError(f"{name} is numeric: it is evidence, and cannot be queried")
     query = tuple(dict.fromkeys(query))

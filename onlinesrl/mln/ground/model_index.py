@@ -245,10 +245,10 @@ class _Encoder:
             zip(leaves(atom), layout.arguments(atom.predicate), strict=True)
         ):
             binds = isinstance(term, Variable) and term.name not in seen
-            known = not isinstance(term, Variable) or term.name in bound
+            is_bound = not isinstance(term, Variable) or term.name in bound
             if binds:
                 seen.add(term.name)
-            if probe is None and known and kind in layout.plan.local:
+            if probe is None and is_bound and kind in layout.plan.local:
                 probe = (position, kind, self.term(term, kind, slots))
             terms.append((self.term(term, kind, slots), binds))
         if isinstance(step, Scan) and step.value is not None:

@@ -36,8 +36,8 @@ def _keys(columns: Sequence[_Column], row: Sequence[int]) -> list[tuple[int, tup
     keys: list[tuple[int, tuple[str, ...]]] = [(0, ())]
     for (names, stride, size), constant in zip(columns, row, strict=False):
         if stride and not constant:
-            known = list(enumerate(map(str, names[:size])))
-            keys = [(o + stride * c, (*key, name)) for o, key in keys for c, name in known]
+            choices = list(enumerate(map(str, names[:size])))
+            keys = [(o + stride * c, (*key, name)) for o, key in keys for c, name in choices]
         else:
             name = str(names[constant - 1 if stride else constant])
             keys = [(o, (*key, name)) for o, key in keys]

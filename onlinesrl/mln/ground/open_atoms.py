@@ -79,12 +79,12 @@ def candidates(plan: Plan) -> tuple[Candidates, ...]:
         decider = _decider(clause)
         if decider is not None and decider.own.atom.predicate not in exactly:
             deciders[decider.own.atom.predicate].append(decider)
-    if not any(len(d.plan.query) == 1 for each in deciders.values() for d in each):
+    if not any(len(d.plan.query) == 1 for decider_list in deciders.values() for d in decider_list):
         return ()
     compiled: list[Candidates] = []
     for name in _order(deciders):
-        known = {each.predicate for each in compiled}
-        compiled.append(_candidates(plan, name, deciders[name], known))
+        predicates = {decider_list.predicate for decider_list in compiled}
+        compiled.append(_candidates(plan, name, deciders[name], predicates))
     return tuple(compiled)
 
 
@@ -104,11 +104,16 @@ def _joined(plan: ClausePlan, literal: Literal) -> Atom | None:
     """Return the atom of the only other literal, if it is positive and has no further variables."""
     clause, terms = plan.clause, leaves(literal.atom)
     names = [t.name for t in terms if isinstance(t, Variable)]
-    others = [x for x in clause.literals if x is not literal]
+    other_literals = [x for x in clause.literals if x is not literal]
     rest = (clause.equalities, clause.comparisons, clause.computed, clause.exists, clause.domains)
-    if len(set(names)) < len(terms) or any(rest) or len(others) != 1 or not others[0].positive:
+    if (
+        len(set(names)) < len(terms)
+        or any(rest)
+        or len(other_literals) != 1
+        or not other_literals[0].positive
+    ):
         return None
-    atom = others[0].atom
+    atom = other_literals[0].atom
     covered = {t.name for t in leaves(atom) if isinstance(t, Variable)} <= set(names)
     return atom if covered and atom.predicate != literal.atom.predicate else None
 
@@ -127,13 +132,15 @@ def _needs(deciders: Sequence[_Decider]) -> list[str]:
     return [d.joined.predicate for d in deciders if len(d.plan.query) == 2 and d.joined is not None]
 
 
-def _candidates(plan: Plan, name: str, deciders: Sequence[_Decider], known: set[str]) -> Candidates:
+def _candidates(
+    plan: Plan, name: str, deciders: Sequence[_Decider], predicates: set[str]
+) -> Candidates:
     kinds = plan.program.predicates[name].types
     types = {f"${n}": kind for n, kind in enumerate(kinds)}
     joins, exclusions = [], []
     for decider in deciders:
         opened = len(decider.plan.query) == 2
-        if opened and known.isdisjoint(_needs([decider])):
+        if opened and predicates.isdisjoint(_needs([decider])):
             continue
         if decider.joined is None:
             exclusions.append(_exclusion(decider, types))

@@ -47,12 +47,12 @@ class BranchAndBound:
         tables = Tables(model, weight)
         costs = tables.costs(scale * weight, scale * bonus)
         fold(costs, tables.folds)
-        left, variables = rest(costs, tables.folds)
-        tree = branch_and_bound.tree(left, interrupt.flag())
+        unfolded, variables = rest(costs, tables.folds)
+        tree = branch_and_bound.tree(unfolded, interrupt.flag())
         with interrupt.doing(lambda: f"branch and bound on {model.n_atoms:,} atoms"):
             interrupt.check()
             proven = (
-                branch_and_bound.search(left, messages(left), tree, self._most_work)
+                branch_and_bound.search(unfolded, messages(unfolded), tree, self._most_work)
                 == branch_and_bound.PROVEN
             )
             interrupt.check()
@@ -68,21 +68,23 @@ class BranchAndBound:
         slack = branch_and_bound.TOLERANCE * max(1.0 / scale, abs(cost)) if proven else cost - root
         bound = score + slack if feasible else np.inf
         certified = proven and size.certifies(slack + size.rounding)
-        own = Solution(state, score, bound, "branch-and-bound", certified, size.rounding)
-        return own if proven else self._better(own, model, weight, bonus)
+        solution = Solution(state, score, bound, "branch-and-bound", certified, size.rounding)
+        return solution if proven else self._better(solution, model, weight, bonus)
 
-    def _better(self, own: Solution, model: GroundMRF, weight: Floats, bonus: Floats) -> Solution:
+    def _better(
+        self, solution: Solution, model: GroundMRF, weight: Floats, bonus: Floats
+    ) -> Solution:
         """Ask the core, and return the better state with the better bound."""
         try:
             answer = self._core.solve(model, weight, bonus=bonus)
         except Unsolved:
-            if own.score == -np.inf:
+            if solution.score == -np.inf:
                 raise
-            return own
+            return solution
         if answer.certified:
             return answer
-        better = own if own.score > answer.score else answer
-        bound, rounding = min(own.bound, answer.bound), max(own.rounding, answer.rounding)
+        better = solution if solution.score > answer.score else answer
+        bound, rounding = min(solution.bound, answer.bound), max(solution.rounding, answer.rounding)
         return replace(better, bound=bound, rounding=rounding)
 
 
@@ -109,11 +111,13 @@ class Tables:
         if np.any(members[model.hard[self.live]] == 0):
             raise Infeasible("a hard clause is empty")
         size = np.diff(self.net.var_start[: self.n + 1]).astype(np.int64) + 1
-        own = np.flatnonzero(members > 2)
+        long_clauses = np.flatnonzero(members > 2)
         pays = model.hard[self.live] | (weight[self.live] > 0)
-        self.size = np.concatenate((size, np.where(pays[own], members[own] + 1, 2)))
+        self.size = np.concatenate(
+            (size, np.where(pays[long_clauses], members[long_clauses] + 1, 2))
+        )
         number = np.full(len(self.live), -1, np.int32)
-        number[own] = self.n + np.arange(len(own))
+        number[long_clauses] = self.n + np.arange(len(long_clauses))
         low, high, edge = _edges(clause, variable, members, number)
         true_start = _starts(size[variable])
         self.members = Members(
@@ -137,8 +141,8 @@ class Tables:
         slots = np.arange(model.n_atoms) + self.net.var_of[: model.n_atoms] + 1
         costs.unary[slots] -= bonus[self.order]
         costs.unary[costs.start[:n][self.net.exactly[:n] == 1]] = np.inf
-        own = self.members.own[hard & (self.members.own >= 0)]
-        costs.unary[costs.start[own + 1] - 1] = np.inf
+        forbidden = self.members.own[hard & (self.members.own >= 0)]
+        costs.unary[costs.start[forbidden + 1] - 1] = np.inf
         return costs
 
     def state(self, values: Ints32) -> State:
@@ -185,7 +189,9 @@ def _true(net: Network, variable: Ints, literals: tuple[Ints, Ints, Bytes], star
     return true
 
 
-def _edges(clause: Ints, variable: Ints, members: Ints, own: Ints32) -> tuple[Ints32, Ints32, Ints]:
+def _edges(
+    clause: Ints, variable: Ints, members: Ints, extra_variable: Ints32
+) -> tuple[Ints32, Ints32, Ints]:
     """Return the edges, ordered, and that of each clause.
 
     Edges between the variables of clauses of two come first, those to the variables of long ones follow.
@@ -200,5 +206,5 @@ def _edges(clause: Ints, variable: Ints, members: Ints, own: Ints32) -> tuple[In
     edge[pairs] = place.reshape(-1)
     edge[members > 2] = len(codes) + _starts(members[members > 2])[:-1]
     low = np.concatenate((codes // n, variable[long]))
-    high = np.concatenate((codes % n, own[clause[long]]))
+    high = np.concatenate((codes % n, extra_variable[clause[long]]))
     return low.astype(np.int32), high.astype(np.int32), edge

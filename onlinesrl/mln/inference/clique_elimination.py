@@ -226,8 +226,8 @@ def probabilities(
         message = np.where(np.isfinite(messages[v]), messages[v], 0.0)
         tables[v] = np.exp(tables[v] - message)
         if rest:
-            others = [i for i, u in enumerate((rest[0], *cliques[rest[0]])) if u not in rest]
-            tables[v] *= tables[rest[0]].sum(axis=tuple(others))
+            summed_axes = [i for i, u in enumerate((rest[0], *cliques[rest[0]])) if u not in rest]
+            tables[v] *= tables[rest[0]].sum(axis=tuple(summed_axes))
 
 
 def shape_among(cliques: Cliques, v: int, message: NDArray[Any]) -> list[int]:
@@ -311,8 +311,8 @@ class IntegerScores(NamedTuple):
             [*variables.clauses, *units], integers, is_hard, strict=True
         ):
             axes = variables.axes(clause)
-            both = np.array([hard if never else 0, 0 if never else gain], np.object_)
-            score = both[variables.true(clause, axes).astype(np.intp)]
+            scores = np.array([hard if never else 0, 0 if never else gain], np.object_)
+            score = scores[variables.true(clause, axes).astype(np.intp)]
             if axes:
                 tables[axes[0]] += score
             else:

@@ -98,13 +98,17 @@ class Mpe:
                 return None
 
         def wide(atoms: Ints, clauses: Ints) -> Solution:
-            part, gain, own = restrict(model, atoms, clauses), weight[clauses], bonus[atoms]
-            if Magnitude.of(gain, own).lost:
-                if (solutions := solve_hardened(self, part, gain, own)) is not None:
+            part, gain, bonus_of_part = (
+                restrict(model, atoms, clauses),
+                weight[clauses],
+                bonus[atoms],
+            )
+            if Magnitude.of(gain, bonus_of_part).lost:
+                if (solutions := solve_hardened(self, part, gain, bonus_of_part)) is not None:
                     return solutions
                 with suppress(Wide):
-                    return IntegerElimination().solve(part, gain, bonus=own)
-            return self.core.solve(part, gain, bonus=own)
+                    return IntegerElimination().solve(part, gain, bonus=bonus_of_part)
+            return self.core.solve(part, gain, bonus=bonus_of_part)
 
         state = np.zeros(model.n_atoms, np.uint8)
         solutions = solved(components(model, model.hard | (weight != 0)), narrow, wide)

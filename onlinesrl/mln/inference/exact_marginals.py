@@ -136,11 +136,11 @@ def together(n_atoms: int, by_atoms: Sequence[tuple[Ints, Marginals]]) -> Margin
     for atoms, part in by_atoms:
         probability[atoms] = part.probability
     places, parts = [atoms for atoms, _ in by_atoms], [part for _, part in by_atoms]
-    known = [part.log_z for part in parts if part.log_z is not None]
+    log_zs = [part.log_z for part in parts if part.log_z is not None]
     samples = max((part.samples for part in parts), default=0)
     return Marginals(
         probability,
-        float(sum(known)) if len(known) == len(parts) else None,
+        float(sum(log_zs)) if len(log_zs) == len(parts) else None,
         "+".join(sorted({route for part in parts for route in part.route.split("+")})) or "exact",
         samples,
         combined(n_atoms, samples, places, [part.diagnostics for part in parts]),

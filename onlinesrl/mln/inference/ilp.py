@@ -123,11 +123,11 @@ class Merged:
         """Merge equal clauses."""
         literals = model.literals.tolist()
         index: dict[tuple[int, ...], int] = {}
-        where = [
+        places = [
             index.setdefault(tuple(sorted(literals[begin:end])), len(index))
             for begin, end in pairwise(model.start.tolist())
         ]
-        return cls(model, list(index), np.array(where, np.int64))
+        return cls(model, list(index), np.array(places, np.int64))
 
     def weights(self, weight: Floats) -> Floats:
         """Sum the weight of each distinct clause, float64; 0 for one that is only hard."""

@@ -129,9 +129,9 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         start, index = np.array(matrix.a_matrix_.start_), np.array(matrix.a_matrix_.index_, np.intp)
         entry = np.repeat(dual, np.diff(start)) * np.array(matrix.a_matrix_.value_)
         cost = np.array(matrix.col_cost_)
-        left = cost - np.bincount(index, entry, len(cost))
+        reduced_cost = cost - np.bincount(index, entry, len(cost))
         size = float(np.abs(entry).sum() + np.abs(of_rows).sum() + np.abs(cost).sum())
-        of_columns = np.maximum(left, 0.0)
+        of_columns = np.maximum(reduced_cost, 0.0)
         return math.fsum([*of_rows, *of_columns, 2.0**-52 * (len(entry) + len(cost)) * size])
 
     def _status(self) -> tuple[int, int]:

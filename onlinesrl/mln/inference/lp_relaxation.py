@@ -73,9 +73,9 @@ def rounded(model: GroundMRF, weight: Floats, bonus: Floats | None, truth: Float
     is fixed with it, and values that lead to a contradiction are taken back.
     """
     problem = reduced(model, weight, bonus)
-    left = truth[problem.kept]
-    fractional = np.abs(left - np.rint(left)) >= INTEGRAL
-    preferred = np.where(fractional, BY_GAIN, np.rint(left)).astype(np.uint8)
+    fractions = truth[problem.kept]
+    fractional = np.abs(fractions - np.rint(fractions)) >= INTEGRAL
+    preferred = np.where(fractional, BY_GAIN, np.rint(fractions)).astype(np.uint8)
     order = np.lexsort((-problem.kept, fractional)).astype(np.int32)
     state, feasible = completed(problem, preferred, order)
     if not feasible:

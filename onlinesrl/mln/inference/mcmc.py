@@ -144,8 +144,8 @@ def blocks(problem: Reduced, states: Sequence[State]) -> Blocks:
     states = list({state.tobytes(): state for state in states}.values())
     rows: dict[tuple[int, ...], None] = {}
     pairs = (pair for k in range(1, len(states)) for pair in zip(states, states[k:], strict=False))
-    for one, other in pairs:  # neighbours first, so that any prefix covers many states
-        differs = one != other
+    for first, second in pairs:  # neighbours first, so that any prefix covers many states
+        differs = first != second
         gibbs_mcsat.connect(clauses, differs.view(np.uint8), parent)
         for block in _classes(np.flatnonzero(differs[:drawn]), parent):
             if block not in rows and any(variable[a] != variable[block[0]] for a in block):

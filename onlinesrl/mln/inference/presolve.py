@@ -75,9 +75,9 @@ class Soft(NamedTuple):
     def renamed(self, name: Ints) -> Soft:
         """Merge those that are equal by other names."""
         to = Soft.of(self.start, self.literal, self.weight, name)
-        there = np.maximum(self.row, 0)
-        row = np.where(self.row < 0, -1, np.append(to.row, -1)[there])
-        return to._replace(row=row, sign=self.sign * np.append(to.sign, 1)[there])
+        rows = np.maximum(self.row, 0)
+        row = np.where(self.row < 0, -1, np.append(to.row, -1)[rows])
+        return to._replace(row=row, sign=self.sign * np.append(to.sign, 1)[rows])
 
     def nonzero(self) -> Soft:
         """Leave out those of weight zero."""
@@ -105,13 +105,13 @@ def traced(model: GroundMRF, weight: Floats, bonus: Floats | None = None) -> tup
     names = _Names(model)
     hard = _hard(model)
     names.propagate(hard)
-    left = {clause for clause in map(names.rewrite, hard) if clause is not None}
-    own, name = np.arange(model.n_atoms + 2), np.array(names.name, np.int64)
-    soft = _soft(model, weight, bonus, own)
-    if np.any(name != own):
+    clauses = {clause for clause in map(names.rewrite, hard) if clause is not None}
+    identity, name = np.arange(model.n_atoms + 2), np.array(names.name, np.int64)
+    soft = _soft(model, weight, bonus, identity)
+    if np.any(name != identity):
         soft = soft.renamed(name)
     soft = _turn_negative_pairs(soft).nonzero()
-    return _assemble(model, names, sorted(left), soft), soft
+    return _assemble(model, names, sorted(clauses), soft), soft
 
 
 def _hard(model: GroundMRF) -> list[Literals]:
@@ -251,23 +251,25 @@ def _assemble(model: GroundMRF, names: _Names, hard: list[Literals], soft: Soft)
     """Renumber the remaining atoms, those of a group in sequence, and build the clauses."""
     atom = np.arange(1, model.n_atoms + 1)
     name = np.array(names.name[1:-1], np.int64).reshape(-1)
-    own = np.flatnonzero(name == atom)
-    own = own[np.argsort(model.group[own], kind="stable")]
+    representatives = np.flatnonzero(name == atom)
+    representatives = representatives[np.argsort(model.group[representatives], kind="stable")]
     gates = definitions(hard, (model.group >= 0).tolist())
     computed = np.array([abs(gate.literal) - 1 for gate in gates], np.int64)
-    own = np.concatenate([own[~np.isin(own, computed)], computed])
-    m = len(own)
+    representatives = np.concatenate(
+        [representatives[~np.isin(representatives, computed)], computed]
+    )
+    m = len(representatives)
     number = np.zeros(names.true + 1, np.int64)
-    number[own + 1] = np.arange(m)
+    number[representatives + 1] = np.arange(m)
     stands_for = np.where(name > 0, number[abs(name)], m + number[abs(name)])
     stands_for[name == -names.true], stands_for[name == names.true] = 2 * m, 2 * m + 1
-    group = model.group[own]
+    group = model.group[representatives]
     first = np.ones(m, np.bool_)
     first[1:] = (group[1:] < 0) | (group[1:] != group[:-1])
     defining = [gate.clauses() for gate in gates]
     first_rows = [row[0] for row in defining] + [pair for row in defining for pair in row[1:]]
-    known = {tuple(sorted(row)) for row in first_rows}
-    hard = [*first_rows, *(clause for clause in hard if clause not in known)]
+    literal_sets = {tuple(sorted(row)) for row in first_rows}
+    hard = [*first_rows, *(clause for clause in hard if clause not in literal_sets)]
 
     literals = [x for clause in hard for x in clause]
     x: Ints = np.concatenate((np.array(literals, np.int64), soft.literal))
@@ -282,4 +284,4 @@ def _assemble(model: GroundMRF, names: _Names, hard: list[Literals], soft: Soft)
         weight=np.concatenate((np.full(len(hard), heavy), soft.weight)),
         hard=len(hard),
     )
-    return Reduced(clauses, stands_for, own)
+    return Reduced(clauses, stands_for, representatives)

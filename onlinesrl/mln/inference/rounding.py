@@ -125,8 +125,8 @@ def hardened(
     for place in places.tolist():
         large = np.abs(numbers) >= size[place]
         rest = np.where(large, 0.0, numbers)
-        left = Magnitude.of(rest)
-        if left.rounding < left.least / 2:
+        magnitude = Magnitude.of(rest)
+        if magnitude.rounding < magnitude.least / 2:
             return _hard(model, numbers, large, rest)
     return None
 
@@ -151,8 +151,8 @@ def solve_hardened(
     """Solve a model whose small weights would be lost; None for others, and where this does not help."""
     if not Magnitude.of(weight, bonus).lost:
         return None
-    own = np.zeros(model.n_atoms) if bonus is None else bonus
-    smaller = hardened(model, weight, own)
+    full_bonus = np.zeros(model.n_atoms) if bonus is None else bonus
+    smaller = hardened(model, weight, full_bonus)
     if smaller is None:
         return None
     with suppress(Infeasible, Unsolved):

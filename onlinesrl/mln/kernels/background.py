@@ -74,22 +74,22 @@ def _without(values: Ints, first: int, count: int, n: int) -> int:
 
 
 @kernel
-def number_beside(own: Own, member_start: Ints, w: int, kind: int, shared: int) -> int:
+def number_beside(columns: Own, member_start: Ints, w: int, kind: int, shared: int) -> int:
     """Return a world's number of a shared constant, of a type that facts have constants of."""
-    first, count = own.early_start[w, kind], own.early_count[w, kind]
-    before = _below(own.early, first, count, shared)
-    if before < count and own.early[first + before] == shared:
-        return own.early_number[first + before]
-    return _without(own.number, member_start[w, kind], own.count[w, kind], shared - before)
+    first, count = columns.early_start[w, kind], columns.early_count[w, kind]
+    before = _below(columns.early, first, count, shared)
+    if before < count and columns.early[first + before] == shared:
+        return columns.early_number[first + before]
+    return _without(columns.number, member_start[w, kind], columns.count[w, kind], shared - before)
 
 
 @kernel
-def shared_beside(own: Own, member_start: Ints, w: int, kind: int, number: int) -> int:
+def shared_beside(columns: Own, member_start: Ints, w: int, kind: int, number: int) -> int:
     """Return the shared number of such a world's constant, -1 - its place among its own if it has none."""
-    first, count = member_start[w, kind], own.count[w, kind]
-    before = _below(own.number, first, count, number)
-    if before < count and own.number[first + before] == number:
-        shared = own.shared[first + before]
+    first, count = member_start[w, kind], columns.count[w, kind]
+    before = _below(columns.number, first, count, number)
+    if before < count and columns.number[first + before] == number:
+        shared = columns.shared[first + before]
         return shared if shared >= 0 else -1 - before
-    early = own.early_start[w, kind]
-    return _without(own.early, early, own.early_count[w, kind], number - before)
+    early = columns.early_start[w, kind]
+    return _without(columns.early, early, columns.early_count[w, kind], number - before)

@@ -37,7 +37,7 @@ def count(plans: Plans, batch: Batch, by: By, out: Output, c: Counts) -> bool:
     for w in range(len(out.status)):
         if out.status[w] != OK or not batch.labelled[w]:
             continue
-        unit, true, said = -1, 0, 0
+        unit, true, predicted = -1, 0, 0
         for at in range(out.true_start[w], out.true_start[w + 1]):
             q, mark = out.true_query[at], out.true_mark[at]
             c.by_query[q, _outcome(mark)] += 1
@@ -46,15 +46,15 @@ def count(plans: Plans, batch: Batch, by: By, out: Output, c: Counts) -> bool:
             this, k = out.true_key[at] // classes, out.true_key[at] % classes
             c.by_class[k, _outcome(mark)] += 1
             if this != unit:
-                c.pairs[true, said] += 1
-                unit, true, said = this, 0, 0
+                c.pairs[true, predicted] += 1
+                unit, true, predicted = this, 0, 0
             if mark & TRUE:
                 single &= true == 0
                 true = 1 + k
             if mark & PREDICTED:
-                single &= said == 0
-                said = 1 + k
-        c.pairs[true, said] += 1
+                single &= predicted == 0
+                predicted = 1 + k
+        c.pairs[true, predicted] += 1
     c.pairs[0, 0] = 0
     return single
 
@@ -135,15 +135,15 @@ def spell(plans: Plans, batch: Batch, out: Output, s: Spelling) -> bool:
                 at = _write(s, at, COMMA)
             at = _copy(s, at, s.key, s.key_start[q], s.key_start[q + 1])
             at = _write(s, _write(s, at, COLON), OPEN_LIST)
-            some = False
+            written = False
             while i < out.true_start[w + 1] and out.true_query[i] == q:
                 if out.true_mark[i] & PREDICTED:
                     size = _constants(plans, batch, s, w, q, out.true_key[i])
                     if at + size + spare > len(s.text):
                         return False
-                    if some:
+                    if written:
                         at = _write(s, at, COMMA)
-                    some = True
+                    written = True
                     at = _spell_atom(s, at, plans.query_start[q + 1] - plans.query_start[q])
                 i += 1
             at = _write(s, at, CLOSE_LIST)

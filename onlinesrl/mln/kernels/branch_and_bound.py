@@ -98,9 +98,9 @@ def _open(p: Pairwise, t: Messages, s: Tree, root: bool) -> bool:
         lowest = bound(p, t)
         if root or i == 0:
             round_off(p, t)
-            found = cost(p, t.state)
-            if found < s.value[FOUND]:
-                s.value[FOUND] = found
+            value = cost(p, t.state)
+            if value < s.value[FOUND]:
+                s.value[FOUND] = value
                 copy(t.state, s.best)
         if root:
             s.value[ROOT] = max(s.value[ROOT], min(lowest, s.value[FOUND]))
@@ -161,12 +161,12 @@ def search(p: Pairwise, t: Messages, s: Tree, most_work: int) -> int:
     """
     work, root = 0, True
     while True:
-        left = _open(p, t, s, root)
+        is_open = _open(p, t, s, root)
         work += SWEEPS * (len(p.table) + len(p.unary))
         root = False
         if s.stop[0] or work > most_work:
             return LIMIT
-        v = _choose(p, t) if left else -1
+        v = _choose(p, t) if is_open else -1
         if v >= 0:
             _descend(p, t, s, v)
         elif s.size[0] > 0:

@@ -34,21 +34,21 @@ def distinct(clauses: int, literals: int) -> Distinct:
 
 
 @kernel
-def _insert(of: Distinct, at: int, end: int, x: int) -> int:
+def _insert(rows: Distinct, at: int, end: int, x: int) -> int:
     """Put a literal into the sorted ones ``at : end`` unless it is there; returns their end."""
     q = end
-    while q > at and of.literal[q - 1] > x:
+    while q > at and rows.literal[q - 1] > x:
         q -= 1
-    if q > at and of.literal[q - 1] == x:
+    if q > at and rows.literal[q - 1] == x:
         return end
     for r in range(end, q, -1):
-        of.literal[r] = of.literal[r - 1]
-    of.literal[q] = x
+        rows.literal[r] = rows.literal[r - 1]
+    rows.literal[q] = x
     return end + 1
 
 
 @kernel
-def _rewrite(start: Ints, literal: Ints32, name: Ints, c: int, of: Distinct, at: int) -> int:
+def _rewrite(start: Ints, literal: Ints32, name: Ints, c: int, rows: Distinct, at: int) -> int:
     """Write clause ``c`` over the names of its atoms to ``at``; returns its end, NONE: it is true."""
     first, last, end = start[c], start[c + 1], at
     for k in range(2 * (last - first)):  # negative ones from the last to the first, then the others
@@ -58,12 +58,12 @@ def _rewrite(start: Ints, literal: Ints32, name: Ints, c: int, of: Distinct, at:
         if x == len(name) - 1:
             return NONE
         if negative == (x < 0) and x != 1 - len(name):
-            end = _insert(of, at, end, x)
+            end = _insert(rows, at, end, x)
     i, j = at, end - 1
-    while i < j and of.literal[i] < 0 < of.literal[j]:
-        if of.literal[i] == -of.literal[j]:
+    while i < j and rows.literal[i] < 0 < rows.literal[j]:
+        if rows.literal[i] == -rows.literal[j]:
             return NONE
-        if -of.literal[i] > of.literal[j]:
+        if -rows.literal[i] > rows.literal[j]:
             i += 1
         else:
             j -= 1
@@ -71,26 +71,26 @@ def _rewrite(start: Ints, literal: Ints32, name: Ints, c: int, of: Distinct, at:
 
 
 @kernel
-def _cell(of: Distinct, at: int, end: int) -> int:
+def _cell(rows: Distinct, at: int, end: int) -> int:
     """Return the cell of the table that has the clause of the literals ``at : end``, or that is its."""
     code = 0
     for q in range(at, end):
-        code = (code ^ of.literal[q]) * 1_000_003
+        code = (code ^ rows.literal[q]) * 1_000_003
         code ^= code >> 29
-    cell = code & (len(of.table) - 1)
-    while of.table[cell] != NONE:
-        first = of.start[of.table[cell]]
-        same = of.start[of.table[cell] + 1] - first == end - at
+    cell = code & (len(rows.table) - 1)
+    while rows.table[cell] != NONE:
+        first = rows.start[rows.table[cell]]
+        same = rows.start[rows.table[cell] + 1] - first == end - at
         for q in range(end - at if same else 0):
-            same = same and of.literal[first + q] == of.literal[at + q]
+            same = same and rows.literal[first + q] == rows.literal[at + q]
         if same:
             break
-        cell = (cell + 1) & (len(of.table) - 1)
+        cell = (cell + 1) & (len(rows.table) - 1)
     return cell
 
 
 @kernel
-def distinguish(start: Ints, literal: Ints32, name: Ints, of: Distinct) -> int:
+def distinguish(start: Ints, literal: Ints32, name: Ints, distinct: Distinct) -> int:
     """Rewrite clauses and merge the equal ones; returns how many are left.
 
     ``name[atom]``, from 1, is the literal that stands for an atom; the last one is its own and is true.
@@ -98,16 +98,16 @@ def distinguish(start: Ints, literal: Ints32, name: Ints, of: Distinct) -> int:
     """
     rows = 0
     for c in range(len(start) - 1):
-        at = of.start[rows]
-        end = _rewrite(start, literal, name, c, of, at)
+        at = distinct.start[rows]
+        end = _rewrite(start, literal, name, c, distinct, at)
         if end <= at:  # NONE, or no literal
             continue
-        if end == at + 1 and of.literal[at] < 0:
-            of.literal[at], of.sign[c] = -of.literal[at], -1
-        cell = _cell(of, at, end)
-        if of.table[cell] == NONE:
-            of.table[cell] = rows
+        if end == at + 1 and distinct.literal[at] < 0:
+            distinct.literal[at], distinct.sign[c] = -distinct.literal[at], -1
+        cell = _cell(distinct, at, end)
+        if distinct.table[cell] == NONE:
+            distinct.table[cell] = rows
             rows += 1
-            of.start[rows] = end
-        of.row[c] = of.table[cell]
+            distinct.start[rows] = end
+        distinct.row[c] = distinct.table[cell]
     return rows

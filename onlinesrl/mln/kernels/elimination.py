@@ -78,7 +78,7 @@ def _fill_unary(
     weight: Floats,
     other: Structure,
     more: Floats,
-    both: bool,
+    with_other: bool,
 ) -> None:
     """Add the clauses of a unary row to the values of their atoms."""
     p, first = net.lit_start[row], net.clause_start[row]
@@ -86,7 +86,7 @@ def _fill_unary(
     for g in range(first, first + net.row_len[row]):
         slot = a + net.var_of[a] + 1
         st.unary[slot] += weight[g] if positive else -weight[g]
-        if both:
+        if with_other:
             other.unary[slot] += more[g] if positive else -more[g]
         a += step
 
@@ -114,7 +114,7 @@ def _fill_pairs(
     weight: Floats,
     other: Structure,
     more: Floats,
-    both: bool,
+    with_other: bool,
 ) -> None:
     """Add the clauses of a row on two variables, 1 - [a false][b false] multiplied out."""
     p, first, edge = net.lit_start[row], net.clause_start[row], st.row_kind[row]
@@ -126,7 +126,7 @@ def _fill_pairs(
     if edge >= 0 and not positive_a and not positive_b:  # most rows, without a look at the rest
         for g in range(first, stop):
             st.table[cell] -= weight[g]
-            if both:
+            if with_other:
                 other.table[cell] -= more[g]
             cell += step
         return
@@ -135,7 +135,7 @@ def _fill_pairs(
             u, v = net.var_of[a], net.var_of[b]
             cell, step = _cell(net, st, find_edge(st, u, v), a, b, step_a, step_b)
         _add_pair(st, a + u + 1, b + v + 1, cell, positive_a, positive_b, weight[g])
-        if both:
+        if with_other:
             _add_pair(other, a + u + 1, b + v + 1, cell, positive_a, positive_b, more[g])
         a += step_a
         b += step_b
@@ -164,11 +164,11 @@ def _add_pair(
 
 @kernel
 def fill(
-    net: Network, st: Structure, weight: Floats, other: Structure, more: Floats, both: bool
+    net: Network, st: Structure, weight: Floats, other: Structure, more: Floats, with_other: bool
 ) -> None:
     """Add weight * [clause true] of the clauses on one or two variables, up to constants.
 
-    With ``both`` also ``more`` * [clause true] to the tables of ``other``, a copy of the structure.
+    With ``with_other`` also ``more`` * [clause true] to the tables of ``other``, a copy of the structure.
     """
     for r in range(net.size[ROWS]):
         kind = st.row_kind[r]
@@ -176,12 +176,12 @@ def fill(
             continue
         if net.row_weight[r] < 0:
             _hard_row(net, st, r)
-            if both:
+            if with_other:
                 _hard_row(net, other, r)
         elif kind == UNARY:
-            _fill_unary(net, st, r, weight, other, more, both)
+            _fill_unary(net, st, r, weight, other, more, with_other)
         else:
-            _fill_pairs(net, st, r, weight, other, more, both)
+            _fill_pairs(net, st, r, weight, other, more, with_other)
 
 
 @kernel

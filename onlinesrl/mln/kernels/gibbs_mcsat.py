@@ -65,13 +65,13 @@ def _resample_group(
     for atom in range(first, last):
         score[atom] = math.exp(score[atom] - top)
         total += score[atom]
-    left = uniform(rng) * total
+    threshold = uniform(rng) * total
     chosen = NONE
     for atom in range(first, last):
         probability[atom] += share * score[atom] / total
         if chosen == NONE:
-            left -= score[atom]
-            if left < 0:
+            threshold -= score[atom]
+            if threshold < 0:
                 chosen = atom
     if chosen == NONE and cl.exactly[v]:
         chosen = now
@@ -131,10 +131,10 @@ def _top(parent: Ints32, atom: int) -> int:
 
 
 @kernel
-def _join(parent: Ints32, one: int, other: int) -> None:
+def _join(parent: Ints32, first: int, second: int) -> None:
     """Unite two classes; the lower atom stands for both."""
-    one, other = _top(parent, one), _top(parent, other)
-    parent[max(one, other)] = min(one, other)
+    first, second = _top(parent, first), _top(parent, second)
+    parent[max(first, second)] = min(first, second)
 
 
 @kernel
@@ -190,8 +190,8 @@ def _flip_blocks(cl: Clauses, s: Search, blocks: Blocks, rng: Generator) -> None
     for _ in range(blocks.proposals):
         k = below(rng, len(blocks.start) - 1)
         gained = _flip_block(cl, s, blocks, k)
-        taken = gained >= 0 or uniform(rng) < math.exp(gained)
-        if not (taken and _in_groups(cl, s, blocks, k)):
+        accepted = gained >= 0 or uniform(rng) < math.exp(gained)
+        if not (accepted and _in_groups(cl, s, blocks, k)):
             for p in range(blocks.start[k], blocks.start[k + 1]):
                 turn(cl, s, blocks.atom[p])
 
@@ -238,7 +238,7 @@ def mcsat(
     square: Floats,
     probability: Floats,
     score: Floats,
-    kept: Bytes,
+    saved_state: Bytes,
     tied: Ints32,
 ) -> int:
     """Run MC-SAT (Poon & Domingos 2006) from ``s.state``, feasible; adds up each sample's draw.
@@ -248,14 +248,14 @@ def mcsat(
     Gibbs sweeps among the solutions, which leave the uniform distribution as it is and undo the
     bias of the search. At its end are blocks and a sweep of Gibbs sampling itself, whose draw it
     is: it moves what slices hold by soft clauses. Returns the number of failures. ``probability``
-    [atom], all 0, ``score`` [atom], ``kept`` [atom] and ``tied`` [variable] are scratch.
+    [atom], all 0, ``score`` [atom], ``saved_state`` [atom] and ``tied`` [variable] are scratch.
     """
     failures = 0
     copy(cl.weight, s.weight)
     count(cl, s)
     for _ in range(samples):
-        n_tied, found = solution(cl, s, t, flips, jump, rng, kept, tied)
-        failures += not found
+        n_tied, solved = solution(cl, s, t, flips, jump, rng, saved_state, tied)
+        failures += not solved
         for _ in range(sweeps):
             if s.stop[0]:
                 return failures

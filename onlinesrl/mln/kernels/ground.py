@@ -186,8 +186,8 @@ def _copy(plans: Plans, c: int, outer: int, copies: int, net: Network) -> int:
         step = 0
         for p in range(plans.literal_term_start[x], plans.literal_term_start[x + 1]):
             if plans.literal_term[p] == outer:
-                of = plans.query_start[plans.literal_query[x]] + p - plans.literal_term_start[x]
-                step += net.query_stride[of]
+                place = plans.query_start[plans.literal_query[x]] + p - plans.literal_term_start[x]
+                step += net.query_stride[place]
         source = net.lit_start[row] + x - first
         for i in range(1, copies):
             new = source + i * literals

@@ -87,13 +87,13 @@ def _hash(line: Bytes, first: int, stop: int) -> int:
 
 
 @inlined
-def _same(one: Bytes, a: int, other: Bytes, b: int, n: int) -> bool:
+def _same(first: Bytes, a: int, second: Bytes, b: int, n: int) -> bool:
     """Tell whether ``n`` bytes from ``a`` and ``b`` on are the same."""
     while n >= WORD:
-        if _word(one, a) != _word(other, b):
+        if _word(first, a) != _word(second, b):
             return False
         a, b, n = a + WORD, b + WORD, n - WORD
-    return _part(one, a, n) == _part(other, b, n)
+    return _part(first, a, n) == _part(second, b, n)
 
 
 @inlined
@@ -102,10 +102,10 @@ def _cell(texts: Texts, line: Bytes, first: int, stop: int, h: int) -> int:
     mask = len(texts.cell) - 1
     cell = h & mask
     while texts.cell[cell] >= 0:
-        known = texts.cell[cell]
-        begin = texts.start[known]
-        n = texts.start[known + 1] - begin
-        alike = texts.hash[known] == h and n == stop - first
+        text = texts.cell[cell]
+        begin = texts.start[text]
+        n = texts.start[text + 1] - begin
+        alike = texts.hash[text] == h and n == stop - first
         if alike and (n < WORD or _same(texts.byte, begin, line, first, n)):
             return cell
         cell = (cell + 1) & mask
@@ -160,8 +160,8 @@ def _ends(word: int) -> int:
     was zero; a borrow only reaches the bytes above.
     """
     text, escape = word ^ ONES * TEXT, word ^ ONES * ESCAPE
-    found = (text - ONES) & ~text | (escape - ONES) & ~escape | (word - ONES * BLANK) & ~word
-    return found & TOPS
+    ends = (text - ONES) & ~text | (escape - ONES) & ~escape | (word - ONES * BLANK) & ~word
+    return ends & TOPS
 
 
 @inlined
@@ -173,9 +173,9 @@ def _text(line: Bytes, at: int) -> tuple[int, int]:
     h, first = 0, at
     while at + WORD <= len(line):
         word = _word(line, at)
-        found = _ends(word)
-        if found:
-            n = (((found - 1) & ~found & ONES) * ONES >> 56) - 1
+        ends = _ends(word)
+        if ends:
+            n = (((ends - 1) & ~ends & ONES) * ONES >> 56) - 1
             stop = at + n if line[at + n] == TEXT else REFUSED
             return stop, _mixed(h, word & ((1 << 8 * n) - 1))
         h, at = _mixed(h, word), at + WORD
@@ -252,18 +252,18 @@ def _atom(line: Bytes, at: int, s: Scan, arity: int, n: int) -> int:
     if line[at] != OPEN_LIST:
         return REFUSED
     at = _next(line, at + 1)
-    found = 0
+    n_arguments = 0
     while line[at] != CLOSE_LIST:
-        if found == arity:
+        if n_arguments == arity:
             return REFUSED
         number, at = _argument(line, at, s)
         if number < 0:
             return REFUSED
-        s.row[n + found] = number
-        found, at = found + 1, _after(line, at, CLOSE_LIST)
+        s.row[n + n_arguments] = number
+        n_arguments, at = n_arguments + 1, _after(line, at, CLOSE_LIST)
         if at < 0:
             return REFUSED
-    return at + 1 if found == arity else REFUSED
+    return at + 1 if n_arguments == arity else REFUSED
 
 
 @kernel

@@ -39,7 +39,7 @@ def folds(size: Ints, low: Ints32, high: Ints32) -> Folds:
     """Return the folds of a cost whose variables have so many values and these edges."""
     n, edges, i32 = len(size), len(low), np.int32
     room = np.zeros(n, i32)
-    found = Folds(
+    folds_ = Folds(
         size=np.array([0, edges]),
         low=np.concatenate((low, room)),
         high=np.concatenate((high, room)),
@@ -53,8 +53,8 @@ def folds(size: Ints, low: Ints32, high: Ints32) -> Folds:
         previous=np.zeros(2 * (edges + n), i32),
         waiting=np.zeros(2 * n, i32),
     )
-    _find(found, size)
-    return found
+    _find(folds_, size)
+    return folds_
 
 
 @kernel
@@ -168,10 +168,10 @@ def _best(p: Pairwise, f: Folds, k: int, y: int, z: int) -> int:
     v = f.variable[k]
     best, least = 0, np.inf
     for x in range(p.start[v + 1] - p.start[v]):
-        found = p.unary[p.start[v] + x] + _cell(p, f.edge[k, 0], v, x, y)
-        found += _cell(p, f.edge[k, 1], v, x, z)
-        if found < least:
-            best, least = x, found
+        value = p.unary[p.start[v] + x] + _cell(p, f.edge[k, 0], v, x, y)
+        value += _cell(p, f.edge[k, 1], v, x, z)
+        if value < least:
+            best, least = x, value
     return best
 
 
@@ -208,11 +208,11 @@ def unfold(p: Pairwise, f: Folds, state: Ints32) -> None:
 
 def rest(p: Pairwise, f: Folds) -> tuple[Pairwise, Ints]:
     """Return the cost of the variables that are not folded, and which these are."""
-    kept = np.flatnonzero(f.folded == 0)
+    unfolded = np.flatnonzero(f.folded == 0)
     edges = np.flatnonzero(f.lost[: f.size[EDGES]] == 0)
     number = np.cumsum(f.folded == 0).astype(np.int32) - 1
     size = np.diff(p.start)
-    found = pairwise(size[kept], number[p.low[edges]], number[p.high[edges]])
-    found.unary[:] = p.unary[gathered(p.start, kept)[1]]
-    found.table[:] = p.table[gathered(p.table_start, edges)[1]]
-    return found, kept
+    reduced = pairwise(size[unfolded], number[p.low[edges]], number[p.high[edges]])
+    reduced.unary[:] = p.unary[gathered(p.start, unfolded)[1]]
+    reduced.table[:] = p.table[gathered(p.table_start, edges)[1]]
+    return reduced, unfolded

@@ -46,14 +46,14 @@ def _append(plans: Plans, batch: Batch, w: int, slot: int, other: int) -> bool:
     """Append the tuples of a relation whose constants the world has; False: no room."""
     arity = plans.arity[slot]
     for i in range(batch.count[w, other]):
-        row, known = batch.start[w, other] + i * arity, True
+        row, numbered = batch.start[w, other] + i * arity, True
         at = batch.start[w, slot] + arity * batch.count[w, slot]
         if at + arity > len(batch.data):
             return False
         for j in range(arity):
             batch.data[at + j] = batch.data[row + j]
-            known &= batch.data[row + j] >= 0
-        batch.count[w, slot] += known
+            numbered &= batch.data[row + j] >= 0
+        batch.count[w, slot] += numbered
     return True
 
 
@@ -94,14 +94,14 @@ def _find(plans: Plans, batch: Batch, w: int, k: int, s: Scratch, max_atoms: int
 
 @kernel
 def find_open(
-    plans: Plans, batch: Batch, first: int, at: int, s: Scratch, max_atoms: int, found: Bytes
+    plans: Plans, batch: Batch, first: int, at: int, s: Scratch, max_atoms: int, answers: Bytes
 ) -> tuple[int, int, int]:
-    """List the open atoms of the worlds that list none, from ``data[at]`` on; mark them in ``found``.
+    """List the open atoms of the worlds that list none, from ``data[at]`` on; mark them in ``answers``.
 
     A world with too many is left as it is. Returns OK or a GROW status, the world to resume with, and
     where its atoms begin.
     """
-    for w in range(first, len(found)):
+    for w in range(first, len(answers)):
         if batch.listed[w] != ALL:
             continue
         status, stop = index_relations(plans, batch, w, s), at
@@ -114,10 +114,10 @@ def find_open(
                 status = _find(plans, batch, w, k, s, max_atoms)
                 stop += plans.arity[slot] * batch.count[w, slot]
         if status == OK:
-            found[w], at = 1, stop
+            answers[w], at = 1, stop
             continue
         for slot in plans.query_listed:
             batch.count[w, slot] = 0
         if status != TOO_MANY_ATOMS:
             return status, w, at
-    return OK, len(found), at
+    return OK, len(answers), at

@@ -79,11 +79,11 @@ def _add_pair(p: Pairwise, m: Members, c: int, weight: float) -> None:
 def _add_long(p: Pairwise, m: Members, c: int, weight: float, never: float) -> None:
     """Write a clause over three or more variables by means of its own variable."""
     first, members = m.clause_start[c], m.clause_start[c + 1] - m.clause_start[c]
-    own = p.start[m.own[c]]
+    first_state = p.start[m.own[c]]
     if weight < 0:
-        p.unary[own] -= weight
+        p.unary[first_state] -= weight
     else:
-        p.unary[own + members] += weight
+        p.unary[first_state + members] += weight
     for i in range(members):
         e = m.edge[c] + i
         true = m.true_start[first + i]

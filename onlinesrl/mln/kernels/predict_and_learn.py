@@ -213,10 +213,10 @@ def learn(p: StepFrame, w: int, filled: bool) -> int:
 
 
 @kernel
-def take(p: StepFrame, w: int, what: int, learning: bool) -> int:
+def take(p: StepFrame, w: int, tasks: int, learning: bool) -> int:
     """Do with a world what ``run`` is asked to; returns OK, or why it needs more."""
-    learns = what & LEARN != 0 and p.batch.labelled[w] == 1
-    if what & PREDICT:
+    learns = tasks & LEARN != 0 and p.batch.labelled[w] == 1
+    if tasks & PREDICT:
         p.begun[0], p.begun[1] = p.weights.size[0], p.weights.size[1]
         p.out.true_start[w + 1] = p.out.true_start[w]
         status, detail = ground(p, w)
@@ -229,19 +229,19 @@ def take(p: StepFrame, w: int, what: int, learning: bool) -> int:
         p.out.status[w], p.out.detail[w] = status, detail
         if status != OK:
             return OK
-    return learn(p, w, what & PREDICT != 0) if learns else OK
+    return learn(p, w, tasks & PREDICT != 0) if learns else OK
 
 
 @threaded
-def run(p: StepFrame, first: int, stop: int, what: int, learning: bool) -> tuple[int, int]:
+def run(p: StepFrame, first: int, stop: int, tasks: int, learning: bool) -> tuple[int, int]:
     """Predict worlds, record them, and learn from those with a truth, one after the other.
 
-    ``what`` is PREDICT, LEARN (a world that has just been predicted) or both; ``learning``: new keys get
+    ``tasks`` is PREDICT, LEARN (a world that has just been predicted) or both; ``learning``: new keys get
     weights. Returns ``stop``, or the first world that needs more than is done here, and why: GROW_*,
     TOO_WIDE; STOPPED, a signal asked to stop. Nothing was learned from that world.
     """
     for w in range(first, stop):
-        status = take(p, w, what, learning)
+        status = take(p, w, tasks, learning)
         if status != OK:
             return w, status
     return stop, OK

@@ -39,7 +39,7 @@ def deduplicate(batch: Batch, w: int, slot: int, arity: int, table: Ints32) -> N
         mask *= 2
     table[:mask] = -1
     mask -= 1
-    kept = 0
+    distinct = 0
     for i in range(n):
         h = np.uint64(14695981039346656037)
         for k in range(arity):
@@ -48,11 +48,11 @@ def deduplicate(batch: Batch, w: int, slot: int, arity: int, table: Ints32) -> N
         while table[at] >= 0 and not _same_tuple(batch, start, arity, table[at], i):
             at = (at + 1) & mask
         if table[at] < 0:
-            table[at] = kept
+            table[at] = distinct
             for k in range(arity):
-                batch.data[start + kept * arity + k] = batch.data[start + i * arity + k]
-            kept += 1
-    batch.count[w, slot] = kept
+                batch.data[start + distinct * arity + k] = batch.data[start + i * arity + k]
+            distinct += 1
+    batch.count[w, slot] = distinct
 
 
 @kernel
@@ -90,14 +90,14 @@ def _is_fact(batch: Batch, w: int, slot: int, at: int, arity: int) -> bool:
 @kernel_of("facts", 0)
 def _without_facts(batch: Batch, w: int, slot: int, arity: int) -> int:
     """Drop the tuples of a relation that are facts as well; returns how many stay."""
-    start, kept = batch.start[w, slot], 0
+    start, distinct = batch.start[w, slot], 0
     for i in range(batch.count[w, slot]):
         at = start + i * arity
         if not _is_fact(batch, w, slot, at, arity):
             for k in range(arity):
-                batch.data[start + kept * arity + k] = batch.data[at + k]
-            kept += 1
-    return kept
+                batch.data[start + distinct * arity + k] = batch.data[at + k]
+            distinct += 1
+    return distinct
 
 
 @kernel

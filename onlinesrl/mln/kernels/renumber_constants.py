@@ -39,16 +39,16 @@ class Appearing(Frame):
 
 
 @kernel
-def _in_stream(batch: Batch, known: Numbered, w: int, c: int, learning: bool) -> int:
+def _in_stream(batch: Batch, numbered: Numbered, w: int, c: int, learning: bool) -> int:
     """Return a constant's number in the stream; a new one has one once a labelled world is learned from."""
-    if known.stream[c] >= 0:
-        return known.stream[c]
+    if numbered.stream[c] >= 0:
+        return numbered.stream[c]
     if not (learning and batch.labelled[w]):
         return -2 - c
-    number = known.next[0]
-    known.stream[c] = number
-    known.fresh[number - known.next[1]] = c
-    known.next[0] += 1
+    number = numbered.next[0]
+    numbered.stream[c] = number
+    numbered.fresh[number - numbered.next[1]] = c
+    numbered.next[0] += 1
     return number
 
 
@@ -56,7 +56,7 @@ def _in_stream(batch: Batch, known: Numbered, w: int, c: int, learning: bool) ->
 def _localise_world(
     batch: Batch,
     slots: Slots,
-    known: Numbered,
+    numbered: Numbered,
     w: int,
     kind: int,
     mark: int,
@@ -80,20 +80,20 @@ def _localise_world(
                 continue
             for i in range(batch.start[w, slot] + k, stop, arity):
                 c = batch.data[i]
-                if c < len(known.shared) and known.shared[c] >= 0:
-                    batch.data[i] = known.shared[c]
+                if c < len(numbered.shared) and numbered.shared[c] >= 0:
+                    batch.data[i] = numbered.shared[c]
                     continue
                 if true:
-                    batch.data[i] = known.place[c] if known.stamp[c] == mark else -2 - c
+                    batch.data[i] = numbered.place[c] if numbered.stamp[c] == mark else -2 - c
                     continue
-                number = known.stream[c]
+                number = numbered.stream[c]
                 if streamed:
-                    number = _in_stream(batch, known, w, c, learning)
-                if local and known.stamp[c] != mark:
-                    known.stamp[c], known.place[c] = mark, n
+                    number = _in_stream(batch, numbered, w, c, learning)
+                if local and numbered.stamp[c] != mark:
+                    numbered.stamp[c], numbered.place[c] = mark, n
                     batch.member[at], batch.stream[at] = c, number
                     at, n = at + 1, n + 1
-                batch.data[i] = known.place[c] if local else number
+                batch.data[i] = numbered.place[c] if local else number
     return at, n
 
 
@@ -101,7 +101,7 @@ def _localise_world(
 def localise(
     batch: Batch,
     slots: Slots,
-    known: Numbered,
+    numbered: Numbered,
     kind: int,
     worlds_before: int,
     at: int,
@@ -123,7 +123,7 @@ def localise(
         at, batch.domain[w, kind] = _localise_world(
             batch,
             slots,
-            known,
+            numbered,
             w,
             kind,
             worlds_before + w + 1,
@@ -140,7 +140,7 @@ def localise(
 def _meet(
     batch: Batch,
     slots: Slots,
-    known: Numbered,
+    numbered: Numbered,
     facts: Appearing,
     w: int,
     kind: int,
@@ -155,7 +155,7 @@ def _meet(
 
     Returns where the members and the early ones end, and how many constants the world has.
     """
-    own, n = batch.own, shared
+    columns, n = batch.own, shared
     facts.seen[:] = 0
     for slot in range(batch.count.shape[1]):
         first = slots.start[slot]
@@ -167,26 +167,28 @@ def _meet(
             n += facts.arriving[column] - facts.seen[column]
             for i in range(batch.start[w, slot] + column - first, stop, arity):
                 c = batch.data[i]
-                fact = known.shared[c] if c < len(known.shared) else -1
-                if known.stamp[c] == mark or 0 <= fact < shared:
+                fact = numbered.shared[c] if c < len(numbered.shared) else -1
+                if numbered.stamp[c] == mark or 0 <= fact < shared:
                     continue
                 if fact >= 0 and facts.introduced[fact - shared] <= column:
                     continue
-                known.stamp[c], known.place[c] = mark, n
-                batch.member[at], own.number[at], own.shared[at] = c, n, fact
+                numbered.stamp[c], numbered.place[c] = mark, n
+                batch.member[at], columns.number[at], columns.shared[at] = c, n, fact
                 if fact >= 0:
                     facts.seen[facts.introduced[fact - shared]] += 1
-                    own.early[early_at] = fact
+                    columns.early[early_at] = fact
                     early_at += 1
-                of = _in_stream(batch, known, w, c, learning) if streamed else known.stream[c]
-                batch.stream[at] = of
+                stream_number = (
+                    _in_stream(batch, numbered, w, c, learning) if streamed else numbered.stream[c]
+                )
+                batch.stream[at] = stream_number
                 at, n = at + 1, n + 1
     return at, early_at, n
 
 
 @kernel
 def _rewrite(
-    batch: Batch, slots: Slots, known: Numbered, w: int, kind: int, mark: int, shared: int
+    batch: Batch, slots: Slots, numbered: Numbered, w: int, kind: int, mark: int, shared: int
 ) -> None:
     """Write a world's numbers in place of the packed ones."""
     for slot in range(batch.count.shape[1]):
@@ -198,11 +200,11 @@ def _rewrite(
                 continue
             for i in range(batch.start[w, slot] + column - first, stop, arity):
                 c = batch.data[i]
-                fact = known.shared[c] if c < len(known.shared) else -1
+                fact = numbered.shared[c] if c < len(numbered.shared) else -1
                 if 0 <= fact < shared:
                     batch.data[i] = fact
-                elif known.stamp[c] == mark:
-                    batch.data[i] = known.place[c]
+                elif numbered.stamp[c] == mark:
+                    batch.data[i] = numbered.place[c]
                 elif fact >= 0:
                     batch.data[i] = number_beside(batch.own, batch.member_start, w, kind, fact)
                 else:
@@ -213,7 +215,7 @@ def _rewrite(
 def localise_beside(
     batch: Batch,
     slots: Slots,
-    known: Numbered,
+    numbered: Numbered,
     facts: Appearing,
     kind: int,
     worlds_before: int,
@@ -228,17 +230,17 @@ def localise_beside(
     ``shared`` counts the constants that all worlds have beside those of facts. Returns where the members
     and the early ones end.
     """
-    own = batch.own
+    columns = batch.own
     for w in range(len(batch.labelled)):
         mark, first, begun = worlds_before + w + 1, early_at, at
-        batch.member_start[w, kind], own.early_start[w, kind] = at, early_at
+        batch.member_start[w, kind], columns.early_start[w, kind] = at, early_at
         at, early_at, batch.domain[w, kind] = _meet(
-            batch, slots, known, facts, w, kind, mark, at, early_at, streamed, learning, shared
+            batch, slots, numbered, facts, w, kind, mark, at, early_at, streamed, learning, shared
         )
-        own.count[w, kind] = at - begun
-        own.early_count[w, kind] = early_at - first
-        sort(own.early, first, early_at)
+        columns.count[w, kind] = at - begun
+        columns.early_count[w, kind] = early_at - first
+        sort(columns.early, first, early_at)
         for e in range(first, early_at):
-            own.early_number[e] = known.place[facts.packed[own.early[e] - shared]]
-        _rewrite(batch, slots, known, w, kind, mark, shared)
+            columns.early_number[e] = numbered.place[facts.packed[columns.early[e] - shared]]
+        _rewrite(batch, slots, numbered, w, kind, mark, shared)
     return at, early_at

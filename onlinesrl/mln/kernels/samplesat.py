@@ -151,20 +151,20 @@ def solution(
     flips: int,
     jump: float,
     rng: Generator,
-    kept: Bytes,
+    saved_state: Bytes,
     tied: Ints32,
 ) -> tuple[int, bool]:
     """Draw a slice, and a state in it; returns how many variables are tied, and whether one was found."""
     _slice(cl, s, t, rng)
     units(cl, t, s.weight)
     propagate(cl, t, s.weight)
-    copy(s.state, kept)
+    copy(s.state, saved_state)
     jumps = uniform(rng) < jump
     n_tied = _place(cl, s, t, jumps, tied, rng)
     copy(t.fixed, s.fixed)
     count(cl, s)
-    found = _sample_sat(cl, s, tied, n_tied, flips, rng)
-    if not found:
-        copy(kept, s.state)
+    solved = _sample_sat(cl, s, tied, n_tied, flips, rng)
+    if not solved:
+        copy(saved_state, s.state)
         count(cl, s)
-    return n_tied, found
+    return n_tied, solved

@@ -86,8 +86,8 @@ def _send(p: Pairwise, t: Messages, e: int, upward: bool, share: float) -> None:
         best = np.inf
         for i in range(t.count[sender]):
             x = t.value[s + i]
-            found = share * t.unary[s + x] - t.message[back + x]
-            best = min(best, found + p.table[cell + x * step_x + y * step_y])
+            value = share * t.unary[s + x] - t.message[back + x]
+            best = min(best, value + p.table[cell + x * step_x + y * step_y])
         t.unary[r + y] += best - t.message[sent + y]
         t.message[sent + y] = best
         least = min(least, best)
@@ -129,10 +129,10 @@ def _bound_edge(p: Pairwise, t: Messages, e: int) -> float:
         best = np.inf
         for j in range(t.count[high]):
             y = t.value[b + j]
-            own = share * t.unary[b + y] - t.message[m + rows + y]
-            found = p.table[cell + y] - t.message[m + x] + own
-            best = min(best, found)
-            t.scratch[j] = min(t.scratch[j], found)
+            shared_cost = share * t.unary[b + y] - t.message[m + rows + y]
+            value = p.table[cell + y] - t.message[m + x] + shared_cost
+            best = min(best, value)
+            t.scratch[j] = min(t.scratch[j], value)
         t.excess[a + x] += best
         least = min(least, best)
     for i in range(t.count[low]):
@@ -151,16 +151,16 @@ def bound(p: Pairwise, t: Messages) -> float:
     """
     total = 0.0
     for v in range(len(t.share)):
-        kept = 1.0
+        share = 1.0
         for k in range(p.arc_start[v], p.arc_start[v + 1]):
             if p.high[p.arc[k]] == v:
-                kept -= t.share[v]
+                share -= t.share[v]
         least = np.inf
         for i in range(t.count[v]):
-            least = min(least, kept * t.unary[p.start[v] + t.value[p.start[v] + i]])
+            least = min(least, share * t.unary[p.start[v] + t.value[p.start[v] + i]])
         for i in range(t.count[v]):
             slot = p.start[v] + t.value[p.start[v] + i]
-            t.excess[slot] = kept * t.unary[slot] - least
+            t.excess[slot] = share * t.unary[slot] - least
         total += least
     for e in range(len(p.low)):
         total += _bound_edge(p, t, e)
@@ -194,9 +194,9 @@ def _settle(p: Pairwise, t: Messages, v: int, rounding: bool) -> bool:
     best, least = old, np.inf if rounding else _local(p, t, v, old, False)
     for i in range(t.count[v]):
         x = t.value[p.start[v] + i]
-        found = _local(p, t, v, x, rounding)
-        if found < least:
-            best, least = x, found
+        value = _local(p, t, v, x, rounding)
+        if value < least:
+            best, least = x, value
     t.state[v] = best
     return best != old
 

@@ -86,12 +86,12 @@ def _settle_group(cl: Clauses, t: Trail, atom: int) -> bool:
         return True
     if not cl.exactly[v]:
         return True
-    left, candidate = 0, -1
+    n_open, candidate = 0, -1
     for other in range(first, last):
         if t.fixed[other] != FALSE:
-            left += 1
+            n_open += 1
             candidate = other
-    return left > 1 or (left == 1 and fix(t, candidate, TRUE))
+    return n_open > 1 or (n_open == 1 and fix(t, candidate, TRUE))
 
 
 @kernel

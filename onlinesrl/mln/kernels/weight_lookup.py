@@ -209,11 +209,14 @@ def gap(
         q = p + (literals == 2)
         for k in range(net.row_len[r]):
             if 1 <= literals <= 2:
-                one, other = either_true(net, p, q, k, truth), either_true(net, p, q, k, rival)
+                in_truth, in_rival = (
+                    either_true(net, p, q, k, truth),
+                    either_true(net, p, q, k, rival),
+                )
             else:
-                one, other = clause_true(net, r, k, truth), clause_true(net, r, k, rival)
-            if one != other:
-                x = net.row_factor[r] * (int(one) - int(other))
+                in_truth, in_rival = clause_true(net, r, k, truth), clause_true(net, r, k, rival)
+            if in_truth != in_rival:
+                x = net.row_factor[r] * (int(in_truth) - int(in_rival))
                 n = add(weights, n, first + k * net.row_step[r], x)
                 total += abs(net.row_factor[r])
                 terms += 1

@@ -19,12 +19,12 @@ HIGHEST = 1e300
 @kernel
 def total(net: Network, weight: Floats) -> float:
     """Return the sum of the absolute weights, [ground clause], of the soft clauses."""
-    found = 0.0
+    magnitude = 0.0
     for r in range(net.size[ROWS]):
         if net.row_weight[r] >= 0:
             for g in range(net.clause_start[r], net.clause_start[r + 1]):
-                found += abs(weight[g])
-    return found
+                magnitude += abs(weight[g])
+    return magnitude
 
 
 @kernel

@@ -37,8 +37,8 @@ def counted(rule: Rule, cardinality: Cardinality, closed: Container[str]) -> Rul
     """
     over, op, bound = cardinality.over, cardinality.op, cardinality.bound
     literals = rule.formula.operands if isinstance(rule.formula, Or) else (rule.formula,)
-    atoms = [each for each in literals if _is_open(each, closed)]
-    conditions = [_negated(each) for each in literals if not _is_open(each, closed)]
+    atoms = [literal for literal in literals if _is_open(literal, closed)]
+    conditions = [_negated(literal) for literal in literals if not _is_open(literal, closed)]
     if len(atoms) != 1 or not isinstance(atoms[0], Atom):
         raise ValueError(
             "a cardinality counts one atom without sign, of a predicate not marked `*`"
@@ -83,8 +83,8 @@ def _at_most(
     copies = _copies([atom, *conditions], over, bound + 1)
     parts: list[Formula] = []
     for copy in copies:
-        parts += [_negated(_renamed(each, copy)) for each in (*conditions, atom)]
-    parts = [each for index, each in enumerate(parts) if each not in parts[:index]]
+        parts += [_negated(_renamed(part, copy)) for part in (*conditions, atom)]
+    parts = [part for index, part in enumerate(parts) if part not in parts[:index]]
     parts += [_equal(over, first, second) for first, second in combinations(copies, 2)]
     return Or(tuple(parts)), {new: old for copy in copies for old, new in copy.items()}
 
@@ -94,7 +94,7 @@ def _at_least_one(
 ) -> tuple[Formula, dict[str, str]]:
     """Return the formula that the conditions imply a true atom; the second result is as in ``_at_most``."""
     (copy,) = _copies([atom, *conditions], over, 1)
-    body = tuple(_renamed(each, copy) for each in (*conditions, atom))
+    body = tuple(_renamed(part, copy) for part in (*conditions, atom))
     existential = Exists(tuple(copy.values()), And(body) if len(body) > 1 else body[0])
     parts: tuple[Formula, ...] = (*map(_negated, conditions), existential)
     new = {new: old for old, new in copy.items()}
@@ -112,7 +112,9 @@ def _negated(literal: Formula) -> Formula:
 
 def _copies(formulas: Sequence[Formula], over: Sequence[str], number: int) -> list[dict[str, str]]:
     """Return ``number`` mappings of the variables ``over`` to new names."""
-    used = {term.name for each in formulas for term in terms(each) if isinstance(term, Variable)}
+    used = {
+        term.name for formula in formulas for term in terms(formula) if isinstance(term, Variable)
+    }
     copies: list[dict[str, str]] = [{} for _ in range(number)]
     for name in over:
         fresh = (new for new in map(f"{name}{{}}".format, count(1)) if new not in used)

@@ -87,12 +87,12 @@ class Names:
     """
 
     def __init__(
-        self, taken: set[str], outer: Names | None = None, bound: Iterable[str] = ()
+        self, used_names: set[str], outer: Names | None = None, bound: Iterable[str] = ()
     ) -> None:
         self.literals: list[Literal] = []
         self.computed: list[Computed] = []
         self.fresh: list[str] = []
-        self._taken = taken
+        self._taken = used_names
         self._outer = outer
         self._bound = frozenset(bound)
         self._names: dict[Term, Leaf] = {}
@@ -102,7 +102,7 @@ class Names:
         literals: list[Literal] = []
         equalities: list[Equality] = []
         comparisons: list[Comparison] = []
-        for part in [each for each in parts if not self._defines(each)]:
+        for part in [item for item in parts if not self._defines(item)]:
             if isinstance(part, Literal):
                 atom = Atom(part.atom.predicate, tuple(map(self._leaf, part.atom.terms)))
                 literals.append(Literal(part.positive, atom))
@@ -261,15 +261,15 @@ def plus_everywhere(formula: Formula, weight: str | None = None) -> Formula:
 
 
 def _clause(rule: Rule, index: int, part: Disjunction, sign: int, shares: int) -> Clause:
-    used = {name for each in part for name in variables(each)}
-    used |= {name for each in part if isinstance(each, Some) for name in each.variables}
+    used = {name for item in part for name in variables(item)}
+    used |= {name for item in part if isinstance(item, Some) for name in item.variables}
     names = Names(used)
-    flat = names.flat([each for each in part if not isinstance(each, Some)])
+    flat = names.flat([item for item in part if not isinstance(item, Some)])
     types = dict(rule.types)
-    exists = tuple(_existential(each, names, types) for each in part if isinstance(each, Some))
+    exists = tuple(_existential(item, names, types) for item in part if isinstance(item, Some))
     literals = (*flat.literals, *names.literals)
     template = plus_variables(rule.formula)
-    free = dict.fromkeys([*template, *(name for each in part for name in variables(each))])
+    free = dict.fromkeys([*template, *(name for item in part for name in variables(item))])
     formula = _formula(part, sign)
     return Clause(
         rule=index,
@@ -307,7 +307,7 @@ def _domains(
     names: Iterable[str], literals: Iterable[Literal], types: Mapping[str, str]
 ) -> Domains:
     """Return the variables that no literal binds, with their types."""
-    leaves = (leaf for each in literals for leaf in terms(each.atom))
+    leaves = (leaf for literal in literals for leaf in terms(literal.atom))
     bound = {leaf.name for leaf in leaves if isinstance(leaf, Variable)}
     return tuple((name, types[name]) for name in names if name not in bound and name in types)
 
@@ -339,7 +339,7 @@ def _is_unit(part: Disjunction) -> bool:
 
 
 def _has_atom(part: Disjunction) -> bool:
-    return any(isinstance(each, Literal | Some) for each in part)
+    return any(isinstance(item, Literal | Some) for item in part)
 
 
 def _formula(part: Disjunction, sign: int) -> Formula:

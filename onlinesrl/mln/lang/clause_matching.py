@@ -52,7 +52,9 @@ def shape(clause: Clause) -> Shape:
     part's variables.
     """
     (disjunction,) = disjunctions(clause.formula if clause.sign > 0 else Not(clause.formula))
-    parts = [part for number, each in enumerate(disjunction) for part in _parts(each, number)]
+    parts = [
+        part for number, disjunct in enumerate(disjunction) for part in _parts(disjunct, number)
+    ]
     return Shape(tuple(parts), clause.template)
 
 

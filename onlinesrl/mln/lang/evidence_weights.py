@@ -90,6 +90,6 @@ def ordered_variables(formula: Formula) -> Iterator[str]:
     if isinstance(formula, Atom | Compare | Equal):
         for term in arguments(formula):
             if isinstance(formula, Compare) or isinstance(term, Arithmetic):
-                yield from (each.name for each in leaves(term) if isinstance(each, Variable))
+                yield from (leaf.name for leaf in leaves(term) if isinstance(leaf, Variable))
     for part in subformulas(formula):
         yield from ordered_variables(part)

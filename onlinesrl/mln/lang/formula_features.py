@@ -40,7 +40,9 @@ def clauses_of(formula: Formula) -> tuple[list[Formula], int] | None:
     """
     if _is_clause(formula):
         return [formula], 1
-    parts = sorted(dict.fromkeys(_parts(formula)), key=lambda each: isinstance(each, Exists))
+    parts = sorted(
+        dict.fromkeys(_parts(formula)), key=lambda candidate: isinstance(candidate, Exists)
+    )
     if len(parts) > MAX_PARTS:
         return None
     free = _free(formula)
@@ -49,19 +51,19 @@ def clauses_of(formula: Formula) -> tuple[list[Formula], int] | None:
         for sign in (1, -1)
         if (clauses := _clauses(formula, parts, free, sign < 0)) is not None
     ]
-    return min(candidates, key=lambda each: len(each[0]), default=None)
+    return min(candidates, key=lambda candidate: len(candidate[0]), default=None)
 
 
 def _is_clause(formula: Formula) -> bool:
     operands = formula.operands if isinstance(formula, Or) else (formula,)
-    literals = [each.operand if isinstance(each, Not) else each for each in operands]
-    if all(isinstance(each, Atom | Equal | Compare) for each in literals):
+    literals = [operand.operand if isinstance(operand, Not) else operand for operand in operands]
+    if all(isinstance(operand, Atom | Equal | Compare) for operand in literals):
         return True
-    if any(isinstance(each, Exists | Forall) for each in _parts(formula)):
+    if any(isinstance(operand, Exists | Forall) for operand in _parts(formula)):
         return False
     clauses = disjunctions(formula)
     return len(clauses) == 1 and _free(formula) <= {
-        n for each in clauses[0] for n in variables(each)
+        n for operand in clauses[0] for n in variables(operand)
     }
 
 

@@ -158,12 +158,12 @@ def _families(code: str, unfit: Set[str]) -> list[Family]:
 
 def _misfits(parsed: Iterable[Statement], families: Iterable[Family]) -> set[str]:
     """Return the shapes of the families that must be parsed line by line."""
-    firsts = {each.position.line: each for each in parsed}
+    firsts = {statement.position.line: statement for statement in parsed}
     long = {
         number
-        for each in firsts.values()
-        if each.last_line > each.position.line
-        for number in range(each.position.line, each.last_line + 1)
+        for statement in firsts.values()
+        if statement.last_line > statement.position.line
+        for number in range(statement.position.line, statement.last_line + 1)
     }
     return {
         family.shape
@@ -224,7 +224,9 @@ def joined(rules: Sequence[Rule], instances: Mapping[int, Rule]) -> Iterator[Rul
     for n, rule in instances.items():
         alike = templates[_blank(rule.formula)]
         orders = ((home, _order(formula, rule.formula)) for home, formula in alike)
-        home, order = next((each for each in orders if each[1] is not None), (n, None))
+        home, order = next(
+            (candidate for candidate in orders if candidate[1] is not None), (n, None)
+        )
         if order is None:
             order = [*range(len(plus_variables(rule.formula)))]
             alike.append((n, rule.formula))
@@ -254,7 +256,7 @@ def _order(template: Formula, instance: Formula) -> list[int] | None:
     """Return the index of the instance's variable for each template variable; None if ambiguous."""
     pairs = {*zip(filter(_plus, terms(template)), filter(_plus, terms(instance)), strict=True)}
     names = {variable.name: other.name for variable, other in pairs}
-    others = plus_variables(instance)
+    variables = plus_variables(instance)
     if len(names) < len(pairs):
         return None
-    return [others.index(names[name]) for name in plus_variables(template)]
+    return [variables.index(names[name]) for name in plus_variables(template)]

@@ -118,10 +118,10 @@ def _body(clause: Definite, names: Sequence[str], types: dict[str, str]) -> Form
     formula = And(parts) if len(parts) > 1 else body
     bound = {*names, *bound_variables(formula)}
     free = dict.fromkeys(leaf.name for leaf in terms(formula) if isinstance(leaf, Variable))
-    others = tuple(name for name in free if name not in bound)
-    return Exists(others, formula) if others else formula
+    quantified = tuple(name for name in free if name not in bound)
+    return Exists(quantified, formula) if quantified else formula
 
 
-def _fresh(name: str, taken: Iterable[str]) -> str:
-    used = set(taken)
+def _fresh(name: str, names: Iterable[str]) -> str:
+    used = set(names)
     return next(new for new in map(f"{name}{{}}".format, count(1)) if new not in used)

@@ -87,7 +87,9 @@ class _Reader:
         predicates = self.declared.predicates
         rules = (*joined(self.rules, self.instances), *completions(self.definite, predicates))
         functions, opened = self.declared.functions, frozenset(self.open)
-        closed = frozenset(self.closed.difference(each.head.predicate for each in self.definite))
+        closed = frozenset(
+            self.closed.difference(definite.head.predicate for definite in self.definite)
+        )
         return Program(file, types, predicates, rules, functions, text, opened, closed)
 
     def occurs(self, type_: str, constant: str, place: tuple[int, ...]) -> None:
@@ -154,7 +156,7 @@ class _File:
             raise self._not_included(statement)
         if resolved in self._stack:
             chain = " includes ".join(
-                each.name for each in (*self._stack[self._stack.index(resolved) :], path)
+                file_.name for file_ in (*self._stack[self._stack.index(resolved) :], path)
             )
             raise self._source.error(f"this file includes itself: {chain}", statement.position)
         self._reader.included += 1
@@ -188,9 +190,9 @@ class _File:
         weighted = sentence.weight is not None or sentence.weight_variable is not None
         if not isinstance(formula, Atom) or weighted or sentence.hard:
             return False
-        spellings = [each.spelling for each in sentence.mentions[0].arguments]
+        spellings = [argument.spelling for argument in sentence.mentions[0].arguments]
         types = self._reader.types
-        repeated = bool(spellings) and all(each.rstrip("!?") in types for each in spellings)
+        repeated = bool(spellings) and all(argument.rstrip("!?") in types for argument in spellings)
         new = formula.predicate not in self._reader.declared.predicates
         return new or repeated or sentence.closed or sentence.numeric
 
@@ -206,11 +208,11 @@ class _File:
         assert isinstance(mention.formula, Atom)
         name = mention.formula.predicate
         self._declare(name, "predicate", mention.position)
-        types = [self._declared_type(name, each) for each in mention.arguments]
+        types = [self._declared_type(name, item) for item in mention.arguments]
         dialect = self._reader.dialect
         says = {"": "", "!": dialect.functional, "?": "at most one"}
         constraints = [says[mark] for _, mark in types]
-        exactly = tuple(index for index, each in enumerate(constraints) if each == "exactly one")
+        exactly = tuple(index for index, item in enumerate(constraints) if item == "exactly one")
         if sentence.numeric and any(constraints):
             message = f"{name} is numeric: its atoms have numbers, and no argument has a mark"
             raise self._source.error(message, mention.position)
@@ -221,7 +223,7 @@ class _File:
         elif dialect.opened == "unmarked" and FLOAT in predicate.types:
             message = f"a predicate with an argument of type {FLOAT} has a closed world"
             raise self._source.error(message, mention.position, f"write `*{name}(...)`")
-        at_most = [index for index, each in enumerate(constraints) if each == "at most one"]
+        at_most = [index for index, item in enumerate(constraints) if item == "at most one"]
         if at_most:
             self._reader.rules.append(functional(predicate, at_most, sentence.position))
 
@@ -237,8 +239,8 @@ class _File:
     def _declare(self, name: str, kind: str, position: Position) -> None:
         places = self._reader.declared.places
         if name in places:
-            known = "function" if name in self._reader.declared.functions else "predicate"
-            message = f"the {known} {name} is already declared on {places[name]}"
+            kind_declared = "function" if name in self._reader.declared.functions else "predicate"
+            message = f"the {kind_declared} {name} is already declared on {places[name]}"
             raise self._source.error(message, position)
         within = f" of {self._source.file}" if self._prefix else ""
         places[name] = f"line {position.line}{within}"
@@ -317,13 +319,13 @@ class _File:
             return
         assert isinstance(rule.right, Atom)
         head, definite = rule.right.predicate, self._reader.definite
-        derived = {each.head.predicate for each in definite}
+        derived = {rule_.head.predicate for rule_ in definite}
         body = set(_predicates(rule.left))
         if unknown := sorted(body - self._reader.closed - derived):
             message = f"a datalog rule is evaluated before {unknown[0]} is known"
             hint = "its body has predicates marked `*`, or heads of datalog rules"
             raise self._source.error(message, position, hint)
-        if head in body.union(*(_predicates(each.formula.left) for each in definite)):
+        if head in body.union(*(_predicates(rule_.formula.left) for rule_ in definite)):
             message = f"{head} is derived from itself, or after it was used"
             raise self._source.error(message, position, "recursion is not supported")
 
@@ -341,8 +343,8 @@ class _File:
             )
         clauses, sign = signed
         return [
-            replace(rule, formula=each, weight=sign * rule.weight, text=show(each))
-            for each in clauses
+            replace(rule, formula=clause, weight=sign * rule.weight, text=show(clause))
+            for clause in clauses
         ]
 
     def _check_normal_form(self, sentence: Sentence) -> None:

@@ -154,13 +154,13 @@ class Converter:
             case "quantified":
                 return self._quantified(node, bound)
             case connective:
-                operands = tuple(self.formula(each, bound) for each in node.children)
+                operands = tuple(self.formula(operand, bound) for operand in node.children)
                 return _CONNECTED[str(connective)](operands)
 
     def _atom(self, node: Node, bound: Mapping[str, str]) -> Atom:
         name, *nodes = [node] if isinstance(node, str) else node.children
-        arguments = tuple(self._argument(each, bound) for each in nodes)
-        atom = Atom(str(name), tuple(each.term for each in arguments))
+        arguments = tuple(self._argument(argument, bound) for argument in nodes)
+        atom = Atom(str(name), tuple(argument.term for argument in arguments))
         self.mentions.append(Mention(atom, arguments, position(name)))
         return atom
 
@@ -233,7 +233,7 @@ class Converter:
 
     def _function(self, node: Tree[Token], bound: Mapping[str, str]) -> Argument:
         name, *nodes = node.children
-        parts = tuple(self._argument(each, bound) for each in nodes)
+        parts = tuple(self._argument(argument, bound) for argument in nodes)
         term: Term
         if name == "succ" and len(parts) == 1:
             self._check_integers(parts)
@@ -245,7 +245,7 @@ class Converter:
     def _arithmetic(self, node: Tree[Token], bound: Mapping[str, str]) -> Argument:
         first, sign, *second = node.children
         assert isinstance(sign, str)
-        parts = tuple(self._argument(each, bound) for each in (first, *second))
+        parts = tuple(self._argument(part, bound) for part in (first, *second))
         self._check_integers(parts)
         right = parts[1].term if second else Constant("1")
         term = Arithmetic(sign[0], parts[0].term, right)
@@ -299,7 +299,7 @@ def _declared(node: Tree[Token]) -> Argument:
 def _names(tree: Tree[Token]) -> Counter[Token]:
     """Count the occurrences of each name in a tree."""
     kinds = {"NAME", "VARIABLE"}
-    return Counter(tree.scan_values(lambda each: getattr(each, "type", None) in kinds))
+    return Counter(tree.scan_values(lambda token: getattr(token, "type", None) in kinds))
 
 
 MAX_STARS = 10
@@ -390,7 +390,7 @@ def statements(code: str, source: Source, dialect: Dialect = ALCHEMY) -> list[St
     grammars = tuple(f"onlinesrl.mln.lang/{name}" for name in ("mln", *dialect.grammar))
     tree = parse(code, source, grammars, dialect.complaints, MLN_WORDS)
     reader = _Statements(code, source, dialect)
-    return [each for node in trees(tree) for each in reader.read(node)]
+    return [statement for node in trees(tree) for statement in reader.read(node)]
 
 
 class _Statements:
@@ -416,25 +416,27 @@ class _Statements:
                 yield Include(unquote(path), around, position(path), node.meta.end_line)
             case "fixed":
                 (sentence,) = trees(node)
-                yield from (replace(each, fixed=True) for each in self._sentences(sentence))
+                yield from (
+                    replace(sentence_, fixed=True) for sentence_ in self._sentences(sentence)
+                )
             case "closed":
-                yield from (replace(each, closed=True) for each in self._sentences(node))
+                yield from (replace(sentence_, closed=True) for sentence_ in self._sentences(node))
             case "numeric":
-                yield from (replace(each, numeric=True) for each in self._sentences(node))
+                yield from (replace(sentence_, numeric=True) for sentence_ in self._sentences(node))
             case "cardinality":
                 yield self._cardinality(node)
             case _:
                 yield from self._sentences(node)
 
     def _sentences(self, node: Tree[Token]) -> Iterator[Sentence]:
-        marks = {each.type: each for each in tokens(node) if each.type in _MARKS}
+        marks = {token.type: token for token in tokens(node) if token.type in _MARKS}
         if {"WEIGHT", "PERIOD"} <= marks.keys():
             raise self._source.error(
                 "a rule has a weight or a final period, not both",
                 position(marks["PERIOD"]),
                 "drop the weight to make the rule hard, or the period to make it soft",
             )
-        (formula,) = (each for each in node.children if _is_formula(each))
+        (formula,) = (token for token in node.children if _is_formula(token))
         stars = _stars(node)
         if len(stars) > MAX_STARS:
             message = f"more than {MAX_STARS} atoms of one formula are marked `*`"
@@ -476,7 +478,7 @@ class _Statements:
         return weight
 
     def _weight_variable(self, node: Tree[Token]) -> str | None:
-        names = [name for each in node.find_data("weight") for name in tokens(each)]
+        names = [name for child in node.find_data("weight") for name in tokens(child)]
         return next(map(self._dialect.variable, names), None)
 
     def _cardinality(self, node: Tree[Token]) -> Sentence:
@@ -519,7 +521,7 @@ def _is_definite(node: Node) -> bool:
 
 def _stars(node: Tree[Token]) -> list[Token]:
     """Return the ``*`` marks of a sentence in order."""
-    marks = (next(tokens(each)) for each in node.find_data("starred"))
+    marks = (next(tokens(starred)) for starred in node.find_data("starred"))
     return sorted(marks, key=lambda mark: mark.start_pos or 0)
 
 
@@ -549,9 +551,9 @@ def _enumeration(node: Tree[Token], source: Source, dialect: Dialect) -> Enumera
                 f'write it with a capital or in quotes: "{token}"',
             )
     more = bool(constants) and constants[-1].type == "DOTS"
-    known = constants[:-1] if more else constants
-    dots = [token for token in known if token.type == "DOTS"]
-    names = _range(known, dots[0], source) if dots else tuple(map(unquote, known))
+    listed = constants[:-1] if more else constants
+    dots = [token for token in listed if token.type == "DOTS"]
+    names = _range(listed, dots[0], source) if dots else tuple(map(unquote, listed))
     return Enumeration(str(name), names, more, position(name), node.meta.end_line)
 
 

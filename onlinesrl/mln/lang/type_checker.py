@@ -96,8 +96,8 @@ class Checker:
 
     def check_numeric(self, sentence: Sentence, clauses: Iterable[Clause]) -> None:
         """Check that numeric atoms are conditions of all clauses of a soft rule; they multiply its weight."""
-        numeric = {name for name, each in self._declared.predicates.items() if each.numeric}
-        mentions = [each for each in sentence.mentions if _predicate(each.formula) in numeric]
+        numeric = {name for name, item in self._declared.predicates.items() if item.numeric}
+        mentions = [item for item in sentence.mentions if _predicate(item.formula) in numeric]
         if not mentions:
             return
         name, message, hint = _predicate(mentions[0].formula), None, ""
@@ -160,8 +160,8 @@ class Checker:
     def _undeclared(self, kind: str, name: str, place: Position) -> LocatedError:
         if name in _LATER:
             return self._source.error(f"the built-in {kind} {name} is not supported yet", place)
-        known = self._declared.predicates if kind == "predicate" else self._declared.functions
-        close = get_close_matches(name, known, n=1)
+        declared = self._declared.predicates if kind == "predicate" else self._declared.functions
+        close = get_close_matches(name, declared, n=1)
         form = f"{name}(person)" if kind == "predicate" else f"event {name}(person)"
         hint = (
             f"did you mean {close[0]}?"
@@ -221,8 +221,8 @@ class Checker:
             if isinstance(mention.formula, Equal) and numeric:
                 results = [self._result(argument) for argument in mention.arguments]
                 leaves = (leaf for leaf in terms(mention.formula) if isinstance(leaf, Variable))
-                known = (types.get(leaf.name) for leaf in leaves)
-                type_ = next(filter(None, (*results, *known)), None)
+                leaf_types = (types.get(leaf.name) for leaf in leaves)
+                type_ = next(filter(None, (*results, *leaf_types)), None)
                 for argument in mention.arguments:
                     _spread(argument, type_, types)
         return len(types) > before

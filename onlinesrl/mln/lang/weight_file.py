@@ -143,7 +143,7 @@ class _Form(NamedTuple):
         for constant in key:
             if constant not in spelled:
                 spelled[constant] = quote(constant)
-        marks = ("" if key[n] in known else "+" for n, known in self.places)
+        marks = ("" if key[n] in declared else "+" for n, declared in self.places)
         names = (spelled[key[n]] for n, _ in self.places)
         return self.text % (float(weight), *map(str.__add__, marks, names))
 
@@ -159,8 +159,8 @@ def _form(program: Program, rule: Rule, formula: Formula, weight: float | None) 
 
     def place(term: Leaf) -> str:
         if isinstance(term, Variable) and term.plus:
-            known = () if weight else program.types.get(types[term.name], ())
-            places.append((template.index(term.name), frozenset(known)))
+            declared = () if weight else program.types.get(types[term.name], ())
+            places.append((template.index(term.name), frozenset(declared)))
             return "\n"  # no spelling contains it
         return show_leaf(term)
 
@@ -274,7 +274,7 @@ def _choices(
             constants = tuple(constant for _, constant in pattern.constants)
             choices = by_holes.setdefault(holes, {}).setdefault(constants, [])
             choices.append((number, factor, pattern))
-    return sorted(by_holes.items(), key=lambda each: -len(each[0]))
+    return sorted(by_holes.items(), key=lambda item: -len(item[0]))
 
 
 def _add(
@@ -287,7 +287,7 @@ def _add(
     for row, weight in instances.rows:
         for holes, by_constants in choices:
             fitting = by_constants.get(tuple([row[hole] for hole in holes]), ())
-            choice = next((each for each in fitting if _fits(row, each[2])), None)
+            choice = next((candidate for candidate in fitting if _fits(row, candidate[2])), None)
             if choice is not None:
                 number, factor, pattern = choice
                 place = (number, tuple([row[hole] for hole in pattern.key]))

@@ -47,7 +47,7 @@ class MaxMargin(Section):
             objective = 0.5 * float(weights @ weights) + self.c * max(
                 0.0, excess - float(weights @ slope)
             )
-            best = min(best, (objective, weights), key=lambda each: each[0])
+            best = min(best, (objective, weights), key=lambda step: step[0])
             trace.add(best[0])
             limit = best[0] - bound
             if limit <= self.gap * max(best[0], 1e-12):
@@ -92,7 +92,7 @@ class Cuts:
 
     def add(self, excess: float, slope: Floats) -> None:
         """Add a cut."""
-        row = np.array([float(slope @ each) for each in [*self.slopes, slope]])
+        row = np.array([float(slope @ slope_) for slope_ in [*self.slopes, slope]])
         k = len(self.slopes)
         self.gram = np.block([[self.gram, row[:k, None]], [row[None, :k], row[k:, None]]])
         self.excess.append(excess)

@@ -72,8 +72,8 @@ class MlnProblem:
 
     def located(self, number: int, error: ExampleError) -> ExampleError:
         """Return the error of a world (its ``number``, from 0) with the world's origin in the message."""
-        where = self.origins[number] if self.origins else f"world {number + 1}"
-        return ExampleError(f"{where}: {error.reason}", error.kind)
+        place = self.origins[number] if self.origins else f"world {number + 1}"
+        return ExampleError(f"{place}: {error.reason}", error.kind)
 
     @cached_property
     def domains(self) -> Mapping[str, tuple[str, ...]]:
@@ -90,7 +90,7 @@ class MlnProblem:
 
     def places(self, domains: Mapping[str, tuple[str, ...]]) -> Ints:
         """Return the numbers of the weights of these constants, in their order, int64[weights]."""
-        return np.array([self._places[of] for of in self._weights(domains)])
+        return np.array([self._places[key] for key in self._weights(domains)])
 
     def place(self, rule: int, key: tuple[str, ...]) -> int:
         """Return the weight number of a rule (from 0) and its constants; the number of weights if unknown."""
@@ -98,7 +98,7 @@ class MlnProblem:
 
     @cached_property
     def _places(self) -> dict[tuple[int, tuple[str, ...]], int]:
-        return {of: k for k, of in enumerate(self._weights(self.domains))}
+        return {key: k for k, key in enumerate(self._weights(self.domains))}
 
     def _weights(
         self, domains: Mapping[str, tuple[str, ...]]
@@ -151,7 +151,7 @@ class MlnProblem:
         evidence: Atoms = {}
         truth: Atoms = {name: [] for name in self.query}
         types = {name: each.types for name, each in self.program.predicates.items()}
-        known = {kind: {*names} for kind, names in self.program.types.items()}
+        constants = {kind: {*names} for kind, names in self.program.types.items()}
         for atom in atoms:
             args: list[Constant] = list(atom.arguments)
             row = args if atom.value is True else ValuedAtom(args, float(atom.value or 0.0))
@@ -160,11 +160,11 @@ class MlnProblem:
                 continue
             evidence.setdefault(atom.predicate, []).append(row)
             for kind, constant in zip(types[atom.predicate], atom.arguments, strict=True):
-                known.setdefault(kind, set()).add(constant)
+                constants.setdefault(kind, set()).add(constant)
         missing: dict[str, dict[str, None]] = {}
         for atom in atoms:
             for kind, constant in zip(types[atom.predicate], atom.arguments, strict=True):
-                if constant not in known.get(kind, ()):
+                if constant not in constants.get(kind, ()):
                     missing.setdefault(kind, {})[constant] = None
         example = Example(id=number, evidence=evidence, truth=truth)
         if not missing:
@@ -246,16 +246,20 @@ class MlnProblem:
         """Predict ground worlds; unknown constants have weight 0."""
         from onlinesrl.mln.query.infer import values_of
 
-        known, groups = np.append(weights, 0.0), dict[tuple[Any, ...], int]()
+        padded, groups = np.append(weights, 0.0), dict[tuple[Any, ...], int]()
         rows: dict[str, list[tuple[float, float, int]]] = {name: [] for name in self.query}
         for number, world in enumerate(worlds):
-            weight = world.weigh(known)
+            weight = world.weigh(padded)
             values = values_of(world.model, weight, self.method, self.seed, self.samples)
             for n in np.flatnonzero(world.predicted).tolist():
                 name, arguments = world.atoms[n]
                 group = groups.setdefault((number, name, *arguments[:-1]), len(groups))
                 rows[name].append((float(world.truth[n]), float(values[n]), group))
-        columns_of = {name: zip(*of, strict=True) for name, of in rows.items() if of}
+        columns_of = {
+            name: zip(*scored_rows, strict=True)
+            for name, scored_rows in rows.items()
+            if scored_rows
+        }
         return {name: Scored(*map(np.array, columns)) for name, columns in columns_of.items()}
 
 

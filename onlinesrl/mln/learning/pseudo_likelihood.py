@@ -70,7 +70,7 @@ class Changes:
 
     def unbounded(self) -> list[int]:
         """Return the weights that all flips push in one direction: infinite without a prior."""
-        low, high = (each.toarray()[0] for each in (self.rows.min(axis=0), self.rows.max(axis=0)))
+        low, high = (bound.toarray()[0] for bound in (self.rows.min(axis=0), self.rows.max(axis=0)))
         return np.flatnonzero(((low >= 0) | (high <= 0)) & ((low != 0) | (high != 0))).tolist()
 
 
@@ -87,8 +87,8 @@ def changes(
     counters = Counters(program)
     check_truth(counters, world, predicates)
     parts = [_changes(counters, world, name, i_bound) for name in predicates]
-    rows = scipy().sparse.vstack([each.rows for each in parts], "csr")
-    return distinct(Changes(rows, np.concatenate([each.number for each in parts])))
+    rows = scipy().sparse.vstack([part.rows for part in parts], "csr")
+    return distinct(Changes(rows, np.concatenate([part.number for part in parts])))
 
 
 def _changes(counters: Counters, world: World, name: str, i_bound: int | None) -> Changes:
@@ -113,30 +113,30 @@ def _changes(counters: Counters, world: World, name: str, i_bound: int | None) -
     weight, value = np.concatenate(entries, axis=1)[:, ~hard]
     rows = sparse.csr_matrix((value, (row[~hard], weight)), (len(atom_keys), weights))
     free = rows[np.bincount(row, hard, len(atom_keys)) == 0]
-    others = prod(map(world.size, types)) - len(atom_keys)
+    n_others = prod(map(world.size, types)) - len(atom_keys)
     all_rows = sparse.vstack([free, sparse.csr_matrix((1, weights))], "csr")
-    return Changes(all_rows, np.append(np.ones(free.shape[0]), float(others)))
+    return Changes(all_rows, np.append(np.ones(free.shape[0]), float(n_others)))
 
 
 def check_truth(counters: Counters, world: World, predicates: Sequence[str]) -> None:
     """Raise ExampleError, as the grounder does, if a world breaks a hard rule or a ``!`` group."""
-    for clause, each in zip(counters.clauses, counters.compiled, strict=True):
+    for clause, counter in zip(counters.clauses, counters.compiled, strict=True):
         if not clause.hard:
             continue
         with counters.located(clause):
-            broken = np.any(each.count(world) != each.groundings(world))
+            broken = np.any(counter.count(world) != counter.groundings(world))
         if broken:
             literals = [*clause.literals, *(x for of in clause.exists for x in of.literals)]
-            of_query = any(each.atom.predicate in predicates for each in literals)
+            of_query = any(counter.atom.predicate in predicates for counter in literals)
             part = "truth" if of_query else "evidence"
             raise ExampleError(f"the {part} breaks the hard rule {clause.text}", "hard_rule")
     for name in predicates:
         marked, table = counters.program.predicates[name].exactly_one, world.tables[name]
         if not marked or 0 in map(world.size, table.types):
             continue
-        others = [k for k in range(len(table.types)) if k not in marked]
-        groups = prod(world.size(table.types[k]) for k in others)
-        if not groups == len(np.unique(table.rows[:, others], axis=0)) == len(table.rows):
+        other_columns = [k for k in range(len(table.types)) if k not in marked]
+        groups = prod(world.size(table.types[k]) for k in other_columns)
+        if not groups == len(np.unique(table.rows[:, other_columns], axis=0)) == len(table.rows):
             reason = f"the truth breaks {Group(marked, exactly=True).show(name)}"
             raise ExampleError(reason, "hard_rule")
 

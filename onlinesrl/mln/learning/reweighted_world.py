@@ -100,8 +100,8 @@ class Reweighable:
         bonus = np.where(bonus != 0, rng.uniform(1.0, 2.0, len(bonus)), 0.0)
         problem, soft = traced(model, weight, bonus)
         clause = np.append(np.flatnonzero(~model.hard), np.arange(n, n + len(bonus)))
-        kept = (np.append(weight[~model.hard], bonus) != 0) & (soft.row >= 0)
-        return cls(problem, soft.row[kept], clause[kept], soft.sign[kept])
+        varies = (np.append(weight[~model.hard], bonus) != 0) & (soft.row >= 0)
+        return cls(problem, soft.row[varies], clause[varies], soft.sign[varies])
 
     def weigh(self, weight: Floats) -> None:
         """Set the weights of the simplified model from the model's weights and the bonus."""

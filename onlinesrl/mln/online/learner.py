@@ -136,8 +136,8 @@ class MlnOnlineLearner:
         header = f"{averaged}, most influential first.\n{len(entries)} weights; written by {by}."
         text = io.StringIO()
         rows = ((e.clause, e.key, e.weight) for e in entries)
-        program, shown = self.layout.plan.program, self.packer.shown()
-        types = {t: (*names, *map(str, shown.get(t, ()))) for t, names in program.types.items()}
+        program, constants = self.layout.plan.program, self.packer.shown()
+        types = {t: (*names, *map(str, constants.get(t, ()))) for t, names in program.types.items()}
         declared = dataclasses.replace(program, types=types)
         weight_files.write(declared, rows, text, header, weighted)
         return text.getvalue()
@@ -170,10 +170,10 @@ class MlnOnlineLearner:
             self.seen, self.worlds.margins, self.worlds.inference = seen, margins, inference
 
     def explain(
-        self, example: Example, atom: Atom, asked: CounterfactualQuery = DEFAULTS
+        self, example: Example, atom: Atom, query: CounterfactualQuery = DEFAULTS
     ) -> Explanation:
         """See ``Learner.explain``."""
-        return explain(self._predictor(), example, atom, asked)
+        return explain(self._predictor(), example, atom, query)
 
     def least_certain(self, example: Example, most: int) -> list[Atom]:
         """See ``Learner.least_certain``."""
@@ -245,14 +245,14 @@ class MlnOnlineLearner:
 
     def _met(self, item: Item, news: News | None, learning: bool) -> tuple[list[Outcome], Tally]:
         """Process an example that has new constants; ``news`` is None if memory ran out."""
-        known, updates = self.packer.stream_sizes(), self.weights.updates
+        sizes, updates = self.packer.stream_sizes(), self.weights.updates
         if news is not None and not isinstance(item, ExampleError):
             try:
                 return self._first_sight(item, news, learning)
             except MemoryError:
                 if self.weights.updates > updates:
                     raise
-            self.packer.forget(known)
+            self.packer.forget(sizes)
         return self._step([ExampleError(TOO_LARGE, "memory")], learning)
 
     def _first_sight(
@@ -284,7 +284,7 @@ class MlnOnlineLearner:
         self, item: Answered, news: News, learning: bool, predicted: Tally | None
     ) -> tuple[list[Outcome], Tally]:
         """Score and learn from an example with its new constants; keep them only if learning succeeds."""
-        shown, stay = self.packer.shown(), False
+        constants, stay = self.packer.shown(), False
         self.packer.share(news.constants, learning)
         try:
             outcomes, tally = self._step([item], learning)
@@ -294,7 +294,7 @@ class MlnOnlineLearner:
             return outcomes, tally if predicted is None else predicted + tally
         finally:
             if not stay:
-                self.packer.set_shown(shown)
+                self.packer.set_shown(constants)
 
     def _step(self, items: Sequence[Item], learning: bool) -> tuple[list[Outcome], Tally]:
         """Process examples in turn; no example may need the new constants of an earlier one."""
@@ -311,25 +311,25 @@ class MlnOnlineLearner:
         dropped, packing = self.weights.dropped, self.packings.take(items, learning)
         outcomes, worlds = packing.outcomes, packing.worlds
         results = self._begin(packing)
-        done, complete = 0, False
+        processed_worlds, complete = 0, False
         if results is not None:
-            done, complete = self.worlds.process(self.seen, learning, self.monitor)
+            processed_worlds, complete = self.worlds.process(self.seen, learning, self.monitor)
         if results is None or not complete:
             self.packings.undo()
             self.grounder.allocate()
             self.worlds.allocate()
-            if results is None or worlds[done].place == 0:
+            if results is None or worlds[processed_worlds].place == 0:
                 self.packer.forget(packing.known)
                 raise MemoryError
-        results = results.first(done)
+        results = results.first(processed_worlds)
         check_audits(results)
         processed = self.reporter.outcomes(results)
         for world, outcome_ in zip(results.worlds, processed, strict=True):
             outcomes[world.place] = outcome_
-        end = worlds[done].place if done < len(worlds) else len(items)
+        end = worlds[processed_worlds].place if processed_worlds < len(worlds) else len(items)
         errors = [kind for place, kind in packing.bad.items() if place < end]
         tallies.append(self.reporter.tally(results, processed, errors))
-        self.seen += done
+        self.seen += processed_worlds
         self.packings.clear()
         if not complete:
             self._number_again(results.worlds, packing.known, learning)
@@ -347,10 +347,10 @@ class MlnOnlineLearner:
             return None
 
     def _number_again(
-        self, worlds: Sequence[Packed], known: Mapping[str, int], learning: bool
+        self, worlds: Sequence[Packed], sizes: Mapping[str, int], learning: bool
     ) -> None:
         """Reset the stream's constants to those of ``worlds``, without later packed worlds."""
-        self.packer.forget(known)
+        self.packer.forget(sizes)
         for world in worlds:
             self.packer.add(world.example, world.place)
         self.packer.batch(learning)

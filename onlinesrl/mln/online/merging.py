@@ -75,10 +75,10 @@ def gain(weights: WeightTable, packer: Packer, seen: int, start: State) -> Gain:
         metric({name: column[moved] for name, column in weights.kept.items()}) * a.value[moved, 1]
         - metric(old_columns) * before[:, 1]
     )
-    known = {name: len(names) for name, names in header["constants"].items()}
+    sizes = {name: len(names) for name, names in header["constants"].items()}
     return Gain(
-        known=known,
-        constants={name: weights.stream[name].names[n:] for name, n in known.items()},
+        known=sizes,
+        constants={name: weights.stream[name].names[n:] for name, n in sizes.items()},
         shown={
             name: names[len(header["shown"].get(name, ())) :]
             for name, names in packer.shown().items()
@@ -167,11 +167,11 @@ def _places(weights: WeightTable, gained: Gain) -> Ints:
 def _share_constants(weights: WeightTable, packer: Packer, gains: Sequence[Gain]) -> None:
     """Add the shards' constants of open types; drop weights beyond ``max_weights``."""
     most = weights.update.max_weights
-    shown: dict[str, Any] = packer.shown()
+    constants: dict[str, Any] = packer.shown()
     for gained in gains:
         for name, names in gained.shown.items():
-            shown[name] = [*dict.fromkeys([*shown[name], *names])]
+            constants[name] = [*dict.fromkeys([*constants[name], *names])]
     if most is not None and len(weights) > most:
         weights.drop_least(most)
     packer.set_stream(weights.stream)
-    packer.set_shown(shown)
+    packer.set_shown(constants)

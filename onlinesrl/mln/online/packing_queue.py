@@ -35,9 +35,11 @@ class PackedBatch:
     batch: grounding_frames.Batch | None = None
 
 
-def same(items: Sequence[Item], others: Sequence[Item]) -> bool:
+def same(items: Sequence[Item], other_items: Sequence[Item]) -> bool:
     """Tell whether two micro-batches have identical items."""
-    return len(items) == len(others) and all(a is b for a, b in zip(items, others, strict=True))
+    return len(items) == len(other_items) and all(
+        a is b for a, b in zip(items, other_items, strict=True)
+    )
 
 
 def packed(packer: Packer, items: Sequence[Item]) -> PackedBatch:
@@ -115,14 +117,14 @@ class PackingQueue:
         packer = self.packer
         if self.weights.dropped or packer.full or len(items) > self.together.most:
             return None
-        known = packer.stream_sizes()
+        sizes = packer.stream_sizes()
         try:
             packer.start()
             packing = packed(packer, items)
             packing.batch = packer.batch(learning=True)
             packing.then = packer.stream_sizes()
         except MemoryError:
-            packer.drop_stream(known)
+            packer.drop_stream(sizes)
             return None
         return packing
 

@@ -168,25 +168,25 @@ class WeightTable(ModelWeights, AveragedWeights):
 
     # constants -----------------------------------------------------------------------------
 
-    def forget_constants(self, shown: Mapping[str, Sequence[Constant]]) -> None:
+    def forget_constants(self, constants: Mapping[str, Sequence[Constant]]) -> None:
         """Drop the constants without a weight; number the others in the order of the weights.
 
-        Declared constants, and constants of open types that the stream has ``shown``, stay and come first.
+        Declared constants, and the ``constants`` of open types that the stream has, stay and come first.
         """
         blocks = int(self.arrays.size[1])
         rows = self.arrays.key[:blocks, 1:]
         kind, shift = (table[self.arrays.key[:blocks, 0]] for table in self.columns())
         old = rows - shift
-        for number, (name, known) in enumerate(self.stream.items()):
+        for number, (name, domain) in enumerate(self.stream.items()):
             typed = (kind == number) & (old >= 0)
             used, first = np.unique(old[typed], return_index=True)
             order = [*range(len(self.layout.constants[name]))]
-            order += [known[constant] for constant in shown.get(name, ())]
+            order += [domain[constant] for constant in constants.get(name, ())]
             order = [*dict.fromkeys([*order, *used[np.argsort(first)].tolist()])]
-            new = np.zeros(len(known.names), np.int32)
+            new = np.zeros(len(domain.names), np.int32)
             new[order] = np.arange(len(order))
             rows[typed] = new[old[typed]] + shift[typed]
-            self.stream[name] = Domain(known.names[n] for n in order)
+            self.stream[name] = Domain(domain.names[n] for n in order)
         self.arrays.slot[:] = -1
         k.rehash(self.arrays)
 
@@ -215,12 +215,12 @@ class WeightTable(ModelWeights, AveragedWeights):
 
     # checkpoints ---------------------------------------------------------------------------
 
-    def save(self, known: Mapping[str, int] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return header and arrays of a checkpoint, limited to the ``known`` first constants of each type."""
+    def save(self, sizes: Mapping[str, int] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return header and arrays of a checkpoint, with the first ``sizes[type]`` constants of each type."""
         a, n, blocks = self.arrays, len(self), int(self.arrays.size[1])
         header = {
             "constants": {
-                t: d.names if known is None else d.names[: known[t]] for t, d in self.stream.items()
+                t: d.names if sizes is None else d.names[: sizes[t]] for t, d in self.stream.items()
             },
             "dropped": self.dropped,
             **({"before": self.before} if self.before else {}),

@@ -135,8 +135,8 @@ def solve(
     elif method in MARGINAL_METHODS:
         values, counts, details = _marginals(world, method, seed, error)
     else:
-        known = ", ".join((*MAP_METHODS, *MARGINAL_METHODS))
-        raise QueryError(f"unknown method {method}; known are: {known}")
+        methods = ", ".join((*MAP_METHODS, *MARGINAL_METHODS))
+        raise QueryError(f"unknown method {method}; known are: {methods}")
     stats = {
         "method": method,
         "atoms": len(world.atoms) - len(world.fixed),
@@ -252,16 +252,16 @@ def _figures(diagnostics: Diagnostics) -> dict[str, Any]:
     }
 
 
-def _doubts(world: World, method: str, found: Marginals, error: float | None) -> list[str]:
+def _doubts(world: World, method: str, marginals: Marginals, error: float | None) -> list[str]:
     """Return warnings about marginals that miss the required error or are unreliable."""
-    of = found.diagnostics
-    warnings = [NOT_EXACT.format(found.rounding)] if found.rounding > LEAST_ERROR else []
-    if of is None:
+    diagnostics = marginals.diagnostics
+    warnings = [NOT_EXACT.format(marginals.rounding)] if marginals.rounding > LEAST_ERROR else []
+    if diagnostics is None:
         return warnings
-    warnings += [SAMPLED.format(found=found, of=of)] if method == "exact" else []
-    if error is not None and not of.reach(error):
-        warnings.append(NOT_REACHED.format(error=error, found=found, of=of))
-    if not of.agree:
-        atom = _name(world, int(of.r_hat.argmax()))
-        warnings.append(DISAGREED.format(of=of, atom=atom, limit=DISAGREE))
+    warnings += [SAMPLED.format(found=marginals, of=diagnostics)] if method == "exact" else []
+    if error is not None and not diagnostics.reach(error):
+        warnings.append(NOT_REACHED.format(error=error, found=marginals, of=diagnostics))
+    if not diagnostics.agree:
+        atom = _name(world, int(diagnostics.r_hat.argmax()))
+        warnings.append(DISAGREED.format(of=diagnostics, atom=atom, limit=DISAGREE))
     return warnings

@@ -153,10 +153,14 @@ def _check_asked(program: Program, query: Sequence[str], options: WorldOptions) 
             if name in program.functions and option != "query":
                 raise QueryError(f"{name} is a function: databases have its values, no --{option}")
     for option, names in (("queried", query), ("said to be open", opened)):
-        if both := sorted({*names} & {*closed}):
-            raise QueryError(f"{', '.join(both)}: {option}, so it cannot be closed (--closed)")
-    if both := sorted({*query} & program.closed):
-        raise QueryError(f"{', '.join(both)}: queried, and marked `*` (closed) in {program.file}")
+        if conflicting := sorted({*names} & {*closed}):
+            raise QueryError(
+                f"{', '.join(conflicting)}: {option}, so it cannot be closed (--closed)"
+            )
+    if conflicting := sorted({*query} & program.closed):
+        raise QueryError(
+            f"{', '.join(conflicting)}: queried, and marked `*` (closed) in {program.file}"
+        )
 
 
 def _assumed(
@@ -172,7 +176,9 @@ def _assumed(
         case "all":
             pass
     return tuple(
-        name for name, each in program.predicates.items() if name not in closed and not each.numeric
+        name
+        for name, predicate in program.predicates.items()
+        if name not in closed and not predicate.numeric
     )
 
 
@@ -202,7 +208,7 @@ def _ground(
     named: dict[str, Any] = {
         "atoms": atoms,
         "n_atoms": int(net.size[ATOMS]),
-        "types": {name: each.types for name, each in program.predicates.items()},
+        "types": {name: predicate.types for name, predicate in program.predicates.items()},
         "fixed": {abs(literal) - 1: literal > 0 for literal in fixed_units(net).tolist()},
     }
     if options.folder is None:

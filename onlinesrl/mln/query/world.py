@@ -189,8 +189,8 @@ class Clauses(NamedTuple):
 
 def of_literals(literals: Ints32, weight: Floats, hard: bool) -> Clauses:
     """Return unit clauses."""
-    one = np.ones(len(literals), np.int32)
-    return Clauses(one, literals, np.full(len(literals), hard), weight)
+    ones = np.ones(len(literals), np.int32)
+    return Clauses(ones, literals, np.full(len(literals), hard), weight)
 
 
 class Sorted:
@@ -210,7 +210,7 @@ class Sorted:
         """Add a block of clauses; ``part`` has the part of each clause."""
         order = np.argsort(part, kind="stable")
         clauses = clauses.chosen(order)
-        at, literal = (int(each[-1]) for each in self._ends[-1])
+        at, literal = (int(column[-1]) for column in self._ends[-1])
         block = slice(at, at + len(order))
         self._columns.length[block] = clauses.length
         self._columns.literals[literal : literal + len(clauses.literals)] = clauses.literals
@@ -222,15 +222,15 @@ class Sorted:
     def of(self, part: int) -> Clauses:
         """Return the clauses of a part, in the order in which they were added."""
         by_clause, by_literal = (
-            [slice(*each[part : part + 2].tolist()) for each in ends]
+            [slice(*span[part : part + 2].tolist()) for span in ends]
             for ends in zip(*self._ends[1:], strict=True)
         )
         length, literals, hard, weight = self._columns
         return Clauses(
-            np.concatenate([length[each] for each in by_clause]),
-            np.concatenate([literals[each] for each in by_literal]),
-            np.concatenate([hard[each] for each in by_clause]),
-            np.concatenate([weight[each] for each in by_clause]),
+            np.concatenate([length[span] for span in by_clause]),
+            np.concatenate([literals[span] for span in by_literal]),
+            np.concatenate([hard[span] for span in by_clause]),
+            np.concatenate([weight[span] for span in by_clause]),
         )
 
 

@@ -79,37 +79,37 @@ class Predictor(Protocol):
 
 
 def explain(
-    learner: Predictor, example: Example, atom: Atom, asked: CounterfactualQuery
+    learner: Predictor, example: Example, atom: Atom, query: CounterfactualQuery
 ) -> Explanation:
     """See ``Learner.explain``."""
     example = msgspec.structs.replace(example, truth=None)
-    checked, model, found = learner.solved(example)
+    checked, model, solution = learner.solved(example)
     target = _number(learner, checked, atom)
-    said: dict[str, Any] = {"id": str(example.id), "atom": shown(atom)}
+    head: dict[str, Any] = {"id": str(example.id), "atom": shown(atom)}
     if target < 0:
-        return Explanation(**said, value=checked.observed[atom[0]][atom[1]], given=True)
-    y = float(found.y[target])
+        return Explanation(**head, value=checked.observed[atom[0]][atom[1]], given=True)
+    y = float(solution.y[target])
     database = learner.packer.database([checked])
     texts = learner.grounder.texts(database, learner.packer.query, target)
-    reasons = _reasons(model, found, target, texts, learner.weights.averaged())
+    reasons = _reasons(model, solution, target, texts, learner.weights.averaged())
     total = sum(reason.effect for reason in reasons)
-    held = (y <= AT_BOUND and total < 0) or (y >= 1 - AT_BOUND and total > 0)
+    bound_holds = (y <= AT_BOUND and total < 0) or (y >= 1 - AT_BOUND and total > 0)
     return Explanation(
-        **said,
+        **head,
         value=y,
-        certified=found.certified,
+        certified=solution.certified,
         reasons=reasons,
         undecided=sum(reason.effect == 0 for reason in reasons),
-        bound=-total if held else 0.0,
-        residual=0.0 if held else abs(total),
-        flip=_least_change(learner, example, checked, atom, y > 0.5, asked),
+        bound=-total if bound_holds else 0.0,
+        residual=0.0 if bound_holds else abs(total),
+        flip=_least_change(learner, example, checked, atom, y > 0.5, query),
     )
 
 
 def least_certain(learner: Predictor, example: Example, most: int) -> list[Atom]:
     """See ``Learner.least_certain``."""
-    checked, _, found = learner.solved(msgspec.structs.replace(example, truth=None))
-    order = np.argsort(np.abs(found.y - 0.5), kind="stable")[:most]
+    checked, _, solution = learner.solved(msgspec.structs.replace(example, truth=None))
+    order = np.argsort(np.abs(solution.y - 0.5), kind="stable")[:most]
     atoms = _targets(checked)
     return [atoms[target] for target in order.tolist()]
 
@@ -122,9 +122,11 @@ def _targets(checked: CheckedExample) -> list[Atom]:
 def _number(learner: Predictor, checked: CheckedExample, atom: Atom) -> int:
     """Return the variable of an atom, -1 for an observed one. Raises ExplanationError for another."""
     name, key = atom
-    known = learner.packer.query
-    if name not in known:
-        raise ExplanationError(f"{shown(atom)}: {name} is not predicted, but {', '.join(known)}")
+    predicates = learner.packer.query
+    if name not in predicates:
+        raise ExplanationError(
+            f"{shown(atom)}: {name} is not predicted, but {', '.join(predicates)}"
+        )
     if key in checked.observed.get(name, {}):
         return -1
     if key not in checked.targets[name]:
@@ -133,13 +135,13 @@ def _number(learner: Predictor, checked: CheckedExample, atom: Atom) -> int:
 
 
 def _reasons(
-    model: HingeLossMRF, found: HingeSolution, target: int, texts: Sequence[str], weights: Floats
+    model: HingeLossMRF, solution: HingeSolution, target: int, texts: Sequence[str], weights: Floats
 ) -> tuple[Reason, ...]:
     """Return the pull of every ground rule on a target; ``texts`` are theirs, in order."""
     entries = np.flatnonzero(model.variable == target)
     rows = model.row[entries]
-    pulls = -found.dual[rows] * model.coefficient[entries]
-    form = model.forms(found.y)[rows]
+    pulls = -solution.dual[rows] * model.coefficient[entries]
+    form = model.forms(solution.y)[rows]
     distance = np.where(model.kind[rows] == EQUAL, np.abs(form), np.maximum(form, 0.0))
     return ordered(
         [
@@ -148,7 +150,7 @@ def _reasons(
                 None if model.weight_index[row] < 0 else float(weights[model.weight_index[row]]),
                 pull if abs(pull) > NO_PULL else 0.0,
                 distance=far,
-                dual=float(found.dual[row]),
+                dual=float(solution.dual[row]),
             )
             for text, row, pull, far in zip(
                 texts, rows.tolist(), pulls.tolist(), distance.tolist(), strict=True
@@ -166,23 +168,23 @@ def _least_change(
     checked: CheckedExample,
     atom: Atom,
     value: bool,
-    asked: CounterfactualQuery,
+    query: CounterfactualQuery,
 ) -> Flip | None:
     """Return the least change of evidence that takes a target to the other side of 1/2."""
-    if not asked.tries:
+    if not query.tries:
         return None
-    candidates = _candidates(learner, example, checked, asked)
+    candidates = _candidates(learner, example, checked, query)
     strengths = _strengths(learner, checked, atom, candidates)
     mattering = [
         replace(c, reach=strengths[c.atom]) for c in candidates if strengths.get(c.atom, 0) > 0
     ]
 
     def flipped(sets: Sequence[Sequence[Candidate]]) -> list[str | None]:
-        items = [changed(example, each) for each in sets]
-        values = [_value(each.prediction, atom) for each in learner.predict(items)]
+        items = [changed(example, change) for change in sets]
+        values = [_value(change.prediction, atom) for change in learner.predict(items)]
         return [f"{y:.3g}" if y is not None and (y > 0.5) != value else None for y in values]
 
-    return search(mattering, 0.0, flipped, asked.tries)
+    return search(mattering, 0.0, flipped, query.tries)
 
 
 def _value(prediction: Prediction | None, atom: Atom) -> float | None:
@@ -194,10 +196,10 @@ def _value(prediction: Prediction | None, atom: Atom) -> float | None:
 
 
 def _candidates(
-    learner: Predictor, example: Example, checked: CheckedExample, asked: CounterfactualQuery
+    learner: Predictor, example: Example, checked: CheckedExample, query: CounterfactualQuery
 ) -> list[Candidate]:
     """Return the candidates. Raises ExplanationError for one that cannot be observed."""
-    for name, args in asked.candidates or ():
+    for name, args in query.candidates or ():
         if learner.packer.arities.get(name) != len(args):
             raise ExplanationError(
                 f"{shown((name, args))}: no atom of the model, so it cannot change"
@@ -206,7 +208,7 @@ def _candidates(
             raise ExplanationError(
                 f"{shown((name, args))} is predicted itself, so it cannot change"
             )
-    return candidates_of(example, asked)
+    return candidates_of(example, query)
 
 
 def _strengths(
@@ -219,8 +221,8 @@ def _strengths(
     """
     gone = {c.atom for c in candidates}
     observed = {
-        name: {key: value for key, value in of.items() if (name, key) not in gone}
-        for name, of in checked.observed.items()
+        name: {key: value for key, value in rows_of_predicate.items() if (name, key) not in gone}
+        for name, rows_of_predicate in checked.observed.items()
     }
     targets: dict[str, dict[tuple[str, ...], list[Constant]]] = {
         name: {**checked.targets.get(name, {}), **{k: [*k] for n, k in gone if n == name}}
@@ -228,35 +230,35 @@ def _strengths(
     }
     opened = replace(checked, observed=observed, targets=targets)
     filters = learner.grounder.filters
-    strengths = {each: np.inf for each in gone if each[0] in filters}
+    strengths = {candidate: np.inf for candidate in gone if candidate[0] in filters}
     try:
         model = learner.ground_model(opened)
     except ExampleError:
         return dict.fromkeys(gone, np.inf)
     atoms = _targets(opened)
-    held = np.array([each in gone for each in atoms])
-    rows = _connected(model, atoms.index(atom), held)
+    fixed = np.array([candidate in gone for candidate in atoms])
+    rows = _connected(model, atoms.index(atom), fixed)
     weight = np.where(model.weight_index < 0, np.inf, model.row_weights(learner.weights.averaged()))
     of_entry = np.where(np.isin(model.row, rows), weight[model.row], 0.0) * np.abs(
         model.coefficient
     )
     total = np.bincount(model.variable, np.nan_to_num(of_entry), model.n_variables).tolist()
-    return {each: total[n] for n, each in enumerate(atoms) if held[n]} | strengths
+    return {candidate: total[n] for n, candidate in enumerate(atoms) if fixed[n]} | strengths
 
 
-def _connected(model: HingeLossMRF, target: int, held: Bools) -> Ints:
-    """Return the rows of a target's component; values that are ``held`` connect nothing."""
+def _connected(model: HingeLossMRF, target: int, fixed: Bools) -> Ints:
+    """Return the rows of a target's component; values that are ``fixed`` connect nothing."""
     rows_of: dict[int, list[int]] = {}
     for row, variable in zip(model.row.tolist(), model.variable.tolist(), strict=True):
         rows_of.setdefault(variable, []).append(row)
-    free = [not each for each in held.tolist()]
+    free = [not is_held for is_held in fixed.tolist()]
     rows, seen, waiting = set[int](), {target}, [target]
     while waiting:
         for row in rows_of.get(waiting.pop(), ()):
             if row not in rows:
                 rows.add(row)
                 entries = model.variable[model.start[row] : model.start[row + 1]].tolist()
-                new = [each for each in entries if free[each] and each not in seen]
+                new = [is_held for is_held in entries if free[is_held] and is_held not in seen]
                 seen.update(new)
                 waiting += new
     return np.array(sorted(rows), np.int64)

@@ -96,7 +96,7 @@ class DuckDb:
                 for batch in stream:
                     view = batch.view()
                     columns = (view.child(n) for n in range(view.n_children))
-                    yield np.stack([_numbers(each) for each in columns])
+                    yield np.stack([_numbers(column) for column in columns])
             finally:
                 stream.release()
 
@@ -108,9 +108,9 @@ class DuckDb:
         try:
             yield
         except (duckdb.OutOfMemoryException, duckdb.IOException, RuntimeError) as error:
-            said = str(error).partition("\n")[0]
+            reason = str(error).partition("\n")[0]
             raise StorageError(
-                f"grounding with {self._memory:,} bytes of memory, and {self._folder} for the rest: {said}"
+                f"grounding with {self._memory:,} bytes of memory, and {self._folder} for the rest: {reason}"
             ) from error
         except OSError as error:
             raise StorageError(f"grounding cannot use {self._folder}: {error.strerror}") from error
@@ -138,8 +138,8 @@ class DuckDbJoins:
         self._names, self._number = number_constants(listing.constants, named)
         for name, columns in listing.columns.items():
             self._load(listing, name, columns)
-        compared = (each for plan in plans for each in _conditions(plan))
-        if any(isinstance(each, Compared) and each.op == "%" for each in compared):
+        compared = (condition for plan in plans for condition in _conditions(plan))
+        if any(isinstance(condition, Compared) and condition.op == "%" for condition in compared):
             number, text = constant_orders(self._names)
             constant = np.arange(len(self._names), dtype=np.int32)
             engine.load(ORDER, {"constant": constant, "number": number, "text": text})
@@ -160,8 +160,8 @@ class DuckDbJoins:
             return
         plan = self._plans[number]
         query = write_sql(plan, self._opened, self._number, self._engine.cut)
-        with closing(self._engine.stream(query.rows(needs_bindings(plan)))) as found:
-            for rows in _whole_groups(plan, found) if plan.form.summations else found:
+        with closing(self._engine.stream(query.rows(needs_bindings(plan)))) as batches:
+            for rows in _whole_groups(plan, batches) if plan.form.summations else batches:
                 atoms, bindings = rows[: len(query.atoms)], rows[len(query.atoms) :]
                 n = rows.shape[1]
                 self._rows += n
@@ -186,8 +186,8 @@ class DuckDbJoins:
         )
 
     def _missing(self, plan: RulePlan, query: SqlPlan) -> GroundingFailure:
-        with closing(self._engine.stream(query.first_unlisted())) as found:
-            row = next(found)[:, 0].tolist()  # DuckDB's optimiser may lose the limit
+        with closing(self._engine.stream(query.first_unlisted())) as batches:
+            row = next(batches)[:, 0].tolist()  # DuckDB's optimiser may lose the limit
         bound = {
             name: self._names[constant] for name, constant in zip(plan.variables, row, strict=False)
         }
@@ -213,25 +213,25 @@ def _conditions(plan: RulePlan) -> Iterator[Condition]:
 
 def _constants(plan: RulePlan) -> Iterator[str]:
     """Yield the names of a plan's constants."""
-    for part in chain(_conditions(plan), (each.atom for each in plan.form.terms)):
+    for part in chain(_conditions(plan), (term.atom for term in plan.form.terms)):
         sides = (part.left, part.right) if isinstance(part, Compared) else (part,)
-        atoms = (each.atom if isinstance(each, Literal) else each for each in sides)
-        leaves = chain(*(each.terms if isinstance(each, Atom) else (each,) for each in atoms))
+        atoms = (term.atom if isinstance(term, Literal) else term for term in sides)
+        leaves = chain(*(term.terms if isinstance(term, Atom) else (term,) for term in atoms))
         yield from (leaf.name for leaf in leaves if isinstance(leaf, Constant))
 
 
-def _whole_groups(plan: RulePlan, found: Iterable[Ints32]) -> Iterator[Ints32]:
+def _whole_groups(plan: RulePlan, batches: Iterable[Ints32]) -> Iterator[Ints32]:
     """Regroup chunks of sorted rows so that no group is split."""
     first = len(plan.steps) + len(plan.form.lookups)
     outer = [first + plan.variables.index(name) for name in plan.outer]
-    kept: list[Ints32] = []
-    for rows in found:
+    pending: list[Ints32] = []
+    for rows in batches:
         ends = np.flatnonzero(np.any(np.diff(rows[outer], axis=1) != 0, axis=0)) + 1
-        begins_anew = bool(kept) and bool(np.any(kept[-1][outer, -1] != rows[outer, 0]))
+        begins_anew = bool(pending) and bool(np.any(pending[-1][outer, -1] != rows[outer, 0]))
         cut = int(ends[-1]) if len(ends) else 0
         if cut or begins_anew:
-            yield np.concatenate([*kept, rows[:, :cut]], axis=1)
-            kept = []
-        kept.append(rows[:, cut:])
-    if kept:
-        yield np.concatenate(kept, axis=1)
+            yield np.concatenate([*pending, rows[:, :cut]], axis=1)
+            pending = []
+        pending.append(rows[:, cut:])
+    if pending:
+        yield np.concatenate(pending, axis=1)

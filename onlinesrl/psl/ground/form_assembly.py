@@ -30,17 +30,17 @@ class Listing:
 
     def __init__(self, database: Database, worlds: int | None = None, opened: Collection[str] = ()):
         self.constants = database.constants
-        found = (name for name, each in database.relations.items() if not each.closed)
-        self.opened = frozenset(found if worlds is None else opened)
+        closed_names = (name for name, item in database.relations.items() if not item.closed)
+        self.opened = frozenset(closed_names if worlds is None else opened)
         self.columns: dict[str, Ints32] = {}
         self.base: dict[str, int] = {}
         self.worlds = 1 if worlds is None else worlds
-        targets = {name: each.targets.columns for name, each in database.relations.items()}
+        targets = {name: item.targets.columns for name, item in database.relations.items()}
         of_world = {
-            name: np.zeros(each.shape[1], np.int32) if worlds is None else each[0]
-            for name, each in targets.items()
+            name: np.zeros(item.shape[1], np.int32) if worlds is None else item[0]
+            for name, item in targets.items()
         }
-        counts = {name: np.bincount(each, minlength=self.worlds) for name, each in of_world.items()}
+        counts = {name: np.bincount(item, minlength=self.worlds) for name, item in of_world.items()}
         total = sum(counts.values(), np.zeros(self.worlds, np.int64))
         self.first_variable: Ints = np.concatenate(([0], np.cumsum(total)))
         values, variables = [np.empty(0)], [np.empty(0, np.int32)]
@@ -101,7 +101,7 @@ def _whole(digits: str) -> tuple[int, str]:
 def constant_orders(constants: Sequence[str]) -> tuple[Ints32, Ints32]:
     """Return the rank of each constant among the integers (-1 for others), and among all as text."""
     whole = {name: _whole(name) for name in constants if name.isascii() and name.isdecimal()}
-    value = {each: n for n, each in enumerate(sorted(set(whole.values())))}
+    value = {text: n for n, text in enumerate(sorted(set(whole.values())))}
     place = {name: n for n, name in enumerate(sorted(constants))}
     return (
         np.array([value[whole[name]] if name in whole else -1 for name in constants], np.int32),
@@ -149,10 +149,10 @@ class RuleError(Exception):
 def missing(form: NormalRule, atom: Atom, bound: Mapping[str, str]) -> GroundingFailure:
     """Return the failure of an unlisted atom; ``bound`` are the constants of variables."""
     constants = (
-        Constant(bound[each.name]) if isinstance(each, Variable) else each for each in atom.terms
+        Constant(bound[term.name]) if isinstance(term, Variable) else term for term in atom.terms
     )
-    shown = show_psl_atom(Atom(atom.predicate, tuple(constants)))
-    message = f"the rule needs {shown}, which is neither observed nor a target"
+    atom_text = show_psl_atom(Atom(atom.predicate, tuple(constants)))
+    message = f"the rule needs {atom_text}, which is neither observed nor a target"
     hint = (
         f"{atom.predicate} has targets, so each of its atoms in a ground rule must be listed; "
         "inference.targets: skip (infer: --targets skip) leaves such ground rules out"
@@ -168,10 +168,12 @@ def listed(plan: RulePlan, joined: Joined, opened: Collection[str]) -> Joined:
         for term, atom in zip(plan.form.lookups, atoms, strict=False)
         if term.atom.predicate in opened
     ]
-    kept = np.all(np.array(reached) >= 0, axis=0) if reached else np.bool_(True)
-    if kept.all():
+    is_listed = np.all(np.array(reached) >= 0, axis=0) if reached else np.bool_(True)
+    if is_listed.all():
         return joined
-    return Joined(joined.atoms[:, kept], joined.bindings[:, kept], joined.worlds[kept])
+    return Joined(
+        joined.atoms[:, is_listed], joined.bindings[:, is_listed], joined.worlds[is_listed]
+    )
 
 
 def too_many(form: NormalRule, most: int) -> GroundingFailure:
@@ -255,8 +257,8 @@ class Assembler:
             joined.bindings[plan.variables.index(leaf.name)] if isinstance(leaf, Variable) else None
             for leaf in terms(term.atom)
         ]
-        known = [each for each in columns if each is not None]
-        bound = np.array(known, np.int32).reshape(len(known), n)
+        bound_columns = [column_ for column_ in columns if column_ is not None]
+        bound = np.array(bound_columns, np.int32).reshape(len(bound_columns), n)
         distinct, place = np.unique(bound, axis=1, return_inverse=True)
         values = np.empty(distinct.shape[1])
         for k, row in enumerate(distinct.T.tolist()):
@@ -267,8 +269,8 @@ class Assembler:
             ]
             values[k] = self._functions[term.atom.predicate](*arguments)
             if not 0.0 <= values[k] <= 1.0:
-                shown = f"{term.atom.predicate}({', '.join(arguments)})"
-                message = f"{shown} is {values[k]:g}, not a value from 0 to 1"
+                atom_text = f"{term.atom.predicate}({', '.join(arguments)})"
+                message = f"{atom_text} is {values[k]:g}, not a value from 0 to 1"
                 raise RuleError(GroundingFailure(plan.form.rule, "schema", message))
         return place.reshape(n), values
 
@@ -281,17 +283,17 @@ class Assembler:
         n, atoms = len(first), atoms[:, order]
         bindings = joined.bindings[:, order]
         counts = {
-            each.variable: np.bincount(
-                _distinct(group, bindings[slot(each.variable)])[0], minlength=n
+            part.variable: np.bincount(
+                _distinct(group, bindings[slot(part.variable)])[0], minlength=n
             )
-            for each in form.summations
+            for part in form.summations
         }
         entries = []
         for term, atom in zip(form.terms, atoms, strict=True):
             of_group, distinct = _distinct(group, atom)
             coefficient = _evaluated(plan, term.coefficient, counts, n)
             entries.append((of_group, distinct, coefficient[of_group]))
-        of_group, atom, coefficient = (np.concatenate(each) for each in zip(*entries, strict=True))
+        of_group, atom, coefficient = (np.concatenate(part) for part in zip(*entries, strict=True))
         by_group = np.argsort(of_group, kind="stable")
         return kernel.GroundRows(
             np.concatenate(([0], np.cumsum(np.bincount(of_group, minlength=n)))),
@@ -305,7 +307,7 @@ class Assembler:
 def _single(plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.GroundRows:
     """Return joined rows as ground rows."""
     k, n = atoms.shape
-    coefficients = [_number(each.coefficient) for each in plan.form.terms]
+    coefficients = [_number(term.coefficient) for term in plan.form.terms]
     return kernel.GroundRows(
         np.arange(n + 1) * k,
         np.ascontiguousarray(atoms.T).reshape(-1),
@@ -329,7 +331,8 @@ def _evaluated(
         return np.full(n, evaluate(coefficient, {}))
     cases, case = np.unique([counts[name] for name in names], axis=1, return_inverse=True)
     values = [
-        _value(plan, coefficient, dict(zip(names, each, strict=True))) for each in cases.T.tolist()
+        _value(plan, coefficient, dict(zip(names, case_, strict=True)))
+        for case_ in cases.T.tolist()
     ]
     return np.array(values, np.float64)[case.reshape(n)]
 

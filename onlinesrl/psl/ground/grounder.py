@@ -169,7 +169,7 @@ class Grounder:
         executor = ArrayJoins(self._compiled, listing, True, self._most, self._skip, room)
         inactive, skipped = np.zeros(len(self._program.rules), np.int64), np.zeros(worlds, np.int64)
         models, of_rows = [], [np.empty(0, np.int32)]
-        plans = [each.plan for each in self._compiled]
+        plans = [compiled.plan for compiled in self._compiled]
         for plan, piece in self._pieces(plans, executor, listing, skipped):
             inactive[plan.form.rule] += piece.inactive.sum()
             models.append(_model(listing.n_variables, plan, piece.forms))
@@ -185,15 +185,15 @@ class Grounder:
     @property
     def filters(self) -> set[str]:
         """The predicates whose listed atoms filters ask for."""
-        summations = (each for compiled in self._compiled for each in compiled.plan.form.summations)
-        conditions = (c for each in summations for choice in each.choices for c in choice)
-        return {each.atom.predicate for each in conditions if isinstance(each, Literal)}
+        summations = (item for compiled in self._compiled for item in compiled.plan.form.summations)
+        conditions = (c for item in summations for choice in item.choices for c in choice)
+        return {item.atom.predicate for item in conditions if isinstance(item, Literal)}
 
     def texts(self, database: Database, opened: Collection[str], variable: int) -> list[str]:
         """Return the ground rules that have a variable, in the order of `ground_worlds` of one world."""
         listing = Listing(database, 1, opened)
         executor = ArrayJoins(self._compiled, listing, True, self._most, self._skip)
-        plans = [each.plan for each in self._compiled]
+        plans = [compiled.plan for compiled in self._compiled]
         traced = GroundRules(listing, self._functions, self._skip)
         return [*traced.texts(self._program, plans, executor, variable)]
 
@@ -208,12 +208,12 @@ class Grounder:
         assembler = Assembler(listing, self._functions)
         for number, plan in enumerate(plans):
             for joined in executor.join(number):
-                kept = listed(plan, joined, listing.opened) if self._skip else joined
-                if kept is not joined:
+                listed_rows = listed(plan, joined, listing.opened) if self._skip else joined
+                if listed_rows is not joined:
                     left_out = np.bincount(joined.worlds, minlength=len(skipped))
-                    skipped += left_out - np.bincount(kept.worlds, minlength=len(skipped))
+                    skipped += left_out - np.bincount(listed_rows.worlds, minlength=len(skipped))
                 try:
-                    piece = assembler.assemble(plan, kept)
+                    piece = assembler.assemble(plan, listed_rows)
                 except RuleError as error:
                     raise self._error(error.failure) from None
                 for world in np.flatnonzero(piece.broken).tolist():
@@ -251,10 +251,10 @@ def _model(n_variables: int, plan: RulePlan, forms: linear.Forms) -> HingeLossMR
 
 def _united(n_variables: int, models: Sequence[HingeLossMRF]) -> HingeLossMRF:
     """Concatenate the rows of models over the same variables."""
-    lengths = [np.diff(each.start) for each in models]
+    lengths = [np.diff(model.start) for model in models]
 
     def joined(name: str, kind: type[np.generic]) -> Any:
-        return np.concatenate([np.empty(0, kind), *(getattr(each, name) for each in models)])
+        return np.concatenate([np.empty(0, kind), *(getattr(model, name) for model in models)])
 
     return HingeLossMRF(
         n_variables,

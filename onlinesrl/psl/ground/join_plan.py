@@ -67,19 +67,19 @@ class RulePlan:
     @property
     def outer(self) -> tuple[str, ...]:
         """The variables that are not summed; rows that agree on them form one ground rule."""
-        summed = {each.variable for each in self.form.summations}
+        summed = {summation.variable for summation in self.form.summations}
         return tuple(name for name in self.variables if name not in summed)
 
     def __str__(self) -> str:
-        lines = [f"check {_check_text(each)}" for each in self.first]
+        lines = [f"check {_check_text(item)}" for item in self.first]
         for step in self.steps:
             keys = ", ".join(str(column + 1) for column in step.keys)
             lines.append(
                 f"join {show_psl_atom(step.atom)}" + (f" by argument {keys}" if keys else "")
             )
-            lines += [f"  check {_check_text(each)}" for each in step.checks]
-        lines += [f"look up {show_psl_atom(each.atom)}" for each in self.form.lookups]
-        lines += [f"compute {show_psl_atom(each.atom)}" for each in self.form.computed]
+            lines += [f"  check {_check_text(item)}" for item in step.checks]
+        lines += [f"look up {show_psl_atom(item.atom)}" for item in self.form.lookups]
+        lines += [f"compute {show_psl_atom(item.atom)}" for item in self.form.computed]
         if self.form.summations:
             lines.append(f"group by {', '.join(self.outer) or 'nothing'}")
         return "\n".join(lines)
@@ -99,14 +99,14 @@ def plan_form(form: NormalRule, clause: bool, sizes: Mapping[str, Size] | None =
     Estimates assume that rows are spread evenly over the constants of each column. Ties are broken by
     the order in the rule.
     """
-    left = dict(enumerate(each.atom for each in (*form.joins, *form.sums)))
+    remaining = dict(enumerate(term_.atom for term_ in (*form.joins, *form.sums)))
     waiting = _checks(form)
     bound: dict[str, None] = {}
     first = _ready(waiting, bound)
     steps = []
-    while left:
-        term = min(left, key=lambda n: _fanout(left[n], bound, sizes))
-        atom = left.pop(term)
+    while remaining:
+        term = min(remaining, key=lambda n: _fanout(remaining[n], bound, sizes))
+        atom = remaining.pop(term)
         keys = _keys(atom, bound)
         bound |= dict.fromkeys(_names(atom.terms))
         steps.append(JoinStep(term, atom, keys, _ready(waiting, bound)))
@@ -114,19 +114,19 @@ def plan_form(form: NormalRule, clause: bool, sizes: Mapping[str, Size] | None =
 
 
 def _checks(form: NormalRule) -> list[Check]:
-    compared = [Check(((each,),)) for each in form.comparisons]
-    return compared + [Check(each.choices) for each in form.summations if () not in each.choices]
+    compared = [Check(((item,),)) for item in form.comparisons]
+    return compared + [Check(item.choices) for item in form.summations if () not in item.choices]
 
 
 def _ready(waiting: list[Check], bound: Mapping[str, None]) -> tuple[Check, ...]:
     """Remove and return the checks whose variables are bound."""
-    ready = tuple(each for each in waiting if all(name in bound for name in _checked(each)))
-    waiting[:] = [each for each in waiting if each not in ready]
+    ready = tuple(check for check in waiting if all(name in bound for name in _checked(check)))
+    waiting[:] = [check for check in waiting if check not in ready]
     return ready
 
 
 def _checked(check: Check) -> Iterator[str]:
-    for condition in (each for choice in check.choices for each in choice):
+    for condition in (condition_ for choice in check.choices for condition_ in choice):
         yield from variables(condition)
 
 

@@ -76,9 +76,9 @@ class ArrayJoins:
         self._with_worlds = with_worlds
         self._index_of = {
             index: number
-            for number, index in enumerate(dict.fromkeys(i for each in plans for i in each.indexes))
+            for number, index in enumerate(dict.fromkeys(i for plan in plans for i in plan.indexes))
         }
-        named = dict.fromkeys(name for each in plans for name in each.constants)
+        named = dict.fromkeys(name for plan in plans for name in plan.constants)
         self._names, self._constant_of = number_constants(listing.constants, named)
         self._relations = self._build(any(map(_has_order, plans)))
         self._rows = np.zeros(listing.worlds, np.int64)
@@ -92,7 +92,7 @@ class ArrayJoins:
         sizes = [columns[name].shape[1] for name in names]
         cells = [columns[name].size for name in names]
         base = [0 if name == WORLD else listing.base[name] for name in names]
-        data = np.concatenate([each.reshape(-1) for each in columns.values()])
+        data = np.concatenate([column.reshape(-1) for column in columns.values()])
         offset = dict(zip(names, [0, *accumulate(cells)], strict=False))
         buckets, rows, masks, relations = [], [], [], []
         for name, keys in self._index_of:
@@ -145,16 +145,16 @@ class ArrayJoins:
                     yield chunk
         if chunks:
             yield Joined(
-                np.concatenate([each.atoms for each in chunks], axis=1),
-                np.concatenate([each.bindings for each in chunks], axis=1),
-                np.concatenate([each.worlds for each in chunks]),
+                np.concatenate([item.atoms for item in chunks], axis=1),
+                np.concatenate([item.bindings for item in chunks], axis=1),
+                np.concatenate([item.worlds for item in chunks]),
             )
         for world in np.flatnonzero(self._status != before).tolist():
             self.failures[world] = self._failure(compiled, loops, world)
 
     def _code(self, compiled: CompiledPlan) -> kernel.Code:
         """Bind a compiled plan to this listing."""
-        index = np.array([self._index_of[each] for each in compiled.indexes], np.int32)
+        index = np.array([self._index_of[index_] for index_ in compiled.indexes], np.int32)
         opened = np.array([name in self._listing.opened for name in compiled.looked_up], np.uint8)
         return replace(
             compiled.code,
@@ -180,7 +180,7 @@ class ArrayJoins:
 
     def _joined(self, plan: RulePlan, atoms: Ints32, bindings: Ints32) -> Joined:
         """Return rows with their terms in the order of the form."""
-        terms = [each.term for each in plan.steps]
+        terms = [step.term for step in plan.steps]
         order = [terms.index(n) for n in range(len(terms))]
         order += range(len(terms), len(atoms))
         n = atoms.shape[1]
@@ -244,9 +244,9 @@ def compile_plan(plan: RulePlan, with_worlds: bool) -> CompiledPlan:
         )
     choices: list[list[list[tuple[int, int, int, int]]]] = []
     checks = [[*plan.first], *([*step.checks] for step in plan.steps)]
-    for check in (each for of_step in checks for each in of_step):
+    for check in (item for of_step in checks for item in of_step):
         choices.append(_conditions(check, writer))
-    lookups = [writer.probe(each.atom, range(len(each.atom.terms))) for each in plan.form.lookups]
+    lookups = [writer.probe(item.atom, range(len(item.atom.terms))) for item in plan.form.lookups]
     flat = [choice for check in choices for choice in check]
     code = kernel.Code(
         _ints(writer.probes),
@@ -255,24 +255,24 @@ def compile_plan(plan: RulePlan, with_worlds: bool) -> CompiledPlan:
         _ints(argument for keys in writer.keys for _, argument in keys),
         _ints(steps),
         _starts(binds),
-        _ints(column for each in binds for column, _ in each),
-        _ints(slot for each in binds for _, slot in each),
+        _ints(column for item in binds for column, _ in item),
+        _ints(slot for item in binds for _, slot in item),
         _starts(checks),
         _starts(choices),
         _starts(flat),
-        np.array([each for choice in flat for each in choice], np.int32).reshape(-1, 4),
+        np.array([item for choice in flat for item in choice], np.int32).reshape(-1, 4),
         _ints(lookups),
         np.zeros(len(lookups), np.uint8),
         plan.clause,
         plan.form.weight is None or bool(plan.form.summations),
     )
-    looked_up = tuple(each.atom.predicate for each in plan.form.lookups)
+    looked_up = tuple(item.atom.predicate for item in plan.form.lookups)
     names = tuple(writer.indexes), tuple(writer.constants), looked_up
     return CompiledPlan(plan, code, *names, 1 + len(plan.variables))
 
 
 def _conditions(check: Check, writer: _PlanCompiler) -> list[list[tuple[int, int, int, int]]]:
-    return [[_condition(each, writer) for each in choice] for choice in check.choices]
+    return [[_condition(condition, writer) for condition in choice] for choice in check.choices]
 
 
 def _condition(condition: Condition, writer: _PlanCompiler) -> tuple[int, int, int, int]:

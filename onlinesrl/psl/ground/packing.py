@@ -102,14 +102,14 @@ class PslPacker:
         """Return the distinct targets of a predicate, in the order of the example."""
         listed = (example.query or {}).get(name, [])
         rows = [row.args if isinstance(row, ValuedAtom) else row for row in listed]
-        found: dict[tuple[str, ...], list[Constant]] = {}
+        targets: dict[tuple[str, ...], list[Constant]] = {}
         for key, row in zip(self._keys(name, rows, "query"), rows, strict=True):
-            found.setdefault(key, row)
+            targets.setdefault(key, row)
         for key in observed.get(name, ()):
-            if key in found:
+            if key in targets:
                 reason = f"{show_ground_atom(name, key)} is in the evidence and in `query`"
                 raise ExampleError(reason, "contradiction")
-        return found
+        return targets
 
     def _truth(
         self, example: Example, targets: Mapping[str, Mapping[tuple[str, ...], list[Constant]]]
@@ -131,52 +131,52 @@ class PslPacker:
         self,
         name: str,
         rows: Sequence[list[Constant] | ValuedAtom],
-        where: str,
-        known: Collection[str],
+        part: str,
+        predicates: Collection[str],
     ) -> AtomValues:
         """Return the distinct atoms of a predicate with their values."""
-        self._known(name, where, known)
+        self._known(name, part, predicates)
         plain = [row for row in rows if isinstance(row, list)]
         if len(plain) == len(rows):
-            return dict.fromkeys(self._keys(name, plain, where), 1.0)
+            return dict.fromkeys(self._keys(name, plain, part), 1.0)
         valued = [row if isinstance(row, ValuedAtom) else ValuedAtom(row) for row in rows]
-        found: AtomValues = {}
-        keys = self._keys(name, [row.args for row in valued], where)
+        values_: AtomValues = {}
+        keys = self._keys(name, [row.args for row in valued], part)
         for key, row in zip(keys, valued, strict=True):
             if not 0.0 <= row.value <= 1.0:
-                shown = f"{where} atom {show_ground_atom(name, key)} has value {row.value:g}"
-                raise ExampleError(f"{shown}; expected a number from 0 to 1", "schema")
-            if found.setdefault(key, row.value) != row.value:
-                values = f"{found[key]:g} and {row.value:g}"
+                atom_text = f"{part} atom {show_ground_atom(name, key)} has value {row.value:g}"
+                raise ExampleError(f"{atom_text}; expected a number from 0 to 1", "schema")
+            if values_.setdefault(key, row.value) != row.value:
+                values = f"{values_[key]:g} and {row.value:g}"
                 reason = (
-                    f"contradiction in {where}: {show_ground_atom(name, key)} has values {values}"
+                    f"contradiction in {part}: {show_ground_atom(name, key)} has values {values}"
                 )
                 raise ExampleError(reason, "contradiction")
-        return found
+        return values_
 
-    def _keys(self, name: str, rows: Sequence[list[Constant]], where: str) -> list[tuple[str, ...]]:
+    def _keys(self, name: str, rows: Sequence[list[Constant]], part: str) -> list[tuple[str, ...]]:
         """Return the constants of atoms as strings; check the arity."""
         arity = self.arities[name]
         if not set(map(len, rows)) <= {arity}:
             wrong = next(row for row in rows if len(row) != arity)
             raise ExampleError(
-                f"{where} atom {show_ground_atom(name, wrong)}: {name} takes {arity} "
+                f"{part} atom {show_ground_atom(name, wrong)}: {name} takes {arity} "
                 f"argument{'s' * (arity != 1)}, found {len(wrong)}",
                 "schema",
             )
         if len(rows) > self.max_atoms:
             raise ExampleError(
-                f"{where} has {len(rows)} atoms of {name}; limits.max_atoms is {self.max_atoms}",
+                f"{part} has {len(rows)} atoms of {name}; limits.max_atoms is {self.max_atoms}",
                 "limit",
             )
         return [tuple(map(str, row)) for row in rows]
 
     @staticmethod
-    def _known(name: str, where: str, known: Collection[str]) -> None:
-        if name not in known:
-            what = "predicate" if where == "evidence" else f"query predicate in {where}"
-            listed = ", ".join(sorted(known))
-            raise ExampleError(f"unknown {what} {name}; the model has {listed}", "schema")
+    def _known(name: str, part: str, predicates: Collection[str]) -> None:
+        if name not in predicates:
+            kind = "predicate" if part == "evidence" else f"query predicate in {part}"
+            listed = ", ".join(sorted(predicates))
+            raise ExampleError(f"unknown {kind} {name}; the model has {listed}", "schema")
 
 
 def _table(

@@ -32,18 +32,18 @@ class GroundRules:
         listing = self._listing
         for number, plan in enumerate(plans):
             for joined in executor.join(number):
-                kept = listed(plan, joined, listing.opened) if self._skip else joined
-                for one in _rows_of(plan, kept, _reaching(kept, listing, variable)):
-                    if variable in self._assembler.assemble(plan, one).forms.variable:
+                listed_rows = listed(plan, joined, listing.opened) if self._skip else joined
+                for row in _rows_of(plan, listed_rows, _reaching(listed_rows, listing, variable)):
+                    if variable in self._assembler.assemble(plan, row).forms.variable:
                         rule = program.rules[plan.form.rule]
-                        yield show_unweighted(bound(rule, _binding(plan, one, listing)))
+                        yield show_unweighted(bound(rule, _binding(plan, row, listing)))
 
 
 def _reaching(joined: Joined, listing: Listing, variable: int) -> Bools:
     """Tell which joined rows reach the atom of a variable."""
-    known = joined.atoms >= 0
+    is_variable = joined.atoms >= 0
     reaching: Bools = np.any(
-        known & (listing.variable[np.where(known, joined.atoms, 0)] == variable), axis=0
+        is_variable & (listing.variable[np.where(is_variable, joined.atoms, 0)] == variable), axis=0
     )
     return reaching
 
@@ -63,7 +63,7 @@ def _rows_of(plan: RulePlan, joined: Joined, reaching: Bools) -> Iterator[Joined
 
 def _binding(plan: RulePlan, joined: Joined, listing: Listing) -> dict[str, str]:
     """Return the constants of the variables that are not summed."""
-    found = {}
+    constants = {}
     for term, number in zip(plan.form.terms, joined.atoms[:, 0].tolist(), strict=False):
         if number < 0:
             continue
@@ -71,23 +71,23 @@ def _binding(plan: RulePlan, joined: Joined, listing: Listing) -> dict[str, str]
         column = listing.columns[name][1:, number - listing.base[name]].tolist()
         for leaf, constant in zip(terms(term.atom), column, strict=True):
             if isinstance(leaf, Variable) and leaf.name in plan.outer:
-                found[leaf.name] = listing.constants[constant]
-    return found
+                constants[leaf.name] = listing.constants[constant]
+    return constants
 
 
 def bound(rule: PslRule, binding: Mapping[str, str]) -> PslRule:
     """Return a rule with constants for some variables."""
 
     def new(leaf: Leaf) -> Leaf:
-        known = isinstance(leaf, Variable) and leaf.name in binding
-        return Constant(binding[leaf.name]) if known else leaf
+        is_bound = isinstance(leaf, Variable) and leaf.name in binding
+        return Constant(binding[leaf.name]) if is_bound else leaf
 
-    def summand(each: Summand) -> Summand:
-        if each.atom is None:
-            return each
-        atom = replace_terms(each.atom, new)
+    def summand(summand_: Summand) -> Summand:
+        if summand_.atom is None:
+            return summand_
+        atom = replace_terms(summand_.atom, new)
         assert isinstance(atom, Atom)
-        return replace(each, atom=atom)
+        return replace(summand_, atom=atom)
 
     if isinstance(rule, LogicalRule):
         return replace(rule, formula=replace_terms(rule.formula, new))

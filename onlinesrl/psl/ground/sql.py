@@ -99,7 +99,7 @@ class _SqlWriter:
             driving = [self.place[name] for name in plan.outer[:1]]
             self.where.append(self.cut.condition(*driving))
         first = len(plan.steps)
-        looked_up = {f"t{first + n}": each.atom for n, each in enumerate(form.lookups)}
+        looked_up = {f"t{first + n}": lookup.atom for n, lookup in enumerate(form.lookups)}
         for alias, atom in looked_up.items():
             on = self.match(alias, atom) or ["true"]
             self.tables.append(f"LEFT JOIN {_table(atom, alias)} ON {' AND '.join(on)}")

@@ -63,15 +63,17 @@ class Admm:
             return self._ended(AdmmState(model, weights, bonus, start, team))
 
     def _ended(self, state: AdmmState) -> HingeSolution:
-        found = state.solve(
+        solution = state.solve(
             self.tolerance, self.violation, self.rounds if self.watch is None else 0
         )
         while self.watch is not None:
-            self.watch(Round(found.iterations, found.energy, found.bound, found.violation))
-            if found.certified or found.iterations >= self.rounds:
+            self.watch(
+                Round(solution.iterations, solution.energy, solution.bound, solution.violation)
+            )
+            if solution.certified or solution.iterations >= self.rounds:
                 break
-            found = state.solve(self.tolerance, self.violation, 0)
-        return found
+            solution = state.solve(self.tolerance, self.violation, 0)
+        return solution
 
 
 class AdmmState:
@@ -111,7 +113,7 @@ class AdmmState:
         y = np.full(n, 0.5) if start is None else start.y.copy()
         dual = np.empty(m) if start is None else start.dual.copy()
         self.now = kernel.Iterate(y, dual, -known_bonus, np.empty(n))
-        self._prepare(np.empty(0), known=start is not None)
+        self._prepare(np.empty(0), resumes=start is not None)
         self._control = np.array([1.0, 0.0, admm_solve.PERIOD])
 
     @property
@@ -150,12 +152,14 @@ class AdmmState:
         self._rows = weighted_rows(self.model, weights)
         self.problem.degree[:] = self.problem.ridge[:] = 0.0
         self.now.gradient[:] = -self.problem.bonus
-        self._prepare(self.problem.row_step.copy(), known=True)
+        self._prepare(self.problem.row_step.copy(), resumes=True)
 
-    def _prepare(self, before: Floats, known: bool) -> None:
-        of = self._rows, self.problem, self.now
-        self._rounds = Rounds(*of) if self._team is None else TeamRounds(*of, self._team)
-        self._highest = self._rounds.prepare(before, known)
+    def _prepare(self, before: Floats, resumes: bool) -> None:
+        arguments = self._rows, self.problem, self.now
+        self._rounds = (
+            Rounds(*arguments) if self._team is None else TeamRounds(*arguments, self._team)
+        )
+        self._highest = self._rounds.prepare(before, resumes)
         self._highest += float(np.maximum(-self.problem.bonus, 0.0).sum())
         admm_rows.free_variables(self.problem)
 
@@ -174,7 +178,7 @@ class AdmmState:
 
     def certificate(self) -> tuple[float, float, float, float, Floats]:
         """Return what ``psl.kernels.admm.certificate`` does, and the duals, float64[n_rows]."""
-        found = kernel.certificate(self.problem, self.now, self.now.ahead)
+        figures = kernel.certificate(self.problem, self.now, self.now.ahead)
         dual = np.empty_like(self.now.dual)
         admm_rows.duals(self._rows, self.problem, self.now, dual)
-        return *found, dual
+        return *figures, dual

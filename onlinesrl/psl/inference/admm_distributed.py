@@ -85,17 +85,24 @@ class PartRows:
         listing = Listing(task.database)
         n = listing.n_variables
         inactive, skipped = np.zeros(len(task.weights), np.int64), np.zeros(1, np.int64)
-        met, highest, rows, constraints = _Met(n), 0.0, 0, 0
+        variables_, highest, rows, constraints = _Met(n), 0.0, 0, 0
         weight_sums, ridge = np.zeros((2, n))
         models = task.grounder.models(listing, inactive, engine, skipped)
-        for page in self._pages.fill(met.renumbered(models), task.weights):
+        for page in self._pages.fill(variables_.renumbered(models), task.weights):
             highest += kernel.weigh(page.rows, weight_sums, ridge)
             rows += len(page.dual)
             constraints += int(np.isinf(page.rows.weight).sum())
-        k, size = met.count, self._pages.bytes_on_disk
+        k, size = variables_.count, self._pages.bytes_on_disk
         sums = weight_sums[:k].copy(), ridge[:k].copy()
         return Weighed(
-            met.variables(), *sums, highest, rows, constraints, inactive, int(skipped[0]), size
+            variables_.variables(),
+            *sums,
+            highest,
+            rows,
+            constraints,
+            inactive,
+            int(skipped[0]),
+            size,
         )
 
     def weighed(self) -> Weighed:
@@ -150,10 +157,10 @@ class _Met:
 
     def variables(self) -> Ints32:
         """Return the variable of each number."""
-        met = np.flatnonzero(self._number >= 0)
-        found = np.empty(self.count, np.int32)
-        found[self._number[met]] = met
-        return found
+        positions = np.flatnonzero(self._number >= 0)
+        variables = np.empty(self.count, np.int32)
+        variables[self._number[positions]] = positions
+        return variables
 
 
 @dataclass
@@ -168,60 +175,60 @@ class Ground:
 
     def __post_init__(self) -> None:
         """Add the sums of the parts."""
-        self.weight_sums = self._sum([each.weight_sums for each in self.parts])
-        self.ridge = self._sum([each.ridge for each in self.parts])
+        self.weight_sums = self._sum([part.weight_sums for part in self.parts])
+        self.ridge = self._sum([part.ridge for part in self.parts])
 
     @property
     def rows(self) -> int:
         """The number of rows."""
-        return sum(each.rows for each in self.parts)
+        return sum(part.rows for part in self.parts)
 
     @property
     def highest(self) -> float:
         """An upper bound of the energy."""
-        return sum(each.highest for each in self.parts)
+        return sum(part.highest for part in self.parts)
 
     @property
     def inactive(self) -> Ints:
         """The ground rules of each rule that are never active, int64[rules]."""
-        return sum((each.inactive for each in self.parts), np.zeros(1, np.int64))
+        return sum((part.inactive for part in self.parts), np.zeros(1, np.int64))
 
     @property
     def skipped(self) -> int:
         """The ground rules that reach an atom neither observed nor a target."""
-        return sum(each.skipped for each in self.parts)
+        return sum(part.skipped for part in self.parts)
 
     @property
     def bytes_a_round(self) -> int:
         """The bytes of values and sums that a round sends and gets back, without certificate."""
-        return 2 * 8 * sum(len(each.variables) for each in self.parts)
+        return 2 * 8 * sum(len(part.variables) for part in self.parts)
 
     def begin(self, y: Floats) -> Begun:
         """See ``Rows.begin``."""
-        found: list[Begun] = self.held.call(
+        begun: list[Begun] = self.held.call(
             "begin", [(self.weight_sums[p.variables], y[p.variables]) for p in self.parts]
         )
         return Begun(
-            _total([each.certificate for each in found]),
-            self._sum([each.degree for each in found]),
-            self._sum([each.gradient for each in found]),
-            self._sum([each.clipped for each in found]),
+            _total([part.certificate for part in begun]),
+            self._sum([part.degree for part in begun]),
+            self._sum([part.gradient for part in begun]),
+            self._sum([part.clipped for part in begun]),
         )
 
     def round(self, ahead: Floats, eta: float, y: Floats | None, mark: bool) -> Rounded:
         """See ``Rows.round``."""
-        looked = [None if y is None else y[each.variables] for each in self.parts]
-        found: list[Rounded] = self.held.call(
+        looked = [None if y is None else y[part.variables] for part in self.parts]
+        rounded: list[Rounded] = self.held.call(
             "round",
             [(ahead[p.variables], eta, at, mark) for p, at in zip(self.parts, looked, strict=True)],
         )
         if mark and self.held.logged > 8 * self.rows:
             self.held.save()
         return Rounded(
-            self._sum([each.gradient for each in found]),
-            sum(each.moved for each in found),
-            _total([each.certificate for each in found]),
-            self._sum([each.clipped for each in found]) if y is not None else np.zeros(0),
+            self._sum([part.gradient for part in rounded]),
+            sum(part.moved for part in rounded),
+            _total([part.certificate for part in rounded]),
+            self._sum([part.clipped for part in rounded]) if y is not None else np.zeros(0),
         )
 
     def _sum(self, of_parts: Iterable[Floats]) -> Floats:
@@ -234,8 +241,8 @@ class Ground:
 
 def _total(parts: Iterable[Certificate]) -> Certificate:
     total = Certificate()
-    for each in parts:
-        total = total.add(each)
+    for part in parts:
+        total = total.add(part)
     return total
 
 
@@ -267,14 +274,14 @@ class _Keeping:
         ground.held.restore(
             [(ground.weight_sums[p.variables], arrays[f"duals.{n}"]) for n, p in enumerate(parts)]
         )
-        found, lowest = (Certificate(*arrays[name].tolist()) for name in ("found", "lowest"))
-        return Looked(found, lowest, arrays["best"])
+        last, lowest = (Certificate(*arrays[name].tolist()) for name in ("found", "lowest"))
+        return Looked(last, lowest, arrays["best"])
 
     def keep(self, looked: Looked) -> None:
         """Write it, if it is time."""
         if self.kept.due:
             header, arrays = self.consensus.save()
-            arrays |= {name: np.array(each) for name, each in looked._asdict().items()}
+            arrays |= {name: np.array(value) for name, value in looked._asdict().items()}
             duals = [dual for _, dual in self.ground.held.save()]
             arrays |= {f"duals.{n}": dual for n, dual in enumerate(duals)}
             self.kept.write(self.consensus.count, header, arrays)
@@ -295,28 +302,34 @@ class DistributedAdmm:
         task: Task,
         report: Callable[[int, Certificate], object],
         grounded: Callable[[int], object],
-        kept: ResumeFile | None = None,
+        resume_file: ResumeFile | None = None,
     ) -> tuple[PagedSolution, Ground]:
-        """Ground and solve; ``grounded`` is told the number of rows. ``kept`` is where this goes on.
+        """Ground and solve; ``grounded`` is told the number of rows. ``resume_file`` is where this goes on.
 
         Raises Infeasible, ValueError and what ``Grounder.models`` and ``Pages`` raise, or PartError in
         its place.
         """
         cuts = [Cut(part, self.parts) for part in range(self.parts)]
-        n = sum(len(each.targets) for each in task.database.relations.values())
-        with self.pool.hold(PartRows, task, cuts) as held:
-            ground = Ground(held, n, held.call("weighed", [()] * self.parts))
+        n = sum(len(item.targets) for item in task.database.relations.values())
+        with self.pool.hold(PartRows, task, cuts) as rows:
+            ground = Ground(rows, n, rows.call("weighed", [()] * self.parts))
             grounded(ground.rows)
             consensus = Consensus(ground, np.full(n, 0.5), ground.ridge)
             limits = Limits(self.tolerance, self.violation, self.rounds, ground.highest)
-            keeping = None if kept is None else _Keeping(kept, ground, consensus)
+            keeping = None if resume_file is None else _Keeping(resume_file, ground, consensus)
             begun = None if keeping is None else keeping.begun(self._digest(task))
             keep = None if keeping is None else keeping.keep
-            found, y, certified = polish(consensus, limits, report, begun, keep)
-        constraints = sum(each.constraints for each in ground.parts)
-        size = sum(each.bytes_on_disk for each in ground.parts)
-        of = found.energy, found.bound, found.violation, ground.rows - constraints, constraints
-        return PagedSolution(y, *of, consensus.count, size, certified), ground
+            certificate, y, certified = polish(consensus, limits, report, begun, keep)
+        constraints = sum(item.constraints for item in ground.parts)
+        size = sum(item.bytes_on_disk for item in ground.parts)
+        figures = (
+            certificate.energy,
+            certificate.bound,
+            certificate.violation,
+            ground.rows - constraints,
+            constraints,
+        )
+        return PagedSolution(y, *figures, consensus.count, size, certified), ground
 
     def _digest(self, task: Task) -> str:
         settings = (self.parts, self.tolerance, self.violation, self.rounds, task.grounder.key)

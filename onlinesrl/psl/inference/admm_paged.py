@@ -120,23 +120,23 @@ class PageRows:
     def begin(self, y: Floats) -> Begun:
         """See ``Rows.begin``."""
         self._degree[:] = self._gradient[:] = self._clipped[:] = 0.0
-        found = Certificate()
+        certificate = Certificate()
         for k, (page, problem) in enumerate(self._read()):
             now = admm.Iterate(y, page.dual, self._gradient, _NONE)
             kernel.begin(page.rows, self._weight_sums, problem, now, False)
             page.mark[:] = page.dual
             self._pages.keep(k, page, with_mark=True)
-            found = found.add(admm.of_rows(problem, now, self._clipped, 0, 1))
-        return Begun(found, self._degree, self._gradient, self._clipped)
+            certificate = certificate.add(admm.of_rows(problem, now, self._clipped, 0, 1))
+        return Begun(certificate, self._degree, self._gradient, self._clipped)
 
     def round(self, ahead: Floats, eta: float, y: Floats | None, mark: bool) -> Rounded:
         """See ``Rows.round``."""
         self._gradient[:] = self._clipped[:] = 0.0
-        found, moved = Certificate(), 0.0
+        certificate, moved = Certificate(), 0.0
         for k, (page, problem) in enumerate(self._read()):
             if y is not None:
                 before = admm.Iterate(y, page.dual, _NONE, _NONE)
-                found = found.add(admm.of_rows(problem, before, self._clipped, 0, 1))
+                certificate = certificate.add(admm.of_rows(problem, before, self._clipped, 0, 1))
             now = admm.Iterate(_NONE, page.dual, self._gradient, ahead)
             admm.dual_update(problem, now, eta, RELAXATION)
             if mark:
@@ -145,7 +145,7 @@ class PageRows:
                 moved += float(np.sum(change[moving] ** 2 / problem.row_step[moving]))
                 page.mark[:] = page.dual
             self._pages.keep(k, page, with_mark=mark)
-        return Rounded(self._gradient, moved, found, _NONE if y is None else self._clipped)
+        return Rounded(self._gradient, moved, certificate, _NONE if y is None else self._clipped)
 
     def _read(self) -> Iterator[tuple[Page, admm.AdmmProblem]]:
         """Yield the pages in their order, also as ADMM's kernels read them."""
@@ -217,11 +217,13 @@ class Consensus:
         """Restore what ``save`` returned, in place of ``start``. Raises Misfit."""
         saved: _Header = converted(header, _Header)
         arrays_now = self.save()[1]
-        expected = {name: Expected(np.float64, own.shape) for name, own in arrays_now.items()}
-        found = restored(arrays, expected)
+        expected = {
+            name: Expected(np.float64, current.shape) for name, current in arrays_now.items()
+        }
+        saved_arrays = restored(arrays, expected)
         self.count, self.eta, self._next = saved.rounds, saved.eta, saved.next
-        for name, own in arrays_now.items():
-            own[:] = found[name]
+        for name, current in arrays_now.items():
+            current[:] = saved_arrays[name]
 
     def start(self) -> Certificate:
         """Set the duals to the slopes at the values; return the certificate of both."""
@@ -237,9 +239,9 @@ class Consensus:
 
     def look(self) -> Certificate:
         """Do a round; return the certificate of the values before it, which are ``looked_at``."""
-        found = self._round(look=True)
+        rounded = self._round(look=True)
         before = replace(self.now, y=self.looked_at)
-        return self._certificate(found.certificate, before, found.clipped)
+        return self._certificate(rounded.certificate, before, rounded.clipped)
 
     def _round(self, look: bool) -> Rounded:
         self.looked_at[:] = self.now.y
@@ -247,12 +249,12 @@ class Consensus:
         mark = self.count % PERIOD == 0
         admm.x_update(self._variables, self.now, self.eta, RELAXATION)
         y = self.looked_at if look else None
-        found = self._rows.round(self.now.ahead, self.eta, y, mark)
-        self.now.gradient[:] += found.gradient
+        rounded = self._rows.round(self.now.ahead, self.eta, y, mark)
+        self.now.gradient[:] += rounded.gradient
         if mark:
-            self._balance(found.moved)
+            self._balance(rounded.moved)
             self._marked[:] = self.now.y
-        return found
+        return rounded
 
     def _certificate(self, rows: Certificate, now: admm.Iterate, clipped: Floats) -> Certificate:
         """Add the part of the variables to a certificate."""
@@ -277,10 +279,10 @@ class Limits(NamedTuple):
     rounds: int
     highest: float
 
-    def merit(self, found: Certificate) -> tuple[float, float]:
+    def merit(self, certificate: Certificate) -> tuple[float, float]:
         """Return a key that is smaller for better values: less violation first, then less energy."""
-        excess = found.violation if found.violation > self.violation else 0.0
-        return excess, found.energy
+        excess = certificate.violation if certificate.violation > self.violation else 0.0
+        return excess, certificate.energy
 
 
 class Looked(NamedTuple):
@@ -304,22 +306,22 @@ def polish(
     to be for restored rounds to go on.
     """
     if begun is None:
-        found = rounds.start()
-        begun = Looked(found, found, np.clip(rounds.now.y, 0.0, 1.0))
-    found, lowest, best = begun
+        certificate = rounds.start()
+        begun = Looked(certificate, certificate, np.clip(rounds.now.y, 0.0, 1.0))
+    certificate, lowest, best = begun
     while True:
-        proven = verdict(*found, limits.highest, limits.tolerance, limits.violation)
+        proven = verdict(*certificate, limits.highest, limits.tolerance, limits.violation)
         if proven == INFEASIBLE:
             raise Infeasible("no values satisfy the constraints")
         certified = proven == CERTIFIED
-        if certified or limits.merit(found) < limits.merit(lowest):
-            lowest, best = found, np.clip(rounds.looked_at, 0.0, 1.0)
+        if certified or limits.merit(certificate) < limits.merit(lowest):
+            lowest, best = certificate, np.clip(rounds.looked_at, 0.0, 1.0)
         if certified or rounds.count >= limits.rounds:
             return lowest, best, certified
         if keep is not None:
-            keep(Looked(found, lowest, best))
+            keep(Looked(certificate, lowest, best))
         for _ in range(min(PERIOD, limits.rounds - rounds.count) - 1):
             rounds.step()
-            report(rounds.count, found)
-        found = rounds.look()
-        report(rounds.count, found)
+            report(rounds.count, certificate)
+        certificate = rounds.look()
+        report(rounds.count, certificate)

@@ -31,10 +31,10 @@ class Rounds:
     def __init__(self, rows: Potentials, problem: admm.AdmmProblem, now: admm.Iterate) -> None:
         self.rows, self.problem, self.now = rows, problem, now
 
-    def prepare(self, before: Floats, known: bool) -> float:
+    def prepare(self, before: Floats, resumes: bool) -> float:
         """See ``admm_rows.prepare``."""
         sums = np.zeros(len(self.now.y))
-        return admm_rows.prepare(self.rows, sums, self.problem, self.now, before, known)
+        return admm_rows.prepare(self.rows, sums, self.problem, self.now, before, resumes)
 
     def advance(self, y: Floats, dual: Floats, control: Floats, n: int) -> None:
         """See ``admm_solve.advance``."""
@@ -63,21 +63,21 @@ class TeamRounds(Rounds):
         self._ranges = [slice(m * k // parts, m * (k + 1) // parts) for k in range(parts)]
         self._run_end = np.empty(m, np.int32)
         self._gradients = np.zeros((parts, n))
-        self._iterates = [replace(now, gradient=each) for each in self._gradients]
+        self._iterates = [replace(now, gradient=gradient) for gradient in self._gradients]
 
-    def prepare(self, before: Floats, known: bool) -> float:
+    def prepare(self, before: Floats, resumes: bool) -> float:
         """See ``admm_rows.prepare``."""
         weight_sums, degrees = np.zeros(len(self.now.y)), np.zeros_like(self._gradients)
         highest = admm_rows.weigh(self.rows, weight_sums, self.problem.ridge)
 
         def of_range(k: int) -> None:
-            which = self._ranges[k]
-            rows = _some(self.rows, which)
-            problem = _some(self.problem, which, degree=degrees[k])
-            now = _some(self._iterates[k], which)
-            admm_rows.set_up(rows, weight_sums, problem, now, before[which], known)
-            admm_parts.find_runs(problem, self._run_end[which])
-            self._run_end[which] += which.start
+            part = self._ranges[k]
+            rows = _some(self.rows, part)
+            problem = _some(self.problem, part, degree=degrees[k])
+            now = _some(self._iterates[k], part)
+            admm_rows.set_up(rows, weight_sums, problem, now, before[part], resumes)
+            admm_parts.find_runs(problem, self._run_end[part])
+            self._run_end[part] += part.start
 
         self._each(of_range)
         degrees.sum(0, out=self.problem.degree)
@@ -97,14 +97,14 @@ class TeamRounds(Rounds):
 
     def _moved(self, before: Floats) -> float:
         """See ``admm_solve.moved``."""
-        found = np.empty(len(self._ranges))
+        distances = np.empty(len(self._ranges))
 
         def of_range(k: int) -> None:
             arrays = before, self.now.dual, self.problem.row_step
-            found[k] = admm_solve.moved(*(each[self._ranges[k]] for each in arrays))
+            distances[k] = admm_solve.moved(*(array[self._ranges[k]] for array in arrays))
 
         self._each(of_range)
-        return float(found.sum())
+        return float(distances.sum())
 
     def _rounds(self, n: int, step: tuple[float, float], rank: int, threads: int) -> None:
         """Do a thread's share of n rounds."""
@@ -113,8 +113,8 @@ class TeamRounds(Rounds):
             admm_parts.x_update(problem, now, self._gradients, rank, threads, *step)
             self._team.meet(rank)
             for k in range(rank, parts, threads):
-                of = problem, self._iterates[k], self._run_end
-                admm_parts.dual_update(*of, k, parts, *step)
+                arguments = problem, self._iterates[k], self._run_end
+                admm_parts.dual_update(*arguments, k, parts, *step)
             self._team.meet(rank)
 
     def solve(
@@ -125,11 +125,11 @@ class TeamRounds(Rounds):
         gradients = np.empty_like(self._gradients)
         while True:
             self.advance(y, dual, control, admm_solve.PERIOD)
-            found = self._certificate(gradients)
-            verdict = admm_solve.verdict(*found, *limits)
+            figures = self._certificate(gradients)
+            verdict = admm_solve.verdict(*figures, *limits)
             if verdict != admm_solve.OPEN or control[admm_solve.ROUNDS] >= most_rounds:
                 admm_rows.duals(self.rows, self.problem, self.now, dual)
-                return verdict, *found[:3]
+                return verdict, *figures[:3]
 
     def _certificate(self, gradients: Floats) -> tuple[float, float, float, float]:
         """See ``admm.certificate``; ``gradients``, as those of the rounds, are working memory."""
@@ -156,12 +156,14 @@ class TeamRounds(Rounds):
         self._team.run(of_thread)
 
 
-def _some(of: F, rows: slice, **others: Any) -> F:
+def _some(frame: F, rows: slice, **values: Any) -> F:
     """Return a frame with these of its rows, and some arrays in place of its own."""
-    arrays: dict[str, Any] = {name: vars(of)[name][rows] for name in OF_ROWS if name in vars(of)}
-    if "start" in vars(of):
-        arrays["start"] = vars(of)["start"][rows.start : rows.stop + 1]
-    return replace(of, **arrays, **others)
+    arrays: dict[str, Any] = {
+        name: vars(frame)[name][rows] for name in OF_ROWS if name in vars(frame)
+    }
+    if "start" in vars(frame):
+        arrays["start"] = vars(frame)["start"][rows.start : rows.stop + 1]
+    return replace(frame, **arrays, **values)
 
 
 def number_of_parts(rows: int) -> int:

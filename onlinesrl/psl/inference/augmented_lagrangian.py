@@ -66,8 +66,10 @@ class Augmented:
                 break
         y, solved = np.clip(y, 0.0, 1.0), max(moved, off) <= self.tolerance
         energy = model.energy(y, weights) - float(gain @ y)
-        own = dual[: model.n_rows]
-        return replace(near, y=y, energy=energy, dual=own, route="newton", certified=solved)
+        dual_of_rows = dual[: model.n_rows]
+        return replace(
+            near, y=y, energy=energy, dual=dual_of_rows, route="newton", certified=solved
+        )
 
 
 class _Problem:
@@ -77,9 +79,9 @@ class _Problem:
         from scipy import sparse
 
         n, rows = model.n_variables, conjugates(weighted_rows(model, weights))
-        shape, one = (model.n_rows, n), sparse.eye_array(n, format="csr")
-        own = sparse.csr_array((model.coefficient, model.variable, model.start), shape)
-        self.forms: Any = sparse.vstack((own, one, -one), format="csr")
+        shape, identity = (model.n_rows, n), sparse.eye_array(n, format="csr")
+        matrix = sparse.csr_array((model.coefficient, model.variable, model.start), shape)
+        self.forms: Any = sparse.vstack((matrix, identity, -identity), format="csr")
         self.constant = np.concatenate((model.constant, np.full(n, -1.0), np.zeros(n)))
         self.low = np.append(rows.low, np.zeros(2 * n))
         self.high = np.append(rows.high, np.full(2 * n, np.inf))
@@ -91,10 +93,10 @@ class _Problem:
     def duals(self, near: HingeSolution) -> Floats:
         """Return the duals of a solution, those of bounds as the others leave them, float64[rows]."""
         m = len(near.dual)
-        own = np.clip(near.dual, self.low[:m], self.high[:m])
-        pull = self.bonus - self.forms[:m].T @ own
+        dual_of_rows = np.clip(near.dual, self.low[:m], self.high[:m])
+        pull = self.bonus - self.forms[:m].T @ dual_of_rows
         above, below = (near.y >= 1.0) * pull, (near.y <= 0.0) * -pull
-        return np.concatenate((own, np.maximum(above, 0.0), np.maximum(below, 0.0)))
+        return np.concatenate((dual_of_rows, np.maximum(above, 0.0), np.maximum(below, 0.0)))
 
     def dual(self, form: Floats, before: Floats) -> Floats:
         """Return the duals at forms, float64[rows]."""

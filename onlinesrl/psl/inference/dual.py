@@ -71,10 +71,10 @@ def weighted_rows(
         np.zeros(model.n_variables) if bonus is None else bonus,
         ridge,
     )
-    found = admm_rows.describe(model.kind, model.power, model.weight_index, weights, rows)
-    if found == admm_rows.NOT_FINITE:
+    status = admm_rows.describe(model.kind, model.power, model.weight_index, weights, rows)
+    if status == admm_rows.NOT_FINITE:
         raise ValueError("a weight is not finite")
-    if found == admm_rows.NOT_CONVEX:
+    if status == admm_rows.NOT_CONVEX:
         raise ValueError("a weight below 0: only linear potentials without hinge may have one")
     return rows
 

@@ -41,8 +41,10 @@ class Lifted:
         check_constants(model)
         lifting = lift(model, weights, bonus)
         small = None if start is None else lifting.lower(start)
-        found = self.engine.solve(lifting.model, lifting.weights, bonus=lifting.bonus, start=small)
-        return lifting.raised(found, model)
+        solution = self.engine.solve(
+            lifting.model, lifting.weights, bonus=lifting.bonus, start=small
+        )
+        return lifting.raised(solution, model)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +66,12 @@ class Lifting:
         dual = np.bincount(self.row, start.dual, self.model.n_rows).astype(np.float64)
         return replace(start, y=y, dual=dual)
 
-    def raised(self, found: HingeSolution, model: HingeLossMRF) -> HingeSolution:
+    def raised(self, solution: HingeSolution, model: HingeLossMRF) -> HingeSolution:
         """Return the original model's answer."""
-        y = found.y[self.variable]
-        dual = (found.dual / np.bincount(self.row))[self.row]
-        route = f"lifted {found.route}"
-        return replace(found, y=y, dual=dual, violation=model.violation(y), route=route)
+        y = solution.y[self.variable]
+        dual = (solution.dual / np.bincount(self.row))[self.row]
+        route = f"lifted {solution.route}"
+        return replace(solution, y=y, dual=dual, violation=model.violation(y), route=route)
 
 
 def lift(model: HingeLossMRF, weights: Floats, bonus: Floats | None = None) -> Lifting:

@@ -99,12 +99,14 @@ class Options:
         """The folder."""
         return self.folder or Path(tempfile.gettempdir())
 
-    def grounder(self, of: InferenceProblem) -> Grounder:
+    def grounder(self, problem: InferenceProblem) -> Grounder:
         """Return what grounds a problem."""
         advice = "--max-groundings sets how many, and --method tandem takes any number"
         unlimited = self.method == "tandem" or self.parts is not None
         most = np.iinfo(np.int64).max if unlimited else self.most
-        return Grounder(of.program, of.functions, most=most, advice=advice, skip=self.skip)
+        return Grounder(
+            problem.program, problem.functions, most=most, advice=advice, skip=self.skip
+        )
 
 
 Solved: TypeAlias = "tuple[HingeSolution | PagedSolution, dict[str, Any]]"
@@ -113,40 +115,42 @@ Method: TypeAlias = Callable[[InferenceProblem, Options, Say], Solved]
 """Grounds and solves a problem, reporting laps."""
 
 
-def solved(of: InferenceProblem, options: Options, lap: Say) -> Solved:
+def solved(problem: InferenceProblem, options: Options, lap: Say) -> Solved:
     """Ground and solve a problem, reporting laps; also returns statistics."""
     if options.parts is not None:
-        return _solved_in_parts(of, options, options.parts, lap)
-    return METHODS[options.method](of, options, lap)
+        return _solved_in_parts(problem, options, options.parts, lap)
+    return METHODS[options.method](problem, options, lap)
 
 
 def in_memory(engine_of: Callable[[Options], HingeEngine]) -> Method:
     """Return the method that grounds in memory and calls an engine."""
-    return lambda of, options, lap: _solved_in_memory(of, options, engine_of(options), lap)
+    return lambda problem, options, lap: _solved_in_memory(
+        problem, options, engine_of(options), lap
+    )
 
 
 def _solved_in_memory(
-    of: InferenceProblem, options: Options, engine: HingeEngine, lap: Say
+    problem: InferenceProblem, options: Options, engine: HingeEngine, lap: Say
 ) -> Solved:
-    grounded = options.grounder(of).ground(of.database)
+    grounded = options.grounder(problem).ground(problem.database)
     model = grounded.graphs.model
     lap("ground")
     options.say(f"{model.n_rows:,} ground rules over {model.n_variables:,} targets")
     try:
-        found = engine.solve(model, weights_of(of.program))
+        solution = engine.solve(model, weights_of(problem.program))
     except ValueError as error:
         raise UsageError(f"this method does not solve this model: {error}") from None
     lap("solve")
     constraints = int(np.count_nonzero(model.kind >= AT_MOST))
     potentials = model.n_rows - constraints
-    return found, {
-        **_counts(of.program, model.n_variables, potentials, constraints, grounded.inactive),
+    return solution, {
+        **_counts(problem.program, model.n_variables, potentials, constraints, grounded.inactive),
         "skipped": int(grounded.skipped[0]),
-        "dual_residual": residual(model, found.y, found.dual),
+        "dual_residual": residual(model, solution.y, solution.dual),
     }
 
 
-def _solved_while_ground(of: InferenceProblem, options: Options, lap: Say) -> Solved:
+def _solved_while_ground(problem: InferenceProblem, options: Options, lap: Say) -> Solved:
     from onlinesrl.psl.ground.duckdb_joins import DuckDb
     from onlinesrl.psl.inference.tandem import Tandem, TandemProgress
 
@@ -158,27 +162,27 @@ def _solved_while_ground(of: InferenceProblem, options: Options, lap: Say) -> So
         options.say(f"{so_far}, {_energy(at.energy / s, at.bound / s)}")
 
     laps: list[str] = []
-    weights = weights_of(of.program)
+    weights = weights_of(problem.program)
     s = scale(weights)
-    listing, inactive = Listing(of.database), np.zeros(len(of.program.rules), np.int64)
+    listing, inactive = Listing(problem.database), np.zeros(len(problem.program.rules), np.int64)
     skipped, folder = np.zeros(1, np.int64), options.place
     with storage_errors(folder, "create"):
         folder.mkdir(parents=True, exist_ok=True)
     with DuckDb(folder, DUCKDB_BYTES) as engine:
-        models = options.grounder(of).models(listing, inactive, engine, skipped)
+        models = options.grounder(problem).models(listing, inactive, engine, skipped)
         tandem = Tandem(folder, seed=options.seed, threads=options.threads)
-        found = tandem.solve(models, listing.n_variables, s * weights, report)
+        solution = tandem.solve(models, listing.n_variables, s * weights, report)
     lap("solve")
-    found = replace(found, energy=found.energy / s, bound=found.bound / s)
-    counts = found.potentials, found.constraints, inactive
-    return found, {
-        **_counts(of.program, listing.n_variables, *counts),
+    solution = replace(solution, energy=solution.energy / s, bound=solution.bound / s)
+    counts = solution.potentials, solution.constraints, inactive
+    return solution, {
+        **_counts(problem.program, listing.n_variables, *counts),
         "skipped": int(skipped[0]),
-        "bytes_on_disk": found.bytes_on_disk,
+        "bytes_on_disk": solution.bytes_on_disk,
     }
 
 
-def _solved_in_parts(of: InferenceProblem, options: Options, parts: Parts, lap: Say) -> Solved:
+def _solved_in_parts(problem: InferenceProblem, options: Options, parts: Parts, lap: Say) -> Solved:
     from onlinesrl.psl.inference.admm_distributed import DistributedAdmm, Task
     from onlinesrl.psl.inference.admm_paged import Certificate
 
@@ -189,19 +193,19 @@ def _solved_in_parts(of: InferenceProblem, options: Options, parts: Parts, lap: 
         lap("ground")
         options.say(f"{rows:,} ground rules in {parts.number} parts")
 
-    weights = weights_of(of.program)
+    weights = weights_of(problem.program)
     s = scale(weights)
-    task = Task(options.grounder(of), of.database, s * weights, DUCKDB_BYTES)
+    task = Task(options.grounder(problem), problem.database, s * weights, DUCKDB_BYTES)
     engine = DistributedAdmm(parts.pool, parts.number)
-    found, ground = engine.solve(task, report, grounded, parts.kept)
+    solution, ground = engine.solve(task, report, grounded, parts.kept)
     lap("solve")
-    found = replace(found, energy=found.energy / s, bound=found.bound / s)
-    counts = found.potentials, found.constraints, ground.inactive
-    return found, {
-        **_counts(of.program, len(found.y), *counts),
+    solution = replace(solution, energy=solution.energy / s, bound=solution.bound / s)
+    counts = solution.potentials, solution.constraints, ground.inactive
+    return solution, {
+        **_counts(problem.program, len(solution.y), *counts),
         "skipped": ground.skipped,
         "parts": parts.number,
-        "bytes_on_disk": found.bytes_on_disk,
+        "bytes_on_disk": solution.bytes_on_disk,
         "bytes_a_round": ground.bytes_a_round,
     }
 

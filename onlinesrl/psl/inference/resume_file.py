@@ -34,15 +34,15 @@ class ResumeFile:
         if not self.path.exists():
             return None
         try:
-            found = load(self.path)
+            checkpoint = load(self.path)
         except DamagedCheckpoint as error:
             self.tell(f"{error}; beginning anew")
             return None
-        if found.header.get("key") != key:
+        if checkpoint.header.get("key") != key:
             self.tell(f"{self.path} is of another model, data or options; beginning anew")
             return None
-        self.tell(f"going on after round {found.number}")
-        return found
+        self.tell(f"going on after round {checkpoint.number}")
+        return checkpoint
 
     @property
     def due(self) -> bool:
@@ -59,10 +59,10 @@ class ResumeFile:
 
 def digest(settings: object, weights: Floats, database: Database) -> str:
     """Return a digest of what an answer depends on."""
-    found = hashlib.sha256(repr((__version__, settings, database.constants)).encode())
-    found.update(weights.tobytes())
+    digest_ = hashlib.sha256(repr((__version__, settings, database.constants)).encode())
+    digest_.update(weights.tobytes())
     for name, relation in database.relations.items():
         for table in (relation.observed, relation.targets):
-            found.update(repr((name, table.columns.shape)).encode())
-            found.update(table.columns.tobytes() + table.values.tobytes())
-    return found.hexdigest()
+            digest_.update(repr((name, table.columns.shape)).encode())
+            digest_.update(table.columns.tobytes() + table.values.tobytes())
+    return digest_.hexdigest()

@@ -152,7 +152,7 @@ class Pages:
 
     def _append(self, pieces: list[_Piece]) -> Page:
         """Write a page of these rows, and return it."""
-        lengths = np.concatenate([each.lengths for each in pieces])
+        lengths = np.concatenate([piece.lengths for piece in pieces])
         memory = self._oldest()
         memory[:_HEAD].view(np.int64)[:] = len(lengths), lengths.sum()
         page = self._page(memory)
@@ -161,16 +161,16 @@ class Pages:
         np.cumsum(lengths, out=page.rows.start[1:])
         row = entry = 0
         for rows, first, last in pieces:
-            here = slice(row, row + last - first)
+            row_span = slice(row, row + last - first)
             low, high = int(rows.start[first]), int(rows.start[last])
-            there = slice(entry, entry + high - low)
-            page.rows.variable[there] = rows.variable[low:high]
-            page.rows.coefficient[there] = rows.coefficient[low:high]
-            page.rows.constant[here] = rows.constant[first:last]
-            page.rows.weight[here] = rows.weight[first:last]
-            page.rows.hinge[here] = rows.hinge[first:last]
-            page.rows.square[here] = rows.square[first:last]
-            row, entry = here.stop, there.stop
+            entry_span = slice(entry, entry + high - low)
+            page.rows.variable[entry_span] = rows.variable[low:high]
+            page.rows.coefficient[entry_span] = rows.coefficient[low:high]
+            page.rows.constant[row_span] = rows.constant[first:last]
+            page.rows.weight[row_span] = rows.weight[first:last]
+            page.rows.hinge[row_span] = rows.hinge[first:last]
+            page.rows.square[row_span] = rows.square[first:last]
+            row, entry = row_span.stop, entry_span.stop
         self._used = _HEAD + _END + _ROW * row + _ENTRY * entry
         self._count += 1
         self._write(self._count - 1, memory, self._used)

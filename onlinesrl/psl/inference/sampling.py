@@ -44,18 +44,20 @@ def lines_of(model: HingeLossMRF) -> Lines:
     line = np.repeat(np.arange(len(sizes)), sizes)
     order = np.argsort(model.variable, kind="stable")
     degree = np.bincount(model.variable, minlength=model.n_variables)
-    each, before = degree[variable], np.cumsum(degree) - degree
-    of = np.repeat(np.arange(len(variable)), each)
+    count, before = degree[variable], np.cumsum(degree) - degree
+    entry_of = np.repeat(np.arange(len(variable)), count)
     entry = order[
-        before[variable[of]] + np.arange(len(of)) - np.repeat(np.cumsum(each) - each, each)
+        before[variable[entry_of]]
+        + np.arange(len(entry_of))
+        - np.repeat(np.cumsum(count) - count, count)
     ]
-    pair, place = np.unique(line[of] * model.n_rows + model.row[entry], return_inverse=True)
-    slope = np.bincount(place, model.coefficient[entry] * amount[of], len(pair))
-    kept = np.abs(slope) > ZERO
-    at, row = pair[kept] // model.n_rows, pair[kept] % model.n_rows
+    pair, place = np.unique(line[entry_of] * model.n_rows + model.row[entry], return_inverse=True)
+    slope = np.bincount(place, model.coefficient[entry] * amount[entry_of], len(pair))
+    nonzero = np.abs(slope) > ZERO
+    at, row = pair[nonzero] // model.n_rows, pair[nonzero] % model.n_rows
     first = np.searchsorted(at, np.arange(len(sizes) + 1))
     starts = np.append(0, np.cumsum(sizes))
-    return Lines(starts, variable, amount, first, row, slope[kept].astype(np.float64))
+    return Lines(starts, variable, amount, first, row, slope[nonzero].astype(np.float64))
 
 
 def _directions(model: HingeLossMRF) -> tuple[Ints, Floats, Ints]:
@@ -65,14 +67,14 @@ def _directions(model: HingeLossMRF) -> tuple[Ints, Floats, Ints]:
     variables, amounts = [np.array([j]) for j in alone], [np.ones(1)] * len(alone)
     for rows in _linked(model.row[equal], model.variable[equal]):
         entries = np.flatnonzero(np.isin(model.row, rows))
-        of, column = np.unique(model.variable[entries], return_inverse=True)
-        matrix = np.zeros((len(rows), len(of)))
+        variables_, column = np.unique(model.variable[entries], return_inverse=True)
+        matrix = np.zeros((len(rows), len(variables_)))
         matrix[np.searchsorted(rows, model.row[entries]), column] = model.coefficient[entries]
         for basis in null_space(matrix):
             moved = np.flatnonzero(basis)
-            variables.append(of[moved])
+            variables.append(variables_[moved])
             amounts.append(basis[moved])
-    sizes = np.array([len(each) for each in variables], np.int64)
+    sizes = np.array([len(direction) for direction in variables], np.int64)
     whole = np.concatenate([np.empty(0, np.int64), *variables])
     return whole, np.concatenate([np.empty(0), *amounts]), sizes
 
@@ -85,8 +87,8 @@ def _linked(row: Ints, variable: Ints) -> Iterator[Ints]:
         mine, other = group.setdefault(i, [i]), owner.setdefault(j, group[i])
         if other is not mine:
             mine.extend(other)
-            for each in other:
-                group[each] = mine
+            for member in other:
+                group[member] = mine
         owner[j] = group[i]
     seen = {id(rows): rows for rows in group.values()}
     yield from (np.array(sorted(rows)) for rows in seen.values())
@@ -94,21 +96,21 @@ def _linked(row: Ints, variable: Ints) -> Iterator[Ints]:
 
 def null_space(matrix: Floats) -> Iterator[Floats]:
     """Yield a basis of the vectors that a matrix maps to 0, by Gauss-Jordan elimination: sparse."""
-    left, pivots = matrix.copy(), list[int]()
-    for j in range(left.shape[1]):
+    reduced, pivots = matrix.copy(), list[int]()
+    for j in range(reduced.shape[1]):
         i = len(pivots)
-        if i == len(left):
+        if i == len(reduced):
             break
-        best = i + int(np.argmax(np.abs(left[i:, j])))
-        if abs(left[best, j]) > ZERO:
-            left[[i, best]] = left[[best, i]]
-            left[i] /= left[i, j]
-            others = np.arange(len(left)) != i
-            left[others] -= np.outer(left[others, j], left[i])
+        best = i + int(np.argmax(np.abs(reduced[i:, j])))
+        if abs(reduced[best, j]) > ZERO:
+            reduced[[i, best]] = reduced[[best, i]]
+            reduced[i] /= reduced[i, j]
+            other_rows = np.arange(len(reduced)) != i
+            reduced[other_rows] -= np.outer(reduced[other_rows, j], reduced[i])
             pivots.append(j)
-    for j in sorted({*range(left.shape[1])} - {*pivots}):
-        basis = np.zeros(left.shape[1])
+    for j in sorted({*range(reduced.shape[1])} - {*pivots}):
+        basis = np.zeros(reduced.shape[1])
         basis[j] = 1.0
-        basis[pivots] = -left[: len(pivots), j]
+        basis[pivots] = -reduced[: len(pivots), j]
         basis[np.abs(basis) <= ZERO] = 0.0
         yield basis

@@ -100,18 +100,18 @@ class Tandem:
                 energy = descent.round(pages)
                 report(TandemProgress("descend", t, n_rows, energy))
 
-            def told(count: int, found: Certificate) -> None:
-                report(TandemProgress("admm", count, n_rows, *found[:3]))
+            def told(count: int, certificate: Certificate) -> None:
+                report(TandemProgress("admm", count, n_rows, *certificate[:3]))
 
             rows = PageRows(pages, descent.weight_sums, self.threads)
             rounds = Consensus(rows, descent.y, descent.ridge)
             limits = Limits(self.tolerance, self.violation, self.rounds, highest)
-            found, y, certified = polish(rounds, limits, told)
+            certificate, y, certified = polish(rounds, limits, told)
             return PagedSolution(
                 y,
-                found.energy,
-                found.bound,
-                found.violation,
+                certificate.energy,
+                certificate.bound,
+                certificate.violation,
                 n_rows - constraints,
                 constraints,
                 rounds.count,

@@ -48,14 +48,16 @@ def in_scale(
     """Solve a model with its weights and bonus scaled; ``tolerance`` is that of a certificate."""
     s = scale(weights, bonus)
     if s == 1.0:
-        found = solve(model, weights, bonus, start)
-        if not found.certified or _largest(weights, bonus) <= LARGE:
-            return found
-        hidden = rounding(model, found.dual, bonus) > tolerance * max(1.0, abs(found.energy))
-        return replace(found, certified=not hidden)
+        solution = solve(model, weights, bonus, start)
+        if not solution.certified or _largest(weights, bonus) <= LARGE:
+            return solution
+        hidden = rounding(model, solution.dual, bonus) > tolerance * max(1.0, abs(solution.energy))
+        return replace(solution, certified=not hidden)
     first = None if start is None else replace(start, dual=s * start.dual)
-    found = solve(model, s * weights, None if bonus is None else s * bonus, first)
-    return replace(found, energy=found.energy / s, dual=found.dual / s, bound=found.bound / s)
+    solution = solve(model, s * weights, None if bonus is None else s * bonus, first)
+    return replace(
+        solution, energy=solution.energy / s, dual=solution.dual / s, bound=solution.bound / s
+    )
 
 
 def rounding(model: HingeLossMRF, dual: Floats, bonus: Floats | None) -> float:

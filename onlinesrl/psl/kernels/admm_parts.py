@@ -124,14 +124,14 @@ def _update_run(
 ) -> None:
     """Do as ``admm.dual_update`` for a run of rows of ``size`` variables each."""
     of_run = _of_run(problem, first, eta)
-    like = at = problem.start[first]
+    template = at = problem.start[first]
     for i in range(first, end):
         form = problem.constant[i]
         for d in range(size):
-            form += problem.coefficient[like + d] * now.ahead[problem.variable[at + d]]
+            form += problem.coefficient[template + d] * now.ahead[problem.variable[at + d]]
         u = _step(now, i, form, of_run, relaxation)
         for d in range(size):
-            now.gradient[problem.variable[at + d]] += u * problem.coefficient[like + d]
+            now.gradient[problem.variable[at + d]] += u * problem.coefficient[template + d]
         at += size
 
 

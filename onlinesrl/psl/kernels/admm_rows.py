@@ -21,18 +21,18 @@ def describe(
     kind: Bytes, power: Bytes, weight_index: Ints, weights: Floats, rows: Potentials
 ) -> int:
     """Set weight, hinge and square of a model's rows; return CONVEX or an error code."""
-    found = CONVEX
+    status = CONVEX
     for i in range(len(kind)):
         hard, square = kind[i] >= AT_MOST, power[i] == 2
         weight = np.inf if hard else weights[weight_index[i]]
         if not hard and not np.isfinite(weight):
             return NOT_FINITE
         if weight < 0.0 and (square or kind[i] == HINGE):
-            found = NOT_CONVEX
+            status = NOT_CONVEX
         rows.weight[i] = weight
         rows.hinge[i] = kind[i] == HINGE or kind[i] == AT_MOST
         rows.square[i] = square
-    return found
+    return status
 
 
 @kernel
@@ -119,9 +119,13 @@ def expand(rows: Potentials, weight_sums: Floats, to: admm.AdmmProblem) -> None:
 
 @threaded
 def begin(
-    rows: Potentials, weight_sums: Floats, problem: admm.AdmmProblem, now: admm.Iterate, given: bool
+    rows: Potentials,
+    weight_sums: Floats,
+    problem: admm.AdmmProblem,
+    now: admm.Iterate,
+    resumes: bool,
 ) -> None:
-    """Set the duals to the slopes at ``now.y``, or clip ``given`` ones.
+    """Set the duals to the slopes at ``now.y``, or, if it ``resumes``, clip the earlier ones.
 
     They are 0 for a ridge and initially for a constraint. Given ones of rows without variables, which no
     round changes, do not count. ``problem`` is expanded. Adds the duals to the gradient, and the rows'
@@ -135,9 +139,9 @@ def begin(
         for e in range(rows.start[i], rows.start[i + 1]):
             at += rows.coefficient[e] * now.y[rows.variable[e]]
             problem.degree[rows.variable[e]] += penalty
-        kept = given and problem.row_step[i] > 0.0
-        u = now.dual[i] if kept else 0.0
-        if not kept and not np.isinf(rows.weight[i]):
+        keeps = resumes and problem.row_step[i] > 0.0
+        u = now.dual[i] if keeps else 0.0
+        if not keeps and not np.isinf(rows.weight[i]):
             u = slope(rows, i, at)
         u = clip(u, problem.low[i], problem.high[i])
         now.dual[i] = u
@@ -184,7 +188,7 @@ def set_up(
     problem: admm.AdmmProblem,
     now: admm.Iterate,
     before: Floats,
-    given: bool,
+    resumes: bool,
 ) -> None:
     """Set up ADMM for rows, given the weight sums of all: ``expand``, ``rescale`` and ``begin``.
 
@@ -192,7 +196,7 @@ def set_up(
     """
     expand(rows, weight_sums, problem)
     rescale(before, problem.row_step, now.dual)
-    begin(rows, weight_sums, problem, now, given)
+    begin(rows, weight_sums, problem, now, resumes)
 
 
 @kernel
@@ -202,9 +206,9 @@ def prepare(
     problem: admm.AdmmProblem,
     now: admm.Iterate,
     before: Floats,
-    given: bool,
+    resumes: bool,
 ) -> float:
     """Set up ADMM for rows in memory: ``weigh`` and ``set_up`` in one call."""
     ceiling = weigh(rows, weight_sums, problem.ridge)
-    set_up(rows, weight_sums, problem, now, before, given)
+    set_up(rows, weight_sums, problem, now, before, resumes)
     return ceiling

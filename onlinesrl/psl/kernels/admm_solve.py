@@ -117,7 +117,7 @@ def solve(
     while True:
         advance(problem, now, y, dual, control, PERIOD)
         energy, bound, violation, rest = certificate(problem, now, now.ahead)
-        found = verdict(energy, bound, violation, rest, highest, tolerance, most_violation)
-        if found != OPEN or control[ROUNDS] >= most_rounds:
+        status = verdict(energy, bound, violation, rest, highest, tolerance, most_violation)
+        if status != OPEN or control[ROUNDS] >= most_rounds:
             duals(rows, problem, now, dual)
-            return found, energy, bound, violation
+            return status, energy, bound, violation

@@ -181,16 +181,16 @@ def _checked(
 ) -> bool:
     """Return whether all checks of a step hold."""
     for check in range(code.check_start[step], code.check_start[step + 1]):
-        one = False
+        holds = False
         choice = code.choice_start[check]
-        while not one and choice < code.choice_start[check + 1]:
-            one = True
+        while not holds and choice < code.choice_start[check + 1]:
+            holds = True
             c = code.condition_start[choice]
-            while one and c < code.condition_start[choice + 1]:
-                one = _holds(relations, code, c, binding, constant)
+            while holds and c < code.condition_start[choice + 1]:
+                holds = _holds(relations, code, c, binding, constant)
                 c += 1
             choice += 1
-        if not one:
+        if not holds:
             return False
     return True
 

@@ -56,14 +56,14 @@ def _substitute(
 @kernel
 def _drop_zeros(out: Forms, first: int, end: int, most: float) -> tuple[int, float]:
     """Remove zero entries; return their end, and the maximum of the form over the box."""
-    kept = first
+    end_of_kept = first
     for e in range(first, end):
         if out.coefficient[e] != 0.0:
-            out.variable[kept] = out.variable[e]
-            out.coefficient[kept] = out.coefficient[e]
+            out.variable[end_of_kept] = out.variable[e]
+            out.coefficient[end_of_kept] = out.coefficient[e]
             most += max(out.coefficient[e], 0.0)
-            kept += 1
-    return kept, most
+            end_of_kept += 1
+    return end_of_kept, most
 
 
 @kernel
@@ -88,9 +88,9 @@ def assemble(
     for i in range(len(rows.constant)):
         first = out.start[n]
         end, rest = _substitute(rows, i, value, variable, place, out, first)
-        kept, most = _drop_zeros(out, first, end, rest)
+        end_of_row, most = _drop_zeros(out, first, end, rest)
         w = rows.world[i]
-        if kept == first:
+        if end_of_row == first:
             wrong = abs(rest) if equality else rest
             if wrong > ACTIVE and broken[w] < 0:
                 broken[w] = i
@@ -98,7 +98,7 @@ def assemble(
             out.constant[n] = rest
             out.world[n] = w
             n += 1
-            out.start[n] = kept
+            out.start[n] = end_of_row
         else:
             inactive[w] += 1
     return n

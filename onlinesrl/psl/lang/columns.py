@@ -49,11 +49,11 @@ def database_of(
 def _check_names(predicates: Mapping[str, int], data: Data, part: str) -> None:
     for name, columns in data.items():
         if name not in predicates:
-            known = ", ".join(sorted(predicates))
-            raise DataError(f"{part}: the model has no predicate {name}; it has {known}")
-        found, arity = len(columns.constants), predicates[name]
-        if found != arity and any(map(len, columns.constants)):
-            raise DataError(f"{part}: {name} has {arity} arguments in the model, here {found}")
+            names = ", ".join(sorted(predicates))
+            raise DataError(f"{part}: the model has no predicate {name}; it has {names}")
+        n_columns, arity = len(columns.constants), predicates[name]
+        if n_columns != arity and any(map(len, columns.constants)):
+            raise DataError(f"{part}: {name} has {arity} arguments in the model, here {n_columns}")
 
 
 def _table(
@@ -67,30 +67,30 @@ def _table(
     _check_values(values, name)
     first = first_rows(numbers)
     again = np.flatnonzero(first != np.arange(len(first)))
-    known, new = values[first[again]], values[again]
-    differ = again[(known != new) & ~(np.isnan(known) & np.isnan(new))]
+    earlier, new = values[first[again]], values[again]
+    differ = again[(earlier != new) & ~(np.isnan(earlier) & np.isnan(new))]
     if len(differ):
         row = int(differ[0])
         other = f"{values[first[row]]:g} in row {first[row]}"
         raise DataError(f"{name}, row {row}: the value is {values[row]:g} here and {other}")
-    kept = np.delete(np.arange(len(first)), again)
-    return AtomTable(numbers[:, kept], values[kept])
+    distinct = np.delete(np.arange(len(first)), again)
+    return AtomTable(numbers[:, distinct], values[distinct])
 
 
 def _check_values(values: Floats, name: str) -> None:
     wrong = np.flatnonzero((values < 0) | (values > 1))
     if len(wrong):
         row = int(wrong[0])
-        found = f"a truth value is a number from 0 to 1, not {values[row]:g}"
-        raise DataError(f"{name}, row {row}: {found}")
+        reason = f"a truth value is a number from 0 to 1, not {values[row]:g}"
+        raise DataError(f"{name}, row {row}: {reason}")
 
 
 def _check_disjoint(relation: Relation, name: str) -> None:
     observed, targets = relation.observed, relation.targets
     first = first_rows(np.concatenate((observed.columns, targets.columns), axis=1))
-    both = np.flatnonzero(first[len(observed) :] < len(observed))
-    if len(both):
-        row, place = int(both[0]), int(first[len(observed) + both[0]])
+    repeated = np.flatnonzero(first[len(observed) :] < len(observed))
+    if len(repeated):
+        row, place = int(repeated[0]), int(first[len(observed) + repeated[0]])
         raise DataError(
             f"{name}: row {row} of the query is observed, in row {place} of the evidence"
         )

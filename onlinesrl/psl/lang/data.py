@@ -165,9 +165,9 @@ def _read_parquet(
     text, listed = Source(str(path), "", DatabaseError), read_parquet(path)
     values = listed.pop(VALUE, None)
     if len(listed) != arity:
-        found = ", ".join(listed) or "none"
+        columns_ = ", ".join(listed) or "none"
         message = (
-            f"{name} has {arity} arguments; expected as many columns, and {VALUE}; found {found}"
+            f"{name} has {arity} arguments; expected as many columns, and {VALUE}; found {columns_}"
         )
         raise text.error(message, 0)
     count = len(next(iter(listed.values()), ()))
@@ -196,9 +196,9 @@ def _values(
     try:
         values = np.fromiter(map(float, fields), np.float64, len(fields))
     except ValueError:
-        values = np.array([_value(each, missing) for each in fields])
-    given = np.array([bool(each) for each in fields]) if "" in fields else True
-    wrong = np.flatnonzero(~((values >= 0) & (values <= 1)) & given)
+        values = np.array([_value(field, missing) for field in fields])
+    present = np.array([bool(field) for field in fields]) if "" in fields else True
+    wrong = np.flatnonzero(~((values >= 0) & (values <= 1)) & present)
     if len(wrong):
         row = int(wrong[0])
         message = f"a truth value is a number from 0 to 1, not {fields[row]}"
@@ -231,21 +231,21 @@ def _united(files: Sequence[_FileRows], arity: int) -> AtomTable:
     """Join the distinct rows of files; raises DatabaseError if an atom has two values."""
     if not files:
         return AtomTable(np.empty((arity, 0), np.int32), np.empty(0))
-    columns = np.concatenate([each.columns for each in files], axis=1)
-    values = np.concatenate([each.values for each in files])
+    columns = np.concatenate([rows.columns for rows in files], axis=1)
+    values = np.concatenate([rows.values for rows in files])
     first = first_rows(columns)
     again = np.flatnonzero(first != np.arange(len(first)))
     if not len(again):
         return AtomTable(columns, values)
-    known, new = values[first[again]], values[again]
-    differ = np.flatnonzero((known != new) & ~(np.isnan(known) & np.isnan(new)))
+    earlier, new = values[first[again]], values[again]
+    differ = np.flatnonzero((earlier != new) & ~(np.isnan(earlier) & np.isnan(new)))
     if len(differ):
         row = int(again[differ[0]])
         (file, index), (other, before) = _located(files, row), _located(files, int(first[row]))
         message = f"this atom has another value, {other.values[before]:g}, in {other.place(before)}"
         raise file.error(index, message)
-    kept = np.delete(np.arange(len(first)), again)
-    return AtomTable(columns[:, kept], values[kept])
+    distinct = np.delete(np.arange(len(first)), again)
+    return AtomTable(columns[:, distinct], values[distinct])
 
 
 def first_rows(columns: Ints32) -> Ints:
@@ -266,19 +266,19 @@ def _check_disjoint(
 ) -> None:
     """Raise DatabaseError for a target that is observed."""
     files = [*observed, *targets]
-    count = sum(len(each.values) for each in observed)
-    first = first_rows(np.concatenate([each.columns for each in files], axis=1))
-    both = np.flatnonzero(first[count:] < count)
-    if len(both):
-        row = count + int(both[0])
+    count = sum(len(rows.values) for rows in observed)
+    first = first_rows(np.concatenate([rows.columns for rows in files], axis=1))
+    repeated = np.flatnonzero(first[count:] < count)
+    if len(repeated):
+        row = count + int(repeated[0])
         (file, index), (other, before) = _located(files, row), _located(files, int(first[row]))
         raise file.error(index, f"this target is observed in {other.place(before)}")
 
 
 def _located(files: Iterable[_FileRows], row: int) -> tuple[_FileRows, int]:
     """Return the file of a row of joined files, and the row's index in it."""
-    for each in files:
-        if row < len(each.values):
-            return each, row
-        row -= len(each.values)
+    for file in files:
+        if row < len(file.values):
+            return file, row
+        row -= len(file.values)
     raise IndexError(row)

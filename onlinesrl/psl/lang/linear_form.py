@@ -120,16 +120,16 @@ def normal_forms(rule: PslRule, index: int, functions: Collection[str]) -> list[
 def unbound(form: NormalRule) -> Iterator[str]:
     """Yield the variables that no join binds."""
     joined = [*form.joins, *form.sums]
-    bound = {leaf.name for each in joined for leaf in terms(each.atom) if _is_variable(leaf)}
-    for each in (*form.lookups, *form.computed):
-        yield from (leaf.name for leaf in terms(each.atom) if _is_variable(leaf, bound))
-    outer = bound - {each.variable for each in form.summations}
+    bound = {leaf.name for term_ in joined for leaf in terms(term_.atom) if _is_variable(leaf)}
+    for term_ in (*form.lookups, *form.computed):
+        yield from (leaf.name for leaf in terms(term_.atom) if _is_variable(leaf, bound))
+    outer = bound - {term_.variable for term_ in form.summations}
     for compared in form.comparisons:
         yield from (name for name in variables(compared) if name not in outer)
     for each_sum in form.summations:
-        own = outer | {each_sum.variable}
-        for condition in (each for choice in each_sum.choices for each in choice):
-            yield from (name for name in variables(condition) if name not in own)
+        bound_here = outer | {each_sum.variable}
+        for condition in (term_ for choice in each_sum.choices for term_ in choice):
+            yield from (name for name in variables(condition) if name not in bound_here)
 
 
 def _is_variable(leaf: object, without: Collection[str] = ()) -> bool:
@@ -140,18 +140,18 @@ def _logical(
     rule: LogicalRule, index: int, part: Disjunction, functions: Collection[str]
 ) -> NormalRule:
     """Return the form of one clause."""
-    literals = [each for each in part if isinstance(each, Literal)]
-    computed = [each for each in literals if each.atom.predicate in functions]
-    listed = [each for each in literals if each.atom.predicate not in functions]
+    literals = [literal for literal in part if isinstance(literal, Literal)]
+    computed = [literal for literal in literals if literal.atom.predicate in functions]
+    listed = [literal for literal in literals if literal.atom.predicate not in functions]
     return NormalRule(
         rule=index,
-        joins=tuple(_term(each) for each in listed if not each.positive),
+        joins=tuple(_term(literal) for literal in listed if not literal.positive),
         sums=(),
-        lookups=tuple(_term(each) for each in listed if each.positive),
+        lookups=tuple(_term(literal) for literal in listed if literal.positive),
         computed=tuple(map(_term, computed)),
-        comparisons=tuple(_failing(each) for each in part if isinstance(each, Compared)),
+        comparisons=tuple(_failing(literal) for literal in part if isinstance(literal, Compared)),
         summations=(),
-        constant=Number(1.0 - sum(not each.positive for each in literals)),
+        constant=Number(1.0 - sum(not literal.positive for literal in literals)),
         weight=rule.weight,
         power=rule.power,
     )
@@ -176,14 +176,14 @@ def _arithmetic(
             _add(coefficients, summand, minus)
     constant = coefficients.pop(None)
     linear = [LinearTerm(value, atom) for atom, value in coefficients.items() if atom]
-    computed = tuple(each for each in linear if each.atom.predicate in functions)
-    listed = [each for each in linear if each.atom.predicate not in functions]
-    names = (name for each in linear for name in summed(each.atom))
-    filters = {each.variable: _choices(each.condition) for each in rule.filters}
+    computed = tuple(term for term in linear if term.atom.predicate in functions)
+    listed = [term for term in linear if term.atom.predicate not in functions]
+    names = (name for term in linear for name in summed(term.atom))
+    filters = {term.variable: _choices(term.condition) for term in rule.filters}
     return NormalRule(
         rule=index,
-        joins=tuple(each for each in listed if not summed(each.atom)),
-        sums=tuple(each for each in listed if summed(each.atom)),
+        joins=tuple(term for term in listed if not summed(term.atom)),
+        sums=tuple(term for term in listed if summed(term.atom)),
         lookups=(),
         computed=computed,
         comparisons=(),
@@ -198,8 +198,8 @@ def _arithmetic(
 def _add(coefficients: dict[Atom | None, Coefficient], summand: Summand, minus: bool) -> None:
     """Add a summand, or its negative, to the coefficient of its atom."""
     value = operation("*", _MINUS_ONE, summand.coefficient) if minus else summand.coefficient
-    known = coefficients.get(summand.atom, Number(0.0))
-    added = value if known == Number(0.0) else operation("+", known, value)
+    coefficient = coefficients.get(summand.atom, Number(0.0))
+    added = value if coefficient == Number(0.0) else operation("+", coefficient, value)
     coefficients[summand.atom] = added
 
 

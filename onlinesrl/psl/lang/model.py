@@ -64,7 +64,7 @@ def load_json(path: str | Path, functions: Functions | None = None) -> PslModel:
         for kind in _SECTIONS:
             reader.add_files(_plain(name), kind, (*key, kind))
     rules = reader.value(("rules",))
-    if not isinstance(rules, list) or not all(isinstance(each, str) for each in rules):
+    if not isinstance(rules, list) or not all(isinstance(rule, str) for rule in rules):
         raise reader.error(("rules",), "expected a list of rules as strings")
     program = reader.rules(rules)
     return reader.model(program, reader.section(("options",)))
@@ -108,8 +108,8 @@ class _ModelReader:
         text = self._source.text.replace("\t", " ") if path.suffix == ".json" else self._source.text
         self._values = self._tree.read(text, Place(str(path), 1, 1))
         for problem in self._tree.problems:
-            where = Position(problem.line, problem.column)
-            raise self._source.error(problem.message, where)
+            position = Position(problem.line, problem.column)
+            raise self._source.error(problem.message, position)
         self._arities: dict[str, int] = {}
         self._files: dict[str, dict[str, dict[str, list[Path]]]] = {}
 
@@ -129,14 +129,14 @@ class _ModelReader:
             raise self.error(key, f"expected a section in `{key[-1]}`")
         return value or {}
 
-    def check_keys(self, key: _Key, known: tuple[str, ...]) -> None:
+    def check_keys(self, key: _Key, names: tuple[str, ...]) -> None:
         """Raise ModelError for an unknown key."""
         if not isinstance(self.value(key), dict):
             raise self.error(key, "expected a section with keys")
         for name in self.value(key):
-            if name not in known:
-                close = get_close_matches(name, known, n=1)
-                listed = f"the keys are {', '.join(known)}"
+            if name not in names:
+                close = get_close_matches(name, names, n=1)
+                listed = f"the keys are {', '.join(names)}"
                 hint = f"did you mean {close[0]}?" if close else listed
                 raise self._at_key((*key, name), f"the key {name} is unknown", hint)
 
@@ -145,21 +145,21 @@ class _ModelReader:
         match = _NAME.fullmatch(name)
         if match is None:
             raise self._at_key(key, f"{name} is not a predicate with its arity", "write `Knows/2`")
-        same = [known for known in self._arities if known.upper() == match[1].upper()]
+        same = [alike for alike in self._arities if alike.upper() == match[1].upper()]
         if same:
             raise self._at_key(key, f"the predicate {same[0]} is declared twice")
         self._arities[match[1]] = int(match[2])
 
-    def kind(self, name: str, given: object) -> str:
+    def kind(self, name: str, value: object) -> str:
         """Return ``open`` or ``closed``, given alone, or in a list with the types of the arguments."""
         key, arity = ("predicates", name), self._arities[_plain(name)]
         kinds = []
-        for each in given if isinstance(given, list) else [given]:
-            match each:
+        for item in value if isinstance(value, list) else [value]:
+            match item:
                 case "open" | "closed":
-                    kinds.append(each)
+                    kinds.append(item)
                 case {"types": [*types], **other} if not other:
-                    if len(types) != arity or not all(isinstance(of, str) for of in types):
+                    if len(types) != arity or not all(isinstance(type_, str) for type_ in types):
                         raise self.error(key, f"expected the types of {arity} arguments")
                 case _:
                     kinds = []
@@ -174,7 +174,7 @@ class _ModelReader:
         value = self.value(key)
         if name not in self._arities:
             raise self._at_key(key, f"the predicate {name} is not declared")
-        if value is not None and name.upper() in {each.upper() for each in self._functions}:
+        if value is not None and name.upper() in {function.upper() for function in self._functions}:
             raise self.error(key, f"{name} is a function and has no data")
         if isinstance(value, dict):
             self.check_keys(key, _SPLITS)
@@ -185,10 +185,10 @@ class _ModelReader:
 
     def _paths(self, value: object, key: _Key) -> list[Path]:
         listed = [] if value is None else value if isinstance(value, list) else [value]
-        paths = [each for each in listed if isinstance(each, str) and each]
+        paths = [path for path in listed if isinstance(path, str) and path]
         if len(paths) < len(listed):
             raise self.error(key, "expected the path of a file, or a list of paths")
-        return [self._path.parent / each for each in paths]
+        return [self._path.parent / path for path in paths]
 
     def _at_key(self, key: _Key, message: str, hint: str | None = None) -> LocatedError:
         place = self._tree.key_place(key)
@@ -212,9 +212,9 @@ class _ModelReader:
         opened = [name for name, data in self._files.items() if any(_targets(data))]
         reader = PslReader(text.file, self._arities, self._functions, opened)
         for index, code in enumerate(codes):
-            found = reader.read(text, code)
-            if single and found != 1:
-                raise self.error(("rules", index), f"expected one rule, not {found}")
+            n_rules = reader.read(text, code)
+            if single and n_rules != 1:
+                raise self.error(("rules", index), f"expected one rule, not {n_rules}")
         return reader.program()
 
     def model(self, program: PslProgram, options: Mapping[str, object]) -> PslModel:
@@ -223,7 +223,7 @@ class _ModelReader:
             "learn": self._split("learn", program),
         }
         spelling = {name.upper(): name for name in program.functions}
-        functions = {spelling[name.upper()]: each for name, each in self._functions.items()}
+        functions = {spelling[name.upper()]: function for name, function in self._functions.items()}
         return PslModel(program, splits, functions, options)
 
     def _split(self, split: Split, program: PslProgram) -> dict[str, DataFiles]:

@@ -74,13 +74,13 @@ class PslReader:
 
     def program(self) -> PslProgram:
         """Return the rules read so far."""
-        rules = tuple(each.rule for each in self._parsed)
+        rules = tuple(parsed.rule for parsed in self._parsed)
         return PslProgram(self._file, dict(self._arities), rules, self._functions)
 
     def read(self, whole: Source, code: str) -> int:
         """Add the rules of ``code``, whose positions are those of a source; return their number."""
-        found = parsed_rules(code, whole, self._spell)
-        for parsed in found:
+        rules = parsed_rules(code, whole, self._spell)
+        for parsed in rules:
             if not parsed.mentions:
                 raise whole.error("a rule needs at least one atom", parsed.rule.position)
             for mention in parsed.mentions:
@@ -95,8 +95,8 @@ class PslReader:
             except ValueError as error:
                 hint = "write it in several rules"
                 raise whole.error(str(error), parsed.rule.position, hint) from None
-        self._parsed += found
-        return len(found)
+        self._parsed += rules
+        return len(rules)
 
     def _spell(self, name: str) -> str:
         return self._spelling.setdefault(name.upper(), name)
@@ -105,8 +105,8 @@ class PslReader:
         name, arity = mention.atom.predicate, len(mention.atom.terms)
         if self._closed and name not in self._arities and name not in self._functions:
             close = get_close_matches(name, [*self._arities, *self._functions], n=1)
-            known = ", ".join(self._arities)
-            hint = f"did you mean {close[0]}?" if close else f"the predicates are {known}"
+            names = ", ".join(self._arities)
+            hint = f"did you mean {close[0]}?" if close else f"the predicates are {names}"
             raise whole.error(f"the predicate {name} is not declared", mention.position, hint)
         takes = self._arities.setdefault(name, arity)
         if takes != arity:
@@ -116,7 +116,7 @@ class PslReader:
 
     def _check_filters(self, parsed: ParsedRule, rule: ArithmeticRule, whole: Source) -> None:
         """Raise an error for atoms in filters whose predicates have targets."""
-        filtering = {x for each in rule.filters for x in atoms(each.condition)}
+        filtering = {x for filter_ in rule.filters for x in atoms(filter_.condition)}
         for mention in parsed.mentions:
             name = mention.atom.predicate
             if name in self._opened and mention.atom in filtering:
@@ -138,26 +138,26 @@ def _check_sums(
     """Check the atoms, summation variables, cardinalities and filters of an arithmetic rule."""
     summands = [*rule.left, *rule.right]
     variables = _summation_variables(parsed, summands, functions, whole)
-    for name in (x for each in summands for x in cardinalities(each.coefficient)):
+    for name in (x for item in summands for x in cardinalities(item.coefficient)):
         if name not in variables:
             message = f"|{name}| counts the constants of +{name}, which is in no atom"
             raise whole.error(message, parsed.places[name])
     seen: set[str] = set()
-    for each, place in zip(rule.filters, parsed.filtered, strict=True):
-        if each.variable not in variables:
-            raise whole.error(f"this filters +{each.variable}, which is in no atom", place)
-        if each.variable in seen:
+    for item, place in zip(rule.filters, parsed.filtered, strict=True):
+        if item.variable not in variables:
+            raise whole.error(f"this filters +{item.variable}, which is in no atom", place)
+        if item.variable in seen:
             hint = "join the conditions by `&`"
-            raise whole.error(f"+{each.variable} has two filters", place, hint)
-        seen.add(each.variable)
+            raise whole.error(f"+{item.variable} has two filters", place, hint)
+        seen.add(item.variable)
 
 
 def _summation_variables(
     parsed: ParsedRule, summands: list[Summand], functions: Collection[str], whole: Source
 ) -> set[str]:
     """Return the summation variables, after checking that each occurs once, in a listed atom."""
-    found: set[str] = set()
-    linear = {each.atom for each in summands}
+    summed_names: set[str] = set()
+    linear = {summand.atom for summand in summands}
     leaves = (leaf for atom in linear if atom for leaf in terms(atom))
     alone = {leaf.name for leaf in leaves if isinstance(leaf, Variable) and not leaf.plus}
     for mention in parsed.mentions:
@@ -168,11 +168,11 @@ def _summation_variables(
         if names and mention.atom.predicate in functions:
             message = f"{mention.atom.predicate} is a function: it lists no atoms to sum over"
             raise whole.error(message, mention.position)
-        if (found | alone) & {*names} or len(set(names)) < len(names):
+        if (summed_names | alone) & {*names} or len(set(names)) < len(names):
             message = "a summation variable occurs only once"
             raise whole.error(message, mention.position, "give the other one its own name")
-        found |= {*names}
-    return found
+        summed_names |= {*names}
+    return summed_names
 
 
 def _check_bound(parsed: ParsedRule, functions: Collection[str], whole: Source) -> None:

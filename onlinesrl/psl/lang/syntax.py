@@ -86,11 +86,11 @@ def parsed_rules(code: str, source: Source, spell: Callable[[str], str]) -> list
     Raises the source's error at the first syntax error.
     """
     tree = parse(code, source, ("onlinesrl.psl.lang/psl",), COMPLAINTS, WORDS)
-    found = []
+    rules = []
     for node in trees(tree):
         check_bounds(node, source)
-        found.append(_Converter(source, spell).rule(node, code))
-    return found
+        rules.append(_Converter(source, spell).rule(node, code))
+    return rules
 
 
 class _Converter:
@@ -103,16 +103,16 @@ class _Converter:
         self._places: dict[str, Position] = {}
 
     def rule(self, node: Tree[Token], code: str) -> ParsedRule:
-        parts = {each.data: each for each in trees(node) if each.data in {"weight", "power"}}
-        hard = any(isinstance(each, str) for each in node.children)
+        parts = {child.data: child for child in trees(node) if child.data in {"weight", "power"}}
+        hard = any(isinstance(child, str) for child in node.children)
         weight = self._weight(node, parts.get("weight"), hard)
         power = int(str(parts["power"].children[0])[-1]) if "power" in parts else 1
         if hard and "power" in parts:
             message = "a hard rule has no exponent: it must hold"
             raise self._source.error(message, position(parts["power"]))
-        body = next(each for each in trees(node) if each.data not in {*parts, "filter"})
-        filters = [each for each in trees(node) if each.data == "filter"]
-        where = position(node)
+        body = next(child for child in trees(node) if child.data not in {*parts, "filter"})
+        filters = [child for child in trees(node) if child.data == "filter"]
+        place = position(node)
         text = " ".join(code[node.meta.start_pos : node.meta.end_pos].split())
         rule: PslRule
         if body.data == "relation":
@@ -124,14 +124,14 @@ class _Converter:
                 tuple(map(self._filter, filters)),
                 weight,
                 power,
-                where,
+                place,
                 text,
             )
         elif filters:
             message = "a filter belongs to a summation variable, but this rule is logical"
             raise self._source.error(message, position(filters[0]))
         else:
-            rule = LogicalRule(self._formula(body), weight, power, where, text)
+            rule = LogicalRule(self._formula(body), weight, power, place, text)
         places = tuple(map(position, filters))
         return ParsedRule(rule, tuple(self._mentions), self._places, places)
 
@@ -196,11 +196,11 @@ class _Converter:
     def _side(self, node: Node) -> tuple[Summand, ...]:
         """Convert a side of a relation: its atoms, then its constant if any."""
         summands = self._linear(node)
-        atoms = [each for each in summands if each.atom]
-        others = [each for each in summands if not each.atom]
-        if others:
-            atoms.append(Summand(self._factor(others, node), None))
-        if not all(moderate(each.coefficient) for each in atoms):
+        atoms = [summand for summand in summands if summand.atom]
+        constants = [summand for summand in summands if not summand.atom]
+        if constants:
+            atoms.append(Summand(self._factor(constants, node), None))
+        if not all(moderate(summand.coefficient) for summand in atoms):
             raise self._source.error("a number is at most 1e50", position(node))
         return tuple(atoms)
 
@@ -216,10 +216,10 @@ class _Converter:
         return [Summand(self._simple(node), None)]
 
     def _sum(self, node: Tree[Token]) -> list[Summand]:
-        first, *others = node.children
+        first, *terms = node.children
         summands = self._linear(first)
-        for sign, each in zip(others[::2], others[1::2], strict=True):
-            added = self._linear(each)
+        for sign, term in zip(terms[::2], terms[1::2], strict=True):
+            added = self._linear(term)
             summands += added if sign == "+" else _scaled(Number(-1.0), added)
         return summands
 
@@ -231,7 +231,7 @@ class _Converter:
             return Cardinality(name)
         if node.data == "extremum":
             op, *operands = node.children
-            left, right = (self._coefficient(each, node) for each in operands)
+            left, right = (self._coefficient(operand, node) for operand in operands)
             return operation(str(op), left, right)
         value = self._number(node)
         return Number(-value if node.data == "negative" else value)
@@ -241,10 +241,10 @@ class _Converter:
         left_sum, right_sum = self._linear(first), self._linear(second)
         if node.data == "quotient":
             return self._quotient(left_sum, self._factor(right_sum, second), second)
-        if any(each.atom for each in right_sum):
+        if any(summand.atom for summand in right_sum):
             return _scaled(self._factor(left_sum, first), right_sum)
         factor = self._factor(right_sum, second)
-        if any(each.atom for each in left_sum):
+        if any(summand.atom for summand in left_sum):
             return _scaled(factor, left_sum)
         return [Summand(operation("*", self._factor(left_sum, first), factor), None)]
 
@@ -253,28 +253,28 @@ class _Converter:
     ) -> list[Summand]:
         if divisor == Number(0.0):
             raise self._source.error("this divides by zero", position(place))
-        if not any(each.atom for each in summands):
+        if not any(summand.atom for summand in summands):
             return [Summand(operation("/", self._factor(summands, place), divisor), None)]
         return [replace(x, coefficient=operation("/", x.coefficient, divisor)) for x in summands]
 
     def _coefficient(self, node: Node, around: Tree[Token]) -> Coefficient:
         summands = self._linear(node)
-        if any(each.atom for each in summands):
+        if any(summand.atom for summand in summands):
             message = "a minimum or maximum takes coefficients, not atoms"
             raise self._source.error(message, position(around))
         return self._factor(summands, node)
 
     def _factor(self, summands: list[Summand], node: Node) -> Coefficient:
         """Return the value of an expression without atoms."""
-        if any(each.atom for each in summands):
+        if any(item.atom for item in summands):
             message = "an arithmetic rule is linear: an atom is not multiplied or divided by atoms"
             raise self._source.error(message, position(node))
-        if sum(not isinstance(each.coefficient, Number) for each in summands) > MAX_DEPTH:
+        if sum(not isinstance(item.coefficient, Number) for item in summands) > MAX_DEPTH:
             message = f"a coefficient has at most {MAX_DEPTH} summands that are not numbers"
             raise self._source.error(message, position(node))
-        total, *others = (each.coefficient for each in summands)
-        for each in others:
-            total = operation("+", total, each)
+        total, *coefficients = (item.coefficient for item in summands)
+        for item in coefficients:
+            total = operation("+", total, item)
         return total
 
 

@@ -127,7 +127,8 @@ def show_rule(rule: PslRule) -> str:
     else:
         body = f"{_sum(rule.left)} {rule.op} {_sum(rule.right)}"
         filters = "".join(
-            f" {{{each.variable}: {show_formula(each.condition)}}}" for each in rule.filters
+            f" {{{filter_.variable}: {show_formula(filter_.condition)}}}"
+            for filter_ in rule.filters
         )
     if rule.weight is None:
         body = re.sub(r"^-\S+", r"(\g<0>)", body)  # else a rule before it would subtract it

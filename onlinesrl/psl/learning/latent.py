@@ -117,19 +117,22 @@ class Latent(PslBatchLearner):
         relations = problem.database.relations
         for name in self.latent:
             if name not in relations or not len(relations[name].targets):
-                known = ", ".join(n for n, of in relations.items() if len(of.targets))
-                raise UnfitError("latent", f"{name} has no targets; those with targets: {known}")
-        parts = [np.full(len(of.targets), name in self.latent) for name, of in relations.items()]
+                names = ", ".join(n for n, relation in relations.items() if len(relation.targets))
+                raise UnfitError("latent", f"{name} has no targets; those with targets: {names}")
+        parts = [
+            np.full(len(relation.targets), name in self.latent)
+            for name, relation in relations.items()
+        ]
         hidden, unknown = np.concatenate(parts), np.isnan(problem.truth)
         wrong = np.flatnonzero(hidden != unknown)
         if len(wrong):
             atom = problem.atom(int(wrong[0]))
-            said = (
+            reason = (
                 "has a truth, but is latent"
                 if hidden[wrong[0]]
                 else "has no truth, and is not latent"
             )
-            raise UnfitError("latent", f"{atom} {said}")
+            raise UnfitError("latent", f"{atom} {reason}")
         if np.all(hidden):
             raise UnfitError("latent", "every target is latent, so there is no truth to learn from")
         return hidden

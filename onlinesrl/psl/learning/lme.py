@@ -39,12 +39,16 @@ class Lme(PslBatchLearner):
 
         def slack(w: Floats) -> Plane:
             start = solutions[-1] if solutions else None
-            found = problem.engine.solve(problem.model, problem.whole(w), bonus=away, start=start)
-            solutions.append(found)
-            loss = float(np.sum(problem.truth + away * found.y))
-            slope = observed - problem.totals(found.y)
+            solution = problem.engine.solve(
+                problem.model, problem.whole(w), bonus=away, start=start
+            )
+            solutions.append(solution)
+            loss = float(np.sum(problem.truth + away * solution.y))
+            slope = observed - problem.totals(solution.y)
             return Plane(
-                self.c * loss, self.c * slope[soft], self.c * max(found.energy - found.bound, 0.0)
+                self.c * loss,
+                self.c * slope[soft],
+                self.c * max(solution.energy - solution.bound, 0.0),
             )
 
         start = np.maximum(problem.start[soft], 1e-6)

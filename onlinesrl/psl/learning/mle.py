@@ -40,10 +40,10 @@ class Mle(PslBatchLearner):
 
         def gap(w: Floats) -> Plane:
             weights = problem.whole(w)
-            found = problem.solve(weights, solutions[-1] if solutions else None)
-            solutions.append(found)
-            slope = observed - problem.totals(found.y)
-            return Plane(0.0, slope[soft], max(found.energy - found.bound, 0.0))
+            solution = problem.solve(weights, solutions[-1] if solutions else None)
+            solutions.append(solution)
+            slope = observed - problem.totals(solution.y)
+            return Plane(0.0, slope[soft], max(solution.energy - solution.bound, 0.0))
 
         start = np.maximum(problem.start[soft], 1e-6)
         planes = CuttingPlanes(LogEntropy(self.log, self.entropy), simplex=True)

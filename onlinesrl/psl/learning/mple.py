@@ -61,7 +61,7 @@ class Mple(PslBatchLearner):
 
         start = problem.start[soft]
         trace.add(loss(start)[0])
-        found = minimize(
+        result = minimize(
             loss,
             start,
             jac=True,
@@ -70,9 +70,9 @@ class Mple(PslBatchLearner):
             callback=tell,
             options={"ftol": 1e-12, "gtol": 1e-8, "maxiter": 1000},
         )
-        stats = {"variables": len(conditionals.width), "evaluations": int(found.nfev)}
-        warnings = [] if found.success else [f"L-BFGS ended early: {found.message}"]
-        return Learned(problem.whole(found.x), trace.steps, stats, warnings)
+        stats = {"variables": len(conditionals.width), "evaluations": int(result.nfev)}
+        warnings = [] if result.success else [f"L-BFGS ended early: {result.message}"]
+        return Learned(problem.whole(result.x), trace.steps, stats, warnings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +96,8 @@ class Conditionals:
         """Return the logarithm of the pseudo-likelihood, and its gradient, float64[rules]."""
         gradient, density = np.zeros(len(weights)), np.empty_like(self.quadrature)
         start = np.searchsorted(self.variable, np.arange(len(self.width) + 1))
-        of = start, self.rule, self.at_nodes, self.at_truth, self.width, self.quadrature
-        return pseudo_likelihood(*of, weights, density, gradient), gradient
+        arrays = start, self.rule, self.at_nodes, self.at_truth, self.width, self.quadrature
+        return pseudo_likelihood(*arrays, weights, density, gradient), gradient
 
 
 def conditionals_of(model: HingeLossMRF, truth: Floats, rules: int) -> Conditionals:
@@ -109,24 +109,24 @@ def conditionals_of(model: HingeLossMRF, truth: Floats, rules: int) -> Condition
     rest = model.forms(truth)[row] - q * truth[variable]
     x, quadrature = _nodes()
     pair, inverse = np.unique(variable * rules + model.weight_index[row], return_inverse=True)
-    of, rule = pair // rules, pair % rules
+    variable_of, rule = pair // rules, pair % rules
     at_nodes = np.empty((len(pair), len(x)))
-    for k, each in enumerate(x):
-        t = low[variable] + (high - low)[variable] * each
+    for k, node in enumerate(x):
+        t = low[variable] + (high - low)[variable] * node
         at_nodes[:, k] = np.bincount(inverse, _phi(model, row, rest + q * t), len(pair))
     at_truth = np.bincount(inverse, _phi(model, row, rest + q * truth[variable]), len(pair)).astype(
         np.float64
     )
-    known, number = np.unique(of, return_inverse=True)
-    return Conditionals(number, rule, at_nodes, at_truth, (high - low)[known], quadrature)
+    variables, number = np.unique(variable_of, return_inverse=True)
+    return Conditionals(number, rule, at_nodes, at_truth, (high - low)[variables], quadrature)
 
 
 def _phi(model: HingeLossMRF, row: Ints, form: Floats) -> Floats:
     """Return the potentials of rows at values of their forms."""
-    found: Floats = (
+    values: Floats = (
         np.where(model.kind[row] == HINGE, np.maximum(form, 0.0), form) ** model.power[row]
     )
-    return found
+    return values
 
 
 def _nodes() -> tuple[Floats, Floats]:

@@ -63,7 +63,7 @@ class PslProblem:
     def truth(self) -> Floats:
         """The true value of every variable, float64[variables]; NaN where the data give none."""
         relations = self.database.relations.values()
-        return np.concatenate([np.empty(0), *(each.target_truth() for each in relations)])
+        return np.concatenate([np.empty(0), *(relation.target_truth() for relation in relations)])
 
     @cached_property
     def counts(self) -> Floats:
@@ -134,15 +134,17 @@ class PslProblem:
 
     def scored(self, y: Floats) -> dict[str, Scored]:
         """Return values of all variables by predicate, of the targets whose truth is known."""
-        found, first = {}, 0
+        scores, first = {}, 0
         for name, relation in self.database.relations.items():
             n, truth = len(relation.targets), relation.target_truth()
-            known = ~np.isnan(truth)
+            has_truth = ~np.isnan(truth)
             groups = first_rows(relation.targets.columns[:-1]) if n else np.empty(0, np.int64)
-            if np.any(known):
-                found[name] = Scored(truth[known], y[first : first + n][known], groups[known])
+            if np.any(has_truth):
+                scores[name] = Scored(
+                    truth[has_truth], y[first : first + n][has_truth], groups[has_truth]
+                )
             first += n
-        return found
+        return scores
 
 
 def grounded(

@@ -36,7 +36,7 @@ class SampledMle(PslBatchLearner):
     def learn(self, problem: PslProblem, watch: Watch) -> Learned:
         """Maximise by steps of the diagonal Newton method over w >= 0."""
         trace, soft, observed = Trace(watch), problem.soft, problem.observed
-        weights, mean, kept = problem.start[soft], np.zeros(int(soft.sum())), 0
+        weights, mean, averaged = problem.start[soft], np.zeros(int(soft.sum())), 0
         chain = Sampler(problem.model, problem.solve(problem.start).y, problem.seed)
         newton = Newton(TRUST)
         for t in range(self.steps):
@@ -48,8 +48,8 @@ class SampledMle(PslBatchLearner):
             step = newton.of(gradient, drawn, np.full(len(weights), self.prior_sd**-2))
             weights = np.maximum(weights + step, 0.0)
             if 2 * t >= self.steps:
-                kept += 1
-                mean += (weights - mean) / kept
+                averaged += 1
+                mean += (weights - mean) / averaged
         return Learned(problem.whole(mean), trace.steps, {"sweeps": self.steps * self.samples})
 
 

@@ -84,7 +84,7 @@ class Supervised(PslBatchLearner):
 
         start = np.log(np.maximum(problem.start[soft], 1e-6))
         trace.add(objective(start)[0])
-        found = minimize(
+        result = minimize(
             objective,
             start,
             jac=True,
@@ -92,12 +92,12 @@ class Supervised(PslBatchLearner):
             callback=lambda intermediate_result: trace.add(intermediate_result.fun),
             options={"ftol": 1e-6, "gtol": 1e-3, "maxiter": 200},
         )
-        stats = {"evaluations": int(found.nfev), "map_states": smoothed.solved}
-        warnings = [] if found.success else [f"L-BFGS ended early: {found.message}"]
+        stats = {"evaluations": int(result.nfev), "map_states": smoothed.solved}
+        warnings = [] if result.success else [f"L-BFGS ended early: {result.message}"]
         if smoothed.inexact:
             share = f"{smoothed.inexact:,} of {smoothed.solved:,} states"
             warnings.append(f"{share} were not solved to all digits: gradients may be off")
-        return Learned(problem.whole(softmax(found.x)), trace.steps, stats, warnings)
+        return Learned(problem.whole(softmax(result.x)), trace.steps, stats, warnings)
 
 
 class SquaredError(Supervised):
@@ -175,10 +175,10 @@ class Smoothed:
             loss = float(np.sum(self.of.loss(y[self.known], self.truth)))
             return self.energy(weights, y) + loss / self.of.penalty
 
-        known, value = self.known, objective(y)
+        labelled, value = self.known, objective(y)
         for _ in range(NEWTON):
             first, second = np.zeros((2, len(y)))
-            first[known], second[known] = self.of.slope(y[known], self.truth)
+            first[labelled], second[labelled] = self.of.slope(y[labelled], self.truth)
             square = self.of.ridge + second / self.of.penalty / 2
             bonus = self.of.ridge + (second * y - first) / self.of.penalty
             self.near = self._solve(weights, square, bonus, self.near)
@@ -195,11 +195,11 @@ class Smoothed:
     def _solve(
         self, weights: Floats, square: Floats, bonus: Floats, start: HingeSolution | None
     ) -> HingeSolution:
-        both = np.append(weights, square)
-        found = ENGINE.solve(self.model, both, bonus=bonus, start=start)
+        all_weights = np.append(weights, square)
+        solution = ENGINE.solve(self.model, all_weights, bonus=bonus, start=start)
         self.solved += 1
-        self.inexact += not found.certified
-        return found
+        self.inexact += not solution.certified
+        return solution
 
 
 def with_squares(model: HingeLossMRF, weight_index: int) -> HingeLossMRF:

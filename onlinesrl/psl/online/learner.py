@@ -160,10 +160,10 @@ class PslOnlineLearner:
         return {}
 
     def explain(
-        self, example: Example, atom: Atom, asked: CounterfactualQuery = DEFAULTS
+        self, example: Example, atom: Atom, query: CounterfactualQuery = DEFAULTS
     ) -> Explanation:
         """See ``Learner.explain``."""
-        return explain(self, example, atom, asked)
+        return explain(self, example, atom, query)
 
     def least_certain(self, example: Example, most: int) -> list[Atom]:
         """See ``Learner.least_certain``: those with values nearest to 1/2."""
@@ -224,16 +224,18 @@ class PslOnlineLearner:
         """Predict, and learn from, each example in turn; one that is Answered is not predicted again."""
         batch = BatchCounts(self.by)
         outcomes = self.together.take(
-            items, lambda some: self._attempt(some, batch, learning), self.weights
+            items, lambda part: self._attempt(part, batch, learning), self.weights
         )
         return outcomes, batch.tally()
 
     def _attempt(self, items: Sequence[Item], batch: BatchCounts, learning: bool) -> list[Outcome]:
         """Take examples in turn, ground together, as far as memory allows; see ``AdaptiveBatcher``."""
-        found = [self._checked(item) for item in items]
-        graphs = iter(self._ground([world for world in found if isinstance(world, CheckedExample)]))
+        checked_items = [self._checked(item) for item in items]
+        graphs = iter(
+            self._ground([world for world in checked_items if isinstance(world, CheckedExample)])
+        )
         outcomes: list[Outcome] = []
-        for item, world in zip(items, found, strict=True):
+        for item, world in zip(items, checked_items, strict=True):
             served = item.prediction if isinstance(item, Answered) else None
             updates = self.weights.updates
             try:
@@ -277,8 +279,8 @@ class PslOnlineLearner:
 
     def _example_error(self, failure: GroundingFailure) -> ExampleError:
         key = KEYS.get(failure.kind)
-        of = f"{failure.message} ({key})" if key else failure.message
-        return ExampleError(f"{of}: {self.program.rules[failure.rule].text}", failure.kind)
+        message = f"{failure.message} ({key})" if key else failure.message
+        return ExampleError(f"{message}: {self.program.rules[failure.rule].text}", failure.kind)
 
     def _take(
         self,
@@ -370,9 +372,9 @@ class PslOnlineLearner:
             for args in rows.values()
         ]
         atoms = graph.variable[graph.start[row] : graph.start[row + 1]].tolist()
-        shown = ", ".join(names[atom] for atom in atoms)
+        atom_texts = ", ".join(names[atom] for atom in atoms)
         raise ExampleError(
-            f"the truth breaks a hard rule, by {violation:.3g}, on {shown}", "hard_rule"
+            f"the truth breaks a hard rule, by {violation:.3g}, on {atom_texts}", "hard_rule"
         )
 
     def _measured(self, graph: HingeLossMRF, y: Floats) -> tuple[Floats, float, int]:

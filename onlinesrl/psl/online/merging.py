@@ -32,12 +32,12 @@ def merge(weights: RuleWeights, gains: Sequence[Gain], by_dual: bool) -> float:
 
     ``by_dual``: the gamma at which the dual is greatest; otherwise the mean of the shards.
     """
-    added = {name: sum(each[name] for each in gains) for name in gains[0]}
-    weights.kept = {name: of + added.pop(name) for name, of in weights.kept.items()}
+    added = {name: sum(gain[name] for gain in gains) for name in gains[0]}
+    weights.kept = {name: value + added.pop(name) for name, value in weights.kept.items()}
     share = (
         _share(weights, added["dual"], added["scalar"])
         if by_dual
-        else mean_share(each["scalar"][T] for each in gains)
+        else mean_share(gain["scalar"][T] for gain in gains)
     )
     added["dual"] = share * added["dual"]
     added["scalar"][ALPHA_RHO] *= share

@@ -21,9 +21,9 @@ from onlinesrl.psl.ground.packing import CheckedExample
 from onlinesrl.psl.inference.protocols import HingeSolution
 
 
-def spoken(checked: CheckedExample, found: HingeSolution) -> tuple[Prediction, Ints]:
+def spoken(checked: CheckedExample, solution: HingeSolution) -> tuple[Prediction, Ints]:
     """Return the prediction of a solution, and its values in units, int64[targets]."""
-    units = np.rint(found.y * UNIT).astype(np.int64)
+    units = np.rint(solution.y * UNIT).astype(np.int64)
     values = iter((units / UNIT).tolist())
     prediction = Prediction(
         checked.example.id,
@@ -31,8 +31,8 @@ def spoken(checked: CheckedExample, found: HingeSolution) -> tuple[Prediction, I
             name: [ValuedAtom(args, next(values)) for args in rows.values()]
             for name, rows in checked.targets.items()
         },
-        0.0 - found.energy,  # no -0.0
-        found.certified,
+        0.0 - solution.energy,  # no -0.0
+        solution.certified,
         checked.example.group,
     )
     return prediction, units
@@ -40,8 +40,8 @@ def spoken(checked: CheckedExample, found: HingeSolution) -> tuple[Prediction, I
 
 def repeated(served: Prediction) -> tuple[Prediction, Ints]:
     """Return a copy of a prediction that was written before, and its values as ``spoken``."""
-    said = [atom.value for rows in served.predicted.values() for atom in rows]  # type: ignore[union-attr]
-    units = np.rint(UNIT * np.array(said, np.float64)).astype(np.int64)
+    values = [atom.value for rows in served.predicted.values() for atom in rows]  # type: ignore[union-attr]
+    units = np.rint(UNIT * np.array(values, np.float64)).astype(np.int64)
     return msgspec.structs.replace(served), units
 
 
@@ -68,18 +68,18 @@ class BatchCounts:
         if checked.truth is not None:
             true_units = np.rint(checked.truth * UNIT).astype(np.int64)
             l1 = int(np.abs(units - true_units).sum())
-            said, true = 2 * units > UNIT, 2 * true_units > UNIT
-            hits, alarms, misses = confusions(said, true).tolist()
+            predicted, true = 2 * units > UNIT, 2 * true_units > UNIT
+            hits, alarms, misses = confusions(predicted, true).tolist()
             n, wrong = len(units), alarms + misses
             self.counts += [hits, alarms, misses, n, n - wrong, wrong, wrong == 0]
             self.l1 += l1
             self.labelled += 1
-            self._count_predicates(checked, units, said, true)
+            self._count_predicates(checked, units, predicted, true)
             prediction.hamming, prediction.l1 = wrong, l1 / UNIT
         return prediction
 
     def _count_predicates(
-        self, checked: CheckedExample, units: Ints, said: Bools, true: Bools
+        self, checked: CheckedExample, units: Ints, predicted: Bools, true: Bools
     ) -> None:
         """Count the atoms of each predicate, and those of each class."""
         first = 0
@@ -87,10 +87,12 @@ class BatchCounts:
             mine = slice(first, first := first + len(targets))
             self.scored.setdefault(name, []).append((units[mine], true[mine]))
             counts = self.predicates.setdefault(name, np.zeros(3, np.int64))
-            counts += confusions(said[mine], true[mine])
+            counts += confusions(predicted[mine], true[mine])
             if self.by is not None and self.by[0] == name:
                 argument = self.by[1]
-                atoms = list(zip(targets, true[mine].tolist(), said[mine].tolist(), strict=True))
+                atoms = list(
+                    zip(targets, true[mine].tolist(), predicted[mine].tolist(), strict=True)
+                )
                 count_classes(self.by_class, atoms, argument)
                 self.pairs.add(pairs((atom for atom in atoms if atom[1] or atom[2]), argument))
 
@@ -98,7 +100,7 @@ class BatchCounts:
         """Return the counts as a Tally."""
         ranking = {}
         for name, parts in self.scored.items():
-            units, true = (np.concatenate(each) for each in zip(*parts, strict=True))
+            units, true = (np.concatenate(column) for column in zip(*parts, strict=True))
             ranking[name] = Ranking()
             ranking[name].add(units / UNIT, true)
         return Tally(

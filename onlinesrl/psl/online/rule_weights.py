@@ -195,9 +195,9 @@ class RuleWeights:
         """Restore the state that ``save`` returned, bit for bit. Raises Misfit."""
         column = Expected(np.float64, ("rules",), 0.0)
         expected = _SAVED | dict.fromkeys(self.kept, column)
-        found = restored(arrays, expected, rules=len(self.base))
-        if found["scalar"][T] % 1:
+        saved = restored(arrays, expected, rules=len(self.base))
+        if saved["scalar"][T] % 1:
             raise Misfit("the number of updates is not whole")
         for name in _SAVED:
-            setattr(self, name, np.array(found[name]))
-        self.kept = {name: np.array(found[name]) for name in self.kept}
+            setattr(self, name, np.array(saved[name]))
+        self.kept = {name: np.array(saved[name]) for name in self.kept}

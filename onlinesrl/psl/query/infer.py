@@ -71,53 +71,53 @@ def infer(model: Path, data: Path | None, options: Options) -> Inferred:
     clock = Clock()
     options.say("reading the model and its data")
     psl = load(model, data)
-    of = InferenceProblem(psl.program, psl.functions, psl.database())
+    problem = InferenceProblem(psl.program, psl.functions, psl.database())
     clock.lap("load")
-    return solve(of, options, clock)
+    return solve(problem, options, clock)
 
 
-def solve(of: InferenceProblem, options: Options, clock: Clock) -> Inferred:
+def solve(problem: InferenceProblem, options: Options, clock: Clock) -> Inferred:
     """Infer the values of least energy of a program on its data; see ``infer``."""
     options.say("loading the kernels")
     with told_of_compiling(options.tell):
-        one = None if options.parts is None else Parts(Inline(), 1)
+        parts = None if options.parts is None else Parts(Inline(), 1)
         large = options.large if options.threads == 1 else 0
-        loading = replace(options, say=quiet, most=MOST, skip=False, large=large, parts=one)
+        loading = replace(options, say=quiet, most=MOST, skip=False, large=large, parts=parts)
         solved(_smallest(), loading, quiet)
     clock.lap("compile")
     options.say("grounding")
-    found, counts = solved(of, options, clock.lap)
+    solution, counts = solved(problem, options, clock.lap)
     stats = {
         "method": options.method,
         **counts,
-        **_quality(found, weights_of(of.program)),
-        "evaluation": evaluation(of.database, found.y),
+        **_quality(solution, weights_of(problem.program)),
+        "evaluation": evaluation(problem.database, solution.y),
         **clock.stats(),
     }
-    return Inferred(of.database, found.y, stats)
+    return Inferred(problem.database, solution.y, stats)
 
 
 def _smallest() -> InferenceProblem:
     """Return a problem that loads every kernel, so that times measured later are without loading."""
-    one = np.zeros((1, 1), np.int32)
-    none = AtomTable(one[:, :0], np.empty(0))
-    target = Relation(none, AtomTable(one, np.full(1, np.nan)), none)
+    single = np.zeros((1, 1), np.int32)
+    none = AtomTable(single[:, :0], np.empty(0))
+    target = Relation(none, AtomTable(single, np.full(1, np.nan)), none)
     return InferenceProblem(parse("1: !P(X) ^2"), {}, Database(("a",), {"P": target}))
 
 
-def _quality(found: HingeSolution | PagedSolution, weights: Floats) -> dict[str, Any]:
+def _quality(solution: HingeSolution | PagedSolution, weights: Floats) -> dict[str, Any]:
     """Return the quality of an answer; PSL normalises weights by the largest."""
     top = float(weights.max(initial=0.0)) or 1.0
-    bound = found.bound if np.isfinite(found.bound) else None
+    bound = solution.bound if np.isfinite(solution.bound) else None
     return {
-        "objective": found.energy,
-        "normalised_objective": found.energy / top,
+        "objective": solution.energy,
+        "normalised_objective": solution.energy / top,
         "lower_bound": bound,
-        "gap": None if bound is None else found.energy - bound,
-        "violation": found.violation,
-        "certified": found.certified,
-        "warnings": [] if found.certified else [UNPROVEN],
-        "rounds": found.iterations,
+        "gap": None if bound is None else solution.energy - bound,
+        "violation": solution.violation,
+        "certified": solution.certified,
+        "warnings": [] if solution.certified else [UNPROVEN],
+        "rounds": solution.iterations,
     }
 
 
@@ -208,16 +208,16 @@ def evaluation(database: Database, values: Floats) -> dict[str, Any]:
     result, first = {}, 0
     for name, relation in database.relations.items():
         n = len(relation.targets)
-        truth, found = relation.target_truth(), values[first : first + n]
-        known = ~np.isnan(truth)
-        truth, found = truth[known], found[known]
+        truth, predicted = relation.target_truth(), values[first : first + n]
+        has_truth = ~np.isnan(truth)
+        truth, predicted = truth[has_truth], predicted[has_truth]
         first += n
         if len(truth):
-            hits = int(np.sum((found > 0.5) & (truth > 0.5)))
-            alarms, misses = int(np.sum(found > 0.5)) - hits, int(np.sum(truth > 0.5)) - hits
+            hits = int(np.sum((predicted > 0.5) & (truth > 0.5)))
+            alarms, misses = int(np.sum(predicted > 0.5)) - hits, int(np.sum(truth > 0.5)) - hits
             result[name] = {
                 "atoms": len(truth),
-                "mean_absolute_error": float(np.abs(found - truth).mean()),
+                "mean_absolute_error": float(np.abs(predicted - truth).mean()),
                 "f1": f1(hits, alarms, misses),
             }
     return result

@@ -60,10 +60,10 @@ def sections(root: type[schema.Root] = schema.Config) -> Iterator[Part]:
         for key in dict.fromkeys(key for kind in kinds for key in kind.model_fields):
             having = [kind for kind in kinds if key in kind.model_fields]
             dotted = f"{name}.{key}".removeprefix(".")
-            found = sections_of(having[0].model_fields[key].annotation)
-            if found and not seen.issuperset(found):
-                seen |= set(found)
-                inner.append((dotted, found))
+            section_kinds = sections_of(having[0].model_fields[key].annotation)
+            if section_kinds and not seen.issuperset(section_kinds):
+                seen |= set(section_kinds)
+                inner.append((dotted, section_kinds))
             else:
                 rows.append(_row(dotted, having, len(having) < len(kinds)))
         yield Part(name, _described(kinds), rows)

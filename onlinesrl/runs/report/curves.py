@@ -63,12 +63,12 @@ def learning_curve(metrics: Sequence[Figures]) -> Markup:
 
 def regret_bound(metrics: Sequence[Figures], update: str) -> Markup | None:
     """Return the section of the regret bound; None for updates without one (MIRA, perceptron)."""
-    known = [line for line in metrics if _per_update(line, "dual", "regret_bound") is not None]
-    if not known:
+    bounded = [line for line in metrics if _per_update(line, "dual", "regret_bound") is not None]
+    if not bounded:
         return None
-    last = known[-1]
-    known = [line for line in known if line.get("restarted") == last.get("restarted")]
-    settled = [line for line in known if 100 * line["examples"] >= last["examples"]]
+    last = bounded[-1]
+    bounded = [line for line in bounded if line.get("restarted") == last.get("restarted")]
+    settled = [line for line in bounded if 100 * line["examples"] >= last["examples"]]
     lower = _points(settled, lambda line: _per_update(line, "dual"))
     upper = _points(settled, lambda line: _per_update(line, "dual", "regret_bound"))
     gap, bound = _per_update(last, "regret_bound"), number(last["regret_bound"])

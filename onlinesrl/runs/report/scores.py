@@ -77,13 +77,13 @@ def by_predicate(last: Figures) -> Markup | None:
         METRIC_TABLE[key].label: (key, WRITE[METRIC_TABLE[key].format])
         for key in (*keys, "cll", "cll_se", "best_f1", "best_threshold")
     }
-    kept = {
+    columns_ = {
         name: (key, write)
         for name, (key, write) in columns.items()
         if any(key in line for line in predicates.values())
     }
     rows = [
-        [tag("code", name), *(or_dash(line.get(key), write) for key, write in kept.values())]
+        [tag("code", name), *(or_dash(line.get(key), write) for key, write in columns_.values())]
         for name, line in predicates.items()
     ]
-    return section("Scores by predicate", table(("", *kept), rows))
+    return section("Scores by predicate", table(("", *columns_), rows))
