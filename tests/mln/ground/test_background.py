@@ -73,7 +73,7 @@ def learned(
     said, counts = [], []
     for first in range(0, len(examples), size):
         outcomes, tally = own.step(examples[first : first + size])
-        said += [(o.prediction, o.error is None) for o in outcomes]
+        said += [(o.prediction and o.prediction.whole(), o.error is None) for o in outcomes]
         counts.append((tally.counts.tobytes(), tally.routes, tally.errors, tally.predicates.keys()))
     weights = [(e.clause.text, e.key, e.weight, e.uses) for e in own.weights.entries()]
     return said, counts, sorted(weights), own.certificate()
