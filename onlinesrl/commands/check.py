@@ -15,11 +15,16 @@ def check(
     set_: Overrides = [],  # noqa: B006
     examples: Annotated[int, typer.Option(min=0, help="How many examples are checked.")] = 100,
 ) -> None:
-    """Validate configuration, model and first examples without running."""
-    from onlinesrl.runs import evaluation
-    from onlinesrl.runs.config.loading import load
+    """Validate a configuration of a run or of batch learning, its model and first examples."""
+    from onlinesrl.runs import batch_learning, evaluation
+    from onlinesrl.runs.config.loading import load_any
+    from onlinesrl.runs.config.schema import Config
 
-    lines, good = evaluation.check(load(config, set_), examples)
+    settings, good = load_any(config, set_), True
+    if isinstance(settings, Config):
+        lines, good = evaluation.check(settings, examples)
+    else:
+        lines = [*batch_learning.check(settings, examples)]
     for line in lines:
         print(legible(line))
     if not good:

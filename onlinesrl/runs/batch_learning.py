@@ -9,8 +9,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from onlinesrl.core.errors import ConfigError, FolderError
 from onlinesrl.core.evaluation.metrics import measured
@@ -161,6 +164,32 @@ def read_held_out(config: MlnBatch | PslBatch) -> Problem | None:
     else:
         model = load_psl(config.model, config.test)
     return grounded(model.program, model.functions, model.database(), config.seed)
+
+
+def check(config: MlnBatch | PslBatch, most: int) -> Iterator[str]:
+    """Read the model and data of batch learning; yield what was read, at most so many worlds of a source.
+
+    Raises the located errors of the files, and ConfigError.
+    """
+    learner: BatchLearner[Any] = config.learner
+    yield f"learner: {learner.kind}"
+    if _is_psl(config):
+        from onlinesrl.psl.query import infer
+
+        model = infer.load(config.model, config.data)
+        yield f"model: {len(model.program.rules)} rules"
+        for name, relation in model.database("learn").relations.items():
+            n_true = int(np.sum(~np.isnan(relation.target_truth())))
+            targets = f", {len(relation.targets)} targets, {n_true} with a truth"
+            yield f"{name}: {len(relation.observed)} observed{'' if relation.closed else targets}"
+        return
+    for section in ("source", "test") if config.test is not None else ("source",):
+        examples = [*islice(mln_examples(config, section), most)]
+        problem = mln_problem(config, examples, None, section)
+        if section == "source":
+            yield f"model: {len(problem.program.rules)} rules"
+        atoms = sum(map(len, problem.worlds))
+        yield f"{section}: {len(problem.worlds)} worlds with {atoms:,} atoms"
 
 
 def _is_psl(config: MlnBatch | PslBatch) -> TypeIs[PslBatch]:

@@ -136,10 +136,11 @@ def test_keys_of_another_command_are_told_as_such(
     psl: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     psl.write_text(psl.read_text() + "learner: {kind: lme, cc: 3}\n")
-    for name in ("run", "check"):
-        assert command(name, str(psl)) == 78
-        said = f"{psl}:5:1: these are the keys of batch learning: use onlinesrl learn"
-        assert capsys.readouterr().err == f"{said}\n"
+    assert command("run", str(psl)) == 78
+    said = f"{psl}:5:1: these are the keys of batch learning: use onlinesrl learn"
+    assert capsys.readouterr().err == f"{said}\n"
+    assert command("check", str(psl)) == 78
+    assert capsys.readouterr().err.startswith(f"{psl}:5:22: learner.cc: unknown key")
     online = tmp_path / "run.yaml"
     online.write_text("model: m.psl\nquery: Likes\nsource: {path: m.jsonl}\nbatch: 3\n")
     assert command("learn", str(online)) == 78
@@ -231,3 +232,29 @@ def test_a_summary_shows_the_heaviest_of_many_weights() -> None:
     }
     shown = [*batch_learning.summary(result)]
     assert "P(0)" in shown[6] and shown[-1].strip() == "and 70 smaller ones in learned.json"
+
+
+@pytest.mark.parametrize("language", ["psl", "mln"])
+def test_check_reads_model_and_data_without_learning(
+    language: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = request.getfixturevalue(language)
+    assert command("check", str(config)) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out == {
+        "psl": [
+            "learner: mle",
+            "model: 3 rules",
+            "Knows: 2 observed",
+            "Likes: 0 observed, 3 targets, 3 with a truth",
+        ],
+        "mln": [
+            "learner: mple",
+            "model: 2 rules",
+            "source: 2 worlds with 7 atoms",
+            "test: 1 worlds with 4 atoms",
+        ],
+    }[language]
+    assert not (config.parent / "out").exists()
+    assert command("check", str(config), "--set", "learner.kind=nothing") == 78
+    assert "learner.kind: expected" in capsys.readouterr().err

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -39,6 +39,15 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
 def load_batch(path: Path, overrides: Sequence[str] = ()) -> MlnBatch | PslBatch:
     """Read a configuration of batch learning; see ``load_as``."""
     return load_as(batch_root, path, overrides)
+
+
+def load_any(path: Path, overrides: Sequence[str] = ()) -> Config | MlnBatch | PslBatch:
+    """Read a configuration of a run or of batch learning, whichever its keys fit better; see ``load_as``."""
+
+    def root(values: Any) -> type[Root]:
+        return min((Config, batch_root(values)), key=lambda kind: _n_strange(kind, values))
+
+    return cast("Config | MlnBatch | PslBatch", load_as(root, path, overrides))
 
 
 def batch_root(values: Any) -> type[MlnBatch] | type[PslBatch]:
@@ -197,14 +206,20 @@ def _misplaced(
     """Return the problem that these are keys of another command, where fewer of them are strange to it."""
     online = root is Config
     other: type[Root] = batch_root(values) if online else Config
-    try:
-        other.model_validate(values)
-    except ValidationError as more:
-        if _strange(more) >= _strange(error):
-            return None
+    if _n_strange(other, values) >= _strange(error):
+        return None
     kind, command = ("batch learning", "learn") if online else ("online learning", "run")
     place = tree.key_place(("learner",) if "learner" in values else ())
     return place.problem(f"these are the keys of {kind}: use onlinesrl {command}")
+
+
+def _n_strange(root: type[Root], values: Any) -> int:
+    """Return how many keys are not those of a configuration; see ``_strange``."""
+    try:
+        root.model_validate(values)
+    except ValidationError as error:
+        return _strange(error)
+    return 0
 
 
 def _strange(error: ValidationError) -> int:

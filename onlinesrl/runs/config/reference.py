@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from onlinesrl.core.io.config_section import Section, kind_of, sections_of
+from onlinesrl.core.io.config_section import Section, kind_of, sections_of, tag_of
 from onlinesrl.core.language import languages
 from onlinesrl.runs.config import schema
 from onlinesrl.runs.config.mln_batch import MlnBatch
@@ -65,9 +65,20 @@ def sections(root: type[schema.Root] = schema.Config) -> Iterator[Part]:
                 seen |= set(section_kinds)
                 inner.append((dotted, section_kinds))
             else:
-                rows.append(_row(dotted, having, len(having) < len(kinds)))
+                rows += [_row(dotted, k, len(k) < len(kinds)) for k in _alike(having, key)]
         yield Part(name, _described(kinds), rows)
         waiting = inner + waiting
+
+
+def _alike(kinds: Sequence[type[BaseModel]], key: str) -> list[list[type[BaseModel]]]:
+    """Group the kinds of a section for which a key has the same meaning and default; it may name the kind."""
+    if key == tag_of(kinds[0]):
+        return [[*kinds]]
+    groups: dict[tuple[str, str], list[type[BaseModel]]] = {}
+    for kind in kinds:
+        alike = meaning(kind, key), _default(kind.model_fields[key])
+        groups.setdefault(alike, []).append(kind)
+    return [*groups.values()]
 
 
 def _described(kinds: Sequence[type[BaseModel]]) -> str:
