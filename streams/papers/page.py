@@ -75,7 +75,7 @@ def source(of: Result, folder: Path) -> Source | None:
 def tables(of: Source, y: str = "score") -> list[Table]:
     """Return the tables of a CSV file, or those under a heading of a Markdown file; all without one.
 
-    Of curves by rounds (``streams/by_rounds.py``), a table of ``y`` in the first fold.
+    Of curves by rounds (``streams/papers/by_rounds.py``), a table of ``y`` in the first fold.
     """
     if of.path.suffix == ".json":
         return [_curves(json.loads(of.path.read_text(encoding="utf-8"))["points"], y)]

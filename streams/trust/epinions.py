@@ -26,7 +26,7 @@ from onlinesrl.psl.learning.latent import Em, Latent, PairedDual, Primal
 from onlinesrl.psl.learning.mle import Mle
 from onlinesrl.psl.learning.problem import PslProblem, grounded
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))
 
 from by_rounds import Curves, Score, report
 

@@ -6,8 +6,8 @@ usage: python tests/benchmarks/convergence.py engines|pages|optimisers OUTPUT [F
   pages       peak memory, system calls and seconds of a pass of tandem inference by the size of pages
   optimisers  distance to the least energy by passes: SGD with three kinds of rates, and ADMM
 
-FOLDER holds citeseer/, epinions/ and jester/ as for streams/searches/compare.py; without it there are models
-of friendship only. Prints tables, and writes them to OUTPUT as tandem-*.csv.
+FOLDER holds citeseer/, epinions/ and jester/ as for streams/papers/searches/compare.py; without it there are
+models of friendship only. Prints tables, and writes them to OUTPUT as tandem-*.csv.
 
 Distances are |energy - least| / least, least being what ADMM certifies to 1e-6. In the passes of SGD within
 tandem inference an energy is that of every ground rule just before its step. SGD takes the one of four
@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 REPO = Path(__file__).parents[2]
-sys.path += [str(REPO), str(REPO / "streams" / "searches")]
+sys.path += [str(REPO), str(REPO / "streams" / "papers" / "searches")]
 
 from onlinesrl.core.arrays import Floats  # noqa: E402
 from onlinesrl.psl.ground.duckdb_joins import DuckDb  # noqa: E402

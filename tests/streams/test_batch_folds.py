@@ -10,7 +10,7 @@ from conftest import REPO
 
 import onlinesrl as srl
 
-sys.path += [str(REPO / "streams" / each) for each in ("", "batch", "trust")]
+sys.path += [str(REPO / "streams" / each) for each in ("papers", "papers/batch", "trust")]
 import by_rounds
 import compare
 import epinions
@@ -44,7 +44,7 @@ def treewidth_2(rule: str) -> bool:
 
 @pytest.mark.parametrize("name", ["webkb", "yeast", "cora"])
 def test_theories_have_rules_of_treewidth_2(name: str) -> None:
-    model = srl.Model.read(REPO / "streams" / "batch" / f"{name}.mln")
+    model = srl.Model.read(REPO / "streams" / "papers" / "batch" / f"{name}.mln")
     assert len(model.rules) >= 8
     assert sum(treewidth_2(rule.text) for rule in model.rules) >= 2
 

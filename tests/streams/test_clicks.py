@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import onlinesrl as srl
-from tests.support.stream_scripts import STREAMS, generator
+from tests.support.stream_scripts import PAPERS, generator
 
-STREAM = STREAMS / "clicks"
+STREAM = PAPERS / "clicks"
 
 
 @pytest.fixture(scope="module")
 def table_2() -> Iterator[Any]:
     sys.path.insert(0, str(STREAM))
-    yield generator("clicks", "table_2")
+    yield generator("papers/clicks", "table_2")
     sys.path.remove(str(STREAM))
     del sys.modules["sessions"]
 

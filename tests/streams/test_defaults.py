@@ -6,9 +6,9 @@ import pytest
 
 import onlinesrl as srl
 from tests.support.paths import SHARED
-from tests.support.stream_scripts import STREAMS, generator
+from tests.support.stream_scripts import PAPERS, generator
 
-compare = generator("defaults", "compare_updates")
+compare = generator("papers/defaults", "compare_updates")
 data = compare.tasks.__globals__
 DATA = SHARED / "data"
 
@@ -68,10 +68,8 @@ def test_students_and_groups_of_people_are_examples() -> None:
     }
     groups = [{person for (person,) in x.query["Faculty"]} for x in data["components"](pages)]
     assert groups == [{"P", "S"}, {"T", "U"}, {"V"}]
-    srl.OnlineLearner((STREAMS / "defaults" / "uwcse.mln").read_text(), "Advisedby").learn_one(
-        first
-    )
-    learner = srl.OnlineLearner((STREAMS / "defaults" / "webkb.mln").read_text(), "Faculty")
+    srl.OnlineLearner((PAPERS / "defaults" / "uwcse.mln").read_text(), "Advisedby").learn_one(first)
+    learner = srl.OnlineLearner((PAPERS / "defaults" / "webkb.mln").read_text(), "Faculty")
     learner.learn_many([*data["components"](pages)])
 
 

@@ -11,11 +11,11 @@ from onlinesrl.psl.ground.hinge_loss_mrf import validate
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.lang import reader
 from tests.support.paths import SHARED
-from tests.support.stream_scripts import STREAMS, converted, generator, ground, refusal
+from tests.support.stream_scripts import PAPERS, converted, generator, ground, refusal
 
 JESTER = SHARED / "data" / "psl" / "jester"
-STREAM = STREAMS / "jester"
-from_jester = generator("jester", "from_jester")
+STREAM = PAPERS / "jester"
+from_jester = generator("papers/jester", "from_jester")
 
 RATINGS = {
     "tr-obs": [(2, 10, 0.8), (2, 20, 0.6), (2, 30, 0.1), (1, 10, 0.9), (1, 20, 0.7), (3, 30, 0.5)],

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support.paths import SHARED
-from tests.support.stream_scripts import STREAMS
+from tests.support.stream_scripts import PAPERS
 
 DATA = SHARED / "data" / "psl"
 pytestmark = pytest.mark.skipif(not DATA.exists(), reason="needs Jester's ratings")
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not DATA.exists(), reason="needs Jester's rating
 @pytest.fixture
 def compare(monkeypatch):
     pytest.importorskip("sklearn")
-    monkeypatch.syspath_prepend(STREAMS / "searches")
+    monkeypatch.syspath_prepend(PAPERS / "searches")
     names = ("compare", "data", "figures")
     for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)

@@ -17,11 +17,12 @@ from onlinesrl.psl.lang import reader
 from tests.support.paths import REPO
 
 STREAMS = REPO / "streams"
+PAPERS = STREAMS / "papers"
 
 
 def generator(stream: str, script: str = "generate") -> ModuleType:
     """Import a stream's script, under a name of its own."""
-    name = f"{script}_{stream}"
+    name = f"{script}_{Path(stream).name}"
     spec = importlib.util.spec_from_file_location(name, STREAMS / stream / f"{script}.py")
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 Standard = AdaGradCda
-"""The update where none is named; each has defaults of its own for loss and sigma (streams/defaults)."""
+"""The update where none is named; each has its own defaults for loss and sigma (streams/papers/defaults)."""
 STANDARD = kind_of(Standard)
 AnyUpdate: TypeAlias = Annotated[
     AdaGradCda  # one line per update, the standard first

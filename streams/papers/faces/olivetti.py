@@ -1,6 +1,6 @@
 """Bottom halves of the Olivetti faces from the top ones, by six latent states: learners by rounds of ADMM.
 
-usage: python streams/faces/olivetti.py FACES [--size PIXELS] [--output FOLDER]
+usage: python streams/papers/faces/olivetti.py FACES [--size PIXELS] [--output FOLDER]
 
 FACES is olivettifaces.mat. Prints a table, and writes it with figures and pictures to FOLDER. See README.md.
 """

@@ -1,6 +1,6 @@
 """Convert Jester's ratings of jokes to examples, one per user.
 
-usage: python streams/jester/from_jester.py DIR OUT
+usage: python streams/papers/jester/from_jester.py DIR OUT
 
 DIR contains tab-separated files: jester-1-tr-obs-0.txt and jester-1-tr-uno-0.txt with the observed and
 unobserved ratings (user, joke, rating from 0 to 1) of the training users, the same with -te- for the test

@@ -1,7 +1,7 @@
 """Friends and Smokers at growing size: learning with exact counts and with those of IJGP(i).
 
-usage: python streams/batch/smokers.py [--people 50,100,200] [--kind contrastive-divergence] [--steps 50]
-                                       [--samples 10] [--figure smokers.svg]
+usage: python streams/papers/batch/smokers.py [--people 50,100,200] [--kind contrastive-divergence]
+                                              [--steps 50] [--samples 10] [--figure smokers.svg]
 
 Draws two worlds of each size, learns who smokes and who has cancer from the first, and prints the CLL of the
 second with its standard error, CPU seconds of learning and memory. With several numbers of --steps, the

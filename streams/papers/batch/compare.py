@@ -1,6 +1,6 @@
 """Compare batch learners of Markov logic: each is tested on every fold, having learned from the others.
 
-usage: python streams/batch/compare.py CONFIG FOLD FOLD... [--learner KEY=VALUE,...]
+usage: python streams/papers/batch/compare.py CONFIG FOLD FOLD... [--learner KEY=VALUE,...]
 
 CONFIG is one of configs/; a FOLD is a .db file. A learner is a kind and other keys, such as
 kind=contrastive-divergence,steps=50; by default several are compared, and the model of the unit clauses.

@@ -1,6 +1,7 @@
 """Learners of PSL's weights by what they predict: the experiments of Srinivasan (2020), chapter 6.
 
-usage: python streams/searches/compare.py FOLDER DATASET EXPERIMENT [--folds N] [--users N] [--output FOLDER]
+usage: python streams/papers/searches/compare.py FOLDER DATASET EXPERIMENT
+                                            [--folds N] [--users N] [--output FOLDER]
 
 FOLDER holds citeseer/, epinions/ and jester/. Tables are printed, and figures go to the output, with
 matplotlib. See README.md.

@@ -60,7 +60,7 @@ def tasks(data: Path, more: Path, tagged_only: bool = False) -> Iterator[Task]:
 
 def script(stream: str, name: str) -> ModuleType:
     """Import a script of another folder of streams."""
-    spec = importlib.util.spec_from_file_location(name, HERE.parent / stream / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, HERE.parents[1] / stream / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -88,14 +88,14 @@ def by_group(examples: Iterator[dict[str, Any]]) -> list[Fold]:
 
 def citeseer(folder: Path) -> Task:
     """Return citations, a topic held out."""
-    model = (HERE.parent / "citations" / "segmentation.mln").read_text(encoding="utf-8")
+    model = (HERE.parents[1] / "citations" / "segmentation.mln").read_text(encoding="utf-8")
     folds = by_group(script("citations", "from_citeseer").examples(folder))
     return Task("CiteSeer, fields", folds, model, "InField")
 
 
 def caviar(folder: Path) -> Task:
     """Return windows of CAVIAR, a movie held out."""
-    model = (HERE.parent / "meetings" / "meetings.mln").read_text(encoding="utf-8")
+    model = (HERE.parents[1] / "meetings" / "meetings.mln").read_text(encoding="utf-8")
     folds = by_group(script("meetings", "from_caviar").examples(folder))
     return Task("CAVIAR, meetings", folds, model, "HoldsAt")
 

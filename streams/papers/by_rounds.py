@@ -1,6 +1,6 @@
 """What learners of latent variables reach by rounds of ADMM: points along their paths, a table, a figure.
 
-For trust/epinions.py, faces/olivetti.py and groups/groups.py.
+For faces/olivetti.py, groups/groups.py and ../trust/epinions.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Latent groups from hashtags and links: learners by rounds of ADMM, on ten folds of generated users.
 
-usage: python streams/groups/groups.py [--folds N] [--output FOLDER]
+usage: python streams/papers/groups/groups.py [--folds N] [--output FOLDER]
 
 Prints a table, and writes it with a figure to FOLDER. See README.md.
 """

@@ -20,8 +20,8 @@ from onlinesrl.psl.lang.data import Database
 from onlinesrl.psl.lang.reader import parse
 from onlinesrl.psl.learning.problem import PslProblem, grounded
 
-STREAMS = Path(__file__).parents[1]
-sys.path += [str(STREAMS / "trust"), str(STREAMS / "jester")]
+PAPERS = Path(__file__).parents[1]
+sys.path += [str(PAPERS.parent / "trust"), str(PAPERS / "jester")]
 import epinions  # noqa: E402
 import from_jester  # noqa: E402
 
@@ -216,7 +216,7 @@ def hidden_ratings(folder: Path) -> tuple[list[int], Callable[[Sequence[int]], P
         {user: of for part in both.values() for user, of in from_jester.by_user(part).items()}
         for both in (rated, hidden)
     )
-    rules = (STREAMS / "jester" / "jester.psl").read_text().replace("\n0.01:", "\n1:")
+    rules = (PAPERS / "jester" / "jester.psl").read_text().replace("\n0.01:", "\n1:")
     return [*asked], lambda users: _ratings(rules, jokes, {u: seen[u] for u in users}, asked)
 
 

@@ -1,6 +1,6 @@
 """Compare updates, losses and sigmas on real data, for one default.
 
-usage: python streams/defaults/compare_updates.py DATA PACKAGES [--only TEXT] [--json FILE]
+usage: python streams/papers/defaults/compare_updates.py DATA PACKAGES [--only TEXT] [--json FILE]
 
 DATA is a folder of benchmarks, PACKAGES one in which packages with labelled data were unpacked (see
 README.md); what is absent is left out. Each learner makes one pass in the order of the data, and its averaged

@@ -1,6 +1,6 @@
 """Compare the tagger's passes with CRFsuite on the data sets of labelled sequences.
 
-usage: python streams/defaults/passes.py DATA PACKAGES
+usage: python streams/papers/defaults/passes.py DATA PACKAGES
 
 DATA and PACKAGES are those of compare_updates.py, and CRFsuite is called through python-crfsuite, as
 sklearn-crfsuite calls it. Prints Markdown: the share of labels that are right on the first fold, and CPU
