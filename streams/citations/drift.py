@@ -2,7 +2,7 @@
 
 usage: drift.py CITESEER.jsonl [--output FOLDER]
 
-CITESEER.jsonl is the output of from_citeseer.py. Each citation is predicted before it is learned from.
+CITESEER.jsonl is what streams/papers/convert.py writes. Each citation is predicted before it is learned from.
 Prints a Markdown table, and draws the windows of one order to FOLDER (with matplotlib).
 """
 

@@ -2,7 +2,7 @@
 
 usage: leave_one_topic_out.py CITESEER.jsonl [OPTION ...]
 
-CITESEER.jsonl is the output of from_citeseer.py. This is table 1 of Huynh & Mooney (2010), by the command
+CITESEER.jsonl is what streams/papers/convert.py writes. This is table 1 of Huynh & Mooney (2010), by the command
 ``onlinesrl compare``, which is printed first; it takes more options (``--output``, ``--workers``). For each
 topic held out, a learner's sigma is the one with the best F1 on the last tenth of the training citations
 after a pass over the others. Then the learner makes one pass over all training citations, in file order; F1

@@ -5,15 +5,14 @@ usage: python streams/citations/make.py
 Both files are in this folder. README.md defines words and features as in the CiteSeer data.
 """
 
+import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
-
-from from_citeseer import example, json_lines
 
 HERE = Path(__file__).parent
 FIELDS = {"author": "author", "title": "title", "venue": "venue", "none": None}
@@ -164,6 +163,37 @@ def features(words: Sequence[str], marks: Sequence[set[str]]) -> dict[str, list[
     }
     follow: list[list[int | str]] = [[i, mark] for i in everywhere for mark in sorted(marks[i])]
     return {"FollowBy": follow, **{name: [[i] for i in at] for name, at in positions.items()}}
+
+
+def example(
+    identifier: str,
+    group: str,
+    tokens: Sequence[str],
+    labels: Sequence[str | None],
+    features: Mapping[str, Sequence[Sequence[int | str]]],
+) -> dict[str, Any]:
+    """Return one citation as an example: Token, features and Next as evidence, InField as truth.
+
+    A feature is the list of its atoms. Predicates without true atoms are left out; a token labelled None
+    has no InField atom.
+    """
+    evidence = {
+        "Token": [[word, i] for i, word in enumerate(tokens)],
+        **features,
+        "Next": [[i, i + 1] for i in range(len(tokens) - 1)],
+    }
+    fields = [[i, label] for i, label in enumerate(labels) if label is not None]
+    return {
+        "id": identifier,
+        "group": group,
+        "evidence": {predicate: atoms for predicate, atoms in evidence.items() if atoms},
+        "truth": {"InField": fields},
+    }
+
+
+def json_lines(rows: Iterable[dict[str, Any]]) -> str:
+    """Write the rows as JSON lines."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def citation(reference: Reference) -> dict[str, Any]:

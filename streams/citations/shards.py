@@ -2,7 +2,7 @@
 
 usage: shards.py CITESEER.jsonl MERGES.csv
 
-CITESEER.jsonl is the output of from_citeseer.py. One pass over the other topics; averaged weights. Prints a
+CITESEER.jsonl is what streams/papers/convert.py writes. One pass over the other topics; averaged weights. Prints a
 Markdown table, with the dual after the last merge as a part of that of the run without shards. MERGES.csv
 gets the dual and the bound on the regret after every merge.
 """

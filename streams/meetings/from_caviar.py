@@ -1,16 +1,12 @@
-"""Convert CAVIAR's labelled pairs of people to examples.
+"""CAVIAR's labelled pairs of people as examples, for streams/papers/convert.py.
 
-usage: python streams/meetings/from_caviar.py DIR OUT
-
-DIR contains a database per pair, MOVIE-NAME.idN_idM.db: each person's event in each frame, distances, and
-meetings. OUT has the pairs that meet at some time, in the order of their names, in windows of 200 frames,
-with the number of the movie as group. Frames keep their numbers; Next is directed forward (in the
+The folder contains a database per pair, MOVIE-NAME.idN_idM.db: each person's event in each frame, distances,
+and meetings. The examples are the pairs that meet at some time, in the order of their names, in windows of
+200 frames, with the number of the movie as group. Frames keep their numbers; Next is directed forward (in the
 databases the later frame is first). Of the four distances of Close, the smallest and the largest are
 kept. Arrived holds for a person who stands idle after walking or running, also before the window.
 """
 
-import argparse
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -101,17 +97,3 @@ def examples(folder: Path) -> Iterator[dict[str, Any]]:
                 yield from windows(path.stem, pair.evidence)
         except srl.OnlinesrlError as error:
             sys.exit(str(error))
-
-
-def main() -> None:
-    """Convert the folder."""
-    parser = argparse.ArgumentParser(description="Convert CAVIAR's labelled pairs to examples.")
-    parser.add_argument("folder", metavar="DIR", type=Path, help="the folder of .db files")
-    parser.add_argument("out", metavar="OUT", type=Path, help="the file of examples to write")
-    arguments = parser.parse_args()
-    lines = [json.dumps(example) + "\n" for example in examples(arguments.folder)]
-    arguments.out.write_text("".join(lines), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -29,6 +29,7 @@ from onlinesrl.psl.learning.problem import PslProblem, grounded
 sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))
 
 from by_rounds import Curves, Score, report
+from published import rows
 
 FLAT = (Path(__file__).parent / "trust.psl").read_text()
 LATENT = """
@@ -84,8 +85,9 @@ def main() -> None:
 
 def read(path: Path) -> Opinions:
     """Return the opinions of a file."""
-    rows = (line.split("\t") for line in path.read_text().splitlines())
-    return {(a, b): float(value) for a, b, value in rows}
+    return {
+        (a, b): value for _, (a, b, value) in rows(path, "who, whom and a value", str, str, float)
+    }
 
 
 def ground(

@@ -80,8 +80,8 @@ def problems(folder: Path | None) -> Iterator[tuple[str, Problem]]:
     if folder is not None:
         import data as real
 
-        for name, folds in (("epinions", real.trust), ("citeseer", real.citeseer)):
-            fold = next(folds(folder, 0)).learn
+        for name in ("epinions", "citeseer"):
+            fold = next(real.DATASETS[name].folds(folder, 0)).learn
             yield name, Problem(fold.program, fold.database)
         yield "jester", jester(folder)
     yield "friendship", friendship(40)

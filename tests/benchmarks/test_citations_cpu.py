@@ -8,12 +8,12 @@ import json
 import re
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
-from streams.citations import from_citeseer
 from tests.benchmarks.measure import ONLINESRL, REPO, SHARED, python, show
+from tests.support.stream_scripts import converted
 
 CITESEER = SHARED / "data" / "citeseer"
 PEER = SHARED / "peers" / "crfsuite" / "crfsuite_citeseer.py"
@@ -40,15 +40,22 @@ class Cost(NamedTuple):
 
 
 def repeated(folder: Path, times: int) -> Path:
-    """Write CiteSeer so many times under fresh ids, in its own form and as examples."""
+    """Write CiteSeer so many times under fresh ids, in the peer's form and as examples."""
     folder.mkdir()
-    for source in sorted(CITESEER.glob("*.jsonl")):
-        rows = [json.loads(line) for line in source.read_bytes().splitlines()]
-        copies = ({**row, "id": f"{row['id']}-{n}"} for n in range(times) for row in rows)
-        (folder / source.name).write_text(from_citeseer.json_lines(copies), encoding="utf-8")
-    examples = from_citeseer.json_lines(from_citeseer.examples(folder))
-    (folder.parent / f"{folder.name}.jsonl").write_text(examples, encoding="utf-8")
+    out = folder.parent / f"{folder.name}.jsonl"
+    examples = converted("citeseer", CITESEER, out)
+    with out.open("w", encoding="utf-8") as file:
+        for source in sorted(CITESEER.glob("*.jsonl")):
+            rows = [json.loads(line) for line in source.read_bytes().splitlines()]
+            (folder / source.name).write_text(copies(rows, times), encoding="utf-8")
+            file.write(copies([e for e in examples if e["group"] == source.stem], times))
     return folder
+
+
+def copies(rows: list[dict[str, Any]], times: int) -> str:
+    """Return rows so many times under fresh ids, as lines."""
+    fresh = ({**row, "id": f"{row['id']}-{n}"} for n in range(times) for row in rows)
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in fresh)
 
 
 def ours(folder: Path) -> Cost:

@@ -34,8 +34,8 @@ from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.mln.online.results import Results
 from onlinesrl.runs import run as run_module
 from onlinesrl.runs.config.loading import load
-from streams.citations import from_citeseer
 from tests.benchmarks.measure import REPO, SHARED, show
+from tests.support.stream_scripts import converted
 
 CITESEER = SHARED / "data" / "citeseer"
 ROUNDS, BATCH = 25, 64
@@ -149,10 +149,9 @@ def peers(sequences: list[Sequence], model: Path) -> float:
 
 
 def test_learning_alone_beside_crfsuite(tmp_path: Path) -> None:
-    examples = [
-        decode(line.encode())
-        for line in from_citeseer.json_lines(from_citeseer.examples(CITESEER)).splitlines()
-    ]
+    source = tmp_path / "citeseer.jsonl"
+    converted("citeseer", CITESEER, source)
+    examples = [decode(line) for line in source.read_bytes().splitlines()]
     sequences = [sequence(each) for each in examples]
     rounds = []
     for _ in range(ROUNDS):

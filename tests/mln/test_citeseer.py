@@ -19,9 +19,8 @@ from onlinesrl.runs.config.loading import load
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.evaluation import evaluate
 from tests.support.paths import REPO, SHARED
-from tests.support.stream_scripts import generator
+from tests.support.stream_scripts import converted, generator
 
-from_citeseer = generator("citations", "from_citeseer")
 command = generator("citations", "leave_one_topic_out").command
 
 DATA = SHARED / "data" / "citeseer"
@@ -33,7 +32,7 @@ pytestmark = pytest.mark.skipif(not DATA.exists(), reason=f"CiteSeer is not here
 def citeseer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The citations as examples."""
     path = tmp_path_factory.mktemp("citeseer") / "citeseer.jsonl"
-    path.write_text(from_citeseer.json_lines(from_citeseer.examples(DATA)), encoding="utf-8")
+    converted("citeseer", DATA, path)
     return path
 
 

@@ -9,6 +9,7 @@ import pytest
 from conftest import REPO
 
 import onlinesrl as srl
+from tests.support.stream_scripts import converted
 
 sys.path += [str(REPO / "streams" / each) for each in ("papers", "papers/batch", "trust")]
 import by_rounds
@@ -49,14 +50,25 @@ def test_theories_have_rules_of_treewidth_2(name: str) -> None:
     assert sum(treewidth_2(rule.text) for rule in model.rules) >= 2
 
 
-def test_learners_are_compared_on_folds(tmp_path: Path) -> None:
-    folds = [fold(tmp_path / f"{n}.db", n) for n in range(2)]
+def test_learners_are_compared_on_folds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for n in range(2):
+        fold(tmp_path / f"{n}.db", n)
+    examples = tmp_path / "webkb.jsonl"
+    converted("webkb", tmp_path, examples)
     config = REPO / "configs" / "webkb.yaml"
-    row = compare.tested(config, folds, folds[1], "kind=mple,prior_sd=1")
-    assert str(row).split()[:3] == ["1", "kind=mple,prior_sd=1", f"{row.cll:.4f}"]
-    assert row.cll > -0.3  # that of the unit clause is -0.61
-    given = compare.settings(config, folds, folds[1], compare.UNIT, tmp_path)
-    assert given["source"] == {"path": [str(folds[0])]}
+    monkeypatch.setattr(compare, "LEARNERS", ("kind=mple,prior_sd=1",))
+    monkeypatch.setattr(sys, "argv", ["compare", str(config), str(examples)])
+    compare.main()
+    rows = [line.rsplit(maxsplit=6) for line in capsys.readouterr().out.splitlines()[1:]]
+    names = ("unit clauses", "kind=mple,prior_sd=1")
+    assert [row[0].split(maxsplit=1) for row in rows] == [[n, name] for n in "01" for name in names]
+    unit, learned, *_ = (float(row[1]) for row in rows)
+    assert unit < -0.6 < -0.3 < learned
+    source, test = {"path": str(examples), "without": "1"}, {"path": str(examples), "only": "1"}
+    given = compare.settings(config, source, test, compare.UNIT, tmp_path)
+    assert (given["source"], given["test"]) == (source, test)
     (rule,) = srl.Model.read(given["model"]).rules
     assert rule.text == "Faculty(p)"
 

@@ -111,12 +111,12 @@ def test_an_atom_said_to_be_false_is_left_out() -> None:
 
 def test_a_bad_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "07-Talk.id1_id2.db").write_text("Next(1,0)\nNext(2,\n")
-    said = refusal(from_caviar, tmp_path, tmp_path / "out")
+    said = refusal("caviar", tmp_path, tmp_path / "out")
     assert said.startswith(f"{tmp_path / '07-Talk.id1_id2.db'}:2:")
 
 
 def test_a_folder_without_databases_is_an_error(tmp_path: Path) -> None:
-    assert str(tmp_path) in refusal(from_caviar, tmp_path, tmp_path / "out")
+    assert str(tmp_path) in refusal("caviar", tmp_path, tmp_path / "out")
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not CAVIAR.is_dir():
         pytest.skip("the CAVIAR data is not at hand")
     out = tmp_path_factory.mktemp("caviar") / "caviar.jsonl"
-    converted(from_caviar, CAVIAR, out)
+    converted("caviar", CAVIAR, out)
     return out
 
 

@@ -3,17 +3,18 @@
 import json
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.paths import REPO, SHARED
+from tests.support.stream_scripts import converted
 
 CITESEER = SHARED / "data" / "citeseer"
 STREAM = REPO / "streams" / "citations"
 sys.path.insert(0, str(STREAM))
 
-import from_citeseer  # noqa: E402
 import make  # noqa: E402
 
 
@@ -152,17 +153,16 @@ def test_a_sign_without_a_name_is_an_error() -> None:
 
 
 @pytest.mark.skipif(not CITESEER.is_dir(), reason="the CiteSeer data is not at hand")
-def test_the_features_mean_what_they_mean_for_citeseer() -> None:
+def test_the_features_mean_what_they_mean_for_citeseer(tmp_path: Path) -> None:
     wrong: Counter[str] = Counter()
-    for path in CITESEER.glob("*.jsonl"):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            citation = json.loads(line)
-            marks: list[set[str]] = [set() for _ in citation["tokens"]]
-            for i, mark in citation["followby"]:
-                marks[i].add(mark)
-            theirs = from_citeseer.converted(citation)["evidence"]
-            for predicate, ours in make.features(citation["tokens"], marks).items():
-                wrong[predicate] += sorted(ours) != sorted(theirs.get(predicate, []))
+    for citation in converted("citeseer", CITESEER, tmp_path / "citeseer.jsonl"):
+        theirs = citation["evidence"]
+        tokens = [word for word, _ in theirs["Token"]]
+        marks: list[set[str]] = [set() for _ in tokens]
+        for i, mark in theirs.get("FollowBy", []):
+            marks[i].add(mark)
+        for predicate, ours in make.features(tokens, marks).items():
+            wrong[predicate] += sorted(ours) != sorted(theirs.get(predicate, []))
     assert wrong == {
         "FollowBy": 0,
         "FirstIn": 0,

@@ -11,11 +11,10 @@ from onlinesrl.psl.ground.hinge_loss_mrf import validate
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.lang import reader
 from tests.support.paths import SHARED
-from tests.support.stream_scripts import PAPERS, converted, generator, ground, refusal
+from tests.support.stream_scripts import PAPERS, converted, ground, refusal
 
 JESTER = SHARED / "data" / "psl" / "jester"
 STREAM = PAPERS / "jester"
-from_jester = generator("papers/jester", "from_jester")
 
 RATINGS = {
     "tr-obs": [(2, 10, 0.8), (2, 20, 0.6), (2, 30, 0.1), (1, 10, 0.9), (1, 20, 0.7), (3, 30, 0.5)],
@@ -41,7 +40,7 @@ def write(folder: Path, **changes: Any) -> Path:
 
 
 def test_a_user_becomes_an_example(tmp_path: Path) -> None:
-    first, *_ = converted(from_jester, write(tmp_path), tmp_path / "out")
+    first, *_ = converted("jester", write(tmp_path), tmp_path / "out")
     assert first == {
         "id": 1,
         "group": "train",
@@ -60,14 +59,14 @@ def test_neighbours_are_rated_alike_by_the_users_to_train_on(tmp_path: Path) -> 
     ratings = [(1, 10, 0.9), (1, 20, 0.8), (1, 30, 0.1), (2, 10, 0.1), (2, 20, 0.4), (2, 30, 0.7)]
     hidden = [(1, 40, 0.2), (3, 10, 0.3), (3, 20, 0.3), (3, 30, 0.3), (4, 10, 0.3), (5, 20, 0.3)]
     source = write(tmp_path, **{"tr-obs": [*ratings, (5, 10, 0.4)], "tr-uno": hidden})
-    examples = converted(from_jester, source, tmp_path / "out")
+    examples = converted("jester", source, tmp_path / "out")
     # Less the users' means, 0.6 and 0.4, joke 10 has 0.3 and -0.3, 20 has 0.2 and 0, 30 -0.5 and 0.3.
     pairs = [e["evidence"].get("Neighbours") for e in examples if e["group"] == "train"]
     assert pairs == [None, [[10, 20], [20, 10]], None, [[10, 20], [20, 10]]]
 
 
 def test_similar_texts_are_kept_where_the_user_rates_both(tmp_path: Path) -> None:
-    _, second, third, _ = converted(from_jester, write(tmp_path), tmp_path / "out")
+    _, second, third, _ = converted("jester", write(tmp_path), tmp_path / "out")
     assert second["evidence"]["SimilarText"] == [
         {"args": [30, 40], "value": 0.25},
         {"args": [10, 40], "value": 0.125},
@@ -79,7 +78,7 @@ def test_similar_texts_are_kept_where_the_user_rates_both(tmp_path: Path) -> Non
 
 
 def test_users_in_the_order_of_their_numbers_those_to_train_on_first(tmp_path: Path) -> None:
-    examples = converted(from_jester, write(tmp_path), tmp_path / "out")
+    examples = converted("jester", write(tmp_path), tmp_path / "out")
     assert [(e["id"], e["group"]) for e in examples] == [
         (1, "train"),
         (2, "train"),
@@ -89,7 +88,7 @@ def test_users_in_the_order_of_their_numbers_those_to_train_on_first(tmp_path: P
 
 
 def test_a_user_without_ratings_has_no_average(tmp_path: Path) -> None:
-    *_, last = converted(from_jester, write(tmp_path), tmp_path / "out")
+    *_, last = converted("jester", write(tmp_path), tmp_path / "out")
     assert last["id"] == 8
     assert "Rating" not in last["evidence"]
     assert "AverageOfUser" not in last["evidence"]
@@ -97,12 +96,12 @@ def test_a_user_without_ratings_has_no_average(tmp_path: Path) -> None:
 
 
 def test_hidden_ratings_and_those_of_others_to_test_on_decide_nothing(tmp_path: Path) -> None:
-    before = converted(from_jester, write(tmp_path), tmp_path / "out")
+    before = converted("jester", write(tmp_path), tmp_path / "out")
     (tmp_path / "other").mkdir()
     changed = write(
         tmp_path / "other", **{"tr-uno": [(1, 30, 1.0), (2, 40, 0.0)], "te-obs": [(7, 10, 0.0)]}
     )
-    after = converted(from_jester, changed, tmp_path / "out")
+    after = converted("jester", changed, tmp_path / "out")
     for old, new in zip(before, after, strict=True):
         if old["id"] != 7:
             assert new["evidence"] == old["evidence"]
@@ -115,18 +114,18 @@ def test_hidden_ratings_and_those_of_others_to_test_on_decide_nothing(tmp_path: 
         ("one\t10\t0.5\n", "expected two numbers and a value"),
         ("5\t10\t1.5\n", "expected a value from 0 to 1, not 1.5"),
         ("5\t10\tnan\n", "expected a value from 0 to 1, not nan"),
-        ("1\t10\t0.9\n", "1 and 10 are repeated"),
+        ("1\t10\t0.9\n", "expected one value for 1 and 10; this is the second"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: str, message: str) -> None:
     source = write(tmp_path, **{"tr-obs": rows(RATINGS["tr-obs"]) + line})
-    said = refusal(from_jester, source, tmp_path / "out")
+    said = refusal("jester", source, tmp_path / "out")
     assert said.startswith(f"{source / 'jester-1-tr-obs-0.txt'}:7: {message}")
 
 
 def test_a_rating_seen_and_hidden_is_an_error(tmp_path: Path) -> None:
     source = write(tmp_path, **{"tr-uno": [(1, 10, 0.9)]})
-    said = refusal(from_jester, source, tmp_path / "out")
+    said = refusal("jester", source, tmp_path / "out")
     assert "joke 10 by user 1 is both observed and hidden" in said
 
 
@@ -134,12 +133,12 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     source = write(tmp_path)
     (source / "jester-1-te-obs-0.txt").unlink()
     with pytest.raises((SystemExit, OSError), match=r"jester-1-te-obs-0\.txt"):
-        converted(from_jester, source, tmp_path / "out")
+        converted("jester", source, tmp_path / "out")
 
 
 def test_the_model_grounds_what_the_converter_writes(tmp_path: Path) -> None:
     source = write(tmp_path)
-    converted(from_jester, source, tmp_path / "out")
+    converted("jester", source, tmp_path / "out")
     examples = [decode(line) for line in (tmp_path / "out").read_bytes().splitlines()]
     found = ground(STREAM / "jester.psl", ["Rating"], examples)
     assert not found.failures
@@ -157,7 +156,7 @@ def test_the_model_grounds_what_the_converter_writes(tmp_path: Path) -> None:
 @pytest.mark.skipif(not JESTER.is_dir(), reason="the Jester data is not at hand")
 def test_the_real_ratings(tmp_path: Path) -> None:
     out = tmp_path / "jester.jsonl"
-    converted(from_jester, JESTER, out)
+    converted("jester", JESTER, out)
     lines = out.read_bytes().splitlines()
     assert len(lines) == 2000
     hidden = 0

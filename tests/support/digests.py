@@ -20,10 +20,7 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[2]
 SHARED = REPO.parent / "shared"
 SHIPPED = ("citations", "meetings", "collective", "scores", "search", "tastes", "trust")
-CONVERTED = {  # the configuration, the converter's name, its folder of data
-    "citeseer": ("from_citeseer.py", SHARED / "data" / "citeseer"),
-    "caviar": ("from_caviar.py", SHARED / "data" / "caviar"),
-}
+CONVERTED = {name: SHARED / "data" / name for name in ("citeseer", "caviar")}
 BATCH = {"cora": SHARED / "data" / "cora_er", "webkb": SHARED / "data" / "webkb"}
 PSL_CASES = SHARED / "peers" / "psl" / "cases"
 CHECKPOINT = """
@@ -71,9 +68,12 @@ class Tree:
         """Return what a command of onlinesrl prints."""
         return self.python("-c", "from onlinesrl.commands.cli import main; main()", *arguments)
 
-    def script(self, name: str) -> Path:
-        """Return the script of that name, wherever it is in ``streams``."""
-        return next((self.root / "streams").rglob(name))
+    def converter(self, name: str) -> list[str | Path]:
+        """Return the script that converts a data set; older trees have one for each."""
+        script = self.root / "streams" / "papers" / "convert.py"
+        if script.exists():
+            return [script, name]
+        return [next((self.root / "streams").rglob(f"from_{name}.py"))]
 
 
 def sha(data: bytes) -> str:
@@ -100,6 +100,8 @@ def of_batch(tree: Tree, config: str, data: Path, folder: Path) -> Iterator[tupl
         f"output={folder}",
         f"source.path={data / 'fold1.db'}",
         f"test.path={data / 'fold2.db'}",
+        "source.without=null",
+        "test.only=null",
     )
     settings = [part for key in keys for part in ("--set", key)]
     tree.command("learn", tree.root / "configs" / f"{config}.yaml", *settings)
@@ -113,10 +115,10 @@ def jobs(tree: Tree, folder: Path) -> Iterator[tuple[str, Iterator[tuple[str, st
     """Yield the name and the digests of every job whose data is here."""
     for name in SHIPPED:
         yield name, of_run(tree, name, folder / name)
-    for name, (converter, data) in CONVERTED.items():
+    for name, data in CONVERTED.items():
         if data.exists():
             source = folder / f"{name}.jsonl"
-            tree.python(tree.script(converter), data, source)
+            tree.python(*tree.converter(name), data, source)
             yield name, of_run(tree, name, folder / name, f"source.path={source}")
     for name, data in BATCH.items():
         if (data / "fold1.db").exists():

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,18 +31,24 @@ def generator(stream: str, script: str = "generate") -> ModuleType:
     return module
 
 
-def converted(script: ModuleType, source: Path, out: Path) -> list[dict[str, Any]]:
-    """Run a script that converts a folder to a file of examples, in this process; return the examples."""
+@cache
+def converter() -> ModuleType:
+    """Import the script that converts published data sets."""
+    return generator("papers", "convert")
+
+
+def converted(name: str, source: Path, out: Path) -> list[dict[str, Any]]:
+    """Convert a data set from a folder to a file of examples, in this process; return the examples."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", [str(script.__file__), str(source), str(out)])
-        script.main()
+        patch.setattr(sys, "argv", ["convert.py", name, str(source), str(out)])
+        converter().main()
     return [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
 
 
-def refusal(script: ModuleType, source: Path, out: Path) -> str:
-    """Return the message with which a script that converts ends at a mistake; it writes nothing then."""
+def refusal(name: str, source: Path, out: Path) -> str:
+    """Return the message with which a conversion ends at a mistake; it writes nothing then."""
     with pytest.raises(SystemExit) as ended:
-        converted(script, source, out)
+        converted(name, source, out)
     assert not out.exists()
     return str(ended.value.code)
 

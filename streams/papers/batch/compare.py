@@ -1,11 +1,11 @@
 """Compare batch learners of Markov logic: each is tested on every fold, having learned from the others.
 
-usage: python streams/papers/batch/compare.py CONFIG FOLD FOLD... [--learner KEY=VALUE,...]
+usage: python streams/papers/batch/compare.py CONFIG EXAMPLES [--learner KEY=VALUE,...]
 
-CONFIG is one of configs/; a FOLD is a .db file. A learner is a kind and other keys, such as
-kind=contrastive-divergence,steps=50; by default several are compared, and the model of the unit clauses.
-Prints the conditional log-likelihood of the query's atoms with its standard error, CPU seconds of learning
-and in all, and memory.
+CONFIG is one of configs/; EXAMPLES is a file of streams/papers/convert.py, with each fold as a group. A
+learner is a kind and other keys, such as kind=contrastive-divergence,steps=50; by default several are
+compared, and the model of the unit clauses. Prints the conditional log-likelihood of the query's atoms with
+its standard error, CPU seconds of learning and in all, and memory.
 """
 
 from __future__ import annotations
@@ -45,15 +45,18 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("config", type=Path)
-    parser.add_argument("folds", type=Path, nargs="+", metavar="FOLD")
+    parser.add_argument("examples", type=Path)
     parser.add_argument("--learner", action="append", metavar="KEY=VALUE,...")
     given = parser.parse_args()
-    if len(given.folds) < 2:
-        parser.error("expected two folds or more")
+    path = str(given.examples.resolve())
+    folds = dict.fromkeys(str(example.group) for example in srl.read(path))
+    if len(folds) < 2:
+        parser.error("expected examples of two groups or more")
     print(HEAD)
-    for test in given.folds:
+    for fold in folds:
+        source, test = {"path": path, "without": fold}, {"path": path, "only": fold}
         for learner in (UNIT, *(given.learner or LEARNERS)):
-            print(tested(given.config, given.folds, test, learner), flush=True)
+            print(tested(given.config, source, test, fold, learner), flush=True)
 
 
 class Row(NamedTuple):
@@ -76,11 +79,15 @@ class Row(NamedTuple):
         return f"{self.test:14}{self.learner:{WIDE}}{scores}{used}"
 
 
-def tested(path: Path, folds: list[Path], test: Path, learner: str) -> Row:
-    """Learn from all folds but one, and score that."""
+Section = Mapping[str, str]
+"""A section of the configuration: a file and its groups."""
+
+
+def tested(path: Path, source: Section, test: Section, name: str, learner: str) -> Row:
+    """Learn from a source, and score a test of that name."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "config.yaml"
-        config.write_text(json.dumps(settings(path, folds, test, learner, Path(folder))))
+        config.write_text(json.dumps(settings(path, source, test, learner, Path(folder))))
         result, usage = run(config)
     scores = result["scores"].values()  # of each predicate
     cll, error, auroc = (fmean(of[key] for of in scores) for key in ("cll", "cll_se", "auroc"))
@@ -90,13 +97,13 @@ def tested(path: Path, folds: list[Path], test: Path, learner: str) -> Row:
         usage.ru_maxrss / 1024,
     )
     weights = [each["weight"] for each in result["weights"]]
-    return Row(test.stem, learner, cll, error, auroc, *used, weights)
+    return Row(name, learner, cll, error, auroc, *used, weights)
 
 
 def settings(
-    path: Path, folds: list[Path], test: Path, learner: str, folder: Path
+    path: Path, source: Section, test: Section, learner: str, folder: Path
 ) -> Mapping[str, Any]:
-    """Return the configuration that learns from all folds but one, and is tested on that."""
+    """Return the configuration that learns from a source, and is tested on another."""
     values: dict[str, Any] = yaml.safe_load(path.read_text())
     model = path.parent / values["model"]
     if learner == UNIT:
@@ -106,8 +113,8 @@ def settings(
     keys = (part.partition("=") for part in learner.split(","))
     return values | {
         "model": str(model.resolve()),
-        "source": {"path": [str(each.resolve()) for each in folds if each != test]},
-        "test": {"path": str(test.resolve())},
+        "source": source,
+        "test": test,
         "output": str(folder / "out"),
         "learner": {key: yaml.safe_load(value) for key, _, value in keys},
     }

@@ -58,14 +58,14 @@ def main() -> None:
 def grown(people: int, learners: Sequence[str]) -> Iterator[Row]:
     """Learn from a world, and score another of its size."""
     with tempfile.TemporaryDirectory() as folder:
-        folds = [Path(folder) / f"{people}-{k}.db" for k in range(2)]
-        for seed, fold in enumerate(folds):
-            fold.write_text(world(people, seed))
+        source, test = ({"path": str(Path(folder) / f"{people}-{k}.db")} for k in range(2))
+        for seed, each in enumerate((source, test)):
+            Path(each["path"]).write_text(world(people, seed))
         config = Path(folder) / "smokers.yaml"
         values = {"model": str(MODEL), "query": ["Smokes", "Cancer"], "method": "gibbs"}
         config.write_text(yaml.safe_dump(values))
         for learner in learners:
-            yield tested(config, folds, folds[1], learner)
+            yield tested(config, source, test, f"{people}-1", learner)
 
 
 def learners(kind: str, counts: str, steps: list[str], samples: str = "10") -> list[str]:

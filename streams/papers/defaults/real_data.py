@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import onlinesrl as srl
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+import convert  # noqa: E402
+
 Tagged = list[tuple[list[str], list[str]]]
 """The words and labels of sequences."""
 
@@ -58,15 +59,6 @@ def tasks(data: Path, more: Path, tagged_only: bool = False) -> Iterator[Task]:
             print(f"{make.__name__}: left out, no {path}", file=sys.stderr)
 
 
-def script(stream: str, name: str) -> ModuleType:
-    """Import a script of another folder of streams."""
-    spec = importlib.util.spec_from_file_location(name, HERE.parents[1] / stream / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 # relations -----------------------------------------------------------------------------------------
 
 
@@ -78,7 +70,7 @@ def held_out(groups: dict[str, list[Any]]) -> list[Fold]:
     ]
 
 
-def by_group(examples: Iterator[dict[str, Any]]) -> list[Fold]:
+def by_group(examples: Iterable[dict[str, Any]]) -> list[Fold]:
     """Hold each group of examples out, which are in the form of JSON lines."""
     groups = defaultdict(list)
     for each in examples:
@@ -89,31 +81,27 @@ def by_group(examples: Iterator[dict[str, Any]]) -> list[Fold]:
 def citeseer(folder: Path) -> Task:
     """Return citations, a topic held out."""
     model = (HERE.parents[1] / "citations" / "segmentation.mln").read_text(encoding="utf-8")
-    folds = by_group(script("citations", "from_citeseer").examples(folder))
+    folds = by_group(convert.DATASETS["citeseer"](folder))
     return Task("CiteSeer, fields", folds, model, "InField")
 
 
 def caviar(folder: Path) -> Task:
     """Return windows of CAVIAR, a movie held out."""
     model = (HERE.parents[1] / "meetings" / "meetings.mln").read_text(encoding="utf-8")
-    folds = by_group(script("meetings", "from_caviar").examples(folder))
+    folds = by_group(convert.DATASETS["caviar"](folder))
     return Task("CAVIAR, meetings", folds, model, "HoldsAt")
 
 
-def databases(folder: Path) -> Iterator[tuple[str, dict[str, list[list[Any]]]]]:
-    """Yield the name of each database, with its atoms."""
-    for path in sorted(folder.glob("*.db")):
-        (example,) = srl.read(path)
-        yield (
-            path.stem,
-            {name: [[*map(str, of)] for of in example.evidence[name]] for name in example.evidence},
-        )
+def folds(name: str, folder: Path) -> Iterator[tuple[str, dict[str, list[list[str]]]]]:
+    """Yield the name of each fold of a data set, with its true atoms."""
+    for world in convert.DATASETS[name](folder):
+        yield world["id"], {**world["evidence"], **world["truth"]}
 
 
 def uwcse(folder: Path) -> Task:
     """Return students with all professors, an area held out."""
     model = (HERE / "uwcse.mln").read_text(encoding="utf-8")
-    groups = {name: [*students(atoms)] for name, atoms in databases(folder)}
+    groups = {name: [*students(atoms)] for name, atoms in folds("uwcse", folder)}
     return Task("UW-CSE, advisers", held_out(groups), model, "Advisedby")
 
 
@@ -136,7 +124,7 @@ def students(atoms: dict[str, list[list[str]]]) -> Iterator[srl.Example]:
 def webkb(folder: Path) -> Task:
     """Return those who share projects and courses, a fold held out; without Student, which says it all."""
     model = (HERE / "webkb.mln").read_text(encoding="utf-8")
-    groups = {name: [*components(atoms)] for name, atoms in databases(folder)}
+    groups = {name: [*components(atoms)] for name, atoms in folds("webkb", folder)}
     return Task("WebKB, faculty", held_out(groups), model, "Faculty")
 
 

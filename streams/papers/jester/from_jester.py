@@ -1,16 +1,12 @@
-"""Convert Jester's ratings of jokes to examples, one per user.
+"""Jester's ratings of jokes as examples, one per user, for streams/papers/convert.py.
 
-usage: python streams/papers/jester/from_jester.py DIR OUT
-
-DIR contains tab-separated files: jester-1-tr-obs-0.txt and jester-1-tr-uno-0.txt with the observed and
-unobserved ratings (user, joke, rating from 0 to 1) of the training users, the same with -te- for the test
-users, and jokeTextSim.txt with the similarity of texts (joke, joke, value). OUT has the users by number,
-first group train, then group test. Averages and neighbours of jokes are computed from the observed
-ratings of group train.
+The folder, or one below it, has these tab-separated files: jester-1-tr-obs-0.txt and jester-1-tr-uno-0.txt
+with the observed and unobserved ratings (user, joke, rating from 0 to 1) of the training users, the same
+with -te- for the test users, and jokeTextSim.txt with the similarity of texts (joke, joke, value). The
+examples are the users by number, first group train, then group test. Averages and neighbours of jokes are
+computed from the observed ratings of group train.
 """
 
-import argparse
-import json
 import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -18,6 +14,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from published import below, rows
 
 PARTS = {"tr": "train", "te": "test"}
 NEIGHBOURS = 10
@@ -31,22 +31,12 @@ Values = dict[Pair, float]
 def read(path: Path) -> Values:
     """Read lines of two numbers and a value from 0 to 1; exit with a message at an invalid line."""
     found: Values = {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        sys.exit(f"{path}: {error.strerror}; the folder must hold Jester's files")
-    for number, line in enumerate(lines, 1):
-        try:
-            first, second, value = line.split("\t")
-            pair = int(first), int(second)
-            rating = float(value)
-        except ValueError:
-            sys.exit(f"{path}:{number}: expected two numbers and a value, separated by tabs")
+    for place, (first, second, rating) in rows(path, "two numbers and a value", int, int, float):
         if not 0 <= rating <= 1:
-            sys.exit(f"{path}:{number}: expected a value from 0 to 1, not {value}")
-        if pair in found:
-            sys.exit(f"{path}:{number}: {first} and {second} are repeated")
-        found[pair] = rating
+            sys.exit(f"{place}: expected a value from 0 to 1, not {rating}")
+        if (first, second) in found:
+            sys.exit(f"{place}: expected one value for {first} and {second}; this is the second")
+        found[first, second] = rating
     return found
 
 
@@ -141,9 +131,9 @@ def by_user(ratings: Values) -> dict[int, dict[int, float]]:
 
 def examples(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the users of both groups who have hidden ratings."""
-    text = read(folder / "jokeTextSim.txt")
+    text = read(below(folder, "jokeTextSim.txt"))
     parts = {
-        part: tuple(read(folder / f"jester-1-{part}-{half}-0.txt") for half in ("obs", "uno"))
+        part: tuple(read(below(folder, f"jester-1-{part}-{half}-0.txt")) for half in ("obs", "uno"))
         for part in PARTS
     }
     jokes = Jokes(parts["tr"][0], text)
@@ -156,17 +146,3 @@ def examples(folder: Path) -> Iterator[dict[str, Any]]:
         seen = by_user(observed)
         for user, hidden in by_user(unobserved).items():
             yield example(user, group, seen.get(user, {}), hidden, jokes)
-
-
-def main() -> None:
-    """Convert the folder."""
-    parser = argparse.ArgumentParser(description="Convert Jester's ratings to examples.")
-    parser.add_argument("folder", metavar="DIR", type=Path, help="the folder of Jester's files")
-    parser.add_argument("out", metavar="OUT", type=Path, help="the file of examples to write")
-    arguments = parser.parse_args()
-    lines = [json.dumps(e, separators=(",", ":")) + "\n" for e in examples(arguments.folder)]
-    arguments.out.write_text("".join(lines), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -3,7 +3,7 @@
 usage: python streams/papers/searches/compare.py FOLDER DATASET EXPERIMENT
                                             [--folds N] [--users N] [--output FOLDER]
 
-FOLDER holds citeseer/, epinions/ and jester/. Tables are printed, and figures go to the output, with
+FOLDER holds citeseer/, cora/, epinions/ and jester/. Tables are printed, and figures go to the output, with
 matplotlib. See README.md.
 
 experiments:

@@ -1,12 +1,11 @@
-"""Eight folds of CiteSeer, Epinions and Jester as problems for learners of PSL's weights. See README.md."""
+"""Eight folds of CiteSeer, Cora, Epinions and Jester, for learners of PSL's weights. See README.md."""
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,14 +19,15 @@ from onlinesrl.psl.lang.data import Database
 from onlinesrl.psl.lang.reader import parse
 from onlinesrl.psl.learning.problem import PslProblem, grounded
 
-PAPERS = Path(__file__).parents[1]
-sys.path += [str(PAPERS.parent / "trust"), str(PAPERS / "jester")]
+HERE = Path(__file__).parent
+PAPERS = HERE.parent
+sys.path += [str(PAPERS), str(PAPERS.parent / "trust"), str(PAPERS / "jester")]
 import epinions  # noqa: E402
 import from_jester  # noqa: E402
+from eighths import Documents, Values, ask_opinions, asked_and_seen, parts  # noqa: E402
+from published import below  # noqa: E402
 
-FOLDS = 8
 Floats = NDArray[np.float64]
-Values = Mapping[tuple[Any, ...], float]
 
 
 class Fold(NamedTuple):
@@ -83,23 +83,6 @@ def columns(values: Values) -> Columns:
     return Columns([*zip(*values, strict=True)], np.array([*values.values()], float))
 
 
-def parts(of: Sequence[Any]) -> list[list[Any]]:
-    """Return eight random parts."""
-    mixed = sorted(of)
-    random.Random(0).shuffle(mixed)
-    return [mixed[n::FOLDS] for n in range(FOLDS)]
-
-
-def asked_and_seen(of: Sequence[Any]) -> Iterator[tuple[list[Any], ...]]:
-    """Yield for each fold the parts learned: asked for and seen; and those held out: asked for and seen."""
-    some = parts(of)
-    for fold in range(FOLDS):
-        rest = [each for n, part in enumerate(some) if n != fold for each in part]
-        learn = some[(fold + 1) % FOLDS]
-        known = {*learn}
-        yield learn, [each for each in rest if each not in known], some[fold], rest
-
-
 # Epinions ----------------------------------------------------------------------------------------
 
 
@@ -107,90 +90,23 @@ def trust(folder: Path, users: int) -> Iterator[Fold]:
     """Yield Epinions: an eighth of the opinions is asked for."""
     opinions = epinions.read(folder / "epinions" / "trusts.txt")
     for learn, beside_learn, test, beside_test in asked_and_seen([*opinions]):
-        yield Fold(
-            *(
-                problem(
-                    epinions.FLAT,
-                    {
-                        "Knows": dict.fromkeys((*beside, *asked), 1.0),
-                        "Trusts": {pair: opinions[pair] for pair in beside},
-                    },
-                    {"Trusts": {pair: opinions[pair] for pair in asked}},
-                )
-                for asked, beside in ((learn, beside_learn), (test, beside_test))
-            )
+        made = (
+            ask_opinions(opinions, learn, beside_learn),
+            ask_opinions(opinions, test, beside_test),
         )
+        yield Fold(*(problem(epinions.FLAT, seen, {"Trusts": truth}) for seen, truth in made))
 
 
-# CiteSeer ----------------------------------------------------------------------------------------
-
-CITESEER = """
-1: Text(A, C) -> HasCat(A, C) ^2
-1: HasCat(A, C) -> Text(A, C) ^2
-1: Link(A, B) & HasCat(A, C) -> HasCat(B, C) ^2
-1: Link(A, B) & HasCat(B, C) -> HasCat(A, C) ^2
-""" + "\n".join(f"1: Link(A, B) & HasCat(A, 'c{n}') -> HasCat(B, 'c{n}') ^2" for n in range(1, 7))
-CITESEER += "\n1: !HasCat(A, C) ^2\nHasCat(A, +C) = 1 .\n"
+# CiteSeer and Cora -------------------------------------------------------------------------------
 
 
-def citeseer(folder: Path, users: int) -> Iterator[Fold]:
-    """Yield CiteSeer: an eighth of the categories is asked for, those of the others are seen."""
-    here = folder / "citeseer"
-    labels = {a: int(c) for a, c in _lines(here / "citeseer.labels")}
-    links = {(a, b): 1.0 for a, b, *_ in _lines(here / "citeseer.links") if a != b}
-    words = {
-        a: [int(w.split(":")[0]) for w in ws.split()] for a, ws in _lines(here / "citeseer.words")
-    }
-    for learn, beside_learn, test, beside_test in asked_and_seen([*labels]):
-        yield Fold(
-            categories(labels, links, words, learn, beside_learn),
-            categories(labels, links, words, test, beside_test),
-        )
-
-
-def categories(
-    labels: Mapping[str, int],
-    links: Values,
-    words: Mapping[str, list[int]],
-    asked: Sequence[str],
-    beside: Sequence[str],
-) -> PslProblem:
-    """Ask for categories of some documents beside those of others, with what the words say of them."""
-    there = {*asked, *beside}
-    belief = naive_bayes([words.get(a, []) for a in beside], [labels[a] for a in beside])
-    text = {
-        (a, f"c{c}"): float(p)
-        for a in asked
-        for c, p in zip(range(1, 7), belief(words.get(a, [])), strict=True)
-    }
-    seen = {
-        "Link": {pair: 1.0 for pair in links if pair[0] in there and pair[1] in there},
-        "Text": text,
-        "HasCat": {(a, f"c{c}"): float(labels[a] == c) for a in beside for c in range(1, 7)},
-    }
-    truth = {(a, f"c{c}"): float(labels[a] == c) for a in asked for c in range(1, 7)}
-    return problem(CITESEER, seen, {"HasCat": truth})
-
-
-def naive_bayes(texts: Sequence[list[int]], labels: Sequence[int]) -> Callable[[list[int]], Floats]:
-    """Return what gives the probabilities of the six categories, from the words that are in a text."""
-    size = 1 + max((max(text, default=0) for text in texts), default=0)
-    counts, of = np.ones((6, size)), np.bincount(np.array(labels) - 1, minlength=6)
-    for text, label in zip(texts, labels, strict=True):
-        counts[label - 1, text] += 1
-    logs = np.log(counts / counts.sum(1, keepdims=True))
-    prior = np.log((of + 1) / (of + 1).sum())
-
-    def belief(text: list[int]) -> Floats:
-        score = prior + logs[:, [w for w in text if w < size]].sum(1)
-        likely: Floats = np.exp(score - score.max())
-        return likely / likely.sum()
-
-    return belief
-
-
-def _lines(path: Path) -> Iterator[list[str]]:
-    yield from (line.split("\t") for line in path.read_text().splitlines())
+def documents(name: str, folder: Path, users: int) -> Iterator[Fold]:
+    """Yield CiteSeer or Cora: an eighth of the categories is asked for, those of the others are seen."""
+    rules = (HERE / f"{name}.psl").read_text(encoding="utf-8")
+    of = Documents.read(folder / name, name)
+    for learn, beside_learn, test, beside_test in asked_and_seen([*of.labels]):
+        made = (of.ask(learn, beside_learn), of.ask(test, beside_test))
+        yield Fold(*(problem(rules, seen, {"HasCat": truth}) for seen, truth in made))
 
 
 # Jester ------------------------------------------------------------------------------------------
@@ -208,10 +124,10 @@ def hidden_ratings(folder: Path) -> tuple[list[int], Callable[[Sequence[int]], P
     """Return Jester's users, and what asks for the hidden half of the ratings of some of them."""
     here = folder / "jester"
     rated, hidden = (
-        {p: from_jester.read(here / f"jester-1-{p}-{of}-0.txt") for p in from_jester.PARTS}
+        {p: from_jester.read(below(here, f"jester-1-{p}-{of}-0.txt")) for p in from_jester.PARTS}
         for of in ("obs", "uno")
     )
-    jokes = from_jester.Jokes(rated["tr"], from_jester.read(here / "jokeTextSim.txt"))
+    jokes = from_jester.Jokes(rated["tr"], from_jester.read(below(here, "jokeTextSim.txt")))
     seen, asked = (
         {user: of for part in both.values() for user, of in from_jester.by_user(part).items()}
         for both in (rated, hidden)
@@ -239,7 +155,8 @@ def _ratings(
 
 
 DATASETS = {
-    "citeseer": Dataset(citeseer, ("categorical_accuracy", "f1")),
+    "citeseer": Dataset(partial(documents, "citeseer"), ("categorical_accuracy", "f1")),
+    "cora": Dataset(partial(documents, "cora"), ("categorical_accuracy", "f1")),
     "epinions": Dataset(trust, ("auroc", "f1")),
     "jester": Dataset(jester, ("mse", "auroc")),
 }
