@@ -204,6 +204,22 @@ def test_the_real_citations(tmp_path: Path) -> None:
     assert all(i < len(e["evidence"]["Token"]) for e in examples for [i] in atoms_of_one(e))
 
 
+@needs_data
+def test_the_real_citations_in_the_published_form(tmp_path: Path) -> None:
+    for path in CITESEER.glob("*.db"):
+        facts, fields = [], []
+        for line in path.read_text().lower().splitlines():
+            if match := re.fullmatch(r"infield\((b\d+),f(\w+),(p\d+)\)", line):
+                number, field, position = match.groups()
+                facts.append(f"isbibpos({number}_{position},{number},{position}).")
+                fields.append(f"infield_f{field}({number}_{position}).")
+            elif line and not line.startswith("//"):
+                facts.append(f"{line}.")
+        fold(tmp_path / "published", "\n".join(facts), "\n".join(fields), name=path.stem)
+    same = converted("citeseer", tmp_path / "published", tmp_path / "published.jsonl")
+    assert same == converted("citeseer", CITESEER, tmp_path / "databases.jsonl")
+
+
 def atoms_of_one(example: dict[str, Any]) -> list[list[int]]:
     """All atoms of an example that hold nothing but a position."""
     return [atom for rows in example["evidence"].values() for atom in rows if len(atom) == 1]
