@@ -2,8 +2,8 @@
 
 usage: drift.py CITESEER.jsonl [--output FOLDER]
 
-CITESEER.jsonl is what streams/papers/convert.py writes. Each citation is predicted before it is learned from.
-Prints a Markdown table, and draws the windows of one order to FOLDER (with matplotlib).
+CITESEER.jsonl is what streams/papers/convert.py writes. Each citation is predicted before it is learned
+from. Prints a Markdown table, and draws the windows of one order to FOLDER (with matplotlib).
 """
 
 from __future__ import annotations

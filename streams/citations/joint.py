@@ -2,9 +2,10 @@
 
 usage: joint.py IN.jsonl OUT.jsonl
 
-IN.jsonl is a stream of citations, such as streams/papers/convert.py writes. After Poon & Domingos (2007): the atom
-JntInfCandidate(i) says that the three words from token i on also stand in an earlier citation of the stream,
-after punctuation there, and not after punctuation here. Nothing is taken from labels or from later citations.
+IN.jsonl is a stream of citations, such as streams/papers/convert.py writes. After Poon & Domingos (2007):
+the atom JntInfCandidate(i) says that the three words from token i on also stand in an earlier citation of
+the stream, after punctuation there, and not after punctuation here. Nothing is taken from labels or from
+later citations.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 usage: leave_one_topic_out.py CITESEER.jsonl [OPTION ...]
 
-CITESEER.jsonl is what streams/papers/convert.py writes. This is table 1 of Huynh & Mooney (2010), by the command
-``onlinesrl compare``, which is printed first; it takes more options (``--output``, ``--workers``). For each
-topic held out, a learner's sigma is the one with the best F1 on the last tenth of the training citations
-after a pass over the others. Then the learner makes one pass over all training citations, in file order; F1
-is over InField atoms of the held-out topic. The rules are those of segmentation.mln.
+CITESEER.jsonl is what streams/papers/convert.py writes. This is table 1 of Huynh & Mooney (2010), by the
+command ``onlinesrl compare``, which is printed first; it takes more options (``--output``, ``--workers``).
+For each topic held out, a learner's sigma is the one with the best F1 on the last tenth of the training
+citations after a pass over the others. Then the learner makes one pass over all training citations, in file
+order; F1 is over InField atoms of the held-out topic. The rules are those of segmentation.mln.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 usage: shards.py CITESEER.jsonl MERGES.csv
 
-CITESEER.jsonl is what streams/papers/convert.py writes. One pass over the other topics; averaged weights. Prints a
-Markdown table, with the dual after the last merge as a part of that of the run without shards. MERGES.csv
-gets the dual and the bound on the regret after every merge.
+CITESEER.jsonl is what streams/papers/convert.py writes. One pass over the other topics; averaged weights.
+Prints a Markdown table, with the dual after the last merge as a part of that of the run without shards.
+MERGES.csv gets the dual and the bound on the regret after every merge.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 usage: leave_one_movie_out.py CAVIAR.jsonl
 
-CAVIAR.jsonl is what streams/papers/convert.py writes. Each learner makes one pass over the windows of the other
-movies; its averaged weights are tested on the movie held out. Its sigma is the one with the best mean F1 in
-leave-one-out over the training movies. There is a table for each of two orders: movie after movie, and
-interleaved (the first window of every movie, then the second). Baselines are the majority label (all
+CAVIAR.jsonl is what streams/papers/convert.py writes. Each learner makes one pass over the windows of the
+other movies; its averaged weights are tested on the movie held out. Its sigma is the one with the best mean
+F1 in leave-one-out over the training movies. There is a table for each of two orders: movie after movie,
+and interleaved (the first window of every movie, then the second). Baselines are the majority label (all
 true or all false, whichever has the better F1 on the held-out movie) and the untrained rules, all with
 weight 1. Prints Markdown.
 """

@@ -25,7 +25,6 @@ import from_caviar  # noqa: E402
 import from_jester  # noqa: E402
 import published  # noqa: E402
 from make import example, json_lines  # noqa: E402
-from published import Atom  # noqa: E402
 
 Example = dict[str, Any]
 
@@ -34,27 +33,16 @@ Example = dict[str, Any]
 
 
 def worlds(query: str, folder: Path) -> Iterator[Example]:
-    """Yield each fold as a world, in a group of its own.
-
-    Where false atoms are listed, only they and the true ones are open.
-    """
-    for fold in published.folds(folder):
-        evidence = by_predicate(fold.true)
-        if query not in evidence:
-            sys.exit(f"{folder}: expected true atoms of {query} in {fold.name}; there are none")
-        truth = evidence.pop(query)
-        world = {"id": fold.name, "group": fold.name, "evidence": evidence, "truth": {query: truth}}
-        if fold.false:
-            world["query"] = {query: truth + by_predicate(fold.false).get(query, [])}
-        yield world
-
-
-def by_predicate(atoms: Iterable[Atom]) -> dict[str, list[list[str]]]:
-    """Return the arguments of atoms by predicate, without repeats."""
-    found: dict[str, dict[tuple[str, ...], None]] = defaultdict(dict)
-    for predicate, arguments, _ in atoms:
-        found[predicate][arguments] = None
-    return {predicate: [*map(list, rows)] for predicate, rows in found.items()}
+    """Yield each fold as a world, in a group of its own."""
+    for name, atoms in published.folds(folder):
+        rows: dict[str, dict[tuple[str, ...], None]] = defaultdict(dict)
+        for predicate, arguments, _ in atoms:
+            rows[predicate][arguments] = None
+        if query not in rows:
+            sys.exit(f"{folder}: expected true atoms of {query} in {name}; there are none")
+        truth = {query: [*rows.pop(query)]}
+        evidence = {predicate: [*of] for predicate, of in rows.items()}
+        yield {"id": name, "group": name, "evidence": evidence, "truth": truth}
 
 
 # CiteSeer's citations ----------------------------------------------------------------------------
@@ -116,14 +104,14 @@ def citations(folder: Path) -> Iterator[Example]:
 
 def statements(folder: Path) -> Iterator[tuple[str, str, str, int, str]]:
     """Yield what atoms say of a position: the place, the name, the citation, the position and a value."""
-    atoms = [
+    said = [
         (atom.place, atom.predicate.lower(), *(each.lower() for each in atom.arguments))
-        for fold in published.folds(folder)
-        for atom in fold.true
+        for _, atoms in published.folds(folder)
+        for atom in atoms
     ]
-    where = {at: pair for _, name, at, *pair in atoms if name == "isbibpos"}
+    where = {at: pair for _, name, at, *pair in said if name == "isbibpos"}
     marked = {name.lower() for name in MARKED}
-    for place, name, *arguments in atoms:
+    for place, name, *arguments in said:
         match name, *arguments:
             case "token", word, position, number:
                 value = word[1:]

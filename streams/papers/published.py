@@ -22,16 +22,8 @@ class Atom(NamedTuple):
     place: str
 
 
-class Fold(NamedTuple):
-    """A fold's name, its true atoms, and the false ones that are listed."""
-
-    name: str
-    true: list[Atom]
-    false: list[Atom]
-
-
-def folds(folder: Path) -> Iterator[Fold]:
-    """Yield the folds below a folder: the test parts of srlearn, or Alchemy's databases (.db)."""
+def folds(folder: Path) -> Iterator[tuple[str, list[Atom]]]:
+    """Yield the name and the true atoms of each fold: srlearn's test parts, or Alchemy's databases (.db)."""
     tests = sorted(folder.glob("**/test/test_facts.txt"))
     databases = sorted(folder.glob("*.db"))
     if not tests and not databases:
@@ -43,9 +35,13 @@ def folds(folder: Path) -> Iterator[Fold]:
         facts, positive, negative = (
             [*atoms(path.with_name(f"test_{part}.txt"))] for part in ("facts", "pos", "neg")
         )
-        yield Fold(path.parents[1].name, [*dict.fromkeys(facts + positive)], negative)
+        true = {atom[:2] for atom in positive}
+        for predicate, arguments, place in negative:
+            if (predicate, arguments) in true:
+                sys.exit(f"{place}: expected a false atom, but test_pos.txt has it, too")
+        yield path.parents[1].name, facts + positive
     for path in databases:
-        yield Fold(path.stem, [*database(path)], [])
+        yield path.stem, [*database(path)]
 
 
 def atoms(path: Path) -> Iterator[Atom]:

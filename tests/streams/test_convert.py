@@ -242,10 +242,8 @@ def test_folds_of_srlearn_become_worlds(tmp_path: Path) -> None:
         "group": "fold1",
         "evidence": {"Student": [["Ann"]], "Courseprof": [["C1", "Bob"]]},
         "truth": {"Faculty": [["Bob"]]},
-        "query": {"Faculty": [["Bob"], ["Ann"], ["Carl"]]},
     }
     assert second["evidence"] == {"Project": [["P 1", "Dora"]]}
-    assert "query" not in second
 
 
 def test_other_predicates_among_the_positive_are_evidence(tmp_path: Path) -> None:
@@ -253,7 +251,7 @@ def test_other_predicates_among_the_positive_are_evidence(tmp_path: Path) -> Non
     fold(tmp_path, "title(b1,t1).\n", positive, "sameauthor(a1,a3).\nsamebib(b1,b3).\n")
     (world,) = converted("cora", tmp_path, tmp_path / "out")
     assert world["evidence"] == {"Title": [["B1", "T1"]], "Sameauthor": [["A1", "A2"]]}
-    assert world["query"] == {"Samebib": [["B1", "B2"], ["B1", "B3"]]}
+    assert world["truth"] == {"Samebib": [["B1", "B2"]]}
 
 
 def test_databases_become_worlds(tmp_path: Path) -> None:
@@ -273,20 +271,24 @@ def test_databases_become_worlds(tmp_path: Path) -> None:
     ]
 
 
-def test_open_atoms_are_learned_from(tmp_path: Path) -> None:
-    negative = "advisedby(ann,carl).\nadvisedby(bob,carl).\n"
-    facts = "publication(t1,ann).\npublication(t1,bob).\nprofessor(bob).\n"
-    fold(tmp_path, facts, "advisedby(ann,bob).\n", negative)
-    converted("uwcse", tmp_path, tmp_path / "out")
-    (world,) = srl.read(tmp_path / "out")
-    learner = srl.OnlineLearner(
-        "Publication(title, person)\nProfessor(person)\nAdvisedby(person, person)\n"
-        "Publication(t, s) ^ Publication(t, p) ^ Professor(p) => Advisedby(s, p)\n!Advisedby(s, p)",
-        "Advisedby",
+def test_batch_learners_learn_from_worlds(tmp_path: Path) -> None:
+    for n, (ann, bob) in enumerate((("ann", "bob"), ("eve", "fay")), 1):
+        facts = f"student({ann}).\ncourseprof(c{n},{bob}).\n"
+        fold(tmp_path, facts, f"faculty({bob}).\n", f"faculty({ann}).\n", name=f"fold{n}")
+    converted("webkb", tmp_path, tmp_path / "out")
+    model = (PAPERS / "batch" / "webkb.mln").read_text()
+    learned = srl.learn(
+        model, srl.read(tmp_path / "out"), "Faculty", learner={"kind": "mple", "prior_sd": 2}
     )
-    for _ in range(5):
-        learner.learn_one(world)
-    assert learner.predict_one(world)["Advisedby"] == [("Ann", "Bob")]
+    weights = {rule.text: rule.weight for rule in learned.model.rules}
+    assert weights["Courseprof(c, p) => Faculty(p)"] > 0 > weights["Student(p) => Faculty(p)"]
+
+
+def test_an_atom_both_true_and_false_is_an_error(tmp_path: Path) -> None:
+    source = fold(tmp_path, "student(ann).\n", "faculty(bob).\n", "faculty(ann).\nfaculty(bob).\n")
+    path = source / "fold1" / "test" / "test_neg.txt"
+    message = refusal("webkb", source, tmp_path / "out")
+    assert message == f"{path}:2: expected a false atom, but test_pos.txt has it, too"
 
 
 def test_a_fold_without_the_query_is_an_error(tmp_path: Path) -> None:
