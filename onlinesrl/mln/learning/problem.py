@@ -237,20 +237,31 @@ class MlnProblem:
         """Whether each weight may change, bool[weights]: all may."""
         return np.ones(len(self.start), np.bool_)
 
-    def tried(self, weights: Floats, share: float) -> dict[str, Scored]:
-        """Predict the first ``share`` of the worlds that have open query atoms, by ``method``."""
-        worlds = [world for world in self.ground if np.any(world.predicted)]
-        return self._scored(worlds[: ceil(share * len(worlds))], weights)
+    def tried(
+        self, weights: Floats, share: float, iterations: int | None = None
+    ) -> dict[str, Scored]:
+        """Predict the first ``share`` of the worlds that have open query atoms, by ``method``.
 
-    def _scored(self, worlds: Sequence[ReweightedWorld], weights: Floats) -> dict[str, Scored]:
-        """Predict ground worlds; unknown constants have weight 0."""
+        With ``iterations`` all worlds are predicted, by so many samples, or by so many flips of MaxWalkSAT in
+        place of ``mpe`` and ``lp``, which predict where ``share`` is 1.
+        """
+        worlds = [world for world in self.ground if np.any(world.predicted)]
+        if iterations is None:
+            return self._scored(worlds[: ceil(share * len(worlds))], weights)
+        flips = iterations if share < 1 or self.method == "walksat" else None
+        return replace(self, samples=iterations)._scored(worlds, weights, flips)
+
+    def _scored(
+        self, worlds: Sequence[ReweightedWorld], weights: Floats, flips: int | None = None
+    ) -> dict[str, Scored]:
+        """Predict ground worlds; unknown constants have weight 0. ``flips`` as in ``values_of``."""
         from onlinesrl.mln.query.infer import values_of
 
         padded, groups = np.append(weights, 0.0), dict[tuple[Any, ...], int]()
         rows: dict[str, list[tuple[float, float, int]]] = {name: [] for name in self.query}
         for number, world in enumerate(worlds):
             weight = world.weigh(padded)
-            values = values_of(world.model, weight, self.method, self.seed, self.samples)
+            values = values_of(world.model, weight, self.method, self.seed, self.samples, flips)
             for n in np.flatnonzero(world.predicted).tolist():
                 name, arguments = world.atoms[n]
                 group = groups.setdefault((number, name, *arguments[:-1]), len(groups))

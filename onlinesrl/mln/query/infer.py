@@ -170,11 +170,24 @@ def columns(world: World, values: Floats) -> dict[str, dict[str, Sequence[Any]]]
 
 
 def values_of(
-    model: GroundMRF, weight: Floats, method: str, seed: int, samples: int | None = None
+    model: GroundMRF,
+    weight: Floats,
+    method: str,
+    seed: int,
+    samples: int | None = None,
+    flips: int | None = None,
 ) -> Floats:
-    """Return the value of every atom of a ground model, float64[atoms]. Raises Infeasible, Unsolved."""
+    """Return the value of every atom of a ground model, float64[atoms]. Raises Infeasible, Unsolved.
+
+    With ``flips`` a state is found by one try of MaxWalkSAT with so many, whatever the ``method``.
+    """
     if method in MAP_METHODS:
-        return map_engine(method, seed).solve(model, weight).state.astype(np.float64)
+        engine = map_engine(method, seed)
+        if flips is not None:
+            from onlinesrl.mln.inference.maxwalksat import WalkSat
+
+            engine = WalkSat(flips, tries=1, seed=seed)
+        return engine.solve(model, weight).state.astype(np.float64)
     return marginal_engine(method, seed, samples=samples).marginals(model, weight).probability
 
 

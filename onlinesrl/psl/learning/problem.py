@@ -125,10 +125,15 @@ class PslProblem:
         """The values of least energy where all weights are equal: where trials of weights begin."""
         return Admm().solve(self.model, np.ones(len(self.start)))
 
-    def tried(self, weights: Floats, share: float) -> dict[str, Scored]:
-        """Predict with a share of the rounds that ``first`` took; 1: until the answer is certified."""
+    def tried(
+        self, weights: Floats, share: float, iterations: int | None = None
+    ) -> dict[str, Scored]:
+        """Predict after so many rounds of ADMM, or earlier where the answer is certified.
+
+        None: a share of the rounds that ``first`` took; 1: until the answer is certified.
+        """
         least, of_first = (TRIED_ROUNDS, 10.0) if share >= 1 else (10, share)
-        rounds = max(least, ceil(of_first * self.first.iterations))
+        rounds = iterations or max(least, ceil(of_first * self.first.iterations))
         engine = Admm(tolerance=TRIED, rounds=rounds)
         return self.scored(engine.solve(self.model, weights, start=self.first).y)
 

@@ -40,13 +40,13 @@ class Fold(NamedTuple):
 class Remembered(PslProblem):
     """A problem that tries the same weights only once, though several metrics may be asked of them."""
 
-    def tried(self, weights: Floats, share: float) -> dict[str, Any]:
+    def tried(self, weights: Floats, share: float, iterations: int | None = None) -> dict[str, Any]:
         """See ``PslProblem.tried``."""
-        return self._once(weights.tobytes(), share)
+        return self._once(weights.tobytes(), share, iterations)
 
     @cache  # noqa: B019 - as long as the program runs
-    def _once(self, weights: bytes, share: float) -> dict[str, Any]:
-        return super().tried(np.frombuffer(weights), share)
+    def _once(self, weights: bytes, share: float, iterations: int | None) -> dict[str, Any]:
+        return super().tried(np.frombuffer(weights), share, iterations)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,14 @@ from onlinesrl.core.learning.search.strategies import (
 )
 from onlinesrl.core.learning.search.weight_space import Space
 from onlinesrl.core.parallel.executors import Forks, Inline
+from onlinesrl.mln.inference.maxwalksat import WalkSat
+from onlinesrl.mln.inference.registry import map_engine, marginal_engine
+from onlinesrl.psl.inference.admm import Admm
+from onlinesrl.psl.lang.columns import Columns, database_of
+from onlinesrl.psl.lang.reader import parse
+from onlinesrl.psl.learning.problem import grounded
+from onlinesrl.runs.batch_learning import read_problem
+from onlinesrl.runs.config.loading import load_batch
 from tests.support.waiting import until
 
 TASTES = REPO / "streams" / "tastes"
@@ -50,9 +58,9 @@ class Bowl:
         self.folder, self.signed, self.start = folder, signed, np.array(start)
         self.calls = []
 
-    def tried(self, weights, share):
+    def tried(self, weights, share, iterations=None):
         assert weights[2] == 0.0
-        self.calls.append((weights.tobytes(), share))
+        self.calls.append((weights.tobytes(), share, iterations))
         w = weights[self.soft] / np.abs(weights).sum()
         return {"P": Scored(TARGET, w, np.arange(3))}
 
@@ -114,7 +122,9 @@ def test_no_configuration_is_a_multiple_of_another():
     problem = Bowl()
     problem.soft = np.array([True, True, False, False])
     learner = RandomGrid(metric="mse", configurations=50, grid=(1.0, 2.0, 4.0), workers=1)
-    problem.tried = lambda weights, share: {"P": Scored(TARGET[:2], weights[:2], np.arange(2))}
+    problem.tried = lambda weights, share, iterations: {
+        "P": Scored(TARGET[:2], weights[:2], np.arange(2))
+    }
     found = learner.learn(problem, lambda step: None)
     assert found.stats["configurations"] == 5  # the ratios 1/4, 1/2, 1, 2, 4
     assert found.warnings == ["there are no more than 5 configurations that differ"]
@@ -162,8 +172,66 @@ def test_the_schedule_of_hyperband():
     ]
     problem = Bowl()
     Hyperband(metric="mse", brackets=3, eta=3, workers=1).learn(problem, lambda step: None)
-    shares = [round(1 / share) for _, share in problem.calls]
+    shares = [round(1 / share) for _, share, _ in problem.calls]
     assert shares == [1, *[9] * 9, *[3] * 3, 1, *[3] * 5, 1, *[1] * 3]
+
+
+def test_the_schedule_of_hyperband_in_iterations():
+    """R = 25,000 and eta = 4 of the thesis are eight brackets; the first has 4^7 configurations."""
+    assert Hyperband(iterations=25_000)._brackets == 8
+    assert Hyperband(iterations=64)._brackets == 4
+    assert Hyperband(iterations=63)._brackets == 3
+    problem = Bowl()
+    Hyperband(metric="mse", iterations=10, eta=3, workers=1).learn(problem, lambda step: None)
+    efforts = [effort for _, _, effort in problem.calls]
+    assert efforts == [None, *[2] * 9, *[4] * 3, 10, *[4] * 5, 10, *[10] * 3]
+
+
+def test_iterations_of_psl_are_rounds_of_admm():
+    rules = ["1: Knows(A, B) & Likes(A) -> Likes(B) ^2", "1: Old(A) -> Likes(A)", "1: !Likes(A) ^2"]
+    program = parse("\n".join(rules))
+    pairs = Columns([[f"P{n}" for n in range(11)], [f"P{n}" for n in range(1, 12)]])
+    people = [f"P{n}" for n in range(12)]
+    observed = {"Knows": pairs, "Old": Columns([["P0"]])}
+    likes = {"Likes": Columns([people], np.linspace(1, 0, 12))}
+    database = database_of(program.predicates, observed, {"Likes": Columns([people])}, likes)
+    problem, weights = grounded(program, {}, database), np.array([1.0, 3.0, 0.1])
+    for rounds in (10, 20):
+        engine = Admm(tolerance=1e-3, rounds=rounds)
+        y = engine.solve(problem.model, weights, start=problem.first).y
+        np.testing.assert_array_equal(problem.tried(weights, 0.5, rounds)["Likes"].values, y)
+
+
+@pytest.mark.parametrize("method", ["mpe", "walksat", "mcsat"])
+def test_iterations_of_markov_logic_are_flips_or_samples(method, tmp_path):
+    """One world: a share of the worlds is all of it, and few flips are not all flips."""
+    rng = np.random.default_rng(0)
+    (tmp_path / "m.mln").write_text(
+        "P(t)\nQ(t)\nR(t, t)\n1 P(x) v Q(x)\n-1 R(x, y) ^ P(x) ^ P(y)\n"
+    )
+    names = [f"A{n}" for n in range(24)]
+    pairs = {(a, b) for a, b in rng.choice(names, (60, 2)) if a < b}
+    atoms = [f"R({a}, {b})" for a, b in sorted(pairs)] + [f"P({a})" for a in names[::2]]
+    (tmp_path / "w.db").write_text("\n".join([*atoms, "Q(A1)", "!P(A1)"]))
+    config = tmp_path / "learn.yaml"
+    config.write_text(f"model: m.mln\nquery: P\nsource: {{path: w.db}}\nmethod: {method}\n")
+    problem = read_problem(load_batch(config), None)
+    weights = np.array([1.0, -0.7])
+    (world,) = problem.ground
+    model, weight = world.model, world.weigh(weights)
+    assert np.array_equal(
+        problem.tried(weights, 0.1)["P"].values, problem.predicted(weights)["P"].values
+    )
+    few, whole = (problem.tried(weights, share, 2)["P"].values for share in (0.1, 1.0))
+    if method == "mcsat":
+        expected = marginal_engine("mcsat", samples=2).marginals(model, weight).probability
+        np.testing.assert_array_equal(few, expected[world.predicted])
+        return
+    some = WalkSat(flips=2, tries=1).solve(model, weight)
+    best = map_engine("mpe").solve(model, weight)
+    np.testing.assert_array_equal(few, some.state[world.predicted])
+    assert some.score < best.score
+    np.testing.assert_array_equal(whole, (best if method == "mpe" else some).state[world.predicted])
 
 
 def test_acquisitions():
@@ -212,7 +280,7 @@ def test_the_likelihood_of_length_scales_is_scikit_learns():
 
 def test_the_range_of_a_metric_does_not_matter():
     narrow = Bowl()
-    narrow.tried = lambda weights, share: {
+    narrow.tried = lambda weights, share, iterations: {
         "P": Scored(TARGET / 64, weights[narrow.soft] / (64 * np.abs(weights).sum()), np.arange(3))
     }
     learner = Bayesian(metric="mse", configurations=12, deviation=0.0, workers=1)
@@ -241,16 +309,18 @@ def test_bayesian_search_ends_where_nothing_is_uncertain():
 def test_a_predicate_is_needed_where_there_are_several():
     problem = Bowl()
     two = {"P": Scored(TARGET, TARGET, np.arange(3)), "Q": Scored(TARGET, TARGET, np.arange(3))}
-    problem.tried = lambda weights, share: two
+    problem.tried = lambda weights, share, iterations: two
     with pytest.raises(LearningError, match=r"needed where there are several: P, Q"):
         RandomSearch(metric="mse").learn(problem, lambda step: None)
     with pytest.raises(LearningError, match=r"R has no known truth; known: P, Q"):
         RandomSearch(metric="mse", predicate="R").learn(problem, lambda step: None)
     with pytest.raises(LearningError, match="no target has a truth to learn from"):
-        problem.tried = lambda weights, share: {}
+        problem.tried = lambda weights, share, iterations: {}
         RandomSearch(metric="auroc").learn(problem, lambda step: None)
     with pytest.raises(LearningError, match="auroc of P is not defined"):
-        problem.tried = lambda weights, share: {"P": Scored(np.ones(2), np.ones(2), np.arange(2))}
+        problem.tried = lambda weights, share, iterations: {
+            "P": Scored(np.ones(2), np.ones(2), np.arange(2))
+        }
         RandomSearch(metric="auroc").learn(problem, lambda step: None)
 
 

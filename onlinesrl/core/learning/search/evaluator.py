@@ -45,16 +45,22 @@ class Searchable(Problem, Protocol):
         """Where a learner may keep what it needs to resume."""
         ...
 
-    def tried(self, weights: Floats, share: float) -> Mapping[str, Scored]:
-        """Predict the problem's own data with a share of the effort, 1 for all of it."""
+    def tried(
+        self, weights: Floats, share: float, iterations: int | None = None
+    ) -> Mapping[str, Scored]:
+        """Predict the problem's own data with a share of the effort, 1 for all of it.
+
+        ``iterations``: what this share is in iterations of inference; None: as the problem has it.
+        """
         ...
 
 
 class Trial(NamedTuple):
-    """Weights of the rules that have one, and the share of the effort that goes into predicting."""
+    """Weights of the rules that have one, and the effort of predicting, as in ``Searchable.tried``."""
 
     weights: Floats
     share: float = 1.0
+    iterations: int | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ class Scorer:
         """Return the metric, or its negative where less is better. Raises LearningError."""
         weights = np.zeros(len(self.problem.start))
         weights[self.problem.soft] = trial.weights
-        of = self.problem.tried(weights, trial.share)
+        of = self.problem.tried(weights, trial.share, trial.iterations)
         if not of:
             raise LearningError("no target has a truth to learn from")
         name = self.predicate or next(iter(of))
@@ -143,4 +149,5 @@ class Evaluations:
 
 
 def _key(trial: Trial) -> bytes:
-    return trial.weights.tobytes() + np.float64(trial.share).tobytes()
+    effort = [trial.share] if trial.iterations is None else [trial.share, trial.iterations]
+    return trial.weights.tobytes() + np.array(effort, np.float64).tobytes()

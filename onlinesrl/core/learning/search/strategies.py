@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import count
 from math import ceil
 from typing import Annotated, Any, Literal
 
@@ -113,10 +114,12 @@ class Run:
             found.append(weights)
         return found
 
-    def evaluate(self, weights: list[Floats], share: float = 1.0) -> list[float]:
+    def evaluate(
+        self, weights: list[Floats], share: float = 1.0, iterations: int | None = None
+    ) -> list[float]:
         """Evaluate, and note those that were predicted with all the effort."""
         scores = []
-        trials = [Trial(self.scale * each, share) for each in weights]
+        trials = [Trial(self.scale * each, share, iterations) for each in weights]
         for trial, score in zip(trials, self.evaluations.scores(trials), strict=True):
             self.tried += 1
             scores.append(score)
@@ -174,24 +177,34 @@ class RandomSearch(Sampled):
 
 
 class Hyperband(Sampled):
-    """Hyperband (Li et al. 2018): many configurations with little effort, the best ones with more.
-
-    Effort is the rounds of ADMM in PSL, and the share of the worlds in Markov logic.
-    """
+    """Hyperband (Li et al. 2018): many configurations with little effort, the best ones with more."""
 
     kind: Literal["hyperband"] = "hyperband"
-    brackets: Count = 4
-    """how many ways to divide the effort are tried, from many configurations to few."""
+    iterations: Count | None = None
+    """R, the most iterations of inference for a configuration: rounds of ADMM (at least ten are done), flips
+    of MaxWalkSAT in place of mpe and lp, which the last round of a bracket uses, or samples of gibbs and
+    mcsat. null: in PSL the rounds that equal weights take, and in Markov logic a share of the worlds."""
+    brackets: Count | None = None
+    """how many ways to divide the effort are tried, from many configurations to few; null: 4, or with
+    iterations as many as there are powers of eta from 1 to it."""
     eta: Annotated[int, Field(ge=2)] = 4
     """one in so many configurations goes to the next round, with so many times the effort."""
 
     def explore(self, run: Run) -> None:
         """See ``Search.explore``."""
-        for rounds in schedule(self.brackets, self.eta):
+        for rounds in schedule(self._brackets, self.eta):
             left = run.some(rounds[0][0], lambda: self.one(run))
             for n, share in rounds:
-                scores = run.evaluate(left := left[:n], share)
+                effort = None if self.iterations is None else ceil(share * self.iterations)
+                scores = run.evaluate(left := left[:n], share, effort)
                 left = [left[k] for k in np.argsort(-np.array(scores), kind="stable")]
+
+    @property
+    def _brackets(self) -> int:
+        """The number of brackets, by default floor(log_eta R) + 1."""
+        if self.brackets is not None or self.iterations is None:
+            return self.brackets or 4
+        return next(s for s in count(1) if self.eta**s > self.iterations)
 
 
 def schedule(brackets: int, eta: int) -> Iterator[list[tuple[int, float]]]:
