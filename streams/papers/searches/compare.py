@@ -9,6 +9,7 @@ matplotlib. See README.md.
 experiments:
   methods      all learners on eight folds, with a paired t-test and CPU seconds (table 6.1)
   seeds        the searches with several seeds, on the first fold (table 6.3)
+  thesis       Hyperband and Bayesian optimisation with the settings of the thesis, beside the defaults
   a            the parameter A of the Dirichlet distribution (table 6.4)
   acquisition  the acquisition functions of Bayesian optimisation (table 6.5)
   likelihood   random weights by a metric and by likelihoods (figure 6.1)
@@ -105,6 +106,24 @@ def dirichlet(dataset: Dataset, folds: list[Fold], given: Any) -> None:
             both(f"{metric} | {kind} | {a:g}", metric, [*_each(learner, folds)], folds)
 
 
+def thesis(dataset: Dataset, folds: list[Fold], given: Any) -> None:
+    """Print what the searches find with the settings of the thesis (section 6.7), one by one."""
+    drawn = {"a": 0.05, "floor": 0.0}
+    settings = {
+        "random": [{}, {"a": 0.05}, drawn],
+        "hyperband": [{}, {"iterations": 1000}, drawn | {"iterations": 1000}],
+        "bayesian": [{}, {"space": "ratios"}, {"rho": 1.0}, {"a": 0.05}],
+    }
+    settings["bayesian"].append(drawn | {"space": "ratios", "rho": 1.0})
+    for metric in dataset.metrics:
+        for kind, of in settings.items():
+            for each in of:
+                name = ", ".join(f"{key}: {value}" for key, value in each.items()) or "defaults"
+                learnt = [*_each({"kind": kind, "metric": metric, **each}, folds)]
+                spent = f" {fmean(s for _, s in learnt):.2f} s"
+                both(f"{metric} | {kind} | {name} | {spent}", metric, learnt, folds)
+
+
 def acquisition(dataset: Dataset, folds: list[Fold], given: Any) -> None:
     """Print what Bayesian optimisation finds by its acquisition function."""
     metric = dataset.metrics[-1]
@@ -155,6 +174,7 @@ def seconds(dataset: Dataset, folds: list[Fold], given: Any) -> None:
 EXPERIMENTS: Mapping[str, Callable[[Dataset, list[Fold], Any], None]] = {
     "methods": methods,
     "seeds": seeds,
+    "thesis": thesis,
     "a": dirichlet,
     "acquisition": acquisition,
     "likelihood": likelihood,

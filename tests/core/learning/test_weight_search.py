@@ -73,6 +73,7 @@ LEARNERS = [
     Bayesian(metric="mse", a=1.0, configurations=25, deviation=0.0),
     Bayesian(metric="mse", a=1.0, configurations=25, deviation=0.0, acquisition="ei"),
     Bayesian(metric="mse", a=1.0, configurations=25, deviation=0.0, space="original"),
+    RandomSearch(metric="mse", configurations=60, floor=0.0, workers=1),
 ]
 
 
@@ -150,18 +151,56 @@ def test_rays():
     assert Space(2, False).ray(np.array([1.0, 3.0])) != Space(2, False).ray(np.array([3.0, 1.0]))
 
 
+def test_example_6_of_the_thesis():
+    """Equations 6.2 and 6.3, and what subtracting the mean in place of the first changes."""
+    weights = np.array([[0.1, 0.1], [1.0, 1.0], [0.1, 0.0001]])
+    space = Space(2, False)
+    ratios, scaled = space.ratios(weights), space.scaled(weights)
+    np.testing.assert_allclose(ratios, [[0], [0], [-6.907]], atol=1e-3)
+    for a, b, expected in ((0, 1, 0.0), (0, 2, 47.7), (1, 2, 47.7)):
+        assert np.sum((ratios[a] - ratios[b]) ** 2) == pytest.approx(expected, abs=0.05)
+        assert np.sum((scaled[a] - scaled[b]) ** 2) == pytest.approx(expected / 2, abs=0.05)
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_distances_of_ratios_depend_on_which_weight_is_the_first(first):
+    """Each pair of rules counts once in our space; in that of the thesis those with the first only."""
+    space, (a, b) = Space(3, False), np.array([[1.0, 2.0, 3.0], [5.0, 2.0, 3.0]])
+    order = np.roll(np.arange(3), -first)
+    step = np.log(5.0)
+    ratios = space.ratios(a[order]) - space.ratios(b[order])
+    assert ratios @ ratios == pytest.approx((2 if first == 0 else 1) * step**2)
+    scaled = space.scaled(a[order]) - space.scaled(b[order])
+    assert scaled @ scaled == pytest.approx(2 / 3 * step**2)
+
+
+def test_ratios_need_positive_weights():
+    learner = Bayesian(metric="mse", space="ratios", workers=1)
+    with pytest.raises(LearningError, match="space: ratios have no logarithm where weights may be"):
+        learner.learn(Bowl(signed=True), lambda step: None)
+    found = Bayesian(metric="mse", space="ratios", deviation=0.0, configurations=25, workers=1)
+    first = np.mean((TARGET - 1 / 3) ** 2)
+    assert found.learn(Bowl(), lambda step: None).stats["value"] < 0.35 * first
+
+
 def test_samples_are_where_they_should_be():
     rng = np.random.default_rng(0)
     for signed in (False, True):
         space = Space(4, signed)
-        for found in (space.dirichlet(rng, 400, 0.05), space.hypersphere(rng, 400)):
+        for found in (space.dirichlet(rng, 400, 0.05, 1e-4), space.hypersphere(rng, 400)):
             np.testing.assert_allclose(np.abs(found).sum(axis=1), 1.0)
             assert (found.min() < 0) == signed
     few, many = (
-        np.abs(Space(4, True).dirichlet(rng, 400, a)).max(axis=1).mean() for a in (0.05, 9)
+        np.abs(Space(4, True).dirichlet(rng, 400, a, 1e-4)).max(axis=1).mean() for a in (0.05, 9)
     )
     assert few > 0.85
     assert many < 0.5
+    space = Space(4, False)
+    for floor in (0.0, 1e-4, 0.5):
+        draws = space.dirichlet(rng, 400, 0.05, floor)
+        ratios = draws.min(axis=1) / draws.max(axis=1)
+        assert np.all(ratios >= floor * (1 - 1e-12))
+        assert ratios.min() < max(1e-8, floor * 1.01)
 
 
 def test_the_schedule_of_hyperband():
@@ -291,12 +330,13 @@ def test_the_range_of_a_metric_does_not_matter():
 @pytest.mark.parametrize("signed", [False, True])
 def test_draws_near_weights(signed):
     space, w = Space(3, signed), np.array([0.7, 0.2, 0.1]) * ([1, -1, 1] if signed else 1)
-    found = space.near(np.random.default_rng(0), 500, w)
+    found = space.near(np.random.default_rng(0), 500, w, 1e-4)
     np.testing.assert_allclose(np.abs(found).sum(axis=1), 1.0)
     assert signed == bool(np.any(np.sign(found) != np.sign(w)))
     away = np.linalg.norm(space.scaled(found) - space.scaled(w), axis=1)
     far = np.linalg.norm(
-        space.scaled(space.dirichlet(np.random.default_rng(0), 500, 1.0)) - space.scaled(w), axis=1
+        space.scaled(space.dirichlet(np.random.default_rng(0), 500, 1.0, 1e-4)) - space.scaled(w),
+        axis=1,
     )
     assert 0 < away.mean() < 0.5 * far.mean()
 
@@ -327,7 +367,7 @@ def test_a_predicate_is_needed_where_there_are_several():
 @pytest.mark.parametrize("forks", [True], indirect=True)
 @pytest.mark.usefixtures("forks")
 def test_scores_come_in_the_order_of_trials():
-    trials = [Trial(w) for w in Space(3, False).dirichlet(np.random.default_rng(0), 30, 1.0)]
+    trials = [Trial(w) for w in Space(3, False).dirichlet(np.random.default_rng(0), 30, 1.0, 1e-4)]
     alone, forked = (Evaluations(Scorer(Bowl(), "mse", "P"), pool) for pool in (Inline(), Forks(3)))
     assert [*alone.scores(trials)] == [*forked.scores(trials)]
     run = Run(Bowl(start=(2.0, 1.0, 0.0, 1.0)), alone, Trace(lambda step: None))

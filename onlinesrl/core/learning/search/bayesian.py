@@ -13,6 +13,7 @@ from pydantic import Field
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.io.config_types import Count, Positive
+from onlinesrl.core.learning.batch import UnfitError
 from onlinesrl.core.learning.search.strategies import Run, Sampled
 
 AMPLITUDE, NOISE = 0.5, 1e-6
@@ -68,9 +69,9 @@ class Bayesian(Sampled):
     expected improvement."""
     psi: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
     """how many standard deviations the upper confidence bound is above the mean."""
-    space: Literal["scaled", "original"] = "scaled"
-    """where distances are taken: of logarithms less their mean (in Markov logic, of unit vectors), or of the
-    weights as they are."""
+    space: Literal["scaled", "ratios", "original"] = "scaled"
+    """where distances are taken: of logarithms less their mean (in Markov logic, of unit vectors); of
+    logarithms less that of the first weight, which needs positive weights; or of the weights as they are."""
     rho: Positive | None = None
     """the length scale of the squared exponential kernel; null: the most likely one."""
     candidates: Count = 1000
@@ -81,12 +82,14 @@ class Bayesian(Sampled):
 
     def explore(self, run: Run) -> None:
         """See ``Search.explore``."""
+        if self.space == "ratios" and run.space.signed:
+            raise UnfitError("space", "ratios have no logarithm where weights may be negative")
         drawn = self._new(run, self.draws(run, run.rng, self.candidates))
         least = (0.1 if run.space.signed else 0.5) if self.deviation is None else self.deviation
         for _ in range(self.configurations):
             tried, values = self._tried(run)
             best = tried[int(np.argmax(values))]
-            near = run.space.near(run.rng, self.candidates // NEAR, best)
+            near = run.space.near(run.rng, self.candidates // NEAR, best, self.floor)
             candidates = self._new(run, np.vstack((drawn, near)))
             if not len(candidates):
                 run.exhausted = True
@@ -118,7 +121,12 @@ class Bayesian(Sampled):
         self, run: Run, tried: Floats, values: Floats, candidates: Floats
     ) -> tuple[Floats, Floats]:
         """Return the posterior mean and standard deviation at the candidates."""
-        place = run.space.scaled if self.space == "scaled" else lambda w: w
+        spaces: Mapping[str, Callable[[Floats], Floats]] = {
+            "scaled": run.space.scaled,
+            "ratios": run.space.ratios,
+            "original": lambda w: w,
+        }
+        place = spaces[self.space]
         at, scales = place(tried), SCALES if self.rho is None else (self.rho,)
         if not np.any(values):
             scales = scales[:1]  # nothing tells whether it is longer

@@ -151,11 +151,13 @@ class Sampled(Search):
     """how they are drawn: from a Dirichlet distribution, or uniformly by direction."""
     a: Positive = 1.0
     """the parameter of the Dirichlet distribution; the smaller, the larger are the ratios of weights."""
+    floor: Annotated[float, Field(ge=0, le=1)] = 1e-4
+    """the smallest ratio of two weights of a draw; inference beyond it is slow and hardly differs. 0: none."""
 
     def draws(self, run: Run, rng: Generator, n: int) -> Floats:
         """Return weights, float64[n, weights]."""
         if self.sampling == "dirichlet":
-            return run.space.dirichlet(rng, n, self.a)
+            return run.space.dirichlet(rng, n, self.a, self.floor)
         return run.space.hypersphere(rng, n)
 
     def one(self, run: Run) -> Floats:

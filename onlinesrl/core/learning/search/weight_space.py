@@ -11,8 +11,6 @@ from onlinesrl.core.arrays import Floats
 
 SMALLEST = 1e-8
 """What is added to weights of sum 1 before their logarithm is taken."""
-LEAST = 1e-4
-"""The smallest ratio of two weights that are drawn: beyond it inference is slow and hardly another."""
 NEAR = 0.5
 """How far weights are moved to be near: the standard deviation of logarithms."""
 
@@ -24,25 +22,28 @@ class Space:
     size: int
     signed: bool
 
-    def dirichlet(self, rng: Generator, n: int, a: float) -> Floats:
+    def dirichlet(self, rng: Generator, n: int, a: float, floor: float) -> Floats:
         """Draw float64[n, size] from the simplex, in a random orthant where signed (section 6.5.4).
 
-        Weights below ``LEAST`` times the largest are raised to it.
+        Weights below ``floor`` times the largest are raised to it.
         """
-        return self._signs(rng, _raised(rng.dirichlet(np.full(self.size, a), n)))
+        return self._signs(rng, _raised(rng.dirichlet(np.full(self.size, a), n), floor))
 
     def hypersphere(self, rng: Generator, n: int) -> Floats:
         """Draw directions uniformly, float64[n, size] whose absolute values have the sum 1."""
         found = np.abs(rng.normal(size=(n, self.size)))
         return self._signs(rng, found / found.sum(axis=1, keepdims=True))
 
-    def near(self, rng: Generator, n: int, w: Floats) -> Floats:
-        """Draw float64[n, size] near ``w``: its logarithms, or where signed its unit vector, are moved."""
+    def near(self, rng: Generator, n: int, w: Floats, floor: float) -> Floats:
+        """Draw float64[n, size] near ``w``: its logarithms, or where signed its unit vector, are moved.
+
+        ``floor`` as in ``dirichlet``.
+        """
         moves = NEAR * rng.normal(size=(n, self.size))
         if not self.signed:
-            return _raised(w / w.max() * np.exp(moves))
+            return _raised(w / w.max() * np.exp(moves), floor)
         moved = w / np.linalg.norm(w) + moves / np.sqrt(self.size)
-        found: Floats = np.copysign(_raised(np.abs(moved)), moved)
+        found: Floats = np.copysign(_raised(np.abs(moved), floor), moved)
         return found
 
     def grid(self, rng: Generator, values: Floats) -> Floats:
@@ -76,9 +77,15 @@ class Space:
         centred: Floats = logs - logs.mean(axis=-1, keepdims=True)
         return centred
 
+    def ratios(self, w: Floats) -> Floats:
+        """Return ``ln w_i - ln w_1``, float64[..., size - 1], of positive weights (equation 6.2)."""
+        logs = np.log(w / w.sum(axis=-1, keepdims=True) + SMALLEST)
+        ratios: Floats = logs[..., 1:] - logs[..., :1]
+        return ratios
 
-def _raised(found: Floats) -> Floats:
-    """Raise positive weights, float64[n, size], below ``LEAST`` times the largest; return them with sum 1."""
-    found = np.maximum(found, LEAST * found.max(axis=1, keepdims=True))
+
+def _raised(found: Floats, floor: float) -> Floats:
+    """Raise positive weights, float64[n, size], below ``floor`` times the largest; return them with sum 1."""
+    found = np.maximum(found, floor * found.max(axis=1, keepdims=True))
     normalised: Floats = found / found.sum(axis=1, keepdims=True)
     return normalised
