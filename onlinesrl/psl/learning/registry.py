@@ -16,6 +16,7 @@ from onlinesrl.psl.learning.mle import Mle
 from onlinesrl.psl.learning.mple import Mple
 from onlinesrl.psl.learning.sampled_mle import SampledMle
 from onlinesrl.psl.learning.supervised import CrossEntropy, SquaredError
+from onlinesrl.psl.learning.voted_perceptron import VotedPerceptron
 
 AnyPslLearner: TypeAlias = Annotated[
     Mle  # one line per learner
@@ -25,6 +26,7 @@ AnyPslLearner: TypeAlias = Annotated[
     | SampledMle
     | Mple
     | Lme
+    | VotedPerceptron
     | PairedDual
     | Em
     | Primal

@@ -44,6 +44,7 @@ from onlinesrl.psl.learning.registry import AnyPslLearner
 LIKELIHOODS: dict[str, dict[str, Any]] = {
     "equal weights": {},
     "mle": {"kind": "mle", "log": 0.1, "entropy": 0.0},
+    "voted-perceptron": {"kind": "voted-perceptron"},
     "mple": {"kind": "mple"},
     "lme": {"kind": "lme", "c": 10.0},
     "squared-error": {"kind": "squared-error", "log": 0.1, "entropy": 0.0},

@@ -1,6 +1,7 @@
 """Batch learners of PSL: gradients, proven minima, and planted weights found again in what they predict."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from onlinesrl.psl.learning.lme import HalfNorm, Lme
 from onlinesrl.psl.learning.mle import LogEntropy, Mle
 from onlinesrl.psl.learning.mple import Mple, conditionals_of
 from onlinesrl.psl.learning.problem import grounded
+from onlinesrl.psl.learning.voted_perceptron import VotedPerceptron
 
 RULES = """
 {}: Knows(A, B) & Likes(A) -> Likes(B) ^2
@@ -176,6 +178,50 @@ def mean_errors(learner, planted, linear=False):
 def test_planted_weights_are_found_in_what_they_predict(learner):
     wrong, before = mean_errors(learner, PLANTED)
     assert wrong < 0.5 * before
+
+
+def test_steps_of_the_voted_perceptron_are_those_of_the_equation():
+    """Equation 2.15, with potentials by hand and states by L-BFGS."""
+    optimize = pytest.importorskip("scipy.optimize")
+    truth, n = np.array([0.6, 0.3, 0.9, 0.2, 1.0, 0.0]), 6
+    more = "Likes('p1') <= 0.3 ."
+    of = problem([2.0, 0.7, 1.0, 0.5], truth, people=n, more=more)
+    relations, person = of.database.relations, [int(p[1:]) for p in of.database.constants]
+    pairs = [(person[a], person[b]) for a, b in relations["Knows"].observed.columns.T]
+    old, given = np.zeros(n), relations["Old"].observed
+    old[[person[a] for a in given.columns[0]]] = given.values
+
+    def totals(y):
+        return np.array(
+            [
+                sum(max(y[a] - y[b], 0.0) ** 2 for a, b in pairs),
+                sum(max(old[a] - y[b], 0.0) for a, b in pairs),
+                sum(np.maximum(old + y - 1.0, 0.0) ** 2),
+                sum(y**2),
+                0.0,
+            ]
+        )
+
+    counts = np.array([len(pairs), sum(old[a] > 0 for a, _ in pairs), sum(old > 0), n, 1])
+    weights, path = np.array([2.0, 0.7, 1.0, 0.5, 0.0]), []
+    bounds = [(0.0, 0.3 if k == 1 else 1.0) for k in range(n)]
+    for _ in range(4):
+        energy = partial(lambda w, y: w @ totals(y), weights)
+        state = optimize.minimize(energy, truth, bounds=bounds, tol=1e-12).x
+        weights = np.maximum(weights + 0.5 * (totals(state) - totals(truth)) / counts, 0.0)
+        path.append(weights)
+    learned = VotedPerceptron(steps=4, step=0.5).learn(of, quiet)
+    np.testing.assert_allclose(learned.weights, np.mean(path, axis=0), atol=2e-3)
+
+
+def test_the_voted_perceptron_finds_planted_weights():
+    here, there = (likely(PLANTED, seed) for seed in (1, 2))
+    learned = VotedPerceptron(steps=200).learn(problem(np.ones(4), here, seed=1), quiet)
+    held_out = problem(np.ones(4), there, seed=2)
+    wrong, before = (
+        measured(held_out.predicted(w)["Likes"])["mae"] for w in (learned.weights, np.ones(4))
+    )
+    assert wrong < 0.6 * before
 
 
 def test_planted_weights_are_found_by_large_margins_where_states_are_of_0_and_1():

@@ -152,7 +152,7 @@ class Sampled(Search):
     a: Positive = 1.0
     """the parameter of the Dirichlet distribution; the smaller, the larger are the ratios of weights."""
     floor: Annotated[float, Field(ge=0, le=1)] = 1e-4
-    """the smallest ratio of two weights of a draw; inference beyond it is slow and hardly differs. 0: none."""
+    """the smallest ratio of two weights drawn; beyond it inference is slow and hardly differs. 0: none."""
 
     def draws(self, run: Run, rng: Generator, n: int) -> Floats:
         """Return weights, float64[n, weights]."""

@@ -1,0 +1,41 @@
+"""The voted perceptron: steps by the likelihood's gradient (Srinivasan 2020, equation 2.15; Collins 2002)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from onlinesrl.core import interrupt
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.io.config_types import Count, Positive
+from onlinesrl.core.learning.batch import Learned, Trace, Watch
+from onlinesrl.psl.inference.protocols import HingeSolution
+from onlinesrl.psl.learning.problem import PslBatchLearner, PslProblem
+
+
+class VotedPerceptron(PslBatchLearner):
+    """Steps along ``Phi(MAP) - Phi(truth)``, over w >= 0; the mean of the weights is returned.
+
+    The objective shown is by how much the truth's energy is above the least, which ``Mle`` minimises.
+    """
+
+    kind: Literal["voted-perceptron"] = "voted-perceptron"
+    steps: Count = 100
+    """the number of steps."""
+    step: Positive = 1.0
+    """the size of a step, which is divided by the number of potentials of each rule."""
+
+    def learn(self, problem: PslProblem, watch: Watch) -> Learned:
+        """Return the mean of the weights after each step."""
+        trace, observed, counts = Trace(watch), problem.observed, np.maximum(problem.counts, 1.0)
+        weights, mean = problem.start, np.zeros(len(problem.start))
+        found: HingeSolution | None = None
+        for t in range(1, self.steps + 1):
+            interrupt.check()
+            found = problem.solve(weights, found)
+            trace.add(float(weights @ observed) - found.energy)
+            gradient: Floats = (problem.totals(found.y) - observed) / counts
+            weights = np.where(problem.soft, np.maximum(weights + self.step * gradient, 0.0), 0.0)
+            mean += (weights - mean) / t
+        return Learned(mean, trace.steps, {"map_states": self.steps})
