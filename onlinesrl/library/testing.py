@@ -1,7 +1,7 @@
 """Public contract checks of engines, on ground models of your choice.
 
 They raise AssertionError with the violated condition. Checks on clause models compare with enumeration,
-for up to ``brute.MAX_ATOMS`` atoms; the check on hinge-loss models, which may be large, compares with
+for up to ``brute_force.MAX_ATOMS`` atoms; the check on hinge-loss models, which may be large, compares with
 ADMM's certified answer.
 """
 

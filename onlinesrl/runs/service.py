@@ -1,6 +1,6 @@
 """A run served by HTTP: Starlette in front of the queue from which the run takes requests.
 
-The server has its own thread and shares only the queue with the run: see ``stream/sources/request_queue.py``.
+The server has its own thread and shares only the queue with the run: see ``sources.request_queue``.
 """
 
 from __future__ import annotations

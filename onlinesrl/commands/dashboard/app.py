@@ -39,7 +39,7 @@ HEADERS = {
 
 
 def serve(folders: Sequence[Path], at: At, say: Say) -> None:
-    """Serve the page until a signal. Raises FolderError, and what ``Server`` raises."""
+    """Serve the page until a signal. Raises FolderError, and what ``runs.http.server.Server`` raises."""
     runs = [Watched(path) for path in dict.fromkeys(folders)]
     with Server(routes(runs), at) as server:
         server.start()

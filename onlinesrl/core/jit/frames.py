@@ -63,7 +63,7 @@ class Column(types.Array):
 class FrameType(types.Type):
     """The numba type of a frame; ``place`` gives the word and type of each field.
 
-    ``without`` names the features that the frame does not have: see ``jit.kernel_of``.
+    ``without`` names the features that the frame does not have: see ``decorators.kernel_of``.
     """
 
     def __init__(

@@ -4,8 +4,8 @@ A weight is kept as base, u and v:
 
     w_t = base + s_t u_t,    mean of w_2 .. w_{T+1} = base + (S u - v) / T,    S = s_2 + .. + s_{T+1}
 
-with s_t = 1, or 1 / (t - 1) for the updates that shrink all weights (online-learning.md). Where each base
-is 0, only u and v are kept.
+with s_t = 1, or 1 / (t - 1) for the updates that shrink all weights (see ``update_rules.rule``). Where each
+base is 0, only u and v are stored.
 """
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32

@@ -89,7 +89,7 @@ class AveragedWeights:
 
     def __init__(self, update: Update):
         self.update = update
-        self.scalar: Floats = np.zeros(6)  # kernels.averaged.T .. LOSS
+        self.scalar: Floats = np.zeros(6)  # averaging.T .. averaging.LOSS
         self.before = 0
         self.dropped = 0
         self._how: tuple[Kept, UpdateParams] | None = None
@@ -120,7 +120,7 @@ class AveragedWeights:
         ready(learn, self.arrays, self.how, self.scalar, 0, 0.0)
 
     def learn(self, n: int, rho: float) -> float:
-        """Make one update along the gap in ``arrays.delta``, of ``n`` weights; returns the loss g_t(w_t).
+        """Make one update along the gap in ``Averaged.delta``, of ``n`` weights; returns the loss g_t(w_t).
 
         NaN: some number would not be finite; nothing has been changed.
         """

@@ -1,9 +1,9 @@
 """What learners of shards give back, and how it becomes one state: rounds of parallel learning.
 
 Every shard starts from the same weights, makes updates of its own, and returns what they added,
-Delta_p = u_p - u_0. Merged is u = u_0 + gamma sum_p Delta_p. For updates with a dual D (online-learning.md)
-any gamma in [0, 1] scales multipliers that are in [0, 1], so D stays a lower bound; D is concave in
-gamma, and its maximiser is closed. Others are averaged, gamma = 1 / P (McDonald, Hall & Mann 2010).
+Delta_p = u_p - u_0. Merged is u = u_0 + gamma sum_p Delta_p. For updates with a dual D any gamma in [0, 1]
+scales multipliers that are in [0, 1], so D stays a lower bound; D is concave in gamma, and its maximiser
+has a closed form. Others are averaged, gamma = 1 / P (McDonald, Hall & Mann 2010).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A ground clause matters only if evidence does not satisfy it; a plan enumerates exactly these groundings.
 Negative evidence literals are joined, and atoms of positive evidence literals must be absent. Variables
-that no join binds range over their domain, and equalities filter or bind (grounding.md). The order of the
-steps binds variables early. A plan is immutable; ``str(plan)`` prints it.
+that no join binds range over their domain, and equalities filter or bind. The order of the steps binds
+variables early. A plan is immutable; ``str(plan)`` prints it.
 """
 
 from __future__ import annotations

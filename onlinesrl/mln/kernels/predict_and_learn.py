@@ -62,7 +62,7 @@ class StepFrame(Frame):
     structure: Structure
     weights: Weights
     how: UpdateParams
-    scalar: Floats  # kernels.averaged.T .. LOSS
+    scalar: Floats  # averaging.T .. averaging.LOSS
     begun: Ints  # the weights and blocks before the world at hand
     weight: Floats  # [ground clause]
     rival: Structure  # ``structure`` with tables of its own, or of less room, and
@@ -147,7 +147,7 @@ def solve(p: StepFrame, cu: float, cv: float, rival: bool) -> tuple[int, float]:
 
 @kernel
 def ground(p: StepFrame, w: int) -> tuple[int, int]:
-    """Ground a world, with its truth; see ``truth.ground_labelled``."""
+    """Ground a world, with its truth; see ``ground.ground_labelled``."""
     return ground_labelled(
         p.plans, p.batch, w, p.net, p.scratch, p.state.truth, p.max_atoms, p.max_groundings
     )
@@ -182,8 +182,8 @@ def predict(p: StepFrame, w: int, learning: bool, rival: bool) -> tuple[int, int
 def find_gap(p: StepFrame, filled: bool) -> tuple[int, float]:
     """Find the rival of the world just predicted: the best state by the next update's weights.
 
-    If augmented, with the label loss. ``filled``: ``solve`` was asked for it. Returns what ``weights.gap``
-    does; -1 and 0 where sums do not hold the weights.
+    If augmented, with the label loss. ``filled``: ``solve`` was asked for it. Returns what
+    ``weight_lookup.gap`` does; -1 and 0 where sums do not hold the weights.
     """
     net, state = p.net, p.state
     if both(p, filled):

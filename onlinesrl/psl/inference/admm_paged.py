@@ -1,4 +1,4 @@
-"""ADMM over rows that are elsewhere: in pages on disk, here or on other machines (``engines.distributed``).
+"""ADMM over rows that are elsewhere: in pages on disk, here or on other machines (``admm_distributed``).
 
 A round needs the values ahead and the step size, and gives back what the rows add over the variables. The
 rows keep one number each, their dual.

@@ -241,7 +241,10 @@ def state_routes(board: RunMonitor) -> list[Route]:
 
 
 class Exporter(RunMonitor):
-    """Serves the board from ``start`` on; a context manager. Raises what ``Server`` raises."""
+    """Serves the board from ``start`` on; a context manager.
+
+    Raises what ``runs.http.server.Server`` raises.
+    """
 
     def __init__(self, at: At) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What an update rule is: the step that it makes for each example (online-learning.md).
+"""What an update rule is: the step that it makes for each example.
 
 An example gives the features of its truth less those of a rival, Delta, and their label loss, rho. Weights
 are w_t = base + s_t u_t, with s_t = 1 or, where an update shrinks all weights, 1 / (t - 1); an update is
