@@ -2,7 +2,8 @@
 
 usage: python streams/trust/generate.py
 
-Writes trust.jsonl in this folder, deterministically. README.md describes it.
+Writes trust.jsonl and the folder village, one batch of the first people, deterministically. README.md
+describes them.
 """
 
 import json
@@ -15,7 +16,9 @@ from typing import Any
 
 OUT = Path(__file__).with_name("trust.jsonl")
 SEED = 5
+VILLAGE = Path(__file__).with_name("village")
 PEOPLE = 1800
+VILLAGERS = 60
 DISTRICT = 200
 REACH = 5
 CONTACTS = 5
@@ -131,5 +134,27 @@ def made() -> str:
     return "".join(json.dumps(e, separators=(",", ":")) + "\n" for e in examples())
 
 
+def village() -> dict[str, str]:
+    """Return the texts of the files of the village by name: tab-separated atoms, and values."""
+    world = network()
+    edges = [(a, b) for a in range(VILLAGERS) for b in world.contacts[a] if b < VILLAGERS]
+    hidden = [edge for edge in edges if edge in world.hidden]
+    seen = [edge for edge in edges if edge not in world.hidden]
+    rows = {
+        "people": [(person,) for person in range(VILLAGERS)],
+        "knows": edges,
+        "observed": [(*edge, int(world.trusts[edge])) for edge in seen],
+        "targets": hidden,
+        "truth": [(*edge, int(world.trusts[edge])) for edge in hidden],
+    }
+    return {
+        f"{name}.txt": "".join("\t".join(map(str, row)) + "\n" for row in part)
+        for name, part in rows.items()
+    }
+
+
 if __name__ == "__main__":
     OUT.write_text(made(), encoding="utf-8")
+    VILLAGE.mkdir(exist_ok=True)
+    for name, text in village().items():
+        (VILLAGE / name).write_text(text, encoding="utf-8")

@@ -241,20 +241,23 @@ def test_check_reads_model_and_data_without_learning(
     config = request.getfixturevalue(language)
     assert command("check", str(config)) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out == {
-        "psl": [
-            "learner: mle",
-            "model: 3 rules",
-            "Knows: 2 observed",
-            "Likes: 0 observed, 3 targets, 3 with a truth",
-        ],
-        "mln": [
-            "learner: mple",
-            "model: 2 rules",
-            "source: 2 worlds with 7 atoms",
-            "test: 1 worlds with 4 atoms",
-        ],
-    }[language]
+    assert (
+        out
+        == {
+            "psl": [
+                "learner: mle",
+                "model: 3 rules",
+                "Knows: 2 observed",
+                "Likes: 0 observed, 3 targets, 3 with a truth",
+            ],
+            "mln": [
+                "learner: mple",
+                "model: 2 rules",
+                "source: 2 worlds with 7 atoms",
+                "test: 1 worlds with 4 atoms",
+            ],
+        }[language]
+    )
     assert not (config.parent / "out").exists()
     assert command("check", str(config), "--set", "learner.kind=nothing") == 78
     assert "learner.kind: expected" in capsys.readouterr().err

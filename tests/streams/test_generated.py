@@ -17,6 +17,11 @@ def test_a_stream_is_what_its_generator_makes(name: str) -> None:
         decode(line)
 
 
+def test_the_village_is_what_its_generator_makes() -> None:
+    for name, text in generator("trust").village().items():
+        assert (STREAMS / "trust" / "village" / name).read_text(encoding="utf-8") == text
+
+
 @pytest.mark.parametrize("name", ["citations", *(each for each in GENERATED if each != "tastes")])
 def test_check_finds_nothing_wrong(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert command("check", str(REPO / "configs" / f"{name}.yaml")) == 0
