@@ -55,6 +55,17 @@ def test_a_user_becomes_an_example(tmp_path: Path) -> None:
     }
 
 
+def test_the_folders_as_published_give_the_same(tmp_path: Path) -> None:
+    flat = write(tmp_path)
+    same = converted("jester", flat, tmp_path / "flat")
+    for part in ("ratings", "joketext"):
+        (tmp_path / "published" / part).mkdir(parents=True)
+    for path in flat.iterdir():
+        part = "joketext" if path.name.startswith("joke") else "ratings"
+        path.rename(tmp_path / "published" / part / path.name)
+    assert converted("jester", tmp_path / "published", tmp_path / "out") == same
+
+
 def test_neighbours_are_rated_alike_by_the_users_to_train_on(tmp_path: Path) -> None:
     ratings = [(1, 10, 0.9), (1, 20, 0.8), (1, 30, 0.1), (2, 10, 0.1), (2, 20, 0.4), (2, 30, 0.7)]
     hidden = [(1, 40, 0.2), (3, 10, 0.3), (3, 20, 0.3), (3, 30, 0.3), (4, 10, 0.3), (5, 20, 0.3)]

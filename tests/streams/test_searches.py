@@ -1,4 +1,4 @@
-"""The experiments of searches: Jester's folds, a problem that remembers, fewer rules, and tables."""
+"""Experiments of searches: folds of Cora and Jester, a problem that remembers, fewer rules, and tables."""
 
 import sys
 
@@ -9,7 +9,6 @@ from tests.support.paths import SHARED
 from tests.support.stream_scripts import PAPERS
 
 DATA = SHARED / "data" / "psl"
-pytestmark = pytest.mark.skipif(not DATA.exists(), reason="needs Jester's ratings")
 
 
 @pytest.fixture
@@ -26,7 +25,20 @@ def compare(monkeypatch):
         sys.modules.pop(name, None)
 
 
+def test_cora_asks_for_seven_categories(compare, tmp_path):
+    folder = tmp_path / "cora"
+    folder.mkdir()
+    (folder / "cora.labels").write_text("".join(f"{n}\t{1 + n % 7}\n" for n in range(1, 17)))
+    (folder / "cora.words").write_text("".join(f"{n}\t{1 + n % 7}:1 \n" for n in range(1, 17)))
+    (folder / "cora.links").write_text("1\t8\n8\t15\n")
+    folds = [*compare.DATASETS["cora"].folds(tmp_path, 1)]
+    asked = [{fold.test.atom(k) for k in range(14)} for fold in folds]
+    assert len(set.union(*asked)) == 16 * 7
+    assert all(fold.test.soft.sum() == 4 + 7 + 1 for fold in folds)
+
+
 @pytest.mark.long
+@pytest.mark.skipif(not DATA.exists(), reason="needs Jester's ratings")
 def test_a_search_of_jester(compare, capsys):
     folds = [*compare.DATASETS["jester"].folds(DATA, 1)]
     assert len(folds) == 8
