@@ -147,6 +147,12 @@ class AdmmState:
         kernel.copied(self.problem, self.now, before, eta, admm_solve.RELAXATION, form)
         return form
 
+    @property
+    def converged(self) -> bool:
+        """Whether the certificate is within the tolerances of a learner."""
+        energy, bound, violation, rest = kernel.certificate(self.problem, self.now, self.now.ahead)
+        return admm_solve.verdict(energy, bound, violation, rest, np.inf, 1e-4, 1e-4) == 0
+
     def reweigh(self, weights: Floats) -> None:
         """Change the weights; values, step size, and each dual divided by the penalty of its row stay."""
         self._rows = weighted_rows(self.model, weights)

@@ -9,9 +9,10 @@ of ADMM that goes on while the weights change.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from pydantic import Field
@@ -22,11 +23,17 @@ from onlinesrl.core.io.config_types import Count, Names, Natural, Positive
 from onlinesrl.core.learning.batch import Learned, Trace, UnfitError, Watch
 from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, HingeLossMRF
 from onlinesrl.psl.inference.admm import AdmmState
+from onlinesrl.psl.inference.consensus_admm import ConsensusAdmm
 from onlinesrl.psl.kernels.features import add
 from onlinesrl.psl.learning.problem import PslBatchLearner, PslProblem
 
 TOLERANCE, VIOLATION, ROUNDS = 1e-4, 1e-4, 25_000
 """To what a minimisation is solved (as ``Admm`` has it), and after how many rounds this may be missed."""
+
+
+SETTLED = 10
+"""Over how many updates weights that hardly move have settled."""
+State: TypeAlias = AdmmState | ConsensusAdmm
 
 
 class Update(NamedTuple):
@@ -55,6 +62,9 @@ class Latent(PslBatchLearner):
     """divide steps by the root of the sum of the squares of all gradients so far."""
     updates: Count = 100
     """how many updates of weights there are."""
+    settled: Positive | None = None
+    """learning ends earlier where ten updates have moved no weight by more than this share of the largest
+    weight; null: it does not."""
 
     def learn(self, problem: PslProblem, watch: Watch) -> Learned:
         """Return the mean of the weights after each update, and some of the means before.
@@ -62,13 +72,24 @@ class Latent(PslBatchLearner):
         Raises LearningError.
         """
         trace, mean, path = Trace(watch), np.zeros(len(problem.start)), list[dict[str, Any]]()
+        last = deque[Floats](maxlen=SETTLED + 1)
         for n, update in enumerate(self.path(problem), 1):
             interrupt.check()
             mean += (update.weights - mean) / n
             trace.add(update.objective)
-            if n >= 1.25 * len(path) ** 2 / 4 or n == self.updates:
+            last.append(update.weights)
+            ends = n == self.updates or self._settled(last)
+            if n >= 1.25 * len(path) ** 2 / 4 or ends:
                 path.append({"updates": n, "rounds": update.rounds, "weights": mean.tolist()})
+            if ends:
+                break
         return Learned(mean, trace.steps, {"rounds": path[-1]["rounds"], "path": path})
+
+    def _settled(self, last: Sequence[Floats]) -> bool:
+        """Tell whether the last weights have hardly moved."""
+        if self.settled is None or len(last) <= SETTLED:
+            return False
+        return bool(np.abs(last[-1] - last[0]).max() <= self.settled * last[-1].max())
 
     def path(self, problem: PslProblem) -> Iterator[Update]:
         """Yield each update. Raises LearningError."""
@@ -108,9 +129,15 @@ class Latent(PslBatchLearner):
         beside = clamp(model, np.where(hidden, 0.0, truth), hidden)
         loss = float(np.sum(np.where(hidden, 0.0, truth))) if self.entropy == "loss" else 0.0
         offset = self.entropy_weight * loss
-        return Side(model, weights, bonus, offset), Side(
-            beside, weights, np.zeros(hidden.sum()), 0.0
+        nothing = np.zeros(hidden.sum())
+        return (
+            Side(self.state(model, weights, bonus), weights, bonus, offset),
+            Side(self.state(beside, weights, nothing), weights, nothing, 0.0),
         )
+
+    def state(self, model: HingeLossMRF, weights: Floats, bonus: Floats) -> State:
+        """Return ADMM before its first round."""
+        return AdmmState(model, weights, bonus)
 
     def _hidden(self, problem: PslProblem) -> Bools:
         """Return which variables are latent, bool[variables]. Raises UnfitError."""
@@ -145,25 +172,29 @@ class Side:
     beside ``bonus . y``.
     """
 
-    def __init__(self, model: HingeLossMRF, weights: Floats, bonus: Floats, offset: float) -> None:
-        self.model = model
+    def __init__(self, state: State, weights: Floats, bonus: Floats, offset: float) -> None:
+        self.state = state
+        self.model = state.model
         self.weights = weights
         self.bonus = bonus
         self.offset = offset
-        self.state = AdmmState(model, weights, bonus)
         self.phi = np.zeros(len(weights))
-        self.y = self.state.y
+        self.y = state.y
 
     def step(self, n: int) -> None:
-        """Do ``n`` rounds; potentials are then those of the local copies."""
-        if n > 1:
-            self.state.step(n - 1)
-        form, self.y = self.state.copies(), self.state.y
+        """Do ``n`` rounds, or fewer where they converge; potentials are then those of the local copies."""
+        form = self.state.copies()
+        for _ in range(n - 1):
+            if self.state.converged:
+                break
+            form = self.state.copies()
+        self.y = self.state.y
         model, self.phi = self.model, np.zeros(len(self.weights))
         add(form, model.weight_index, model.power, model.kind, self.phi)
 
     def solve(self) -> None:
         """Solve, from where ADMM is; potentials are then those of the solution."""
+        assert isinstance(self.state, AdmmState)
         until = self.state.n_rounds + ROUNDS
         self.y = self.state.solve(TOLERANCE, VIOLATION, until).y
         self.phi = self.model.totals(self.y, len(self.weights))
@@ -190,7 +221,7 @@ class PairedDual(Latent):
 
     kind: Literal["paired-dual"] = "paired-dual"
     rounds: Count = 1
-    """N, how many rounds of ADMM there are between updates, in either minimisation."""
+    """N, the most rounds of ADMM between updates, in either minimisation: fewer where it converges."""
     warm_up: Natural = 0
     """K, how often there are as many before the first update."""
     eta: Positive | None = None
@@ -198,6 +229,15 @@ class PairedDual(Latent):
 
     Either minimisation has the same: copies that do not agree yet then err alike in both, and the gradient
     is a difference."""
+    published: bool = False
+    """ADMM as in algorithm 1 of the paper: no over-relaxation, and the penalty ``eta`` (null: 1) for every
+    copy."""
+
+    def state(self, model: HingeLossMRF, weights: Floats, bonus: Floats) -> State:
+        """See ``Latent.state``."""
+        if self.published:
+            return ConsensusAdmm(model, weights, bonus)
+        return super().state(model, weights, bonus)
 
     def minimise(self, free: Side, clamped: Side) -> Iterator[int]:
         """See ``Latent.minimise``."""
