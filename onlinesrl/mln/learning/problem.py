@@ -36,6 +36,7 @@ from onlinesrl.logic.text import show
 from onlinesrl.mln.counting.world import world_of
 from onlinesrl.mln.ground.batch_packer import LimitKeys
 from onlinesrl.mln.ground.grounder import Limits, ModelGrounder
+from onlinesrl.mln.inference.registry import MAP_METHODS
 from onlinesrl.mln.lang.clausal_form import clauses, plus_variables
 from onlinesrl.mln.lang.weight_file import alchemy_text
 from onlinesrl.mln.learning.reweighted_world import ReweightedWorld, ground_world
@@ -45,6 +46,10 @@ LIMITS = Limits(1_000_000, 10_000_000, LimitKeys("max_atoms", "max_groundings", 
 
 LARGEST = 1e100
 """The largest start weight; products with numbers, and their sums, stay within float64."""
+
+
+FLIPS, SAMPLES = 100_000, 1_000
+"""The iterations of a trial of weights, of which there are shares where worlds are too few."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,11 +248,15 @@ class MlnProblem:
         """Predict the first ``share`` of the worlds that have open query atoms, by ``method``.
 
         With ``iterations`` all worlds are predicted, by so many samples, or by so many flips of MaxWalkSAT in
-        place of ``mpe`` and ``lp``, which predict where ``share`` is 1.
+        place of ``mpe`` and ``lp``, which predict where ``share`` is 1. Less than one world is a share of
+        the iterations.
         """
         worlds = [world for world in self.ground if np.any(world.predicted)]
         if iterations is None:
-            return self._scored(worlds[: ceil(share * len(worlds))], weights)
+            if share * len(worlds) >= 1:
+                return self._scored(worlds[: ceil(share * len(worlds))], weights)
+            samples = self.samples or SAMPLES
+            iterations = ceil(share * (FLIPS if self.method in MAP_METHODS else samples))
         flips = iterations if share < 1 or self.method == "walksat" else None
         return replace(self, samples=iterations)._scored(worlds, weights, flips)
 

@@ -185,7 +185,8 @@ class Hyperband(Sampled):
     iterations: Count | None = None
     """R, the most iterations of inference for a configuration: rounds of ADMM (at least ten are done), flips
     of MaxWalkSAT in place of mpe and lp, which the last round of a bracket uses, or samples of gibbs and
-    mcsat. null: in PSL the rounds that equal weights take, and in Markov logic a share of the worlds."""
+    mcsat. null: in PSL the rounds that equal weights take; in Markov logic the worlds, and where they are
+    too few 100,000 flips, or 1,000 samples."""
     brackets: Count | None = None
     """how many ways to divide the effort are tried, from many configurations to few; null: 4, or with
     iterations as many as there are powers of eta from 1 to it."""
