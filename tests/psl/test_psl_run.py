@@ -190,15 +190,14 @@ def test_classes_are_confused_and_predicates_counted(
 
 @pytest.mark.parametrize("learner", long_if("cda2".__ne__, LEARNERS))
 def test_batches_and_stops_leave_no_trace(trust: Callable[..., Job], learner: str) -> None:
-    run = trust(mixed(40), learner=LEARNERS[learner])
+    run = trust(mixed(24), learner=LEARNERS[learner])
     assert run.run() == 0, run.said
     expected = run.results()
-    for batch in ("batch=1", "batch=3"):
-        shutil.rmtree(run.output)
-        for until in ("5", "17", "18"):
-            assert run.run("--set", batch, "--until", until) == 0, run.said
-        assert run.run("--set", batch) == 0, run.said
-        assert run.results() == expected
+    shutil.rmtree(run.output)
+    for until in ("5", "17", "18"):
+        assert run.run("--set", "batch=3", "--until", until) == 0, run.said
+    assert run.run("--set", "batch=3") == 0, run.said
+    assert run.results() == expected
 
 
 @pytest.mark.long
@@ -207,7 +206,7 @@ def test_kills_leave_no_trace(trust: Callable[..., Job], kills: int) -> None:
     trust(mixed(60), checkpoint={"every": 7}, batch=4).survives(kills, 0)
 
 
-@pytest.mark.parametrize("victim", range(3, 60, 8))
+@pytest.mark.parametrize("victim", (3, 27, 51))
 def test_a_kill_at_a_system_call_leaves_no_trace(
     trust: Callable[..., Job], tally: Counter[str], victim: int
 ) -> None:

@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import Infeasible
@@ -30,7 +30,6 @@ def assert_same(one, other):
         assert getattr(one, name) == getattr(other, name)
 
 
-@settings(max_examples=40)
 @given(hinge_problems(), st.sampled_from([2, 3]))
 def test_the_same_bits_for_any_threads(problem, threads):
     model, weights, bonus = problem
@@ -53,11 +52,10 @@ def test_a_bonus_without_rows_counts_once():
     assert found.certified
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_the_same_bits_of_many_blocks(threads):
+def test_the_same_bits_of_many_blocks():
     model, weights = of_people(100)
     one, watched = Admm(large=0).solve(model, weights), []
-    several = Admm(threads=threads, large=0, watch=watched.append).solve(model, weights)
+    several = Admm(threads=3, large=0, watch=watched.append).solve(model, weights)
 
     assert model.n_variables > 2 * admm_parts.BLOCK
     assert_same(one, several)
@@ -114,20 +112,6 @@ def test_parts_are_rounds_of_all_rows(monkeypatch):
             state.step(20)
     for name in ("y", "dual", "ahead"):
         assert getattr(parts.now, name) == pytest.approx(getattr(whole.now, name), abs=1e-9)
-
-
-class Odd(Exception):
-    pass
-
-
-def test_an_error_in_a_thread_of_the_engine(monkeypatch):
-    def broken(*arguments):
-        raise Odd
-
-    model, weights = of_people(10)
-    monkeypatch.setattr(admm_threads.admm_parts, "dual_update", broken)
-    with pytest.raises(Odd):
-        Admm(threads=2, large=0).solve(model, weights)
 
 
 def test_ctrl_c_ends_the_rounds_and_the_threads():

@@ -40,7 +40,7 @@ def table(pairs, values=None):
     return AtomTable(columns, np.full(columns.shape[1], np.nan if values is None else values))
 
 
-def data(people=12, blocks=3):
+def data(people=9, blocks=3):
     random = np.random.default_rng(0)
     pairs = [(a, b) for a in range(people) for b in range(people) if a != b]
     similar = AtomTable(table(pairs).columns, random.random(len(pairs)).round(2))

@@ -84,7 +84,7 @@ def check(found: HingeSolution, model: HingeLossMRF, weights: np.ndarray, tolera
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_certified_energy_is_as_close_to_its_bound_as_said(name: str, factor: float) -> None:
     engine, certified = ENGINES[name](), 0
-    for seed in range(40):
+    for seed in range(12):
         model, weights = random_model(seed, squared=name == "tron")
         weights *= factor
         if np.any((model.kind == PLAIN) & (model.power == 1)) and name == "sgd":
@@ -94,7 +94,7 @@ def test_a_certified_energy_is_as_close_to_its_bound_as_said(name: str, factor: 
         if found.certified:
             check(found, model, weights, TOLERANCE.get(name, 1e-6))
 
-    assert certified >= {"sgd": 2}.get(name, 34)
+    assert certified >= {"sgd": 1}.get(name, 10)
 
 
 @pytest.mark.parametrize("method", ["admm", "lifted-admm", "tandem", "tron"])

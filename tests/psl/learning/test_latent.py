@@ -82,14 +82,6 @@ def test_local_copies_minimise_a_potential_and_its_distance(rounds):
         assert local[i] == pytest.approx(best, abs=2e-4)
 
 
-def test_copies_agree_in_the_end():
-    of = problem()
-    state = AdmmState(of.model, of.start)
-    state.step(3000)
-    local = state.copies()
-    np.testing.assert_allclose(local, of.model.forms(state.y), atol=1e-5)
-
-
 def test_other_weights_may_follow():
     of, other = problem(), np.array([0.5, 2.0, 1.0, 0.1, 1.0, 1.0])
     state = AdmmState(of.model, of.start)
@@ -252,14 +244,6 @@ def test_a_step_size_that_is_kept_ends_at_the_same_weights():
     kept = PairedDual(eta=2.0, **options).learn(problem(), quiet)
     changed = PairedDual(**options).learn(problem(), quiet)
     np.testing.assert_allclose(kept.weights, changed.weights, atol=2e-3)
-
-
-def test_both_minimisations_have_one_step_size():
-    learner = PairedDual(updates=30, **GOOD)
-    free, clamped = learner.sides(problem())
-    for _ in learner.minimise(free, clamped):
-        assert clamped.state.eta in {1.0, free.state.eta}
-    assert clamped.state.eta == free.state.eta != 1.0
 
 
 def test_few_rounds_follow_the_primal_subgradient_while_weights_change_fast():

@@ -49,15 +49,13 @@ def quadrature(of, inside):
 @pytest.mark.parametrize(
     ("more", "inside"),
     [
-        ("", lambda y: np.full(len(y), True)),
         ("Likes('a') + Likes('b') <= 1.1 .", lambda y: y[:, 0] + y[:, 1] <= 1.1),
-        ("Likes('a') >= Likes('c') .", lambda y: y[:, 0] >= y[:, 2]),
     ],
 )
 def test_expected_potentials_are_those_of_quadrature(more, inside):
     of = small(more)
     chain = Sampler(of.model, of.solve(of.start).y, 0)
-    found = totals(chain, of, of.start, 10_000)[100:].mean(axis=0)
+    found = totals(chain, of, of.start, 4_000)[100:].mean(axis=0)
     np.testing.assert_allclose(found, quadrature(of, inside), rtol=0.04, atol=0.004)
 
 
@@ -70,7 +68,7 @@ def test_expected_potentials_where_values_have_a_sum():
     phi = np.stack([of.totals(y) for y in states])
     density = np.exp(-phi @ of.start)
     chain = Sampler(of.model, np.array([0.2, 0.3, 0.5]), 0)
-    found = totals(chain, of, of.start, 10_000)[100:].mean(axis=0)
+    found = totals(chain, of, of.start, 4_000)[100:].mean(axis=0)
     assert chain.y.sum() == pytest.approx(1.0)
     np.testing.assert_allclose(found, density @ phi / density.sum(), rtol=0.04, atol=0.004)
 

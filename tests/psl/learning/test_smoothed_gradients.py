@@ -76,7 +76,7 @@ def exact(of: Smoothed, w: Floats, loss: Supervised) -> tuple[float, Floats]:
     return loss.penalty * (value(y) - of.energy(w, free)), loss.penalty * (near - least)
 
 
-@tiers("number", 20, 1000)
+@tiers("number", 8, 1000)
 @pytest.mark.parametrize("kind", [SquaredError, CrossEntropy])
 def test_gradients_are_those_of_an_interior_point_method(
     kind: type[Supervised], number: int
@@ -104,10 +104,7 @@ def test_a_gradient_whose_sign_less_exact_states_turn() -> None:
     pairs = Columns([np.repeat(people, 3).tolist(), people * 3])
     program = parse("2.0: 2 * T(B) + 0.5 * U(A, B) <= 0.5 ^2\n")
     likes = np.array([0, 0.182, 0.451, 0.789, 1, 1, 0, 0, 1])
-    truth = {
-        "T": Columns([people], np.array([0.0, 1, 0])),
-        "U": Columns(pairs.constants, likes),
-    }
+    truth = {"T": Columns([people], np.array([0.0, 1, 0])), "U": Columns(pairs.constants, likes)}
     data = database_of(program.predicates, {}, {"T": Columns([people]), "U": pairs}, truth)
     smoothed = Smoothed(SquaredError(ridge=1.0), grounded(program, {}, data))
     gradient = smoothed.value(np.array([0.09638253]))[1]

@@ -31,16 +31,6 @@ def test_slopes_of_losses(learner):
 
 
 @pytest.mark.parametrize("learner", LOSSES)
-@pytest.mark.parametrize("more", ["", "Likes(A) + Old(A) <= 1.5 ."])
-def test_the_gradient_of_the_smoothed_loss(learner, more):
-    smoothed = Smoothed(learner, some(known=50, more=more))
-    w = np.append(W, 0.0)[: smoothed.rules]
-    gradient = smoothed.value(w)[1]
-    expected = numeric(lambda w: smoothed.value(w)[0], w, 1e-3)
-    np.testing.assert_allclose(gradient[:4], expected[:4], rtol=0.01, atol=0.01)
-
-
-@pytest.mark.parametrize("learner", LOSSES)
 def test_the_smoothed_loss_is_below_the_loss_and_grows_to_it(learner):
     of = some()
     values = [

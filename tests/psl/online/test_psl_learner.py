@@ -130,7 +130,7 @@ def test_too_many_atoms_and_too_many_ground_rules_are_bad() -> None:
         assert tally.errors == {kind: 3}
 
 
-@pytest.mark.parametrize("update", RULES)
+@pytest.mark.parametrize("update", ["cda2", "adagrad"])
 def test_every_batch_size_gives_the_same_bits(update: str) -> None:
     seen = with_bad(examples(60))
     learners = {size: new_learner(update) for size in (1, 3, 64)}
@@ -144,7 +144,7 @@ def test_every_batch_size_gives_the_same_bits(update: str) -> None:
 @pytest.mark.parametrize("update", RULES)
 def test_a_restored_learner_goes_on_bit_for_bit(update: str) -> None:
     whole, first, second = (new_learner(update) for _ in range(3))
-    seen = examples(40)
+    seen = examples(24)
     expected = learn(whole, seen)
     header, arrays = learn(first, seen[:16]) and first.save()
     second.restore(msgspec.json.decode(msgspec.json.encode(header)), arrays)
@@ -163,7 +163,7 @@ def test_learning_beats_the_weights_it_starts_with() -> None:
     assert untrained > 0.2
     for update in RULES:
         learner = new_learner(update)
-        outcomes = learn(learner, examples(120))
+        outcomes = learn(learner, examples(80))
         assert all(each.prediction.certified for each in outcomes)
         assert error(learner) < 0.7 * untrained, update
         assert np.all(learner.weights.current() >= 0)

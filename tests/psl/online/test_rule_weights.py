@@ -165,27 +165,6 @@ def test_no_fixed_weights_are_better_than_the_dual(
     assert dual <= least + 1e-9 * (1.0 + abs(least))
 
 
-def test_the_dual_comes_to_the_optimum_where_one_step_is_exact() -> None:
-    """One round, one weight that stays above 0: D_1 is the optimum, so that the bound is tight."""
-    each = Round(2.0, np.array([1.0, 0.0, 0.0]))
-    weights = rule_weights("cda1", np.array([0.5, 0.0, 0.0]), sigma=0.5)
-    weights.learn(each.rho, with_hard(each.delta))
-    w, least = best([each], 0.5, np.array([0.5, 0.0, 0.0]))
-    np.testing.assert_allclose(weights.current()[:3], w, atol=1e-6)
-    assert weights.certificate()["dual"] == pytest.approx(least)
-
-
-@given(rounds, st.sampled_from(["cda1", "adagrad"]), sigmas, bases)
-def test_no_step_lowers_the_dual(seen: list[Round], rule: str, sigma: float, base: Vector) -> None:
-    weights, last = rule_weights(rule, base, sigma), 0.0
-    for each in seen:
-        weights.learn(each.rho, with_hard(each.delta))
-        dual = weights.certificate()["dual"]
-        assert dual is not None
-        assert dual >= last - 1e-9 * (1.0 + abs(last))
-        last = dual
-
-
 @pytest.mark.parametrize("rule", RULES)
 def test_an_update_beyond_the_range_of_numbers_changes_nothing(rule: str) -> None:
     weights = rule_weights(rule, np.array([1.0, 1.0, 1.0]))
