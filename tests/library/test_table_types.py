@@ -38,7 +38,6 @@ CONSTANTS: dict[str, tuple[pa.DataType, list[Any], list[Any] | None]] = {
     "categories": (pa.dictionary(pa.int8(), pa.string()), ["b", "a"], ["b", "a"]),
     "decimals": (pa.decimal128(5, 2), [Decimal("3.00"), Decimal("2.50")], None),
     "floats": (pa.float64(), [3.0, 2.5], None),
-    "float32": (pa.float32(), [3.0, 2.5], None),
     "bools": (pa.bool_(), [True, False], None),
     "dates": (pa.date32(), [NOON, NOON], None),
     "times of day": (pa.time64("us"), [NOON.time(), NOON.time()], None),
@@ -46,10 +45,7 @@ CONSTANTS: dict[str, tuple[pa.DataType, list[Any], list[Any] | None]] = {
     "lists": (pa.list_(pa.int64()), [[1], [2]], None),
     "nulls": (pa.null(), [None, None], None),
     "a null": (pa.string(), ["a", None], None),
-    **{
-        f"times in {unit}": (pa.timestamp(unit), [NOON, NOON], None)
-        for unit in ("s", "ms", "us", "ns")
-    },
+    "times in ns": (pa.timestamp("ns"), [NOON, NOON], None),
     "times with zone": (pa.timestamp("us", "UTC"), [NOON, NOON], None),
 }
 NUMBERS: dict[str, tuple[pa.DataType, list[Any], list[float] | None]] = {
@@ -139,7 +135,6 @@ def test_numbers_are_the_same_from_everywhere(kind: str, library: str, tmp_path:
 # types of one library -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows", [10, 2500])
 @pytest.mark.parametrize(
     ("last", "expected"),
     [
@@ -158,8 +153,9 @@ def test_numbers_are_the_same_from_everywhere(kind: str, library: str, tmp_path:
         (Decimal("2.5"), None),
     ],
 )
-def test_all_objects_of_a_column_are_looked_at(rows: int, last: Any, expected: Any) -> None:
+def test_all_objects_of_a_column_are_looked_at(last: Any, expected: Any) -> None:
     """A column of objects is one of text if one of them is; categories may be of objects, too."""
+    rows = 2500
     column = pd.Series([7] * (rows - 1) + [last], dtype=object)
     frames = [pd.DataFrame({"e": 1, "i": column})]
     if last is not None:

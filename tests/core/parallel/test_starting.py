@@ -81,7 +81,7 @@ cli.main()
 """
 
 
-@pytest.mark.parametrize("megabytes", [100, 160, 220])
+@pytest.mark.parametrize("megabytes", [100, 160])
 def test_too_little_memory_for_what_is_imported_is_one_line(
     tmp_path: Path, citations: list[bytes], megabytes: int
 ) -> None:
