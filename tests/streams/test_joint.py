@@ -20,7 +20,7 @@ def after_punctuation(citation: dict[str, Any], i: int) -> bool:
 
 def test_candidates_are_where_an_earlier_citation_has_punctuation() -> None:
     lines = (STREAM / "citations.jsonl").read_text().splitlines()
-    plain = [json.loads(line) for line in lines[:80]]
+    plain = [json.loads(line) for line in lines[:50]]
     found = [*joint(plain)]
     total = 0
     for n, citation in enumerate(plain):
@@ -39,7 +39,7 @@ def test_candidates_are_where_an_earlier_citation_has_punctuation() -> None:
         assert evidence.pop("JntInfCandidate", []) == expected
         assert found[n] | {"evidence": evidence} == citation
         total += len(expected)
-    assert total > 10
+    assert total > 3
 
 
 def test_without_candidates_the_joint_model_is_the_isolated_one() -> None:

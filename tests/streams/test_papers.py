@@ -13,12 +13,7 @@ from tests.benchmarks import limits
 from tests.runs.test_report import Page
 from tests.support.stream_scripts import REPO, generator
 
-FIGURES = {
-    "Huynh 2010": 2,
-    "Sarkhel 2016": 7,
-    "Srinivasan 2020": 28,
-    "Bach 2015": 1,
-}
+FIGURES = {"Huynh 2010": 2, "Sarkhel 2016": 7, "Srinivasan 2020": 28, "Bach 2015": 1}
 papers = generator("papers", "page")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import long_if
 
 from onlinesrl.core.online.update_rules import UPDATES
 from onlinesrl.runs.config.loading import load
@@ -16,8 +17,8 @@ from tests.support.stream_scripts import REPO, generator
 generate = generator("tastes")
 FIRST, SECOND = generate.CHANGES
 SOON = 100
-SAMPLED = {"cd"}
-"""Learners that take seconds."""
+LEFT = {"cda1", "pa1", "simple", "mira", "subgradient"}
+"""Updates that are left to ``-m long``; cd takes seconds."""
 
 
 def summary(output: Path, *settings: str) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def summary(output: Path, *settings: str) -> dict[str, Any]:
     return run(config, Options(display=Display(io.StringIO())), 0.0, lambda said: None)
 
 
-@pytest.mark.parametrize("update", sorted({*UPDATES} - SAMPLED))
+@pytest.mark.parametrize("update", long_if(LEFT.__contains__, sorted({*UPDATES} - {"cd"})))
 def test_a_change_is_noticed_soon_and_the_response_gains(tmp_path: Path, update: str) -> None:
     found = summary(tmp_path / "with", f"learner.update={update}")
     first, second = found["drift"]["at"]

@@ -150,7 +150,7 @@ def accuracy(learner: PslOnlineLearner, examples: list[Example]) -> float:
 def test_one_pass_beats_equal_weights_and_the_majority(lines: list[bytes]) -> None:
     config = load(CONFIG, [])
     trained, untrained = make_learner(config), make_learner(config)
-    examples = [decode(line) for line in lines]
+    examples = [decode(line) for line in lines[::2]]
     cut = len(examples) * 3 // 4
     trained.step(examples[:cut])
     test = examples[cut:]
