@@ -110,8 +110,7 @@ def predicted(
 
 
 @pytest.mark.parametrize(
-    ("solver", "count"),
-    [("highs", 10), soaked("highs", 200), long("cbc", 10), soaked("cbc", 20)],
+    ("solver", "count"), [("highs", 10), soaked("highs", 200), long("cbc", 10), soaked("cbc", 20)]
 )
 def test_the_reductions_change_no_answer(trained, citeseer, examples, solver, count):
     chosen = examples[:: len(examples) // count][:count]
@@ -161,6 +160,7 @@ def test_audits_agree_and_change_nothing(citeseer, examples):
 # files ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_checkpoint_and_weights_file_score_the_same(citeseer, tmp_path):
     keys = {"output": tmp_path / "out", "source__without": "face"}
     run_module.run(

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import msgspec
 import pytest
 from conftest import Job, wait
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.core.background import Background
@@ -92,7 +92,6 @@ def test_facts_are_the_same_as_copies(world: tuple[Case, list[GroundAtom]], size
     same_as_copies(*world, size)
 
 
-@settings(max_examples=20)
 @given(worlds())
 def test_memory_that_grows_and_is_forgotten_changes_nothing(
     world: tuple[Case, list[GroundAtom]],
@@ -232,9 +231,7 @@ def dishes(job: Callable[..., Job], tmp_path: Path) -> Callable[..., Job]:
     return make
 
 
-def test_a_run_its_predictions_and_scores_are_those_of_copies(
-    dishes: Callable[..., Job],
-) -> None:
+def test_a_run_its_predictions_and_scores_are_those_of_copies(dishes: Callable[..., Job]) -> None:
     both = [dishes(LINES, name, name == "facts") for name in ("facts", "copies")]
     for each in both:
         assert each.run() == 0, each.said
@@ -245,9 +242,7 @@ def test_a_run_its_predictions_and_scores_are_those_of_copies(
         assert both[0].printed == both[1].printed
 
 
-def test_labels_that_come_later_are_learned_from_with_the_facts(
-    dishes: Callable[..., Job],
-) -> None:
+def test_labels_that_come_later_are_learned_from_with_the_facts(dishes: Callable[..., Job]) -> None:
     whole = [json.loads(each) for each in LINES]
     parts = [
         part

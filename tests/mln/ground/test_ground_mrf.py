@@ -34,8 +34,7 @@ def test_the_arrays_mean_what_the_clauses_say(case):
 
     assert model.satisfied(state).tolist() == true
     assert model.score(state, problem.weights) == pytest.approx(
-        sum(problem.weights[c] for c in range(model.n_clauses) if soft[c] and true[c]),
-        abs=1e-12,
+        sum(problem.weights[c] for c in range(model.n_clauses) if soft[c] and true[c]), abs=1e-12
     )
     assert model.feasible(state) == (
         all(true[c] for c in range(model.n_clauses) if not soft[c])

@@ -189,7 +189,7 @@ def test_plain_lines_are_read_in_one_pass() -> None:
     assert all(isinstance(each, NumberedExample) for each in found)
 
 
-@pytest.mark.parametrize("odd", ["", *'!"[\\]~\x00\x1f \x7fé日\U0001f9ff'])
+@pytest.mark.parametrize("odd", ["", *'"[\\\x00\x7fé\U0001f9ff'])
 def test_texts_of_all_lengths_are_told_apart(odd: str) -> None:
     """Also at the end of a line, and where they differ in one byte only, or contain another."""
     text = "abcdefghijklmnopqr"

@@ -17,7 +17,6 @@ from tests.support.ground_mrfs import (
     Refuses,
     check,
     clause_model,
-    instance,
     listed,
     problems,
 )
@@ -152,16 +151,6 @@ def test_only_the_wide_component_goes_to_the_core():
     check(found, Problem(model, weights), "ilp")
     assert core.atoms == [20]
     assert found.score == pytest.approx(Ilp().solve(model, weights).score, abs=1e-6)
-
-
-@pytest.mark.parametrize("name", ["W3-100-weak-0", "W3-100-strong-0"])
-def test_recorded_loopy_graphs_go_to_the_core_in_part(name):
-    recorded, core = instance(name), Counts()
-    found = Mpe(core).solve(recorded.model, recorded.weights)
-
-    check(found, Problem(recorded.model, recorded.weights), "ilp")
-    assert found.score == pytest.approx(recorded.optimum, abs=1e-6)
-    assert len(core.atoms) == 1
 
 
 def test_an_uncertified_core_leaves_the_answer_uncertified_with_its_bound():

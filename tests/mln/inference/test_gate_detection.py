@@ -147,7 +147,6 @@ def agrees_with_the_definition(text: str, folder, sampled: bool) -> bool:
     return expected is not None
 
 
-@settings(max_examples=15)
 @given(programs())
 def test_existentials_of_open_atoms(tmp_path_factory, text):
     agrees_with_the_definition(text, tmp_path_factory.getbasetemp(), sampled=False)

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from conftest import long
 from hypothesis import given
 
 from onlinesrl.core.errors import Infeasible
@@ -83,23 +84,23 @@ HARD_TO_CROSS = {"cycle", "nearly hard"}
 
 @pytest.mark.parametrize(
     ("engine", "name"),
-    [(McSat(samples=40_000), name) for name in MODELS]
-    + [(Gibbs(samples=100_000), name) for name in MODELS if name not in HARD_TO_CROSS],
+    [(McSat(samples=10_000), name) for name in MODELS]
+    + [(Gibbs(samples=25_000), name) for name in MODELS if name not in HARD_TO_CROSS],
 )
 def test_small_models_to_within_sampling_error(engine, name):
-    check_marginal_engine(engine, *clause_model(*MODELS[name]), within=0.012)
+    check_marginal_engine(engine, *clause_model(*MODELS[name]), within=0.02)
 
 
 def test_a_search_from_random_states_is_fair():
     """SampleSAT alone: of two solutions that mirror each other neither is found more often."""
-    engine = McSat(samples=100_000, jump=1.0, sweeps=1)
-    check_marginal_engine(engine, *clause_model(*MODELS["equivalence"]), 0.005)
+    engine = McSat(samples=20_000, jump=1.0, sweeps=1)
+    check_marginal_engine(engine, *clause_model(*MODELS["equivalence"]), 0.012)
 
 
 # other systems' answers --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [10, 50, 100])
+@pytest.mark.parametrize("n", [10, long(100)])
 def test_friends_and_smokers(n):
     world = recorded_networks.friends_smokers(n)
     comment, answer = recorded_networks.answer(recorded_networks.WORLDS / f"fs{n}.marg.exact")
@@ -147,9 +148,9 @@ def log_z_of_connected(world: recorded_networks.Network) -> float:
     ("fold", "pair"),
     [
         (0, "21-Meet_WalkSplit.id1_id3"),
-        (1, "27-Fight_OneManDown2.id2_id6"),
+        long(1, "27-Fight_OneManDown2.id2_id6"),
         (2, "24-Meet_Split.id0_id1"),
-        (3, "19-Meet_WalkTogether1.id1_id2"),
+        long(3, "19-Meet_WalkTogether1.id1_id2"),
     ],
 )
 def test_caviar(fold, pair):
@@ -159,7 +160,7 @@ def test_caviar(fold, pair):
 
     found = Exact().marginals(case.model, case.weights)
     assert found.probability == pytest.approx(expected, abs=1e-6)
-    for seed in range(3 if fold else 0):
+    for seed in range(2 if fold else 0):
         sampled = McSat(samples=1_000, seed=seed).marginals(case.model, case.weights)
         assert np.abs(sampled.probability - expected).mean() <= 0.003
 

@@ -218,8 +218,8 @@ MOST = {
 
 
 def test_samplers_find_the_modes(network):
-    assert np.mean(errors(McSat, network, 5)) <= MOST[network[0]]
-    by_gibbs = errors(Gibbs, network, 3)
+    assert np.mean(errors(McSat, network, 3)) <= MOST[network[0]]
+    by_gibbs = errors(Gibbs, network, 2)
     assert np.mean(by_gibbs) <= 0.015
     assert max(by_gibbs) <= 0.05
 
@@ -227,12 +227,12 @@ def test_samplers_find_the_modes(network):
 def test_a_wanted_error_is_met(network):
     """The largest error of 15 or 16 atoms is within three standard errors."""
     _, model, weights, exact = network
-    found = McSat(error=0.005).marginals(model, weights)
+    found = McSat(error=0.0075).marginals(model, weights)
 
     assert found.samples > 1_000
     assert found.diagnostics is not None
-    assert found.diagnostics.reach(0.005)
-    assert np.abs(found.probability - exact).max() <= 0.015
+    assert found.diagnostics.reach(0.0075)
+    assert np.abs(found.probability - exact).max() <= 0.0225
 
 
 @pytest.mark.parametrize("network", ["Ising, weight 8", "parity chain"], indirect=True)
@@ -293,7 +293,7 @@ def verdicts(engine: type[Chains], models: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("engine", [McSat, Gibbs])
-@pytest.mark.parametrize("models", [25, soaked(1_000)])
+@pytest.mark.parametrize("models", [12, soaked(1_000)])
 def test_warnings_go_with_wrong_answers(engine, models):
     count = verdicts(engine, models)
     print(f"\n{engine.route}: {count}")

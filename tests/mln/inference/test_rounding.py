@@ -91,12 +91,12 @@ def check(engine: MapEngine, case: Case) -> bool:
 @pytest.mark.parametrize(
     ("engine", "cases", "certified"),
     [
-        (searching(Ilp()), 120, 120),
-        (Elimination(), 100, 80),
-        (BranchAndBound(Ilp()), 100, 80),
-        (Ilp(), 100, 80),
-        (Lp(), 100, 80),
-        (Ilp("cbc"), 12, 8),
+        (searching(Ilp()), 60, 60),
+        (Elimination(), 40, 30),
+        (BranchAndBound(Ilp()), 40, 30),
+        (Ilp(), 40, 30),
+        (Lp(), 40, 30),
+        (Ilp("cbc"), 8, 5),
     ],
     ids=["mpe", "elimination", "branch and bound", "ilp", "lp", "cbc"],
 )
@@ -108,7 +108,7 @@ def test_toulbar2_certifies_as_the_others_do() -> None:
     pytest.importorskip("pytoulbar2")
     from onlinesrl.mln.inference.toulbar2 import Toulbar2
 
-    assert sum(check(Toulbar2(), Case(seed)) for seed in range(60)) >= 40
+    assert sum(check(Toulbar2(), Case(seed)) for seed in range(24)) >= 16
 
 
 def test_what_elimination_answers_where_weights_are_lost_is_the_best_state_exactly() -> None:
@@ -125,7 +125,7 @@ def test_what_elimination_answers_where_weights_are_lost_is_the_best_state_exact
 
 def test_exact_marginals_are_exact_to_a_billionth() -> None:
     """Differences of exact scores are exponentiated."""
-    for seed in range(100):
+    for seed in range(40):
         case = Case(seed)
         if case.bonus is not None or not case.scores:
             continue

@@ -1,7 +1,5 @@
 """Clauses: terms, arithmetic and quantifiers read and flattened; Alchemy's shares of the weight."""
 
-from itertools import product
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,16 +15,13 @@ from onlinesrl.logic.ast import (
     Forall,
     Function,
     FunctionType,
-    Iff,
     Implies,
     Not,
-    Or,
     Position,
     Predicate,
     Rule,
     Variable,
 )
-from onlinesrl.logic.cnf import disjunctions
 from onlinesrl.logic.text import show, show_term
 from onlinesrl.mln.lang.clausal_form import Literal, clauses, rule_clauses
 from onlinesrl.mln.lang.reader import load, parse
@@ -188,14 +183,8 @@ def test_a_number_that_begins_a_rule_is_its_weight_unless_an_operator_follows(li
             "!Happens(walking1,t) HoldsAt(meet1,t) !boss(x,boss1) !walking(boss1,walking1)"
             " !meet(boss1,x,meet1)",
         ),
-        (
-            "Happens(e, t) ^ e = walking(a) => P(t).",
-            "!Happens(e,t) P(t) !walking(a,e)",
-        ),
-        (
-            "Happens(e, t) => e = walking(Anna).",
-            "!Happens(e,t) !walking(Anna,walking1) e=walking1",
-        ),
+        ("Happens(e, t) ^ e = walking(a) => P(t).", "!Happens(e,t) P(t) !walking(a,e)"),
+        ("Happens(e, t) => e = walking(Anna).", "!Happens(e,t) !walking(Anna,walking1) e=walking1"),
         (
             "1 Happens(e, t) ^ walking(a) = walking(b) => P(t)",
             "!Happens(e,t) P(t) !walking(a,walking1) !walking(b,walking2) walking1!=walking2",
@@ -209,21 +198,20 @@ def test_a_number_that_begins_a_rule_is_its_weight_unless_an_operator_follows(li
         ("1 P(t) ^ t + 1 > 3 - t => F(t, 0)", "!P(t) F(t,0) !t1>n1 t1:=t+1 n1:=3-t"),
         ("1 P(t) ^ !(t < u) ^ P(u)", "!P(t) !P(u) t<u"),
         ("1 P(t) ^ x = t + 1 ^ y = x + 1 => P(y)", "!P(t) P(y) x:=t+1 y:=x+1 x:time"),
-        ("1 P(t1) => P(t1 + 1) ^ P(t11)", None),
+        ("1 P(t1) ^ F(t1, t11) => P(t1 + 1)", "!P(t1) !F(t1,t11) P(t12) t12:=t1+1"),
+        ("1 P(t) ^ 3 < 2", None),
+        ("1 P(t) ^ 2 <= 2 ^ -3 < 12", "P(t)"),
+        ("1 P(t) v 12 >= 3", None),
+        ("1 P(t) v t > t", "P(t)"),
     ],
 )
 def test_clauses_hold_variables_and_constants_only(text, expected):
-    found = normal(text)
-    assert expected is None or found == [expected]
+    assert normal(text) == ([] if expected is None else [expected])
     assert all("(" not in term for clause in clauses(parse(EVENTS + text)) for term in flat(clause))
 
 
 def flat(clause):
     return [show_term(term) for literal in clause.literals for term in literal.atom.terms]
-
-
-def test_new_variables_avoid_the_names_that_are_taken():
-    assert normal("1 P(t1) ^ F(t1, t11) => P(t1 + 1)") == ["!P(t1) !F(t1,t11) P(t12) t12:=t1+1"]
 
 
 def test_every_clause_of_a_formula_names_its_own_terms():
@@ -244,13 +232,6 @@ def test_a_conjunction_with_functions_stays_one_clause():
         "!Happens(walking1,t) !HoldsAt(meet1,t) !walking(a,walking1) !meet(a,b,meet1)"
     )
     assert clause.text == "Happens(walking(a), t) ^ HoldsAt(meet(a, b), t)"
-
-
-def test_comparisons_of_numbers_are_decided():
-    assert normal("1 P(t) ^ 3 < 2") == []
-    assert normal("1 P(t) ^ 2 <= 2 ^ -3 < 12") == ["P(t)"]
-    assert normal("1 P(t) v 12 >= 3") == []
-    assert normal("1 P(t) v t > t") == ["P(t)"]
 
 
 def test_families_have_holes_in_functions_but_not_in_numbers():
@@ -328,14 +309,8 @@ def test_variables_of_one_name_are_told_apart():
             "1 HoldsAt(f, t) => EXIST a, b (f = meet(a, b) ^ t + 1 > 2)",
             [("!HoldsAt(f,t) t1:=t+1", [("a b", "meet(a,b,f) t1>2")])],
         ),
-        (
-            "1 P(t) => EXIST u (F(t,u) ^ P(u + 1))",
-            [("!P(t)", [("u u1", "F(t,u) P(u1) u1:=u+1")])],
-        ),
-        (
-            "P(t) <=> (EXIST u F(t,u)).",
-            [("!P(t)", [("u", "F(t,u)")]), ("!F(t,u) P(t)", [])],
-        ),
+        ("1 P(t) => EXIST u (F(t,u) ^ P(u + 1))", [("!P(t)", [("u u1", "F(t,u) P(u1) u1:=u+1")])]),
+        ("P(t) <=> (EXIST u F(t,u)).", [("!P(t)", [("u", "F(t,u)")]), ("!F(t,u) P(t)", [])]),
         ("1 (EXIST u P(u)) v !(EXIST w P(w))", [("!P(w)", [("u", "P(u)")])]),
         ("1 (EXIST u P(u)) <=> (EXIST u P(u))", [("!P(u1)", [("u2", "P(u2)")])] * 2),
         (
@@ -392,94 +367,23 @@ def test_lines_with_quantifiers_are_a_family():
 
 
 ATOMS = [Atom(name, ()) for name in "ABCD"]
-VARIABLES = [Variable(name) for name in "xyz"]
-
 propositional = compound(st.sampled_from(ATOMS))
-with_equality = compound(
-    st.sampled_from(ATOMS)
-    | st.builds(Equal, st.sampled_from(VARIABLES), st.sampled_from(VARIABLES))
-)
 
 
 def rule_of(formula, *, hard=False, weight=1.0):
     return Rule(formula, None if hard else weight, hard, Position(1, 1), "")
 
 
-def worlds():
-    for values in product([False, True], repeat=len(ATOMS)):
-        yield dict(zip(ATOMS, values, strict=True))
-
-
-def groundings():
-    for values in product(range(3), repeat=len(VARIABLES)):
-        yield dict(zip(VARIABLES, values, strict=True))
-
-
-def holds(formula, world, grounding):
-    """The truth of a formula, by its definition."""
-    match formula:
-        case Atom():
-            truth = world[formula]
-        case Equal(left, right):
-            truth = grounding[left] == grounding[right]
-        case Not(operand):
-            truth = not holds(operand, world, grounding)
-        case And(operands):
-            truth = all(holds(each, world, grounding) for each in operands)
-        case Or(operands):
-            truth = any(holds(each, world, grounding) for each in operands)
-        case Implies(left, right):
-            truth = holds(left, world, grounding) <= holds(right, world, grounding)
-        case Iff(left, right):
-            truth = holds(left, world, grounding) == holds(right, world, grounding)
-    return truth
-
-
-def satisfied(clause, world, grounding):
-    """The truth of a clause, by its definition."""
-    literals = any(world[each.atom] == each.positive for each in clause.literals)
-    equalities = any((grounding[x] == grounding[y]) == sign for sign, x, y in clause.equalities)
-    return literals or equalities
-
-
-@given(propositional)
-def test_a_soft_formula_holds_where_all_its_clauses_score_most(formula):
-    parts = rule_clauses(rule_of(formula))
-    truths = [holds(formula, world, {}) for world in worlds()]
-    best = [
-        all(satisfied(part, world, {}) == (part.sign > 0) for part in parts) for world in worlds()
-    ]
-    assert best == truths or (not parts and len(set(truths)) == 1)
-
-
-@given(with_equality, st.floats(-4, 4))
-def test_one_soft_clause_scores_as_its_formula_up_to_a_constant(formula, weight):
-    """What has no atom is constant in a grounding and left out, unless it stands with another unit."""
-    parts = rule_clauses(rule_of(formula, weight=weight))
-    if any(
-        len(x) > 1 and not any(isinstance(y, Literal) for y in x) for x in disjunctions(formula)
-    ):
-        return
-    if len(parts) > 1:
-        assert sum(part.weight for part in parts) == pytest.approx(weight)
-        return
-    for grounding in groundings():
-        differences = {
-            sum(part.weight * part.sign * satisfied(part, world, grounding) for part in parts)
-            - weight * holds(formula, world, grounding)
-            for world in worlds()
-        }
-        assert max(differences) == pytest.approx(min(differences))
-
-
-@given(with_equality, st.booleans())
-def test_clauses_have_no_tautologies_and_no_repetitions(formula, hard):
-    parts = rule_clauses(rule_of(formula, hard=hard))
-    contents = [(part.sign, frozenset(part.literals), frozenset(part.equalities)) for part in parts]
+@given(propositional, st.floats(-4, 4), st.booleans())
+def test_clauses_share_the_weight_without_tautologies_and_repetitions(formula, weight, hard):
+    parts = rule_clauses(rule_of(formula, hard=hard, weight=weight))
+    contents = [(part.sign, frozenset(part.literals)) for part in parts]
     assert len(set(contents)) == len(contents)
     for part in parts:
         assert len({each.atom for each in part.literals}) == len(part.literals)
         assert hard or part.literals
+    if parts and not hard:
+        assert sum(part.weight for part in parts) == pytest.approx(weight)
 
 
 def texts(program):
@@ -506,10 +410,7 @@ def test_every_conjunct_of_a_hard_formula_is_a_clause():
 
 
 def test_an_equivalence_shares_its_weight():
-    assert texts("3 P(x) <=> Q(x)") == [
-        ("!P(x) v Q(x)", 1.5, 1),
-        ("!Q(x) v P(x)", 1.5, 1),
-    ]
+    assert texts("3 P(x) <=> Q(x)") == [("!P(x) v Q(x)", 1.5, 1), ("!Q(x) v P(x)", 1.5, 1)]
 
 
 def test_a_weightless_formula_has_weightless_clauses():

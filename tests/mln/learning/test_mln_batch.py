@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,12 @@ def states(model):
             yield state
 
 
+@cache
+def possible(number: int) -> list[np.ndarray]:
+    """All feasible states of one of the problem's worlds."""
+    return [*states(problem().ground[number].model)]
+
+
 def test_a_truth_with_constants_that_no_evidence_has() -> None:
     first, second = problem().ground
     assert np.count_nonzero(second.predicted) == 3 + 3 * 2
@@ -74,10 +81,9 @@ def test_a_truth_with_constants_that_no_evidence_has() -> None:
 
 def test_the_simplified_model_has_the_same_scores_for_all_weights() -> None:
     of, rng = problem(), np.random.default_rng(1)
-    for world in of.ground:
-        simple = world.reweighable
+    for number, world in enumerate(of.ground):
+        simple, feasible = world.reweighable, possible(number)
         clauses = simple.problem.clauses
-        feasible = [*states(world.model)]
         for _ in range(3):
             weight = world.weigh(rng.normal(size=len(of.start)))
             simple.weigh(weight)
@@ -142,13 +148,13 @@ def test_sampled_counts_have_their_expectation(sampler: type) -> None:
     of, weights = problem(), np.linspace(-0.8, 0.9, len(problem().start))
     world, size = of.ground[0], len(of.start)
     weight = world.weigh(weights)
-    every = [(world.model.score(s, weight), world.features(s, size)) for s in states(world.model)]
+    every = [(world.model.score(s, weight), world.features(s, size)) for s in possible(0)]
     scores = np.array([score for score, _ in every])
     share = np.exp(scores - scores.max())
     exact = share @ np.stack([f for _, f in every]) / share.sum()
     chain = Chain(world, world.features, sampler(seed=3), 0, size)
-    drawn = np.stack([*chain.step(weights, 2000)]) + world.features(world.truth, size)
-    np.testing.assert_allclose(drawn.mean(axis=0), exact, atol=0.15)
+    drawn = np.stack([*chain.step(weights, 800)]) + world.features(world.truth, size)
+    np.testing.assert_allclose(drawn.mean(axis=0), exact, atol=0.2)
 
 
 def test_too_few_steps_are_told() -> None:
@@ -169,8 +175,8 @@ PLANTED = (
 )
 LEARNERS = [
     {"kind": "mple", "prior_sd": 3.0},
-    {"kind": "contrastive-divergence", "prior_sd": 3.0},
-    {"kind": "contrastive-divergence", "prior_sd": 3.0, "sampler": "mcsat", "newton": False},
+    {"kind": "contrastive-divergence", "prior_sd": 3.0, "steps": 30},
+    {"kind": "contrastive-divergence", "sampler": "mcsat", "newton": False, "steps": 30},
     {"kind": "voted-perceptron"},
     {"kind": "voted-perceptron", "rate": 0.02, "newton": False},
     {"kind": "max-margin", "c": 20.0},
@@ -247,8 +253,8 @@ def test_states_of_perturbed_searches_are_draws_where_atoms_do_not_depend_on_eac
     exact = share @ np.stack([f for _, f in every]) / share.sum() - world.features(
         world.truth, size
     )
-    drawn = VotedPerceptron(states=1000).draws(of)(weights)
-    np.testing.assert_allclose(drawn.mean(axis=0), exact, atol=0.06)
+    drawn = VotedPerceptron(states=400).draws(of)(weights)
+    np.testing.assert_allclose(drawn.mean(axis=0), exact, atol=0.1)
 
 
 def test_unit_clauses_begin_at_their_log_odds() -> None:

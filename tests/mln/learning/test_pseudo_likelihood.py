@@ -120,9 +120,7 @@ def test_weights_are_the_exact_optimum(people, optimizer):
     for query, _, sd, _, *numbers in rows:
         weights, pll = np.array(numbers[:4], np.float64), float(numbers[5])
         found = maximise(
-            changes(program, world, QUERIES[query]),
-            None if sd == "None" else float(sd),
-            optimizer,
+            changes(program, world, QUERIES[query]), None if sd == "None" else float(sd), optimizer
         )
         assert found.value == pytest.approx(pll, abs=1e-4)
         infinite = people == 10 and sd == "None"

@@ -50,11 +50,15 @@ def rounds(
     return learner, shares
 
 
+def cases(*updates: str) -> list[tuple[Any, str]]:
+    """Every update of Markov logic, and two of PSL."""
+    return [*((mln, update) for update in updates), (psl, "cda2"), (psl, "adagrad")]
+
+
 EXAMPLES = {mln: small_learners.examples(24, seed=3, words=12), psl: trust_program.examples(12)}
 
 
-@pytest.mark.parametrize("new", [mln, psl])
-@pytest.mark.parametrize("update", DUAL)
+@pytest.mark.parametrize(("new", "update"), cases(*DUAL))
 def test_the_dual_is_greatest_at_the_share(
     new: Any, update: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,8 +113,7 @@ def test_the_dual_is_below_the_regularised_loss_of_fixed_weights(
     assert learner.certificate()["dual"] <= min(map(primal, tried)) + 1e-9
 
 
-@pytest.mark.parametrize("new", [mln, psl])
-@pytest.mark.parametrize("update", ["cda1", "cda2", "mira", "perceptron", "adagrad"])
+@pytest.mark.parametrize(("new", "update"), cases("cda1", "cda2", "mira", "perceptron", "adagrad"))
 def test_one_shard_alone_is_learned_as_without_rounds(new: Any, update: str) -> None:
     """Where all of every round is kept, as the mean of one shard is; PSL's rivals to a tolerance."""
     examples = EXAMPLES[new]

@@ -103,8 +103,9 @@ class Spy:
         return np.asarray(value[:, 0] + scale * value[:, 1])
 
 
-@pytest.mark.parametrize("costly", [False, True])
-@pytest.mark.parametrize(("update", "loss"), LEARNERS)
+@pytest.mark.parametrize(
+    ("update", "loss", "costly"), [*((*each, True) for each in LEARNERS), ("cda2", "ml", False)]
+)
 def test_a_stream_is_learned_as_in_the_textbook(
     update: str, loss: str, costly: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,8 +239,7 @@ def test_uncertified_rivals_are_not_learned_from() -> None:
     assert (tally.certified, tally.unsolved, learner.weights.updates) == (0, 3, 0)
 
 
-@pytest.mark.parametrize("most", [None, 60])
-@pytest.mark.parametrize("presolve", [True, False])
+@pytest.mark.parametrize(("presolve", "most"), [(True, 60), (False, None)])
 def test_room_that_runs_out_grows_and_changes_nothing(presolve: bool, most: int | None) -> None:
     """Nor does it change which weights are dropped: that depends on the stream alone."""
     found = []

@@ -147,10 +147,7 @@ def test_a_weight_from_evidence_is_one_of_each_ground_clause(tmp_path, dialect):
         ('same("d","c")',): -1.0,
     }
     # a with c and d with b have 1.55; a with b alone 0.9: with d and c as well -0.1
-    assert [line for line in answer if line.endswith("1")] == [
-        'same("a","c") 1',
-        'same("d","b") 1',
-    ]
+    assert [line for line in answer if line.endswith("1")] == ['same("a","c") 1', 'same("d","b") 1']
     assert stats["cost"] == pytest.approx(0.9)
 
 

@@ -1,22 +1,20 @@
 """infer and ground, against the ground networks and the exact answers of other systems."""
 
 import json
-import random
 from dataclasses import replace
-from functools import partial
 from itertools import product
 from math import exp, log
 from pathlib import Path
 
 import pytest
 from conftest import command as run_command
+from conftest import long, long_if
 from typer.testing import CliRunner
 
 from onlinesrl.commands.cli import app
 from onlinesrl.core.errors import DatabaseError, ExampleError, LocatedError, OnlinesrlError
 from onlinesrl.logic.text import spell_atom
-from onlinesrl.mln.inference import branch_and_bound, ilp, mcmc
-from onlinesrl.mln.inference.ilp import Ilp
+from onlinesrl.mln.inference import mcmc
 from onlinesrl.mln.inference.mcmc import NO_BLOCKS
 from onlinesrl.mln.query import infer as infer_module
 from onlinesrl.mln.query import load_world as inference
@@ -25,6 +23,7 @@ from tests.support.paths import SHARED
 GOLDENS = SHARED / "data" / "caviar_goldens"
 PEERS = SHARED / "peers" / "mln"
 CASES = sorted(GOLDENS.glob("*/*/*.db"))
+SOME = long_if(lambda case: CASES.index(case) % 3, CASES)
 PROBES = sorted((PEERS / "syntax").glob("*.q"))
 REFUSED = {"lower_const", "tuffy_closed_star", "undeclared_pred", "weight_and_dot"}
 
@@ -63,7 +62,7 @@ def values(lines) -> dict[str, float]:
 
 
 @needs_goldens
-@pytest.mark.parametrize("database", CASES, ids=case_id)
+@pytest.mark.parametrize("database", SOME, ids=case_id)
 def test_caviar_grounds_to_the_recorded_network_and_its_mpe_is_the_optimum(database):
     world = inference.load_world(next(database.parent.glob("*.mln")), [database], ["HoldsAt"])
     golden = network(database.with_suffix(".network").read_text().splitlines())
@@ -85,7 +84,9 @@ def test_caviar_grounds_to_the_recorded_network_and_its_mpe_is_the_optimum(datab
 
 
 @needs_goldens
-@pytest.mark.parametrize("database", [c for c in CASES if exact(c, "marg").exists()], ids=case_id)
+@pytest.mark.parametrize(
+    "database", [c for c in CASES if exact(c, "marg").exists()][::3], ids=case_id
+)
 def test_caviar_exact_marginals(database):
     world = inference.load_world(next(database.parent.glob("*.mln")), [database], ["HoldsAt"])
     lines, stats = infer_module.infer(world, "exact", 0)
@@ -97,7 +98,7 @@ def test_caviar_exact_marginals(database):
 
 
 @needs_peers
-@pytest.mark.parametrize("people", [10, 50, 100])
+@pytest.mark.parametrize("people", [10, long(100)])
 def test_friends_and_smokers_is_exact(people):
     folder = PEERS / "friends_smokers"
     model, database = folder / "fs-infer.mln", folder / f"fs{people}-test.db"
@@ -342,7 +343,7 @@ P(A) v Q(A).
 """
 
 
-@pytest.mark.parametrize("given", range(16))
+@pytest.mark.parametrize("given", [0b0001, 0b0110, 0b1111])
 def test_an_atom_that_evidence_gives_changes_no_cost(tmp_path, given):
     names = [f"P({a})" for a in "AB"] + [f"Q({a})" for a in "AB"]
     model = write(tmp_path, "m.mln", COSTS)
@@ -493,23 +494,6 @@ def test_an_answer_that_is_not_what_was_asked_for_says_so(tmp_path, model, metho
     assert len(lines) == bool(said), lines
     assert said in found.stderr
     assert len(json.loads(found.stdout)["warnings"]) == bool(said)
-
-
-def test_a_search_that_ended_at_its_limit_is_said(tmp_path, monkeypatch):
-    """Random clauses, too wide for elimination, no work for a search and one node for their program."""
-    rng = random.Random(1)
-    clauses = (
-        zip(rng.sample(range(40), 2), rng.choices(["", "!"], k=2), strict=True) for _ in range(300)
-    )
-    rules = [f"{1 + rng.random()} {' v '.join(f'{s}S({a})' for a, s in row)}" for row in clauses]
-    path = write(tmp_path, "m.mln", "\n".join(["t = {0,...,39}", "S(t)", *rules]))
-    monkeypatch.setattr(ilp, "Ilp", partial(Ilp, max_nodes=1))
-    monkeypatch.setattr(branch_and_bound, "SHORT", 1)
-    monkeypatch.setattr(branch_and_bound, "LONG", 1)
-    found = CliRunner().invoke(app, ["infer", "--model", str(path), "--query", "S"])
-    assert found.exit_code == 0
-    *_, said = found.stderr.splitlines()  # after that kernels are compiled, where they are
-    assert said == "warning: this answer is not proven to be the best"
 
 
 # how far sampled marginals are to be trusted
