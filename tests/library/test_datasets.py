@@ -53,11 +53,6 @@ def installed(site: Path, code: str) -> str:
     return done.stdout
 
 
-def test_an_installed_package_has_its_data_sets(site: Path):
-    code = "c = onlinesrl.datasets.citations(); print(c, len(c.model.rules), c.query)"
-    assert installed(site, code) == "<Dataset of 252 examples: predict InField> 10 InField\n"
-
-
 @pytest.mark.long
 def test_an_installed_package_runs_the_code_of_the_readme(site: Path):
     """It compiles, since the kernels' cache is that of where the package lies."""

@@ -72,9 +72,6 @@ def warm_soft(warm: None, tmp_path_factory: pytest.TempPathFactory) -> None:
     run_module.run(config_of(job), run_module.Options(fresh=True), 0.0, print)
 
 
-OPTIONS = run_module.Options()
-
-
 def config_of(job: Job, *overrides: str) -> Config:
     return load(job.config, overrides)
 
@@ -118,17 +115,6 @@ def test_a_run_learns_and_says_what(trust: Callable[..., Job]) -> None:
         assert said in page
     assert "Mean error" in run.printed
     assert "right side of 1/2" in run.printed
-
-
-def test_predictions_have_every_target_with_its_value(trust: Callable[..., Job]) -> None:
-    run = trust(LINES[:5])
-    assert run.run() == 0, run.said
-    for line, said in zip(LINES, run.lines("predictions.jsonl"), strict=False):
-        atoms = said["predicted"]["Trusts"]
-        assert [atom["args"] for atom in atoms] == json.loads(line)["query"]["Trusts"]
-        assert all(round(atom["value"], 6) == atom["value"] for atom in atoms)
-        assert said["l1"] >= 0
-        assert said["certified"]
 
 
 def test_values_are_ranked_as_the_predictions_have_them(trust: Callable[..., Job]) -> None:

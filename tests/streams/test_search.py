@@ -23,8 +23,6 @@ from tests.support.stream_scripts import REPO, STREAMS, generator, ground
 STREAM = STREAMS / "search"
 CONFIG = REPO / "configs" / "search.yaml"
 OPEN = ["Mismatch", "StrongMismatch"]
-PRIORS = (10, 11)
-"""The rules that are the ridge."""
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from hypothesis import given
 from onlinesrl.mln.ground import convert
 from onlinesrl.mln.ground.convert import clause_model, clause_weights, network_of
 from onlinesrl.mln.ground.ground_mrf import validate
-from onlinesrl.mln.kernels.ground_network import ATOMS, FALSE, ROWS, TRUE
+from onlinesrl.mln.kernels.ground_network import ATOMS
 from tests.support.ground_mrfs import Problem, problems
 from tests.support.random_networks import feasible, features, ground_weights, networks
 
@@ -27,25 +27,6 @@ def test_the_states_and_up_to_a_constant_the_scores_are_the_networks(folded, cas
     assert [tuple(s) for s in every if model.feasible(s)] == [tuple(s) for s in possible]
     shift = [weights @ features(net, s) - model.score(s, weight) for s in possible]
     assert np.ptp(shift or [0.0]) == pytest.approx(0.0, abs=1e-9)
-
-
-@given(networks())
-def test_folded_clauses_have_open_atoms_only_and_places_say_whose_they_are(case):
-    net, weights, _ = case
-    (model, place), (whole, own) = clause_model(net), clause_model(net, folded=False)
-    fixed = np.isin(net.fixed[: net.size[ATOMS]], (FALSE, TRUE))
-    units = int(fixed.sum())
-    kept = model.n_clauses - units
-
-    assert not np.any(fixed[np.abs(model.literals[: model.start[kept]]) - 1])
-    assert place[kept:].tolist() == own[whole.n_clauses - units :].tolist() == [-1] * units
-    assert np.all(np.diff(place[:kept]) > 0)
-    assert {*place.tolist()} <= {*own.tolist()}
-    assert np.all(place < net.clause_start[net.size[ROWS]])
-    weight = ground_weights(net, weights)
-    for found, numbers in ((model, place), (whole, own)):
-        expected = [0.0 if h else weight[g] for h, g in zip(found.hard, numbers, strict=True)]
-        assert clause_weights(found, numbers, weight).tolist() == expected
 
 
 @pytest.mark.parametrize("folded", [True, False])

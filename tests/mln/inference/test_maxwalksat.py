@@ -9,29 +9,16 @@ from hypothesis import strategies as st
 
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.kernels.random import below, generator, uniform
-from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.maxwalksat import WalkSat, feasible_state
 from onlinesrl.mln.inference.presolve import Reduced, reduced
 from onlinesrl.mln.kernels import maxwalksat as kernel
 from onlinesrl.mln.kernels import unit_propagation
 from onlinesrl.mln.kernels.ground_network import FALSE, OPEN, TRUE
 from tests.support import plain_clauses
-from tests.support.ground_mrfs import Problem, clause_model, problems
+from tests.support.ground_mrfs import clause_model
 
 SIGNS = [(s, t, u) for s in (1, -1) for t in (1, -1) for u in (1, -1)]
 """No state satisfies all eight, and nothing follows before two atoms are decided."""
-
-
-@given(problems())
-def test_small_problems_are_solved(problem: Problem):
-    try:
-        best = Brute().solve(problem.model, problem.weights, bonus=problem.bonus)
-    except Infeasible:
-        return
-    found = WalkSat(flips=2_000).solve(problem.model, problem.weights, bonus=problem.bonus)
-
-    assert found.score == pytest.approx(best.score, abs=1e-6)
-    assert (found.bound, found.route, found.certified) == (np.inf, "walksat", False)
 
 
 def test_what_search_cannot_satisfy_is_said():

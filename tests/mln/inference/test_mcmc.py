@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.core.kernels.random import generator
-from onlinesrl.library.testing import check_marginal_engine, marginals_by_enumeration
+from onlinesrl.library.testing import marginals_by_enumeration
 from onlinesrl.mln.inference import mcmc
 from onlinesrl.mln.inference.exact_marginals import Exact
 from onlinesrl.mln.inference.gibbs import Gibbs
@@ -56,20 +56,6 @@ def test_a_draw_has_the_conditional_distribution(problem, data):
     assert drawn <= {s.tobytes() for s, m in zip(options, mass, strict=True) if m > 0}
 
 
-def test_draws_come_as_often_as_they_should():
-    model, weights = clause_model(3, [(1.0, [1]), (-0.5, [2])], [(False, [0, 1, 2])])
-    cl = reduced(model, weights).clauses
-    s, rng = maxwalksat.search(cl), generator(2)
-    maxwalksat.count(cl, s)
-    counts = np.zeros(3)
-    for _ in range(5_000):
-        gibbs_mcsat.resample(cl, s, 0, 1.0, np.zeros(3), np.zeros(3), rng)
-        counts += s.state
-    mass = np.exp([1.0, -0.5, 0.0])
-
-    assert counts / 5_000 == pytest.approx(mass / (1 + mass.sum()), abs=0.02)
-
-
 @given(plain_clauses.layouts())
 def test_every_sample_is_feasible(problem):
     """And the slice holds no clause that the state does not satisfy: propagation never fails."""
@@ -110,17 +96,6 @@ def test_records_have_samples_of_their_own():
     found = {replace(engine, record=r).marginals(*world).probability.tobytes() for r in range(10)}
 
     assert len(found) == 10
-
-
-def test_pairs_below_0_are_turned():
-    """Of what must be equal less than not, samplers see what must be opposite."""
-    model, weights = clause_model(2, [(-3.0, [1, -2]), (-2.0, [-1, 2]), (0.5, [1, 2])])
-    problem = reduced(model, weights)
-    assert sorted(problem.clauses.weight) == [-1.0, 2.0, 2.5]
-    exact = marginals_by_enumeration(model, weights).probability
-    assert Exact().marginals(model, weights).probability == pytest.approx(exact)
-    found = McSat(samples=20_000).marginals(model, weights)
-    assert found.probability == pytest.approx(exact, abs=0.01)
 
 
 # starts and blocks -------------------------------------------------------------------------------
@@ -183,12 +158,6 @@ def test_flipping_a_block_gains_what_the_states_differ_by(problem):
             assert gained == pytest.approx(difference, abs=1e-6)
             assert gibbs_mcsat._flip_block(cl, s, between, k) == pytest.approx(-gained, abs=1e-6)
             assert np.array_equal(s.state, state)
-
-
-def test_blocks_lead_across_what_hard_clauses_separate():
-    """Four states with no path of single atoms between them."""
-    model, weights = clause_model(3, [*PARITY, (0.5, [1])])
-    check_marginal_engine(Gibbs(), model, weights, within=0.012)
 
 
 # several modes -----------------------------------------------------------------------------------

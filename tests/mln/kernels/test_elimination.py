@@ -127,65 +127,6 @@ def test_a_grid_of_width_four_equals_its_column_by_column_program():
     assert model.score(state, weights) == pytest.approx(best.max(), abs=1e-9)
 
 
-def test_a_star_of_a_thousand_leaves():
-    """Given the centre the leaves are free of each other."""
-    rng, leaves = np.random.default_rng(6), 1000
-    pair, own = rng.normal(size=(2, leaves))
-    model, weights = model_of(
-        leaves + 1,
-        [(pair[k], [1, -(k + 2)]) for k in range(leaves)]
-        + [(own[k], [k + 2]) for k in range(leaves)],
-    )
-
-    _, state = maximise(network_of(model)[0], weights)
-
-    centre_true = pair.sum() + np.maximum(own, 0).sum()
-    centre_false = np.maximum(own, pair).sum()
-    expected = max(centre_true, centre_false)
-    score = model.score(state, weights)
-    assert score == pytest.approx(expected, abs=1e-9)
-    assert state[0] == (centre_true > centre_false)
-
-
-def test_a_long_chain_of_labels_equals_viterbi():
-    """Three labels or none a token, as in segmentation; runs as the grounding writes them."""
-    rng, tokens, labels = np.random.default_rng(7), 400, 3
-    net = ground_network.network(
-        tokens * labels + 1, 2 * tokens * labels + 1, 4 * tokens * labels + 1
-    )
-    net.var_start[: tokens + 1] = labels * np.arange(tokens + 1)
-    net.var_of[: tokens * labels] = np.repeat(np.arange(tokens), labels)
-    row = at = 0
-    for i in range(tokens):
-        net.lit_atom[at], net.lit_step[at], net.lit_positive[at] = labels * i, 1, 1
-        net.row_len[row], net.row_weight[row], net.row_step[row] = labels, labels * i, 1
-        row, at = row + 1, at + 1
-        net.row_factor[row - 1], net.lit_start[row] = 1.0, at
-        if i + 1 < tokens:
-            net.lit_atom[at : at + 2] = labels * i, labels * (i + 1)
-            net.lit_step[at : at + 2], net.lit_positive[at : at + 2] = 1, (0, 1)
-            net.row_len[row], net.row_weight[row], net.row_step[row] = labels, labels * tokens, 1
-            row, at = row + 1, at + 2
-            net.row_factor[row - 1], net.lit_start[row] = 1.0, at
-    net.clause_start[1 : row + 1] = np.cumsum(net.row_len[:row])
-    net.size[:] = tokens * labels, tokens, row, at, net.clause_start[row], tokens * labels
-    own = rng.normal(size=(tokens, labels))
-    stay = rng.normal(size=labels)
-
-    follows = np.tile(stay.sum(), (labels + 1, labels + 1))  # !InField(i, f) v InField(i + 1, f)
-    for f in range(labels):
-        follows[f + 1, [g for g in range(labels + 1) if g != f + 1]] -= stay[f]
-    padded = np.column_stack([np.zeros(tokens), own])
-    best = padded[0]
-    for i in range(1, tokens):
-        best = (best[:, None] + follows).max(axis=0) + padded[i]
-
-    weight = ground_weights(net, np.concatenate([own.ravel(), stay]))
-    _, state = maximise(net, weight)
-    score = ground_network.soft_score(net, np.append(state, 0).astype(np.uint8), weight)
-    assert score == pytest.approx(best.max(), abs=1e-9)
-
-
 def status_of(edges, atoms: int, **room: int) -> int:
     model, _ = model_of(atoms, random_clauses(edges, np.random.default_rng(0)))
     net, _ = network_of(model)

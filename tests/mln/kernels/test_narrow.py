@@ -1,4 +1,4 @@
-"""Prediction and rival of a narrow world, against enumeration of its states."""
+"""The rival of a narrow world, against enumeration of its states."""
 
 from dataclasses import replace
 from functools import cache
@@ -6,14 +6,12 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.core.kernels import averaging
 from onlinesrl.mln.kernels import elimination_order, predict_and_learn, prediction_counts
 from onlinesrl.mln.kernels.ground_network import ATOMS, OPEN, ROWS
-from onlinesrl.mln.kernels.grounding_frames import INFEASIBLE, OK
 from tests.mln.kernels.test_weight_steps import number, of_values
 from tests.support.random_networks import N_WEIGHTS, delta_of, feasible, features, networks
 from tests.support.small_learners import new_learner
@@ -65,26 +63,6 @@ def is_best(state, possible) -> None:
     best = possible[0][0]
     equal = [s.tolist() for score, s in possible if score >= best - 1e-6]
     assert state.tolist() in equal
-
-
-@pytest.mark.long
-@given(networks(), values, st.tuples(number, number))
-def test_a_prediction_is_the_best_state_and_its_score(case, rows, scale):
-    net, (cu, cv) = case[0], scale
-    memory = prepared(net, rows)
-    mixed = rows @ [1.0, cu, cv]
-    possible = ranked(net, mixed, np.zeros(int(net.size[ATOMS])))
-
-    status, score = predict_and_learn.solve(memory, cu, cv, False)
-
-    if not possible:
-        assert status == INFEASIBLE
-        return
-    assert status == OK
-    predicted = memory.state.predicted[: net.size[ATOMS]]
-    is_best(predicted, possible)
-    assert score == pytest.approx(mixed @ features(net, predicted), abs=1e-9)
-    assert score == pytest.approx(possible[0][0], abs=1e-6)
 
 
 @given(networks(), values, st.integers(1, 9), st.tuples(*3 * [st.booleans()]), st.data())

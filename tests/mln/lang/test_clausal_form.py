@@ -23,7 +23,7 @@ from onlinesrl.logic.ast import (
     Variable,
 )
 from onlinesrl.logic.text import show, show_term
-from onlinesrl.mln.lang.clausal_form import Literal, clauses, rule_clauses
+from onlinesrl.mln.lang.clausal_form import clauses, rule_clauses
 from onlinesrl.mln.lang.reader import load, parse
 from tests.support.paths import SHARED
 from tests.support.random_formulas import compound
@@ -340,14 +340,6 @@ def test_an_existential_part_counts_as_one_literal_but_not_as_a_unit():
     ]
 
 
-def test_what_an_existential_part_shares_with_a_negated_copy_is_renamed():
-    (first, second) = clauses(parse(EVENTS + "((EXIST u F(u,u) ^ P(u)) <=> P(3)) <=> P(4)."))[1:3]
-    for part in (first, second):
-        own = {name for each in part.exists for name in each.variables}
-        outer = {term.name for each in part.literals for term in each.atom.terms}
-        assert not own & outer
-
-
 def test_what_must_be_there_or_is_not_takes_no_share():
     parts = clauses(parse(EVENTS + "2 !((EXIST u P(u)) <=> P(3))"))
     assert [(part.text, part.weight) for part in parts] == [
@@ -405,30 +397,12 @@ def test_unit_clauses_of_a_soft_formula_count_as_their_conjunction():
     ]
 
 
-def test_every_conjunct_of_a_hard_formula_is_a_clause():
-    assert texts("P(x) ^ Q(x).") == [("P(x)", None, 1), ("Q(x)", None, 1)]
-
-
-def test_an_equivalence_shares_its_weight():
-    assert texts("3 P(x) <=> Q(x)") == [("!P(x) v Q(x)", 1.5, 1), ("!Q(x) v P(x)", 1.5, 1)]
-
-
-def test_a_weightless_formula_has_weightless_clauses():
-    assert texts("P(x) <=> Q(x)") == [("!P(x) v Q(x)", None, 1), ("!Q(x) v P(x)", None, 1)]
-
-
-def test_equalities_stand_beside_the_literals():
-    (clause,) = clauses(parse("F(t,t)\nF(x,y) ^ F(x,z) => y = z."))
-    assert clause.literals == (
-        Literal(False, Atom("F", (Variable("x"), Variable("y")))),
-        Literal(False, Atom("F", (Variable("x"), Variable("z")))),
-    )
-    assert clause.equalities == ((True, Variable("y"), Variable("z")),)
-
-
 @pytest.mark.parametrize(
     ("program", "expected"),
     [
+        ("P(x) ^ Q(x).", [("P(x)", None, 1), ("Q(x)", None, 1)]),
+        ("3 P(x) <=> Q(x)", [("!P(x) v Q(x)", 1.5, 1), ("!Q(x) v P(x)", 1.5, 1)]),
+        ("P(x) <=> Q(x)", [("!P(x) v Q(x)", None, 1), ("!Q(x) v P(x)", None, 1)]),
         ("1 P(x) v !P(x)", []),
         ("1 P(x) v P(x)", [("P(x) v P(x)", 1.0, 1)]),
         ("1 P(x) ^ !P(x)", []),
@@ -439,7 +413,7 @@ def test_equalities_stand_beside_the_literals():
         ("P(x) ^ A = B.", [("P(x)", None, 1), ("false", None, 1)]),
     ],
 )
-def test_what_cannot_change_is_left_out(program, expected):
+def test_weights_are_shared_and_what_cannot_change_is_left_out(program, expected):
     assert texts(program) == expected
 
 

@@ -70,16 +70,6 @@ def test_both_optimizers_find_the_same_weights():
     assert gradient == pytest.approx(0.0, abs=1e-6)
 
 
-def test_atoms_whose_flip_breaks_a_hard_rule_are_certain():
-    """P(A) must be true, and Q(A) and Q(B) not both: without P(A) and Q(B), P(B) and Q(A) are left."""
-    program = reader.parse("t = {A, B}\nP(t)\nQ(t)\nP(A).\n!Q(A) v !Q(B).\nP(x)\nQ(x)")
-    world = world_of(program, [GroundAtom(*atom, True, 0) for atom in [("P", "A"), ("Q", "A")]])
-    found = changes(program, world, ("P", "Q"))
-    value, gradient = found.value(np.array([0.4, 0.7]))
-    assert value == pytest.approx(-np.logaddexp(0, 0.4) - np.logaddexp(0, -0.7))
-    assert gradient == pytest.approx([-1 / (1 + np.exp(-0.4)), 1 / (1 + np.exp(0.7))])
-
-
 def test_a_hard_rule_that_cannot_be_counted_is_refused_with_its_place():
     program = reader.parse("P(person)\nR(person, person)\nP(x)\nEXIST y R(x, y) ^ P(y).", "m.mln")
     said = r"m.mln:4:1: this rule cannot be counted: P stands in an existential.*\n.*max-margin"

@@ -1,6 +1,5 @@
 """The online learner as a whole: which states it compares, by which route, and that audits bite."""
 
-import json
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import MODEL
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import ExampleError, Infeasible
-from onlinesrl.core.example import Example, ValuedAtom, decode
+from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.core.online.update_rules import Cda2
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.ground_mrf import Floats, GroundMRF
@@ -45,18 +43,6 @@ def with_engines(
 ) -> MlnOnlineLearner:
     plan, made = new_learner().layout.plan, update_of(update, loss=loss, sigma=0.1, **keys)
     return MlnOnlineLearner(plan, made, inference, ("InField", 1))
-
-
-def segmenter(**inference: Any) -> MlnOnlineLearner:
-    """A learner of the citation model."""
-    plan = compile_program(reader.load(MODEL), ["InField"])
-    engines = Inference(Ilp("highs"), Mpe(Ilp("highs")), **inference)
-    return MlnOnlineLearner(plan, Cda2(sigma=0.003), engines, ("InField", 1))
-
-
-@pytest.fixture(scope="module")
-def segmented(citations: list[bytes]) -> list[Example]:
-    return [decode(line) for line in citations[:30]]
 
 
 class Spy:
@@ -141,21 +127,6 @@ def test_a_stream_is_learned_as_in_the_textbook(
             assert certificate["regret_bound"] == pytest.approx(expected.bound, abs=1e-9)
         else:
             assert certificate["dual"] is certificate["regret_bound"] is None
-
-
-def test_the_whole_ilp_gives_the_scores_of_elimination(segmented: list[Example]) -> None:
-    exact, whole = segmenter(), segmenter(presolve=False)
-    learn(exact, segmented)
-    header, arrays = exact.save()
-    whole.restore(json.loads(json.dumps(header)), {n: a.copy() for n, a in arrays.items()})
-    one, _ = exact.step(segmented[:8], learning=False)
-    other, tally = whole.step(segmented[:8], learning=False)
-    assert tally.routes == {"elimination": 0, "ilp": 8}
-    for found, expected in zip(one, other, strict=True):
-        assert found.prediction is not None
-        assert expected.prediction is not None
-        assert found.prediction.score == pytest.approx(expected.prediction.score, abs=1e-6)
-        assert expected.prediction.certified
 
 
 @pytest.mark.parametrize("every", [1, 3])
@@ -259,39 +230,6 @@ def test_room_that_runs_out_grows_and_changes_nothing(presolve: bool, most: int 
     assert found[0] == found[1]
 
 
-def test_tallies_are_plain_counts(segmented: list[Example]) -> None:
-    """Of atoms, tokens and examples that are right, with a bad example in every batch."""
-    learner = segmenter()
-    counts, by_class = np.zeros(7, np.int64), dict.fromkeys(("author", "title", "venue"), 0)
-    expected, expected_by = (
-        np.zeros(7, np.int64),
-        {name: np.zeros(3, np.int64) for name in by_class},
-    )
-    for first in range(0, 30, 4):
-        seen = segmented[first : first + 4]
-        batch: list[Example | ExampleError] = [*seen]
-        batch.insert(1, ExampleError("bad"))
-        outcomes, tally = learner.step(batch)
-        counts += tally.counts
-        by_class = {name: row + by_class[name] for name, row in tally.by_class.items()}
-        assert (tally.labelled, sum(tally.errors.values())) == (len(seen), 1)
-        predictions = [o.prediction for o in outcomes if o.prediction is not None]
-        for example, prediction in zip(seen, predictions, strict=True):
-            true = {tuple(a) for a in (example.truth or {})["InField"]}  # type: ignore[arg-type]
-            said = {tuple(a) for a in prediction.predicted["InField"]}
-            parts = (true & said, said - true, true - said)
-            wrong = {position for position, _ in true ^ said}
-            units = len({row[1] for row in example.evidence["Token"]})  # type: ignore[index]
-            hamming = len(true ^ said)
-            expected += [*map(len, parts), units, units - len(wrong), hamming, not wrong]
-            for name, row in expected_by.items():
-                row += [sum(atom[1] == name for atom in part) for part in parts]
-    assert counts.tolist() == expected.tolist()
-    assert {n: row.tolist() for n, row in by_class.items()} == {
-        n: row.tolist() for n, row in expected_by.items()
-    }
-
-
 OPEN = """
 token = {...}
 Next(token, token)
@@ -335,26 +273,6 @@ def test_to_predict_between_steps_leaves_no_trace(presolve: bool) -> None:
 def replaced(example: Example) -> Example:
     """The same without its truth."""
     return Example(id=example.id, evidence=example.evidence)
-
-
-def test_margins_are_the_distance_to_the_second_best_state() -> None:
-    learner = with_engines(Inference(Brute(), Mpe(Brute())))
-    learn(learner, examples(40))
-    header, arrays = learner.save()
-    judge = MlnOnlineLearner(learner.layout.plan, learner.update, learner.inference, margins=True)
-    judge.restore(header, arrays)
-    seen = [e for e in examples(30, seed=9) if len(e.evidence["Token"]) < 5]
-    outcomes, _ = judge.step(seen, learning=False)
-    for example, outcome in zip(seen, outcomes, strict=True):
-        assert outcome.prediction is not None
-        judge.step([example], learning=False)
-        net = judge.grounder.net
-        model, place = clause_model(net)
-        weights = clause_weights(model, place, ground_weights(net, judge.weights.averaged()))
-        best = Brute().solve(model, weights)
-        second = Brute().second_best(model, weights, best.state)
-        assert second is not None
-        assert outcome.prediction.margin == pytest.approx(best.score - second.score, abs=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from onlinesrl.core.example import Example
 from onlinesrl.core.kernels.averaging import NORM
-from onlinesrl.mln.ground import batch_packer, model_weights
+from onlinesrl.mln.ground import model_weights
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.online.weight_table import WeightTable
@@ -23,32 +23,6 @@ from tests.support.small_learners import (
     state,
     update_of,
 )
-
-
-def test_weights_appear_with_their_constants() -> None:
-    """They start from the weight of their rule."""
-    learner, seen = new_learner(), examples(30)
-    learn(learner, seen)
-    words = {w for e in seen for w, _ in e.evidence["Token"]}
-    pairs = {
-        (v, w)
-        for e in seen
-        for (v, _), (w, _) in zip(e.evidence["Token"], e.evidence["Token"][1:], strict=False)
-    }
-    keys: dict[int, set[tuple[str, ...]]] = {}
-    for entry in learner.weights.entries():
-        keys.setdefault(entry.clause.rule, set()).add(entry.key)
-    fields = ("a", "b")
-    assert keys == {
-        1: {(w, f) for w in words for f in fields},
-        2: {(v, w, f) for v, w in pairs for f in fields},
-        3: {(f, g) for f in fields for g in fields},
-        4: {()},
-        5: {(f,) for f in fields},
-    }
-    for entry in learner.weights.entries():
-        if not entry.uses:
-            assert entry.weight == (entry.clause.weight or 0.0)
 
 
 def test_predicting_adds_nothing() -> None:
@@ -170,14 +144,6 @@ def test_batches_and_checkpoints_change_no_bit(
     assert found[1:] == found[:1] * 2
     assert (learner.weights.dropped > 0) == (most is not None)
     assert most is None or len(learner.weights) <= most
-
-
-def test_numbering_constants_anew_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    often, never = new_learner(), new_learner()
-    expected = learn(never, examples(120), 4)
-    monkeypatch.setattr(batch_packer, "KEPT_NAMES", 5)
-    assert learn(often, examples(120), 4) == expected
-    assert state(often) == state(never)
 
 
 def test_a_learner_that_has_seen_much_is_restored_to_little() -> None:

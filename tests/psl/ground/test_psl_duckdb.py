@@ -150,13 +150,6 @@ def test_cases_of_psl(case, folder):
     assert all(np.array_equal(getattr(model, each), getattr(again, each)) for each in vars(model))
 
 
-def test_a_missing_atom_is_named(folder):
-    program = parse("1: A(X) & A('a') -> T('a') | T(X)", "rules.psl")
-    data = database(a=[((0,), 1.0), ((2,), 1.0)], targets=[(0,)])
-    with pytest.raises(ModelError, match=r"the rule needs T\('c'\), which is neither"):
-        ground(program, data, folder)
-
-
 def test_too_many_ground_rules(folder):
     program = parse("1: A(X) & A(Y) -> T(X)", "rules.psl")
     data = database(a=[((n,), 1.0) for n in range(3)], targets=[(0,), (1,), (2,)])

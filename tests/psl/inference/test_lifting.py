@@ -1,15 +1,12 @@
-"""Lifted inference: the thesis' example, and the same optimum as without."""
+"""Lifted inference: the thesis' example, symmetric models, and warm starts."""
 
 import numpy as np
 import pytest
-from hypothesis import given
 
-from onlinesrl.psl.ground.hinge_loss_mrf import HARD, HINGE, PLAIN, validate
+from onlinesrl.psl.ground.hinge_loss_mrf import HARD, HINGE, PLAIN
 from onlinesrl.psl.inference.admm import Admm
-from onlinesrl.psl.inference.dual import lower_bound
 from onlinesrl.psl.inference.lifting import Lifted, lift
-from onlinesrl.psl.inference.qp import Qp
-from tests.support.hinge_models import Rows, friendship, hinge_problems, smokers
+from tests.support.hinge_models import Rows, friendship, smokers
 
 
 def test_the_thesis_example_4():
@@ -34,46 +31,6 @@ def test_the_thesis_example_4():
         (5.0, -1.0): [-1, 2],
         (5.0, 1.0): [-1],
     }
-
-
-def twice(model):
-    """The model beside itself."""
-    lengths = np.tile(np.diff(model.start), 2)
-    return type(model)(
-        2 * model.n_variables,
-        np.concatenate(([0], np.cumsum(lengths))),
-        np.concatenate((model.variable, model.variable + model.n_variables)).astype(np.int32),
-        *(
-            np.tile(x, 2)
-            for x in (
-                model.coefficient,
-                model.constant,
-                model.weight_index,
-                model.power,
-                model.kind,
-            )
-        ),
-    )
-
-
-@given(hinge_problems())
-def test_the_optimum_is_the_same(problem):
-    single, weights, bonus = problem
-    model = twice(single)
-    bonus = None if bonus is None else np.tile(bonus, 2)
-    lifting = lift(model, weights, bonus)
-    validate(lifting.model)
-    plain, lifted = (engine.solve(model, weights, bonus=bonus) for engine in (Qp(), Lifted(Qp())))
-    linear = 0.0 if bonus is None else float(bonus @ lifted.y)
-
-    assert lifting.model.n_variables <= single.n_variables
-    assert lifting.model.n_rows <= single.n_rows
-    assert lifted.energy == pytest.approx(plain.energy, rel=1e-6, abs=1e-6)
-    assert lifted.energy == pytest.approx(model.energy(lifted.y, weights) - linear, abs=1e-6)
-    assert lifted.bound == pytest.approx(
-        lower_bound(model, weights, lifted.dual, bonus), rel=1e-6, abs=1e-6
-    )
-    assert lifted.violation <= 1e-6
 
 
 def test_symmetric_friends():

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import Infeasible, StorageError, UsageError
-from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HARD, PLAIN, HingeLossMRF
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HARD, PLAIN, HingeLossMRF
 from onlinesrl.psl.inference.admm import AdmmState
 from onlinesrl.psl.inference.admm_paged import Consensus, PageRows
 from onlinesrl.psl.inference.dual import conjugates, weighted_rows
@@ -20,7 +20,7 @@ from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.inference.qp import Qp
 from onlinesrl.psl.inference.row_pages import Pages
 from onlinesrl.psl.inference.tandem import Tandem, _Descent
-from onlinesrl.psl.inference.tron import Tron, potential_rows
+from onlinesrl.psl.inference.tron import potential_rows
 from onlinesrl.psl.kernels import sgd
 from tests.support.hinge_models import Rows, friendship, hinge_problems
 from tests.support.paths import REPO
@@ -202,35 +202,6 @@ def test_chunks_do_not_matter(tmp_path):
     assert len({each.bytes_on_disk for each in answers}) == 1
     assert answers[0].bytes_on_disk > 50_000
     assert list(tmp_path.iterdir()) == []
-
-
-def test_seeds_matter_to_the_way_only(tmp_path):
-    model, weights = friends()
-    best = Tron().solve(model, weights).energy
-    first, second = (
-        Tandem(tmp_path, seed=seed).solve([model], model.n_variables, weights) for seed in (1, 2)
-    )
-
-    assert not np.array_equal(first.y, second.y)
-    assert first.energy == pytest.approx(best, rel=1e-4)
-    assert second.energy == pytest.approx(best, rel=1e-4)
-
-
-def test_constraints(tmp_path):
-    """A chain of equalities, one end drawn up, the other down: SGD nears them, ADMM holds them."""
-    rows, n = Rows(), 5
-    rows.add(0, [0], -1, 1.0)
-    rows.add(1, [n - 1], 1, 0.0)
-    for j in range(n - 1):
-        rows.add(HARD, [j, j + 1], [1, -1], 0.0, 1, EQUAL)
-    rows.add(HARD, [0], 1, -0.75, 1, AT_MOST)
-    model, weights = rows.model(n), np.array([2.0, 1.0])
-    near = Tandem(tmp_path, descents=1000, rounds=0).solve([model], n, weights)
-    found = Tandem(tmp_path).solve([model], n, weights)
-
-    assert near.violation == pytest.approx(model.violation(near.y))
-    assert near.violation <= 0.05
-    np.testing.assert_allclose(found.y, 0.75, atol=1e-3)
 
 
 def test_no_rows(tmp_path):

@@ -45,21 +45,6 @@ def test_the_smoothed_loss_is_below_the_loss_and_grows_to_it(learner):
     assert values[-1] <= loss + 1e-3
 
 
-@pytest.mark.parametrize("learner", LOSSES)
-def test_no_values_near_by_have_less_loss_and_energy(learner):
-    smoothed, rng = Smoothed(learner, some()), np.random.default_rng(0)
-    smoothed.value(W)
-
-    def objective(y):
-        loss = learner.loss(y, smoothed.truth).sum()
-        return smoothed.energy(W, y) + loss / learner.penalty
-
-    least = objective(smoothed.y)
-    for size in (1e-3, 1e-2, 0.1, 1.0):
-        y = np.clip(smoothed.y + size * rng.normal(size=60), 0.0, 1.0)
-        assert objective(y) >= least - 1e-6
-
-
 @pytest.mark.parametrize("kind", [SquaredError, CrossEntropy])
 def test_planted_weights_are_found_in_what_they_predict_by_losses(kind):
     here, there = (likely(PLANTED, seed) for seed in (1, 2))

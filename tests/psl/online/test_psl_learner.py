@@ -6,8 +6,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.evaluation.prequential import Metrics
@@ -236,17 +234,6 @@ def gaps(model: Any, truth: Any, rival: Any) -> Any:
         indices, values = model.features(y)
         delta[indices] += sign * values
     return delta
-
-
-@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 9), st.floats(0, 9))
-def test_the_chord_is_nowhere_below_the_loss(
-    t: float, y: float, missed: float, extra: float
-) -> None:
-    chord = t * missed + (extra - t * (extra + missed)) * y
-    loss = abs(y - t) * (missed if y < t else extra)
-    assert chord >= loss - 1e-12
-    if t in (0.0, 1.0):
-        assert chord == pytest.approx(loss)
 
 
 def test_the_rival_is_the_worst_of_all_values() -> None:

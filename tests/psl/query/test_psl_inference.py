@@ -217,14 +217,6 @@ def test_the_status_is_one_line(monkeypatch):
     assert stream.text == "\rgrounding\r         \r"
 
 
-def test_the_status_in_a_file():
-    stream = Terminal(False)
-    status = Status(stream)
-    status("grounding")
-    status.close()
-    assert stream.text == "grounding\n"
-
-
 def test_what_is_not_proven_is_said_to_be_so(tmp_path):
     rules = [
         "1: 100000 * Likes(A, 'tea') <= 1 ^2",
