@@ -121,7 +121,9 @@ def test_real_databases(path):
 
 def caviar():
     found = sorted(DATA.glob("caviar*/**/*.db"))
-    return found[::8] or [pytest.param(None, marks=pytest.mark.skip(reason="no ../shared/data/caviar"))]
+    return found[::8] or [
+        pytest.param(None, marks=pytest.mark.skip(reason="no ../shared/data/caviar"))
+    ]
 
 
 @pytest.mark.parametrize("path", caviar(), ids=lambda path: path and path.name)

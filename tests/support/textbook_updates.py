@@ -7,7 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
-RULES = ("cda1", "cda2", "pa1", "simple", "mira", "subgradient", "perceptron", "cd", "adagrad")
+RULES = (
+    *("cda1", "cda2", "pa1", "simple", "mira", "subgradient", "perceptron", "cd", "adagrad"),
+    "log-likelihood",
+)
 CERTIFIED = ("cda1", "cda2", "pa1", "simple", "subgradient", "adagrad")
 SHRINKING = ("cda2", "subgradient")
 ASCENDING = ("cda1", "cda2", "pa1", "adagrad")
@@ -61,6 +64,9 @@ def textbook(
     if rule == "adagrad":
         yield from adagrad(seen, sigma, eta, base)
         return
+    if rule == "log-likelihood":
+        yield from dual_averaging(seen, sigma, eta, base)
+        return
     seen = asked(rule, seen)
     w, total, primal = np.zeros(len(base)), np.zeros(len(base)), 0.0
     alphas: list[float] = []
@@ -112,6 +118,20 @@ def adagrad(seen: Sequence[Round], sigma: float, offset: float, base: Vector) ->
         total += w
         dual = float(multiplier @ margins[:t]) - sigma / 2 * float(metric @ w**2)
         yield Step(w, total / t, hinge, dual, losses - dual, metric, slope)
+
+
+def dual_averaging(
+    seen: Sequence[Round], sigma: float, offset: float, base: Vector
+) -> Iterator[Step]:
+    """The least of - sum of <Delta, w> + sigma/2 ||w||_H^2 after each round, H as that of AdaGrad."""
+    w, total, pull, square = (np.zeros(len(base)) for _ in range(4))
+    for t, round_ in enumerate(seen, start=1):
+        loss = max(0.0, round_.rho - float((base + w) @ round_.delta))
+        pull, square = pull + round_.delta, square + round_.delta**2
+        metric = offset + np.sqrt(square)
+        w = pull / (sigma * metric)
+        total += w
+        yield Step(w, total / t, loss, 0.0, 0.0, metric)
 
 
 def length(

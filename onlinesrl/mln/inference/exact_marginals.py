@@ -51,8 +51,9 @@ def _by_clause(model: GroundMRF, weight: Floats) -> Marginals:
     """Eliminate with every atom or group as a variable, the defined atoms too."""
     net, order = network_of(model)
     memory = structured(net, model)
-    unary, scratch = np.zeros(len(memory.unary)), np.zeros(len(memory.table))
-    log_z = sum_product_module.sum_product(net, memory, weight, unary, scratch)
+    unary, pairs = np.zeros(len(memory.unary)), np.zeros(len(memory.table))
+    false = np.zeros(model.n_clauses)
+    log_z = sum_product_module.sum_product(net, memory, weight, unary, pairs, false)
     if log_z == -np.inf:
         raise Infeasible("no state satisfies the hard clauses and the groups")
     atoms = np.arange(model.n_atoms)

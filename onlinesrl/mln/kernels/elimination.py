@@ -203,20 +203,24 @@ def _pass_leaf(net: Network, st: Structure, v: int, member: int) -> None:
 
 
 @kernel
+def clause_true_at(net: Network, st: Structure, row: int, k: int) -> bool:
+    """Tell whether a ground clause is true under ``st.value``."""
+    for p in range(net.lit_start[row], net.lit_start[row + 1]):
+        a = net.lit_atom[p] + k * net.lit_step[p]
+        u = net.var_of[a]
+        if (st.value[u] == a - net.var_start[u] + 1) == (net.lit_positive[p] == 1):
+            return True
+    return False
+
+
+@kernel
 def _generic(net: Network, st: Structure, v: int, weight: Floats) -> float:
     """Score the generic clauses decided at v under ``st.value``, up to constants."""
     total = 0.0
     g = st.generic_head[v]
     while g >= 0:
         row, k = st.generic_row[g], st.generic_k[g]
-        true = False
-        for p in range(net.lit_start[row], net.lit_start[row + 1]):
-            a = net.lit_atom[p] + k * net.lit_step[p]
-            u = net.var_of[a]
-            if (st.value[u] == a - net.var_start[u] + 1) == (net.lit_positive[p] == 1):
-                true = True
-                break
-        if not true:
+        if not clause_true_at(net, st, row, k):
             if net.row_weight[row] < 0:
                 return -np.inf
             total -= weight[net.clause_start[row] + k]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
-from onlinesrl.core.jit.decorators import kernel, threaded
+from onlinesrl.core.jit.decorators import kernel, kernel_of, threaded
 from onlinesrl.core.jit.frames import Frame
 from onlinesrl.core.kernels import averaging
 from onlinesrl.core.kernels.averaging import S, T
@@ -38,7 +38,15 @@ from onlinesrl.mln.kernels.grounding_frames import (
     Scratch,
 )
 from onlinesrl.mln.kernels.prediction_counts import By, Output, State, record
-from onlinesrl.mln.kernels.weight_lookup import Weights, effective, effective_both, gap, number
+from onlinesrl.mln.kernels.sum_product import sum_product
+from onlinesrl.mln.kernels.weight_lookup import (
+    Weights,
+    effective,
+    effective_both,
+    gap,
+    log_loss_gap,
+    number,
+)
 from onlinesrl.mln.kernels.weight_magnitude import HIGHEST, largest, lost
 
 GROW_WEIGHTS, GROW_TABLES, GROW_OUTPUT, GROW_CLAUSES = 4, 5, 6, 8
@@ -178,6 +186,24 @@ def predict(p: StepFrame, w: int, learning: bool, rival: bool) -> tuple[int, int
     return OK, -1
 
 
+@kernel_of("expects", (-1, 0.0))
+def expect_gap(p: StepFrame) -> tuple[int, float]:
+    """Find the gap of the log-loss, by the next update's weights; see ``weight_lookup.log_loss_gap``.
+
+    Returns -1 and 0 where tables are too large, or sums do not hold the weights.
+    """
+    net, st, exact = p.net, p.structure, p.rival
+    if st.size[CELLS] > len(exact.table):
+        return -1, 0.0
+    size = effective(net, p.weights.value, next_scale(p), 0.0, p.weight)
+    if fits(p, p.weight, size, False) != OK:
+        return -1, 0.0
+    log_z = sum_product(net, st, p.weight, exact.unary, exact.table, p.more)
+    return log_loss_gap(
+        net, st, p.weights, p.weight, p.state.truth, log_z, exact.unary, exact.table, p.more
+    )
+
+
 @kernel
 def find_gap(p: StepFrame, filled: bool) -> tuple[int, float]:
     """Find the rival of the world just predicted: the best state by the next update's weights.
@@ -186,6 +212,8 @@ def find_gap(p: StepFrame, filled: bool) -> tuple[int, float]:
     ``weight_lookup.gap`` does; -1 and 0 where sums do not hold the weights.
     """
     net, state = p.net, p.state
+    if p.how.expects:
+        return expect_gap(p)
     if both(p, filled):
         sweep(net, p.rival, p.more, state.rival)
     else:
@@ -221,7 +249,7 @@ def take(p: StepFrame, w: int, tasks: int, learning: bool) -> int:
         p.out.true_start[w + 1] = p.out.true_start[w]
         status, detail = ground(p, w)
         if status == OK:
-            status, detail = predict(p, w, learning, learns)
+            status, detail = predict(p, w, learning, learns and not p.how.expects)
         if p.structure.stop[0]:
             return STOPPED
         if status != OK and status < FINAL:
@@ -230,6 +258,17 @@ def take(p: StepFrame, w: int, tasks: int, learning: bool) -> int:
         if status != OK:
             return OK
     return learn(p, w, tasks & PREDICT != 0) if learns else OK
+
+
+@threaded
+def learn_alone(p: StepFrame, w: int) -> int:
+    """Learn from a ground world that another engine has predicted; see ``solve`` and ``learn``."""
+    if p.net.clause_start[p.net.size[ROWS]] > len(p.weight):
+        return GROW_CLAUSES
+    status = structure(p.net, p.structure)
+    if status == TABLES_FULL:
+        return GROW_TABLES
+    return learn(p, w, False) if status == SOLVED else TOO_WIDE
 
 
 @threaded

@@ -3,7 +3,8 @@
 The sum-product twin of ``elimination.eliminate``, over the same structure. Forward, a variable is
 eliminated by log-sum-exp, and its message added to the tables of its clique. Backward, the
 derivative of log Z is taken through these steps: with respect to a variable's unary table it is the
-variable's distribution (Darwiche 2003, theorem 1).
+variable's distribution, with respect to a cell of an edge's table the probability of the two values, and
+with respect to a clause's weight the clause's probability (Darwiche 2003, theorem 1).
 """
 
 import math
@@ -12,9 +13,22 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.jit.decorators import kernel
-from onlinesrl.mln.kernels.elimination import fill, forbid, local_score, message_cell
-from onlinesrl.mln.kernels.elimination_order import Structure, find_edge, values
-from onlinesrl.mln.kernels.ground_network import ATOMS, VARIABLES, Network
+from onlinesrl.mln.kernels.elimination import (
+    clause_true_at,
+    fill,
+    forbid,
+    local_score,
+    message_cell,
+)
+from onlinesrl.mln.kernels.elimination_order import (
+    CELLS,
+    GENERIC,
+    UNARY,
+    Structure,
+    find_edge,
+    values,
+)
+from onlinesrl.mln.kernels.ground_network import ATOMS, ROWS, VARIABLES, Network
 
 
 @kernel
@@ -104,7 +118,20 @@ def _spread(
 
 
 @kernel
-def _distribute(net: Network, st: Structure, weight: Floats, unary: Floats, table: Floats) -> None:
+def _add_false(net: Network, st: Structure, v: int, share: float, false: Floats) -> None:
+    """Add a share to each generic clause decided at v that is false under ``st.value``."""
+    g = st.generic_head[v]
+    while g >= 0:
+        row, k = st.generic_row[g], st.generic_k[g]
+        if not clause_true_at(net, st, row, k):
+            false[net.clause_start[row] + k] += share
+        g = st.generic_next[g]
+
+
+@kernel
+def _distribute(
+    net: Network, st: Structure, weight: Floats, unary: Floats, table: Floats, false: Floats
+) -> None:
     """Take the derivative of log Z backward through the elimination."""
     for place in range(net.size[VARIABLES] - 1, -1, -1):
         if st.stop[0]:
@@ -117,7 +144,10 @@ def _distribute(net: Network, st: Structure, weight: Floats, unary: Floats, tabl
                 for x in range(values(net, v)):
                     st.value[v] = x
                     s = local_score(net, st, v, weight)
-                    _spread(net, st, v, received * math.exp(s - message), unary, table)
+                    if s > -np.inf:
+                        share = received * math.exp(s - message)
+                        _spread(net, st, v, share, unary, table)
+                        _add_false(net, st, v, share, false)
             _next_cell(net, st, v)
 
 
@@ -128,16 +158,18 @@ def sum_product(
     weight: Floats,
     unary: Floats,
     table: Floats,
+    false: Floats,
 ) -> float:
     """Write every variable's distribution to ``unary`` [value slot]; return log Z, -inf: infeasible.
 
-    ``structure`` has run on the network; ``weight`` is [ground clause]; ``table`` is scratch as long as
-    ``st.table``. The log Z is that of the score without the constants that ``elimination.eliminate`` leaves
-    out.
+    ``structure`` has run on the network; ``weight`` is [ground clause]; ``table`` is as long as the cells of
+    ``st.table``, and gets the probabilities of each edge's pairs of values; ``false`` [ground clause] gets
+    the probability that a generic clause is false. The log Z is that of the score without the constants that
+    ``elimination.eliminate`` leaves out.
     """
     n, slots = net.size[VARIABLES], net.size[ATOMS] + net.size[VARIABLES]
     st.unary[:slots] = 0.0
-    st.table[: len(table)] = 0.0
+    st.table[: st.size[CELLS]] = 0.0
     forbid(net, st)
     fill(net, st, weight, st, weight, False)
     log_z = 0.0
@@ -153,7 +185,36 @@ def sum_product(
         if st.clique_start[place + 1] == st.clique_start[place]:
             log_z += message
     unary[:slots] = 0.0
-    table[:] = 0.0
+    table[: st.size[CELLS]] = 0.0
+    false[: net.clause_start[net.size[ROWS]]] = 0.0
     if log_z > -np.inf:
-        _distribute(net, st, weight, unary, table)
+        _distribute(net, st, weight, unary, table, false)
     return log_z
+
+
+@kernel
+def clause_probability(
+    net: Network, st: Structure, row: int, k: int, unary: Floats, table: Floats, false: Floats
+) -> tuple[float, float]:
+    """Return the probability that a ground clause is true, and what ``sum_product`` leaves out of it.
+
+    The second is the clause's truth where all its atoms are false (a generic clause: 1). ``unary``, ``table``
+    and ``false`` are those of ``sum_product``.
+    """
+    if st.row_kind[row] == GENERIC:
+        return 1.0 - false[net.clause_start[row] + k], 1.0
+    p = net.lit_start[row]
+    a = net.lit_atom[p] + k * net.lit_step[p]
+    u = net.var_of[a]
+    p_a = unary[a + u + 1]
+    if st.row_kind[row] == UNARY:
+        return (p_a, 0.0) if net.lit_positive[p] else (1.0 - p_a, 1.0)
+    b = net.lit_atom[p + 1] + k * net.lit_step[p + 1]
+    v = net.var_of[b]
+    p_b = unary[b + v + 1]
+    x, y = a - net.var_start[u] + 1, b - net.var_start[v] + 1
+    cell = x * values(net, v) + y if u < v else y * values(net, u) + x
+    p_ab = table[st.edge_table[find_edge(st, u, v)] + cell]
+    if net.lit_positive[p]:
+        return (p_a + p_b - p_ab, 0.0) if net.lit_positive[p + 1] else (1.0 - p_b + p_ab, 1.0)
+    return (1.0 - p_a + p_ab, 1.0) if net.lit_positive[p + 1] else (1.0 - p_ab, 1.0)

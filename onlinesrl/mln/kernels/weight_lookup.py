@@ -5,6 +5,7 @@ import numpy as np
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.kernels.averaging import Averaged, add
+from onlinesrl.mln.kernels.elimination_order import Structure
 from onlinesrl.mln.kernels.ground_network import (
     ATOMS,
     BARE,
@@ -16,6 +17,7 @@ from onlinesrl.mln.kernels.ground_network import (
     either_true,
 )
 from onlinesrl.mln.kernels.grounding_frames import Plans
+from onlinesrl.mln.kernels.sum_product import clause_probability
 
 EPSILON = 2.0**-53  # a sum of n terms is off by at most n EPSILON times the sum of their sizes
 
@@ -248,6 +250,38 @@ def expected_gap(net: Network, weights: Weights, truth: Bytes, samples: Bytes) -
                 terms += 1
     _drop_rounding(weights, n, terms * EPSILON * total)
     return n
+
+
+@kernel
+def log_loss_gap(
+    net: Network,
+    st: Structure,
+    weights: Weights,
+    weight: Floats,
+    truth: Bytes,
+    log_z: float,
+    unary: Floats,
+    table: Floats,
+    false: Floats,
+) -> tuple[int, float]:
+    """Accumulate Delta = f(truth) - E f in ``delta``; returns how many weights it touched, and the entropy.
+
+    ``log_z``, ``unary``, ``table`` and ``false`` are those of ``sum_product`` by ``weight`` [ground clause].
+    The entropy of the states is log Z - <w, E f>, so that the loss that an update reports, the entropy less
+    <w, Delta>, is that of the truth: - log P(truth).
+    """
+    n, entropy = 0, log_z
+    for r in range(net.size[ROWS]):
+        first = net.row_weight[r]
+        if first < 0:
+            continue
+        for k in range(net.row_len[r]):
+            p, left_out = clause_probability(net, st, r, k, unary, table, false)
+            entropy -= weight[net.clause_start[r] + k] * (p - left_out)
+            x = float(int(clause_true(net, r, k, truth))) - p
+            if abs(x) > EPSILON:
+                n = add(weights, n, first + k * net.row_step[r], net.row_factor[r] * x)
+    return n, max(entropy, 0.0)
 
 
 @kernel

@@ -248,7 +248,8 @@ class ExampleProcessor:
         update = self.weights.update
         if not self.inference.eliminates or self._audited(seen, w):
             return w
-        if self.costs is not None or update.drawn() if learning else self.margins:
+        alone = self.costs is not None or (update.drawn() and not update.expects)
+        if alone if learning else self.margins:
             return w
         if monitor is not None or update.max_weights is not None:
             return w + 1
@@ -364,7 +365,9 @@ class ExampleProcessor:
             else:
                 self.state.predicted[: model.n_atoms] = 0
                 self._record(w, ILP, 0.0)
-            if learning and self.weights.update.drawn():
+            if learning and self.weights.update.expects:
+                self._learn_expected(w, model, place)
+            elif learning and self.weights.update.drawn():
                 self._contrast(w, model, place)
             elif learning:
                 self._find_rival(w, model, place)
@@ -473,13 +476,26 @@ class ExampleProcessor:
 
     def _learn_narrow(self, w: int) -> None:
         """Learn from a world predicted by elimination."""
-        if self.weights.update.drawn():
+        update = self.weights.update
+        if update.drawn() and not update.expects:
             with leavable():
                 self._contrast(w, *clause_model(self.grounder.net))
             return
         self._price(w)
         if self.run(w, w + 1, LEARN, True) == w:
-            self._find_rival(w, *clause_model(self.grounder.net))
+            learn = self._contrast if update.expects else self._find_rival
+            learn(w, *clause_model(self.grounder.net))
+
+    def _learn_expected(self, w: int, model: GroundMRF, place: Ints) -> None:
+        """Learn from a world that the engines predicted: by exact marginals if it is narrow, else by samples.
+
+        Raises Infeasible.
+        """
+        while (status := predict_and_learn.learn_alone(self.memory, w)) in GROWING:
+            self._grow(status)
+        interrupt.check()
+        if status == predict_and_learn.TOO_WIDE:
+            self._contrast(w, model, place)
 
     def _contrast(self, w: int, model: GroundMRF, place: Ints) -> None:
         """Learn from the truth of a world and states sampled from a chain that starts there.

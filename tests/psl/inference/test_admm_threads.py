@@ -43,6 +43,8 @@ def test_the_same_bits_for_any_threads(problem, threads):
     whole = Admm().solve(model, weights, bonus=bonus)
     if one.certified:
         assert one.energy == pytest.approx(whole.energy, rel=4e-6, abs=4e-6)
+
+
 def test_a_bonus_without_rows_counts_once():
     found = Admm(large=0).solve(Rows().model(2), np.ones(1), bonus=np.array([0.5, -0.25]))
     assert found.y == pytest.approx([1.0, 0.0], abs=1e-6)

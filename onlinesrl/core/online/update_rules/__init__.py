@@ -16,6 +16,7 @@ from onlinesrl.core.online.update_rules.adagrad import AdaGradCda
 from onlinesrl.core.online.update_rules.cda1 import Cda1
 from onlinesrl.core.online.update_rules.cda2 import Cda2
 from onlinesrl.core.online.update_rules.contrastive_divergence import ContrastiveDivergence
+from onlinesrl.core.online.update_rules.log_likelihood import LogLikelihood
 from onlinesrl.core.online.update_rules.mira import Mira
 from onlinesrl.core.online.update_rules.passive_aggressive import PassiveAggressive
 from onlinesrl.core.online.update_rules.perceptron import Perceptron
@@ -47,7 +48,8 @@ AnyUpdate: TypeAlias = Annotated[
     | Mira
     | Subgradient
     | Perceptron
-    | ContrastiveDivergence,
+    | ContrastiveDivergence
+    | LogLikelihood,
     Field(discriminator="update"),
     BeforeValidator(standard("update", STANDARD)),
 ]

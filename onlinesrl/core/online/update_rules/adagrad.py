@@ -17,6 +17,7 @@ array([6., 1.])
 
 from __future__ import annotations
 
+from abc import ABC
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +27,7 @@ from onlinesrl.core.io.config_types import Positive
 from onlinesrl.core.jit.decorators import kernel, kernel_of, plain
 from onlinesrl.core.kernels.averaging import HUGE, Averaged, u_column
 from onlinesrl.core.online.update_rules.cda1 import CoordinateAscent
-from onlinesrl.core.online.update_rules.rule import Kept, UpdateParams
+from onlinesrl.core.online.update_rules.rule import Kept, Regularised, UpdateParams
 
 
 @kernel
@@ -35,11 +36,10 @@ def divisor(delta: float, square: float) -> float:
     return delta + np.sqrt(square)
 
 
-class AdaGradCda(CoordinateAscent):
-    """Coordinate dual ascent, each weight's step divided by ``delta`` + the norm of its gaps so far."""
+class AdaptiveRates(Regularised, ABC):
+    """An update that divides each weight's step by ``delta`` + the norm of its gaps so far."""
 
     columns = ("square",)
-    update: Literal["adagrad"] = "adagrad"
     delta: Positive = 1.0
     """what is added to the norm of a weight's gaps; smaller values make larger first steps."""
 
@@ -57,6 +57,12 @@ class AdaGradCda(CoordinateAscent):
     def keep(self, kept: Kept, delta: Floats) -> None:
         """See ``Update.keep``."""
         kept["square"][:] += delta**2
+
+
+class AdaGradCda(AdaptiveRates, CoordinateAscent):
+    """Coordinate dual ascent, each weight's step divided by ``delta`` + the norm of its gaps so far."""
+
+    update: Literal["adagrad"] = "adagrad"
 
 
 @kernel_of("rates", (0.0, 0.0, 0.0, 0.0, 0.0))

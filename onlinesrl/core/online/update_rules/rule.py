@@ -36,10 +36,11 @@ class UpdateParams(Frame):
     constant: float  # a second constant, as ``Update.constant``
     square: Floats  # [weight] with rates: the sum of its squared gaps; else empty
     rates: bool
+    expects: bool  # the gap is to the expected features of all states, in place of a rival's
 
     @classmethod
     def _without(cls, values: dict[str, object]) -> tuple[str, ...]:
-        return () if values["rates"] else ("rates",)
+        return tuple(name for name in ("rates", "expects") if not values[name])
 
 
 @kernel
@@ -66,6 +67,8 @@ class Update(Section, ABC):
     """Whether each step shrinks all weights by (t - 1) / t."""
     dual: ClassVar[bool] = False
     """Whether its steps ascend a dual, whose value bounds the regret."""
+    expects: ClassVar[bool] = False
+    """Whether the expected features of all states stand for those of a rival."""
     columns: ClassVar[tuple[str, ...]] = ()
 
     update: str
@@ -112,6 +115,7 @@ class Update(Section, ABC):
             constant=self.constant,
             square=kept.get("square", _NONE),
             rates="square" in kept,
+            expects=self.expects,
         )
 
     def scale(self, t: int) -> float:
@@ -127,7 +131,10 @@ class Update(Section, ABC):
         return plain(type(self).formula)(self.params(0, {}), t, margin, dot, norm)
 
     def drawn(self) -> int:
-        """Return how many sampled states stand for the rival; 0: it is the best state."""
+        """Return how many sampled states stand for the rival; 0: it is the best state.
+
+        Where the update ``expects`` features, they stand for these if elimination is too wide.
+        """
         return 0
 
     def metric(self, kept: Kept, delta: Floats | float = 0.0) -> Floats | float:

@@ -1,0 +1,52 @@
+"""The gradient of the conditional log-likelihood, with AdaGrad's rates.
+
+The loss of an example is - log P(truth | evidence) = log Z(w) - <w, f(truth)>. Its gradient is the expected
+features less those of the truth (Lafferty et al. 2001). So Delta = f(truth) - E f stands where
+other updates have the difference to one rival, and the entropy of the states where they have its label
+loss. Weights are those of dual averaging (Duchi, Hazan & Singer 2011, equation 3), with H as in ``adagrad``:
+
+    w_{t+1} - base = H^-1 sum_t Delta_t / sigma,
+
+the least of - sum_t <Delta_t, w> + sigma/2 ||w - base||_H^2. By their theorem 5 the summed loss exceeds that
+of any fixed w by at most sigma/2 ||w - base||_H^2 + sum_i ||Delta_1..T,i|| / sigma, where delta is at least
+the largest |Delta_t,i|.
+
+>>> LogLikelihood(sigma=0.5).step(t=2, margin=1.0, dot=0.0, norm=4.0)
+(2.0, 0.0)
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from onlinesrl.core.io.config_types import Count, Positive
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.online.update_rules.adagrad import AdaptiveRates
+from onlinesrl.core.online.update_rules.rule import UpdateParams
+
+
+class LogLikelihood(AdaptiveRates):
+    """The gradient of the conditional log-likelihood, by exact marginals; AdaGrad's rates."""
+
+    dual = False
+    expects: ClassVar[bool] = True
+    update: Literal["log-likelihood"] = "log-likelihood"
+    loss: Literal["pl"] = "pl"
+    costs: None = None
+    """not for the log-likelihood, which has no label loss; weigh examples instead."""
+    sigma: Positive = 1.0
+    """the step is 1 / sigma; larger values make smaller steps, and keep weights nearer to their start."""
+    samples: Count = 100
+    """how many sampled states stand for the marginals where elimination is too wide for exact ones."""
+
+    def drawn(self) -> int:
+        """See ``Update.drawn``."""
+        return self.samples
+
+    @staticmethod
+    @kernel
+    def formula(
+        params: UpdateParams, t: int, margin: float, dot: float, norm: float
+    ) -> tuple[float, float]:
+        """Return c = 1 / sigma."""
+        return 1.0 / params.sigma, 0.0
