@@ -4,9 +4,6 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import REPO, Job, wait
@@ -24,9 +21,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def address(
-    warm: None, tmp_path_factory: pytest.TempPathFactory, citations: list[bytes]
-) -> Iterator[str]:
+def address(warm, tmp_path_factory, citations):
     """The address of a dashboard with two runs."""
     folder = tmp_path_factory.mktemp("browser")
     jobs = [Job(folder / name, citations[:30], checkpoint={"every": 15}) for name in ("one", "two")]
@@ -44,7 +39,7 @@ def address(
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser():
     with playwright.sync_playwright() as started:
         opened = started.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox"], timeout=1000 * PATIENCE
@@ -54,7 +49,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_the_page(address: str, browser: Any, width: int, scheme: str, tmp_path: Path) -> None:
+def test_the_page(address, browser, width, scheme, tmp_path):
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page.set_default_timeout(1000 * PATIENCE)
     said: list[str] = []

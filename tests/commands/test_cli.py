@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from onlinesrl.core.example import json_schema
 
 
 @pytest.fixture(scope="module")
-def trained(warm: None, tmp_path_factory: pytest.TempPathFactory, citations: list[bytes]) -> Job:
+def trained(warm, tmp_path_factory, citations):
     """A finished run over 60 citations, with checkpoints on the way."""
     job = Job(tmp_path_factory.mktemp("trained"), citations[:60], checkpoint={"every": 25})
     assert job.run() == 0, job.said
@@ -43,7 +42,7 @@ UNMAPPED = ImportError("numpy could not be imported")
 UNMAPPED.__cause__ = OSError("libx.so: failed to map segment from shared object")
 
 
-def test_version() -> None:
+def test_version():
     done = cold("--version")
     assert (done.stdout, done.stderr, done.returncode) == (f"onlinesrl {__version__}\n", "", 0)
 
@@ -57,14 +56,8 @@ def test_version() -> None:
         (LookupError("who?"), 70, "LookupError: who?\n"),
     ],
 )
-def test_what_nobody_foresaw_has_its_exit_code(
-    fault: Exception,
-    code: int,
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def fail() -> None:
+def test_what_nobody_foresaw_has_its_exit_code(fault, code, said, monkeypatch, capsys):
+    def fail():
         raise fault
 
     monkeypatch.setattr("onlinesrl.core.example.json_schema", fail)
@@ -72,7 +65,7 @@ def test_what_nobody_foresaw_has_its_exit_code(
     assert capsys.readouterr().err.endswith(said)
 
 
-def test_usage() -> None:
+def test_usage():
     done = cold()
     assert (done.returncode, done.stderr) == (64, "")
     for name in ("run", "predict", "evaluate", "weights", "check", "schema"):
@@ -86,9 +79,7 @@ SCHEMA, INFER, GROUND = ["schema"], ["infer", "--query", "Q"], ["ground", "--que
     ("arguments", "code"),
     [(["nonsense"], 64), (["guide", "nonsense"], 64), (["run", "nonsense"], 78), (SCHEMA, 74)],
 )
-def test_where_nothing_can_be_said_the_exit_code_is_the_same(
-    arguments: list[str], code: int
-) -> None:
+def test_where_nothing_can_be_said_the_exit_code_is_the_same(arguments, code):
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-c", "from onlinesrl.commands.cli import main; main()", *arguments],
@@ -112,9 +103,7 @@ def test_where_nothing_can_be_said_the_exit_code_is_the_same(
         soaked(GROUND, ">&-", 74),
     ],
 )
-def test_closed_standard_streams(
-    tmp_path: Path, arguments: list[str], closed: str, code: int
-) -> None:
+def test_closed_standard_streams(tmp_path, arguments, closed, code):
     (tmp_path / "m.mln").write_text("t = {A}\nQ(t)\n1 Q(x)\n")
     options = ["--model", str(tmp_path / "m.mln")] if len(arguments) > 1 else []
     called = f"""exec '{sys.executable}' -c 'from onlinesrl.commands.cli import main; main()' "$@" {closed}"""
@@ -132,7 +121,7 @@ def test_closed_standard_streams(
         assert "standard output: cannot write: Bad file descriptor" in done.stderr
 
 
-def test_names_that_are_not_utf8(warm: None, tmp_path: Path) -> None:
+def test_names_that_are_not_utf8(warm, tmp_path):
     """A folder of such a name, a model, a source and the worlds in it."""
     folder = tmp_path / os.fsdecode(b"d\xff")
     lines = [b'{"id": 1, "evidence": {"P": [["A"]]}, "truth": {"Q": [["A"]]}}\n', b"{}\n"]
@@ -173,7 +162,7 @@ def test_names_that_are_not_utf8(warm: None, tmp_path: Path) -> None:
         os.chdir(here)
 
 
-def test_weights_and_complaints_show_escapes(warm: None, tmp_path: Path) -> None:
+def test_weights_and_complaints_show_escapes(warm, tmp_path):
     word = "\x1b[31mred"
     line = {"id": 1, "evidence": {"P": [[word]]}, "truth": {"Q": [[word]]}}
     job = Job(tmp_path, [json.dumps(line).encode() + b"\n"], metrics={}, model="m.mln", query="Q")
@@ -200,13 +189,13 @@ def test_weights_and_complaints_show_escapes(warm: None, tmp_path: Path) -> None
         (["weights", "a", "--top", "0"], "'--top'"),
     ],
 )
-def test_wrong_usage_is_64(trained: Job, arguments: list[str], said: str) -> None:
+def test_wrong_usage_is_64(trained, arguments, said):
     assert trained.call(*arguments) == 64
     assert trained.said.startswith("onlinesrl: ")
     assert said in trained.said
 
 
-def test_run_prints_a_summary(trained: Job, job: Callable[..., Job], citations) -> None:
+def test_run_prints_a_summary(trained, job, citations):
     run = job(citations[:10])
     assert run.run() == 0
     printed = dict(line.split("  ", 1) for line in run.printed.splitlines())
@@ -228,14 +217,14 @@ def test_run_prints_a_summary(trained: Job, job: Callable[..., Job], citations) 
         ("query=Nothing", "Nothing is not declared"),
     ],
 )
-def test_a_wrong_configuration_is_78(trained: Job, override: str, said: str) -> None:
+def test_a_wrong_configuration_is_78(trained, override, said):
     for name in ("run", "check"):
         assert trained.call(name, trained.config, "--set", override) == 78
         assert trained.said.startswith(f"--set {override}: ")
         assert said in trained.said
 
 
-def test_a_wrong_model_is_78(trained: Job, tmp_path: Path) -> None:
+def test_a_wrong_model_is_78(trained, tmp_path):
     model = tmp_path / "wrong.mln"
     model.write_text("P(x)\nP(x) ^\n")
     assert trained.call("check", trained.config, "--set", f"model={model}") == 78
@@ -248,9 +237,7 @@ def predicted(job: Job, *arguments: object) -> list[Any]:
     return [json.loads(line) for line in job.printed.splitlines()]
 
 
-def test_predict_gives_labels_scores_and_margins(
-    trained: Job, job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_predict_gives_labels_scores_and_margins(trained, job, citations):
     unlabelled = [
         json.dumps({k: v for k, v in json.loads(line).items() if k != "truth"}).encode() + b"\n"
         for line in citations[60:70]
@@ -273,7 +260,7 @@ def test_predict_gives_labels_scores_and_margins(
     assert [json.loads(line) for line in target.read_bytes().splitlines()] == [*lines, bad]
 
 
-def test_predict_cannot_write(trained: Job, tmp_path: Path) -> None:
+def test_predict_cannot_write(trained, tmp_path):
     target = tmp_path / "no" / "file"
     assert trained.call("predict", trained.output, trained.config, "--output", target) == 74
     assert f"{target}: cannot write: No such file or directory" in trained.said
@@ -284,9 +271,7 @@ def evaluated(job: Job, *arguments: object) -> Any:
     return json.loads(job.printed)
 
 
-def test_evaluate_prints_the_same_metrics_for_every_form_of_weights(
-    trained: Job, job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_evaluate_prints_the_same_metrics_for_every_form_of_weights(trained, job, citations):
     there = job(citations[60:90], "there")
     metrics = evaluated(there, trained.output, there.config)
     assert metrics["examples"] == metrics["labelled"] == 30
@@ -295,24 +280,24 @@ def test_evaluate_prints_the_same_metrics_for_every_form_of_weights(
 
 
 @pytest.mark.parametrize("name", ["nothing", "nothing.mln", "nothing.ckpt"])
-def test_trained_weights_that_are_not_there_are_74(trained: Job, name: str) -> None:
+def test_trained_weights_that_are_not_there_are_74(trained, name):
     assert trained.call("evaluate", trained.folder / name, trained.config) == 74
     assert "No such file or directory" in trained.said
 
 
-def test_a_folder_without_checkpoints_is_74(trained: Job, tmp_path: Path) -> None:
+def test_a_folder_without_checkpoints_is_74(trained, tmp_path):
     assert trained.call("evaluate", tmp_path, trained.config) == 74
     assert f"{tmp_path}: no checkpoint in this folder" in trained.said
 
 
-def test_a_damaged_checkpoint_is_74(trained: Job, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_74(trained, tmp_path):
     damaged = tmp_path / "damaged.ckpt"
     damaged.write_bytes(trained.checkpoints()[-1].read_bytes()[:-1])
     assert trained.call("evaluate", damaged, trained.config) == 74
     assert "cut off" in trained.said
 
 
-def test_weights_of_one_checkpoint(trained: Job) -> None:
+def test_weights_of_one_checkpoint(trained):
     assert trained.call("weights", trained.output, "--top", "7") == 0
     order, *lines = trained.printed.splitlines()
     assert order.startswith("# by |averaged weight| times the updates")
@@ -323,7 +308,7 @@ def test_weights_of_one_checkpoint(trained: Job) -> None:
     assert "updates" in lines[0]
 
 
-def test_weights_of_two_checkpoints(trained: Job) -> None:
+def test_weights_of_two_checkpoints(trained):
     old, *_, new = trained.checkpoints()
     assert trained.call("weights", old, new, "--top", "5") == 0
     order, *lines = [line.split() for line in trained.printed.splitlines()]
@@ -344,7 +329,7 @@ def weights_json(job: Job, *arguments: object) -> Any:
     return json.loads(job.printed)
 
 
-def test_weights_of_a_file_are_those_of_its_run(trained: Job) -> None:
+def test_weights_of_a_file_are_those_of_its_run(trained):
     file = trained.output / "weights.mln"
     assert trained.call("weights", file, "--top", "9999") == 0
     order, *lines = trained.printed.splitlines()
@@ -359,7 +344,7 @@ def test_weights_of_a_file_are_those_of_its_run(trained: Job) -> None:
     assert len(differing["changes"]) >= len(of_run) > 500
 
 
-def test_weights_of_a_rule_and_about_a_constant(trained: Job) -> None:
+def test_weights_of_a_rule_and_about_a_constant(trained):
     everything = weights_json(trained, trained.output)["weights"]
     numbered = weights_json(trained, trained.output, "--rule", "2")["weights"]
     assert numbered == [w for w in everything if w["rule"] == 2]
@@ -375,7 +360,7 @@ def test_weights_of_a_rule_and_about_a_constant(trained: Job) -> None:
         assert f"no weight matches {' '.join(wrong)}; its rules are\n  2: Token" in trained.said
 
 
-def test_models_that_have_no_rule_in_common_are_not_compared(trained: Job, tmp_path: Path) -> None:
+def test_models_that_have_no_rule_in_common_are_not_compared(trained, tmp_path):
     other = tmp_path / "other.mln"
     other.write_text("P(t)\nQ(t)\n1 P(x) => Q(x)\n")
     assert trained.call("weights", trained.output, other) == 64
@@ -392,7 +377,7 @@ def test_models_that_have_no_rule_in_common_are_not_compared(trained: Job, tmp_p
     assert "no rule here has a weight" in trained.said
 
 
-def test_check_looks_at_the_first_examples(job: Callable[..., Job], citations) -> None:
+def test_check_looks_at_the_first_examples(job, citations):
     run = job([*citations[:5], b"{\n", *citations[5:9]])
     assert run.call("check", run.config, "--examples", "5") == 0
     assert run.printed.splitlines()[1] == "examples: 5 of the first 5 are good"
@@ -432,9 +417,7 @@ COMMANDS = [
 ]
 
 
-def test_a_reader_that_goes_away_ends_every_command_quietly(
-    job: Callable[..., Job], citations: list[bytes], tmp_path: Path
-) -> None:
+def test_a_reader_that_goes_away_ends_every_command_quietly(job, citations, tmp_path):
     """As of a program that SIGPIPE ended, whatever of it has been read."""
     run = job([*citations[:9], b"{\n"])
     assert run.run() == 0
@@ -464,7 +447,7 @@ def test_a_reader_that_goes_away_ends_every_command_quietly(
     }  # which end when told
 
 
-def test_check_tells_equal_complaints_once(job: Callable[..., Job], citations: list[bytes]) -> None:
+def test_check_tells_equal_complaints_once(job, citations):
     lines = [b'{"id": 1, "evidence": {"Tokn": [["a", 1]]}}\n' for _ in range(40)]
     lines += [b"{\n", b"{\n", *citations[:2]]
     for n in range(5):
@@ -485,14 +468,12 @@ def test_check_tells_equal_complaints_once(job: Callable[..., Job], citations: l
     assert found[2].endswith(f" (like it: {source}:46, {source}:47, {source}:48, ... 5 in all)")
 
 
-def test_schema(trained: Job) -> None:
+def test_schema(trained):
     assert trained.call("schema") == 0
     assert json.loads(trained.printed) == json_schema()
 
 
-def test_commands_of_the_example_configuration_work_where_it_is(
-    trained: Job, tmp_path: Path
-) -> None:
+def test_commands_of_the_example_configuration_work_where_it_is(trained, tmp_path):
     config = REPO / "configs" / "citations.yaml"
     assert trained.call("check", config) == 0
     assert "examples: 100 of the first 100 are good" in trained.printed

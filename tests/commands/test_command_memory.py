@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from conftest import REPO, long
@@ -45,12 +44,12 @@ def run(
 
 
 @pytest.mark.parametrize("command", ["infer", long("ground")])
-def test_a_world_that_is_too_large_for_memory_is_said(command: str, tmp_path: Path) -> None:
+def test_a_world_that_is_too_large_for_memory_is_said(command, tmp_path):
     (tmp_path / "m.mln").write_text(SMOKERS)
     for name, n in (("small", 3), ("large", 700)):
         (tmp_path / f"{name}.db").write_text("".join(f"Near(P{k})\n" for k in range(n)))
 
-    def asked(evidence: str) -> list[str]:
+    def asked(evidence):
         files = ("--model", str(tmp_path / "m.mln"), "--evidence", str(tmp_path / evidence))
         return [command, *files, "--query", "Friends,Smokes", "--output", str(tmp_path / "out")]
 
@@ -61,7 +60,7 @@ def test_a_world_that_is_too_large_for_memory_is_said(command: str, tmp_path: Pa
 
 
 @pytest.mark.long
-def test_what_memory_does_not_hold_is_answered_from_disk(tmp_path: Path) -> None:
+def test_what_memory_does_not_hold_is_answered_from_disk(tmp_path):
     """Three hundred pairs of people, who meet on each of two thousand days: 600,000 ground rules."""
     rules = "0.001 Friends(x, y) ^ Day(d) ^ Smokes(x) => Smokes(y)\n0.5 Smokes(x)\n"
     (tmp_path / "m.mln").write_text(f"Friends(p, p)\nDay(d)\nSmokes(p)\n{rules}")
@@ -71,7 +70,7 @@ def test_what_memory_does_not_hold_is_answered_from_disk(tmp_path: Path) -> None
             "".join([*friends, *(f"Day(D{d})\n" for d in range(days))])
         )
 
-    def asked(evidence: str, *spill: str) -> list[str]:
+    def asked(evidence, *spill):
         files = ("--model", str(tmp_path / "m.mln"), "--evidence", str(tmp_path / evidence))
         out = str(tmp_path / "out")
         return ["infer", *files, "--query", "Smokes", "--output", out, *spill]

@@ -7,7 +7,6 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -47,8 +46,8 @@ class Shown:
         return wait(self.process)
 
 
-def test_many_pages_lock_no_page_out(job: Callable[..., Job]) -> None:
-    def few() -> None:
+def test_many_pages_lock_no_page_out(job):
+    def few():
         app.STREAMS, app.EVERY_SECONDS = 2, 0.05
 
     shown = Shown(job([]), few)
@@ -66,8 +65,8 @@ def received(shown: Shown, sent: bytes) -> bytes:
         return client.recv(12)
 
 
-def test_ctrl_c_ends_it_whatever_its_threads_do(job: Callable[..., Job], tmp_path: Path) -> None:
-    def block() -> None:
+def test_ctrl_c_ends_it_whatever_its_threads_do(job, tmp_path):
+    def block():
         Watched.look = lambda run: (tmp_path / "in").touch() or time.sleep(1e6)  # type: ignore[method-assign, assignment, func-returns-value]
 
     shown = Shown(job([]), block)

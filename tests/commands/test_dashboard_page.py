@@ -5,9 +5,7 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +22,7 @@ SHIPPED = app.WORKER
 
 
 @pytest.fixture(scope="module")
-def done(warm: None, tmp_path_factory: pytest.TempPathFactory, citations: list[bytes]) -> Job:
+def done(warm, tmp_path_factory, citations):
     """A finished run with a dead letter and two checkpoints."""
     job = Job(tmp_path_factory.mktemp("done"), [*citations[:40], b"{\n"], checkpoint={"every": 25})
     job.brief = False
@@ -33,7 +31,7 @@ def done(warm: None, tmp_path_factory: pytest.TempPathFactory, citations: list[b
 
 
 @pytest.fixture(autouse=True)
-def found(monkeypatch: pytest.MonkeyPatch) -> None:
+def found(monkeypatch):
     """Let the worker, a process of its own, find this package."""
     monkeypatch.setenv("PYTHONPATH", str(REPO))
 
@@ -56,7 +54,7 @@ def parts(page: Page, enough: str) -> dict[tuple[int, str], Any]:
 
 
 @pytest.fixture(scope="module")
-def seen(done: Job) -> Iterator[tuple[Page, dict[tuple[int, str], Any]]]:
+def seen(done):
     """The page of the run, after its checkpoint has been looked at."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(REPO))
@@ -65,9 +63,7 @@ def seen(done: Job) -> Iterator[tuple[Page, dict[tuple[int, str], Any]]]:
         yield page, parts(page, "heaviest")
 
 
-def test_the_events_carry_what_the_run_has_written(
-    done: Job, seen: tuple[Page, dict[tuple[int, str], Any]]
-) -> None:
+def test_the_events_carry_what_the_run_has_written(done, seen):
     page, found = seen
     summary = json.loads((done.output / "summary.json").read_text())
     last = found[0, "head"]["last"]
@@ -85,9 +81,7 @@ def test_the_events_carry_what_the_run_has_written(
     assert page.runs[0].parts()["head"]["state"] == "finished"
 
 
-def test_examples_have_their_predictions_and_their_truth(
-    done: Job, seen: tuple[Page, dict[tuple[int, str], Any]]
-) -> None:
+def test_examples_have_their_predictions_and_their_truth(done, seen):
     page, _ = seen
     rows = page.runs[0].parts()["examples"]["marked"]
     said = {line["id"]: line for line in done.predictions()}
@@ -98,7 +92,7 @@ def test_examples_have_their_predictions_and_their_truth(
         assert row["words"]
 
 
-def test_an_atom_is_explained(seen: tuple[Page, dict[tuple[int, str], Any]]) -> None:
+def test_an_atom_is_explained(seen):
     page, _ = seen
     row = page.runs[0].parts()["examples"]["marked"][0]
     client = TestClient(application(app.routes(page.runs), {"testserver"}))
@@ -112,7 +106,7 @@ def test_an_atom_is_explained(seen: tuple[Page, dict[tuple[int, str], Any]]) -> 
         assert client.get("/explain", params=asked).status_code == 404
 
 
-def test_the_page_and_what_it_needs_are_served_from_here(done: Job) -> None:
+def test_the_page_and_what_it_needs_are_served_from_here(done):
     client = TestClient(application(app.routes([Watched(done.output)]), {"testserver"}))
     page = client.get("/")
     assert page.status_code == 200
@@ -125,9 +119,7 @@ def test_the_page_and_what_it_needs_are_served_from_here(done: Job) -> None:
     assert client.post("/").status_code == 405
 
 
-def test_a_damaged_checkpoint_is_told_and_the_rest_is_shown(
-    done: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_checkpoint_is_told_and_the_rest_is_shown(done, tmp_path, monkeypatch):
     folder = tmp_path / "run"
     (folder / "checkpoints").mkdir(parents=True)
     for name in ("lock", "metrics.jsonl"):
@@ -138,7 +130,7 @@ def test_a_damaged_checkpoint_is_told_and_the_rest_is_shown(
     assert found[0, "head"]["last"]["examples"] == 41
 
 
-def test_a_worker_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_dies_is_told(monkeypatch):
     assert dashboard_worker.worker.__name__ == SHIPPED
     monkeypatch.setattr(app, "WORKER", SHIPPED)
     assert asyncio.run(app.answer(task="no such task")) == app.GONE
@@ -148,9 +140,7 @@ def test_a_worker_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "code", "said"),
     [("nothing", 78, "there is no such folder"), ("other", 78, "not the folder of a run")],
 )
-def test_a_folder_of_no_run_is_one_clear_line(
-    name: str, code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_of_no_run_is_one_clear_line(name, code, said, tmp_path, capsys):
     (tmp_path / "other").mkdir()
     assert command("dashboard", str(tmp_path / name), "--port", "0") == code
     complaint = capsys.readouterr().err
@@ -158,7 +148,7 @@ def test_a_folder_of_no_run_is_one_clear_line(
     assert said in complaint
 
 
-def test_a_port_in_use_is_one_clear_line(done: Job) -> None:
+def test_a_port_in_use_is_one_clear_line(done):
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = str(taken.getsockname()[1])
         assert wait(done.fork("dashboard", str(done.output), "--port", port)) == 74
@@ -166,6 +156,6 @@ def test_a_port_in_use_is_one_clear_line(done: Job) -> None:
     assert f"--port {port}: cannot listen there" in done.said
 
 
-def test_it_needs_no_learner_to_show_a_run() -> None:
+def test_it_needs_no_learner_to_show_a_run():
     code = "import onlinesrl.commands.dashboard.app, sys; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

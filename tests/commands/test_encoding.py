@@ -36,7 +36,7 @@ def said(folder: Path, encoding: str, *arguments: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(warm: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(warm, tmp_path_factory):
     """A run with constants, ids and a dead letter that are not ASCII."""
     folder = tmp_path_factory.mktemp("run")
     (folder / "m.mln").write_text(MODEL)
@@ -57,16 +57,16 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS)
-def test_what_an_encoding_does_not_have_is_escaped(folder: Path, arguments: list[str]) -> None:
+def test_what_an_encoding_does_not_have_is_escaped(folder, arguments):
     escaped = said(folder, "ascii", *arguments)
     assert "\\xfc" in escaped or "\\xdc" in escaped
 
 
-def test_what_it_has_is_written_in_it(folder: Path) -> None:
+def test_what_it_has_is_written_in_it(folder):
     assert "\u00fc1" in said(folder, "latin-1", "weights", "out")
 
 
-def test_data_are_in_utf_8(folder: Path) -> None:
+def test_data_are_in_utf_8(folder):
     code = "from onlinesrl.commands.cli import main; main()"
     written = subprocess.check_output(
         [sys.executable, "-c", code, "predict", "out", "c.yaml"],

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ BAD = [
 
 
 @pytest.fixture(scope="module")
-def done(warm: None, tmp_path_factory: pytest.TempPathFactory, citations: list[bytes]) -> Job:
+def done(warm, tmp_path_factory, citations):
     """A finished run with bad examples, and checkpoints on the way."""
     lines = [*citations[:30], *BAD, *citations[30:40]]
     run = Job(
@@ -44,7 +43,7 @@ def raw(job: Job) -> bytes:
 # dead letters ------------------------------------------------------------------------------------
 
 
-def test_dead_letters_are_listed_and_counted(done: Job) -> None:
+def test_dead_letters_are_listed_and_counted(done):
     assert done.call("dlq", "list", done.output) == 0, done.said
     listed, counts = done.printed.split("6 dead letters\n")
     letters = [line.strip().split("  ") for line in listed.replace("\\x", "x").splitlines()]
@@ -59,7 +58,7 @@ def test_dead_letters_are_listed_and_counted(done: Job) -> None:
 @pytest.mark.parametrize(
     ("number", "shown"), [(2, "\\\\u001b[31m"), (3, "\\xff\\x1b]0;x\\x07"), (4, "\\x9b{\\t\\x00")]
 )
-def test_a_dead_letter_is_shown_harmlessly(done: Job, number: int, shown: str) -> None:
+def test_a_dead_letter_is_shown_harmlessly(done, number, shown):
     assert done.call("dlq", "show", done.output, number) == 0, done.said
     assert all(c.isprintable() or c == "\n" for c in done.printed)
     assert shown.replace("\\\\", "\\") in done.printed
@@ -68,7 +67,7 @@ def test_a_dead_letter_is_shown_harmlessly(done: Job, number: int, shown: str) -
     assert f"bytes   {size}\n" in done.printed
 
 
-def test_a_dead_letter_that_is_not_there(done: Job) -> None:
+def test_a_dead_letter_that_is_not_there(done):
     assert done.call("dlq", "show", done.output, 7) == 64
     assert done.said == f"{done.output}: there is no dead letter 7\n"
     assert done.call("dlq", "list", done.folder / "nowhere") == 74
@@ -76,7 +75,7 @@ def test_a_dead_letter_that_is_not_there(done: Job) -> None:
     assert f"{done.source}:1: not a dead letter" in done.said
 
 
-def test_dead_letters_are_replayed_byte_for_byte(done: Job) -> None:
+def test_dead_letters_are_replayed_byte_for_byte(done):
     assert done.call("dlq", "replay", done.output) == 0, done.said
     assert raw(done) == b"".join(line.rstrip(b"\r\n") + b"\n" for line in BAD)
     assert done.said.startswith("6 sent in ")
@@ -89,9 +88,7 @@ def test_dead_letters_are_replayed_byte_for_byte(done: Job) -> None:
     assert done.said == "--to kafka needs --topic\n"
 
 
-def test_what_was_bad_is_learned_after_the_model_is_put_right(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_what_was_bad_is_learned_after_the_model_is_put_right(job, citations):
     strange = [line.replace(b'"Token"', b'"Word"') for line in citations[10:20]]
     run = job([*citations[:10], *strange], limits={"bad_share": 1.0})
     assert run.run() == 0
@@ -114,7 +111,7 @@ def test_what_was_bad_is_learned_after_the_model_is_put_right(
     assert json.loads((run.folder / "b" / "summary.json").read_text())["updates"] == 10
 
 
-def test_what_cannot_be_replayed_whole_is_told(done: Job, tmp_path: Path) -> None:
+def test_what_cannot_be_replayed_whole_is_told(done, tmp_path):
     path = tmp_path / "deadletter.jsonl"
     with DeadLetters(path) as dead:
         dead.append(Record(b"{\n}", "a.db", 1, 0, 3), "bad")
@@ -136,7 +133,7 @@ def test_what_cannot_be_replayed_whole_is_told(done: Job, tmp_path: Path) -> Non
     assert done.printed.endswith("\n{\n}\n")
 
 
-def test_a_full_disk_is_no_reader_that_goes_away(done: Job) -> None:
+def test_a_full_disk_is_no_reader_that_goes_away(done):
     code = "from onlinesrl.commands.cli import main; main()"
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
@@ -155,7 +152,7 @@ def test_a_full_disk_is_no_reader_that_goes_away(done: Job) -> None:
 
 
 @pytest.fixture
-def damaged(done: Job, tmp_path: Path) -> Path:
+def damaged(done, tmp_path):
     """A folder of the run's checkpoints, of which the newest is damaged."""
     for path in done.checkpoints():
         (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -166,7 +163,7 @@ def damaged(done: Job, tmp_path: Path) -> Path:
     return newest
 
 
-def test_checkpoints_are_listed(done: Job, damaged: Path) -> None:
+def test_checkpoints_are_listed(done, damaged):
     assert done.call("checkpoint", "list", done.output) == 0, done.said
     lines = [line.split() for line in done.printed.splitlines()]
     assert [line[0] for line in lines] == [path.name for path in done.checkpoints()]
@@ -183,7 +180,7 @@ def test_checkpoints_are_listed(done: Job, damaged: Path) -> None:
     assert done.said == f"{done.folder}: no checkpoint in this folder\n"
 
 
-def test_a_checkpoint_is_shown(done: Job, damaged: Path) -> None:
+def test_a_checkpoint_is_shown(done, damaged):
     assert done.call("checkpoint", "show", done.output) == 0, done.said
     shown = json.loads(done.printed)
     saved = checkpoints_module.load(done.checkpoints()[-1])
@@ -201,7 +198,7 @@ def test_a_checkpoint_is_shown(done: Job, damaged: Path) -> None:
     assert json.loads(done.printed)["number"] == 1
 
 
-def test_checkpoints_are_verified(done: Job, damaged: Path) -> None:
+def test_checkpoints_are_verified(done, damaged):
     assert done.call("checkpoint", "verify", done.output) == 0
     assert done.printed == "3 intact, 0 damaged\n"
     assert done.call("checkpoint", "verify", damaged.parent) == 74
@@ -213,7 +210,7 @@ def test_checkpoints_are_verified(done: Job, damaged: Path) -> None:
     assert "No such file" in done.said
 
 
-def test_all_of_it_while_a_run_is_going(job: Callable[..., Job], citations: list[bytes]) -> None:
+def test_all_of_it_while_a_run_is_going(job, citations):
     run = job([], source={"path": "-"}, batch=1, checkpoint={"every": 1}, limits={"bad_share": 1.0})
     there, back = os.pipe()
     process = run.start("--set", "source.path=-", first=lambda: os.dup2(there, 0))

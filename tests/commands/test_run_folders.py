@@ -28,7 +28,7 @@ def prediction(name: str, atoms: int = 1) -> bytes:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     """The folder of a run that has not written anything yet."""
     with RunFolder(tmp_path / "run") as folder:
         return folder.path
@@ -38,7 +38,7 @@ def run(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("cut", range(len(b"".join(LINES)) + len(LINES) + 1))
-def test_a_line_is_read_when_it_is_complete(cut: int, tmp_path: Path) -> None:
+def test_a_line_is_read_when_it_is_complete(cut, tmp_path):
     whole = b"".join(line + b"\n" for line in LINES)
     tail = Tail(tmp_path / "file")
     tail.path.write_bytes(whole[:cut])
@@ -53,7 +53,7 @@ def test_a_line_is_read_when_it_is_complete(cut: int, tmp_path: Path) -> None:
 
 @settings(settings.get_profile("few"))
 @given(st.lists(st.binary(max_size=9), max_size=12), st.integers(min_value=40, max_value=80))
-def test_every_line_is_read_once_however_it_is_written(pieces: list[bytes], most: int) -> None:
+def test_every_line_is_read_once_however_it_is_written(pieces, most):
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -68,14 +68,14 @@ def test_every_line_is_read_once_however_it_is_written(pieces: list[bytes], most
             assert found == whole.split(b"\n")[:-1]
 
 
-def test_of_a_file_that_is_long_the_newest_lines_are_read(tmp_path: Path) -> None:
+def test_of_a_file_that_is_long_the_newest_lines_are_read(tmp_path):
     tail = Tail(tmp_path / "file", most=100)
     tail.path.write_bytes(b"".join(b"%06d\n" % n for n in range(1000)))
     assert tail.lines() == [b"%06d" % n for n in range(1000 - 14, 1000)]
     assert not tail.anew
 
 
-def test_a_line_longer_than_what_is_read_at_once_is_left_out(tmp_path: Path) -> None:
+def test_a_line_longer_than_what_is_read_at_once_is_left_out(tmp_path):
     tail = Tail(tmp_path / "file", most=100)
     tail.path.write_bytes(b"x" * 1000)
     assert tail.lines() == []
@@ -86,9 +86,7 @@ def test_a_line_longer_than_what_is_read_at_once_is_left_out(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("before", [b"old 1\nold 2\n", b"old 1\nold 2\nold 3"])
 @pytest.mark.parametrize("after", [b"n\n", b"new\n" * 9, b"old 1\n"])
-def test_a_file_that_is_replaced_or_cut_off_is_read_anew(
-    before: bytes, after: bytes, tmp_path: Path
-) -> None:
+def test_a_file_that_is_replaced_or_cut_off_is_read_anew(before, after, tmp_path):
     tail = Tail(tmp_path / "file")
     tail.path.write_bytes(before)
     assert tail.lines() == [b"old 1", b"old 2"]
@@ -97,7 +95,7 @@ def test_a_file_that_is_replaced_or_cut_off_is_read_anew(
     assert tail.anew
 
 
-def test_a_long_line_that_is_cut_off_does_not_stop_the_reading(tmp_path: Path) -> None:
+def test_a_long_line_that_is_cut_off_does_not_stop_the_reading(tmp_path):
     tail = Tail(tmp_path / "file", most=10)
     tail.path.write_bytes(b"x" * 50)
     tail.lines()
@@ -105,7 +103,7 @@ def test_a_long_line_that_is_cut_off_does_not_stop_the_reading(tmp_path: Path) -
     assert tail.lines() == [b"a", b"b"]
 
 
-def test_a_file_may_come_and_go(tmp_path: Path) -> None:
+def test_a_file_may_come_and_go(tmp_path):
     tail = Tail(tmp_path / "file")
     assert tail.lines() == []
     assert not tail.anew
@@ -121,7 +119,7 @@ def test_a_file_may_come_and_go(tmp_path: Path) -> None:
 # the folder of a run -------------------------------------------------------------------------------
 
 
-def test_what_is_no_run_folder_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_run_folder_is_refused(tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "file").write_text("x")
     for name, what in (
@@ -134,7 +132,7 @@ def test_what_is_no_run_folder_is_refused(tmp_path: Path) -> None:
         assert "\n" not in str(found.value)
 
 
-def test_curves_predictions_and_letters(run: Path) -> None:
+def test_curves_predictions_and_letters(run):
     watched = Watched(run)
     watched.look()
     assert watched.parts()["head"]["last"] is None
@@ -151,7 +149,7 @@ def test_curves_predictions_and_letters(run: Path) -> None:
     assert [letter.reason for letter in parts["operation"]["letters"]] == ["r"]
 
 
-def test_after_a_restart_the_bound_is_of_the_updates_since(run: Path) -> None:
+def test_after_a_restart_the_bound_is_of_the_updates_since(run):
     drift = {"signals": 1, "at": [7]}
     first = point(6, regret_bound=3.0, updates=6)
     second = point(10, regret_bound=4.5, updates=9, restarted=6, drift=drift)
@@ -164,7 +162,7 @@ def test_after_a_restart_the_bound_is_of_the_updates_since(run: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", [b"\xff\n", b"[]\n", b'{"examples": "1"}\n', b"{\n", b"[" * 9999])
-def test_damaged_lines_are_left_out(bad: bytes, run: Path) -> None:
+def test_damaged_lines_are_left_out(bad, run):
     for name in ("metrics", "predictions", "deadletter"):
         (run / f"{name}.jsonl").write_bytes(bad + b"\n" + point(4))
     watched = Watched(run)
@@ -172,7 +170,7 @@ def test_damaged_lines_are_left_out(bad: bytes, run: Path) -> None:
     assert watched.parts()["curves"]["examples"] == [4]
 
 
-def test_a_run_that_is_started_over_or_vanishes_is_forgotten(run: Path) -> None:
+def test_a_run_that_is_started_over_or_vanishes_is_forgotten(run):
     (run / "metrics.jsonl").write_bytes(point(1) + point(2) + point(4))
     (run / "predictions.jsonl").write_bytes(prediction("a"))
     watched = Watched(run)
@@ -191,7 +189,7 @@ def test_a_run_that_is_started_over_or_vanishes_is_forgotten(run: Path) -> None:
     assert watched.parts()["head"]["state"] == "gone"
 
 
-def test_memory_and_the_page_do_not_grow_with_the_run(run: Path) -> None:
+def test_memory_and_the_page_do_not_grow_with_the_run(run):
     watched = Watched(run)
     for start in range(0, 10_000, 1000):
         with (run / "metrics.jsonl").open("ab") as file:
@@ -206,11 +204,11 @@ def test_memory_and_the_page_do_not_grow_with_the_run(run: Path) -> None:
     assert len(curves["wrong"]) == PREDICTIONS
 
 
-def test_looking_changes_nothing_and_keeps_nobody_out(run: Path) -> None:
+def test_looking_changes_nothing_and_keeps_nobody_out(run):
     (run / "metrics.jsonl").write_bytes(point(1))
     (run / "checkpoints" / "checkpoint-000000000001.ckpt").write_bytes(b"damaged")
 
-    def state() -> list[Any]:
+    def state():
         files = [path for path in sorted(run.rglob("*")) if path.is_file()]
         return [(path, path.read_bytes(), path.stat().st_mtime_ns) for path in files]
 
@@ -225,14 +223,14 @@ def test_looking_changes_nothing_and_keeps_nobody_out(run: Path) -> None:
 
 
 @pytest.mark.skipif(not folders.LOCKS.exists(), reason="the system has no list of locks")
-def test_whether_it_runs_is_known_without_the_lock(run: Path) -> None:
+def test_whether_it_runs_is_known_without_the_lock(run):
     watched = Watched(run)
     with RunFolder(run):
         assert watched.parts()["head"]["state"] == "running"
     assert watched.parts()["head"]["state"] == "not running"
 
 
-def test_lag_is_what_the_checkpoint_had_not_read(run: Path, tmp_path: Path) -> None:
+def test_lag_is_what_the_checkpoint_had_not_read(run, tmp_path):
     (run / "checkpoints" / "checkpoint-000000000001.ckpt").write_bytes(b"")
     source = tmp_path / "source"
     source.write_bytes(b"x" * 100)

@@ -1,7 +1,6 @@
 """Batch learning as a command and from Python: what it writes, refuses, and leaves behind."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ WORLDS = ["Knows(A, B)\nLikes(A)\nLikes(B)\nIs(A, Tall)\n", "Knows(A, B)\nIs(B, 
 
 
 @pytest.fixture
-def psl(tmp_path: Path) -> Path:
+def psl(tmp_path):
     """A configuration, with its files beside it."""
     (tmp_path / "m.psl").write_text(PSL)
     (tmp_path / "m.data").write_text(DATA)
@@ -39,7 +38,7 @@ def psl(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def mln(tmp_path: Path) -> Path:
+def mln(tmp_path):
     (tmp_path / "m.mln").write_text(MLN)
     for number, text in enumerate(WORLDS):
         (tmp_path / f"{number}.db").write_text(text)
@@ -52,9 +51,7 @@ def mln(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("language", ["psl", "mln"])
-def test_the_result_is_a_model_that_loads_again(
-    language: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_result_is_a_model_that_loads_again(language, request, capsys):
     config = request.getfixturevalue(language)
     assert command("learn", str(config)) == 0
     folder = config.parent / "out"
@@ -101,9 +98,7 @@ def test_the_result_is_a_model_that_loads_again(
         ),
     ],
 )
-def test_mistakes_are_told_and_nothing_is_written(
-    file: str, text: str, code: int, said: str, psl: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_told_and_nothing_is_written(file, text, code, said, psl, capsys):
     (psl.parent / file).write_text(text)
     before = sorted(psl.parent.iterdir())
     assert command("learn", str(psl), "--set", f"output={psl.parent / 'out'}") == code
@@ -111,9 +106,7 @@ def test_mistakes_are_told_and_nothing_is_written(
     assert sorted(psl.parent.iterdir()) == before
 
 
-def test_a_group_that_no_example_has_is_told_with_its_place(
-    mln: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_group_that_no_example_has_is_told_with_its_place(mln, capsys):
     mln.write_text(mln.read_text().replace("test: {", "test:\n  {only: tall, "))
     (mln.parent / "0.jsonl").write_text(
         '{"id": 1, "group": "old", "evidence": {}, "truth": {"Likes": [["A"]]}}\n'
@@ -124,7 +117,7 @@ def test_a_group_that_no_example_has_is_told_with_its_place(
     assert not (mln.parent / "out").exists()
 
 
-def test_test_data_without_truth_are_told(psl: Path) -> None:
+def test_test_data_without_truth_are_told(psl):
     untold = psl.parent / "untold.data"
     untold.write_text(DATA.replace("truth: {Likes: truth.txt}\n", ""))
     assert command("learn", str(psl), "--set", f"test={untold}") == 0
@@ -132,9 +125,7 @@ def test_test_data_without_truth_are_told(psl: Path) -> None:
     assert result["warnings"] == ["no atom of the test data has a truth: nothing is scored"]
 
 
-def test_keys_of_another_command_are_told_as_such(
-    psl: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_keys_of_another_command_are_told_as_such(psl, tmp_path, capsys):
     psl.write_text(psl.read_text() + "learner: {kind: lme, cc: 3}\n")
     assert command("run", str(psl)) == 78
     said = f"{psl}:5:1: these are the keys of batch learning: use onlinesrl learn"
@@ -150,14 +141,14 @@ def test_keys_of_another_command_are_told_as_such(
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_no_result_is_left_alone(psl: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_result_is_left_alone(psl, capsys):
     (psl.parent / "out").mkdir()
     (psl.parent / "out" / "mine").touch()
     assert command("learn", str(psl), "--fresh") == 78
     assert "not a result of learning" in capsys.readouterr().err
 
 
-def test_a_learner_that_was_stopped_finds_what_it_kept(psl: Path) -> None:
+def test_a_learner_that_was_stopped_finds_what_it_kept(psl):
     config = loading.load_batch(psl)
     part = config.output.with_name(".out.part")
     part.mkdir()
@@ -172,12 +163,12 @@ def test_a_learner_that_was_stopped_finds_what_it_kept(psl: Path) -> None:
         batch_learning.learn(config, False, lambda _: None)
 
 
-def test_an_objective_that_is_not_finite_ends_learning() -> None:
+def test_an_objective_that_is_not_finite_ends_learning():
     with pytest.raises(srl.LearningError, match="the objective is nan at step 0"):
         Trace(lambda _: None).add(float("nan"))
 
 
-def test_learning_in_python_is_that_of_the_command(psl: Path) -> None:
+def test_learning_in_python_is_that_of_the_command(psl):
     steps: list[tuple[int, float]] = []
     learned = srl.learn(
         srl.Model(PSL, "psl"),
@@ -193,7 +184,7 @@ def test_learning_in_python_is_that_of_the_command(psl: Path) -> None:
     assert steps == [*enumerate(found["objective"])]
 
 
-def test_worlds_have_constants_of_their_own(mln: Path) -> None:
+def test_worlds_have_constants_of_their_own(mln):
     """The weights of a rule with ``+`` are those of all constants; each world counts its own only."""
     problem = batch_learning.read_problem(loading.load_batch(mln), None)
     assert isinstance(problem, MlnProblem)
@@ -207,7 +198,7 @@ def test_worlds_have_constants_of_their_own(mln: Path) -> None:
     np.testing.assert_array_equal([rule.weight for rule in two.model.rules], weights)
 
 
-def test_other_data_are_predicted_with_the_weights_of_their_own_constants(mln: Path) -> None:
+def test_other_data_are_predicted_with_the_weights_of_their_own_constants(mln):
     problem = batch_learning.read_problem(loading.load_batch(mln), None)
     config = loading.load_batch(mln, [f"source.path={mln.parent / '1.db'}"])
     other = batch_learning.read_problem(config, None)
@@ -219,7 +210,7 @@ def test_other_data_are_predicted_with_the_weights_of_their_own_constants(mln: P
     assert set(alone.values) == {0.0, 1.0}
 
 
-def test_a_summary_shows_the_heaviest_of_many_weights() -> None:
+def test_a_summary_shows_the_heaviest_of_many_weights():
     weights = [{"rule": f"P({n})", "before": 0.0, "weight": n - 50.0} for n in range(100)]
     result = {
         "objective": [2.0, 1.0],

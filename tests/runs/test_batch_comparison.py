@@ -3,7 +3,6 @@
 import csv
 import json
 import random
-from pathlib import Path
 
 import pytest
 import yaml
@@ -22,7 +21,7 @@ BATCH = {"kind": "max-margin", "c": 1.0}
 
 
 @pytest.fixture
-def configs(tmp_path: Path) -> list[str]:
+def configs(tmp_path):
     """Batch learning and a run, on twelve worlds of three groups."""
     rng = random.Random(3)
     lines = []
@@ -47,7 +46,7 @@ def configs(tmp_path: Path) -> list[str]:
     return [*map(str, paths)]
 
 
-def test_a_batch_learner_beside_an_online_one(configs: list[str], tmp_path: Path) -> None:
+def test_a_batch_learner_beside_an_online_one(configs, tmp_path):
     assert call("compare", *configs, "--output", str(tmp_path / "c"), "--workers", "1") == 0
     with (tmp_path / "c" / "comparison.csv").open() as file:
         rows = [*csv.DictReader(file)]
@@ -64,9 +63,7 @@ def test_a_batch_learner_beside_an_online_one(configs: list[str], tmp_path: Path
         assert float(row["f1"]) == learned["scores"]["Likes"]["f1"]
 
 
-def test_a_metric_that_batch_learners_lack_is_told(
-    configs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_metric_that_batch_learners_lack_is_told(configs, tmp_path, capsys):
     given = ("--metric", "macro_f1", "--output", str(tmp_path / "c"), "--workers", "1")
     assert call("compare", configs[0], *given) == 65
     assert "macro_f1 is not measured for batch learners" in capsys.readouterr().out

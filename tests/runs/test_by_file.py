@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 from conftest import REPO, Job
@@ -14,7 +13,7 @@ MAIN = "import sys; from onlinesrl.commands.cli import main; sys.exit(main())"
 
 
 @pytest.fixture
-def many(job: Callable[..., Job], citations: list[bytes]) -> Job:
+def many(job, citations):
     """A run whose examples then come in files: with a bad line, empty, packed, and of groups."""
     made = job(citations[:40])
     assert made.run() == 0, made.said
@@ -37,7 +36,7 @@ def predicted(job: Job, *options: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
-def test_the_lines_are_those_of_one_process(many: Job, workers: int) -> None:
+def test_the_lines_are_those_of_one_process(many, workers):
     code, lines, said = predicted(many)
     assert (code, len(lines.splitlines())) == (0, 26)
     assert f"warning: {many.folder}/days/a.jsonl:11: not an example" in said
@@ -45,7 +44,7 @@ def test_the_lines_are_those_of_one_process(many: Job, workers: int) -> None:
 
 
 @pytest.mark.soak
-def test_ray_gives_the_same_lines(many: Job) -> None:
+def test_ray_gives_the_same_lines(many):
     """Not in forks of this process, which other tests have connected to Ray."""
     files = ["--set", f"source.path={many.folder / 'days'}"]
     command = [sys.executable, "-c", MAIN, "predict", str(many.output), str(many.config), *files]
@@ -67,7 +66,7 @@ def test_ray_gives_the_same_lines(many: Job) -> None:
 @pytest.mark.parametrize(
     ("only", "code"), [("[new]", 0), ("[new, nobody]", 0), ("[old, new]", 0), ("[nobody]", 65)]
 )
-def test_groups_are_looked_for_in_all_files(many: Job, only: str, code: int) -> None:
+def test_groups_are_looked_for_in_all_files(many, only, code):
     choice = ("--set", f"source.only={only}")
     expected = predicted(many, *choice)
     assert expected[0] == code
@@ -75,7 +74,7 @@ def test_groups_are_looked_for_in_all_files(many: Job, only: str, code: int) -> 
     assert predicted(many, *choice, "--distribute", "workers=2") == expected
 
 
-def test_what_cannot_be_divided_is_refused(many: Job) -> None:
+def test_what_cannot_be_divided_is_refused(many):
     where = ("--distribute", "workers=2")
     code, _, said = predicted(many, *where, "--set", "source.path=-")
     assert (code, "standard input is no file of many" in said) == (64, True)
@@ -83,7 +82,7 @@ def test_what_cannot_be_divided_is_refused(many: Job) -> None:
     assert (code, "leave --tables out" in said) == (64, True)
 
 
-def test_examples_that_share_constants_are_not_predicted_apart(many: Job) -> None:
+def test_examples_that_share_constants_are_not_predicted_apart(many):
     model = many.folder / "open.mln"
     model.write_text("kind = {...}\nSeen(thing)\nIs(thing, kind)\n1 Seen(x) => Is(x, k)\n")
     line = '{"id": 1, "evidence": {"Seen": [["A"]]}, "truth": {"Is": [["A", "K"]]}}\n'

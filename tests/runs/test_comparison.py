@@ -4,15 +4,14 @@ import csv
 import os
 import re
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Job, wait
 from conftest import command as call
+from conftest import wait
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,7 +48,7 @@ def scores(folder: Path) -> list[tuple[str, ...]]:
 # configurations ----------------------------------------------------------------------------------
 
 
-def test_a_grid_is_every_combination_and_brackets_hold_commas() -> None:
+def test_a_grid_is_every_combination_and_brackets_hold_commas():
     assert grid([]) == [()]
     assert grid(["a.b=1, 2", "c={x: y, z: 1},[3,4]"]) == [
         ("a.b=1", "c={x: y, z: 1}"),
@@ -66,9 +65,7 @@ def test_a_grid_is_every_combination_and_brackets_hold_commas() -> None:
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", None]), max_size=12), st.none() | st.integers(2, 6))
-def test_folds_test_every_example_once_and_never_learn_from_it(
-    groups: list[str | None], k: int | None
-) -> None:
+def test_folds_test_every_example_once_and_never_learn_from_it(groups, k):
     examples = [example(n, group) for n, group in enumerate(groups)]
     names = {group for group in groups if group is not None}
     if len(names) < 2 if k is None else len(groups) < k:
@@ -85,7 +82,7 @@ def test_folds_test_every_example_once_and_never_learn_from_it(
         assert k or {e.group for e in fold.test} == {fold.name}
 
 
-def test_the_last_tenth_follows_what_is_learned_from() -> None:
+def test_the_last_tenth_follows_what_is_learned_from():
     fold = last_tenth([example(n) for n in range(25)])
     assert [e.id for e in fold.test] == [23, 24]
     assert [e.id for e in fold.training] == [*range(23)]
@@ -97,7 +94,7 @@ def test_the_last_tenth_follows_what_is_learned_from() -> None:
 # figures -----------------------------------------------------------------------------------------
 
 
-def test_the_paired_t_test_is_the_textbooks() -> None:
+def test_the_paired_t_test_is_the_textbooks():
     one, other = [0.9, 0.8, 0.95, 0.7], [0.85, 0.82, 0.9, 0.6]
     d = np.subtract(one, other)
     t = d.mean() / (d.std(ddof=1) / 2)
@@ -108,8 +105,8 @@ def test_the_paired_t_test_is_the_textbooks() -> None:
     assert paired_t([0.9], [0.8]) is None
 
 
-def test_map_is_the_mean_over_examples() -> None:
-    def ranked(true: list[str], **values: float) -> tuple[Example, Outcome]:
+def test_map_is_the_mean_over_examples():
+    def ranked(true, **values):
         atoms = [ValuedAtom([name], value) for name, value in values.items()]
         truth = {"Clicked": [[name] for name in true]}
         said = Prediction(len(atoms), {}, 0.0, True, marginals={"Clicked": atoms})
@@ -128,14 +125,12 @@ def test_map_is_the_mean_over_examples() -> None:
 
 
 @pytest.fixture
-def run(job: Callable[..., Job], citations: list[bytes]) -> Job:
+def run(job, citations):
     """A job with 46 citations of two groups."""
     return job([*citations[:26], *citations[30:50]])
 
 
-def test_the_figures_are_those_of_passes_over_the_folds(
-    run: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_figures_are_those_of_passes_over_the_folds(run, tmp_path, capsys):
     assert call("compare", str(run.config), *GRID, "--output", str(tmp_path / "c")) == 0
     rows = table(tmp_path / "c")
     examples = [*srl.read(run.source)]
@@ -162,7 +157,7 @@ def test_the_figures_are_those_of_passes_over_the_folds(
     assert f"onlinesrl run {run.config} {keys}" in lines
 
 
-def test_the_number_of_processes_changes_nothing(run: Job, tmp_path: Path) -> None:
+def test_the_number_of_processes_changes_nothing(run, tmp_path):
     kept = []
     for workers in ("1", "3"):
         folder = tmp_path / workers
@@ -173,9 +168,7 @@ def test_the_number_of_processes_changes_nothing(run: Job, tmp_path: Path) -> No
     assert {chosen for *_, chosen in kept[0]} <= {"sigma=0.001", "sigma=1"}
 
 
-def test_what_is_tuned_is_left_out_where_an_update_has_no_such_key(
-    run: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_tuned_is_left_out_where_an_update_has_no_such_key(run, tmp_path, capsys):
     """In a grid it is refused, since there it was asked for."""
     tuned = ("--grid", "learner={update: mira},{update: cda1}", "--tune", "learner.sigma=0.001,1")
     assert call("compare", str(run.config), *tuned, "--output", str(tmp_path / "c")) == 0
@@ -189,9 +182,7 @@ def test_what_is_tuned_is_left_out_where_an_update_has_no_such_key(
     assert "learner.sigma: not for update mira, but for" in capsys.readouterr().out
 
 
-def test_a_failing_configuration_does_not_lose_the_others(
-    run: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failing_configuration_does_not_lose_the_others(run, tmp_path, capsys):
     other = tmp_path / "wrong.mln"
     other.write_text("field = {A}\nInField(t, field)\nWord(t)\n1 Word(t) => InField(t, +f)\n")
     given = ("--grid", f"model={MODEL},{other},{tmp_path}/none.mln", "--output", f"{tmp_path}/c")
@@ -206,9 +197,7 @@ def test_a_failing_configuration_does_not_lose_the_others(
     assert "Failures" in (tmp_path / "c" / "comparison.html").read_text()
 
 
-def test_what_cannot_be_compared_is_told(
-    run: Job, job: Callable[..., Job], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_compared_is_told(run, job, tmp_path, capsys):
     other = job([b'{"id": 1, "evidence": {}, "truth": {}}\n'] * 3, "other")
     for expected, *arguments in (
         ("--metric f2: expected one of f1,", run.config, "--metric", "f2"),
@@ -222,15 +211,13 @@ def test_what_cannot_be_compared_is_told(
     assert not (tmp_path / "c").exists()
 
 
-def test_an_earlier_comparison_is_replaced_only_if_asked(
-    run: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_earlier_comparison_is_replaced_only_if_asked(run, tmp_path, capsys):
     line = ("compare", str(run.config), "--output", str(tmp_path))
     assert [call(*line), call(*line), call(*line, "--fresh")] == [0, 78, 0]
     assert "there is a comparison already; --fresh replaces it" in capsys.readouterr().err
 
 
-def test_an_interrupt_ends_all_processes_and_writes_no_table(run: Job, tmp_path: Path) -> None:
+def test_an_interrupt_ends_all_processes_and_writes_no_table(run, tmp_path):
     sigmas = ",".join(f"0.{n}" for n in range(1, 30))
     process = run.fork(
         *("compare", str(run.config), "--folds", "20", "--grid", f"learner.sigma={sigmas}"),
@@ -245,7 +232,7 @@ def test_an_interrupt_ends_all_processes_and_writes_no_table(run: Job, tmp_path:
         os.killpg(process, 0)
 
 
-def test_what_a_journal_knows_of_other_settings_does_not_count(run: Job, tmp_path: Path) -> None:
+def test_what_a_journal_knows_of_other_settings_does_not_count(run, tmp_path):
     line = ("compare", str(run.config), "--output", str(tmp_path / "c"))
     journal, kept = tmp_path / "c" / "comparison.jsonl", []
     for more in ((), ("--set", "learner.sigma=7"), ("--metric", "hamming"), ("--folds", "2")):
@@ -266,7 +253,7 @@ def test_what_a_journal_knows_of_other_settings_does_not_count(run: Job, tmp_pat
 # the page ----------------------------------------------------------------------------------------
 
 
-def test_the_page_shows_every_configuration_and_nothing_breaks_out_of_it() -> None:
+def test_the_page_shows_every_configuration_and_nothing_breaks_out_of_it():
     of: dict[str, Any] = {"cpu_seconds": 0.5, "peak_bytes": 10**8}
     lines = [
         Line(EVIL, (("x", 0.5), (EVIL, 0.9)), 0.7, 0.28, None, best=True, **of),
@@ -283,9 +270,7 @@ def test_the_page_shows_every_configuration_and_nothing_breaks_out_of_it() -> No
     assert all(0 <= at <= 100 for at in places)
 
 
-def test_a_comparison_that_was_ended_goes_on(
-    run: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_comparison_that_was_ended_goes_on(run, tmp_path, capsys):
     """What a kill leaves is the journal, and half of its last line."""
     tuned = ("compare", str(run.config), *GRID[:2], "--tune", "learner.sigma=0.001,1", "--workers")
     line = (*tuned, "1", "--output", str(tmp_path))

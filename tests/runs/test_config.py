@@ -25,7 +25,7 @@ source:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """A configuration's folder below the current directory."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "conf" / "models").mkdir(parents=True)
@@ -49,7 +49,7 @@ def complaints(folder: Path, text: str, *overrides: str) -> list[str]:
     return str(caught.value).replace("conf/", "").splitlines()
 
 
-def test_defaults_and_where_paths_lead(folder: Path) -> None:
+def test_defaults_and_where_paths_lead(folder):
     config = configuration(folder, GOOD)
     assert config.model == Path("conf/models/m.mln")
     assert config.query == ("InField",)
@@ -62,7 +62,7 @@ def test_defaults_and_where_paths_lead(folder: Path) -> None:
     assert (config.limits.bad_share, config.seed, config.batch) == (0.1, 0, 500)
 
 
-def test_paths_set_on_the_command_line_are_relative_to_the_current_directory(folder: Path) -> None:
+def test_paths_set_on_the_command_line_are_relative_to_the_current_directory(folder):
     overrides = ["source.path=here.jsonl", "learner.start=conf/start.mln", "output=x/y"]
     config = configuration(folder, GOOD, *overrides)
     assert config.source.path == (Path("here.jsonl"),)
@@ -70,7 +70,7 @@ def test_paths_set_on_the_command_line_are_relative_to_the_current_directory(fol
     assert config.output == Path("x/y")
 
 
-def test_set_values_are_yaml_and_lie_over_the_file(folder: Path) -> None:
+def test_set_values_are_yaml_and_lie_over_the_file(folder):
     overrides = ["query=[A, B]", "learner.sigma=1e-3", "learner.max_weights=5000", "seed=7"]
     overrides += ["source.without=face", "learner.max_weights=", "source={path: '-'}"]
     config = configuration(folder, GOOD + "  only: [x]\nlearner:\nseed: 3\n", *overrides)
@@ -82,7 +82,7 @@ def test_set_values_are_yaml_and_lie_over_the_file(folder: Path) -> None:
 
 @pytest.mark.parametrize("key", ["only", "without"])
 @pytest.mark.parametrize("cleared", ["", "[]", "null"])
-def test_a_list_of_groups_can_be_cleared(folder: Path, key: str, cleared: str) -> None:
+def test_a_list_of_groups_can_be_cleared(folder, key, cleared):
     plain = configuration(folder, GOOD)
     in_the_file = configuration(folder, GOOD + f"  {key}: {cleared}\n")
     set_later = configuration(folder, GOOD + f"  {key}: [x, y]\n", f"source.{key}={cleared}")
@@ -91,7 +91,7 @@ def test_a_list_of_groups_can_be_cleared(folder: Path, key: str, cleared: str) -
 
 
 @pytest.mark.parametrize("update", UPDATES)
-def test_the_loss_that_is_not_given_fits_the_update(folder: Path, update: str) -> None:
+def test_the_loss_that_is_not_given_fits_the_update(folder, update):
     config = configuration(folder, GOOD, f"learner.update={update}")
     taken = get_args(UPDATES[update].model_fields["loss"].annotation)
     assert config.learner.loss == taken[0]
@@ -105,15 +105,13 @@ def test_the_loss_that_is_not_given_fits_the_update(folder: Path, update: str) -
         ("subgradient", "pl", "expected 'ml', found 'pl'"),
     ],
 )
-def test_a_loss_that_does_not_fit_is_an_error(
-    folder: Path, update: str, loss: str, said: str
-) -> None:
+def test_a_loss_that_does_not_fit_is_an_error(folder, update, loss, said):
     text = f"{GOOD}learner: {{update: {update}, loss: {loss}}}\n"
     column = text.splitlines()[-1].index(loss + "}") + 1
     assert complaints(folder, text) == [f"run.yaml:5:{column}: learner.loss: {said}"]
 
 
-def test_a_section_in_place_of_a_value_is_an_error_of_the_key(folder: Path) -> None:
+def test_a_section_in_place_of_a_value_is_an_error_of_the_key(folder):
     text = """\
 model: {a: 1}
 query: InField
@@ -142,15 +140,13 @@ checkpoint:
         ("distribute: {}\nsink:\n  kind: parquet", "7:3", "sink.kind: a distributed run writes a"),
     ],
 )
-def test_sections_that_do_not_go_together_are_said_at_the_key(
-    folder: Path, more: str, place: str, said: str
-) -> None:
+def test_sections_that_do_not_go_together_are_said_at_the_key(folder, more, place, said):
     [found] = complaints(folder, f"{GOOD}{more}\n")
     assert found.startswith(f"run.yaml:{place}: {said}")
 
 
 @pytest.mark.parametrize("name", [r"\0", r"a\0b", r"\ud800", r"\ude00\ud83d"])
-def test_what_no_file_can_be_named_is_no_path(folder: Path, name: str) -> None:
+def test_what_no_file_can_be_named_is_no_path(folder, name):
     text = f'{GOOD}output: "{name}"\nlearner: {{start: "{name}"}}\n'
     shown = name.replace(r"\0", r"\x00")
     assert complaints(folder, text) == [
@@ -159,7 +155,7 @@ def test_what_no_file_can_be_named_is_no_path(folder: Path, name: str) -> None:
     ]
 
 
-def test_text_that_is_not_unicode_is_an_error_in_words(folder: Path) -> None:
+def test_text_that_is_not_unicode_is_an_error_in_words(folder):
     text = GOOD.replace("InField", r'"\ud800"') + '"\\ud800": 1\n'
     assert complaints(folder, text) == [
         "run.yaml:2:8: query: expected text in Unicode, found '\\ud800'",
@@ -167,7 +163,7 @@ def test_text_that_is_not_unicode_is_an_error_in_words(folder: Path) -> None:
     ]
 
 
-def test_pairs_of_surrogates_are_characters_as_json_writes_them(folder: Path) -> None:
+def test_pairs_of_surrogates_are_characters_as_json_writes_them(folder):
     (folder / "\U0001f600.jsonl").touch()
     values = {
         "model": "models/m.mln",
@@ -181,7 +177,7 @@ def test_pairs_of_surrogates_are_characters_as_json_writes_them(folder: Path) ->
     assert of_values({**values, **files, "output": "out"}).source == config.source
 
 
-def test_everything_wrong_is_said_at_once(folder: Path) -> None:
+def test_everything_wrong_is_said_at_once(folder):
     text = """\
 model: nope.mln
 query: [InField, 3]
@@ -243,7 +239,7 @@ batch: 0
     ]
 
 
-def test_what_set_gets_wrong_is_named_by_the_argument(folder: Path) -> None:
+def test_what_set_gets_wrong_is_named_by_the_argument(folder):
     overrides = ["learner.sgima=3", "learner.sigma=abc", "foo", ".=1", "seed=[", "metrics.by=a b"]
     assert complaints(folder, "query: A\nbatch: x\n", *overrides) == [
         "run.yaml:1:1: model: missing; expected the rules, an .mln or a .psl file",
@@ -316,11 +312,11 @@ def test_what_set_gets_wrong_is_named_by_the_argument(folder: Path) -> None:
         ),
     ],
 )
-def test_golden_complaints(folder: Path, text: str, said: list[str]) -> None:
+def test_golden_complaints(folder, text, said):
     assert sorted(complaints(folder, text)) == sorted(line.replace("conf/", "") for line in said)
 
 
-def test_a_file_that_is_not_there_or_not_text(folder: Path) -> None:
+def test_a_file_that_is_not_there_or_not_text(folder):
     with pytest.raises(ConfigError, match=r"^none\.yaml: No such file or directory$"):
         load(Path("none.yaml"))
     Path("latin.yaml").write_bytes(b"seed: 1\nquery: \xe9\n")
@@ -334,20 +330,18 @@ def test_a_file_that_is_not_there_or_not_text(folder: Path) -> None:
     ("every", "examples", "seconds"),
     [("500", 500, None), ("30s", None, 30.0), ("5m", None, 300.0), ("1.5h", None, 5400.0)],
 )
-def test_checkpoint_interval(
-    folder: Path, every: str, examples: int | None, seconds: float | None
-) -> None:
+def test_checkpoint_interval(folder, every, examples, seconds):
     checkpoint = configuration(folder, GOOD, f"checkpoint.every={every}").checkpoint
     assert (checkpoint.examples, checkpoint.seconds) == (examples, seconds)
 
 
 @pytest.mark.parametrize("every", ["0", "-3", "0s", "true", "2.5", "s", "'12'", "[3]", ""])
-def test_what_is_no_checkpoint_interval(folder: Path, every: str) -> None:
+def test_what_is_no_checkpoint_interval(folder, every):
     (said,) = complaints(folder, GOOD, f"checkpoint.every={every}")
     assert "expected a number of examples, or a time such as 30s or 5m" in said
 
 
-def test_a_problem_found_later_still_has_its_place(folder: Path) -> None:
+def test_a_problem_found_later_still_has_its_place(folder):
     config = configuration(folder, GOOD, "metrics.by=Nope.1")
     assert str(config.error("query", "no such predicate")) == (
         "conf/run.yaml:2:8: query: no such predicate"
@@ -358,18 +352,18 @@ def test_a_problem_found_later_still_has_its_place(folder: Path) -> None:
     assert str(config.error("seed", "bad")) == "conf/run.yaml:1:1: seed: bad"
 
 
-def test_as_dict_is_json(folder: Path) -> None:
+def test_as_dict_is_json(folder):
     values = configuration(folder, GOOD).as_dict()
     assert json.loads(json.dumps(values)) == values
     assert values["source"]["path"] == ["conf/a.jsonl", "conf/b.jsonl"]
 
 
-def test_the_configuration_is_frozen(folder: Path) -> None:
+def test_the_configuration_is_frozen(folder):
     with pytest.raises(ValueError, match="frozen"):
         configuration(folder, GOOD).seed = 3
 
 
-def test_an_override_of_the_update_leaves_out_what_goes_with_that_of_the_file(folder: Path) -> None:
+def test_an_override_of_the_update_leaves_out_what_goes_with_that_of_the_file(folder):
     """What is set beside it is as it is written: a sigma that the update does not use is refused."""
     text = GOOD + "learner: {update: cda2, loss: ml, sigma: 0.3, max_weights: 9}\n"
     mira = configuration(folder, text, "learner.update=mira").learner
@@ -402,12 +396,12 @@ def test_an_override_of_the_update_leaves_out_what_goes_with_that_of_the_file(fo
         "inference.unsolved=stop",
     ],
 )
-def test_what_a_resumed_run_may_change(folder: Path, harmless: str) -> None:
+def test_what_a_resumed_run_may_change(folder, harmless):
     old = json.loads(json.dumps(configuration(folder, GOOD).fingerprint("P(t)")))
     assert mismatch(old, configuration(folder, GOOD, harmless).fingerprint("P(t)")) == []
 
 
-def test_what_a_resumed_run_may_not_change_is_named(folder: Path) -> None:
+def test_what_a_resumed_run_may_not_change_is_named(folder):
     old = configuration(folder, GOOD).fingerprint("P(t)")
     overrides = ["learner.sigma=0.1", "query=[A]", "seed=3", "metrics.by=field"]
     overrides += ["source.without=face", "learner.start=conf/start.mln", "limits.max_atoms=9"]
@@ -428,18 +422,14 @@ def test_what_a_resumed_run_may_not_change_is_named(folder: Path) -> None:
     assert "source.without: was nothing, is ['face']" in lines
 
 
-def test_the_fingerprint_does_not_depend_on_the_current_directory(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fingerprint_does_not_depend_on_the_current_directory(folder, monkeypatch):
     before = configuration(folder, GOOD).fingerprint("P(t)")
     monkeypatch.chdir("conf")
     assert mismatch(before, load(Path("run.yaml")).fingerprint("P(t)")) == []
 
 
 @given(st.text(max_size=60), st.text(max_size=40))
-def test_no_text_escapes_the_complaints(
-    tmp_path_factory: pytest.TempPathFactory, text: str, override: str
-) -> None:
+def test_no_text_escapes_the_complaints(tmp_path_factory, text, override):
     path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(ConfigError):

@@ -79,7 +79,7 @@ class Fed:
 
 
 @pytest.fixture
-def lines(citations: list[bytes]) -> list[bytes]:
+def lines(citations):
     unlabelled = json.dumps({k: v for k, v in json.loads(citations[9]).items() if k != "truth"})
     return [
         *citations[:20],
@@ -92,7 +92,7 @@ def lines(citations: list[bytes]) -> list[bytes]:
     ]
 
 
-def test_metrics_are_those_of_the_summary(job: Callable[..., Job], lines: list[bytes]) -> None:
+def test_metrics_are_those_of_the_summary(job, lines):
     run = job(
         [],
         source={"path": "-", "max_bytes": 400_000},
@@ -138,7 +138,7 @@ def test_metrics_are_those_of_the_summary(job: Callable[..., Job], lines: list[b
     assert not any(name == "source_lag_records" for name, _ in found)
 
 
-def test_metrics_go_on_after_a_resume(job: Callable[..., Job], lines: list[bytes]) -> None:
+def test_metrics_go_on_after_a_resume(job, lines):
     run = job([], source={"path": "-"}, batch=1, limits={"bad_share": 1.0})
     fed = Fed(run)
     fed.feed(lines[:24])
@@ -157,7 +157,7 @@ def test_metrics_go_on_after_a_resume(job: Callable[..., Job], lines: list[bytes
     assert again.end() == 0
 
 
-def test_a_port_in_use(job: Callable[..., Job], citations: list[bytes]) -> None:
+def test_a_port_in_use(job, citations):
     with socket.socket() as taken:
         taken.bind(("", 0))
         taken.listen()
@@ -170,7 +170,7 @@ def test_a_port_in_use(job: Callable[..., Job], citations: list[bytes]) -> None:
     assert run.run("--metrics-port", "70000") == 64
 
 
-def test_clients_do_not_change_results(job: Callable[..., Job], citations: list[bytes]) -> None:
+def test_clients_do_not_change_results(job, citations):
     """Not those that never ask, not those that never read, and not those that ask all the time."""
     alone = job(citations[:200], "alone")
     assert alone.run() == 0
@@ -183,11 +183,11 @@ def test_clients_do_not_change_results(job: Callable[..., Job], citations: list[
     with suppress(OSError):  # it is hung up on
         idle[2].sendall(bytes(100_000))
 
-    def ask() -> None:
+    def ask():
         while not done.is_set():
             get(fed.port, "/metrics")
 
-    def nag() -> None:
+    def nag():
         try:
             ask()
         except (OSError, HTTPException):  # the run has ended
@@ -247,7 +247,7 @@ class Waiting:
 
 
 @pytest.fixture
-def waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exporter]:
+def waiting(monkeypatch):
     monkeypatch.setattr(module, "_checkpoint", lambda run: iter(()))
     with serving() as exporter:
         exporter.begin(Waiting())  # type: ignore[arg-type]
@@ -257,17 +257,17 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exporter]:
 BATCH = Batch([], dry=False, mark=None, groups=[])
 
 
-def test_readiness(job: Callable[..., Job], citations: list[bytes], tmp_path) -> None:
+def test_readiness(job, citations, tmp_path):
     gates = [tmp_path / "compiled", tmp_path / "written"]
 
-    def slow() -> None:
+    def slow():
         compile_kernels, write_results = run_module.compile_kernels, run_module.write_results
 
-        def compiling(*arguments: Any) -> float:
+        def compiling(*arguments):
             until(gates[0].exists)
             return compile_kernels(*arguments)
 
-        def writing(*arguments: Any) -> Any:
+        def writing(*arguments):
             until(gates[1].exists)
             return write_results(*arguments)
 
@@ -290,16 +290,14 @@ def test_readiness(job: Callable[..., Job], citations: list[bytes], tmp_path) ->
     assert fed.end() == 0
 
 
-def test_lag_by_partition_and_nothing_for_what_is_not_known(waiting: Exporter) -> None:
+def test_lag_by_partition_and_nothing_for_what_is_not_known(waiting):
     found = scrape(waiting.port)
     assert found["source_lag_records", "0"] == 12
     assert found["source_lag_records", "1"] == 0
     assert not {name for name, _ in found} & {"f1_ratio", "mean_loss", "regret_bound"}
 
 
-def test_a_run_that_works_too_long_is_not_alive(
-    waiting: Exporter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_works_too_long_is_not_alive(waiting, monkeypatch):
     now = math.ceil(time.monotonic())  # sums of whole numbers are exact
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
     with waiting.running(Stopper()):  # type: ignore[arg-type]

@@ -5,12 +5,11 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from conftest import Job, soaked, wait
+from conftest import soaked, wait
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
@@ -22,13 +21,10 @@ from onlinesrl.stream.sources.request_queue import PendingRequest, Requests
 from tests.support.serving import JSON, LINES, Served, ask
 from tests.support.waiting import PATIENCE, until
 
-Make = Callable[..., Job]
-
-
 # turns and limits --------------------------------------------------------------------------------
 
 
-def test_many_lines_are_refused_and_many_lines_of_one_example_are_not(job: Make) -> None:
+def test_many_lines_are_refused_and_many_lines_of_one_example_are_not(job):
     served = Served(job([], limits={"request_lines": 3}))
     refused = b'{"error":"more than 3 lines (limits.request_lines): send them in parts"}\n'
     for path in ("/predict", "/learn"):
@@ -52,9 +48,7 @@ def test_many_lines_are_refused_and_many_lines_of_one_example_are_not(job: Make)
         soaked("inference.unsolved", "skip", "inference.unsolved: was 'fallback', is 'skip'"),
     ],
 )
-def test_what_was_answered_is_read_with_the_limits_of_its_time(
-    job: Make, citations: list[bytes], key: str, now: str, said: str
-) -> None:
+def test_what_was_answered_is_read_with_the_limits_of_its_time(job, citations, key, now, said):
     run = job([], checkpoint={"every": 1000})
     served = Served(run)
     served.post("/learn", [line.rstrip() for line in citations[:10]])
@@ -75,8 +69,8 @@ def test_what_was_answered_is_read_with_the_limits_of_its_time(
 # descriptors -------------------------------------------------------------------------------------
 
 
-def test_more_clients_than_files_may_be_open(job: Make, citations: list[bytes]) -> None:
-    def limit() -> None:
+def test_more_clients_than_files_may_be_open(job, citations):
+    def limit():
         inherited = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
         most = inherited + 250
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -93,7 +87,7 @@ def test_more_clients_than_files_may_be_open(job: Make, citations: list[bytes]) 
     assert "Traceback" not in served.job.said
 
 
-def test_the_client_waited_for_longest_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_client_waited_for_longest_is_disconnected(monkeypatch):
     """For one more than there is room for; all others are answered."""
     monkeypatch.setattr(server, "CLIENTS", 8)
     monkeypatch.setattr(server, "CLIENT_SECONDS", 1e6)
@@ -136,7 +130,7 @@ def test_the_client_waited_for_longest_is_disconnected(monkeypatch: pytest.Monke
         ("", False),
     ],
 )
-def test_one_rule_for_hosts(header: str, may: bool) -> None:
+def test_one_rule_for_hosts(header, may):
     names = At("0.0.0.0", 0, ["Learner"]).names
     assert may_ask(header, names) is may
     app = server.application([Route("/", lambda request: PlainTextResponse("yes"))], names)
@@ -145,7 +139,7 @@ def test_one_rule_for_hosts(header: str, may: bool) -> None:
     assert may or "--allow-host NAME" in answer.text
 
 
-def test_the_rule_holds_at_every_address(job: Make, citations: list[bytes]) -> None:
+def test_the_rule_holds_at_every_address(job, citations):
     served = Served(job([]), "--host", "127.0.0.2", "--allow-host", "learner", host="127.0.0.2")
     with served.connection() as client:
         for host, status in (("learner:80", 200), ("127.0.0.2", 200), ("elsewhere.example", 400)):
@@ -157,9 +151,7 @@ def test_the_rule_holds_at_every_address(job: Make, citations: list[bytes]) -> N
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
-def test_a_length_that_can_be_read_in_two_ways(
-    job: Make, citations: list[bytes], version: str
-) -> None:
+def test_a_length_that_can_be_read_in_two_ways(job, citations, version):
     served = Served(job([]))
     body = citations[0].rstrip()
     lengths = "Transfer-Encoding: chunked\r\n"
@@ -182,7 +174,7 @@ def test_a_length_that_can_be_read_in_two_ways(
 
 
 @pytest.mark.parametrize("command", ["serve", "run"])
-def test_who_has_no_folder_does_not_say_that_it_serves(job: Make, command: str) -> None:
+def test_who_has_no_folder_does_not_say_that_it_serves(job, command):
     run = job([])
     ports = ["--port", "0"] if command == "serve" else ["--metrics-port", "0"]
     with RunFolder(run.output):
@@ -191,7 +183,7 @@ def test_who_has_no_folder_does_not_say_that_it_serves(job: Make, command: str) 
     assert "is running in this folder" in run.said
 
 
-def test_the_journal_takes_what_json_may_have(job: Make, citations: list[bytes]) -> None:
+def test_the_journal_takes_what_json_may_have(job, citations):
     """Line ends within an example, of all kinds, are not lines of the journal."""
     served = Served(job([]))
     example = json.loads(citations[0]) | {"id": "\u2028\x85\x0b\r\n"}
@@ -202,7 +194,7 @@ def test_the_journal_takes_what_json_may_have(job: Make, citations: list[bytes])
     assert next(each["id"] for each in served.job.predictions()) == example["id"]
 
 
-def test_requests_take_turns(tmp_path: Path) -> None:
+def test_requests_take_turns(tmp_path):
     with Requests() as queue, OutputFile(tmp_path / "journal") as journal:
         queue.opened, queue.batch = True, 8
         queue.pace.most, queue.pace.heed = 4, lambda size, seconds: None  # type: ignore[method-assign]
@@ -224,24 +216,22 @@ def test_requests_take_turns(tmp_path: Path) -> None:
         assert len(greedy.answers) == 11
 
 
-def test_of_busy_connections_the_newest_is_refused(
-    job: Make, citations: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_busy_connections_the_newest_is_refused(job, citations, monkeypatch):
     folder = job([], "gate").folder
     gate, received = folder / "gate", folder / "received"
     received.touch()
 
-    def slow() -> None:
+    def slow():
         server.CLIENTS = 2
         take, put = Requests.take, Requests.put
 
-        def putting(requests: Requests, request: PendingRequest) -> bool:
+        def putting(requests, request):
             accepted = put(requests, request)
             with received.open("ab") as stream:
                 stream.write(b".")
             return accepted
 
-        def waiting(requests: Requests, journal: OutputFile, line: int) -> None:
+        def waiting(requests, journal, line):
             take(requests, journal, line)
             if requests._turn:
                 until(gate.exists)

@@ -12,7 +12,7 @@ from onlinesrl.core.io.config_section import sections_of
 from onlinesrl.runs.config import reference
 from onlinesrl.runs.config.mln_batch import MlnBatch
 from onlinesrl.runs.config.psl_batch import PslBatch
-from onlinesrl.runs.config.schema import Config, Root
+from onlinesrl.runs.config.schema import Config
 
 ROWS = {row.key: row for section in reference.sections() for row in section.rows}
 
@@ -27,7 +27,7 @@ def keys(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]
             yield from keys(kind, f"{prefix}{name}.")
 
 
-def test_every_key_is_there_with_a_meaning() -> None:
+def test_every_key_is_there_with_a_meaning():
     expected = dict(keys(Config))
     assert ROWS.keys() == expected.keys()
     assert [key for key, row in ROWS.items() if len(row.meaning) < 5] == []
@@ -50,12 +50,12 @@ def test_every_key_is_there_with_a_meaning() -> None:
         ("sink.security", "null", "section"),
     ],
 )
-def test_defaults_and_what_a_key_may_be(key: str, default: str, kind: str) -> None:
+def test_defaults_and_what_a_key_may_be(key, default, kind):
     assert ROWS[key][1:3] == (default, kind)
 
 
 @pytest.mark.parametrize("root", [PslBatch, MlnBatch])
-def test_every_key_of_batch_learning_is_there_with_a_meaning(root: type[Root]) -> None:
+def test_every_key_of_batch_learning_is_there_with_a_meaning(root):
     rows = {row.key: row for section in reference.sections(root) for row in section.rows}
     assert {key.split(".")[0] for key in rows} == root.model_fields.keys()
     assert [key for key, row in rows.items() if len(row.meaning) < 5] == []
@@ -63,7 +63,7 @@ def test_every_key_of_batch_learning_is_there_with_a_meaning(root: type[Root]) -
     assert all(f"\n{key} " in printed for key in rows)
 
 
-def test_a_key_that_differs_between_kinds_is_shown_for_each_of_them() -> None:
+def test_a_key_that_differs_between_kinds_is_shown_for_each_of_them():
     rows = [row for section in reference.sections() for row in section.rows]
     loss = [row[1:3] for row in rows if row.key == "learner.loss"]
     assert loss == [("pl", "pl | ml"), ("ml", "ml")]
@@ -71,12 +71,12 @@ def test_a_key_that_differs_between_kinds_is_shown_for_each_of_them() -> None:
     assert [path.partition(":")[0] for path in paths] == ["file", "parquet"]
 
 
-def test_keys_of_markov_logic_say_so() -> None:
+def test_keys_of_markov_logic_say_so():
     assert ROWS["inference.max_nodes"].meaning.endswith("; Markov logic only")
     assert "Markov logic only" not in ROWS["inference.unsolved"].meaning
 
 
-def test_a_pipe_gets_a_line_a_key_in_sections() -> None:
+def test_a_pipe_gets_a_line_a_key_in_sections():
     printed = CliRunner().invoke(app, ["guide", "config"]).stdout.splitlines()
     found = [line.split()[0] for line in printed if "  [" in line]
     assert [*dict.fromkeys(found)] == ["key", *ROWS]
@@ -88,7 +88,7 @@ def test_a_pipe_gets_a_line_a_key_in_sections() -> None:
     ]
 
 
-def test_a_terminal_gets_lines_that_fit() -> None:
+def test_a_terminal_gets_lines_that_fit():
     lines = list(reference.config_lines(100))
     assert max(map(len, lines)) <= 100
     assert len(lines) > len(list(reference.config_lines(None)))

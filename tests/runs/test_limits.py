@@ -1,12 +1,8 @@
 """Every limit that puts something aside is named by its key where that is said."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-from conftest import Job
 
 from tests.stream.test_unsolved import HARD
 from tests.stream.test_unsolved import MODEL as SATISFIABLE
@@ -47,13 +43,7 @@ WIDE = {"id": "w", "evidence": {"Token": [["a", n] for n in range(9)]}, "truth":
         ),
     ],
 )
-def test_a_bad_example_names_the_key(
-    job: Callable[..., Job],
-    tmp_path: Path,
-    example: dict[str, Any],
-    override: str,
-    said: str,
-) -> None:
+def test_a_bad_example_names_the_key(job, tmp_path, example, override, said):
     (tmp_path / "trust.psl").write_text(PSL)
     keys = {"model": str(tmp_path / "trust.psl"), "query": "Trusts", "metrics": {}}
     run = job([json.dumps(example).encode() + b"\n"], **(keys if "query" in example else {}))
@@ -63,7 +53,7 @@ def test_a_bad_example_names_the_key(
     assert said in letter["reason"]
 
 
-def test_a_search_that_ends_names_the_key(job: Callable[..., Job], tmp_path: Path) -> None:
+def test_a_search_that_ends_names_the_key(job, tmp_path):
     (tmp_path / "sat.mln").write_text(SATISFIABLE)
     inference = {"presolve": "none", "max_nodes": 1, "unsolved": "skip"}
     keys = {"model": str(tmp_path / "sat.mln"), "query": "P", "metrics": {}}
@@ -74,16 +64,14 @@ def test_a_search_that_ends_names_the_key(job: Callable[..., Job], tmp_path: Pat
     assert "ended at its limit (inference.max_work, max_nodes), unproven" in run.printed
 
 
-def test_weights_that_are_dropped_name_the_key(job: Callable[..., Job], citations) -> None:
+def test_weights_that_are_dropped_name_the_key(job, citations):
     run = job(citations[:30], learner={"max_weights": 300})
     assert run.run() == 0, run.said
     assert "dropped (learner.max_weights)" in run.printed
     assert "dropped past learner.max_weights" in (run.output / "report.html").read_text()
 
 
-def test_what_waited_too_long_for_its_truth_names_the_key(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_what_waited_too_long_for_its_truth_names_the_key(job, citations):
     bare = [json.loads(line) for line in citations[:3]]
     labels = [{"id": f"nobody{n}", "truth": {}} for n in range(3)]
     for example in bare:
@@ -95,9 +83,7 @@ def test_what_waited_too_long_for_its_truth_names_the_key(
     assert f"warning: 1 labels without an example were dropped: {more}\n" in run.said
 
 
-def test_ground_rules_that_reach_no_target_may_be_left_out(
-    job: Callable[..., Job], tmp_path: Path
-) -> None:
+def test_ground_rules_that_reach_no_target_may_be_left_out(job, tmp_path):
     (tmp_path / "trust.psl").write_text(PSL)
     keys = {"model": str(tmp_path / "trust.psl"), "query": "Trusts", "metrics": {}}
     some = {"query": {"Trusts": PAIRS[:1]}}
@@ -113,7 +99,7 @@ def test_ground_rules_that_reach_no_target_may_be_left_out(
     assert [len(atoms) for atoms in values] == [2, 1, 1]
 
 
-def test_keys_of_psl_are_refused_for_markov_logic(job: Callable[..., Job]) -> None:
+def test_keys_of_psl_are_refused_for_markov_logic(job):
     run = job([], inference={"targets": "skip"})
     assert run.run() == 78
     assert "inference.targets: not for Markov logic; leave it out" in run.said

@@ -1,37 +1,32 @@
 """Names from a stream stay on one line of a terminal, and where they stand in a page."""
 
 import json
-from collections.abc import Callable
 from io import StringIO
 
-import pytest
-from conftest import Job, command
+from conftest import command
 
 from onlinesrl.runs.progress import print_summary
 from onlinesrl.runs.report.html import tag
 
-Make = Callable[..., Job]
 NAME = "a\nonlinesrl: all is well\r\x1b[1m\u202e"
 SHOWN = r"a\nonlinesrl: all is well\r\x1b[1m\u202e"
 
 
-def test_an_id_in_the_summary() -> None:
+def test_an_id_in_the_summary():
     stream = StringIO()
     config = {"output": NAME}
     print_summary({"examples": 1, "config": config}, stream)
     assert stream.getvalue().splitlines()[-1].endswith(f"  {SHOWN}")
 
 
-def test_the_id_of_a_bad_example(job: Make, citations: list[bytes]) -> None:
+def test_the_id_of_a_bad_example(job, citations):
     bad = {"id": NAME, "evidence": {"Nothing": [["a"]]}}
     run = job([*citations[:3], json.dumps(bad).encode() + b"\n"])
     assert run.run("--strict") == 65
     assert run.said.splitlines()[-1].endswith(f"(example {SHOWN})")
 
 
-def test_ids_that_might_be_meant(
-    job: Make, citations: list[bytes], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ids_that_might_be_meant(job, citations, capsys):
     example = json.loads(citations[0]) | {"id": NAME}
     run = job([json.dumps(example).encode() + b"\n"])
     assert run.run() == 0
@@ -41,6 +36,6 @@ def test_ids_that_might_be_meant(
     assert said.count("\n") == 1
 
 
-def test_what_reorders_text_ends_with_its_name() -> None:
+def test_what_reorders_text_ends_with_its_name():
     assert tag("td", "\u202a\u202e\u2066\u2069x") == "<td>\ufffd\ufffd\ufffd\ufffdx</td>"
     assert tag("td", "\u05d0\u200f") == "<td>\u05d0\u200f</td>"

@@ -44,7 +44,7 @@ def feed(progress: Display, counts: range) -> None:
         progress.update(snapshot(examples), 1234.5)
 
 
-def test_a_line_says_it_all() -> None:
+def test_a_line_says_it_all():
     stream, clock = io.StringIO(), Clock()
     with Display(stream, 2000, clock=clock) as progress:
         progress.update(snapshot(512), 1234.5)
@@ -61,15 +61,15 @@ def test_a_line_says_it_all() -> None:
     ]
 
 
-def test_a_reader_that_is_gone_does_not_stop_the_run() -> None:
+def test_a_reader_that_is_gone_does_not_stop_the_run():
     class Broken(io.StringIO):
-        def write(self, text: str) -> int:
+        def write(self, text):
             raise BrokenPipeError
 
     feed(Display(Broken(), clock=Clock()), range(1, 5))
 
 
-def test_the_terminal_is_given_back_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_terminal_is_given_back_after_an_error(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
     with pytest.raises(ZeroDivisionError), Display(stream, clock=Clock()) as progress:
@@ -78,7 +78,7 @@ def test_the_terminal_is_given_back_after_an_error(monkeypatch: pytest.MonkeyPat
     assert stream.getvalue().rindex("\x1b[?25h") > stream.getvalue().rindex("\x1b[?25l")
 
 
-def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dumb_terminal_gets_lines(monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
     stream = Terminal()
     with Display(stream, clock=Clock()) as progress:
@@ -86,7 +86,7 @@ def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in stream.getvalue()
 
 
-def test_rich_is_imported_on_a_terminal_only() -> None:
+def test_rich_is_imported_on_a_terminal_only():
     program = """
 import io, sys
 from onlinesrl.runs.progress import Display
@@ -97,7 +97,7 @@ assert "rich" not in sys.modules
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_the_summary_is_aligned() -> None:
+def test_the_summary_is_aligned():
     stream = io.StringIO()
     summary = {
         "examples": 1563,
@@ -135,7 +135,7 @@ Results       runs/x
     )
 
 
-def test_the_summary_names_slow_examples() -> None:
+def test_the_summary_names_slow_examples():
     found = [{"id": "c7", "seconds": 40.2, "atoms": 190, "route": "ilp"}]
     quick = [{"id": 3, "seconds": 0.2, "atoms": 5, "route": "ilp"}]
     stream = io.StringIO()
@@ -143,13 +143,13 @@ def test_the_summary_names_slow_examples() -> None:
     assert "Slowest       example c7: 40.2 s (190 atoms, ilp)\n" in stream.getvalue()
 
 
-def test_the_summary_of_little_is_short() -> None:
+def test_the_summary_of_little_is_short():
     stream = io.StringIO()
     print_summary({"examples": 0, "regret_bound": None, "updates": 0}, stream)
     assert stream.getvalue() == "Examples  0, 0 learned from\n"
 
 
-def test_the_summary_of_a_psl_program_speaks_of_values() -> None:
+def test_the_summary_of_a_psl_program_speaks_of_values():
     stream = io.StringIO()
     summary = {"mae": 0.0625, "accuracy": 0.75, "routes": {"admm": 4}, "unsolved": 1, "f1": 0.5}
     print_summary(summary, stream)
@@ -164,7 +164,7 @@ Solver      admm 4; 1 ended at its last iteration, unproven
     )
 
 
-def test_the_summary_of_what_is_all_true_has_no_auc() -> None:
+def test_the_summary_of_what_is_all_true_has_no_auc():
     stream = io.StringIO()
     ranked = {"auc": None, "average_precision": 1.0, "best_f1": 1.0, "best_threshold": 0.25}
     print_summary({"examples": 1, "mae": 0.0, **ranked}, stream)

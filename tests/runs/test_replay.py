@@ -5,11 +5,9 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from conftest import Job, wait
+from conftest import wait
 
 from onlinesrl.core.errors import DataError, UsageError
 from onlinesrl.core.example import decode
@@ -18,7 +16,7 @@ from onlinesrl.runs.replay import Message, message_of, messages
 from tests.support.waiting import until
 
 
-def test_lines_come_as_they_are(job: Callable[..., Job], citations: list[bytes]) -> None:
+def test_lines_come_as_they_are(job, citations):
     lines = [*citations[:5], b" {\xff \n", b"\n", b'{"id": 3}\r\n']
     run = job(lines)
     packed = run.folder / "packed.jsonl.gz"
@@ -47,11 +45,11 @@ def test_lines_come_as_they_are(job: Callable[..., Job], citations: list[bytes])
         (b'{"id": "\xff"}', None),
     ],
 )
-def test_keys(value: bytes, key: bytes | None) -> None:
+def test_keys(value, key):
     assert message_of(value, "here").key == key
 
 
-def test_worlds_are_sent_as_examples(tmp_path: Path) -> None:
+def test_worlds_are_sent_as_examples(tmp_path):
     (tmp_path / "w.db").write_text('P("a", "b")\n!P("b", "b")\nQ("a")\n')
     with pytest.raises(UsageError, match="--query"):
         list(messages(tmp_path, []))
@@ -65,7 +63,7 @@ def test_worlds_are_sent_as_examples(tmp_path: Path) -> None:
         list(messages(tmp_path, ["Q"]))
 
 
-def test_several_databases_of_pracmln_in_a_file(tmp_path: Path) -> None:
+def test_several_databases_of_pracmln_in_a_file(tmp_path):
     (tmp_path / "w.db").write_text("---\nP(a)\nQ(a)\n  --- \n\nP(b)\n!Q(b)\n---\n")
     sent = list(messages(tmp_path, ["Q"], DIALECTS["pracmln"]))
     first, second = (decode(message.value) for message in sent)
@@ -80,7 +78,7 @@ def test_several_databases_of_pracmln_in_a_file(tmp_path: Path) -> None:
         list(messages(tmp_path, ["Q"], DIALECTS["pracmln"]))
 
 
-def test_rate(job: Callable[..., Job], citations: list[bytes]) -> None:
+def test_rate(job, citations):
     run = job(citations[:11])
     started = time.monotonic()
     assert run.call("replay", run.source, "--to", "stdout", "--rate", 20) == 0
@@ -90,9 +88,7 @@ def test_rate(job: Callable[..., Job], citations: list[bytes]) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("waiting", ["to send", "to read"])
-def test_a_signal_stops_it(
-    job: Callable[..., Job], citations: list[bytes], number: int, waiting: str
-) -> None:
+def test_a_signal_stops_it(job, citations, number, waiting):
     run = job(citations[:50])
     there, back = os.pipe()
     if waiting == "to send":

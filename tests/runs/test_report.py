@@ -81,7 +81,7 @@ def report(path: Path, **inputs: Any) -> Page:
     return Page((path / "report.html").read_text(encoding="utf-8"))
 
 
-def test_a_whole_run(tmp_path: Path) -> None:
+def test_a_whole_run(tmp_path):
     page = report(
         tmp_path,
         title="citations with CDA2",
@@ -117,7 +117,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
         assert said in page.text
 
 
-def test_the_scores_of_parts(tmp_path: Path) -> None:
+def test_the_scores_of_parts(tmp_path):
     scores = {"f1": 0.5, "precision": 0.4, "recall": 0.75, "support": 8}
     ranked = {"auc": 0.875, "average_precision": 0.9, "best_f1": 0.625, "best_threshold": 0.3125}
     confusion = {"a": {"a": 4, "none": 1}, "<b>": {"a": 1234}, "none": {"<b>": 2}}
@@ -137,7 +137,7 @@ def test_the_scores_of_parts(tmp_path: Path) -> None:
     assert "Scores by predicate" not in page.text
 
 
-def test_it_opens_offline_and_runs_nothing(tmp_path: Path) -> None:
+def test_it_opens_offline_and_runs_nothing(tmp_path):
     page = report(tmp_path, summary=summary(), metrics=[metrics_line(n) for n in (1, 2, 4)])
     assert not {"script", "link", "img", "iframe", "object", "a"} & {
         name for name, _ in page.elements
@@ -147,7 +147,7 @@ def test_it_opens_offline_and_runs_nothing(tmp_path: Path) -> None:
     assert "url(" not in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_nothing_can_be_injected(tmp_path: Path) -> None:
+def test_nothing_can_be_injected(tmp_path):
     calm = Page("")
     for evil in ("x", EVIL):
         line = metrics_line(2, by={evil: {"f1": 0.5}}, routes={evil: 2})
@@ -172,13 +172,13 @@ def test_nothing_can_be_injected(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "metrics", [[], [metrics_line(0, f1=None)], [metrics_line(4, f1=math.nan)]]
 )
-def test_a_run_without_labels(tmp_path: Path, metrics: list[dict[str, Any]]) -> None:
+def test_a_run_without_labels(tmp_path, metrics):
     page = report(tmp_path, summary=summary(regret_bound=None), metrics=metrics)
     assert "There are no labelled examples" in page.text
     assert "Examples 4" in page.text
 
 
-def test_an_empty_run(tmp_path: Path) -> None:
+def test_an_empty_run(tmp_path):
     page = report(tmp_path)
     assert "a run" in page.text
     for absent in ("Regret", "Heaviest", "truth of", "solver", "Bad examples", "Configuration"):
@@ -186,13 +186,13 @@ def test_an_empty_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("update", ["mira", "perceptron"])
-def test_learners_without_a_certificate_have_no_bound(tmp_path: Path, update: str) -> None:
+def test_learners_without_a_certificate_have_no_bound(tmp_path, update):
     lines = [metrics_line(n, dual=None, regret_bound=None) for n in (1, 2)]
     assert "Regret bound" not in report(tmp_path, summary=summary(update), metrics=lines).text
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, None, "text"])
-def test_figures_that_are_none_are_left_out(tmp_path: Path, bad: object) -> None:
+def test_figures_that_are_none_are_left_out(tmp_path, bad):
     keys = ("f1", "accuracy", "hamming", "dual", "regret_bound", "weights", "macro_f1")
     lines = [metrics_line(1), metrics_line(2, **dict.fromkeys(keys, bad)), metrics_line(4)]
     lines[1]["by"] = {"title": {"f1": bad}}
@@ -202,7 +202,7 @@ def test_figures_that_are_none_are_left_out(tmp_path: Path, bad: object) -> None
     assert "whole stream so far 50.0%" in page.text
 
 
-def test_predictions_stand_beside_their_truth(tmp_path: Path) -> None:
+def test_predictions_stand_beside_their_truth(tmp_path):
     example = ExampleRow(
         "c7",
         None,
@@ -223,24 +223,24 @@ def test_predictions_stand_beside_their_truth(tmp_path: Path) -> None:
     assert "in no atom unused 9" in page.text
 
 
-def test_a_huge_example_is_cut(tmp_path: Path) -> None:
+def test_a_huge_example_is_cut(tmp_path):
     atoms = [f"P({n}, a)" for n in range(1000)]
     assert "600 more atoms" in report(tmp_path, examples=[ExampleRow("e", None, atoms, [])]).text
 
 
-def test_a_long_run_makes_a_small_report(tmp_path: Path) -> None:
+def test_a_long_run_makes_a_small_report(tmp_path):
     lines = [metrics_line(n, f1=n / 20_001) for n in range(1, 20_001)]
     page = report(tmp_path, metrics=lines)
     assert (tmp_path / "report.html").stat().st_size < 60_000
     assert "20,000 100.0%" in page.text
 
 
-def test_writing_fails_loudly(tmp_path: Path) -> None:
+def test_writing_fails_loudly(tmp_path):
     with pytest.raises(FileNotFoundError):
         report(tmp_path / "nowhere")
 
 
-def test_a_run_of_a_psl_program(tmp_path: Path) -> None:
+def test_a_run_of_a_psl_program(tmp_path):
     lines = [metrics_line(n, mae=0.25 / n, routes={"admm": n}) for n in (1, 2, 4)]
     for line in lines:
         line["window"]["mae"] = line["mae"] / 2

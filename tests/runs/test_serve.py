@@ -6,7 +6,7 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from http.client import HTTPException
@@ -42,9 +42,7 @@ def check_journal(job: Job, make: Make, **keys: Any) -> list[bytes]:
 
 
 @pytest.fixture(params=["mln", long("psl")])
-def stream(
-    request: pytest.FixtureRequest, job: Make, citations: list[bytes], tmp_path: Path
-) -> tuple[Make, list[bytes]]:
+def stream(request, job, citations, tmp_path):
     """Makes jobs of one of the languages; and examples, each with another id."""
     keys: dict[str, Any] = {"limits": {"bad_share": 1.0}}
     if request.param == "mln":
@@ -59,13 +57,13 @@ def stream(
     return lambda given, name="job", **more: job(given, name, **keys | more), lines
 
 
-def test_each_client_has_its_answers(stream: tuple[Make, list[bytes]]) -> None:
+def test_each_client_has_its_answers(stream):
     make, lines = stream
     run = make([])
     served = Served(run)
     begin = Barrier(CLIENTS)
 
-    def client(number: int) -> dict[int, bytes]:
+    def client(number):
         rng, answers = random.Random(number), dict[int, bytes]()
         with served.connection() as connection:
             begin.wait()
@@ -97,12 +95,12 @@ def test_each_client_has_its_answers(stream: tuple[Make, list[bytes]]) -> None:
     assert len(run.lines("deadletter.jsonl")) == len(predictions) - len(good) > 0
 
 
-def test_what_was_answered_survives_kills(stream: tuple[Make, list[bytes]]) -> None:
+def test_what_was_answered_survives_kills(stream):
     make, lines = stream
     run = make([], checkpoint={"every": 7}, limits={"bad_share": 1.0, "crashes": 0})
     answered: dict[int, bytes] = {}
 
-    def client(served: Served, number: int) -> None:
+    def client(served, number):
         rng = random.Random(f"{served.process} {number}")
         with suppress(OSError, HTTPException), served.connection() as connection:
             for n in range(10_000):
@@ -135,7 +133,7 @@ def test_what_was_answered_survives_kills(stream: tuple[Make, list[bytes]]) -> N
     assert len(run.lines("deadletter.jsonl")) == 1
 
 
-def test_predictions_are_those_of_predict(stream: tuple[Make, list[bytes]]) -> None:
+def test_predictions_are_those_of_predict(stream):
     make, lines = stream
     run = make([])
     served = Served(run)
@@ -153,13 +151,13 @@ def test_predictions_are_those_of_predict(stream: tuple[Make, list[bytes]]) -> N
     check_journal(run, make)
 
 
-def test_a_signal_lets_the_run_answer(stream: tuple[Make, list[bytes]]) -> None:
+def test_a_signal_lets_the_run_answer(stream):
     make, lines = stream
     run = make([], batch=2)
     served = Served(run)
     answered, refused = dict[int, bytes](), list[int]()
 
-    def client(number: int) -> None:
+    def client(number):
         with suppress(OSError, HTTPException):  # it has gone
             for first in range(5 * number, 100_000, 5 * CLIENTS):
                 named = {
@@ -188,14 +186,14 @@ def test_a_signal_lets_the_run_answer(stream: tuple[Make, list[bytes]]) -> None:
 
 
 @pytest.fixture
-def served(job: Make, citations: list[bytes]) -> Iterator[Served]:
+def served(job, citations):
     yield Served(job([], source={"path": "nowhere", "max_bytes": 5000}))
 
 
-def test_what_is_refused(served: Served, citations: list[bytes]) -> None:
+def test_what_is_refused(served, citations):
     good, long = citations[0], b"[" + b" " * 6000 + b"]"
 
-    def status(*of: Any, **headers: str) -> tuple[int, Any]:
+    def status(*of, **headers):
         code, text = served.ask(*of, **headers)
         return code, json.loads(text) if text.startswith(b"{") else text.decode()
 
@@ -222,7 +220,7 @@ def test_what_is_refused(served: Served, citations: list[bytes]) -> None:
     assert kept == long + b"\n" + good
 
 
-def test_its_state(served: Served, citations: list[bytes]) -> None:
+def test_its_state(served, citations):
     served.post("/learn", [line.rstrip() for line in citations[:5]])
     served.post("/predict", [line.rstrip() for line in citations[5:9]])
     assert served.ask("GET", "/healthz") == (200, b"alive\n")
@@ -247,7 +245,7 @@ class Hasty:
         Thread(target=end, daemon=True).start()
 
 
-def test_slow_clients_are_hung_up_on(job: Make) -> None:
+def test_slow_clients_are_hung_up_on(job):
     hasty = Hasty(job([]))
     began = [
         b"",
@@ -271,11 +269,11 @@ def hung_up_on(connection: socket.socket) -> None:
         assert connection.recv(100) == b""
 
 
-def test_who_does_not_take_an_answer_is_hung_up_on(job: Make) -> None:
+def test_who_does_not_take_an_answer_is_hung_up_on(job):
     hasty = Hasty(job([], limits={"request_lines": 100_000}))
     port = hasty.served.port
 
-    def established() -> int:
+    def established():
         rows = map(str.split, Path("/proc/net/tcp").read_text().splitlines()[1:])
         return sum(row[1].endswith(f":{port:04X}") and row[3] == "01" for row in rows)
 
@@ -296,7 +294,7 @@ def test_who_does_not_take_an_answer_is_hung_up_on(job: Make) -> None:
 
 
 @pytest.mark.parametrize(("module", "limit"), [(request_queue, "WAITING"), (service, "BODIES")])
-def test_no_room(job: Make, citations: list[bytes], module: Any, limit: str) -> None:
+def test_no_room(job, citations, module, limit):
     served = Served(job([]), first=lambda: setattr(module, limit, 0))
     with served.connection() as connection:
         connection.request("POST", "/learn", citations[0], {"Content-Type": JSON})
@@ -307,7 +305,7 @@ def test_no_room(job: Make, citations: list[bytes], module: Any, limit: str) -> 
     assert (served.job.output / "requests.jsonl").read_bytes() == b""
 
 
-def test_truth_that_comes_later(job: Make, citations: list[bytes]) -> None:
+def test_truth_that_comes_later(job, citations):
     run = job([], labels={}, source={"path": "nowhere", "without": ["face"]})
     served = Served(run)
     example = json.loads(citations[0])
@@ -325,7 +323,7 @@ def test_truth_that_comes_later(job: Make, citations: list[bytes]) -> None:
     assert json.loads((run.output / "summary.json").read_bytes())["updates"] == 1
 
 
-def test_a_run_over_something_else_is_no_server(job: Make, citations: list[bytes]) -> None:
+def test_a_run_over_something_else_is_no_server(job, citations):
     run = job(citations[:5])
     assert run.run() == 0
     assert wait(run.fork("serve", str(run.config), "--port", "0")) == 78
@@ -339,7 +337,7 @@ def test_a_run_over_something_else_is_no_server(job: Make, citations: list[bytes
     assert learned(other.output)[1] == learned(whole.output)[1]
 
 
-def test_a_run_goes_on_with_the_journal(job: Make, citations: list[bytes]) -> None:
+def test_a_run_goes_on_with_the_journal(job, citations):
     lines = [line.rstrip() for line in citations]
     run = job([], metrics={})
     served = Served(run)
@@ -354,14 +352,14 @@ def test_a_run_goes_on_with_the_journal(job: Make, citations: list[bytes]) -> No
     assert learned(run.output) == learned(whole.output)
 
 
-def test_a_source_of_another_kind(job: Make) -> None:
+def test_a_source_of_another_kind(job):
     kafka = {"kind": "kafka", "bootstrap": "localhost:1", "topic": "t"}
     run = job([], source=kafka)
     assert wait(run.fork("serve", str(run.config))) == 78
     assert "source.kind: a server learns what clients send; leave source: out" in run.said
 
 
-def test_what_was_sent_is_learned_anew(job: Make, citations: list[bytes]) -> None:
+def test_what_was_sent_is_learned_anew(job, citations):
     run = job([])
     served = Served(run)
     served.post("/learn", [line.rstrip() for line in citations[:20]])
@@ -373,7 +371,7 @@ def test_what_was_sent_is_learned_anew(job: Make, citations: list[bytes]) -> Non
     assert len(run.lines("predictions.jsonl")) == 20
 
 
-def test_who_reads_its_summary_has_gone(job: Make) -> None:
+def test_who_reads_its_summary_has_gone(job):
     there, back = os.pipe()
     os.close(there)
     served = Served(job([]), first=lambda: os.dup2(back, 1))
@@ -382,7 +380,7 @@ def test_who_reads_its_summary_has_gone(job: Make) -> None:
     assert "Traceback" not in served.job.said
 
 
-def test_a_port_in_use(job: Make) -> None:
+def test_a_port_in_use(job):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         run = job([])

@@ -1,7 +1,6 @@
 """From a configuration to a learner: starting weights, trained weights, and what does not fit."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ def evaluate(job: Job, weights: Path, *overrides: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def trained(warm: None, tmp_path_factory: pytest.TempPathFactory, citations: list[bytes]) -> Job:
+def trained(warm, tmp_path_factory, citations):
     """A finished run over 60 citations."""
     job = Job(tmp_path_factory.mktemp("trained"), citations[:60])
     run(job)
@@ -41,11 +40,11 @@ def trained(warm: None, tmp_path_factory: pytest.TempPathFactory, citations: lis
 
 
 @pytest.fixture
-def held_out(job: Callable[..., Job], citations: list[bytes]) -> Job:
+def held_out(job, citations):
     return job(citations[60:100], "held_out")
 
 
-def test_starting_weights_are_no_part_of_trained_ones(trained: Job, held_out: Job) -> None:
+def test_starting_weights_are_no_part_of_trained_ones(trained, held_out):
     start = f"learner.start={trained.output / 'weights.mln'}"
     assert evaluate(held_out, trained.output, start) == evaluate(held_out, trained.output)
     untrained = held_out.folder / "untrained.mln"
@@ -54,7 +53,7 @@ def test_starting_weights_are_no_part_of_trained_ones(trained: Job, held_out: Jo
     assert "no weight" in held_out.said
 
 
-def test_a_model_of_other_rules_is_a_model_of_its_own(held_out: Job, tmp_path: Path) -> None:
+def test_a_model_of_other_rules_is_a_model_of_its_own(held_out, tmp_path):
     """Every token is a title: precision is the share of title tokens among all."""
     foreign = tmp_path / "foreign.mln"
     declarations = MODEL.read_text().partition("// Words")[0]
@@ -65,9 +64,7 @@ def test_a_model_of_other_rules_is_a_model_of_its_own(held_out: Job, tmp_path: P
     assert found["precision"] == found["accuracy"]
 
 
-def test_a_run_goes_on_from_starting_weights(
-    trained: Job, job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_a_run_goes_on_from_starting_weights(trained, job, citations):
     cold = job(citations[60:100], "cold")
     start = {"start": str(trained.output / "weights.mln"), "sigma": 0.003}
     warm = job(citations[60:100], "start", learner=start)
@@ -78,7 +75,7 @@ def test_a_run_goes_on_from_starting_weights(
     assert first["predicted"] == json.loads(one.printed)["predicted"]
 
 
-def test_starting_weights_that_no_rule_fits_are_said(held_out: Job, tmp_path: Path) -> None:
+def test_starting_weights_that_no_rule_fits_are_said(held_out, tmp_path):
     start = tmp_path / "start.mln"
     declarations = MODEL.read_text().partition("// Words")[0]
     start.write_text(declarations + '\n2.5 HasComma(i) => InField(i, "title")\n')
@@ -86,9 +83,7 @@ def test_starting_weights_that_no_rule_fits_are_said(held_out: Job, tmp_path: Pa
     assert "no rule of the model fits `HasComma(i) => InField(i" in held_out.said
 
 
-def test_a_checkpoint_of_another_model_is_refused(
-    trained: Job, held_out: Job, tmp_path: Path
-) -> None:
+def test_a_checkpoint_of_another_model_is_refused(trained, held_out, tmp_path):
     other = tmp_path / "other.mln"
     other.write_text(MODEL.read_text() + "\nHasComma(i) => InField(i, +f)\n")
     change = ("--set", f"model={other}")
@@ -105,21 +100,19 @@ def test_a_checkpoint_of_another_model_is_refused(
         ("learner.max_weights=20", "learner.max_weights: the rules alone have"),
     ],
 )
-def test_what_does_not_fit_the_model_is_said_at_its_key(
-    held_out: Job, override: str, said: str
-) -> None:
+def test_what_does_not_fit_the_model_is_said_at_its_key(held_out, override, said):
     assert held_out.run("--set", override) == 78
     assert held_out.said.startswith(f"--set {override}: ")
     assert said in held_out.said
 
 
 @pytest.mark.parametrize("by", ["field", "InField.2"])
-def test_values_of_an_argument_are_counted(held_out: Job, trained: Job, by: str) -> None:
+def test_values_of_an_argument_are_counted(held_out, trained, by):
     found = evaluate(held_out, trained.output, f"metrics.by={by}")
     assert found["by"].keys() == {"author", "title", "venue"}
 
 
-def test_values_of_an_argument_without_declared_constants(held_out: Job, trained: Job) -> None:
+def test_values_of_an_argument_without_declared_constants(held_out, trained):
     found = evaluate(held_out, trained.output, "metrics.by=position")
     plain = evaluate(held_out, trained.output)
     support = sum(scores["support"] for scores in found["by"].values())
@@ -127,7 +120,7 @@ def test_values_of_an_argument_without_declared_constants(held_out: Job, trained
     assert {"0", "10"} <= found["by"].keys()
 
 
-def test_a_summary_says_how_a_run_went(trained: Job) -> None:
+def test_a_summary_says_how_a_run_went(trained):
     summary = json.loads((trained.output / "summary.json").read_bytes())
     last = trained.lines("metrics.jsonl")[-1]
     assert {name: summary[name] for name in last if name != "window"} == {
@@ -140,7 +133,7 @@ def test_a_summary_says_how_a_run_went(trained: Job) -> None:
     assert summary["config"]["query"] == ["InField"]
 
 
-def test_mira_has_no_regret_bound(job: Callable[..., Job], citations: list[bytes]) -> None:
+def test_mira_has_no_regret_bound(job, citations):
     summary = run(job(citations[:10], learner={"update": "mira"}))
     assert summary["regret_bound"] is summary["dual"] is None
     assert summary["loss"] > 0
@@ -151,9 +144,7 @@ def test_mira_has_no_regret_bound(job: Callable[..., Job], citations: list[bytes
 
 @pytest.mark.parametrize("learner", LEARNERS)
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_a_run_takes_over_the_whole_state_of_another(
-    job: Callable[..., Job], citations: list[bytes], learner: str, checkpoint: bool
-) -> None:
+def test_a_run_takes_over_the_whole_state_of_another(job, citations, learner, checkpoint):
     keys = {"learner": LEARNERS[learner]}
     day1, whole = job(citations[:40], "day1", **keys), job(citations[:70], "whole", **keys)
     summary = [run(each) for each in (day1, whole)][1]
@@ -168,9 +159,7 @@ def test_a_run_takes_over_the_whole_state_of_another(
     assert run(day2) == found
 
 
-def test_a_soft_run_takes_over_the_whole_state_of_another(
-    job: Callable[..., Job], tmp_path: Path
-) -> None:
+def test_a_soft_run_takes_over_the_whole_state_of_another(job, tmp_path):
     (tmp_path / "trust.psl").write_text(TRUST)
     keys = {"model": str(tmp_path / "trust.psl"), "query": "Trusts", "metrics": {}}
     lines = [msgspec.json.encode(example) + b"\n" for example in examples(40)]
@@ -191,9 +180,7 @@ def test_a_soft_run_takes_over_the_whole_state_of_another(
         ("model=OTHER", "model: the file has changed"),
     ],
 )
-def test_the_state_of_another_learner_is_refused(
-    trained: Job, held_out: Job, tmp_path: Path, override: str, said: str
-) -> None:
+def test_the_state_of_another_learner_is_refused(trained, held_out, tmp_path, override, said):
     other = tmp_path / "other.mln"
     other.write_text(MODEL.read_text() + "\nHasComma(i) => InField(i, +f)\n")
     start = f"learner.start={trained.output}"
@@ -207,9 +194,7 @@ def test_the_state_of_another_learner_is_refused(
     assert "\n" not in complaint
 
 
-def test_a_run_goes_on_though_that_which_it_started_from_has_gone_on(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_a_run_goes_on_though_that_which_it_started_from_has_gone_on(job, citations):
     day1 = job(citations[:40], "day1")
     run(day1)
     day2 = job(citations[40:60], "day2", learner={"start": str(day1.output)})

@@ -3,13 +3,10 @@
 import base64
 import gzip
 import json
-from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Job, long
+from conftest import long
 
 MODEL = """\
 field = {"author", "title", "venue"}
@@ -114,9 +111,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     ),
     "truth against a hard rule": (evidence(Odd=[[2]]), "the truth breaks the hard rule"),
     "observed atoms against a hard rule": (
-        line(
-            example(99, truth=None, evidence={"Odd": [[0]], "InField": [[0, "venue"]]}),
-        ),
+        line(example(99, truth=None, evidence={"Odd": [[0]], "InField": [[0, "venue"]]})),
         "no state satisfies the hard rules",
     ),
     "what no terminal should get": (
@@ -180,17 +175,17 @@ BAD: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "fields.mln"
     path.write_text(MODEL)
     return path
 
 
 @pytest.fixture
-def stream(job: Callable[..., Job], model: Path) -> Callable[..., Job]:
+def stream(job, model):
     """Makes runs with the limits that the corpus breaks."""
 
-    def make(lines: list[bytes], name: str = "job", **keys: Any) -> Job:
+    def make(lines, name="job", **keys):
         limited = {
             "model": str(model),
             "source": {"path": "source.jsonl", "max_bytes": 250_000},
@@ -206,9 +201,7 @@ def replayed(letter: dict[str, Any]) -> bytes:
     return letter["text"].encode() if "text" in letter else base64.b64decode(letter["base64"])
 
 
-def test_the_whole_corpus_leaves_what_is_learned_as_it_is(
-    stream: Callable[..., Job], tally: Counter[str]
-) -> None:
+def test_the_whole_corpus_leaves_what_is_learned_as_it_is(stream, tally):
     corpus = [bad for bad, _ in BAD.values()]
     lines, bad_at = list(GOOD[:3]), []
     for bad in corpus:
@@ -241,7 +234,7 @@ def test_the_whole_corpus_leaves_what_is_learned_as_it_is(
     assert (last["bad"], last["updates"]) == (len(BAD), len(lines) - len(BAD) + 2)
 
 
-def test_dead_letters_can_be_replayed(stream: Callable[..., Job]) -> None:
+def test_dead_letters_can_be_replayed(stream):
     run = stream([GOOD[0], truth([0, "title"], [0, "venue"]), GOOD[1], evidence(Tokn=[])])
     assert run.run() == 0
     texts = [x["text"].encode() + b"\n" for x in run.lines("deadletter.jsonl")]
@@ -252,9 +245,7 @@ def test_dead_letters_can_be_replayed(stream: Callable[..., Job]) -> None:
 
 
 @pytest.mark.parametrize("name", ["truncated", "truth against a hard rule", "too many atoms"])
-def test_strict_stops_at_the_first_with_the_state_before_it(
-    stream: Callable[..., Job], name: str
-) -> None:
+def test_strict_stops_at_the_first_with_the_state_before_it(stream, name):
     bad, reason = BAD[name]
     run = stream([*GOOD[:3], bad, *GOOD[3:], bad], batch=64)
     assert run.run("--strict") == 65
@@ -273,9 +264,7 @@ def test_strict_stops_at_the_first_with_the_state_before_it(
 @pytest.mark.parametrize(
     ("good", "bad", "seen"), [(440, 70, "60 of 500"), long(8, 1, "1 of 9"), long(0, 1, "1 of 1")]
 )
-def test_too_many_bad_examples_end_the_run_at_one_place_whatever_the_batch(
-    stream: Callable[..., Job], good: int, bad: int, seen: str
-) -> None:
+def test_too_many_bad_examples_end_the_run_at_one_place_whatever_the_batch(stream, good, bad, seen):
     """At every 500th example, or where the source ends."""
     lines = [GOOD[0]] * good + [b"{\n"] * bad + [GOOD[1]] * 60 * (good == 440)
     patient = stream(lines, "patient")
@@ -299,7 +288,7 @@ def test_too_many_bad_examples_end_the_run_at_one_place_whatever_the_batch(
         assert found == expected
 
 
-def test_a_damaged_file_ends_the_run_with_its_place(stream: Callable[..., Job]) -> None:
+def test_a_damaged_file_ends_the_run_with_its_place(stream):
     run = stream([], source={"path": "source.jsonl.gz"})
     packed = gzip.compress(b"".join(GOOD * 50))
     (run.folder / "source.jsonl.gz").write_bytes(packed[: len(packed) // 2])

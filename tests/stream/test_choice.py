@@ -1,8 +1,6 @@
 """The choice of groups: a name that no example has is said, an empty selection never passes for one."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 from conftest import Job, wait
 
@@ -24,7 +22,7 @@ NONE = ("--set", "source.only=fcae")
 MET = "source.only: no example of fcae; there are face, reasoning"
 
 
-def test_a_run_says_which_groups_it_never_met(job: Callable[..., Job]) -> None:
+def test_a_run_says_which_groups_it_never_met(job):
     run = job(lines("reasoning", "face", "face", "reasoning"), checkpoint={"every": 1})
     assert run.run(*TYPO, "--until", "1") == 0
     assert run.run(*TYPO) == 0  # goes on: what was met before is known
@@ -36,7 +34,7 @@ def test_a_run_says_which_groups_it_never_met(job: Callable[..., Job]) -> None:
     assert run.run("--set", "source.only=face") == 0, run.said  # no checkpoint of nothing is left
 
 
-def test_other_commands_say_it_too(job: Callable[..., Job], tmp_path: Path) -> None:
+def test_other_commands_say_it_too(job, tmp_path):
     run = job(lines("reasoning", "face"))
     assert run.run() == 0
     for name in ("evaluate", "predict"):
@@ -48,7 +46,7 @@ def test_other_commands_say_it_too(job: Callable[..., Job], tmp_path: Path) -> N
     assert MET in run.said
 
 
-def test_an_empty_source_is_said(job: Callable[..., Job]) -> None:
+def test_an_empty_source_is_said(job):
     run, empty = job(lines("a")), job([], "empty")
     assert (run.run(), empty.run()) == (0, 0)
     assert "warning: the source has no example" in empty.said
@@ -60,7 +58,7 @@ def test_an_empty_source_is_said(job: Callable[..., Job]) -> None:
     assert "nothing to evaluate: of 0 examples" in empty.said
 
 
-def test_unlabelled_examples_are_said(job: Callable[..., Job]) -> None:
+def test_unlabelled_examples_are_said(job):
     bare = [b'{"id": 9, "evidence": {"Token": [["a", 1]]}}\n'] * 3
     run, mixed = job(bare), job([*bare, *lines("a")], "mixed")
     assert (run.run(), mixed.run()) == (0, 0)

@@ -4,8 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +27,7 @@ HERE = {"PYTHONPATH": str(REPO)}
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def cluster(monkeypatch):
     """A head that takes no tasks; tests add machines."""
     for name, value in {**HERE, "RAY_raylet_start_wait_time_s": "120"}.items():
         monkeypatch.setenv(name, value)
@@ -62,9 +60,7 @@ def ended(process: subprocess.Popen[bytes]) -> tuple[int, str]:
     return process.returncode, said
 
 
-def test_a_machine_that_leaves_changes_nothing(
-    cluster: Any, job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_a_machine_that_leaves_changes_nothing(cluster, job, citations):
     one = job(mixed(citations, 60, "node"), distribute=DISTRIBUTED, limits={"bad_share": 1.0})
     assert one.run() == 0, one.said
     local = one.results()
@@ -77,7 +73,7 @@ def test_a_machine_that_leaves_changes_nothing(
     assert one.results() == local
 
 
-def test_a_model_in_parts_outlives_a_machine(cluster: Any, tmp_path: Path) -> None:
+def test_a_model_in_parts_outlives_a_machine(cluster, tmp_path):
     names = [f"p{n}" for n in range(40)]
     pairs = [(a, b) for a in names for b in names if a != b]
     (tmp_path / "m.psl").write_text(
@@ -110,9 +106,7 @@ def test_a_model_in_parts_outlives_a_machine(cluster: Any, tmp_path: Path) -> No
     assert (there / "Friends.txt").read_bytes() == (local / "Friends.txt").read_bytes()
 
 
-def test_a_worker_of_another_version_is_refused(
-    cluster: Any, job: Callable[..., Job], citations: list[bytes], tmp_path: Path
-) -> None:
+def test_a_worker_of_another_version_is_refused(cluster, job, citations, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(REPO / "onlinesrl", other / "onlinesrl")
     version = other / "onlinesrl" / "core" / "version.py"
@@ -128,9 +122,7 @@ def test_a_worker_of_another_version_is_refused(
     assert "Traceback" not in said
 
 
-def test_a_worker_without_memory_ends_the_run_with_a_line(
-    job: Callable[..., Job], citations: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_without_memory_ends_the_run_with_a_line(job, citations, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(REPO))
     monkeypatch.setenv("RAY_memory_usage_threshold", "0.01")  # of this machine: always more
     monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "20")
@@ -143,7 +135,7 @@ def test_a_worker_without_memory_ends_the_run_with_a_line(
     assert "Traceback" not in said
 
 
-def test_a_file_that_a_worker_has_not_is_said(cluster: Any, tmp_path: Path) -> None:
+def test_a_file_that_a_worker_has_not_is_said(cluster, tmp_path):
     cluster.add_node(num_cpus=1)
     piece = Piece(0, 0, "day.jsonl", str(tmp_path / "day.jsonl"), 0, 10)
     with on_ray(cluster.address, None) as pool, pytest.raises(PartError) as error:
@@ -154,9 +146,7 @@ def test_a_file_that_a_worker_has_not_is_said(cluster: Any, tmp_path: Path) -> N
     assert "No such file" in str(error.value)
 
 
-def test_a_cluster_of_another_python_is_refused(
-    cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_of_another_python_is_refused(cluster, monkeypatch):
     other = (ray.__version__, "3.99.0")
     monkeypatch.setattr("ray._private.utils.compute_version_info", lambda: other)
     with (

@@ -4,12 +4,10 @@ import faulthandler
 import json
 import os
 import signal
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from conftest import Job
 
 from onlinesrl.core.errors import ExampleError, StorageError
 from onlinesrl.mln.online.learner import MlnOnlineLearner
@@ -43,12 +41,8 @@ def ids(lines: Sequence[bytes]) -> list[str]:
 
 @pytest.mark.parametrize(("number", "place"), [*zip(DEATHS, [0, 21, 39], strict=True)])
 def test_an_example_that_kills_is_put_aside_after_three_deaths(
-    job: Callable[..., Job],
-    citations: list[bytes],
-    tally: Counter[str],
-    number: signal.Signals,
-    place: int,
-) -> None:
+    job, citations, tally, number, place
+):
     lines = citations[:40]
     run = job(lines, checkpoint={"every": 7})
     without = job([*lines[:place], b"{\n", *lines[place + 1 :]], "without")
@@ -70,9 +64,7 @@ def test_an_example_that_kills_is_put_aside_after_three_deaths(
     tally["kills"] += 3
 
 
-def test_without_a_limit_nothing_is_put_aside(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_without_a_limit_nothing_is_put_aside(job, citations):
     run = job(citations[:20], checkpoint={"every": 3}, limits={"crashes": 0})
     poison = deadly(ids(citations)[10], signal.SIGKILL)
     assert {run.run(first=poison) for _ in range(6)} == {-signal.SIGKILL}
@@ -81,10 +73,8 @@ def test_without_a_limit_nothing_is_put_aside(
     assert run.lines("deadletter.jsonl") == []
 
 
-def test_an_error_that_nobody_expected_counts_as_a_death(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
-    def install() -> None:
+def test_an_error_that_nobody_expected_counts_as_a_death(job, citations):
+    def install():
         step = MlnOnlineLearner.step
 
         def stepping(self, examples, *arguments, **options):
@@ -104,8 +94,8 @@ def test_an_error_that_nobody_expected_counts_as_a_death(
 
 
 @pytest.fixture
-def note(tmp_path: Path) -> Callable[..., CrashNote]:
-    def make(run: str = "run", most: int = 3) -> CrashNote:
+def note(tmp_path):
+    def make(run="run", most=3):
         return CrashNote(tmp_path / "started", run, most)
 
     return make
@@ -116,7 +106,7 @@ def die(note: CrashNote, number: int, count: int) -> None:
     note.close()
 
 
-def test_suspects_are_taken_one_at_a_time_and_no_others(note: Callable[..., CrashNote]) -> None:
+def test_suspects_are_taken_one_at_a_time_and_no_others(note):
     die(note(), 10, 4)
     after = note()
     assert [after.room(n, 64) for n in (0, 9, 10, 13, 14)] == [10, 1, 1, 1, 64]
@@ -128,7 +118,7 @@ def test_suspects_are_taken_one_at_a_time_and_no_others(note: Callable[..., Cras
     assert after.room(10, 64) == 64
 
 
-def test_a_death_before_the_suspects_forgets_them(note: Callable[..., CrashNote]) -> None:
+def test_a_death_before_the_suspects_forgets_them(note):
     for place in (10, 10, 3, 10, 10):
         die(note(), place, 1)
         assert note().condemned(10) is None
@@ -137,7 +127,7 @@ def test_a_death_before_the_suspects_forgets_them(note: Callable[..., CrashNote]
     assert note("another").condemned(10) is None
 
 
-def test_deaths_after_a_signal_do_not_count(note: Callable[..., CrashNote]) -> None:
+def test_deaths_after_a_signal_do_not_count(note):
     for _ in range(5):
         asked = note()
         asked.excuse()
@@ -146,9 +136,7 @@ def test_deaths_after_a_signal_do_not_count(note: Callable[..., CrashNote]) -> N
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff" * 300, b'{"run": "run", "deaths": "9"}'])
-def test_a_note_that_cannot_be_read_says_nothing(
-    note: Callable[..., CrashNote], tmp_path: Path, text: bytes
-) -> None:
+def test_a_note_that_cannot_be_read_says_nothing(note, tmp_path, text):
     (tmp_path / "started").write_bytes(text)
     assert note().room(0, 64) == 64
     die(note(), 10, 1)
@@ -156,7 +144,7 @@ def test_a_note_that_cannot_be_read_says_nothing(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk always full")
-def test_a_note_that_cannot_be_written_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_note_that_cannot_be_written_stops_the_run(monkeypatch):
     monkeypatch.setattr("onlinesrl.stream.crash_notes.plain", os.open)  # which opens devices, too
     with pytest.raises(StorageError, match="/dev/full: cannot write: No space left"):
         CrashNote(Path("/dev/full"), "run", 3)

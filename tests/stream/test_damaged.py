@@ -2,11 +2,9 @@
 
 import json
 import random
-from collections import Counter
-from collections.abc import Callable
 
 import pytest
-from conftest import Job, tiers
+from conftest import tiers
 
 SUMMARIES = (
     b"",
@@ -22,7 +20,7 @@ SUMMARIES = (
 
 
 @pytest.fixture
-def finished(job: Callable[..., Job], citations: list[bytes]) -> Job:
+def finished(job, citations):
     run = job(citations[:20], checkpoint={"every": 10}, batch=4)
     assert run.run() == 0, run.said
     return run
@@ -38,9 +36,7 @@ def damaged(text: bytes, random: random.Random) -> bytes:
 
 
 @tiers("damages", 6, 100)
-def test_a_damaged_summary_is_written_again(
-    finished: Job, tally: Counter[str], damages: int
-) -> None:
+def test_a_damaged_summary_is_written_again(finished, tally, damages):
     summary = finished.output / "summary.json"
     whole, results = summary.read_bytes(), finished.results()
     known = {key: value for key, value in json.loads(whole).items() if "seconds" not in key}
@@ -62,7 +58,7 @@ def test_a_damaged_summary_is_written_again(
 
 
 @pytest.mark.parametrize("line", [b"{", b"[]", b'{"examples": "1"}', b"\xff", b"[" * 100_000])
-def test_damaged_metrics_are_named_by_their_line(finished: Job, line: bytes) -> None:
+def test_damaged_metrics_are_named_by_their_line(finished, line):
     metrics = finished.output / "metrics.jsonl"
     lines = metrics.read_bytes().splitlines(keepends=True)
     (finished.output / "summary.json").unlink()

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Job
 
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Example, ValuedAtom, decode
@@ -37,7 +36,7 @@ def line(number: int, group: str | None = None) -> bytes:
     return json.dumps(made | ({"group": group} if group else {})).encode() + b"\n"
 
 
-def test_a_database_is_one_world(tmp_path: Path) -> None:
+def test_a_database_is_one_world(tmp_path):
     path = tmp_path / "c7.db"
     path.write_text(WORLD)
     assert read([path]) == [
@@ -53,14 +52,14 @@ def test_a_database_is_one_world(tmp_path: Path) -> None:
     ]
 
 
-def test_a_database_without_query_atoms_has_no_truth(tmp_path: Path) -> None:
+def test_a_database_without_query_atoms_has_no_truth(tmp_path):
     path = tmp_path / "c8.db"
     path.write_text("Next(0, 1)\n")
     assert read([path])[0].truth is None
 
 
 @pytest.mark.parametrize("content", [b"Token(learn, 0)\n", b"Token(\xff)", b"Token(A"])
-def test_a_bad_database_is_a_bad_example(tmp_path: Path, content: bytes) -> None:
+def test_a_bad_database_is_a_bad_example(tmp_path, content):
     path = tmp_path / "bad.db"
     path.write_bytes(content)
     [error] = read([path])
@@ -68,9 +67,7 @@ def test_a_bad_database_is_a_bad_example(tmp_path: Path, content: bytes) -> None
     assert "\n" not in error.reason
 
 
-def test_a_database_says_what_its_json_says(
-    job: Callable[..., Job], tmp_path: Path, citations: list[bytes]
-) -> None:
+def test_a_database_says_what_its_json_says(job, tmp_path, citations):
     worlds = tmp_path / "worlds"
     worlds.mkdir()
     lines = []
@@ -96,11 +93,11 @@ def database(made: dict[str, Any]) -> str:
     )
 
 
-def test_groups_are_chosen_and_left_out(tmp_path: Path) -> None:
+def test_groups_are_chosen_and_left_out(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(line(1, "face") + line(2, "ai") + line(3) + b"{\n" + line(4, "face"))
 
-    def ids(**choice: Any) -> list[Any]:
+    def ids(**choice):
         return [e.id if isinstance(e, Example) else "bad" for e in read([path], **choice)]
 
     assert ids() == [1, 2, 3, "bad", 4]
@@ -122,9 +119,7 @@ def feed(lines: list[bytes]) -> Callable[[], None]:
     return install
 
 
-def test_every_kind_of_source_gives_the_same_run(
-    job: Callable[..., Job], citations: list[bytes], tmp_path: Path
-) -> None:
+def test_every_kind_of_source_gives_the_same_run(job, citations, tmp_path):
     lines = citations[:20]
     plain = job(lines, "plain")
     assert plain.run() == 0, plain.said
@@ -137,7 +132,7 @@ def test_every_kind_of_source_gives_the_same_run(
     assert files.results() == piped.results() == plain.results()
 
 
-def test_groups_of_a_run(job: Callable[..., Job], citations: list[bytes]) -> None:
+def test_groups_of_a_run(job, citations):
     group = "approximate-counting"
     chosen = [c for c in citations if json.loads(c)["group"] == group]
     only = job(citations, "only", source={"path": "source.jsonl", "only": group})
@@ -157,7 +152,7 @@ def test_groups_of_a_run(job: Callable[..., Job], citations: list[bytes]) -> Non
         b'{"id": 1, "evidence": {}, "dup_of": "x"}',
     ],
 )
-def test_colons_in_strings_are_no_keys(text: bytes) -> None:
+def test_colons_in_strings_are_no_keys(text):
     assert isinstance(decode(text), Example)
 
 
@@ -171,6 +166,6 @@ def test_colons_in_strings_are_no_keys(text: bytes) -> None:
         b'{"id": 1, "evidence": {"P": [["a:b"]], "\\u0050": [["c"]]}}',
     ],
 )
-def test_repeated_keys_are_refused(text: bytes) -> None:
+def test_repeated_keys_are_refused(text):
     with pytest.raises(ExampleError, match="appears twice"):
         decode(text)

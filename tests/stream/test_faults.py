@@ -4,8 +4,6 @@ import json
 import os
 import resource
 import subprocess
-from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,9 +13,7 @@ EVERY = {"every": 7}
 
 
 @pytest.fixture(scope="module")
-def unbroken(
-    warm: None, citations: list[bytes], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, bytes]:
+def unbroken(warm, citations, tmp_path_factory):
     run = Job(tmp_path_factory.mktemp("unbroken"), citations[:40], checkpoint=EVERY)
     assert run.run() == 0, run.said
     return run.results()
@@ -30,7 +26,7 @@ def unbroken(
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(tmp_path):
     """A file system of 320 kB."""
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -41,13 +37,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
-def test_a_disk_that_is_full_and_one_that_is_read_only(
-    job: Callable[..., Job],
-    citations: list[bytes],
-    unbroken: dict[str, bytes],
-    small_disk: Path,
-    tally: Counter[str],
-) -> None:
+def test_a_disk_that_is_full_and_one_that_is_read_only(job, citations, unbroken, small_disk, tally):
     run = job(citations[:40], checkpoint=EVERY, output=str(small_disk / "out"))
     run.output = small_disk / "out"
     assert run.run() == 74
@@ -106,9 +96,7 @@ def hostile() -> dict[str, tuple[bytes, str]]:
     }
 
 
-def test_hostile_examples_are_refused_within_bounded_memory(
-    job: Callable[..., Job], tmp_path: Path, tally: Counter[str]
-) -> None:
+def test_hostile_examples_are_refused_within_bounded_memory(job, tmp_path, tally):
     """What would take terabytes is counted before it is built: 300 MB more than at rest suffice."""
     (tmp_path / "cube.mln").write_text(CUBE)
     keys = {
@@ -122,7 +110,7 @@ def test_hostile_examples_are_refused_within_bounded_memory(
     clean, bad = job(GOOD, "clean", **keys), hostile()
     assert clean.run() == 0, clean.said
 
-    def limited() -> None:
+    def limited():
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         most = pages * resource.getpagesize() + 300_000_000
         resource.setrlimit(resource.RLIMIT_AS, (most, most))

@@ -6,7 +6,6 @@ import os
 import random
 import resource
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -178,13 +177,7 @@ def tried(run: Job, foreign: Path, checkpoint: Path) -> list[int]:
 
 
 @tiers("forgeries", 1, 50)
-def test_forged_checkpoints_do_no_harm(
-    job: Callable[..., Job],
-    citations: list[bytes],
-    tmp_path: Path,
-    tally: Counter[str],
-    forgeries: int,
-) -> None:
+def test_forged_checkpoints_do_no_harm(job, citations, tmp_path, tally, forgeries):
     """No signal, no traceback, no file opened that is not of the run, and memory that is bounded."""
     foreign = tmp_path / "foreign.mln"
     foreign.write_text("secret of somebody else\n")

@@ -3,7 +3,6 @@
 import gzip
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,19 @@ from onlinesrl.stream.sources.files import FileSource
 from tests.stream.test_kill import LEARNERS
 from tests.support.waiting import until
 
-Make = Callable[..., Job]
 FINISHED = "this run is finished; --fresh starts it over"
 
 
 @pytest.fixture
-def days(job: Make, citations: list[bytes], tmp_path: Path) -> Callable[..., Job]:
+def days(job, citations, tmp_path):
     """Makes runs over files of a folder, `days`, which it fills with lines: `a.jsonl=[0, 20]`."""
     folder = tmp_path / "days"
     folder.mkdir()
 
-    def make(name: str, source: Any, **keys: Any) -> Job:
+    def make(name, source, **keys):
         return job([], name, source={"path": source}, checkpoint={"every": 7}, **keys)
 
-    def write(name: str, first: int, last: int) -> Path:
+    def write(name, first, last):
         path = folder / name
         data = b"".join(citations[first:last])
         path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
@@ -46,7 +44,7 @@ def finish(run: Job, *options: str) -> Job:
 
 
 @pytest.mark.parametrize("learner", ["cda2", long("mira")])
-def test_more_lines_in_the_file(job: Make, citations: list[bytes], learner: str) -> None:
+def test_more_lines_in_the_file(job, citations, learner):
     keys = {"learner": LEARNERS[learner], "checkpoint": {"every": 7}}
     run = job(citations[:20], **keys)
     for lines in (37, 37, 60):
@@ -64,7 +62,7 @@ def test_more_lines_in_the_file(job: Make, citations: list[bytes], learner: str)
 @pytest.mark.parametrize(
     ("name", "how"), [("a.jsonl", "list"), ("a.jsonl.gz", "folder"), ("a.jsonl", "pattern")]
 )
-def test_more_files(days: Any, name: str, how: str) -> None:
+def test_more_files(days, name, how):
     sources = {
         "list": lambda *names: [str(days.folder / each) for each in names],
         "folder": lambda *_: str(days.folder),
@@ -86,11 +84,11 @@ def test_more_files(days: Any, name: str, how: str) -> None:
     assert FINISHED in run.said
 
 
-def test_a_folder_of_worlds_that_grew(job: Make, tmp_path: Path) -> None:
+def test_a_folder_of_worlds_that_grew(job, tmp_path):
     worlds = tmp_path / "worlds"
     worlds.mkdir()
 
-    def world(name: str) -> None:
+    def world(name):
         text = f'Token("{name}", 0)\nInField(0, "title")\n'
         (worlds / f"{name}.db").write_text(text)
 
@@ -109,10 +107,8 @@ def test_a_folder_of_worlds_that_grew(job: Make, tmp_path: Path) -> None:
     assert "it has grown after it was read to its end" in run.said
 
 
-def test_standard_input_is_fed_again_with_more_at_its_end(
-    job: Make, citations: list[bytes], tmp_path: Path
-) -> None:
-    def feed(lines: list[bytes]) -> Callable[[], None]:
+def test_standard_input_is_fed_again_with_more_at_its_end(job, citations, tmp_path):
+    def feed(lines):
         (tmp_path / "fed").write_bytes(b"".join(lines))
         return lambda: os.dup2(os.open(tmp_path / "fed", os.O_RDONLY), 0)
 
@@ -126,7 +122,7 @@ def test_standard_input_is_fed_again_with_more_at_its_end(
     assert run.results() == finish(job(citations[:40], "whole")).results()
 
 
-def test_a_file_that_stands_before_those_read_comes_after_them(days: Any) -> None:
+def test_a_file_that_stands_before_those_read_comes_after_them(days):
     days.write("b.jsonl", 0, 20)
     run = finish(days("run", str(days.folder)))
     a, c = days.write("a.jsonl", 20, 30), days.write("c.jsonl", 30, 40)
@@ -137,7 +133,7 @@ def test_a_file_that_stands_before_those_read_comes_after_them(days: Any) -> Non
     assert run.results() == finish(days("whole", order)).results()
 
 
-def test_a_source_that_was_moved_is_known_by_what_it_holds(days: Any) -> None:
+def test_a_source_that_was_moved_is_known_by_what_it_holds(days):
     days.write("a.jsonl", 0, 20)
     days.write("b.jsonl", 20, 30)
     run = finish(days("run", str(days.folder)))
@@ -157,9 +153,7 @@ def test_a_source_that_was_moved_is_known_by_what_it_holds(days: Any) -> None:
         (lambda lines: [*lines[:19], lines[3], *lines], "it was changed or replaced"),
     ],
 )
-def test_a_source_that_changed_is_refused(
-    job: Make, citations: list[bytes], change: Any, said: str
-) -> None:
+def test_a_source_that_changed_is_refused(job, citations, change, said):
     run = finish(job(citations[:20]))
     before = run.results()
     run.source.write_bytes(b"".join(change(citations[:20])))
@@ -173,7 +167,7 @@ def test_a_source_that_changed_is_refused(
     assert FINISHED in run.said
 
 
-def test_what_became_of_files_read_before(days: Any) -> None:
+def test_what_became_of_files_read_before(days):
     a = days.write("a.jsonl", 0, 10)
     days.write("b.jsonl", 10, 20)
     days.write("c.jsonl", 20, 30)
@@ -192,9 +186,7 @@ def test_what_became_of_files_read_before(days: Any) -> None:
     assert "is no longer a file of the source; give the same source again" in run.said
 
 
-def test_a_line_that_was_taken_without_its_end_may_only_end(
-    job: Make, citations: list[bytes]
-) -> None:
+def test_a_line_that_was_taken_without_its_end_may_only_end(job, citations):
     run = job(citations[:20])
     run.source.write_bytes(b"".join(citations[:20]).removesuffix(b"\n"))
     finish(run)
@@ -215,9 +207,7 @@ def append(path: Path, data: bytes) -> None:
         stream.write(data)
 
 
-def test_a_run_forever_learns_what_comes_and_stops_when_asked(
-    days: Any, citations: list[bytes]
-) -> None:
+def test_a_run_forever_learns_what_comes_and_stops_when_asked(days, citations):
     first = days.write("a.jsonl", 0, 20)
     run = finish(days("run", str(days.folder)))
     process = run.start("--until", "forever")
@@ -245,9 +235,7 @@ def counted(run: Job) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def test_a_file_that_is_cut_while_a_run_follows_it_ends_the_run(
-    days: Any, citations: list[bytes]
-) -> None:
+def test_a_file_that_is_cut_while_a_run_follows_it_ends_the_run(days, citations):
     path = days.write("a.jsonl", 0, 5)
     run = days("run", str(days.folder))
     process = run.start("--until", "forever")
@@ -280,7 +268,7 @@ class Tail:
         return [record.value for record in found]
 
 
-def test_a_tail_waits_for_whole_lines_and_new_files(tmp_path: Path) -> None:
+def test_a_tail_waits_for_whole_lines_and_new_files(tmp_path):
     folder, ledger = tmp_path / "in", tmp_path / "ledger"
     folder.mkdir()
     tail = Tail(folder, ledger=ledger)
@@ -307,7 +295,7 @@ def test_a_tail_waits_for_whole_lines_and_new_files(tmp_path: Path) -> None:
     assert again.position == tail.position
 
 
-def test_a_tail_of_what_gzip_packs(tmp_path: Path) -> None:
+def test_a_tail_of_what_gzip_packs(tmp_path):
     path = tmp_path / "a.jsonl.gz"
     packed = gzip.compress(b"1\n2\n", mtime=0) + gzip.compress(b"3\n4\n", mtime=0)
     path.touch()

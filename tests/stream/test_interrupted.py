@@ -8,14 +8,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from conftest import REPO, Job, long, soaked, wait
+from conftest import REPO, long, soaked, wait
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.errors import Infeasible
@@ -77,11 +75,11 @@ STALLS = people(95, 95, 0.1)
 
 
 @pytest.fixture
-def stream(job: Callable[..., Job], tmp_path: Path) -> Callable[..., Job]:
+def stream(job, tmp_path):
     (tmp_path / "dense.mln").write_text(DENSE)
     keys = {"model": str(tmp_path / "dense.mln"), "query": ["Smokes", "Cancer"], "metrics": {}}
 
-    def make(lines: Sequence[bytes], name: str = "job", **more: Any) -> Job:
+    def make(lines, name="job", **more):
         return job(lines, name, **{**keys, **more})
 
     return make
@@ -96,9 +94,7 @@ def stream(job: Callable[..., Job], tmp_path: Path) -> Callable[..., Job]:
         soaked("cbc", signal.SIGTERM),
     ],
 )
-def test_a_signal_ends_a_search_that_takes_minutes(
-    stream: Callable[..., Job], number: signal.Signals, solver: str
-) -> None:
+def test_a_signal_ends_a_search_that_takes_minutes(stream, number, solver):
     run = stream([*EASY, STALLS, *EASY], inference={"solver": solver, "max_work": None})
     process = run.start()
     until(lambda: "example 95: " in run.said)  # which takes longer than others
@@ -126,7 +122,7 @@ def labelled_later(line: bytes) -> list[bytes]:
     return [json.dumps(part).encode() + b"\n" for part in (example, label)]
 
 
-def test_a_kernel_looks_at_signals_and_what_it_leaves_is_no_answer() -> None:
+def test_a_kernel_looks_at_signals_and_what_it_leaves_is_no_answer():
     model, _ = clause_model(51, [(1.0, [n + 1, -(n + 2)]) for n in range(50)])
     hard = clause_model(2, [(None, [1]), (None, [2])])
     engines = (Elimination(), WalkSat(tries=1, flips=2**40))
@@ -144,7 +140,7 @@ def test_a_kernel_looks_at_signals_and_what_it_leaves_is_no_answer() -> None:
     )
 
 
-def test_a_search_that_was_left_has_no_answer_and_no_error() -> None:
+def test_a_search_that_was_left_has_no_answer_and_no_error():
     with interrupt.noted(), pytest.raises(interrupt.Interrupted), interrupt.leavable():
         interrupt.flag()[0] = 1
         raise Infeasible("as a kernel that was left has it")
@@ -158,7 +154,7 @@ def test_a_search_that_was_left_has_no_answer_and_no_error() -> None:
     interrupt.check()
 
 
-def test_the_system_notes_a_signal_before_its_handler_runs() -> None:
+def test_the_system_notes_a_signal_before_its_handler_runs():
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
         with interrupt.noted():
@@ -173,11 +169,11 @@ def test_the_system_notes_a_signal_before_its_handler_runs() -> None:
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_solver_leaves_where_it_is_asked_to_on_another_thread(solver: Any) -> None:
+def test_a_solver_leaves_where_it_is_asked_to_on_another_thread(solver):
     model, weights = frustrated(np.random.default_rng(1), 60)
     ilp, found = Ilp(solver), list[BaseException]()
 
-    def search() -> None:
+    def search():
         with suppress_into(found), interrupt.leavable():
             ilp.solve(model, weights)
 
@@ -192,9 +188,7 @@ def test_a_solver_leaves_where_it_is_asked_to_on_another_thread(solver: Any) -> 
     assert ilp.solve(*clause_model(1, [(1.0, [1])])).certified
 
 
-def test_a_signal_while_kernels_are_compiled_ends_the_run(
-    job: Callable[..., Job], citations: list[bytes], tmp_path: Path
-) -> None:
+def test_a_signal_while_kernels_are_compiled_ends_the_run(job, citations, tmp_path):
     run = job(citations[:5])
     with subprocess.Popen(
         [

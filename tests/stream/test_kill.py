@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -40,9 +39,7 @@ def mixed(citations: list[bytes], count: int, seed: str) -> list[bytes]:
 
 @tiers("kills", 2, 100)
 @pytest.mark.parametrize("learner", ["cda2", *map(soaked, ("cda1", "mira", "subgradient"))])
-def test_kills_at_random_moments_leave_no_trace(
-    job: Callable[..., Job], citations: list[bytes], learner: str, kills: int
-) -> None:
+def test_kills_at_random_moments_leave_no_trace(job, citations, learner, kills):
     lines = mixed(citations, 30, learner)
     keys = {"checkpoint": {"every": 7}, "limits": {"bad_share": 1.0}}
     broken = job(lines, learner=LEARNERS[learner], **keys)
@@ -79,9 +76,7 @@ class Killer:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_kills_of_cold_processes_leave_no_trace(
-    job: Callable[..., Job], citations: list[bytes], tally: Counter[str], learner: str
-) -> None:
+def test_kills_of_cold_processes_leave_no_trace(job, citations, tally, learner):
     """One in two while they learn, the others while they start."""
     broken = job(citations[:140], learner=LEARNERS[learner], checkpoint={"every": 3})
     assert broken.run() == 0, broken.said

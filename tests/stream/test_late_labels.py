@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -51,7 +51,7 @@ def scores(run: Job, lines: Sequence[bytes]) -> dict[str, Any]:
     }
 
 
-def test_what_was_given_out_is_scored(job: Callable[..., Job], citations: list[bytes]) -> None:
+def test_what_was_given_out_is_scored(job, citations):
     """All labels last: everything was predicted by weights that knew nothing."""
     pairs = [apart(line) for line in citations[:40]]
     run = job([*(e for e, _ in pairs), *(t for _, t in pairs)], labels={})
@@ -78,9 +78,7 @@ def test_what_was_given_out_is_scored(job: Callable[..., Job], citations: list[b
 
 
 @pytest.mark.parametrize("presolve", ["exact", long("none")])
-def test_scores_are_those_of_the_file_whatever_the_batches(
-    job: Callable[..., Job], citations: list[bytes], presolve: str
-) -> None:
+def test_scores_are_those_of_the_file_whatever_the_batches(job, citations, presolve):
     count = 60 if presolve == "exact" else 12
     found = []
     for batch in (1, 3, 64):
@@ -97,9 +95,7 @@ def test_scores_are_those_of_the_file_whatever_the_batches(
     assert found[0] == found[1] == found[2]
 
 
-def test_labels_at_once_are_the_same_as_whole_examples(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_labels_at_once_are_the_same_as_whole_examples(job, citations):
     late = job([part for line in citations[:30] for part in apart(line)], "late", labels={})
     whole = job(citations[:30], "whole")
     assert (late.run(), whole.run()) == (0, 0)
@@ -108,9 +104,7 @@ def test_labels_at_once_are_the_same_as_whole_examples(
     assert {name: ours[name] for name in theirs} == theirs
 
 
-def test_a_refused_example_has_nothing_to_score(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_a_refused_example_has_nothing_to_score(job, citations):
     """Its label waits as one of an example that has not come, and joins it once it has."""
     example, label = apart(citations[0])
     broken = json.loads(example)
@@ -128,9 +122,7 @@ def test_a_refused_example_has_nothing_to_score(
             assert len(run.lines("deadletter.jsonl")) == 1
 
 
-def test_truths_that_no_example_waits_for_are_told(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_truths_that_no_example_waits_for_are_told(job, citations):
     """Of an id misspelt, of an example met before; and nothing is said where all met."""
     pairs = [apart(line) for line in citations[:6]]
     lines = [each for pair in pairs for each in pair]
@@ -144,9 +136,7 @@ def test_truths_that_no_example_waits_for_are_told(
     assert "met no example" not in whole.said
 
 
-def test_a_label_that_cannot_be_is_bad_and_its_example_still_counted_once(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_a_label_that_cannot_be_is_bad_and_its_example_still_counted_once(job, citations):
     pairs = [apart(line) for line in citations[:6]]
     wrong = json.loads(pairs[2][1])
     wrong["truth"] = {"InField": [[1, "title"], [1, "author"]]}

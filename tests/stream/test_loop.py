@@ -1,7 +1,6 @@
 """The loop: what is written when, and that nothing depends on batches and checkpoints."""
 
 import json
-from collections.abc import Callable
 from itertools import accumulate
 
 import pytest
@@ -11,30 +10,20 @@ from onlinesrl.stream import checkpoints as checkpoints_module
 
 
 @pytest.fixture(scope="module")
-def plain(
-    warm: None, citations: list[bytes], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, bytes]:
+def plain(warm, citations, tmp_path_factory):
     run = Job(tmp_path_factory.mktemp("plain"), citations[:70])
     assert run.run() == 0, run.said
     return run.results()
 
 
 @pytest.mark.parametrize(("batch", "every"), [(1, 1), (2, 13), (7, "1h"), (1000, 13)])
-def test_batches_and_checkpoints_change_nothing(
-    job: Callable[..., Job],
-    citations: list[bytes],
-    plain: dict[str, bytes],
-    batch: int,
-    every: int | str,
-) -> None:
+def test_batches_and_checkpoints_change_nothing(job, citations, plain, batch, every):
     run = job(citations[:70], batch=batch, checkpoint={"every": every})
     assert run.run() == 0, run.said
     assert run.results() == plain
 
 
-def test_metrics_at_powers_of_two_at_every_and_at_the_end(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_metrics_at_powers_of_two_at_every_and_at_the_end(job, citations):
     run = job(citations[:37], metrics={"every": 10, "by": "field"})
     assert run.run() == 0, run.said
     lines = run.lines("metrics.jsonl")
@@ -43,14 +32,14 @@ def test_metrics_at_powers_of_two_at_every_and_at_the_end(
     assert list(windows) == [line["examples"] for line in lines]
 
 
-def test_the_last_line_is_written_once(job: Callable[..., Job], citations: list[bytes]) -> None:
+def test_the_last_line_is_written_once(job, citations):
     run = job(citations[:32], metrics={"every": 16})
     assert run.run() == 0, run.said
     examples = [line["examples"] for line in run.lines("metrics.jsonl")]
     assert examples == [1, 2, 4, 8, 16, 32]
 
 
-def test_an_empty_source_is_a_run_of_nothing(job: Callable[..., Job]) -> None:
+def test_an_empty_source_is_a_run_of_nothing(job):
     run = job([])
     assert run.run() == 0, run.said
     assert run.lines("metrics.jsonl") == run.lines("predictions.jsonl") == []
@@ -58,7 +47,7 @@ def test_an_empty_source_is_a_run_of_nothing(job: Callable[..., Job]) -> None:
     assert "this run is finished" in run.said
 
 
-def test_checkpoints_are_kept_as_told(job: Callable[..., Job], citations: list[bytes]) -> None:
+def test_checkpoints_are_kept_as_told(job, citations):
     run = job(citations[:20], checkpoint={"every": 4, "keep": 2})
     assert run.run() == 0, run.said
     numbers = [checkpoints_module.load(path).number for path in run.checkpoints()]
@@ -69,15 +58,13 @@ def test_checkpoints_are_kept_as_told(job: Callable[..., Job], citations: list[b
     ]
 
 
-def test_checkpoints_by_time(job: Callable[..., Job], citations: list[bytes]) -> None:
+def test_checkpoints_by_time(job, citations):
     run = job(citations[:20], batch=1, checkpoint={"every": "0.000000001s", "keep": 100})
     assert run.run() == 0, run.said
     assert len(run.checkpoints()) == 21
 
 
-def test_the_last_labelled_examples_are_shown_whatever_the_batches(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_the_last_labelled_examples_are_shown_whatever_the_batches(job, citations):
     lines = [*citations[:12], *[b"{\n"] * 40]
     shown = []
     for batch in (1, 64):
@@ -91,7 +78,7 @@ def test_the_last_labelled_examples_are_shown_whatever_the_batches(
     ]
 
 
-def test_predictions_hold_what_they_promise(job: Callable[..., Job], citations) -> None:
+def test_predictions_hold_what_they_promise(job, citations):
     unlabelled = citations[1].replace(b'"truth"', b'"query"')
     run = job([citations[0], unlabelled, citations[2]])
     assert run.run() == 0, run.said

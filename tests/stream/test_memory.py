@@ -17,7 +17,6 @@ from onlinesrl.stream import checkpoints as checkpoints_module
 from onlinesrl.stream.decoding import READ_BYTES
 from tests.stream.test_late_labels import shuffled
 
-Make = Callable[..., Job]
 LEFT = {"checkpoint": {"every": 7}, "limits": {"bad_share": 1.0}}
 
 
@@ -47,7 +46,7 @@ def short_of_memory(poison: str, times: int) -> Callable[[], None]:
     return install
 
 
-def test_what_cannot_be_read_alone_is_a_dead_letter(job: Make, citations: list[bytes]) -> None:
+def test_what_cannot_be_read_alone_is_a_dead_letter(job, citations):
     lines = citations[:40]
     without = job([*lines[:20], b"{\n", *lines[21:]], "without", **LEFT)
     run = job(lines, batch=64, **LEFT)
@@ -62,7 +61,7 @@ def test_what_cannot_be_read_alone_is_a_dead_letter(job: Make, citations: list[b
     assert len(run.lines("deadletter.jsonl")) == 1
 
 
-def test_giants_are_read_one_by_one(job: Make, citations: list[bytes]) -> None:
+def test_giants_are_read_one_by_one(job, citations):
     """What is said does not depend on it; the report shows none of them."""
     shown = [json.loads(line) for line in citations[:20]]
     for example in shown[::5]:
@@ -113,7 +112,7 @@ def giant(name: str, size: int, **more: Any) -> bytes:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_giants_that_are_refused_are_not_held_together(job: Make, citations: list[bytes]) -> None:
+def test_giants_that_are_refused_are_not_held_together(job, citations):
     """Eight of them held together would take more than one gigabyte."""
     line = giant("g", 5_000_000, Tokn=[["x"]])
     lines = [*citations[:5], *[line] * 8, *citations[5:10]]
@@ -127,9 +126,7 @@ def test_giants_that_are_refused_are_not_held_together(job: Make, citations: lis
 # what waits ----------------------------------------------------------------------------------------
 
 
-def test_what_is_given_up_does_not_depend_on_batches_and_stops(
-    job: Make, citations: list[bytes]
-) -> None:
+def test_what_is_given_up_does_not_depend_on_batches_and_stops(job, citations):
     lines = shuffled(citations[:110], 3)
     most = 3 * max(map(len, lines))
     keys: dict[str, Any] = {"labels": {"max_bytes": most}, **LEFT}
@@ -173,7 +170,7 @@ def room_for(megabytes: int) -> Callable[[], None]:
 
 @pytest.mark.soak  # what a process has left depends on what ran in it before: to be run by itself
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_run_goes_on_behind_what_takes_too_much_memory(job: Make, tmp_path: Path) -> None:
+def test_a_run_goes_on_behind_what_takes_too_much_memory(job, tmp_path):
     """One that cannot be read, and one that cannot be grounded, among others."""
     (tmp_path / "pairs.mln").write_text(PAIRS)
     keys = {"model": str(tmp_path / "pairs.mln"), "query": "Near", "metrics": {}, **LEFT}

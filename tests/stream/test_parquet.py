@@ -2,14 +2,12 @@
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from conftest import KEYS, Job, command, soaked
+from conftest import KEYS, command, soaked
 
 import onlinesrl as srl
 from onlinesrl.core.parallel.executors import Inline
@@ -24,7 +22,7 @@ PARQUET = {"kind": "parquet", "path": "tables"}
 
 
 @pytest.fixture(scope="module")
-def numbered(citations: list[bytes]) -> list[bytes]:
+def numbered(citations):
     """Citations whose ids are numbers."""
     lines = [{**json.loads(line), "id": n} for n, line in enumerate(citations[:COUNT])]
     for line in lines:
@@ -33,13 +31,11 @@ def numbered(citations: list[bytes]) -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def written(
-    numbered: list[bytes], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[int], Path]:
+def written(numbered, tmp_path_factory):
     """The citations as tables in so many files each, written once."""
 
     @cache
-    def folder(parts: int) -> Path:
+    def folder(parts):
         made = tmp_path_factory.mktemp("written")
         write_tables(made, numbered, parts)
         return made
@@ -48,10 +44,8 @@ def written(
 
 
 @pytest.fixture
-def tables(
-    job: Callable[..., Job], numbered: list[bytes], written: Callable[[int], Path]
-) -> Callable[..., Job]:
-    def make(name: str = "tables", lines: Sequence[bytes] = numbered, **keys: Any) -> Job:
+def tables(job, numbered, written):
+    def make(name="tables", lines=numbered, **keys):
         found = job([], name, **{"source": PARQUET, "checkpoint": {"every": 7}, **keys})
         parts = 1 if name == "tables" else 3
         if lines is numbered:
@@ -64,9 +58,7 @@ def tables(
 
 
 @pytest.mark.parametrize("name", [soaked("tables"), "in parts"])
-def test_tables_teach_what_lines_teach(
-    job: Callable[..., Job], tables: Callable[..., Job], numbered: list[bytes], name: str
-) -> None:
+def test_tables_teach_what_lines_teach(job, tables, numbered, name):
     lines, table = job(numbered, "lines", checkpoint={"every": 7}), tables(name)
     assert lines.run() == 0, lines.said
     assert table.run("--until", "11") == 0, table.said
@@ -77,7 +69,7 @@ def test_tables_teach_what_lines_teach(
     assert table.results() == lines.results()
 
 
-def test_predictions_are_in_tables_once(job: Callable[..., Job], numbered: list[bytes]) -> None:
+def test_predictions_are_in_tables_once(job, numbered):
     bad = [*numbered[:5], b"{\n", b'{"id": 99, "evidence": {"Tokn": []}}\n', *numbered[5:]]
     keys: dict[str, Any] = {"checkpoint": {"every": 7}, "limits": {"bad_share": 1.0}}
     lines, sunk = job(bad, "lines", **keys), job(bad, sink={"kind": "parquet"}, **keys)
@@ -95,7 +87,7 @@ def test_predictions_are_in_tables_once(job: Callable[..., Job], numbered: list[
     assert predicted_rows(sunk.output / "predictions") == found
 
 
-def test_what_is_predicted_is_a_source(tables: Callable[..., Job], tmp_path: Path) -> None:
+def test_what_is_predicted_is_a_source(tables, tmp_path):
     run = tables()
     assert run.run() == 0, run.said
     weights, folder = str(run.output / "weights.mln"), tmp_path / "found"
@@ -130,9 +122,7 @@ def test_what_is_predicted_is_a_source(tables: Callable[..., Job], tmp_path: Pat
         ),
     ],
 )
-def test_a_bad_table_is_named(
-    tables: Callable[..., Job], columns: dict[str, list[Any]], said: str
-) -> None:
+def test_a_bad_table_is_named(tables, columns, said):
     run = tables()
     write_parquet(run.folder / "tables" / "evidence" / "Token.parquet", columns)
     assert run.run() == 65, run.said
@@ -140,7 +130,7 @@ def test_a_bad_table_is_named(
     assert "Token" in run.said
 
 
-def test_a_bad_row_is_a_bad_example(tables: Callable[..., Job]) -> None:
+def test_a_bad_row_is_a_bad_example(tables):
     run = tables(limits={"bad_share": 1.0, "max_atoms": 5000})
     token = run.folder / "tables" / "evidence" / "Token.parquet"
     columns = read_parquet(token)
@@ -152,7 +142,7 @@ def test_a_bad_row_is_a_bad_example(tables: Callable[..., Job]) -> None:
     assert "got `null`" in str(dead)
 
 
-def test_a_huge_example_is_one_bad_example(tables: Callable[..., Job]) -> None:
+def test_a_huge_example_is_one_bad_example(tables):
     run = tables(source={**PARQUET, "max_bytes": 20_000}, limits={"bad_share": 1.0})
     token = run.folder / "tables" / "evidence" / "Token.parquet"
     columns = read_parquet(token)
@@ -165,7 +155,7 @@ def test_a_huge_example_is_one_bad_example(tables: Callable[..., Job]) -> None:
     assert len(run.predictions()) == COUNT
 
 
-def test_tables_that_change_are_refused(tables: Callable[..., Job], numbered: list[bytes]) -> None:
+def test_tables_that_change_are_refused(tables, numbered):
     run = tables()
     assert run.run("--until", "11") == 0
     write_tables(run.folder / "tables", numbered[1:])
@@ -173,9 +163,7 @@ def test_tables_that_change_are_refused(tables: Callable[..., Job], numbered: li
     assert "the first 11 examples are not those that were read before" in run.said
 
 
-def test_later_examples_are_learned_later(
-    job: Callable[..., Job], tables: Callable[..., Job], numbered: list[bytes]
-) -> None:
+def test_later_examples_are_learned_later(job, tables, numbered):
     run = tables("in parts", numbered[:20])
     assert run.run() == 0
     write_tables(run.folder / "tables", numbered, 3)
@@ -195,9 +183,7 @@ def test_later_examples_are_learned_later(
         ({"source": {**PARQUET, "path": "."}}, "end", "no *.parquet file in this folder"),
     ],
 )
-def test_what_tables_cannot_do_is_said(
-    tables: Callable[..., Job], keys: dict[str, Any], option: str, said: str
-) -> None:
+def test_what_tables_cannot_do_is_said(tables, keys, option, said):
     run = tables(**keys)
     assert run.run("--until", option) in {64, 74, 78}
     assert said in run.said
@@ -207,16 +193,14 @@ def test_what_tables_cannot_do_is_said(
 
 
 @pytest.fixture
-def few_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_pieces(monkeypatch):
     """Each piece is looked for in the tables anew."""
     monkeypatch.setattr(parquet_splits, "DEALT", 3)
 
 
 @pytest.mark.usefixtures("few_pieces")
 @pytest.mark.parametrize("count", [3, *map(soaked, (1, 7, 60))])
-def test_shards_have_the_examples_of_the_tables(
-    tables: Callable[..., Job], tmp_path: Path, count: int
-) -> None:
+def test_shards_have_the_examples_of_the_tables(tables, tmp_path, count):
     path = tables("in parts").folder / "tables"
     shards = TableShards(path, "id", 10_000, count)
     shards.begin(None, Inline())
@@ -240,7 +224,7 @@ def test_shards_have_the_examples_of_the_tables(
 
 
 @pytest.mark.usefixtures("few_pieces")
-def test_tables_are_learned_in_shards(tables: Callable[..., Job]) -> None:
+def test_tables_are_learned_in_shards(tables):
     run = tables(distribute={"shards": 3, "round": 7, "workers": 1})
     assert run.run() == 0, run.said
     one = run.results()
@@ -250,9 +234,7 @@ def test_tables_are_learned_in_shards(tables: Callable[..., Job]) -> None:
     assert run.results() == one
 
 
-def test_shards_of_tables_that_change_are_refused(
-    tables: Callable[..., Job], numbered: list[bytes]
-) -> None:
+def test_shards_of_tables_that_change_are_refused(tables, numbered):
     run = tables(distribute={"shards": 3, "round": 2, "workers": 1})
     assert run.run("--until", "6") == 0, run.said
     write_tables(run.folder / "tables", numbered[1:])
@@ -260,7 +242,7 @@ def test_shards_of_tables_that_change_are_refused(
     assert "its bytes have changed since the run began" in run.said
 
 
-def test_a_type_called_id_has_a_column_beside_that_of_the_example(tmp_path: Path) -> None:
+def test_a_type_called_id_has_a_column_beside_that_of_the_example(tmp_path):
     """So has one that differs from another only in case, and one whose number is another's name."""
     assert argument_names(["a", "a_3", "a", "Value", None]) == [
         "a",
@@ -284,11 +266,9 @@ def test_a_type_called_id_has_a_column_beside_that_of_the_example(tmp_path: Path
     assert read_parquet(path) == {"id": [1, 2], "id_1": ["a", "a"], "Id_2": ["b", "b"]}
 
 
-def test_a_sink_without_memory_ends_a_run_that_goes_on_later(
-    job: Callable[..., Job], numbered: list[bytes]
-) -> None:
-    def little() -> None:
-        def fail(*arguments: Any, **options: Any) -> None:
+def test_a_sink_without_memory_ends_a_run_that_goes_on_later(job, numbered):
+    def little():
+        def fail(*arguments, **options):
             raise duckdb.OutOfMemoryException("Out of Memory Error: Allocation failure")
 
         duckdb.connect = fail

@@ -2,13 +2,11 @@
 
 import json
 import os
-from collections import Counter
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from conftest import Job, wait
+from conftest import wait
 
 from onlinesrl.mln.lang import reader
 
@@ -76,9 +74,7 @@ class Elements(HTMLParser):
         ]
 
 
-def test_what_examples_say_is_only_text(
-    job: Callable[..., Job], tmp_path: Path, tally: Counter[str]
-) -> None:
+def test_what_examples_say_is_only_text(job, tmp_path, tally):
     canary = tmp_path / "canary"
     (tmp_path / "words.mln").write_text(MODEL)
     found = payloads(canary)
@@ -115,9 +111,7 @@ def test_what_examples_say_is_only_text(
 
 
 @pytest.mark.parametrize("key", ["model", "query", "learner", "output", "seed", "metrics"])
-def test_a_configuration_makes_no_objects_and_runs_nothing(
-    job: Callable[..., Job], tmp_path: Path, tally: Counter[str], key: str
-) -> None:
+def test_a_configuration_makes_no_objects_and_runs_nothing(job, tmp_path, tally, key):
     canary = tmp_path / "canary"
     tags = [
         f"!!python/object/apply:os.system ['touch {canary}']",

@@ -3,15 +3,12 @@
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from conftest import Job, wait
 
 from tests.support.waiting import until
 
-Make = Callable[..., Job]
 BAD = [b"{\n", b'{"id": 7, "evidence": {"Tokn": []}}\n', b"\xff\n"]
 
 
@@ -45,21 +42,19 @@ class Piped:
 
 
 @pytest.fixture
-def trained(job: Make, citations: list[bytes]) -> Job:
+def trained(job, citations):
     run = job(citations[:30], "trained")
     assert run.run() == 0, run.said
     return run
 
 
 @pytest.fixture
-def predicting(trained: Job, job: Make) -> Iterator[Piped]:
+def predicting(trained, job):
     held_out = job([], "held_out")
     yield Piped(held_out, "predict", str(trained.output / "weights.mln"), str(held_out.config))
 
 
-def test_each_line_is_answered_before_the_next_is_written(
-    predicting: Piped, citations: list[bytes]
-) -> None:
+def test_each_line_is_answered_before_the_next_is_written(predicting, citations):
     lines = [citations[30], BAD[0], citations[31], BAD[1], b"\n", BAD[2], citations[32]]
     found = []
     for line in lines:
@@ -74,7 +69,7 @@ def test_each_line_is_answered_before_the_next_is_written(
     assert set(found[1]) == {"line", "error"}
 
 
-def test_a_line_is_answered_when_it_is_whole(predicting: Piped, citations: list[bytes]) -> None:
+def test_a_line_is_answered_when_it_is_whole(predicting, citations):
     text = b"".join(citations[30:33])
     half = len(citations[30]) + len(citations[31]) // 2
     predicting.write(text[:half])
@@ -93,9 +88,7 @@ def test_a_line_is_answered_when_it_is_whole(predicting: Piped, citations: list[
     predicting.stream.close()
 
 
-def test_answers_are_those_of_a_file(
-    trained: Job, job: Make, citations: list[bytes], predicting: Piped
-) -> None:
+def test_answers_are_those_of_a_file(trained, job, citations, predicting):
     lines = [*citations[30:60], *BAD]
     for place in range(0, len(lines), 7):
         predicting.write(b"".join(lines[place : place + 7]))
@@ -114,7 +107,7 @@ def test_answers_are_those_of_a_file(
     again.stream.close()
 
 
-def test_a_run_answers_each_line_and_learns_the_same(job: Make, citations: list[bytes]) -> None:
+def test_a_run_answers_each_line_and_learns_the_same(job, citations):
     lines = [*citations[:5], BAD[0], *citations[5:9], BAD[1]]
     run = job([], limits={"bad_share": 1.0})
     piped = Piped(run, "run", str(run.config))
@@ -132,9 +125,7 @@ def test_a_run_answers_each_line_and_learns_the_same(job: Make, citations: list[
     assert results == expected
 
 
-def test_a_signal_ends_a_run_that_waits_for_its_pipe(
-    job: Make, citations: list[bytes], tmp_path: Path
-) -> None:
+def test_a_signal_ends_a_run_that_waits_for_its_pipe(job, citations, tmp_path):
     run = job([])
     pipe = tmp_path / "pipe.jsonl"
     os.mkfifo(pipe)

@@ -11,11 +11,8 @@ import random
 import shutil
 import signal
 import threading
-from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -34,7 +31,6 @@ EVENTS = ("before", "within", "after")
 BAD = [b"{\n", b'{"id": 1, "evidence": {"Tokn": []}}\n', b"\xff\xfe\n", b"[]\n"]
 OPEN = MODEL.read_text().replace('field = {"author", "title", "venue"}', "field = {...}")
 DRIFTING = "label = {A, B}\nWord(word)\nClass(label!)\nWord(+w) => Class(+c)\n"
-Make = Callable[..., Job]
 
 
 def late(lines: list[bytes]) -> list[bytes]:
@@ -66,7 +62,7 @@ def numbered(lines: list[bytes]) -> list[bytes]:
 
 
 @pytest.fixture
-def stream(job: Make, citations: list[bytes], tmp_path: Path) -> Callable[[str, str], Job]:
+def stream(job, citations, tmp_path):
     """Makes runs: of a kind of learning, from a kind of source."""
     (tmp_path / "trust.psl").write_text(trust_program.MODEL)
     (tmp_path / "open.mln").write_text(OPEN)
@@ -90,7 +86,7 @@ def stream(job: Make, citations: list[bytes], tmp_path: Path) -> Callable[[str, 
         ),
     }
 
-    def make(source: str, kind: str, name: str = "run") -> Job:
+    def make(source, kind, name="run"):
         lines, keys = kinds[kind]
         keys = {"checkpoint": {"every": 4}, "limits": {"bad_share": 1.0, "crashes": 0}, **keys}
         if source == "parquet":
@@ -121,9 +117,7 @@ CELLS = [
 
 @tiers("step", 16, 1)
 @pytest.mark.parametrize(("source", "kind"), CELLS)
-def test_a_run_that_ends_at_any_write(
-    stream: Callable[[str, str], Job], tally: Counter[str], source: str, kind: str, step: int
-) -> None:
+def test_a_run_that_ends_at_any_write(stream, tally, source, kind, step):
     run = stream(source, kind)
     with Storage(run.output) as unbroken:
         assert run.run() == 0, run.said
@@ -140,7 +134,7 @@ def test_a_run_that_ends_at_any_write(
         tally["ends at a write"] += 1
 
 
-def test_a_run_that_ends_again_and_again(stream: Callable[[str, str], Job]) -> None:
+def test_a_run_that_ends_again_and_again(stream):
     """Each time a few writes further on, until it reaches its end."""
     run = stream("file", "mln")
     assert run.run() == 0, run.said
@@ -168,12 +162,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize(("call", "code"), ERRORS.items())
-def test_an_error_of_the_disk_ends_a_run_that_can_go_on_later(
-    stream: Callable[[str, str], Job],
-    tally: Counter[str],
-    call: str,
-    code: int,
-) -> None:
+def test_an_error_of_the_disk_ends_a_run_that_can_go_on_later(stream, tally, call, code):
     """At the first such call, at one in the middle, and at the last, also where a second thread reads."""
     run, threads = stream("file", "mln"), ("--threads", "2" if call == "replace" else "1")
     with Storage(run.output, calls=(call,)) as unbroken:
@@ -194,9 +183,7 @@ def test_an_error_of_the_disk_ends_a_run_that_can_go_on_later(
 
 
 @pytest.mark.parametrize("kind", ["mln", *map(soaked, ("psl", "late labels"))])
-def test_a_signal_ends_a_run_in_good_order(
-    stream: Callable[[str, str], Job], tally: Counter[str], kind: str
-) -> None:
+def test_a_signal_ends_a_run_in_good_order(stream, tally, kind):
     """Wherever it comes: what was learned is saved, the exit code is 0, and the run goes on."""
     run = stream("file", kind)
     with Storage(run.output) as unbroken:
@@ -218,7 +205,7 @@ def test_a_signal_ends_a_run_in_good_order(
     assert stops > 3
 
 
-def test_the_second_signal_ends_a_run_at_once(stream: Callable[[str, str], Job]) -> None:
+def test_the_second_signal_ends_a_run_at_once(stream):
     run = stream("file", "mln")
     with Storage(run.output, 30, "two signals"):
         assert run.run("--set", "batch=1") == 130
@@ -261,14 +248,7 @@ def serve(run: Job, lines: list[bytes], answered: dict[bytes, bytes], storage: S
 
 @tiers("step", 13, 1)
 @pytest.mark.parametrize("kind", ["mln", soaked("late labels")])
-def test_a_server_that_ends_at_any_write(
-    stream: Callable[[str, str], Job],
-    job: Make,
-    citations: list[bytes],
-    tally: Counter[str],
-    kind: str,
-    step: int,
-) -> None:
+def test_a_server_that_ends_at_any_write(stream, job, citations, tally, kind, step):
     """What was answered is kept, and what was learned is what a run learns from the log of requests."""
     lines = [line.rstrip() for line in (citations[:9] if kind == "mln" else late(citations[:9]))]
     run = stream("log", kind)

@@ -1,18 +1,15 @@
 """Files that grow with what clients send: the oldest lines go, and nothing that was answered is lost."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
-from conftest import Job
 
 from onlinesrl.stream.dead_letters import letters
 from onlinesrl.stream.run_folder import OutputFile, parts
 from tests.support.serving import Served, learned
 
-Make = Callable[..., Job]
 KEPT = 40_000
 
 
@@ -21,7 +18,7 @@ def whole(file: Path) -> bytes:
 
 
 @pytest.fixture
-def lines(citations: list[bytes]) -> list[bytes]:
+def lines(citations):
     """Examples with different ids, and now and then a bad one."""
     named = [json.loads(line) | {"id": n} for n, line in enumerate(citations[:240])]
     return [
@@ -29,7 +26,7 @@ def lines(citations: list[bytes]) -> list[bytes]:
     ]
 
 
-def test_the_oldest_goes_and_a_server_goes_on(job: Make, lines: list[bytes]) -> None:
+def test_the_oldest_goes_and_a_server_goes_on(job, lines):
     limits = {"bad_share": 1.0, "crashes": 0}
     unbroken = job(
         [line + b"\n" for line in lines], "unbroken", limits=limits, metrics={"every": 1}
@@ -67,7 +64,7 @@ def test_the_oldest_goes_and_a_server_goes_on(job: Make, lines: list[bytes]) -> 
     assert found[-1].value == b"[234]"
 
 
-def test_learning_anew_says_what_is_missing(job: Make, lines: list[bytes]) -> None:
+def test_learning_anew_says_what_is_missing(job, lines):
     run = job([], limits={"retention_bytes": KEPT}, checkpoint={"every": 7, "keep": 1})
     served = Served(run)
     for at in range(0, 240, 10):
@@ -83,7 +80,7 @@ def test_learning_anew_says_what_is_missing(job: Make, lines: list[bytes]) -> No
     assert learned(run.output) == learned(again.output)
 
 
-def test_parts_of_a_file(tmp_path: Path) -> None:
+def test_parts_of_a_file(tmp_path):
     path = tmp_path / "lines.jsonl"
     with OutputFile(path) as file:
         for part in range(4):

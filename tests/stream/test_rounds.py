@@ -12,10 +12,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import REPO, Job, command, soaked, tiers, wait
@@ -63,9 +62,7 @@ def in_shards(paths: list[Path], count: int) -> Iterator[Record]:
 
 
 @given(FILES, st.integers(1, 5))
-def test_shards_have_the_records_of_the_files(
-    contents: list[tuple[str, list[bytes], bool]], count: int
-) -> None:
+def test_shards_have_the_records_of_the_files(contents, count):
     with tempfile.TemporaryDirectory() as folder:
         paths = []
         for number, (kind, lines, ended) in enumerate(contents):
@@ -81,7 +78,7 @@ def test_shards_have_the_records_of_the_files(
 
 
 @given(st.integers(1, 4), st.integers(0, 11))
-def test_a_shard_goes_on_behind_any_record(count: int, after: int) -> None:
+def test_a_shard_goes_on_behind_any_record(count, after):
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / name for name in ("a.jsonl", "b.jsonl")]
         for path in paths:
@@ -94,7 +91,7 @@ def test_a_shard_goes_on_behind_any_record(count: int, after: int) -> None:
         assert list(pieces.read(position)) == records[after + 1 :]
 
 
-def test_a_file_that_is_truncated_between_rounds_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_is_truncated_between_rounds_is_an_error(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"".join(b"%d\n" % n for n in range(40)))
     source = Shards([path], LIMIT, 1)
@@ -107,9 +104,7 @@ def test_a_file_that_is_truncated_between_rounds_is_an_error(tmp_path: Path) -> 
         list(FilePieces(source.pieces, LIMIT).read())
 
 
-def test_the_same_bits_for_any_number_of_workers(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_the_same_bits_for_any_number_of_workers(job, citations):
     lines = mixed(citations, 24, "rounds")
     one = job(lines, distribute=DISTRIBUTED, limits={"bad_share": 1.0})
     found = []
@@ -125,9 +120,7 @@ def test_the_same_bits_for_any_number_of_workers(
     assert last["rounds"] >= 2
 
 
-def test_it_learns_about_as_well_as_without_shards(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_it_learns_about_as_well_as_without_shards(job, citations):
     f1 = []
     for distribute in (None, {"shards": 2, "round": 10, "workers": 1}):
         each = job(citations[:120], name=str(distribute), distribute=distribute)
@@ -139,9 +132,7 @@ def test_it_learns_about_as_well_as_without_shards(
 @pytest.mark.long
 @tiers("kills", 2, 100)
 @pytest.mark.parametrize("workers", [soaked(1), 2])
-def test_kills_of_the_run_leave_no_trace(
-    job: Callable[..., Job], citations: list[bytes], workers: int, kills: int
-) -> None:
+def test_kills_of_the_run_leave_no_trace(job, citations, workers, kills):
     broken = job(
         mixed(citations, 30, "rounds"),
         learner={"update": "cda1"},
@@ -151,9 +142,7 @@ def test_kills_of_the_run_leave_no_trace(
     broken.survives(kills, workers)
 
 
-def test_an_example_that_kills_workers_is_put_aside(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_an_example_that_kills_workers_is_put_aside(job, citations):
     lines, keys = citations[:16], {"distribute": DISTRIBUTED | {"workers": 2}}
     run = job(lines, **keys)
     bad = [ids(lines)[n] for n in (5, 6)]
@@ -164,7 +153,7 @@ def test_an_example_that_kills_workers_is_put_aside(
     )
     assert without.run("--set", "limits.bad_share=1") == 0
 
-    def all_deadly() -> None:
+    def all_deadly():
         for poison in bad:
             deadly(poison, signal.SIGKILL)()
 
@@ -177,9 +166,7 @@ def test_an_example_that_kills_workers_is_put_aside(
     assert run.predictions() == without.predictions()
 
 
-def test_a_signal_ends_it_with_a_checkpoint_and_it_goes_on(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_a_signal_ends_it_with_a_checkpoint_and_it_goes_on(job, citations):
     one = job(citations[:12], distribute=DISTRIBUTED | {"round": 1, "workers": 2})
     assert one.run() == 0, one.said
     whole = one.results()
@@ -192,7 +179,7 @@ def test_a_signal_ends_it_with_a_checkpoint_and_it_goes_on(
     assert one.results() == whole
 
 
-def test_a_file_that_changed_is_refused(job: Callable[..., Job], citations: list[bytes]) -> None:
+def test_a_file_that_changed_is_refused(job, citations):
     changed = job(citations[:40], distribute=DISTRIBUTED)
     assert changed.run("--until", "12") == 0, changed.said
     changed.source.write_bytes(b"".join([*citations[1:40], citations[0]]))
@@ -203,9 +190,7 @@ def test_a_file_that_changed_is_refused(job: Callable[..., Job], citations: list
     assert "source.path: expected a file" in changed.said
 
 
-def test_an_example_that_may_not_be_bad_ends_the_run_with_its_place(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_an_example_that_may_not_be_bad_ends_the_run_with_its_place(job, citations):
     strict = job([*citations[:9], b"{\n"], distribute=DISTRIBUTED | {"workers": 2})
     assert strict.run("--strict") == 65
     assert "source.jsonl:10: " in strict.said
@@ -222,15 +207,13 @@ def test_an_example_that_may_not_be_bad_ends_the_run_with_its_place(
         (["source.path=-"], "distribute: standard input cannot be cut; leave it out"),
     ],
 )
-def test_what_does_not_go_with_shards_is_said(
-    keys: list[str], said: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_does_not_go_with_shards_is_said(keys, said, capfd):
     settings = [part for key in ("distribute.shards=2", *keys) for part in ("--set", key)]
     assert command("run", str(REPO / "configs" / "citations.yaml"), *settings) == 78
     assert said in capfd.readouterr().err
 
 
-def test_a_server_has_no_shards(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_server_has_no_shards(capfd):
     config = str(REPO / "configs" / "citations.yaml")
     assert command("serve", config, "--port", "0", "--set", "distribute.shards=2") == 78
     said = capfd.readouterr()
@@ -293,9 +276,7 @@ def on_ray(one: Job, kills: int, rng: random.Random) -> int:
 
 
 @tiers("kills", 1, 50)
-def test_ray_gives_the_same_bits_and_its_workers_may_die(
-    job: Callable[..., Job], citations: list[bytes], kills: int, tally: Any
-) -> None:
+def test_ray_gives_the_same_bits_and_its_workers_may_die(job, citations, kills, tally):
     small = DISTRIBUTED | {"round": 1}
     one = job(
         mixed(citations, 30 if kills == 1 else 120, "ray"),
@@ -328,9 +309,7 @@ ray_executor._Raylet.check = killing
 
 
 @pytest.mark.long
-def test_the_death_of_ray_is_said_and_the_run_resumes(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_the_death_of_ray_is_said_and_the_run_resumes(job, citations):
     one = job(citations[:40], distribute=DISTRIBUTED | {"round": 1})
     assert one.run() == 0, one.said
     local = one.results()
@@ -348,9 +327,7 @@ def test_the_death_of_ray_is_said_and_the_run_resumes(
     assert one.results() == local
 
 
-def test_an_address_that_does_not_answer_is_said(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_an_address_that_does_not_answer_is_said(job, citations):
     lost = job(citations[:5], distribute=DISTRIBUTED)
     with socket.socket() as bound:  # not listening: connections are refused
         bound.bind(("127.0.0.1", 0))
@@ -362,15 +339,13 @@ def test_an_address_that_does_not_answer_is_said(
 
 
 @pytest.mark.parametrize("says", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
-def test_an_address_of_something_else_is_said(
-    job: Callable[..., Job], citations: list[bytes], monkeypatch: pytest.MonkeyPatch, says: bytes
-) -> None:
+def test_an_address_of_something_else_is_said(job, citations, monkeypatch, says):
     monkeypatch.setattr(ray_executor, "ANSWER_SECONDS", 1.0)
     lost = job(citations[:5], distribute=DISTRIBUTED)
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
 
-        def answer() -> None:
+        def answer():
             with other.accept()[0] as client:
                 client.recv(64)
                 client.sendall(says)
@@ -386,9 +361,7 @@ def test_an_address_of_something_else_is_said(
     assert f"nothing answers at {address} ({why})" in lost.said
 
 
-def test_without_ray_it_says_what_to_install(
-    job: Callable[..., Job], citations: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_ray_it_says_what_to_install(job, citations, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     without = job(citations[:5], distribute=DISTRIBUTED | {"engine": "ray"})
     assert without.run() == 69

@@ -1,7 +1,6 @@
 """Runs whose labels the model does not declare: refused, or learned as the stream shows them."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ OPEN = f"field = {{...}}\n{UNDECLARED}"
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Callable[[str], str]:
-    def write(text: str) -> str:
+def model(tmp_path):
+    def write(text):
         path = tmp_path / f"model{len(text)}.mln"
         path.write_text(text)
         return str(path)
@@ -43,9 +42,7 @@ def evaluate(job: Job, trained: Path) -> dict[str, Any]:
     return found
 
 
-def test_labels_that_only_the_truth_names_are_refused(
-    job: Callable[..., Job], citations: list[bytes], model: Callable[[str], str]
-) -> None:
+def test_labels_that_only_the_truth_names_are_refused(job, citations, model):
     """The run ends, says why and what to do; `check` names type, predicate and argument."""
     refused = job(citations[:40], model=model(UNDECLARED))
     assert refused.run() == 65
@@ -64,12 +61,7 @@ def test_labels_that_only_the_truth_names_are_refused(
 
 
 @pytest.mark.parametrize("early", [False, True])
-def test_check_looks_at_truth_that_comes_later(
-    job: Callable[..., Job],
-    citations: list[bytes],
-    model: Callable[[str], str],
-    early: bool,
-) -> None:
+def test_check_looks_at_truth_that_comes_later(job, citations, model, early):
     """It is bad at its own line, and of the examples that are looked at alone."""
     apart = []
     for line in citations[:40]:
@@ -88,9 +80,7 @@ def test_check_looks_at_truth_that_comes_later(
     assert check(job(lines, "declared", labels={}))[1]
 
 
-def test_an_open_type_is_learned_as_the_stream_shows_it(
-    job: Callable[..., Job], citations: list[bytes], model: Callable[[str], str]
-) -> None:
+def test_an_open_type_is_learned_as_the_stream_shows_it(job, citations, model):
     """The first citation's fields are missed, whatever the batch; later ones are found."""
     opened = job(citations[:60], model=model(OPEN))
     results = []
@@ -108,9 +98,7 @@ def test_an_open_type_is_learned_as_the_stream_shows_it(
     assert 'field = { "author", "title", "venue", ... }' in weights
 
 
-def test_what_was_shown_is_used_where_nothing_is_learned(
-    job: Callable[..., Job], citations: list[bytes], model: Callable[[str], str]
-) -> None:
+def test_what_was_shown_is_used_where_nothing_is_learned(job, citations, model):
     """From a checkpoint, a run folder and a weights file; a model without any has no label to give."""
     opened = job(citations[:60], model=model(OPEN))
     summary(opened)
@@ -121,9 +109,7 @@ def test_what_was_shown_is_used_where_nothing_is_learned(
     assert evaluate(later, opened.output / "weights.mln") == expected
 
 
-def test_labels_that_come_late_are_shown_when_they_come(
-    job: Callable[..., Job], citations: list[bytes], model: Callable[[str], str]
-) -> None:
+def test_labels_that_come_late_are_shown_when_they_come(job, citations, model):
     """Predicted without, missed, and then known."""
     examples = [json.loads(line) for line in citations[:12]]
     labels = [{"id": e["id"], "truth": e.pop("truth")} for e in examples]
@@ -140,9 +126,7 @@ def test_labels_that_come_late_are_shown_when_they_come(
     assert all(predicted[5:])
 
 
-def test_a_database_whose_labels_only_its_query_atoms_name_says_what_to_do(
-    job: Callable[..., Job], tmp_path: Path, model: Callable[[str], str]
-) -> None:
+def test_a_database_whose_labels_only_its_query_atoms_name_says_what_to_do(job, tmp_path, model):
     """Declared, or shown by the worlds before, they are used."""
     worlds = tmp_path / "worlds"
     worlds.mkdir()

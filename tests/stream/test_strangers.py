@@ -30,7 +30,7 @@ SECRET = "the first line of a private file"
 
 
 @pytest.fixture
-def finished(job: Callable[..., Job], citations: list[bytes]) -> Job:
+def finished(job, citations):
     run = job(citations[:20], checkpoint={"every": 10}, batch=4)
     assert run.run("--until", "16") == 0, run.said
     return run
@@ -43,7 +43,7 @@ def rewrite(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], objec
     write(path, saved.number, saved.header, saved.arrays)
 
 
-def test_a_hostile_checkpoint_is_refused_by_every_command(finished: Job) -> None:
+def test_a_hostile_checkpoint_is_refused_by_every_command(finished):
     for path in finished.checkpoints():
         rewrite(path, lambda _, arrays: arrays["block"].fill(10**12))
     last, config = finished.checkpoints()[-1], finished.config
@@ -66,7 +66,7 @@ def test_a_hostile_checkpoint_is_refused_by_every_command(finished: Job) -> None
 
 
 @pytest.mark.parametrize("key", ["position", "metrics", "model", "fingerprint", "shown", "lengths"])
-def test_a_header_that_lacks_a_part_is_refused(finished: Job, key: str) -> None:
+def test_a_header_that_lacks_a_part_is_refused(finished, key):
     for path in finished.checkpoints():
         rewrite(path, lambda header, _: header.pop(key))
     assert finished.run() == 74
@@ -74,7 +74,7 @@ def test_a_header_that_lacks_a_part_is_refused(finished: Job, key: str) -> None:
     assert f"`{key}`" in finished.said
 
 
-def test_a_checkpoint_includes_no_file(finished: Job, tmp_path: Path) -> None:
+def test_a_checkpoint_includes_no_file(finished, tmp_path):
     """Neither the page, nor weights, nor the library shows a line of the file that it names."""
     for name in ("private.txt", "private.mln"):
         (tmp_path / name).write_text(f"{SECRET}\n")
@@ -91,7 +91,7 @@ def test_a_checkpoint_includes_no_file(finished: Job, tmp_path: Path) -> None:
         assert SECRET not in finished.said
 
 
-def test_only_what_is_named_as_a_model_is_included(tmp_path: Path) -> None:
+def test_only_what_is_named_as_a_model_is_included(tmp_path):
     """An error shows a line of the file."""
     (tmp_path / "private.txt").write_text(f"{SECRET}\n")
     (tmp_path / "link.mln").symlink_to(tmp_path / "private.txt")
@@ -109,9 +109,7 @@ def without_clock(path: Path) -> str:
     return json.dumps([header, arrays])
 
 
-def test_the_checkpoint_of_a_resumed_run_is_the_same_to_the_byte(
-    job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_the_checkpoint_of_a_resumed_run_is_the_same_to_the_byte(job, citations):
     """Also where fewer examples follow than it holds for the report."""
     spaced = [
         line.replace(b'": ', b'":   ').replace(b"e", rb"\u0065", 1) for line in citations[:20]
@@ -124,7 +122,7 @@ def test_the_checkpoint_of_a_resumed_run_is_the_same_to_the_byte(
     assert found == without_clock(whole.checkpoints()[-1])
 
 
-def test_another_versions_checkpoint_is_told(finished: Job) -> None:
+def test_another_versions_checkpoint_is_told(finished):
     rewrite(finished.checkpoints()[-1], lambda header, _: header.update(version="0.0.9"))
     assert finished.run() == 0, finished.said
     assert f"{finished.checkpoints()[0].parent}" in finished.said
@@ -211,7 +209,7 @@ HEADERS: list[tuple[str, str, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def full(warm: None, citations: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> Job:
+def full(warm, citations, tmp_path_factory):
     """A run of Markov logic whose checkpoint has all that a checkpoint may have."""
     bare = [json.dumps({**json.loads(c), "truth": None}).encode() + b"\n" for c in citations[12:15]]
     keys = {"learner": {"update": "adagrad"}, "drift": {"response": "restart"}, "labels": {}}
@@ -236,11 +234,11 @@ def refused(run: Job, change: Callable[[dict[str, Any], dict[str, Any]], object]
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-def test_arrays_of_a_checkpoint_are_checked(full: Job, name: str) -> None:
+def test_arrays_of_a_checkpoint_are_checked(full, name):
     """Kernels take indexes from them: what does not fit is refused, and says so."""
     key, change = ARRAYS[name]
 
-    def put(_: Any, arrays: dict[str, Any]) -> None:
+    def put(_, arrays):
         array = change(arrays.pop(key))
         arrays |= {} if array is None else {key: array}
 
@@ -248,15 +246,15 @@ def test_arrays_of_a_checkpoint_are_checked(full: Job, name: str) -> None:
 
 
 @pytest.mark.parametrize(("part", "key", "value"), HEADERS)
-def test_headers_of_a_checkpoint_are_checked(full: Job, part: str, key: str, value: Any) -> None:
-    def put(header: dict[str, Any], _: Any) -> None:
+def test_headers_of_a_checkpoint_are_checked(full, part, key, value):
+    def put(header, _):
         header[part][key] = value
 
     assert "cannot be restored: " in refused(full, put)
 
 
 @pytest.mark.parametrize("name", ["base", "dual", "total", "uses", "scalar", "square"])
-def test_arrays_of_psl_are_checked(job: Callable[..., Job], tmp_path: Path, name: str) -> None:
+def test_arrays_of_psl_are_checked(job, tmp_path, name):
     (tmp_path / "trust.psl").write_text(TRUST)
     lines = [msgspec.json.encode(example) + b"\n" for example in examples(4)]
     keys = {"model": str(tmp_path / "trust.psl"), "query": "Trusts", "metrics": {}}
@@ -283,7 +281,7 @@ REPLACED = (".summary.json.tmp", "report.html", ".weights.mln.tmp")
 
 @pytest.mark.parametrize("name", [*WRITTEN, *REPLACED])
 @pytest.mark.parametrize("kind", ["link", "pipe"])
-def test_no_link_is_followed_and_no_pipe_opened(finished: Job, name: str, kind: str) -> None:
+def test_no_link_is_followed_and_no_pipe_opened(finished, name, kind):
     precious, place = finished.folder / "precious", finished.output / name
     precious.write_bytes(b"somebody's own\n" * 1000)
     place.unlink(missing_ok=True)
@@ -298,7 +296,7 @@ def test_no_link_is_followed_and_no_pipe_opened(finished: Job, name: str, kind: 
     assert precious.read_bytes() == b"somebody's own\n" * 1000
 
 
-def test_the_summary_replaces_a_link_and_is_not_read_through_one(finished: Job) -> None:
+def test_the_summary_replaces_a_link_and_is_not_read_through_one(finished):
     precious, place = finished.folder / "precious", finished.output / "summary.json"
     precious.write_text("somebody's own")
     place.unlink()
@@ -312,7 +310,7 @@ def test_the_summary_replaces_a_link_and_is_not_read_through_one(finished: Job) 
     assert f"{place}: cannot read: it is a symbolic link" in finished.said
 
 
-def test_a_lock_is_a_plain_file(finished: Job) -> None:
+def test_a_lock_is_a_plain_file(finished):
     lock = finished.output / "lock"
     lock.unlink()
     lock.symlink_to("precious")
@@ -324,7 +322,7 @@ def test_a_lock_is_a_plain_file(finished: Job) -> None:
     assert "its `lock` does not say so" in finished.said
 
 
-def test_checkpoints_are_not_elsewhere(finished: Job) -> None:
+def test_checkpoints_are_not_elsewhere(finished):
     """Neither all, in a folder that is a link, nor one."""
     inside, outside = finished.output / "checkpoints", finished.folder / "outside"
     last = finished.checkpoints()[-1]
@@ -344,7 +342,7 @@ def test_checkpoints_are_not_elsewhere(finished: Job) -> None:
     assert len(list(outside.iterdir())) == 2
 
 
-def test_a_checkpoint_may_be_named_by_a_link(finished: Job) -> None:
+def test_a_checkpoint_may_be_named_by_a_link(finished):
     """Whoever names it knows it."""
     link = finished.folder / "link.ckpt"
     link.symlink_to(finished.checkpoints()[-1])
@@ -356,7 +354,7 @@ def test_a_checkpoint_may_be_named_by_a_link(finished: Job) -> None:
         assert finished.call(*arguments) == 0, finished.said
 
 
-def test_tables_of_predictions_are_not_elsewhere(tmp_path: Path) -> None:
+def test_tables_of_predictions_are_not_elsewhere(tmp_path):
     """What --fresh removes is in the run folder."""
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -385,7 +383,7 @@ def test_tables_of_predictions_are_not_elsewhere(tmp_path: Path) -> None:
     assert (outside / "part-00000000.parquet").exists()
 
 
-def test_the_page_waits_for_no_pipe(finished: Job) -> None:
+def test_the_page_waits_for_no_pipe(finished):
     watched = Watched(finished.output)
     for name in ("predictions.jsonl", "metrics.jsonl", "deadletter.jsonl"):
         (finished.output / name).unlink()

@@ -42,7 +42,7 @@ def lines(folder: Path) -> list[bytes]:
 
 
 @tiers("cases", 12, 2000)
-def test_lines_are_what_an_encoder_writes(cases: int, tmp_path: Path) -> None:
+def test_lines_are_what_an_encoder_writes(cases, tmp_path):
     for case in range(cases):
         rng, folder = random.Random(case), tmp_path / str(case)
         names = NAMES[rng.choice([*NAMES])]
@@ -69,7 +69,7 @@ def test_lines_are_what_an_encoder_writes(cases: int, tmp_path: Path) -> None:
         assert lines(folder) == written, case
 
 
-def test_an_example_may_be_in_many_batches(tmp_path: Path) -> None:
+def test_an_example_may_be_in_many_batches(tmp_path):
     ids, size = [*range(100), *[100] * 300_000, 101], 300_000
     write_parquet(tmp_path / "evidence" / "P.parquet", {"id": ids, "n": [*range(len(ids))]})
     write_parquet(tmp_path / "truth" / "T.parquet", {"id": [0, 101], "n": [5, 6]})
@@ -86,7 +86,7 @@ def test_an_example_may_be_in_many_batches(tmp_path: Path) -> None:
     ]
 
 
-def test_first_rows_are_those_that_differ() -> None:
+def test_first_rows_are_those_that_differ():
     rng = np.random.default_rng(0)
     for _ in range(200):
         texts = [bytes(rng.integers(97, 99, rng.integers(0, 3))) for _ in range(rng.integers(1, 9))]
@@ -97,7 +97,7 @@ def test_first_rows_are_those_that_differ() -> None:
         assert first[:n].tolist() == expected
 
 
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+def test_a_damaged_file_is_named(tmp_path):
     path = tmp_path / "evidence" / "P.parquet"
     write_parquet(path, {"id": [*range(50_000)], "w": [f"word{n * 7919}" for n in range(50_000)]})
     whole = bytearray(path.read_bytes())
@@ -110,7 +110,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 # predictions --------------------------------------------------------------------------------------
 
 
-def test_answers_become_columns(tmp_path: Path) -> None:
+def test_answers_become_columns(tmp_path):
     tables = Tables(tmp_path, {"In": ["token", None], "Is": ["kind"], "None": ["x"]})
     record, example = Record(b"", "f", 3, 0, 0), Example(id="7", evidence={})
     atoms: dict[str, Any] = {"In": [["é\0", 1], ['"', -2]], "Is": [["5"], [5]], "None": []}
@@ -125,7 +125,7 @@ def test_answers_become_columns(tmp_path: Path) -> None:
     assert read_parquet(found["Is"][0]) == {"id": ["7", "7"], "kind": ["5", "5"]}
     import duckdb
 
-    def rows(table: str) -> list[tuple[Any, ...]]:
+    def rows(table):
         return duckdb.connect().execute(f"SELECT * FROM '{found[table][0]}'").fetchall()
 
     assert rows("In") == [("7", "é\0", 1, None), ("7", '"', -2, None), ("8", "b", 3, 0.25)]

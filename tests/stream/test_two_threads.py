@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import signal
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from onlinesrl.mln.online.example_step import ExampleProcessor
 from onlinesrl.stream import checkpoints as checkpoints_module
 from tests.stream.test_kill import BAD
 
-Make = Callable[..., Job]
 TWO = ("--threads", "2")
 KEYS: dict[str, Any] = {
     "batch": 7,
@@ -66,7 +64,7 @@ def saved(run: Job) -> list[Any]:
 
 
 @pytest.mark.parametrize("audit", [0, 9])
-def test_two_threads_learn_what_one_does(job: Make, citations: list[bytes], audit: int) -> None:
+def test_two_threads_learn_what_one_does(job, citations, audit):
     keys = {**KEYS, "inference": {"audit_every": audit}} if audit else KEYS
     one, two = (job(mixed(citations), name, **keys) for name in ("one", "two"))
     assert (one.run(), two.run(*TWO)) == (0, 0), two.said
@@ -74,7 +72,7 @@ def test_two_threads_learn_what_one_does(job: Make, citations: list[bytes], audi
     assert saved(two) == saved(one)
 
 
-def test_a_run_goes_on_with_any_number_of_threads(job: Make, citations: list[bytes]) -> None:
+def test_a_run_goes_on_with_any_number_of_threads(job, citations):
     whole, run = (job(mixed(citations), name, **KEYS) for name in ("whole", "run"))
     assert whole.run() == 0
     for options in (("--until", "23", *TWO), ("--until", "41"), TWO):
@@ -82,7 +80,7 @@ def test_a_run_goes_on_with_any_number_of_threads(job: Make, citations: list[byt
     assert results(run) == results(whole)
 
 
-def test_what_cannot_be_read_ends_it_in_its_place(job: Make, citations: list[bytes]) -> None:
+def test_what_cannot_be_read_ends_it_in_its_place(job, citations):
     """The second thread finds it, and what comes before is learned from."""
     said = []
     for name, options in (("one", ()), ("two", TWO)):
@@ -111,9 +109,7 @@ def stop_after_five() -> None:
 
 
 @pytest.mark.parametrize("options", [(), TWO])
-def test_a_run_is_stopped_within_a_micro_batch(
-    job: Make, citations: list[bytes], options: tuple[str, ...]
-) -> None:
+def test_a_run_is_stopped_within_a_micro_batch(job, citations, options):
     """First of what there is, then, when it had finished, of a file that has grown."""
     whole, run = job(citations[:40], "whole"), job(citations[:20], "run")
     assert whole.run() == 0

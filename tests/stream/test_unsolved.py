@@ -2,13 +2,10 @@
 
 import json
 import random
-from collections.abc import Callable, Sequence
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pytest
-from conftest import Job, soaked, wait
+from conftest import soaked, wait
 
 SIGNS = {"p": "", "n": "!"}
 MODEL = "Clause(var, var, var, sign, sign, sign)\nP(var)\n0.5 P(x)\n" + "".join(
@@ -38,13 +35,11 @@ MIXED = [*EASY[:3], HARD[0], *EASY[3:6], HARD[1], *EASY[6:]]
 
 
 @pytest.fixture
-def stream(job: Callable[..., Job], tmp_path: Path) -> Callable[..., Job]:
+def stream(job, tmp_path):
     """Makes runs whose every search ends after one node."""
     (tmp_path / "sat.mln").write_text(MODEL)
 
-    def make(
-        lines: Sequence[bytes], name: str = "job", *, batch: int = 64, **inference: Any
-    ) -> Job:
+    def make(lines, name="job", *, batch=64, **inference):
         keys = {"model": str(tmp_path / "sat.mln"), "query": "P", "metrics": {}, "batch": batch}
         keys["inference"] = {"presolve": "none", "max_nodes": 1} | inference
         return job(lines, name, limits={"bad_share": 1.0}, **keys)
@@ -52,7 +47,7 @@ def stream(job: Callable[..., Job], tmp_path: Path) -> Callable[..., Job]:
     return make
 
 
-def test_skipped_examples_are_as_if_they_had_not_been(stream: Callable[..., Job]) -> None:
+def test_skipped_examples_are_as_if_they_had_not_been(stream):
     run, easy = stream(MIXED, unsolved="skip"), stream(EASY, "easy", max_nodes=None)
     assert (run.run(), easy.run()) == (0, 0), run.said
     assert run.results()["weights.mln"] == easy.results()["weights.mln"]
@@ -66,9 +61,7 @@ def test_skipped_examples_are_as_if_they_had_not_been(stream: Callable[..., Job]
     assert (last["examples"], last["bad"], last["unsolved"], last["certified"]) == (10, 2, 2, 8)
 
 
-def test_the_best_state_found_is_predicted_and_not_called_certified(
-    stream: Callable[..., Job],
-) -> None:
+def test_the_best_state_found_is_predicted_and_not_called_certified(stream):
     hardest = satisfiable(52, 120, 504)
     run = stream([*MIXED, hardest])
     assert run.run() == 0, run.said
@@ -84,7 +77,7 @@ def test_the_best_state_found_is_predicted_and_not_called_certified(
     assert (last["bad"], last["unsolved"], last["certified"], last["updates"]) == (0, 3, 9, 8)
 
 
-def test_predict_says_how_many_answers_are_not_proven(stream: Callable[..., Job]) -> None:
+def test_predict_says_how_many_answers_are_not_proven(stream):
     run = stream(MIXED)
     hard, easy = run.folder / "hard.jsonl", run.folder / "easy.jsonl"
     hard.write_bytes(b"".join([*EASY, HARD[0]]))
@@ -100,9 +93,7 @@ def test_predict_says_how_many_answers_are_not_proven(stream: Callable[..., Job]
         assert bool(unproven) == ("proven" in run.said)
 
 
-def test_the_run_stops_before_the_example_and_goes_on_with_a_higher_limit(
-    stream: Callable[..., Job],
-) -> None:
+def test_the_run_stops_before_the_example_and_goes_on_with_a_higher_limit(stream):
     run = stream(MIXED, unsolved="stop")
     for _ in range(2):
         assert run.run() == 65
@@ -117,7 +108,7 @@ def test_the_run_stops_before_the_example_and_goes_on_with_a_higher_limit(
 
 
 @pytest.mark.parametrize("unsolved", ["fallback", soaked("skip")])
-def test_a_replay_repeats_it(stream: Callable[..., Job], unsolved: str) -> None:
+def test_a_replay_repeats_it(stream, unsolved):
     run = stream(MIXED, unsolved=unsolved)
     assert run.run() == 0, run.said
     expected = run.results()

@@ -32,9 +32,7 @@ class Problem:
 
 
 def clause_model(
-    n_atoms: int,
-    clauses: Sequence[Clause],
-    groups: Sequence[tuple[bool, Sequence[int]]] = (),
+    n_atoms: int, clauses: Sequence[Clause], groups: Sequence[tuple[bool, Sequence[int]]] = ()
 ) -> tuple[GroundMRF, Floats]:
     """A model with the weights of its clauses, from these and groups ``(exactly, atoms)``."""
     group = np.full(n_atoms, -1, np.int32)

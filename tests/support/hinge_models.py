@@ -42,11 +42,7 @@ class Rows:
         self.variable.append(variables.ravel())
         self.coefficient.append(np.broadcast_to(coefficients, (rows, k)).ravel())
         self.constant.append(np.broadcast_to(constant, rows))
-        for values, value in (
-            (self.weight_index, weight),
-            (self.power, power),
-            (self.kind, kind),
-        ):
+        for values, value in ((self.weight_index, weight), (self.power, power), (self.kind, kind)):
             values.append(np.full(rows, value))
 
     def model(self, n_variables) -> HingeLossMRF:

@@ -348,10 +348,7 @@ def _comparison(draw: st.DrawFn, language: _Language, scope: _Scope) -> str:
     kind = scope.used[left]
     same = sorted(name for name, of in scope.used.items() if of == kind)
     if draw(up_to(2)) == 0:
-        op, right = (
-            draw(one_of(["<", "<=", ">", ">="])),
-            draw(one_of([*same, "3"])),
-        )
+        op, right = (draw(one_of(["<", "<=", ">", ">="])), draw(one_of([*same, "3"])))
         return f"{left} {draw(one_of(['', '+ 1 ', '* 2 ', '- 8 ', '% 4 ']))}{op} {right}"
     right = draw(one_of([*same, *SPELLED[kind]]))
     if draw(up_to(3)) == 0:

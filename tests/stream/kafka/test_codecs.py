@@ -1,21 +1,15 @@
 """Topics whose records are compressed."""
 
-from collections.abc import Callable
-
 import kafka.codec
 import pytest
-from conftest import Job
 
-from tests.support.kafka_broker import Cluster
 from tests.support.kafka_streams import UNTIL_END, add, from_file, keys, predicted
 
 CODECS = {"gzip": None, "snappy": "snappy", "lz4": "lz4.frame", "zstd": "zstandard"}
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_compressed_records_are_read_and_written(
-    broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes], codec: str
-) -> None:
+def test_compressed_records_are_read_and_written(broker, topic, job, citations, codec):
     """The broker compresses what it is sent, examples and predictions."""
     module = CODECS[codec]
     if module is not None:
@@ -32,14 +26,12 @@ def test_compressed_records_are_read_and_written(
     assert predicted(broker, out) == from_file(alone)
 
 
-def test_a_package_that_is_missing_is_named(
-    broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_a_package_that_is_missing_is_named(broker, topic, job, citations):
     codec = "zstd"
     broker.create_topic(topic, config={"compression.type": codec})
     add(broker, topic, citations[:20])
 
-    def first() -> None:
+    def first():
         setattr(kafka.codec, f"has_{codec}", lambda: False)
 
     run = job([], **keys(broker, topic))

@@ -17,7 +17,7 @@ SERVICES = COMPOSE["services"]
 POM = "{http://maven.apache.org/POM/4.0.0}"
 
 
-def test_the_services_wait_for_one_another() -> None:
+def test_the_services_wait_for_one_another():
     assert set(SERVICES) == {"broker", "topics", "learner", "prometheus"}
     assert SERVICES["learner"]["depends_on"] == {
         "broker": {"condition": "service_healthy"},
@@ -28,7 +28,7 @@ def test_the_services_wait_for_one_another() -> None:
         assert set(service.get("depends_on", ())) <= set(SERVICES)
 
 
-def test_everybody_finds_the_broker() -> None:
+def test_everybody_finds_the_broker():
     settings = SERVICES["broker"]["environment"]
     assert "INSIDE://broker:9092" in settings["KAFKA_ADVERTISED_LISTENERS"].split(",")
     assert SERVICES["broker"]["ports"] == ["29092:29092"]
@@ -37,14 +37,14 @@ def test_everybody_finds_the_broker() -> None:
     assert "--bootstrap-server broker:9092" in SERVICES["topics"]["command"][-1]
 
 
-def test_prometheus_reads_the_port_that_the_learner_publishes() -> None:
+def test_prometheus_reads_the_port_that_the_learner_publishes():
     jobs = yaml.safe_load((DOCKER / "prometheus.yml").read_text())["scrape_configs"]
     assert [job["static_configs"][0]["targets"] for job in jobs] == [["learner:9464"]]
     assert SERVICES["learner"]["ports"] == ["9464:9464"]
     assert "localhost:9464/healthz" in SERVICES["learner"]["healthcheck"]["test"]
 
 
-def test_files_and_volumes_are_there() -> None:
+def test_files_and_volumes_are_there():
     build = SERVICES["learner"]["build"]
     context = DOCKER / build["context"]
     copied = [
@@ -64,7 +64,7 @@ def test_files_and_volumes_are_there() -> None:
             assert there, volume
 
 
-def test_the_broker_is_of_the_version_that_is_tested() -> None:
+def test_the_broker_is_of_the_version_that_is_tested():
     dependency = ElementTree.parse(DOCKER / "broker" / "pom.xml").find(f".//{POM}dependency")
     assert dependency is not None
     version = dependency.findtext(f"{POM}version")
@@ -72,7 +72,7 @@ def test_the_broker_is_of_the_version_that_is_tested() -> None:
         assert SERVICES[name]["image"] == f"apache/kafka:{version}"
 
 
-def test_the_machines_of_a_cluster_find_its_head() -> None:
+def test_the_machines_of_a_cluster_find_its_head():
     services = yaml.safe_load((DOCKER / "ray-compose.yaml").read_text())["services"]
     assert set(services) == {"head", "worker", "learner"}
     assert {"--head", "--port=6379", "--num-cpus=0"} <= {*services["head"]["entrypoint"]}
@@ -87,7 +87,7 @@ def test_the_machines_of_a_cluster_find_its_head() -> None:
 
 
 @pytest.mark.parametrize("file", ["compose.yaml", "ray-compose.yaml"])
-def test_the_file_is_understood_where_there_is_a_compose(file: str) -> None:
+def test_the_file_is_understood_where_there_is_a_compose(file):
     command = ["docker", "compose"]
     if shutil.which("docker") is None or _fails([*command, "version"]):
         return

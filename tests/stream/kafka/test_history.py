@@ -55,9 +55,7 @@ def committed(broker, topic):
 
 @pytest.mark.parametrize(
     ("more", "said"),
-    [
-        ({"start": "end"}, "source.start: shards are cut from what is there; expected beginning"),
-    ],
+    [({"start": "end"}, "source.start: shards are cut from what is there; expected beginning")],
 )
 def test_what_a_history_is_not_is_said(job, more, said):
     of = {"kind": "kafka", "bootstrap": "localhost:1", "topic": "t", **more}

@@ -109,13 +109,13 @@ CASES = [
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("m.mln").touch()
 
 
 @pytest.mark.parametrize(("text", "said"), CASES)
-def test_golden_complaints(text: str, said: str) -> None:
+def test_golden_complaints(text, said):
     Path("run.yaml").write_text(text)
     with pytest.raises(ConfigError) as caught:
         load(Path("run.yaml"))
@@ -148,7 +148,7 @@ def test_golden_complaints(text: str, said: str) -> None:
         "{sasl_plain_password: 0pen-sesame: x}",
     ],
 )
-def test_complaints_do_not_repeat_secrets(security: str) -> None:
+def test_complaints_do_not_repeat_secrets(security):
     Path("run.yaml").write_text(SECURE + security + "\n")
     with pytest.raises(ConfigError) as in_file:
         load(Path("run.yaml"))
@@ -169,7 +169,7 @@ def test_complaints_do_not_repeat_secrets(security: str) -> None:
 @pytest.mark.parametrize(
     "source", ["[{security: {ssl_password: 0pen-sesame}}]", "{ssl_password:0pen-sesame}"]
 )
-def test_complaints_about_what_is_around_them_do_not_either(source: str) -> None:
+def test_complaints_about_what_is_around_them_do_not_either(source):
     Path("run.yaml").write_text(HEAD + f"source: {source}\n")
     with pytest.raises(ConfigError) as caught:
         load(Path("run.yaml"))
@@ -179,7 +179,7 @@ def test_complaints_about_what_is_around_them_do_not_either(source: str) -> None
 @pytest.mark.parametrize(
     "value", ["*0pen-sesame", "!0pen-sesame x", "%0pen-sesame", "[0pen-sesame", '"0pen-sesame\\x"']
 )
-def test_complaints_about_a_secret_by_itself_do_not_either(value: str) -> None:
+def test_complaints_about_a_secret_by_itself_do_not_either(value):
     """The key of ``--set`` alone tells that its value is one."""
     Path("run.yaml").write_text(GOOD)
     with pytest.raises(ConfigError) as caught:
@@ -187,13 +187,13 @@ def test_complaints_about_a_secret_by_itself_do_not_either(value: str) -> None:
     assert "sesame" not in str(caught.value)
 
 
-def test_what_is_no_secret_is_told() -> None:
+def test_what_is_no_secret_is_told():
     Path("run.yaml").write_text(SECURE + "{sasl_plain_password: a: b}\n")
     with pytest.raises(ConfigError, match="expected ',' or '}', but got ':'"):
         load(Path("run.yaml"))
 
 
-def test_secrets_are_not_shown() -> None:
+def test_secrets_are_not_shown():
     Path("run.yaml").write_text(SECURE + "{sasl_plain_password: s3cret, ssl_password: '1234'}\n")
     config = load(Path("run.yaml"))
     assert config.source.security.settings()["sasl_plain_password"] == "s3cret"
@@ -202,7 +202,7 @@ def test_secrets_are_not_shown() -> None:
         assert "s3cret" not in text and "1234" not in text
 
 
-def test_importing_changes_nothing_of_the_log_of_kafka_python() -> None:
+def test_importing_changes_nothing_of_the_log_of_kafka_python():
     code = "import logging, onlinesrl.stream.kafka.client; log = logging.getLogger('kafka'); "
     code += (
         "assert log.propagate and not any('onlinesrl' in type(h).__module__ for h in log.handlers)"

@@ -6,7 +6,6 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -35,7 +34,7 @@ def test_kills_at_random_moments_leave_no_trace(broker, topic, job, citations, t
     fill(broker, topic, citations[:80])
     rng, kills, seconds = random.Random(0), 0, 0.0
 
-    def moment() -> float:
+    def moment():
         return rng.uniform(0.0, rng.choice((1.0, 1.0, 0.4)) * seconds)
 
     for attempt in itertools.count():
@@ -70,8 +69,8 @@ def test_a_kill_at_any_step_of_a_transaction_leaves_no_trace(
     values = keys(broker, topic)
     run = job([], **values, batch=3)
 
-    def killing(at: int) -> Callable[[], None]:
-        def first() -> None:
+    def killing(at):
+        def first():
             from onlinesrl.stream import checkpoints
 
             small_flushes()
@@ -79,7 +78,7 @@ def test_a_kill_at_any_step_of_a_transaction_leaves_no_trace(
             owner: Any = checkpoints if step in ("save", "saved") else KafkaProducer
             real, calls = getattr(owner, names.get(step, step)), 0
 
-            def call(*arguments: Any, **options: Any) -> Any:
+            def call(*arguments, **options):
                 nonlocal calls
                 calls += 1
                 if step in names:
@@ -109,22 +108,22 @@ def test_predictions_behind_an_open_transaction_are_not_written_again(
     out = values["sink"]["topic"]
     run = job([], **values)
 
-    def die_at_second_save() -> None:
+    def die_at_second_save():
         from onlinesrl.stream import checkpoints
 
         real, calls = checkpoints.save, itertools.count(1)
 
-        def save(*arguments: Any, **options: Any) -> Any:
+        def save(*arguments, **options):
             if next(calls) == 2:
                 os.kill(os.getpid(), signal.SIGKILL)
             return real(*arguments, **options)
 
         checkpoints.save = save
 
-    def tell_of_waiting() -> None:
+    def tell_of_waiting():
         real = KafkaConsumer.poll
 
-        def poll(self: Any, *arguments: Any, **options: Any) -> Any:
+        def poll(self, *arguments, **options):
             records = real(self, *arguments, **options)
             if out in {place.topic for place in self.assignment()}:
                 waits.touch()  # there was nothing to read
@@ -188,10 +187,10 @@ def test_a_process_shut_out_within_its_transaction(broker, topic, job, citations
     values = keys(broker, topic)
     first = job([], "first", **values)
 
-    def stopping() -> None:
+    def stopping():
         real, calls = KafkaProducer.commit_transaction, 0
 
-        def commit(self: Any) -> Any:
+        def commit(self):
             nonlocal calls
             calls += 1
             if calls == 2:

@@ -5,14 +5,7 @@ import random
 
 from conftest import Job, tiers
 
-from tests.support.kafka_streams import (
-    UNTIL_END,
-    fill,
-    from_file,
-    ids,
-    keys,
-    predicted,
-)
+from tests.support.kafka_streams import UNTIL_END, fill, from_file, ids, keys, predicted
 from tests.support.late_labels import apart
 
 DELAY = 9
@@ -73,7 +66,7 @@ def test_labels_on_a_topic_of_their_own(broker, topic, job, citations):
     values = keys(broker, topic)
     run = job([], **values, labels={"topic": f"{topic}-labels"})
 
-    def small_polls() -> None:
+    def small_polls():
         from onlinesrl.stream.kafka import source as kafka_source
 
         kafka_source.MOST_RECORDS = 7

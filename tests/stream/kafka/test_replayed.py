@@ -1,22 +1,16 @@
 """A file that is sent to a topic: what arrives there, and what is said when it cannot."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
-import pytest
-from conftest import Job, wait
+from conftest import wait
 
 from onlinesrl.stream.dead_letters import DeadLetters
 from onlinesrl.stream.records import Record
-from tests.support.kafka_broker import Broker, Cluster
 from tests.support.kafka_streams import in_a_fork
 from tests.support.waiting import until
 
 
-def test_a_topic_gets_every_example_under_its_id(
-    job: Callable[..., Job], citations: list[bytes], broker: Cluster, topic: str
-) -> None:
+def test_a_topic_gets_every_example_under_its_id(job, citations, broker, topic):
     broker.create_topic(topic, partitions=3)
     run = job([*citations[:100], b"{\n"])
     target = ["--to", "kafka", "--topic", topic, "--bootstrap", broker.bootstrap]
@@ -36,9 +30,7 @@ def test_a_topic_gets_every_example_under_its_id(
     assert "has no partition 3, only [0, 1, 2]" in run.said
 
 
-def test_dead_letters_go_to_a_topic(
-    job: Callable[..., Job], broker: Cluster, topic: str, tmp_path: Path
-) -> None:
+def test_dead_letters_go_to_a_topic(job, broker, topic, tmp_path):
     broker.create_topic(topic)
     values = [b"{\n \xff}", b"", b'{"id": "c"}']
     with DeadLetters(tmp_path / "deadletter.jsonl") as dead:
@@ -54,9 +46,7 @@ def test_dead_letters_go_to_a_topic(
     ]
 
 
-def test_a_record_too_large_for_the_topic_is_named(
-    job: Callable[..., Job], citations: list[bytes], broker: Cluster, topic: str
-) -> None:
+def test_a_record_too_large_for_the_topic_is_named(job, citations, broker, topic):
     broker.create_topic(topic, config={"max.message.bytes": "100000"})
     run = job([citations[0], b"[" + bytes(300_000).replace(b"\0", b"1") + b"]\n", citations[1]])
     target = ["--to", "kafka", "--topic", topic, "--bootstrap", broker.bootstrap]
@@ -65,9 +55,7 @@ def test_a_record_too_large_for_the_topic_is_named(
     assert run.said.startswith("1 sent in ")
 
 
-def test_no_such_topic_is_69(
-    job: Callable[..., Job], broker: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_such_topic_is_69(job, broker, topic, monkeypatch):
     monkeypatch.setattr("onlinesrl.runs.replay.BROKER_SECONDS", 1)
     run = job([b"{}\n"])
     target = ["--to", "kafka", "--topic", topic, "--bootstrap", broker.bootstrap]
@@ -75,7 +63,7 @@ def test_no_such_topic_is_69(
     assert run.said.startswith(f"{broker.bootstrap}: topic {topic} cannot be found: ")
 
 
-def test_no_broker_is_69(job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_broker_is_69(job, monkeypatch):
     monkeypatch.setattr("onlinesrl.runs.replay.BROKER_SECONDS", 1)
     run = job([b"{}\n"])
     send = ["replay", run.source, "--to", "kafka"]
@@ -87,12 +75,8 @@ def test_no_broker_is_69(job: Callable[..., Job], monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_broker_that_goes_away_is_69_and_what_arrived_is_told(
-    job: Callable[..., Job],
-    citations: list[bytes],
-    own_broker: Broker,
-    topic: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    job, citations, own_broker, topic, monkeypatch
+):
     monkeypatch.setattr("onlinesrl.runs.replay.BROKER_SECONDS", 2)
     monkeypatch.setattr("onlinesrl.runs.replay.DELIVERY_SECONDS", 6)
     own_broker.create_topic(topic)

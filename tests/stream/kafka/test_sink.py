@@ -6,7 +6,6 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
 import pytest
 from conftest import Job, soaked, wait
@@ -157,7 +156,7 @@ def test_keys_that_were_written_anew_and_compacted(broker, topic, job, citations
     compacting |= {"segment.ms": "100", "min.compaction.lag.ms": "0", "max.compaction.lag.ms": "1"}
     broker.create_topic(topic, config=compacting)
 
-    def write(lines: Iterable[bytes]) -> None:
+    def write(lines):
         broker.produce(topic, [(str(n).encode(), line.rstrip(), 0) for n, line in enumerate(lines)])
 
     write(citations[:60])
@@ -165,7 +164,7 @@ def test_keys_that_were_written_anew_and_compacted(broker, topic, job, citations
     killed(run, broker, f"{topic}-out", 60)
     write(citations[60:90])
 
-    def compacted() -> bool:
+    def compacted():
         time.sleep(0.2)
         broker.produce(topic, [(b"last", citations[90].rstrip(), 0)])  # so that segments roll
         return (
@@ -222,13 +221,13 @@ def test_a_broker_that_dies_before_a_commit(own_broker, topic, job, citations, t
     run = job([], **keys(own_broker, topic))
     ready, go = run.folder / "ready", run.folder / "go"
 
-    def first() -> None:
+    def first():
         from kafka import KafkaProducer
 
         short_answers(2000)
         real, calls = KafkaProducer.commit_transaction, 0
 
-        def commit(self: Any) -> Any:
+        def commit(self):
             nonlocal calls
             calls += 1
             if calls == 2:
@@ -263,16 +262,16 @@ def test_predictions_on_a_partition_that_is_new_are_not_written_again(
         admin.create_partitions({f"{topic}-out": 4})
     until(lambda: len(broker.end_offsets(f"{topic}-out")) == 4)
 
-    def first() -> None:
+    def first():
         from onlinesrl.stream import checkpoints as checkpoints_module
         from onlinesrl.stream.kafka import sink as kafka_sink
 
         real = kafka_sink.KafkaSink.open
 
-        def open_(self: Any, state: Any, predictions: Any) -> None:
+        def open_(self, state, predictions):
             real(self, {**state, "ends": {"0": state["ends"]["0"]}}, predictions)
 
-        def die(*_: Any) -> None:
+        def die(*_):
             os.kill(os.getpid(), signal.SIGKILL)
 
         kafka_sink.KafkaSink.open = open_  # type: ignore[method-assign]
@@ -293,14 +292,14 @@ def test_a_gap_ends_a_run_with_a_checkpoint(broker, topic, job, citations, tally
     fill(broker, topic, citations[:30])
     run = job([], **{**keys(broker, topic), "checkpoint": {"every": 1000}})
 
-    def first() -> None:
+    def first():
         from onlinesrl.stream.kafka import source as kafka_source
 
         kafka_source.MOST_RECORDS = 15
         deleted: list[bool] = []
         real = kafka_source.KafkaSource._poll
 
-        def poll(self: Any) -> Any:
+        def poll(self):
             if self.offsets[f"{topic}[0]"] == 15 and not deleted:
                 deleted.append(True)
                 broker.delete_records(topic, 0, 20)

@@ -5,10 +5,8 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from conftest import Job, soaked, wait
@@ -42,7 +40,7 @@ DATA, UNAVAILABLE = 65, 69
 
 
 @pytest.fixture
-def mixed(citations: list[bytes]) -> list[bytes]:
+def mixed(citations):
     lines = citations[:60]
     for n, bad in enumerate(BAD):
         lines.insert(11 * n + 3, bad + b"\n")
@@ -184,7 +182,7 @@ def test_a_broker_that_is_away_for_a_while(own_broker, topic, job, citations, ta
     tally["broker faults"] += 1
 
 
-def test_a_broker_that_is_away_at_the_start(job: Callable[..., Job]) -> None:
+def test_a_broker_that_is_away_at_the_start(job):
     [port] = free_ports(1)
     run = job([], source=source(Cluster(f"127.0.0.1:{port}"), "none", patience="2s"))
     assert run.run(first=short_answers) == UNAVAILABLE
@@ -220,13 +218,13 @@ def test_a_run_that_waits_for_brokers_stops_when_asked_to(
     fill(own_broker, topic, citations[:40])
     run = job([], **keys(own_broker, topic, patience="1h"))
 
-    def first() -> None:
+    def first():
         from onlinesrl.stream.kafka import sink as kafka_sink
 
         short_answers(2000)
         real = kafka_sink.KafkaSink._transact
 
-        def transact(self: Any, *arguments: Any) -> Any:
+        def transact(self, *arguments):
             if self.sequence >= 20:
                 (run.folder / "ready").touch()
                 until((run.folder / "go").exists)
@@ -252,7 +250,7 @@ def test_a_run_that_waits_for_brokers_stops_when_asked_to(
     tally["broker faults"] += 1
 
 
-def test_a_topic_that_is_not_there(broker: Cluster, topic: str, job: Callable[..., Job]) -> None:
+def test_a_topic_that_is_not_there(broker, topic, job):
     run = job([], source=source(broker, topic))
     assert run.run(first=short_answers) == UNAVAILABLE
     assert f"has no topic {topic}" in run.said
@@ -267,7 +265,7 @@ def test_a_broker_that_is_away_for_longer_than_patience(own_broker, topic, job, 
     run = job([], **keys(own_broker, topic, patience="1h"))
     afterwards = run.folder / "afterwards"
 
-    def first() -> None:
+    def first():
         short_answers()
         later(afterwards, 3600.0)
 
@@ -333,12 +331,12 @@ def test_a_silent_partition_is_noticed(broker, topic, job, citations, tally, par
     fill(broker, topic, citations[:60], partitions)
     run = job([], **keys(broker, topic))
 
-    def first() -> None:
+    def first():
 
         fast_looks(0.5)
         real, given = KafkaConsumer.poll, Counter[int]()
 
-        def poll(self: Any, *arguments: Any, **options: Any) -> Any:
+        def poll(self, *arguments, **options):
             if given[id(self)] == 0 and len(given) > 1 and options:
                 given[id(self)] = -1000  # the second of them is well
             if options and given[id(self)] >= 2:
@@ -383,13 +381,13 @@ def test_what_lets_in_reaches_the_client_and_nobody_else(broker, topic, job, cit
     run = job([], **settings)
     seen = run.folder / "seen"
 
-    def first() -> None:
+    def first():
         from onlinesrl.stream.kafka import client as module
 
         real = module.Broker.client
 
-        def client(self: Any, kind: Any, **options: Any) -> Any:
-            def made(**given: Any) -> Any:
+        def client(self, kind, **options):
+            def made(**given):
                 with seen.open("a") as file:
                     file.write(json.dumps([kind.__name__, {k: given[k] for k in SECRETS}]) + "\n")
                 return kind(
@@ -415,7 +413,7 @@ def test_what_lets_in_reaches_the_client_and_nobody_else(broker, topic, job, cit
             assert [p for p, text in texts.items() if secret in text] == []
 
 
-def test_partitions_without_a_leader_are_waited_for(broker: Cluster, topic: str) -> None:
+def test_partitions_without_a_leader_are_waited_for(broker, topic):
     """As new ones are for a moment; kafka-python leaves them out of what it asks about."""
     from onlinesrl.stream.kafka.client import bounds
 
@@ -450,8 +448,8 @@ def test_new_partitions_are_read_from_their_beginning(broker, topic, job, citati
 
 
 @pytest.mark.parametrize("call", ["poll", "position"])
-def test_a_partition_that_became_shorter_is_named(call: str) -> None:
-    def shorter(*arguments: Any, **options: Any) -> None:
+def test_a_partition_that_became_shorter_is_named(call):
+    def shorter(*arguments, **options):
         raise LogTruncationError({TopicPartition("t", 1): None})
 
     of = KafkaSource(Broker("localhost:1"), ConsumerOptions(["t"]), None, print)
@@ -467,7 +465,7 @@ def test_a_partition_that_became_shorter_is_named(call: str) -> None:
     )
 
 
-def test_lag(broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]) -> None:
+def test_lag(broker, topic, job, citations):
     from onlinesrl.stream.kafka.client import Broker as Address
     from onlinesrl.stream.kafka.client import ConsumerOptions
     from onlinesrl.stream.kafka.source import KafkaSource
