@@ -3,12 +3,11 @@
 import io
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import REPO, command
+from conftest import command
 
 MODEL = "kind={...}\nW(word)\nIs(kind)\nW(+w) => Is(+k)\n"
 CONFIG = "model: m.mln\nquery: Is\nsource: {path: x.jsonl}\nlimits: {bad_share: 1}\noutput: out\n"
@@ -20,7 +19,7 @@ def example(n: int, predicate: str = "W") -> str:
     return json.dumps(of, ensure_ascii=False) + "\n"
 
 
-def said(folder: Path, encoding: str, *arguments: str) -> str:
+def said(folder: Path, encoding: str, *arguments: str, written_in: str = "") -> str:
     """Run a command whose output has an encoding; return what it printed."""
     printed, here, shown = io.TextIOWrapper(io.BytesIO(), encoding=encoding), Path.cwd(), sys.stdout
     os.chdir(folder)
@@ -32,7 +31,7 @@ def said(folder: Path, encoding: str, *arguments: str) -> str:
         os.chdir(here)
     assert code == (65 if arguments[0] == "check" else 0)  # one example is bad
     printed.flush()
-    return printed.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined, no-any-return]
+    return printed.buffer.getvalue().decode(written_in or encoding)  # type: ignore[attr-defined, no-any-return]
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +66,4 @@ def test_what_it_has_is_written_in_it(folder):
 
 
 def test_data_are_in_utf_8(folder):
-    code = "from onlinesrl.commands.cli import main; main()"
-    written = subprocess.check_output(
-        [sys.executable, "-c", code, "predict", "out", "c.yaml"],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(REPO), "PYTHONIOENCODING": "ascii"},
-        stderr=subprocess.DEVNULL,
-    )
-    assert "\u00fc1" in written.decode("utf-8")
+    assert "\u00fc1" in said(folder, "ascii", "predict", "out", "c.yaml", written_in="utf-8")

@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 from onlinesrl.commands.dashboard import folders
 from onlinesrl.commands.dashboard.folders import POINTS, PREDICTIONS, Watched
 from onlinesrl.commands.dashboard.tail import Tail
-from onlinesrl.core.errors import FolderError
 from onlinesrl.stream.run_folder import RunFolder
-
-LINES = [b'{"a": %d}' % n for n in range(6)]
 
 
 def point(examples: int, **more: Any) -> bytes:
@@ -35,20 +32,6 @@ def run(tmp_path):
 
 
 # a file that grows ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cut", range(len(b"".join(LINES)) + len(LINES) + 1))
-def test_a_line_is_read_when_it_is_complete(cut, tmp_path):
-    whole = b"".join(line + b"\n" for line in LINES)
-    tail = Tail(tmp_path / "file")
-    tail.path.write_bytes(whole[:cut])
-    first = tail.lines()
-    assert first == LINES[: whole[:cut].count(b"\n")]
-    with tail.path.open("ab") as file:
-        file.write(whole[cut:])
-    assert first + tail.lines() == LINES
-    assert not tail.anew
-    assert tail.lines() == []
 
 
 @settings(settings.get_profile("few"))
@@ -117,19 +100,6 @@ def test_a_file_may_come_and_go(tmp_path):
 
 
 # the folder of a run -------------------------------------------------------------------------------
-
-
-def test_what_is_no_run_folder_is_refused(tmp_path):
-    (tmp_path / "other").mkdir()
-    (tmp_path / "file").write_text("x")
-    for name, what in (
-        ("other", "not the folder of a run"),
-        ("file", "not the"),
-        ("no", "there is no"),
-    ):
-        with pytest.raises(FolderError, match=what) as found:
-            Watched(tmp_path / name)
-        assert "\n" not in str(found.value)
 
 
 def test_curves_predictions_and_letters(run):

@@ -35,7 +35,7 @@ def predicted(job: Job, *options: str) -> tuple[int, str, str]:
     return code, job.printed, job.said
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("workers", [1, 3])
 def test_the_lines_are_those_of_one_process(many, workers):
     code, lines, said = predicted(many)
     assert (code, len(lines.splitlines())) == (0, 26)
@@ -63,9 +63,7 @@ def test_ray_gives_the_same_lines(many):
     assert len(lines[0].splitlines()) == 26
 
 
-@pytest.mark.parametrize(
-    ("only", "code"), [("[new]", 0), ("[new, nobody]", 0), ("[old, new]", 0), ("[nobody]", 65)]
-)
+@pytest.mark.parametrize(("only", "code"), [("[new, nobody]", 0), ("[nobody]", 65)])
 def test_groups_are_looked_for_in_all_files(many, only, code):
     choice = ("--set", f"source.only={only}")
     expected = predicted(many, *choice)

@@ -157,19 +157,6 @@ def test_metrics_go_on_after_a_resume(job, lines):
     assert again.end() == 0
 
 
-def test_a_port_in_use(job, citations):
-    with socket.socket() as taken:
-        taken.bind(("", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        run = job(citations[:3])
-        assert run.run("--metrics-port", str(port)) == 74
-        where = f"--metrics-host 127.0.0.1 --metrics-port {port}"
-        assert run.said == f"{where}: cannot listen there: Address already in use\n"
-        assert not run.output.exists()
-    assert run.run("--metrics-port", "70000") == 64
-
-
 def test_clients_do_not_change_results(job, citations):
     """Not those that never ask, not those that never read, and not those that ask all the time."""
     alone = job(citations[:200], "alone")

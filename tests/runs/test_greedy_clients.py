@@ -55,7 +55,7 @@ def test_what_was_answered_is_read_with_the_limits_of_its_time(job, citations, k
     os.kill(served.process, signal.SIGKILL)
     wait(served.process)
     change = ("--set", f"{key}={now}")
-    assert wait(run.fork("serve", str(run.config), "--port", "0", *change)) == 78
+    assert run.call("serve", run.config, "--port", 0, *change) == 78
     assert said in run.said
     assert "requests.jsonl has examples that came after it" in run.said
     served = Served(run)  # as before, to the end
@@ -178,7 +178,7 @@ def test_who_has_no_folder_does_not_say_that_it_serves(job, command):
     run = job([])
     ports = ["--port", "0"] if command == "serve" else ["--metrics-port", "0"]
     with RunFolder(run.output):
-        assert wait(run.fork(command, str(run.config), *ports)) == 75
+        assert run.call(command, run.config, *ports) == 75
     assert run.said.count("\n") == 1
     assert "is running in this folder" in run.said
 

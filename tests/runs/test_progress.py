@@ -1,8 +1,6 @@
 """Progress says enough and not too much, by a clock that the test turns."""
 
 import io
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -44,23 +42,6 @@ def feed(progress: Display, counts: range) -> None:
         progress.update(snapshot(examples), 1234.5)
 
 
-def test_a_line_says_it_all():
-    stream, clock = io.StringIO(), Clock()
-    with Display(stream, 2000, clock=clock) as progress:
-        progress.update(snapshot(512), 1234.5)
-        progress.saved()
-        clock.now += 12.2
-        progress.update(snapshot(1024, bad=2), 99.0)
-    assert stream.getvalue().splitlines() == [
-        "examples 512 of 2,000 | rate 1,234/s | F1 91.2% | loss 3.14 | "
-        "regret bound 0.00977 per example | weights 5,120 (+5,120 since example 0) | "
-        "solver elimination 512, ilp 1",
-        "examples 1,024 of 2,000 | rate 99/s | F1 91.2% | loss 3.14 | "
-        "regret bound 0.00488 per example | weights 10,240 (+5,120 since example 512) | "
-        "solver elimination 1,024, ilp 1 | bad 2 | checkpoint 12 s ago",
-    ]
-
-
 def test_a_reader_that_is_gone_does_not_stop_the_run():
     class Broken(io.StringIO):
         def write(self, text):
@@ -86,53 +67,31 @@ def test_a_dumb_terminal_gets_lines(monkeypatch):
     assert "\x1b" not in stream.getvalue()
 
 
-def test_rich_is_imported_on_a_terminal_only():
-    program = """
-import io, sys
-from onlinesrl.runs.progress import Display
-with Display(io.StringIO()) as progress:
-    progress.update({"examples": 1}, 1.0)
-assert "rich" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_the_summary_is_aligned():
+@pytest.mark.parametrize(
+    ("summary", "said"),
+    [
+        ({"examples": 0, "regret_bound": None, "updates": 0}, "Examples 0, 0 learned from"),
+        (
+            {"examples": 1563, "updates": 1561, "bad": 2},
+            "1,561 learned from, 2 bad (see deadletter",
+        ),
+        (
+            {"f1": 0.9123, "precision": 0.9, "recall": 0.92},
+            "F1 91.2%, precision 90.0%, recall 92.0%",
+        ),
+        ({"weights": 81234, "dropped_weights": 7}, "81,234, 7 dropped (learner.max_weights)"),
+        ({"mae": 0.0625}, "Mean error 0.0625 between predicted and true values of atoms"),
+        ({"routes": {"admm": 4}, "unsolved": 1}, "admm 4; 1 ended at its last iteration, unproven"),
+        (
+            {"auc": None, "average_precision": 1.0, "best_f1": 1.0, "best_threshold": 0.25},
+            "Ranking average precision 100.0%, best F1 100.0% at threshold 0.25",
+        ),
+    ],
+)
+def test_the_summary_says_what_there_is(summary, said):
     stream = io.StringIO()
-    summary = {
-        "examples": 1563,
-        "updates": 1561,
-        "bad": 2,
-        "seconds": 2.81,
-        "examples_per_second": 4875.2,
-        "import_seconds": 0.7,
-        "compile_seconds": 3.2,
-        "f1": 0.91234,
-        "precision": 0.9,
-        "recall": 0.92,
-        "accuracy": 0.91,
-        "hamming": 2.1,
-        "regret_bound": 181.64,
-        "weights": 81234,
-        "dropped_weights": 7,
-        "routes": {"elimination": 1560, "ilp": 3},
-        "config": {"output": "runs/x"},
-    }
-    print_summary(summary, stream)
-    assert (
-        stream.getvalue()
-        == """\
-Examples      1,563, 1,561 learned from, 2 bad (see deadletter.jsonl)
-Time          2.8 s, 4,875 examples per second; 0.7 s of import, 3.2 s of compilation
-F1            91.2%, precision 90.0%, recall 92.0%
-Accuracy      91.0% of the units to label got the right label
-Hamming loss  2.1 wrong atoms per example
-Regret bound  181.6 in total, 0.116 per example
-Weights       81,234, 7 dropped (learner.max_weights)
-Solver        elimination 1,560, ilp 3
-Results       runs/x
-"""
-    )
+    print_summary({"examples": 1, "mae": 0.0, **summary}, stream)
+    assert said in " ".join(stream.getvalue().split())
 
 
 def test_the_summary_names_slow_examples():
@@ -141,34 +100,3 @@ def test_the_summary_names_slow_examples():
     stream = io.StringIO()
     print_summary(snapshot(2, slowest=found + quick), stream)
     assert "Slowest       example c7: 40.2 s (190 atoms, ilp)\n" in stream.getvalue()
-
-
-def test_the_summary_of_little_is_short():
-    stream = io.StringIO()
-    print_summary({"examples": 0, "regret_bound": None, "updates": 0}, stream)
-    assert stream.getvalue() == "Examples  0, 0 learned from\n"
-
-
-def test_the_summary_of_a_psl_program_speaks_of_values():
-    stream = io.StringIO()
-    summary = {"mae": 0.0625, "accuracy": 0.75, "routes": {"admm": 4}, "unsolved": 1, "f1": 0.5}
-    print_summary(summary, stream)
-    assert (
-        stream.getvalue()
-        == """\
-F1          50.0%
-Mean error  0.0625 between predicted and true values of atoms
-Accuracy    75.0% of the atoms are on the right side of 1/2
-Solver      admm 4; 1 ended at its last iteration, unproven
-"""
-    )
-
-
-def test_the_summary_of_what_is_all_true_has_no_auc():
-    stream = io.StringIO()
-    ranked = {"auc": None, "average_precision": 1.0, "best_f1": 1.0, "best_threshold": 0.25}
-    print_summary({"examples": 1, "mae": 0.0, **ranked}, stream)
-    (line,) = [line for line in stream.getvalue().splitlines() if line.startswith("Ranking")]
-    assert line.split(maxsplit=1)[1] == (
-        "average precision 100.0%, best F1 100.0% at threshold 0.25"
-    )

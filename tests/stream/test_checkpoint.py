@@ -5,8 +5,7 @@ import hashlib
 import json
 import os
 import resource
-import subprocess
-import sys
+import tracemalloc
 from pathlib import Path
 
 import msgspec
@@ -39,15 +38,6 @@ def assert_holds(checkpoint, number):
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
-
-
-def run_python(script, *arguments):
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "OPENBLAS_NUM_THREADS": "1",
-    }
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
 def never(message):
@@ -212,17 +202,13 @@ def overlapping():
 )
 def test_other_content_is_noticed_and_named(tmp_path, change, message):
     path = save_number(tmp_path, 1)
-    path.write_bytes(change(path.read_bytes()))
+    data = path.read_bytes()
+    assert resealed(data) == data  # which alone does no damage
+    path.write_bytes(change(data))
     with pytest.raises(DamagedCheckpoint, match=message) as caught:
         load(path)
     assert str(path) in str(caught.value)
     assert caught.value.exit_code == 74
-
-
-def test_resealing_alone_changes_nothing(tmp_path):
-    path = save_number(tmp_path, 1)
-    data = path.read_bytes()
-    assert resealed(data) == data
 
 
 def test_a_missing_file_is_a_storage_error_not_a_damaged_one(tmp_path):
@@ -295,9 +281,8 @@ def test_the_steps_are_write_sync_rename_sync_folder(tmp_path, monkeypatch):
     assert last_write < calls.index(("fsync", "file"))
 
 
-@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EROFS])
 @pytest.mark.parametrize("name", SYSTEM_CALLS)
-def test_an_error_in_any_call_leaves_an_intact_checkpoint(tmp_path, monkeypatch, name, code):
+def test_an_error_in_any_call_leaves_an_intact_checkpoint(tmp_path, monkeypatch, name):
     real, seen = getattr(os, name), set()
     for step in range(1, 100):
         folder = tmp_path / str(step)
@@ -312,14 +297,14 @@ def test_an_error_in_any_call_leaves_an_intact_checkpoint(tmp_path, monkeypatch,
             if count == step:
                 if name == "close":
                     real(*arguments)
-                raise OSError(code, os.strerror(code))
+                raise OSError(errno.EIO, "a fault")
             return real(*arguments, **options)
 
         monkeypatch.setattr(os, name, fail)
         try:
             save_number(folder, 3)
         except StorageError as error:
-            assert os.strerror(code) in str(error)
+            assert "a fault" in str(error)
         failed = count >= step
         monkeypatch.setattr(os, name, real)
         found = latest(folder, never)
@@ -351,31 +336,15 @@ def test_too_many_open_files_are_no_damage(tmp_path):
     assert_holds(latest(tmp_path, warned.append), 2)
 
 
-MEMORY = """
-import sys
-from pathlib import Path
-import numpy as np
-from onlinesrl.stream.checkpoints import load, save
-
-def peak():
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
-
-folder = Path(sys.argv[1])
-if sys.argv[2] == "save":
+@pytest.mark.parametrize("loading", [False, True])
+def test_memory_stays_at_one_copy(tmp_path, loading):
+    """Of 64 MB: the one that is loaded, and none to save it."""
     array = np.ones(8 << 20)
-    before = peak()
-    save(folder, 1, {}, {"a": array}, keep=1)
-else:
-    before = peak()
-    checkpoint = load(folder / "checkpoint-000000000001.ckpt")
-print(peak() - before)
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to measure memory")
-def test_memory_stays_at_one_copy(tmp_path):
-    saving = run_python(MEMORY, tmp_path, "save")
-    loading = run_python(MEMORY, tmp_path, "load")
-    assert float(saving.stdout) < 8, saving.stderr
-    assert 60 < float(loading.stdout) < 72, loading.stderr
+    path = save(tmp_path, 1, {}, {"a": array}, keep=1) if loading else None
+    tracemalloc.start()
+    try:
+        load(path) if path else save(tmp_path, 1, {}, {"a": array}, keep=1)
+        peak = tracemalloc.get_traced_memory()[1] >> 20
+    finally:
+        tracemalloc.stop()
+    assert 60 < peak < 72 if loading else peak < 8

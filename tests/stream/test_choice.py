@@ -2,8 +2,6 @@
 
 import json
 
-from conftest import Job, wait
-
 
 def lines(*groups: str) -> list[bytes]:
     worlds = (
@@ -11,10 +9,6 @@ def lines(*groups: str) -> list[bytes]:
         for n, group in enumerate(groups)
     )
     return [json.dumps(world).encode() + b"\n" for world in worlds]
-
-
-def command(job: Job, name: str, *arguments: object) -> int:
-    return wait(job.fork(name, *map(str, arguments)))
 
 
 TYPO = ("--set", "source.only=[face, fcae]")
@@ -38,11 +32,11 @@ def test_other_commands_say_it_too(job, tmp_path):
     run = job(lines("reasoning", "face"))
     assert run.run() == 0
     for name in ("evaluate", "predict"):
-        assert command(run, name, run.output, run.config, *TYPO) == 0, run.said
+        assert run.call(name, run.output, run.config, *TYPO) == 0, run.said
         assert f"warning: {MET}" in run.said
-        assert command(run, name, run.output, run.config, *NONE) == 65
+        assert run.call(name, run.output, run.config, *NONE) == 65
         assert MET in run.said
-    assert command(run, "check", run.config, *NONE) == 65
+    assert run.call("check", run.config, *NONE) == 65
     assert MET in run.said
 
 
@@ -50,11 +44,11 @@ def test_an_empty_source_is_said(job):
     run, empty = job(lines("a")), job([], "empty")
     assert (run.run(), empty.run()) == (0, 0)
     assert "warning: the source has no example" in empty.said
-    assert command(empty, "predict", run.output, empty.config) == 0
+    assert empty.call("predict", run.output, empty.config) == 0
     assert "warning: the source has no example" in empty.said
-    assert command(empty, "check", empty.config) == 0
+    assert empty.call("check", empty.config) == 0
     assert "warning: the source has no example" in empty.said
-    assert command(empty, "evaluate", run.output, empty.config) == 65
+    assert empty.call("evaluate", run.output, empty.config) == 65
     assert "nothing to evaluate: of 0 examples" in empty.said
 
 
@@ -64,9 +58,9 @@ def test_unlabelled_examples_are_said(job):
     assert (run.run(), mixed.run()) == (0, 0)
     assert "warning: no example has `truth`: nothing was learned or scored" in run.said
     assert "warning" not in mixed.said
-    assert command(run, "evaluate", mixed.output, run.config) == 65
+    assert run.call("evaluate", mixed.output, run.config) == 65
     assert "nothing to evaluate: of 3 examples, 3 have no `truth` and 0 are bad" in run.said
     assert run.printed == ""
-    assert command(mixed, "evaluate", mixed.output, mixed.config) == 0
+    assert mixed.call("evaluate", mixed.output, mixed.config) == 0
     assert "warning: 3 of 4 examples have no `truth` and are not scored" in mixed.said
     assert json.loads(mixed.printed)["labelled"] == 1

@@ -13,8 +13,6 @@ from onlinesrl.core.errors import ExampleError, StorageError
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.stream.crash_notes import CrashNote
 
-DEATHS = [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT]
-
 
 def deadly(poison: str, number: signal.Signals) -> Callable[[], None]:
     """Make this process die in the middle of the micro-batch that has this example."""
@@ -39,11 +37,11 @@ def ids(lines: Sequence[bytes]) -> list[str]:
     return [json.loads(line)["id"] for line in lines]
 
 
-@pytest.mark.parametrize(("number", "place"), [*zip(DEATHS, [0, 21, 39], strict=True)])
+@pytest.mark.parametrize(("number", "place"), [(signal.SIGKILL, 0), (signal.SIGSEGV, 19)])
 def test_an_example_that_kills_is_put_aside_after_three_deaths(
     job, citations, tally, number, place
 ):
-    lines = citations[:40]
+    lines = citations[:20]
     run = job(lines, checkpoint={"every": 7})
     without = job([*lines[:place], b"{\n", *lines[place + 1 :]], "without")
     assert without.run() == 0

@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from conftest import tiers
+from conftest import Job, tiers
 
 SUMMARIES = (
     b"",
@@ -19,9 +19,9 @@ SUMMARIES = (
 )
 
 
-@pytest.fixture
-def finished(job, citations):
-    run = job(citations[:20], checkpoint={"every": 10}, batch=4)
+@pytest.fixture(scope="module")
+def finished(warm, citations, tmp_path_factory):
+    run = Job(tmp_path_factory.mktemp("finished"), citations[:20], checkpoint={"every": 10})
     assert run.run() == 0, run.said
     return run
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from onlinesrl.core.errors import StorageError
 from onlinesrl.stream.dead_letters import PIECE, DeadLetters
 from onlinesrl.stream.records import Record
-from onlinesrl.stream.sources.files import FileSource
 
 
 def letters(path):
@@ -71,17 +70,6 @@ def test_every_byte_and_character_comes_back(tmp_path_factory, value, reason, na
     (letter,) = [json.loads(line) for line in data.decode().split("\n") if line]
     assert bytes_of(letter) == value
     assert (letter["file"], letter["reason"], letter["id"]) == ("a\udcff.jsonl", reason, name)
-
-
-def test_the_letters_of_a_stream_replay_it(tmp_path):
-    source = tmp_path / "in.jsonl"
-    source.write_bytes(b"{\n\n\xff\xfe\n" + b"y" * 30 + b"\n" + "€\n".encode())
-    with DeadLetters(tmp_path / "d.jsonl") as dead:
-        for record in filter(None, FileSource([source], max_bytes=20).read()):
-            dead.append(record, "bad")
-    found = letters(tmp_path / "d.jsonl")
-    assert [bytes_of(letter) for letter in found] == [b"{", b"\xff\xfe", b"y" * 20, "€".encode()]
-    assert [letter["line"] for letter in found] == [1, 3, 4, 5]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk always full")

@@ -1,4 +1,4 @@
-"""Signals at random moments, faults of the disk, and hostile examples under a limit of memory."""
+"""Faults of the disk, and hostile examples under a limit of memory."""
 
 import json
 import os
@@ -17,9 +17,6 @@ def unbroken(warm, citations, tmp_path_factory):
     run = Job(tmp_path_factory.mktemp("unbroken"), citations[:40], checkpoint=EVERY)
     assert run.run() == 0, run.said
     return run.results()
-
-
-# signals ----------------------------------------------------------------------------------------
 
 
 # the disk ---------------------------------------------------------------------------------------

@@ -156,26 +156,6 @@ def test_a_file_may_come_twice(tmp_path):
     assert records_of([path, path], read[2][1], ledger=tmp_path / "ledger") == [read[3][0]]
 
 
-def test_lines_added_since_are_read(tmp_path):
-    path = write(tmp_path / "a.jsonl", b"1\n")
-    [(_, position)] = reading([path], ledger=tmp_path / "ledger")
-    write(path, b"1\n2\n")
-    rest = records_of([path], position, ledger=tmp_path / "ledger")
-    assert [(r.value, r.line) for r in rest] == [(b"2", 2)]
-
-
-def test_the_byte_order_mark_goes_at_the_start_only(tmp_path):
-    path = write(tmp_path / "a.jsonl", MARK + b"1\n" + MARK + b"2\n")
-    assert [record.value for record in records_of([path])] == [b"1", MARK + b"2"]
-
-
-def test_a_line_of_just_the_limit_is_not_too_long(tmp_path):
-    path = write(tmp_path / "a.jsonl", b"y" * MAX_BYTES + b"\n" + b"z" * (MAX_BYTES + 1) + b"\n")
-    first, second = records_of([path])
-    assert (len(first.value), first.too_long) == (MAX_BYTES, False)
-    assert (len(second.value), second.too_long) == (MAX_BYTES, True)
-
-
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.db"])
 def test_the_rest_of_a_long_example_is_not_held(tmp_path, name):
     path = write(tmp_path / name, b"y" * (30 << 20) + b"\n")
@@ -190,20 +170,14 @@ def test_the_rest_of_a_long_example_is_not_held(tmp_path, name):
     assert peak < 2 << 20
 
 
-def test_missing_paths_are_named_before_anything_is_read(tmp_path):
+def test_what_is_not_there_is_named(tmp_path):
+    """Before anything is read, and when it goes away afterwards."""
+    with pytest.raises(StorageError, match=r"no \*\.jsonl, \*\.jsonl\.gz, \*\.db file"):
+        FileSource([tmp_path])
     path = write(tmp_path / "a.jsonl", b"1\n")
     with pytest.raises(StorageError, match=r"gone\.jsonl: cannot read: No such file") as caught:
         FileSource([path, tmp_path / "gone.jsonl"])
     assert caught.value.exit_code == 74
-
-
-def test_a_folder_without_examples_is_an_error(tmp_path):
-    with pytest.raises(StorageError, match=r"no \*\.jsonl, \*\.jsonl\.gz, \*\.db file"):
-        FileSource([tmp_path])
-
-
-def test_a_file_that_goes_away_is_an_error(tmp_path):
-    path = write(tmp_path / "a.jsonl", b"1\n")
     source = FileSource([path])
     path.unlink()
     with pytest.raises(StorageError, match=r"a\.jsonl: cannot read: No such file"):

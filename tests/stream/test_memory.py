@@ -2,14 +2,12 @@
 
 import json
 import resource
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import REPO, Job
 
 from onlinesrl.core.example import Example
 from onlinesrl.mln.online.learner import MlnOnlineLearner
@@ -73,32 +71,15 @@ def test_giants_are_read_one_by_one(job, citations):
     assert runs[0].lines("metrics.jsonl")[-1]["bad"] == 0
 
 
-# how much is taken ---------------------------------------------------------------------------------
+def room_for(megabytes: int) -> Callable[[], None]:
+    """Let the process have only so much more memory than it has."""
 
-PEAK = """\
-import sys
-from onlinesrl.commands import cli
-from tests.support.shapes import same_for_all_plans
-same_for_all_plans()
-try:
-    cli.main()
-finally:
-    status = open("/proc/self/status").read()
-    print("peak", status.split("VmHWM:")[1].split()[0], file=sys.stderr)
-"""
+    def install() -> None:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * resource.getpagesize() + (megabytes << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
-
-def peak(run: Job, *arguments: str) -> int:
-    """Run a command in a process of its own; return the most megabytes that it held."""
-    done = subprocess.run(
-        [sys.executable, "-c", PEAK, *arguments, str(run.config)],
-        cwd=REPO,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return int(done.stderr.split()[-1]) // 1024
+    return install
 
 
 def giant(name: str, size: int, **more: Any) -> bytes:
@@ -114,13 +95,12 @@ def giant(name: str, size: int, **more: Any) -> bytes:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_giants_that_are_refused_are_not_held_together(job, citations):
     """Eight of them held together would take more than one gigabyte."""
-    line = giant("g", 5_000_000, Tokn=[["x"]])
-    lines = [*citations[:5], *[line] * 8, *citations[5:10]]
-    runs = [job(citations[:10], "small", **LEFT), job(lines, **LEFT)]
-    small, large = (peak(run, "run") for run in runs)
-    assert len(runs[1].lines("deadletter.jsonl")) == 8
-    assert runs[1].predictions() == runs[0].predictions()
-    assert large < small + 600
+    giants = [giant("g", 5_000_000, Tokn=[["x"]])] * 8
+    small = job(citations[:10], "small", **LEFT)
+    run = job([*citations[:5], *giants, *citations[5:10]], **LEFT)
+    assert (small.run(), run.run(first=room_for(600))) == (0, 0), run.said
+    assert run.lines("metrics.jsonl")[-1]["errors"] == {"schema": 8}
+    assert run.predictions() == small.predictions()
 
 
 # what waits ----------------------------------------------------------------------------------------
@@ -155,17 +135,6 @@ def pairs(name: str, things: int) -> bytes:
     evidence = {"Thing": [[f"t{n}"] for n in range(things)]}
     truth = {"Near": [["t0", f"t{n}"] for n in range(0, min(things, 9), 2)]}
     return json.dumps({"id": name, "evidence": evidence, "truth": truth}).encode() + b"\n"
-
-
-def room_for(megabytes: int) -> Callable[[], None]:
-    """Let the process have only so much more memory than it has."""
-
-    def install() -> None:
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        most = pages * resource.getpagesize() + (megabytes << 20)
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
-
-    return install
 
 
 @pytest.mark.soak  # what a process has left depends on what ran in it before: to be run by itself

@@ -6,7 +6,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from conftest import wait
 
 from onlinesrl.mln.lang import reader
 
@@ -106,7 +105,7 @@ def test_what_examples_say_is_only_text(job, tmp_path, tally):
     model = reader.parse(MODEL, "words.mln")
     assert set(learned.predicates) == set(model.predicates)
     assert all(rule.weight is not None and not rule.hard for rule in learned.rules)
-    assert wait(run.fork("evaluate", str(run.output / "weights.mln"), str(run.config))) == 0
+    assert run.call("evaluate", run.output / "weights.mln", run.config) == 0
     tally["bad inputs"] += 2 * len(found)
 
 

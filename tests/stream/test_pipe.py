@@ -96,8 +96,7 @@ def test_answers_are_those_of_a_file(trained, job, citations, predicting):
         del answers
     assert predicting.end() == 0
     file = job(lines, "file")
-    process = file.fork("predict", str(trained.output / "weights.mln"), str(file.config))
-    assert wait(process) == 0
+    assert file.call("predict", trained.output / "weights.mln", file.config) == 0
     piped = job(lines, "again")
     again = Piped(piped, "predict", str(trained.output / "weights.mln"), str(piped.config))
     again.write(b"".join(lines))

@@ -73,6 +73,7 @@ def stream(job, citations, tmp_path):
         "mln": (citations[:9], {"learner": {"update": "cda2", "sigma": 0.01}}),
         "psl": (trusts, soft),
         "late labels": (late(citations[:9]), {"labels": {"pending": 3}}),
+        "rounds": (citations[:9], {"distribute": {"shards": 2, "round": 2, "workers": 1}}),
         "open types": (citations[:9], {"model": str(tmp_path / "open.mln")}),
         "drift": (
             changing(120),
@@ -108,14 +109,14 @@ def outcome(run: Job) -> Any:
     return run.results(), learned(run.output), predicted_rows(tables) if tables.exists() else None
 
 
-KINDS = ("mln", "psl", "late labels", "drift", "open types")
+KINDS = ("mln", "psl", "late labels", "drift", "open types", "rounds")
 CELLS = [
     *(("file", kind) for kind in KINDS),
-    *(("parquet", kind) if kind == "mln" else soaked("parquet", kind) for kind in KINDS),
+    *(("parquet", kind) if kind == "mln" else soaked("parquet", kind) for kind in KINDS[:-1]),
 ]
 
 
-@tiers("step", 16, 1)
+@tiers("step", 22, 1)
 @pytest.mark.parametrize(("source", "kind"), CELLS)
 def test_a_run_that_ends_at_any_write(stream, tally, source, kind, step):
     run = stream(source, kind)
@@ -182,7 +183,7 @@ def test_an_error_of_the_disk_ends_a_run_that_can_go_on_later(stream, tally, cal
         tally["faults"] += 1
 
 
-@pytest.mark.parametrize("kind", ["mln", *map(soaked, ("psl", "late labels"))])
+@pytest.mark.parametrize("kind", ["mln", "rounds", *map(soaked, ("psl", "late labels"))])
 def test_a_signal_ends_a_run_in_good_order(stream, tally, kind):
     """Wherever it comes: what was learned is saved, the exit code is 0, and the run goes on."""
     run = stream("file", kind)
@@ -246,7 +247,7 @@ def serve(run: Job, lines: list[bytes], answered: dict[bytes, bytes], storage: S
         sender.join()
 
 
-@tiers("step", 13, 1)
+@tiers("step", 19, 1)
 @pytest.mark.parametrize("kind", ["mln", soaked("late labels")])
 def test_a_server_that_ends_at_any_write(stream, job, citations, tally, kind, step):
     """What was answered is kept, and what was learned is what a run learns from the log of requests."""

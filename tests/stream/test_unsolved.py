@@ -5,7 +5,7 @@ import random
 from itertools import product
 
 import pytest
-from conftest import soaked, wait
+from conftest import soaked
 
 SIGNS = {"p": "", "n": "!"}
 MODEL = "Clause(var, var, var, sign, sign, sign)\nP(var)\n0.5 P(x)\n" + "".join(
@@ -85,7 +85,7 @@ def test_predict_says_how_many_answers_are_not_proven(stream):
     for source, unproven in ((hard, 1), (easy, 0)):
         model = str(run.folder.parent / "sat.mln")
         choice = ["--set", f"source.path={source}"]
-        assert wait(run.fork("predict", model, str(run.config), *choice)) == 0, run.said
+        assert run.call("predict", model, run.config, *choice) == 0, run.said
         made = [json.loads(line) for line in run.printed.splitlines()]
         assert [p["certified"] for p in made] == [True] * 8 + [False] * unproven
         said = "warning: 1 of 9 predictions are not proven to be the best (certified: false)"
