@@ -212,7 +212,7 @@ def test_a_grounding_that_nobody_ends(tmp_path):
     "text",
     [
         "1: A(X) & B(X, Y) & T(Y) & X != Y -> T(X) | A('b')",
-        "1: T(X) & A(Y) & !(X % Y) & 'a' % Y -> U(X, Y)",
+        "1: T(X) & A(Y) & !(X % Y) & Y % 'b' -> U(X, Y)",
         "1: U(X, +Y) + T(X) <= |Y| {Y: B(X, Y) | !A(Y)}",
         "T('a') = 0.5 .",
         "1: T('a')",

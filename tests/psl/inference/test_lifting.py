@@ -5,6 +5,7 @@ import pytest
 
 from onlinesrl.psl.ground.hinge_loss_mrf import HARD, HINGE, PLAIN
 from onlinesrl.psl.inference.admm import Admm
+from onlinesrl.psl.inference.dual import lower_bound
 from onlinesrl.psl.inference.lifting import Lifted, lift
 from tests.support.hinge_models import Rows, friendship, smokers
 
@@ -42,6 +43,7 @@ def test_symmetric_friends():
     assert lifting.model.n_variables == 2
     assert lifted.route == "lifted admm"
     assert lifted.energy == pytest.approx(plain.energy, rel=1e-6)
+    assert lifted.bound == pytest.approx(lower_bound(model, weights, lifted.dual))
     assert lifted.iterations <= 2 * plain.iterations
 
 
