@@ -222,7 +222,7 @@ def test_joins_filters_orders_and_constants(text, folder):
     names_of, n = ("a", "b", "10", "9", "9a"), 5
     pairs = [(x, y) for x in range(n) for y in range(n)]
     relations = {
-        "A": Relation(table([(0,), (1,), (2,)], [1.0, 0.4, 0.0], 1), EMPTY[1], EMPTY[1]),
+        "A": Relation(table([(0,), (1,), (2,)], [1.0, 0.4, 0.7], 1), EMPTY[1], EMPTY[1]),
         "B": Relation(table(pairs[::3], [0.8] * 9, 2), EMPTY[2], EMPTY[2]),
         "T": Relation(EMPTY[1], table([(k,) for k in range(n)], None, 1), EMPTY[1]),
         "U": Relation(EMPTY[2], table(pairs, None, 2), EMPTY[2]),
