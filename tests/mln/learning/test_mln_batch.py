@@ -176,6 +176,13 @@ LEARNERS = [
 ]
 
 
+def test_newton_steps_divide_by_the_variance() -> None:
+    drawn = np.array([[1.0, 4.0], [-1.0, -4.0]])
+    step = Newton(trust=1e-12).of(np.array([1.0, 16.0]), drawn, np.zeros(2))
+    assert step[0] == pytest.approx(step[1])
+    assert step @ np.array([1.0, 16.0]) > 0
+
+
 @pytest.mark.parametrize("learner", LEARNERS, ids=lambda each: "-".join(map(str, each.values())))
 def test_planted_predictions_are_found_again(learner: dict[str, object]) -> None:
     """Old people like it, young ones do not, the others where a friend does."""
@@ -223,6 +230,14 @@ Owns(x, U)
 """
 
 
+def test_voted_perceptron_takes_variances_from_the_last_states() -> None:
+    of, weights = problem(), np.zeros(len(problem().start))
+    for perturbed, expected in ((False, [1, 2, 3, 3]), (True, [3, 3, 3, 3])):
+        draws = VotedPerceptron(states=3, perturbed=perturbed).draws(of)
+        assert [len(draws(weights)) for _ in range(4)] == expected
+    assert ContrastiveDivergence(samples=4).draws(of)(weights).shape == (4, 6)
+
+
 def test_states_of_perturbed_searches_are_draws_where_atoms_do_not_depend_on_each_other() -> None:
     atoms = [
         GroundAtom("Age", ("Anna", "Old"), True, 0),
@@ -251,6 +266,16 @@ def test_unit_clauses_begin_at_their_log_odds() -> None:
     odds = np.log(3.5 / 1.5)
     of = MlnProblem(reader.parse(model), [atoms], ("P", "Q", "R"))
     assert started(of) == pytest.approx([odds, odds, 1.5, 0.0])
+
+
+def test_newton_steps_go_on_where_gains_are_noise() -> None:
+    rng, newton = np.random.default_rng(0), Newton(trust=0.01)
+    sizes = []
+    for _ in range(200):
+        drawn = rng.normal(size=(20, 3))
+        sizes.append(np.abs(newton.of(drawn.mean(axis=0), drawn, np.zeros(3))).max())
+    assert np.mean(sizes[-20:]) > 0.1 * np.mean(sizes[:20])
+    assert np.mean(sizes[-20:]) < 0.5 * np.mean(sizes[:20])
 
 
 def test_worlds_without_the_truth_of_the_query_are_refused(

@@ -232,6 +232,13 @@ def test_weights_that_have_settled_end_learning():
     assert n < len(longer.trace) < 400
 
 
+def test_a_step_size_that_is_kept_ends_at_the_same_weights():
+    options = {"updates": 3, "step": 0.5, "adagrad": False, "rounds": 3000, **GOOD}
+    kept = PairedDual(eta=2.0, **options).learn(problem(), quiet)
+    changed = PairedDual(**options).learn(problem(), quiet)
+    np.testing.assert_allclose(kept.weights, changed.weights, atol=2e-3)
+
+
 def test_few_rounds_follow_the_primal_subgradient_while_weights_change_fast():
     """With duals that do not change with the weights, the objective is several times as great."""
     options = {"updates": 40, **GOOD}
