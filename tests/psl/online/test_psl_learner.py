@@ -154,14 +154,14 @@ def test_a_restored_learner_goes_on_bit_for_bit(update: str) -> None:
 def test_learning_beats_the_weights_it_starts_with() -> None:
     def error(learner: PslOnlineLearner) -> float:
         metrics = Metrics()
-        metrics.add(learner.step(examples(60, seed=1), learning=False)[1], 60)
+        metrics.add(learner.step(examples(30, seed=1), learning=False)[1], 30)
         return float(metrics.snapshot()["mae"])
 
     untrained = error(new_learner())
     assert untrained > 0.2
     for update in RULES:
         learner = new_learner(update)
-        outcomes = learn(learner, examples(80))
+        outcomes = learn(learner, examples(60))
         assert all(each.prediction.certified for each in outcomes)
         assert error(learner) < 0.7 * untrained, update
         assert np.all(learner.weights.current() >= 0)
