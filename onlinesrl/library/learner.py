@@ -305,7 +305,7 @@ class OnlineLearner:
 
     def weights_text(self) -> str:
         """Return the model with its averaged weights: a file of weights, which is a model."""
-        return self.learned.weights_text("averaged weights", "onlinesrl")
+        return self.learned.weights_text(f"{self.learned.update.predict} weights", "onlinesrl")
 
     # checkpoints ----------------------------------------------------------------------------------
 

@@ -129,9 +129,9 @@ def write_results(config: Config, loop: Trainer, timing: Mapping[str, float]) ->
 
 def weights_text(learner: Learner) -> str:
     """Return a file of weights: a program in the language of the model."""
-    updates, update = learner.weights.updates, learner.update.update
-    averaged = f"Averaged weights after {updates} updates ({update})"
-    return learner.weights_text(averaged, f"onlinesrl {__version__}")
+    update = learner.update
+    words = f"{update.predict.capitalize()} weights after {learner.weights.updates} updates"
+    return learner.weights_text(f"{words} ({update.update})", f"onlinesrl {__version__}")
 
 
 def weight_row(entry: WeightEntry) -> WeightRow:

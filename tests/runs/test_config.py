@@ -250,7 +250,7 @@ def test_what_set_gets_wrong_is_named_by_the_argument(folder):
         "--set seed=[: not valid YAML: expected the node content, but found '<stream end>'",
         "--set learner.sigma=abc: learner.sigma: expected a number, found 'abc'",
         "--set learner.sgima=3: learner.sgima: unknown key; did you mean sigma? known here: "
-        "update, loss, max_weights, costs, start, sigma, delta",
+        "update, loss, max_weights, costs, label_loss, predict, start, sigma, delta",
         "--set metrics.by=a b: metrics.by: expected Predicate.N or the name of an argument's "
         "type, found 'a b'",
     ]
@@ -295,7 +295,7 @@ def test_what_set_gets_wrong_is_named_by_the_argument(folder):
             GOOD + "learner: {eta: 2, loss: pl}\nmetrics: {by: 2x}\ncheckpoint: {every: 0}\n",
             [
                 "run.yaml:5:11: learner.eta: not for update adagrad, but for update perceptron or cd; "
-                "known here: update, loss, max_weights, costs, start, sigma, delta",
+                "known here: update, loss, max_weights, costs, label_loss, predict, start, sigma, delta",
                 "run.yaml:6:15: metrics.by: expected Predicate.N or the name of an argument's "
                 "type, found '2x'",
                 "run.yaml:7:21: checkpoint.every: expected a number of examples, or a time such "
@@ -367,11 +367,17 @@ def test_an_override_of_the_update_leaves_out_what_goes_with_that_of_the_file(fo
     """What is set beside it is as it is written: a sigma that the update does not use is refused."""
     text = GOOD + "learner: {update: cda2, loss: ml, sigma: 0.3, max_weights: 9}\n"
     mira = configuration(folder, text, "learner.update=mira").learner
-    assert mira.model_dump(exclude={"costs", "start"}) == {
+    assert mira.model_dump(exclude={"costs", "label_loss", "start"}) == {
         "update": "mira",
         "loss": "pl",
+        "predict": "averaged",
         "max_weights": 9,
     }
+    (said,) = complaints(folder, text, "learner.label_loss=f1")
+    assert "learner.label_loss: f1 is no sum over atoms, so no search finds the state" in said
+    assert (
+        configuration(folder, text, "learner={loss: pl, label_loss: f1}").learner.label_loss == "f1"
+    )
     cda1 = configuration(folder, text, "learner={update: cda1}").learner
     assert (cda1.update, cda1.loss, cda1.strength) == ("cda1", "ml", 0.3)
     for order in (["learner.sigma=1", "learner.update=mira"], ["learner={sigma: 1, update: mira}"]):

@@ -1,4 +1,4 @@
-"""What a wrong atom costs in the label loss, which is any sum over atoms, by predicate and constants."""
+"""What a wrong atom costs in the label loss, a sum over atoms or part of F1, by predicate and constants."""
 
 from __future__ import annotations
 

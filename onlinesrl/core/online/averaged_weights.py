@@ -104,7 +104,9 @@ class AveragedWeights:
         return self.update.scale(int(self.scalar[T]) + 1)
 
     def mean(self) -> tuple[float, float]:
-        """Return (cu, cv): the averaged weight is base + cu u + cv v."""
+        """Return (cu, cv): the weight that predicts, averaged or current, is base + cu u + cv v."""
+        if self.update.predict == "current":
+            return self.scale(), 0.0
         t, sum_s = self.scalar[T : S + 1].tolist()
         return (sum_s / t, -1.0 / t) if t else (0.0, 0.0)
 

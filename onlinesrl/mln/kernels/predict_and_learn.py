@@ -41,6 +41,7 @@ from onlinesrl.mln.kernels.prediction_counts import By, Output, State, record
 from onlinesrl.mln.kernels.sum_product import sum_product
 from onlinesrl.mln.kernels.weight_lookup import (
     Weights,
+    by_true_atoms,
     effective,
     effective_both,
     gap,
@@ -81,6 +82,8 @@ class StepFrame(Frame):
     max_atoms: int
     max_groundings: int
     augmented: bool  # the rival is the best state with its label loss
+    f1: bool  # the label loss is 1 - F1
+    current: bool  # predictions are by the next update's weights
 
 
 @kernel
@@ -163,14 +166,16 @@ def ground(p: StepFrame, w: int) -> tuple[int, int]:
 
 @kernel
 def mean(p: StepFrame) -> tuple[float, float]:
-    """Return (cu, cv): the averaged weight is base + cu u + cv v."""
+    """Return (cu, cv): the weight that predicts, averaged or current, is base + cu u + cv v."""
+    if p.current:
+        return next_scale(p), 0.0
     t, sum_s = p.scalar[T], p.scalar[S]
     return (sum_s / t, -1.0 / t) if t != 0.0 else (0.0, 0.0)
 
 
 @kernel
 def predict(p: StepFrame, w: int, learning: bool, rival: bool) -> tuple[int, int]:
-    """Predict a world that is ground, by the averaged weights, and write its results; see ``solve``.
+    """Predict a ground world by the averaged or current weights, and write its results; see ``solve``.
 
     Returns a status and its detail: GROW_*, more room is needed; TOO_WIDE, its weights have their numbers,
     and another engine is to predict it.
@@ -222,7 +227,8 @@ def find_gap(p: StepFrame, filled: bool) -> tuple[int, float]:
         if fits(p, p.weight, size, p.augmented) != OK:
             return -1, 0.0
         eliminate(net, p.structure, p.weight, state.bonus, state.rival)
-    return gap(net, p.weights, state.truth, state.rival, state.cost)
+    n, rho = gap(net, p.weights, state.truth, state.rival, state.cost)
+    return n, by_true_atoms(net, state.truth, state.rival, rho) if p.f1 else rho
 
 
 @kernel

@@ -10,6 +10,7 @@ from onlinesrl.mln.kernels.ground_network import (
     ATOMS,
     BARE,
     DEFINED,
+    OPEN,
     ROWS,
     UNSEEN,
     Network,
@@ -181,6 +182,16 @@ def _find_differences(net: Network, truth: Bytes, rival: Bytes, cost: Floats) ->
         if differs and net.fixed[a] != DEFINED:
             rho += cost[a]
     return rho
+
+
+@kernel
+def by_true_atoms(net: Network, truth: Bytes, rival: Bytes, rho: float) -> float:
+    """Return ``rho`` by the numbers of open atoms true in either state: 1 - F1 where costs are 1."""
+    atoms = 0
+    for a in range(net.size[ATOMS]):
+        if net.fixed[a] == OPEN:
+            atoms += truth[a] + rival[a]
+    return rho / atoms if atoms > 0 else rho
 
 
 @kernel

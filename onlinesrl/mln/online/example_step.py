@@ -1,8 +1,9 @@
 """The online step: ground each world of a batch, predict it, record the result and learn from it.
 
-Predictions use the averaged weights. A kernel processes consecutive worlds together if variable
-elimination suffices for them. Worlds with an audit, a margin or sampled counts are processed one by
-one. So are worlds whose treewidth is too large for elimination; the engines of ``inference`` solve them.
+Predictions use the averaged weights, or with ``predict: current`` those of the next update. A kernel
+processes consecutive worlds together if variable elimination suffices for them. Worlds with an audit, a
+margin or sampled counts are processed one by one. So are worlds whose treewidth is too large for
+elimination; the engines of ``inference`` solve them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from onlinesrl.mln.kernels import (
 from onlinesrl.mln.kernels.elimination_order import structure_memory
 from onlinesrl.mln.kernels.grounding_frames import INFEASIBLE, OK, WEIGHTS_OVERFLOW
 from onlinesrl.mln.kernels.predict_and_learn import LEARN, OVERFLOW, PREDICT
-from onlinesrl.mln.kernels.weight_lookup import expected_gap, gap
+from onlinesrl.mln.kernels.weight_lookup import by_true_atoms, expected_gap, gap
 from onlinesrl.mln.online.atom_counts import AtomCounter
 from onlinesrl.mln.online.results import ILP, ROUTES, UNSOLVED, Results
 from onlinesrl.mln.online.weight_table import WeightTable
@@ -175,6 +176,8 @@ class ExampleProcessor:
             limits.atoms,
             limits.groundings,
             weights.update.loss == "ml",
+            weights.update.label_loss == "f1",
+            weights.update.predict == "current",
         )
 
     def _grow(self, status: int) -> None:
@@ -523,7 +526,10 @@ class ExampleProcessor:
         rival = self._solve(w, model, weight, state.bonus[: model.n_atoms].copy())
         if rival.certified or not self.inference.proven:
             state.rival[: model.n_atoms] = rival.state
-            self._learn(w, *gap(net, weights.arrays, state.truth, state.rival, state.cost))
+            n, rho = gap(net, weights.arrays, state.truth, state.rival, state.cost)
+            if weights.update.label_loss == "f1":
+                rho = by_true_atoms(net, state.truth, state.rival, rho)
+            self._learn(w, n, rho)
 
     def _price(self, w: int) -> None:
         """Write the label loss of each atom of a world to the state."""

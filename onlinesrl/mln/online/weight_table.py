@@ -107,7 +107,7 @@ class WeightTable(ModelWeights, AveragedWeights):
             k.rehash(a)
 
     def averaged(self) -> Floats:
-        """Return the averaged weights, [weight]."""
+        """Return the weights that predict, averaged or current, [weight]."""
         cu, cv = self.mean()
         value = self.arrays.value[: len(self)]
         return value[:, 0] + cu * value[:, 1] + cv * value[:, 2]

@@ -17,6 +17,9 @@ from onlinesrl.psl.inference.weight_scale import in_scale, scale, unscaled
 from onlinesrl.psl.kernels import admm as kernel
 from onlinesrl.psl.kernels import admm_rows, admm_solve
 
+LEARNING = 1e-4, 1e-4
+"""The tolerance and the violation at which rounds between updates of weights have converged."""
+
 
 @dataclass(frozen=True)
 class Admm:
@@ -147,11 +150,19 @@ class AdmmState:
         kernel.copied(self.problem, self.now, before, eta, admm_solve.RELAXATION, form)
         return form
 
-    @property
-    def converged(self) -> bool:
-        """Whether the certificate is within the tolerances of a learner."""
+    def up_to(self, n: int) -> Floats:
+        """Do ``n`` rounds, or fewer where every tenth shows that they converge; return as ``copies`` does."""
+        left = n - 1
+        while left > 0 and not self._converged():
+            rounds = min(left, admm_solve.PERIOD)
+            self.step(rounds)
+            left -= rounds
+        return self.copies()
+
+    def _converged(self) -> bool:
+        """Tell whether the certificate is within the tolerances of a learner."""
         energy, bound, violation, rest = kernel.certificate(self.problem, self.now, self.now.ahead)
-        return admm_solve.verdict(energy, bound, violation, rest, np.inf, 1e-4, 1e-4) == 0
+        return admm_solve.verdict(energy, bound, violation, rest, np.inf, *LEARNING) == 0
 
     def reweigh(self, weights: Floats) -> None:
         """Change the weights; values, step size, and each dual divided by the penalty of its row stay."""

@@ -39,6 +39,15 @@ class ConsensusAdmm:
         """Use the step size ``eta`` in all rounds."""
         self.eta = eta
 
+    def up_to(self, n: int) -> Floats:
+        """Do ``n`` rounds, or fewer where they converge; return as ``copies`` does."""
+        form = self.copies()
+        for _ in range(n - 1):
+            if self.converged:
+                break
+            form = self.copies()
+        return form
+
     def copies(self) -> Floats:
         """Do a round, and return the forms at its local copies, float64[n_rows]."""
         model, eta, before = self.model, self.eta, self.y

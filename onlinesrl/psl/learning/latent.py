@@ -183,12 +183,7 @@ class Side:
 
     def step(self, n: int) -> None:
         """Do ``n`` rounds, or fewer where they converge; potentials are then those of the local copies."""
-        form = self.state.copies()
-        for _ in range(n - 1):
-            if self.state.converged:
-                break
-            form = self.state.copies()
-        self.y = self.state.y
+        form, self.y = self.state.up_to(n), self.state.y
         model, self.phi = self.model, np.zeros(len(self.weights))
         add(form, model.weight_index, model.power, model.kind, self.phi)
 

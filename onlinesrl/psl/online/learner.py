@@ -349,7 +349,10 @@ class PslOnlineLearner:
             return False
         delta = self._measured(graph, rival.y)[0] - labelled.features
         wrong = np.abs(rival.y - truth) * np.where(rival.y < truth, missed, extra)
-        loss = self.weights.learn(float(np.sum(wrong)), delta)
+        rho = float(np.sum(wrong))
+        if self.update.label_loss == "f1" and rho > 0:
+            rho /= float(np.sum(truth) + np.sum(rival.y))
+        loss = self.weights.learn(rho, delta)
         if math.isnan(loss):
             raise ExampleError(BEYOND_RANGE, "overflow")
         return True

@@ -82,7 +82,9 @@ class RuleWeights:
         return self._weights(self.update.scale(int(self.scalar[T]) + 1), metric)
 
     def averaged(self) -> Floats:
-        """Return the mean of w_2 .. w_{T+1}; before any update the starting weights."""
+        """Return what predicts: the mean of w_2 .. w_{T+1} (before it the start), or the current weights."""
+        if self.update.predict == "current":
+            return self.current()
         updates = int(self.scalar[T])
         return self.total / updates if updates else self.base
 

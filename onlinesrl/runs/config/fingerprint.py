@@ -45,6 +45,7 @@ DEFAULTS = {
     "distribute": None,
     "drift": None,
     "dialect": "alchemy",
+    "learner.predict": "averaged",
     "labels.max_bytes": LABEL_BYTES,
     "inference.engine": "mpe",
 }

@@ -64,12 +64,11 @@ class Spy:
         truth, rival = state.truth[: model.n_atoms].copy(), state.rival[: model.n_atoms].copy()
         size = len(learner.weights)
         cost = costs(truth) if learner.update.costs else np.ones(len(truth))
-        self.rounds.append(
-            (
-                float(np.sum(cost * (truth != rival))),
-                features(net, truth, size) - features(net, rival, size),
-            )
-        )
+        wrong = float(np.sum(cost * (truth != rival)))
+        if learner.update.label_loss == "f1" and wrong > 0:
+            wrong = wrong / (np.sum(truth) + np.sum(rival))
+            assert learner.update.costs or wrong == pytest.approx(1.0 - f1(truth, rival))
+        self.rounds.append((wrong, features(net, truth, size) - features(net, rival, size)))
         mean, current = (
             clause_weights(model, place, ground_weights(net, weights))
             for weights in (learner.weights.averaged(), self.current())
@@ -89,14 +88,26 @@ class Spy:
         return np.asarray(value[:, 0] + scale * value[:, 1])
 
 
+def f1(truth: Floats, rival: Floats) -> float:
+    """F1 of the rival's true atoms."""
+    both = float(np.sum(truth * rival))
+    if both == 0:
+        return 0.0
+    precision, recall = both / np.sum(rival), both / np.sum(truth)
+    return float(2 * precision * recall / (precision + recall))
+
+
+@pytest.mark.parametrize("costly", [False, True])
 @pytest.mark.parametrize(
-    ("update", "loss", "costly"), [*((*each, True) for each in LEARNERS), ("cda2", "ml", False)]
+    ("update", "loss", "label_loss"),
+    [*((*each, None) for each in LEARNERS), ("cda1", "pl", "f1"), ("pa1", "pl", "f1")],
 )
 def test_a_stream_is_learned_as_in_the_textbook(
-    update: str, loss: str, costly: bool, monkeypatch: pytest.MonkeyPatch
+    update: str, loss: str, label_loss: str | None, costly: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engines = Inference(Brute(), Brute(), presolve=False)
-    learner = with_engines(engines, update, loss, costs=COSTS if costly else None)
+    priced = {"costs": COSTS if costly else None, "label_loss": label_loss}
+    learner = with_engines(engines, update, loss, **priced)
     spy = Spy(learner, monkeypatch)
     predictions = learn(learner, examples(40))
     assert len(spy.rounds) == 40
@@ -127,6 +138,52 @@ def test_a_stream_is_learned_as_in_the_textbook(
             assert certificate["regret_bound"] == pytest.approx(expected.bound, abs=1e-9)
         else:
             assert certificate["dual"] is certificate["regret_bound"] is None
+
+
+@pytest.mark.parametrize("costly", [False, True])
+def test_losses_that_are_no_sums_are_the_same_by_elimination(costly: bool) -> None:
+    """In a batch, and one at a time where atoms have costs."""
+    priced = {"costs": COSTS if costly else None, "label_loss": "f1"}
+    engines = Inference(Brute(), Mpe(Brute()))
+    whole = with_engines(Inference(Brute(), Brute(), presolve=False), "cda1", "pl", **priced)
+    narrow = with_engines(engines, "cda1", "pl", **priced)
+    sums = with_engines(engines, "cda1", "pl")
+    for learner in (whole, narrow, sums):
+        learn(learner, examples(40))
+    expected = named(whole.weights)
+    found = named(narrow.weights)
+    assert found.keys() == expected.keys()
+    for name, entry in found.items():
+        assert entry == pytest.approx(expected[name], abs=1e-9)
+    other = named(sums.weights)
+    assert any(abs(other[name][0] - weight) > 0.01 for name, (weight, _) in expected.items())
+
+
+@pytest.mark.parametrize("update", ["adagrad", "cda1", "cda2", "mira"])
+@pytest.mark.parametrize("whole", [False, True])
+def test_current_weights_predict_where_asked(
+    update: str, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Line 5 of Algorithm 3: the prediction is the rival of PL. What is learned is the same."""
+    engines = Inference(Brute(), Brute() if whole else Mpe(Brute()), presolve=not whole)
+    learner = with_engines(engines, update, "pl", predict="current")
+    averaged = with_engines(engines, update, "pl")
+    different = 0
+    for example in examples(40):
+        net = learner.grounder.net
+        [outcome], _ = learner.step([example])
+        [other], _ = averaged.step([example])
+        state = learner.worlds.state
+        n = net.size[0]
+        np.testing.assert_array_equal(state.predicted[:n], state.rival[:n])
+        different += outcome.prediction != other.prediction
+    assert different > 0
+    a, b = learner.weights.arrays.value, averaged.weights.arrays.value
+    np.testing.assert_array_equal(a[: len(learner.weights)], b[: len(averaged.weights)])
+    entries = {(e.clause.text, e.key): e.weight for e in learner.weights.entries()}
+    value, scale = a[: len(learner.weights)], learner.weights.scale()
+    weights = value[:, 0] + scale * value[:, 1]
+    assert set(entries.values()) <= {*weights.tolist()}
 
 
 @pytest.mark.parametrize("every", [1, 3])

@@ -183,12 +183,15 @@ class Watched:
 
 
 @pytest.mark.parametrize(("missed", "extra"), [(1.0, 1.0), (2.0, 0.5)])
-@pytest.mark.parametrize("loss", ["ml", "pl"])
-def test_the_step_is_from_the_truth_to_the_rival(loss: str, missed: float, extra: float) -> None:
+@pytest.mark.parametrize(("loss", "label_loss"), [("ml", None), ("pl", None), ("pl", "f1")])
+def test_the_step_is_from_the_truth_to_the_rival(
+    loss: str, label_loss: Any, missed: float, extra: float
+) -> None:
     """Prediction by averaged, rival by current weights; features and losses as in the definitions."""
     engine = Watched()
     program = reader.parse(MODEL)
-    update = Cda1(loss=loss, sigma=0.1, costs={"Trusts": {"missed": missed, "extra": extra}})
+    costs = {"Trusts": {"missed": missed, "extra": extra}}
+    update = Cda1(loss=loss, sigma=0.1, costs=costs, label_loss=label_loss)
     learner = soft(program, ["Trusts"], update, PslInference(engine))
     other = RuleWeights(program, Cda1(loss=loss, sigma=0.1))
     for example in examples(8):
@@ -207,6 +210,11 @@ def test_the_step_is_from_the_truth_to_the_rival(loss: str, missed: float, extra
         else:
             assert bonus is None
         rho = np.sum(np.abs(rival.y - truth) * np.where(rival.y < truth, missed, extra))
+        if label_loss == "f1":
+            both = np.sum(np.minimum(truth, rival.y))
+            rho /= np.sum(np.maximum(truth, rival.y)) + both
+            if missed == extra:
+                assert rho == pytest.approx(1 - 2 * both / (np.sum(rival.y) + np.sum(truth)))
         gap = model.energy(truth, current) - model.energy(rival.y, current)
         other.learn(rho, gaps(model, truth, rival.y))
         assert rho + gap >= -1e-6
@@ -218,6 +226,19 @@ def test_the_step_is_from_the_truth_to_the_rival(loss: str, missed: float, extra
         assert outcome.prediction.hamming == np.sum((predicted.y > 0.5) != (truth > 0.5))
     for name, array in other.save().items():
         np.testing.assert_allclose(learner.weights.save()[name], array, rtol=1e-12, atol=1e-12)
+
+
+def test_current_weights_predict_where_asked() -> None:
+    engine = Watched()
+    update = Cda1(loss="pl", sigma=0.1, predict="current")
+    learner = soft(reader.parse(MODEL), ["Trusts"], update, PslInference(engine))
+    for example in examples(8):
+        engine.seen.clear()
+        learner.step([example])
+        (_, predicted, _, _), (_, rival, _, _) = engine.seen
+        np.testing.assert_array_equal(predicted, rival)
+    weights = [entry.weight for entry in learner.weights.entries()]
+    np.testing.assert_array_equal(weights, learner.weights.current()[: len(weights)])
 
 
 def dense_truth(example: Example) -> Any:

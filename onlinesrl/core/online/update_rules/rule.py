@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import numpy as np
+from pydantic import ValidationInfo, field_validator
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.evaluation.label_loss import Given
@@ -80,9 +81,25 @@ class Update(Section, ABC):
     costs: Given | None = None
     """the label loss of a wrong atom where it is not 1, by predicate or atom (`_`: any constant): a
     number, or `missed` (of a true atom) and `extra` (of a false one); of several that fit the last holds."""
+    label_loss: Literal["f1"] | None = None
+    """f1: the label loss is 1 - F1 of the rival's true atoms (the sum of costs, by the numbers of atoms true
+    in the truth and in the rival), with loss pl only; null: it is the sum."""
+    predict: Literal["averaged", "current"] = "averaged"
+    """which weights predict, are explained and are written: the mean over all examples so far, or w_t, those
+    of the next update (line 5 of Algorithm 3)."""
     start: Existing | None = None
     """what to start from: a file of weights, .mln or .psl, or a run folder or checkpoint, whose
     learning goes on whole; null: the weights of the rules."""
+
+    @field_validator("label_loss")
+    @classmethod
+    def _searchable(cls, label_loss: str | None, before: ValidationInfo) -> str | None:
+        if label_loss is not None and before.data.get("loss") == "ml":
+            raise ValueError(
+                f"{label_loss} is no sum over atoms, so no search finds the state of greatest score and loss "
+                "that loss: ml needs; expected loss: pl, whose rival does not depend on the label loss"
+            )
+        return label_loss
 
     @staticmethod
     def formula(
