@@ -67,9 +67,10 @@ class OnlineLearner:
     """Learns the weights of a model from examples, one at a time.
 
     ``query`` names the predicates to predict. ``update`` is the name of the online update (``cda1``,
-    ``cda2``, ``pa1``, ``simple``, ``mira``, ``subgradient``, ``perceptron``, ``adagrad``; ``cd``, which
-    samples), or a mapping of the keys of the section ``learner`` of a run's configuration; ``loss`` and
-    ``sigma`` are two of them. ``inference`` is the name of the engine, or the keys of that section.
+    ``cda2``, ``pa1``, ``simple``, ``mira``, ``subgradient``, ``perceptron``, ``adagrad``,
+    ``log-likelihood``; ``cd``, which samples), or a mapping of the keys of the section ``learner`` of a
+    run's configuration; ``loss`` and ``sigma`` are two of them. ``inference`` is the name of the
+    engine, or the keys of that section.
     ``background`` has facts that all examples share. ``by`` is an argument (``Predicate.N`` or its type)
     for each of whose values scores are kept.
 

@@ -49,7 +49,7 @@ def test_the_updates_that_are_named_are_those_there_are() -> None:
     assert named is not None
     assert {*re.findall(r"``(.*?)``", named[1])} == UPDATES.keys()
     guide = (REPO / "onlinesrl" / "guide" / "learners.md").read_text()
-    assert {*re.findall(r"^\| `(\w+)`", guide, re.MULTILINE)} - {"update"} == UPDATES.keys()
+    assert {*re.findall(r"^\| `([\w-]+)`", guide, re.MULTILINE)} - {"update"} == UPDATES.keys()
 
 
 def new(name: str) -> srl.OnlineLearner:

@@ -44,7 +44,7 @@ def test_every_key_is_there_with_a_meaning():
         ("batch", "500", "integer >= 1"),
         ("source.kind", "file", "file | kafka | parquet"),
         ("source.security.ssl_password", "null", "password | null"),
-        ("learner.sigma", "0.01", "number > 0"),
+        ("learner.eta", "1.0", "number > 0"),
         ("limits.bad_share", "0.1", "0 to 1"),
         ("checkpoint.every", "30s", "integer | text"),
         ("sink.security", "null", "section"),

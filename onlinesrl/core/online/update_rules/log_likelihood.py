@@ -33,8 +33,10 @@ class LogLikelihood(AdaptiveRates):
     update: Literal["log-likelihood"] = "log-likelihood"
     loss: Literal["pl"] = "pl"
     costs: None = None
-    """not for the log-likelihood, which has no label loss; weigh examples instead."""
-    sigma: Positive = 1.0
+    """not for the log-likelihood, which has no label loss."""
+    label_loss: None = None
+    """not for the log-likelihood, which has no label loss."""
+    sigma: Positive = 0.3
     """the step is 1 / sigma; larger values make smaller steps, and keep weights nearer to their start."""
     samples: Count = 100
     """how many sampled states stand for the marginals where elimination is too wide for exact ones."""

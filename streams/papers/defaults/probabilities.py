@@ -1,0 +1,60 @@
+"""Compare the probabilities that updates learn on real data: log-loss, Brier score and calibration error.
+
+usage: python streams/papers/defaults/probabilities.py DATA
+
+DATA is a folder of benchmarks (README.md). Each learner makes one pass, and its averaged weights give a
+probability to each open atom of what is held out. Prints a Markdown table.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+from real_data import Task, tasks
+
+import onlinesrl as srl
+
+UPDATES = ({"update": "adagrad"}, {"update": "adagrad", "loss": "ml"}, {"update": "log-likelihood"})
+BINS = 10
+
+
+def probabilities(task: Task, update: dict[str, str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return probability and truth of each open atom that is held out, over all folds."""
+    probability, truth = [], []
+    for fold in task.folds:
+        learner = srl.OnlineLearner(task.model, task.query, update=update)
+        learner.learn_many(fold.training)
+        for prediction in learner.predict_many(fold.test, marginals=True):
+            rows = (prediction.example.whole().truth or {}).get(task.query, [])
+            true = {tuple(map(str, row)) for row in rows if isinstance(row, list)}
+            for atom, p in (prediction.values or {})[task.query].items():
+                probability.append(p)
+                truth.append(tuple(map(str, atom)) in true)
+    return np.array(probability), np.array(truth, np.float64)
+
+
+def figures(p: np.ndarray, truth: np.ndarray) -> tuple[float, float, float]:
+    """Return log-loss, Brier score and expected calibration error in bins of equal width."""
+    q = np.clip(p, 1e-6, 1 - 1e-6)
+    loss = -np.mean(truth * np.log(q) + (1 - truth) * np.log1p(-q))
+    number = np.minimum((p * BINS).astype(int), BINS - 1)
+    gaps = [abs(np.sum((p - truth)[number == n])) for n in range(BINS)]
+    return float(loss), float(np.mean((p - truth) ** 2)), sum(gaps) / len(p)
+
+
+def main() -> None:
+    """Print the table, a line for each data set and update."""
+    print("| data | update | log-loss | Brier score | calibration error |\n|---|---|---|---|---|")
+    for task in tasks(Path(sys.argv[1]), Path(sys.argv[1])):
+        for update in UPDATES if task.query else ():
+            loss, brier, error = figures(*probabilities(task, update))
+            name = ", ".join(update.values())
+            print(f"| {task.name} | {name} | {loss:.4f} | {brier:.4f} | {error:.4f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
