@@ -65,7 +65,6 @@ def compare(
 
     _check_metric(metric)
     pool = _pool(distribute, workers)
-    statistics.check_scipy()
     journal = page.opened(output, fresh)
     chosen, alternatives = candidates.candidates(configs, set_, grid), candidates.grid(tune)
     with _status() as say:

@@ -1,6 +1,7 @@
 """Batch learning as a command and from Python: what it writes, refuses, and leaves behind."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -252,3 +253,58 @@ def test_check_reads_model_and_data_without_learning(
     assert not (config.parent / "out").exists()
     assert command("check", str(config), "--set", "learner.kind=nothing") == 78
     assert "learner.kind: expected" in capsys.readouterr().err
+
+
+OPTIONAL = (
+    "clarabel",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "pytoulbar2",
+    "ray",
+    "sklearn",
+    "threadpoolctl",
+)
+"""Modules that the README's install does not bring."""
+
+
+@pytest.mark.parametrize("language", ["psl", "mln"])
+def test_the_default_learner_needs_no_extra(
+    language: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in OPTIONAL:
+        monkeypatch.setitem(sys.modules, module, None)
+    assert command("learn", str(request.getfixturevalue(language))) == 0
+
+
+@pytest.mark.parametrize(
+    ("language", "keys", "module", "extra"),
+    [
+        ("mln", {"kind": "max-margin"}, "clarabel", "qp"),
+        ("mln", {"kind": "bayesian"}, "sklearn", "bayesian"),
+        ("psl", {"kind": "bayesian"}, "sklearn", "bayesian"),
+        ("psl", {"kind": "random", "engine": "ray"}, "ray", "ray"),
+    ],
+)
+def test_a_missing_extra_is_told_before_anything_is_read(
+    language: str,
+    keys: dict[str, str],
+    module: str,
+    extra: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = request.getfixturevalue(language)
+    (config.parent / f"m.{language}").unlink()
+    text = config.read_text().partition("learner")[0] + f"learner: {json.dumps(keys)}\n"
+    config.write_text(text)
+    monkeypatch.setitem(sys.modules, module, None)
+    assert command("learn", str(config)) == 78
+    key, value = list(keys.items())[-1]
+    line = len(text.splitlines())
+    said = capsys.readouterr().err
+    assert f"learn.yaml:{line}:" in said
+    assert (
+        f"learner.{key}: {value} needs the extra {extra}: pip install 'onlinesrl[{extra}]'" in said
+    )

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, get_args
+from importlib.util import find_spec
+from typing import Any, ClassVar, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, model_validator
+
+EXTRAS = {"clarabel": "qp", "ray": "ray", "sklearn": "bayesian"}
+"""The extra with which a module comes."""
 
 
 class Section(BaseModel):
@@ -23,6 +27,20 @@ class Section(BaseModel):
     @classmethod
     def _empty(cls, values: object) -> object:
         return {} if values is None else values
+
+    def needs(self) -> Mapping[str, str]:
+        """Return the modules of extras that this section needs, each by the key whose value asks for it."""
+        return {}
+
+    @model_validator(mode="after")
+    def _installed(self) -> Self:
+        for key, module in self.needs().items():
+            if find_spec(module) is None:
+                value, extra = getattr(self, key), EXTRAS[module]
+                raise ValueError(
+                    f"{key}: {value} needs the extra {extra}: pip install 'onlinesrl[{extra}]'"
+                )
+        return self
 
 
 def standard(tag: str, kind: str) -> Callable[[object], object]:

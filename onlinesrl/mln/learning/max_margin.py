@@ -8,13 +8,13 @@ next weights and a lower bound.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.errors import UsageError
 from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count, Positive
 from onlinesrl.core.learning.batch import Learned, Trace, Watch
@@ -35,6 +35,10 @@ class MaxMargin(Section):
     """the maximal number of steps."""
     inference: Literal["exact", "lp"] = "exact"
     """how the most violated state is found: exactly, or by rounding the linear relaxation, unproven."""
+
+    def needs(self) -> Mapping[str, str]:
+        """See ``Section.needs``."""
+        return {"kind": "clarabel"}
 
     def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
         """Return the weights of the smallest objective; the gap is certified only if all inference is."""
@@ -109,15 +113,10 @@ class Cuts:
 
 
 def _dual(gram: Floats, excess: Floats, c: float) -> Floats:
-    """Solve the dual, and scale the answer to a feasible one, so that it gives a bound. Raises UsageError."""
-    try:
-        import clarabel
-        from scipy import sparse
-    except ModuleNotFoundError as error:
-        message = (
-            f"max-margin needs {error.name}, which comes with the extra qp: pip install '.[qp]'"
-        )
-        raise UsageError(message) from None
+    """Solve the dual, and scale the answer to a feasible one, so that it gives a bound."""
+    import clarabel
+    from scipy import sparse
+
     k = len(excess)
     settings: Any = clarabel.DefaultSettings()
     settings.verbose, settings.max_threads = False, 1

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.errors import ExampleError, UsageError
+from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.io.config_types import Positive
 from onlinesrl.core.learning.batch import Learned, Trace, Watch
 from onlinesrl.logic.ast import Program
@@ -81,13 +81,15 @@ def changes(
 
     Atoms whose flip breaks a hard rule are omitted: their conditional probability is 1. With ``i_bound``, the
     changes of formulas wider than the bound are estimated by IJGP. The feature of a rule of k clauses is the
-    sum of the clauses' counts divided by k. Raises ModelError for a rule that cannot be counted, ExampleError
-    for a world that breaks a hard rule, and UsageError if SciPy is not installed.
+    sum of the clauses' counts divided by k. Raises ModelError for a rule that cannot be counted, ExampleError for
+    a world that breaks a hard rule.
     """
+    from scipy import sparse
+
     counters = Counters(program)
     check_truth(counters, world, predicates)
     parts = [_changes(counters, world, name, i_bound) for name in predicates]
-    rows = scipy().sparse.vstack([part.rows for part in parts], "csr")
+    rows = sparse.vstack([part.rows for part in parts], "csr")
     return distinct(Changes(rows, np.concatenate([part.number for part in parts])))
 
 
@@ -96,7 +98,9 @@ def _changes(counters: Counters, world: World, name: str, i_bound: int | None) -
 
     The last row stands for all atoms without any change. Hard rules are counted exactly.
     """
-    types, sparse = counters.program.predicates[name].types, scipy().sparse
+    from scipy import sparse
+
+    types = counters.program.predicates[name].types
     places, weights = counters.places(world)
     atoms, fixed, entries = [np.zeros((0, len(types)), np.int64)], [EMPTY], [np.zeros((2, 0))]
     for clause, counter, place in zip(counters.clauses, counters.compiled, places, strict=True):
@@ -167,16 +171,6 @@ def distinct(changes: Changes) -> Changes:
     return Changes(rows[first], np.bincount(kind, changes.number).astype(np.float64))
 
 
-def scipy() -> Any:
-    """Return SciPy with its sparse matrices and optimisers. Raises UsageError if it is not installed."""
-    try:
-        import scipy.optimize
-        import scipy.sparse
-    except ImportError:
-        raise UsageError("L-BFGS needs SciPy: pip install 'onlinesrl[qp]'") from None
-    return scipy
-
-
 @dataclass(frozen=True)
 class Maximum:
     """The optimal weights, their log pseudo-likelihood without the prior, and warnings."""
@@ -189,10 +183,7 @@ class Maximum:
 def maximise(
     changes: Changes, prior_sd: float | None = None, optimizer: Optimizer = "lbfgs"
 ) -> Maximum:
-    """Return the weights of maximum pseudo-likelihood, with a Gaussian prior unless ``prior_sd`` is None.
-
-    Raises UsageError if SciPy is not installed.
-    """
+    """Return the weights of maximum pseudo-likelihood, with a Gaussian prior unless ``prior_sd`` is None."""
     precision = 0.0 if prior_sd is None else prior_sd**-2
     with _one_thread():
         weights = {"lbfgs": _lbfgs, "newton": _newton}[optimizer](changes, precision)
@@ -208,7 +199,8 @@ def _one_thread() -> AbstractContextManager[object]:
 
     The matrix products are small, so that threads would spend most of their time waiting for each other.
     """
-    scipy()  # threadpoolctl only limits loaded libraries
+    import scipy.optimize  # noqa: F401 - threadpoolctl only limits loaded libraries
+
     try:
         from threadpoolctl import threadpool_limits
     except ModuleNotFoundError:
@@ -224,13 +216,14 @@ def _posterior(changes: Changes, precision: float, weights: Floats) -> tuple[flo
 
 
 def _lbfgs(changes: Changes, precision: float) -> Floats:
+    from scipy.optimize import minimize
+
     def loss(weights: Floats) -> tuple[float, Floats]:
         value, gradient = _posterior(changes, precision, weights)
         return -value, -gradient
 
     start = np.zeros(changes.rows.shape[1])
     options = {"ftol": 0.0, "gtol": 1e-9, "maxiter": 10_000, "maxfun": 100_000, "maxcor": 20}
-    minimize = scipy().optimize.minimize
     weights: Floats = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
     return weights
 
@@ -279,7 +272,9 @@ class Mple(CountingLearner):
 
     def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
         """Return the weights of maximum pseudo-likelihood. The objective is its negative logarithm."""
-        sparse, trace = scipy().sparse, Trace(watch)
+        from scipy import sparse
+
+        trace = Trace(watch)
         rows, number = [], []
         for k, atoms in enumerate(problem.worlds):
             world = world_of(problem.program, atoms)

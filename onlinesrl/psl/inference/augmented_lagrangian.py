@@ -4,7 +4,7 @@ A certificate bounds the energy, and values that are off by d have energies that
 digits are not in it. Where energies are strictly convex, as with a ridge, this finds nearly all. Rows with a
 curvature are smooth; the others, and the box as rows, get a proximal term of their dual u,
 ``(u - before)^2 / (2 STIFF)``, until that is 0 (Rockafellar 1976). What remains is piecewise quadratic:
-semismooth Newton steps (Qi & Sun 1993) with an exact line search. SciPy comes with the extra ``qp``.
+semismooth Newton steps (Qi & Sun 1993) with an exact line search.
 """
 
 from __future__ import annotations

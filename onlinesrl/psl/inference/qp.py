@@ -1,7 +1,7 @@
 """The reference for hinge-loss inference: one convex quadratic program, solved by Clarabel.
 
-Clarabel and SciPy come with the extra ``qp``. Importing this module imports both: do it where a
-solver is needed, not before.
+Clarabel comes with the extra ``qp``. Importing this module imports it and SciPy: do it where a solver is
+needed, not before.
 """
 
 from __future__ import annotations

@@ -251,7 +251,9 @@ def _qp(options: Options) -> HingeEngine:
     try:
         from onlinesrl.psl.inference.qp import Qp
     except ModuleNotFoundError as error:
-        message = f"qp needs {error.name}, which comes with the extra qp: pip install '.[qp]'"
+        message = (
+            f"qp needs {error.name}, which comes with the extra qp: pip install 'onlinesrl[qp]'"
+        )
         raise UsageError(message) from None
     return Qp()
 

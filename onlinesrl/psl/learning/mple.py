@@ -14,7 +14,6 @@ from typing import Any, Literal
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
-from onlinesrl.core.errors import UsageError
 from onlinesrl.core.io.config_types import Positive
 from onlinesrl.core.learning.batch import Learned, LearningError, Trace, Watch
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HINGE, HingeLossMRF
@@ -37,12 +36,10 @@ class Mple(PslBatchLearner):
     def learn(self, problem: PslProblem, watch: Watch) -> Learned:
         """Maximise by L-BFGS over w >= 0; the objective is the negative logarithm, with the prior.
 
-        Raises LearningError where hard rules leave no variable any room, UsageError without SciPy.
+        Raises LearningError where hard rules leave no variable any room.
         """
-        try:
-            from scipy.optimize import minimize
-        except ImportError:
-            raise UsageError("L-BFGS needs SciPy: pip install 'onlinesrl[qp]'") from None
+        from scipy.optimize import minimize
+
         trace, soft, precision = Trace(watch), problem.soft, self.prior_sd**-2
         _ = problem.observed  # whose truth must be known
         conditionals = conditionals_of(problem.model, problem.truth, len(problem.start))

@@ -20,7 +20,6 @@ import numpy as np
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.errors import UsageError
 from onlinesrl.core.io.config_types import Positive
 from onlinesrl.core.learning.batch import Learned, LearningError, Trace, Watch
 from onlinesrl.psl.ground.hinge_loss_mrf import PLAIN, HingeLossMRF
@@ -65,13 +64,10 @@ class Supervised(PslBatchLearner):
     def learn(self, problem: PslProblem, watch: Watch) -> Learned:
         """Minimise ``F(w) + regulariser`` by L-BFGS over the logarithms of weights, up to their sum.
 
-        Targets without truth have no loss. Raises LearningError where none has a truth, UsageError without
-        SciPy.
+        Targets without truth have no loss. Raises LearningError where none has a truth.
         """
-        try:
-            from scipy.optimize import minimize
-        except ImportError:
-            raise UsageError("L-BFGS needs SciPy: pip install 'onlinesrl[qp]'") from None
+        from scipy.optimize import minimize
+
         trace, soft, prior = Trace(watch), problem.soft, LogEntropy(self.log, self.entropy)
         smoothed = Smoothed(self, problem)
 

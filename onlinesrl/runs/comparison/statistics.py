@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 import numpy as np
 
-from onlinesrl.core.errors import UsageError
 from onlinesrl.runs.comparison.candidates import shown
 from onlinesrl.runs.comparison.cross_validation import Compared, best
 
@@ -65,12 +63,6 @@ def _line(compared: Compared, winner: Compared) -> Line:
         best=compared is winner,
         chosen=tuple(shown(fold.chosen) for fold in compared.tested if fold.chosen),
     )
-
-
-def check_scipy() -> None:
-    """Raise UsageError where there is no SciPy, before hours are spent on what it is to test."""
-    if find_spec("scipy") is None:
-        raise UsageError("the t-tests need SciPy: pip install 'onlinesrl[compare]'")
 
 
 def paired_t(first: Sequence[float], second: Sequence[float]) -> float | None:

@@ -11,7 +11,6 @@ from numpy.random import Generator
 from pydantic import Field
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.errors import UsageError
 from onlinesrl.core.io.config_types import Count, Positive
 from onlinesrl.core.learning.batch import UnfitError
 from onlinesrl.core.learning.search.strategies import Run, Sampled
@@ -79,6 +78,10 @@ class Bayesian(Sampled):
     deviation: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     """it ends when the standard deviations of all candidates are below this; null: 0.5, and in Markov logic,
     whose unit vectors are nearer to each other, 0.1."""
+
+    def needs(self) -> Mapping[str, str]:
+        """See ``Section.needs``."""
+        return {**super().needs(), "kind": "sklearn"}
 
     def explore(self, run: Run) -> None:
         """See ``Search.explore``."""
@@ -156,11 +159,9 @@ def log_likelihood(apart: Floats, values: Floats, rho: float, noise: float) -> f
 
 
 def gaussian_process(rho: float, noise: float = NOISE) -> Any:
-    """Return scikit-learn's Gaussian process with the kernel 0.5 exp(-d^2 / 2 rho^2). Raises UsageError."""
-    try:
-        from sklearn.gaussian_process import GaussianProcessRegressor
-        from sklearn.gaussian_process.kernels import RBF, ConstantKernel
-    except ImportError:
-        raise UsageError("bayesian needs scikit-learn: pip install scikit-learn") from None
+    """Return scikit-learn's Gaussian process with the kernel 0.5 exp(-d^2 / 2 rho^2)."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
     kernel = ConstantKernel(AMPLITUDE, "fixed") * RBF(rho, "fixed")
     return GaussianProcessRegressor(kernel, alpha=noise * AMPLITUDE, optimizer=None)

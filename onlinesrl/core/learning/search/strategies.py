@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import count
 from math import ceil
@@ -36,6 +36,10 @@ class Search(PoolSection):
     cll."""
     predicate: Name | None = None
     """whose atoms are measured; null: the only predicate whose truth is known."""
+
+    def needs(self) -> Mapping[str, str]:
+        """See ``Section.needs``."""
+        return {"engine": "ray"} if self.engine == "ray" else {}
 
     @field_validator("metric")
     @classmethod
