@@ -19,9 +19,9 @@ from onlinesrl.commands.cli import app
 from onlinesrl.core.example import decode
 from onlinesrl.core.io.config_section import sections_of
 from onlinesrl.library.model import Model
+from onlinesrl.runs.config.loading import run_root
 from onlinesrl.runs.config.mln_batch import MlnBatch
 from onlinesrl.runs.config.psl_batch import PslBatch
-from onlinesrl.runs.config.schema import Config
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -86,7 +86,7 @@ def test_links_lead_somewhere(page):
 def test_configurations_have_only_keys_that_exist(page):
     for text in blocks(PAGES[page], "yaml"):
         values = yaml.safe_load(text)
-        root: Any = Config
+        root: Any = run_root(values)
         if "kind" in values.get("learner", {}):
             root = PslBatch if "data" in values else MlnBatch
         for key, value in values.items():

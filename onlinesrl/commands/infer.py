@@ -29,10 +29,12 @@ from onlinesrl.commands.common import (
 )
 from onlinesrl.commands.ground import is_psl, read_world, world_options
 from onlinesrl.core.errors import UsageError
+from onlinesrl.mln.inference.registry import MAP_METHODS, MARGINAL_METHODS
+from onlinesrl.psl.inference.registry import ENGINES
 
 if TYPE_CHECKING:
     from onlinesrl.mln.query.world import World
-    from onlinesrl.psl.inference.registry import Parts
+    from onlinesrl.psl.inference.solving import Parts
 
 AnyModel = Annotated[
     Path,
@@ -48,8 +50,9 @@ Data = Annotated[
 Method = Annotated[
     str | None,
     typer.Option(
-        help="mpe, lp, walksat; exact, mcsat, gibbs for marginals; for PSL admm, lifted-admm, "
-        "tandem, sgd, tron, qp."
+        show_default="the first",
+        help=f"{', '.join(MAP_METHODS)}; for marginals {', '.join(MARGINAL_METHODS)}; "
+        f"for PSL {', '.join(ENGINES)}.",
     ),
 ]
 OutputPath = Annotated[
@@ -134,7 +137,7 @@ def infer(
     if is_psl(model):
         mln_options = query is not None or evidence or closed or open_ or dialect != "alchemy"
         _check_psl(model, mln_options or (error, spill, max_work) != (None, None, None))
-        method, most, several = method or "admm", max_groundings, threads or 1
+        method, most, several = method or next(iter(ENGINES)), max_groundings, threads or 1
         with _in_parts(distribute) as parts:
             result = _infer_psl(
                 model, data, method, output, tables, seed, most, skip, several, parts, to_stdout
@@ -147,9 +150,8 @@ def infer(
     else:
         options = world_options(closed, open_, dialect, spill)
         world = read_world(model, evidence, query, options, max_atoms, max_groundings)
-        result = _infer_mln(
-            world, method or "mpe", output, tables, seed, error, max_work, to_stdout
-        )
+        method = method or MAP_METHODS[0]
+        result = _infer_mln(world, method, output, tables, seed, error, max_work, to_stdout)
     if stats:
         print(json.dumps(result, indent=2))
 
@@ -207,7 +209,7 @@ def _in_parts(distribute: Sequence[str]) -> Iterator[Parts | None]:
         yield None
         return
     from onlinesrl.core.parallel.config import PartsSection, given, opened
-    from onlinesrl.psl.inference.registry import Parts
+    from onlinesrl.psl.inference.solving import Parts
 
     section = given(PartsSection, distribute)
     with opened(section) as pool:
@@ -236,8 +238,8 @@ def _infer_psl(
     to_stdout: bool,
 ) -> dict[str, Any]:
     from onlinesrl.psl.ground.grounder import MOST
-    from onlinesrl.psl.inference.registry import Options
     from onlinesrl.psl.inference.resume_file import ResumeFile
+    from onlinesrl.psl.inference.solving import Options
     from onlinesrl.psl.query import infer as inference
     from onlinesrl.runs.progress import Status
 

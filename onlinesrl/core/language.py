@@ -65,6 +65,8 @@ class Language(Protocol):
     """The suffix of models and of files of weights."""
     foreign: tuple[tuple[str, ...], ...]
     """The keys of a configuration that do not apply to such a model."""
+    engines: Any
+    """The choice of sections ``inference``, as pydantic takes it."""
     true_facts: bool
     """Whether background facts must be true, rather than have any value."""
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
-
-from pydantic import BaseModel
 
 from onlinesrl.core.io.config_section import kind_of, sections_of
 from onlinesrl.core.io.restoring import Misfit, Natural, converted
@@ -16,15 +14,9 @@ from onlinesrl.core.language import Language, language_of
 from onlinesrl.core.online.update_rules import AnyUpdate
 from onlinesrl.core.version import __version__
 from onlinesrl.library.model import Model
-from onlinesrl.mln.inference.registry import AnyEngine
 from onlinesrl.runs.config.fingerprint import ALWAYS, leaves
 from onlinesrl.runs.run import load_checkpoint
 from onlinesrl.stream import checkpoints
-
-_SECTIONS = {
-    "learner": ("learner", "update", sections_of(AnyUpdate)),
-    "inference": ("inference", "engine", sections_of(AnyEngine)),
-}
 
 
 class _Settings(TypedDict):
@@ -80,11 +72,13 @@ class Saved:
         """Return what a checkpoint, whose header is checked, holds. Raises Misfit."""
         header = checkpoint.header
         fingerprint = header["fingerprint"]
+        language = language_of(f".{header['learner'].get('language', 'mln')}")
         settings: Any = {"seed": 0} | converted(fingerprint, _Settings)
-        settings |= {name: _section(fingerprint, *kinds) for name, kinds in _SECTIONS.items()}
+        settings["learner"] = _section(fingerprint, "learner", "update", AnyUpdate)
+        settings["inference"] = _section(fingerprint, "inference", "engine", language.engines)
         return cls(
             header["model"],
-            language_of(f".{header['learner'].get('language', 'mln')}"),
+            language,
             settings,
             header["learner"],
             checkpoint.arrays,
@@ -106,12 +100,13 @@ class Saved:
         return Model(self.text, self.language.suffix[1:], file="<checkpoint>", alone=True)
 
 
-def _section(
-    fingerprint: Mapping[str, Any], section: str, tag: str, kinds: Sequence[type[BaseModel]]
-) -> dict[str, Any]:
+def _section(fingerprint: Mapping[str, Any], section: str, tag: str, kinds: Any) -> dict[str, Any]:
     """Return the keys of a section of a fingerprint, those that its kind has."""
-    by_name = {kind_of(kind): kind for kind in kinds}
-    name = fingerprint.get(f"{section}.{tag}", next(iter(by_name)))
+    by_name = {kind_of(kind): kind for kind in sections_of(kinds)}
+    standard = next(iter(by_name))
+    name = fingerprint.get(f"{section}.{tag}", standard)
+    if name == "mpe" and standard == "admm":  # what version 0.2.0 wrote for PSL
+        name = standard
     if not isinstance(name, str) or name not in by_name:
         raise Misfit(f"there is no {section} {name}")
     keys = [key for key in by_name[name].model_fields if key != "start"]

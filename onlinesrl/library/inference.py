@@ -74,12 +74,11 @@ def infer(
     """Return the most probable world, marginals, or PSL's truth values, as ``onlinesrl infer`` does.
 
     For Markov logic ``evidence`` are atoms by predicate, or .db files, and ``query`` names the predicates
-    asked for; ``method`` is ``mpe`` (the default), ``lp`` or ``walksat``, or for marginals ``exact``,
-    ``mcsat`` or ``gibbs``, whose standard ``error`` may be set; ``max_work`` ends the search of ``mpe``, as
-    ``inference.max_work`` does (None: it goes on to the proof). Predicates without evidence are open unless
-    they are ``closed``. For PSL ``evidence`` has the observed atoms and ``query`` the targets, by
-    predicate; ``method`` is ``admm`` (the default), ``lifted-admm``, ``tandem``, ``sgd``, ``tron`` or ``qp``;
-    ``threads`` do not change its answer.
+    asked for; ``method`` is by default ``mpe``, whose search ``max_work`` ends, as ``inference.max_work``
+    does (None: it goes on to the proof). The standard ``error`` of sampled marginals may be set. Predicates
+    without evidence are open unless they are ``closed``. For PSL ``evidence`` has the observed atoms and
+    ``query`` the targets, by predicate; ``method`` is by default ``admm``; ``threads`` do not change its
+    answer. ``onlinesrl infer --help`` lists the methods.
 
     Raises ModelError, DatabaseError, DataError, ExampleError, UsageError, Infeasible.
 
@@ -202,7 +201,7 @@ def _restored(
 def _infer_psl(
     model: Model, evidence: Given, query: Given, truth: Given, method: str, seed: int, threads: int
 ) -> Answer:
-    from onlinesrl.psl.inference.registry import InferenceProblem, Options
+    from onlinesrl.psl.inference.solving import InferenceProblem, Options
     from onlinesrl.psl.query import infer as psl
 
     options = Options(method, seed, threads=threads)

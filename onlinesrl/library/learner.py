@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from onlinesrl.core.background import Background
+from onlinesrl.core.engine import EngineSection
 from onlinesrl.core.errors import ConfigError, ExampleError, UsageError
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Example
@@ -30,7 +31,6 @@ from onlinesrl.library.model import Model
 from onlinesrl.library.prediction import Prediction
 from onlinesrl.library.streams import TableExamples
 from onlinesrl.library.weights import Weights
-from onlinesrl.mln.inference.registry import AnyEngine, EngineSection
 from onlinesrl.runs.config.schema import LimitsSection
 from onlinesrl.stream.process_batch import process_batch
 
@@ -95,7 +95,7 @@ class OnlineLearner:
         update: str | Mapping[str, Any] = STANDARD,
         loss: str | None = None,
         sigma: float | None = None,
-        inference: str | Mapping[str, Any] = "mpe",
+        inference: str | Mapping[str, Any] | None = None,
         background: Given | None = None,
         by: str | None = None,
         seed: int = 0,
@@ -106,7 +106,7 @@ class OnlineLearner:
         self.settings = Settings(
             (query,) if isinstance(query, str) else tuple(query),
             validated(AnyUpdate, "learner", chosen),
-            validated(AnyEngine, "inference", section(inference, "engine")),
+            validated(model.language.engines, "inference", section(inference or {}, "engine")),
             seed,
             LimitsSection(),
         )
@@ -420,7 +420,7 @@ def _said(kind: Any, section: str, error: Any) -> str:
     """Return what is wrong with a key of a section, the first of whose places is its kind."""
     name, *place = error["loc"] or ("",)
     key, kinds = ".".join([section, *map(str, place)]), sections_of(kind)
-    reason = error["msg"]
+    reason = str(error.get("ctx", {}).get("error", error["msg"]))
     if error["type"] == "extra_forbidden":
         chosen = next(section_ for section_ in kinds if kind_of(section_) == name)
         names = ", ".join(chosen.model_fields)

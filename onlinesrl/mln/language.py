@@ -14,6 +14,7 @@ from onlinesrl.core.io.restoring import Misfit, converted
 from onlinesrl.core.rule_instance import Row
 from onlinesrl.logic.ast import Constant, Formula, Leaf, Program, Rule, Variable, terms
 from onlinesrl.logic.text import show, show_instance, show_leaf
+from onlinesrl.mln.inference.registry import AnyMlnEngine
 
 if TYPE_CHECKING:
     from onlinesrl.core.background import Background
@@ -26,7 +27,8 @@ class MarkovLogic:
 
     name = "Markov logic"
     suffix = ".mln"
-    foreign = (("inference", "targets"),)
+    foreign = ()
+    engines = AnyMlnEngine
     true_facts = True
 
     def load(self, path: Path, dialect: str) -> Program:

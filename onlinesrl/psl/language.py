@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onlinesrl.core.rule_instance import Row
+from onlinesrl.psl.inference.registry import AnyPslEngine
 
 if TYPE_CHECKING:
     from onlinesrl.core.background import Background
@@ -24,13 +25,8 @@ class Psl:
     foreign = (
         ("dialect",),
         ("learner", "max_weights"),
-        ("inference", "engine"),
-        ("inference", "presolve"),
-        ("inference", "solver"),
-        ("inference", "audit_every"),
-        ("inference", "max_nodes"),
-        ("inference", "max_work"),
     )
+    engines = AnyPslEngine
     true_facts = False
 
     def load(self, path: Path, dialect: str) -> PslProgram:
@@ -67,7 +63,7 @@ class Psl:
         facts: Background,
     ) -> PslOnlineLearner:
         """Return a learner; PSL's predictions have no margins."""
-        from onlinesrl.psl.inference.admm import Admm
+        from onlinesrl.psl.inference.protocols import EngineOptions
         from onlinesrl.psl.online.learner import PslInference, PslOnlineLearner
 
         if config.learner.drawn():
@@ -75,8 +71,14 @@ class Psl:
             raise config.error(
                 "learner.update", f"samples are of Markov logic; for PSL there are {names}"
             )
+        hard = next((rule for rule in program.rules if rule.weight is None), None)
+        if hard is not None and not config.inference.takes_hard_rules:
+            raise config.error(
+                "inference.engine",
+                f"{config.inference.engine} is for models without hard rules, such as: {hard.text}",
+            )
         inference = PslInference(
-            Admm(),
+            config.inference.make(EngineOptions(config.seed)),
             fallback=config.inference.unsolved == "fallback",
             skip=config.inference.targets == "skip",
             max_groundings=config.inference.max_groundings,

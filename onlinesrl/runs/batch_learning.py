@@ -140,7 +140,8 @@ def read_problem(config: MlnBatch | PslBatch, folder: Path | None) -> Problem:
     from onlinesrl.psl.query import infer
 
     model = infer.load(config.model, config.data)
-    return grounded(model.program, model.functions, model.database("learn"), config.seed, folder)
+    of = model.program, model.functions, model.database("learn")
+    return grounded(*of, config.seed, folder, config.inference)
 
 
 def read_held_out(config: MlnBatch | PslBatch) -> Problem | None:
@@ -163,7 +164,8 @@ def read_held_out(config: MlnBatch | PslBatch) -> Problem | None:
         return None
     else:
         model = load_psl(config.model, config.test)
-    return grounded(model.program, model.functions, model.database(), config.seed)
+    of = model.program, model.functions, model.database()
+    return grounded(*of, config.seed, inference=config.inference)
 
 
 def check(config: MlnBatch | PslBatch, most: int) -> Iterator[str]:

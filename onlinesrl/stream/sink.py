@@ -55,7 +55,7 @@ class SinkSection(Section):
     """Keys that say how to get there, and may change from one start of a run to the next."""
 
     kind: str
-    """predictions.jsonl in the run folder, tables in Parquet files in it, or a topic of Kafka."""
+    """where predictions go."""
 
     def check(self, config: Sections) -> None:
         """Raise ValueError, with the key, where another section does not go with this sink."""

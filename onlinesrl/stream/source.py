@@ -143,7 +143,7 @@ class SourceSection(Section):
     """Whether a server may take the place of such a source."""
 
     kind: str
-    """files and standard input, a topic of Kafka, or tables."""
+    """where examples come from."""
     background: Files | None = None
     """databases (.db) of facts that every example has, as if it brought a copy of them."""
     only: Groups | None = None

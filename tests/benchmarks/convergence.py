@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from onlinesrl.psl.ground.form_assembly import Listing  # noqa: E402
 from onlinesrl.psl.ground.grounder import Grounder  # noqa: E402
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HingeLossMRF  # noqa: E402
 from onlinesrl.psl.inference.admm import Admm  # noqa: E402
-from onlinesrl.psl.inference.sgd import Sgd  # noqa: E402
+from onlinesrl.psl.inference.sgd import Optimizer, Sgd  # noqa: E402
 from onlinesrl.psl.inference.tandem import Tandem, TandemProgress  # noqa: E402
 from onlinesrl.psl.lang.ast import PslProgram  # noqa: E402
 from onlinesrl.psl.lang.data import Database  # noqa: E402
@@ -101,8 +101,8 @@ def main(experiment: str, output: Path, folder: Path | None = None) -> None:
     small = friendship(2, people=20)
     model = small.ground()
     Admm().solve(model, small.weights)  # compiles
-    for schedule in ("decaying", "constant", "adam"):
-        Sgd(schedule, rounds=2).solve(model, small.weights)  # type: ignore[arg-type]
+    for optimizer in get_args(Optimizer):
+        Sgd(optimizer, rounds=2).solve(model, small.weights)
     by_tandem(small)
     EXPERIMENTS[experiment](output, folder)
 
@@ -261,7 +261,7 @@ def optimisers(output: Path, folder: Path | None) -> None:
         least = Admm(watch=_watch(curves["ADMM"], float)).solve(model, weights).energy
         rates = {
             f"SGD, {(rate := best_rate(model, weights)):g} / t": Sgd(rate=rate),
-            "SGD, constant 0.01": Sgd("constant", 0.01),
+            "SGD, constant 0.01": Sgd("sgd", 0.01, decay=False),
             "SGD, Adam 0.01": Sgd("adam", 0.01),
         }
         for of, engine in rates.items():

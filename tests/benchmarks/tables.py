@@ -77,7 +77,7 @@ def infer(way: str, folder: Path) -> str:
         query = {"Votes": frame(folder / "asked.parquet")}
         stats = srl.infer(srl.Model.read(folder / "m.psl"), evidence, query).stats
     else:
-        from onlinesrl.psl.inference.registry import Options
+        from onlinesrl.psl.inference.solving import Options
         from onlinesrl.psl.query import infer as psl
 
         data = folder / f"{way}.data"

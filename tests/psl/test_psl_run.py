@@ -368,5 +368,5 @@ def test_where_inference_ends_without_proof_a_run_may_stop(
     assert skipped.lines("metrics.jsonl")[-1]["errors"].keys() == {"unsolved"}
 
 
-def _short() -> Admm:
+def _short(**_: Any) -> Admm:
     return Admm(rounds=10)

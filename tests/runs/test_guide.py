@@ -9,10 +9,12 @@ from typer.testing import CliRunner
 
 from onlinesrl.commands.cli import app
 from onlinesrl.core.io.config_section import sections_of
+from onlinesrl.mln.inference.registry import ENGINES as MLN_ENGINES
+from onlinesrl.psl.inference.registry import ENGINES as PSL_ENGINES
 from onlinesrl.runs.config import reference
 from onlinesrl.runs.config.mln_batch import MlnBatch
 from onlinesrl.runs.config.psl_batch import PslBatch
-from onlinesrl.runs.config.schema import Config
+from onlinesrl.runs.config.schema import MlnConfig, PslConfig
 
 ROWS = {row.key: row for section in reference.sections() for row in section.rows}
 
@@ -27,8 +29,8 @@ def keys(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]
             yield from keys(kind, f"{prefix}{name}.")
 
 
-def test_every_key_is_there_with_a_meaning():
-    expected = dict(keys(Config))
+def test_every_key_is_there_with_a_meaning() -> None:
+    expected = {**dict(keys(PslConfig)), **dict(keys(MlnConfig))}
     assert ROWS.keys() == expected.keys()
     assert [key for key, row in ROWS.items() if len(row.meaning) < 5] == []
     assert [section.name for section in reference.sections() if len(section.meaning) < 10] == []
@@ -73,7 +75,14 @@ def test_a_key_that_differs_between_kinds_is_shown_for_each_of_them():
 
 def test_keys_of_markov_logic_say_so():
     assert ROWS["inference.max_nodes"].meaning.endswith("; Markov logic only")
-    assert "Markov logic only" not in ROWS["inference.unsolved"].meaning
+    assert ROWS["inference.targets"].meaning.endswith("; PSL only")
+    assert "only" not in ROWS["inference.unsolved"].meaning
+
+
+@pytest.mark.parametrize("name", [*MLN_ENGINES, *PSL_ENGINES])
+def test_every_engine_is_there_with_a_meaning(name: str) -> None:
+    assert ROWS["inference.engine"].default == "mpe or admm"
+    assert f" {name}: " in ROWS["inference.engine"].meaning
 
 
 def test_a_pipe_gets_a_line_a_key_in_sections():

@@ -1,18 +1,19 @@
 """The engines of Markov logic, in one table: a section of the configuration for each.
 
-An engine is one file of this folder, and one section here, which stands in ``AnyEngine``. What the command
-``infer`` and batch learning take for a method follows from the sections.
+An engine is one file of this folder, and one section here, which stands in ``AnyMlnEngine``. What the
+command ``infer`` and batch learning take for a method follows from the sections.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from onlinesrl.core.io.config_section import Section, kind_of, sections_of, standard
+from onlinesrl.core.engine import EngineSection
+from onlinesrl.core.io.config_section import kind_of, sections_of, standard
 from onlinesrl.core.io.config_types import Count, Natural
 
 if TYPE_CHECKING:
@@ -26,24 +27,14 @@ CELLS = 500
 """Cells of tables that branch and bound may read for each unit of ``max_work``."""
 
 
-class EngineSection(Section, ABC):
-    """How examples are predicted, and how far a search may go."""
+class MlnEngine(EngineSection):
+    """An engine of Markov logic."""
 
-    tag = "engine"
-
-    engine: str
-    """how examples are predicted. mpe: by the most probable state, proven (certified: true). walksat
-    (local search) and lp (the relaxation, rounded): by a good state, where elimination is too wide, and
-    learned from against rivals found the same way, proven or not: no bound on the regret. mcsat
-    and gibbs: by each atom's probability (exact where narrow, else sampled; with AUC and the like), and
-    learned from against proven rivals, as with mpe."""
     presolve: Literal["exact", "none"] = "exact"
     """exact reductions before a search, or everything whole through the engine."""
     solver: Literal["highs", "cbc", "toulbar2"] = "highs"
     """the solver of the integer linear program, for what a search did not prove; toulbar2: in place of the
     search (it comes with the extra toulbar2), for second best states highs."""
-    max_groundings: Count = 1_000_000
-    """the most ground clauses (PSL: rows of joins) of an example; one with more is bad."""
     max_nodes: Count | None = None
     """the nodes of branch and bound after which a search ends, the same on every replay; null: any
     number."""
@@ -52,13 +43,6 @@ class EngineSection(Section, ABC):
     nodes) times the entries of its matrix, of branch and bound the cells that it reads, by 500. A million
     take 1 to 15 seconds; null: the search goes on to the proof, for hours on dense examples of a hundred
     atoms. cbc counts nodes only."""
-    unsolved: Literal["fallback", "skip", "stop"] = "fallback"
-    """what becomes of an example whose search ended without proof: predicted by the best state
-    found, put aside as bad, or the end of the run."""
-    targets: Literal["stop", "skip"] = "stop"
-    """what becomes of a ground rule that reaches an atom, of a predicate with targets, that is
-    neither observed nor a target: its example is bad, or the ground rule is left out and
-    counted."""
 
     @abstractmethod
     def make(self, seed: int, max_atoms: int) -> Inference:
@@ -94,8 +78,11 @@ class EngineSection(Section, ABC):
         )
 
 
-class StateSection(EngineSection):
-    """A good state, which need not be the most probable one, where elimination is too wide."""
+class StateSection(MlnEngine):
+    """A good state, which need not be the most probable one, where elimination is too wide.
+
+    Learned from are rivals found the same way, proven or not: there is no bound on the regret.
+    """
 
     @staticmethod
     @abstractmethod
@@ -103,12 +90,15 @@ class StateSection(EngineSection):
         """Return the engine."""
 
     def make(self, seed: int, max_atoms: int) -> Inference:
-        """See ``EngineSection.make``."""
+        """See ``MlnEngine.make``."""
         return self.inference(seed, max_atoms, self.state_engine(seed))
 
 
-class SamplerSection(EngineSection):
-    """The probability of each atom: exact where the world is narrow, else sampled."""
+class SamplerSection(MlnEngine):
+    """The probability of each atom: exact where the world is narrow, else sampled.
+
+    Learned from are proven rivals, as with ``mpe``.
+    """
 
     @staticmethod
     @abstractmethod
@@ -116,7 +106,7 @@ class SamplerSection(EngineSection):
         """Return the sampler; the options are those of ``Chains``."""
 
     def make(self, seed: int, max_atoms: int) -> Inference:
-        """See ``EngineSection.make``."""
+        """See ``MlnEngine.make``."""
         from onlinesrl.mln.inference.exact_marginals import Narrow
 
         sampler = self.sampler(seed=seed)
@@ -124,20 +114,20 @@ class SamplerSection(EngineSection):
         return replace(self.inference(seed, max_atoms), marginals=marginals)
 
 
-class MpeSection(EngineSection):
-    """The most probable state, proven: elimination, branch and bound, the integer linear program."""
+class MpeSection(MlnEngine):
+    """The most probable state, proven, by elimination, branch and bound, and the integer linear program."""
 
     engine: Literal["mpe"] = "mpe"
     audit_every: Natural = 0
     """every n-th example is also solved whole, and the two answers are compared; 0: none."""
 
     def make(self, seed: int, max_atoms: int) -> Inference:
-        """See ``EngineSection.make``."""
+        """See ``MlnEngine.make``."""
         return replace(self.inference(seed, max_atoms), audit_every=self.audit_every)
 
 
 class WalkSatSection(StateSection):
-    """A good state by MaxWalkSAT, where elimination is too wide."""
+    """Where elimination is too wide, a good state by local search, MaxWalkSAT."""
 
     engine: Literal["walksat"] = "walksat"
 
@@ -150,7 +140,7 @@ class WalkSatSection(StateSection):
 
 
 class LpSection(StateSection):
-    """A good state by the relaxation, rounded, where elimination is too wide."""
+    """Where elimination is too wide, a good state by rounding the linear relaxation."""
 
     engine: Literal["lp"] = "lp"
 
@@ -163,7 +153,7 @@ class LpSection(StateSection):
 
 
 class McSatSection(SamplerSection):
-    """By MC-SAT."""
+    """The probability of each atom, by MC-SAT where it is not exact."""
 
     engine: Literal["mcsat"] = "mcsat"
 
@@ -176,7 +166,7 @@ class McSatSection(SamplerSection):
 
 
 class GibbsSection(SamplerSection):
-    """By Gibbs sampling."""
+    """The probability of each atom, by Gibbs sampling where it is not exact."""
 
     engine: Literal["gibbs"] = "gibbs"
 
@@ -188,26 +178,28 @@ class GibbsSection(SamplerSection):
         return Gibbs(**options)
 
 
-AnyEngine: TypeAlias = Annotated[
+AnyMlnEngine: TypeAlias = Annotated[
     MpeSection | WalkSatSection | LpSection | McSatSection | GibbsSection,
     Field(discriminator="engine"),
     BeforeValidator(standard("engine", "mpe")),
 ]
-Method: TypeAlias = Literal["mpe", "lp", "walksat", "exact", "mcsat", "gibbs"]
-"""How one world is answered: by an engine alone, or by ``exact``, as far as that goes."""
-
-ENGINES: dict[str, Any] = {kind_of(section): section for section in sections_of(AnyEngine)}
+ENGINES: dict[str, Any] = {kind_of(section): section for section in sections_of(AnyMlnEngine)}
 MARGINAL_METHODS = (
     "exact",
     *(name for name, section in ENGINES.items() if issubclass(section, SamplerSection)),
 )
 MAP_METHODS = tuple(name for name in ENGINES if name not in MARGINAL_METHODS)
+if TYPE_CHECKING:
+    Method: TypeAlias = str
+else:
+    Method = Literal[MAP_METHODS + MARGINAL_METHODS]
+"""How one world is answered: by an engine alone, or by ``exact``, as far as that goes."""
 
 
 def map_engine(method: str, seed: int = 0, max_work: int | None = None) -> MapEngine:
     """Return the engine of one of ``MAP_METHODS``.
 
-    ``max_work`` ends the search of ``mpe`` as in ``EngineSection``; None: it goes on to the proof.
+    ``max_work`` ends the search of ``mpe`` as in ``MlnEngine``; None: it goes on to the proof.
     """
     if method != "mpe":
         engine: MapEngine = ENGINES[method].state_engine(seed)

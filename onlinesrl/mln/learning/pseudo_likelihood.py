@@ -81,8 +81,9 @@ def changes(
 
     Atoms whose flip breaks a hard rule are omitted: their conditional probability is 1. With ``i_bound``, the
     changes of formulas wider than the bound are estimated by IJGP. The feature of a rule of k clauses is the
-    sum of the clauses' counts divided by k. Raises ModelError for a rule that cannot be counted, ExampleError for
-    a world that breaks a hard rule.
+    sum of the clauses' counts divided by k.
+
+    Raises ModelError for a rule that cannot be counted, ExampleError for a world that breaks a hard rule.
     """
     from scipy import sparse
 

@@ -120,7 +120,7 @@ def solve(
     """Return the value of every atom of a world, float64[atoms], and statistics.
 
     ``error`` is the standard error to reach in sampled marginals. ``max_work`` limits a search of ``mpe``
-    as in ``EngineSection``; None: no limit. Raises QueryError, Infeasible, Unsolved.
+    as in ``MlnEngine``; None: no limit. Raises QueryError, Infeasible, Unsolved.
     """
     clock = time.process_time()
     if error is not None and (method in MAP_METHODS or not error > 0):

@@ -7,7 +7,7 @@ constraints bound such forms. Weights are not part of the model.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -133,6 +133,21 @@ class Micrographs:
             model.power[rows],
             model.kind[rows],
         )
+
+
+def with_powers(model: HingeLossMRF, weight_index: int, power: int) -> HingeLossMRF:
+    """Add the potential ``y^power`` of every variable, of a weight of its own from ``weight_index`` on."""
+    n = model.n_variables
+    return replace(
+        model,
+        start=np.append(model.start, model.start[-1] + 1 + np.arange(n)),
+        variable=np.append(model.variable, np.arange(n, dtype=np.int32)),
+        coefficient=np.append(model.coefficient, np.ones(n)),
+        constant=np.append(model.constant, np.zeros(n)),
+        weight_index=np.append(model.weight_index, weight_index + np.arange(n)),
+        power=np.append(model.power, np.full(n, power, np.uint8)),
+        kind=np.append(model.kind, np.full(n, PLAIN, np.uint8)),
+    )
 
 
 def validate(model: HingeLossMRF) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF, Micrographs
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,21 @@ Watch: TypeAlias = Callable[[Round], object]
 """Called with the state after each round of an engine."""
 
 
+@dataclass(frozen=True)
+class EngineOptions:
+    """What an engine is made with, beside its section; an engine takes of it what it needs.
+
+    Random numbers are those of ``seed``; ``watch`` is told of rounds; ``threads`` do not change the answer;
+    ``large`` is ADMM's (None: its default); ``folder`` takes pages (None: the system's temporary folder).
+    """
+
+    seed: int = 0
+    watch: Watch | None = None
+    threads: int = 1
+    large: int | None = None
+    folder: Path | None = None
+
+
 class HingeEngine(Protocol):
     """A deterministic minimiser of the energy of hinge-loss models over [0, 1]^n."""
 
@@ -64,4 +80,13 @@ class HingeEngine(Protocol):
         Infeasible where the constraints are shown to have no solution, ValueError where the energy
         is not convex or a number not finite.
         """
+        ...
+
+
+@runtime_checkable
+class EachEngine(Protocol):
+    """An engine that solves many small models in one call."""
+
+    def solutions(self, graphs: Micrographs, weights: Floats) -> Sequence[HingeSolution]:
+        """Return for each model what ``HingeEngine.solve`` does, to the bit. Raises as that does for any."""
         ...

@@ -1,268 +1,159 @@
-"""The methods of inference on one PSL model: each grounds a program on data, and solves it.
+"""The engines of PSL, in one table: a section of the configuration for each.
 
-A method is one line in ``METHODS``. ``in_memory`` makes a method of an engine that solves a hinge-loss MRF in
-memory (``HingeEngine``).
+An engine is one file of this folder, and one section here, which stands in ``AnyPslEngine``. A run makes its
+engine of the section ``inference``. The command ``infer`` takes the name of an engine for its method.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from abc import abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from tempfile import gettempdir
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
-import numpy as np
+from pydantic import BeforeValidator, Field
 
-from onlinesrl.core.arrays import Floats, Ints
-from onlinesrl.core.errors import UsageError
-from onlinesrl.core.io.atomic_write import storage_errors
-from onlinesrl.psl.ground.form_assembly import Listing
-from onlinesrl.psl.ground.grounder import MOST, Grounder
-from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST
-from onlinesrl.psl.inference.admm import Admm
-from onlinesrl.psl.inference.dual import residual
-from onlinesrl.psl.inference.lifting import Lifted
-from onlinesrl.psl.inference.protocols import HingeEngine, HingeSolution, Round, Watch
-from onlinesrl.psl.inference.sgd import Sgd
-from onlinesrl.psl.inference.tron import Tron
-from onlinesrl.psl.inference.weight_scale import scale
-from onlinesrl.psl.lang.ast import PslProgram
-from onlinesrl.psl.lang.data import Database
-from onlinesrl.psl.lang.model import Functions
+from onlinesrl.core.engine import EngineSection
+from onlinesrl.core.io.config_section import kind_of, sections_of, standard
+from onlinesrl.core.io.config_types import Count, Positive
 
 if TYPE_CHECKING:
-    from onlinesrl.core.parallel.executors import Pool
-    from onlinesrl.psl.inference.admm_paged import PagedSolution
-    from onlinesrl.psl.inference.resume_file import ResumeFile
-
-DUCKDB_BYTES = 400_000_000
-"""The memory, in bytes, that DuckDB may use for grounding in tandem inference, or a part of a model."""
-
-Say: TypeAlias = Callable[[str], None]
+    from onlinesrl.psl.inference.protocols import EngineOptions, HingeEngine
+    from onlinesrl.psl.inference.tandem import Tandem
 
 
-def quiet(message: str) -> None:
-    """Say nothing."""
+class PslEngine(EngineSection):
+    """An engine of PSL."""
+
+    takes_hard_rules: ClassVar[bool] = True
+    targets: Literal["stop", "skip"] = "stop"
+    """what becomes of a ground rule that reaches an atom, of a predicate with targets, that is
+    neither observed nor a target: its example is bad, or the ground rule is left out and
+    counted."""
+
+    @abstractmethod
+    def make(self, options: EngineOptions) -> HingeEngine:
+        """Return the engine for models in memory."""
 
 
-class Parts(NamedTuple):
-    """A model cut into so many parts, which the workers of a pool hold; ``kept`` is where to go on."""
+class AdmmSection(PslEngine):
+    """Consensus ADMM with a certificate."""
 
-    pool: Pool
-    number: int
-    kept: ResumeFile | None = None
+    engine: Literal["admm"] = "admm"
 
+    def make(self, options: EngineOptions) -> HingeEngine:
+        """See ``PslEngine.make``."""
+        from onlinesrl.psl.inference.admm import Admm
 
-class InferenceProblem(NamedTuple):
-    """A program and its data."""
-
-    program: PslProgram
-    functions: Functions
-    database: Database
+        large = Admm.large if options.large is None else options.large
+        return Admm(watch=options.watch, threads=options.threads, large=large)
 
 
-@dataclass(frozen=True)
-class Options:
-    """How a problem is solved: by a ``method``, whose random numbers are those of ``seed``.
+class LiftedAdmmSection(PslEngine):
+    """ADMM on classes of targets that cannot be distinguished."""
 
-    ``folder`` is for data that do not fit in memory; None: the system's temporary folder. ``say`` gets
-    messages of progress, ``tell`` those that stay. ``most`` limits the rows of joins when grounding in
-    memory; ``skip`` leaves out ground rules with an atom that is neither observed nor a target. ``threads``
-    does not change the answer; ``large`` is ADMM's; ``parts`` are held by the workers of a pool.
-    """
+    engine: Literal["lifted-admm"] = "lifted-admm"
 
-    method: str = "admm"
-    seed: int = 0
-    folder: Path | None = None
-    say: Say = quiet
-    tell: Say = quiet
-    most: int = MOST
-    skip: bool = False
-    threads: int = 1
-    large: int = Admm.large
-    parts: Parts | None = None
+    def make(self, options: EngineOptions) -> HingeEngine:
+        """See ``PslEngine.make``."""
+        from onlinesrl.psl.inference.lifting import Lifted
 
-    def check(self) -> None:
-        """Raise UsageError for a method that there is not, or not in parts."""
-        if self.method not in METHODS:
-            raise UsageError(
-                f"unknown method {self.method}; for PSL there are {', '.join(METHODS)}"
-            )
-        if self.parts is not None and self.method != "admm":
-            raise UsageError(
-                f"--distribute: {self.method} is for one process; expected --method admm"
-            )
+        return Lifted(AdmmSection().make(options))
 
-    @property
-    def place(self) -> Path:
-        """The folder."""
-        return self.folder or Path(tempfile.gettempdir())
 
-    def grounder(self, problem: InferenceProblem) -> Grounder:
-        """Return what grounds a problem."""
-        advice = "--max-groundings sets how many, and --method tandem takes any number"
-        unlimited = self.method == "tandem" or self.parts is not None
-        most = np.iinfo(np.int64).max if unlimited else self.most
-        return Grounder(
-            problem.program, problem.functions, most=most, advice=advice, skip=self.skip
+class TronSection(PslEngine):
+    """Trust-region Newton, for squared and linear potentials without hard rules."""
+
+    takes_hard_rules = False
+    engine: Literal["tron"] = "tron"
+
+    def make(self, options: EngineOptions) -> HingeEngine:
+        """See ``PslEngine.make``."""
+        from onlinesrl.psl.inference.tron import Tron
+
+        return Tron()
+
+
+class DescentSection(PslEngine):
+    """An engine that descends along the slopes of ground rules, one at a time."""
+
+    optimizer: Literal["sgd", "adam", "adagrad"]
+    """stochastic gradient descent, Adam, or AdaGrad."""
+    rate: Positive | None = None
+    """the size of steps; null: 0.5 of sgd, 0.01 of adam, 0.3 of adagrad."""
+    decay: bool | None = None
+    """divide the rate by the number of the pass; null: with sgd only."""
+    passes: Count
+    """the most passes over the ground rules (tandem: so many, then rounds of ADMM)."""
+
+
+class SgdSection(DescentSection):
+    """Stochastic gradient descent without hard rules, seldom certified."""
+
+    takes_hard_rules = False
+    engine: Literal["sgd"] = "sgd"
+    optimizer: Literal["sgd", "adam", "adagrad"] = "sgd"
+    passes: Count = 500
+
+    def make(self, options: EngineOptions) -> HingeEngine:
+        """See ``PslEngine.make``."""
+        from onlinesrl.psl.inference.sgd import Sgd
+
+        of = self.optimizer, self.rate, self.decay
+        return Sgd(*of, rounds=self.passes, seed=options.seed, watch=options.watch)
+
+
+class TandemSection(DescentSection):
+    """Stochastic gradient descent, then ADMM, over ground rules in pages on disk."""
+
+    engine: Literal["tandem"] = "tandem"
+    optimizer: Literal["sgd", "adam", "adagrad"] = "adagrad"
+    passes: Count = 10
+    page_bytes: Annotated[int, Field(ge=4096)] = 1 << 23
+    """the size of a page, in the system's temporary folder."""
+
+    def make(self, options: EngineOptions) -> HingeEngine:
+        """See ``PslEngine.make``."""
+        from onlinesrl.psl.inference.tandem import TandemEngine
+
+        return TandemEngine(self.tandem(options))
+
+    def tandem(self, options: EngineOptions) -> Tandem:
+        """Return tandem inference, for models of any size that come in chunks."""
+        from onlinesrl.psl.inference.tandem import Tandem
+
+        return Tandem(
+            options.folder or Path(gettempdir()),
+            self.passes,
+            rate=self.rate,
+            page_bytes=self.page_bytes,
+            seed=options.seed,
+            threads=options.threads,
+            optimizer=self.optimizer,
+            decay=self.decay,
         )
 
 
-Solved: TypeAlias = "tuple[HingeSolution | PagedSolution, dict[str, Any]]"
-"""A solution, and statistics."""
-Method: TypeAlias = Callable[[InferenceProblem, Options, Say], Solved]
-"""Grounds and solves a problem, reporting laps."""
+class QpSection(PslEngine):
+    """An interior point method, as a reference."""
 
+    engine: Literal["qp"] = "qp"
 
-def solved(problem: InferenceProblem, options: Options, lap: Say) -> Solved:
-    """Ground and solve a problem, reporting laps; also returns statistics."""
-    if options.parts is not None:
-        return _solved_in_parts(problem, options, options.parts, lap)
-    return METHODS[options.method](problem, options, lap)
+    def needs(self) -> Mapping[str, str]:
+        """See ``Section.needs``."""
+        return {"engine": "clarabel"}
 
-
-def in_memory(engine_of: Callable[[Options], HingeEngine]) -> Method:
-    """Return the method that grounds in memory and calls an engine."""
-    return lambda problem, options, lap: _solved_in_memory(
-        problem, options, engine_of(options), lap
-    )
-
-
-def _solved_in_memory(
-    problem: InferenceProblem, options: Options, engine: HingeEngine, lap: Say
-) -> Solved:
-    grounded = options.grounder(problem).ground(problem.database)
-    model = grounded.graphs.model
-    lap("ground")
-    options.say(f"{model.n_rows:,} ground rules over {model.n_variables:,} targets")
-    try:
-        solution = engine.solve(model, weights_of(problem.program))
-    except ValueError as error:
-        raise UsageError(f"this method does not solve this model: {error}") from None
-    lap("solve")
-    constraints = int(np.count_nonzero(model.kind >= AT_MOST))
-    potentials = model.n_rows - constraints
-    return solution, {
-        **_counts(problem.program, model.n_variables, potentials, constraints, grounded.inactive),
-        "skipped": int(grounded.skipped[0]),
-        "dual_residual": residual(model, solution.y, solution.dual),
-    }
-
-
-def _solved_while_ground(problem: InferenceProblem, options: Options, lap: Say) -> Solved:
-    from onlinesrl.psl.ground.duckdb_joins import DuckDb
-    from onlinesrl.psl.inference.tandem import Tandem, TandemProgress
-
-    def report(at: TandemProgress) -> None:
-        if at.phase != "ground" and not laps:
-            laps.append(at.phase)
-            lap("ground")
-        so_far = f"{at.phase} {at.round}: {at.rows:,} ground rules"
-        options.say(f"{so_far}, {_energy(at.energy / s, at.bound / s)}")
-
-    laps: list[str] = []
-    weights = weights_of(problem.program)
-    s = scale(weights)
-    listing, inactive = Listing(problem.database), np.zeros(len(problem.program.rules), np.int64)
-    skipped, folder = np.zeros(1, np.int64), options.place
-    with storage_errors(folder, "create"):
-        folder.mkdir(parents=True, exist_ok=True)
-    with DuckDb(folder, DUCKDB_BYTES) as engine:
-        models = options.grounder(problem).models(listing, inactive, engine, skipped)
-        tandem = Tandem(folder, seed=options.seed, threads=options.threads)
-        solution = tandem.solve(models, listing.n_variables, s * weights, report)
-    lap("solve")
-    solution = replace(solution, energy=solution.energy / s, bound=solution.bound / s)
-    counts = solution.potentials, solution.constraints, inactive
-    return solution, {
-        **_counts(problem.program, listing.n_variables, *counts),
-        "skipped": int(skipped[0]),
-        "bytes_on_disk": solution.bytes_on_disk,
-    }
-
-
-def _solved_in_parts(problem: InferenceProblem, options: Options, parts: Parts, lap: Say) -> Solved:
-    from onlinesrl.psl.inference.admm_distributed import DistributedAdmm, Task
-    from onlinesrl.psl.inference.admm_paged import Certificate
-
-    def report(count: int, at: Certificate) -> None:
-        options.say(f"round {count}: {_energy(at.energy / s, at.bound / s)}")
-
-    def grounded(rows: int) -> None:
-        lap("ground")
-        options.say(f"{rows:,} ground rules in {parts.number} parts")
-
-    weights = weights_of(problem.program)
-    s = scale(weights)
-    task = Task(options.grounder(problem), problem.database, s * weights, DUCKDB_BYTES)
-    engine = DistributedAdmm(parts.pool, parts.number)
-    solution, ground = engine.solve(task, report, grounded, parts.kept)
-    lap("solve")
-    solution = replace(solution, energy=solution.energy / s, bound=solution.bound / s)
-    counts = solution.potentials, solution.constraints, ground.inactive
-    return solution, {
-        **_counts(problem.program, len(solution.y), *counts),
-        "skipped": ground.skipped,
-        "parts": parts.number,
-        "bytes_on_disk": solution.bytes_on_disk,
-        "bytes_a_round": ground.bytes_a_round,
-    }
-
-
-def weights_of(program: PslProgram) -> Floats:
-    """Return the weights of the rules, float64[rules]; 0 for hard ones."""
-    return np.array([rule.weight or 0.0 for rule in program.rules])
-
-
-def _counts(
-    program: PslProgram, targets: int, potentials: int, constraints: int, inactive: Ints
-) -> dict[str, int]:
-    """Count ground rules, including those that are never active and hence not in the model."""
-    hard = np.array([rule.weight is None for rule in program.rules], np.bool_)
-    return {
-        "targets": targets,
-        "potentials": potentials + int(inactive[~hard].sum()),
-        "constraints": constraints + int(inactive[hard].sum()),
-        "never_active": int(inactive.sum()),
-    }
-
-
-def _energy(energy: float, bound: float) -> str:
-    gap = f", at most {energy - bound:.3g} above the least" if bound > -np.inf else ""
-    return f"energy {energy:.8g}{gap}"
-
-
-def _watch(options: Options) -> Watch:
-    """Return what tells of an engine's rounds."""
-
-    def watch(at: Round) -> None:
-        excess = f", violation {at.violation:.2g}" if at.violation > 0 else ""
-        options.say(f"round {at.number}: {_energy(at.energy, at.bound)}{excess}")
-
-    return watch
-
-
-def _admm(options: Options) -> Admm:
-    return Admm(watch=_watch(options), threads=options.threads, large=options.large)
-
-
-def _qp(options: Options) -> HingeEngine:
-    try:
+    def make(self, options: EngineOptions) -> HingeEngine:
+        """See ``PslEngine.make``."""
         from onlinesrl.psl.inference.qp import Qp
-    except ModuleNotFoundError as error:
-        message = (
-            f"qp needs {error.name}, which comes with the extra qp: pip install 'onlinesrl[qp]'"
-        )
-        raise UsageError(message) from None
-    return Qp()
+
+        return Qp()
 
 
-METHODS: Mapping[str, Method] = {
-    "admm": in_memory(_admm),
-    "lifted-admm": in_memory(lambda options: Lifted(_admm(options))),
-    "tandem": _solved_while_ground,
-    "sgd": in_memory(lambda options: Sgd(seed=options.seed, watch=_watch(options))),
-    "tron": in_memory(lambda options: Tron()),
-    "qp": in_memory(_qp),
-}
+AnyPslEngine: TypeAlias = Annotated[
+    AdmmSection | LiftedAdmmSection | TandemSection | SgdSection | TronSection | QpSection,
+    Field(discriminator="engine"),
+    BeforeValidator(standard("engine", "admm")),
+]
+ENGINES: dict[str, Any] = {kind_of(section): section for section in sections_of(AnyPslEngine)}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats
+from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.dual import dual_at
 from onlinesrl.psl.inference.protocols import HingeSolution, Round, Watch
@@ -18,20 +19,54 @@ from onlinesrl.psl.kernels import sgd as kernel
 
 CERTIFIED = 1e-5
 """How close energy and bound must be, relative to the energy (absolute below 1)."""
+Optimizer: TypeAlias = Literal["sgd", "adam", "adagrad"]
+RATES: Mapping[Optimizer, float] = {"sgd": 0.5, "adam": 0.01, "adagrad": 0.3}
+"""The rate of each optimiser where none is chosen."""
+
+
+class Descent:
+    """Takes a step for every row, by the gradient alone, by Adam, or with AdaGrad's rates.
+
+    ``rate`` is by default that of ``RATES``; with ``decay`` (by default with ``sgd`` only) it is divided by
+    the number of the pass.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, rate: float | None, decay: bool | None, n_variables: int
+    ) -> None:
+        self._optimizer = optimizer
+        self._rate = RATES[optimizer] if rate is None else rate
+        self._decay = optimizer == "sgd" if decay is None else decay
+        first, second = np.zeros((2, n_variables))
+        self._moments = kernel.Moments(first, second, np.zeros(n_variables, np.int64))
+
+    def rate(self, t: int) -> float:
+        """Return the rate in pass ``t``, from 1."""
+        return self._rate / t if self._decay else self._rate
+
+    def step(self, rows: potentials.Potentials, order: Ints, y: Floats, t: int) -> float:
+        """Take a step for each row in ``order``; return the sum of their energies, each before its step."""
+        of, rate = (rows, order, y), self.rate(t)
+        if self._optimizer == "adam":
+            return kernel.descend_adam(*of, rate, self._moments)
+        if self._optimizer == "adagrad":
+            return kernel.descend_adagrad(*of, rate, self._moments.second)
+        return kernel.descend(*of, rate)
 
 
 @dataclass(frozen=True)
 class Sgd:
-    """SGD with the rate ``rate / t`` in round t (decaying), ``rate`` (constant), or Adam's.
+    """The steps of ``Descent`` in passes over all rows, of which none may be a constraint.
 
-    Takes no constraints. It ends after ``rounds`` passes, or when a pass changes the energy by less
-    than ``tolerance``, relative to it (absolute below 1), and returns the values of lowest energy after
-    any pass. The default start is 1/2. ``watch`` is called after every pass. The orders of rows depend
-    on ``seed`` only. The best rate depends on the weights and on the number of rows per variable.
+    It ends after ``rounds`` passes, or when a pass changes the energy by less than ``tolerance``, relative
+    to it (absolute below 1), and returns the values of lowest energy after any pass. The default start is
+    1/2. ``watch`` is called after every pass. The orders of rows depend on ``seed`` only. The best rate
+    depends on the weights and on the number of rows per variable.
     """
 
-    schedule: Literal["decaying", "constant", "adam"] = "decaying"
-    rate: float = 0.5
+    optimizer: Optimizer = "sgd"
+    rate: float | None = None
+    decay: bool | None = None
     rounds: int = 500
     tolerance: float = 1e-6
     seed: int = 0
@@ -59,13 +94,14 @@ class Sgd:
         rows = potential_rows(model, weights, bonus, 0.0)
         whole = potentials.Range(0, model.n_variables, 0, model.n_rows)
         y = np.full(model.n_variables, 0.5) if start is None else start.y.copy()
-        moments = kernel.Moments(np.zeros_like(y), np.zeros_like(y), np.zeros(len(y), np.int64))
+        descent = Descent(self.optimizer, self.rate, self.decay, len(y))
         random = np.random.default_rng(self.seed)
         energy = lowest = potentials.energy(rows, whole, y)
         best, t, change = y.copy(), 0, np.inf
         while t < self.rounds and change > self.tolerance * max(1.0, abs(energy)):
             t += 1
-            self._round(rows, random.permutation(model.n_rows), y, t, moments)
+            descent.step(rows, random.permutation(model.n_rows), y, t)
+            np.clip(y + descent.rate(t) * rows.bonus, 0.0, 1.0, out=y)
             before, energy = energy, potentials.energy(rows, whole, y)
             change = abs(energy - before)
             if self.watch is not None:
@@ -75,18 +111,3 @@ class Sgd:
         dual, bound = dual_at(model, weights, best, bonus)
         close = lowest - bound <= CERTIFIED * max(1.0, abs(lowest))
         return HingeSolution(best, lowest, dual, bound, 0.0, t, "sgd", certified=close)
-
-    def _round(
-        self,
-        rows: potentials.Potentials,
-        order: np.ndarray,
-        y: Floats,
-        t: int,
-        moments: kernel.Moments,
-    ) -> None:
-        rate = self.rate / t if self.schedule == "decaying" else self.rate
-        if self.schedule == "adam":
-            kernel.descend_adam(rows, order, y, rate, moments)
-        else:
-            kernel.descend(rows, order, y, rate)
-        np.clip(y + rate * rows.bonus, 0.0, 1.0, out=y)

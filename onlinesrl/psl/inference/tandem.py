@@ -3,8 +3,8 @@
 Rows come in chunks, are written to pages on disk and optimised page by page in the same pass. Later
 rounds read the pages back. Memory holds one page (two for several threads), one chunk and some vectors
 over the variables, however many rows there are. Srinivasan uses stochastic gradient descent in all
-rounds; here some rounds of it, with AdaGrad's rates, give the start for ADMM, which reads the pages in
-order, stores one number per row in them, and ends with a certificate as in memory.
+rounds; here some rounds of it give the start for ADMM, which reads the pages in order, stores one number
+per row in them, and ends with a certificate as in memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.parallel.threads import ahead
-from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF, with_powers
 from onlinesrl.psl.inference.admm_paged import (
     Certificate,
     Consensus,
@@ -27,9 +27,12 @@ from onlinesrl.psl.inference.admm_paged import (
     PageRows,
     polish,
 )
+from onlinesrl.psl.inference.dual import dual_at
+from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.inference.row_pages import Page, Pages
+from onlinesrl.psl.inference.sgd import Descent, Optimizer
+from onlinesrl.psl.inference.weight_scale import in_scale
 from onlinesrl.psl.kernels import admm_rows as kernel
-from onlinesrl.psl.kernels import sgd
 
 T = TypeVar("T")
 
@@ -54,10 +57,10 @@ class TandemProgress(NamedTuple):
 class Tandem:
     """SGD while the rows arrive and over shuffled pages, ``descents`` passes, then ADMM over pages.
 
-    A step of SGD is equation 4.5 of Srinivasan (2020) with AdaGrad's rates: ``rate`` over the root of the
-    sum of the variable's squared slopes so far; it starts from 1/2. Values are projected onto violated
-    constraints, which keeps them nearly feasible; ADMM then finds the optimum. The order of pages, and of
-    rows within a page, depends on ``seed`` only.
+    A step of SGD is equation 4.5 of Srinivasan (2020), by the ``optimizer``, ``rate`` and ``decay`` of
+    ``Descent``; it starts from 1/2. Values are projected onto violated constraints, which keeps them nearly
+    feasible; ADMM then finds the optimum. The order of pages, and of rows within a page, depends on
+    ``seed`` only.
 
     ADMM ends as ``Admm`` does, ``tolerance`` and ``violation`` as there, or after ``rounds`` of it; with
     none the answer is that of SGD. ``folder`` takes the pages, of ``page_bytes`` each. With more than one
@@ -67,12 +70,14 @@ class Tandem:
     folder: Path
     descents: int = 10
     rounds: int = 1000
-    rate: float = 0.3
+    rate: float | None = None
     tolerance: float = 1e-4
     violation: float = 1e-4
     page_bytes: int = 1 << 23
     seed: int = 0
     threads: int = 1
+    optimizer: Optimizer = "adagrad"
+    decay: bool | None = None
 
     def solve(
         self,
@@ -97,7 +102,7 @@ class Tandem:
                 constraints += int(np.isinf(page.rows.weight).sum())
                 report(TandemProgress("ground", 1, n_rows, energy))
             for t in range(2, self.descents + 1):
-                energy = descent.round(pages)
+                energy = descent.round(pages, t)
                 report(TandemProgress("descend", t, n_rows, energy))
 
             def told(count: int, certificate: Certificate) -> None:
@@ -124,6 +129,40 @@ class Tandem:
         return pages if self.threads == 1 else ahead(pages)
 
 
+@dataclass(frozen=True)
+class TandemEngine:
+    """Tandem inference of models in memory, which its pages are filled from."""
+
+    tandem: Tandem
+
+    def solve(
+        self,
+        model: HingeLossMRF,
+        weights: Floats,
+        *,
+        bonus: Floats | None = None,
+        start: HingeSolution | None = None,
+    ) -> HingeSolution:
+        """See ``HingeEngine.solve``; the start is ignored. Raises what ``Tandem.solve`` does."""
+        return in_scale(self._solve, model, weights, bonus, start, self.tandem.tolerance)
+
+    def _solve(
+        self,
+        model: HingeLossMRF,
+        weights: Floats,
+        bonus: Floats | None,
+        start: HingeSolution | None,
+    ) -> HingeSolution:
+        whole, both = model, weights
+        if bonus is not None:
+            whole = with_powers(model, len(weights), 1)
+            both = np.append(weights, -bonus)
+        found = self.tandem.solve([whole], model.n_variables, both)
+        dual = dual_at(model, weights, found.y, bonus)[0]
+        of = found.bound, found.violation, found.iterations, "tandem"
+        return HingeSolution(found.y, found.energy, dual, *of, certified=found.certified)
+
+
 class _Descent:
     """The values during SGD, and the sums over rows that ADMM needs."""
 
@@ -131,8 +170,7 @@ class _Descent:
         self.y = np.full(n_variables, 0.5)
         self.weight_sums = np.zeros(n_variables)
         self.ridge = np.zeros(n_variables)
-        self._squares = np.zeros(n_variables)
-        self._rate = options.rate
+        self._steps = Descent(options.optimizer, options.rate, options.decay, n_variables)
         self._random = np.random.default_rng(options.seed)
         self.ahead = options.ahead
 
@@ -140,12 +178,12 @@ class _Descent:
         """Add a page's weights to ``weight_sums`` and ``ridge``; return an upper bound of its energy."""
         return kernel.weigh(page.rows, self.weight_sums, self.ridge)
 
-    def step(self, page: Page) -> float:
+    def step(self, page: Page, t: int = 1) -> float:
         """Take a step for every row of a page, in random order; return the sum of their energies before."""
         order = self._random.permutation(len(page.dual))
-        return sgd.descend_adagrad(page.rows, order, self.y, self._rate, self._squares)
+        return self._steps.step(page.rows, order, self.y, t)
 
-    def round(self, pages: Pages) -> float:
-        """Do a pass over the pages, in random order."""
+    def round(self, pages: Pages, t: int) -> float:
+        """Do pass ``t`` over the pages, in random order."""
         order = self._random.permutation(len(pages))
-        return sum(map(self.step, self.ahead(map(pages.read, order))))
+        return sum(self.step(page, t) for page in self.ahead(map(pages.read, order)))

@@ -52,11 +52,33 @@ class Tron:
         whole = np.array([0, model.n_variables]), np.array([0, model.n_rows])
         first = None if start is None else start.y
         y, steps = self.solve_each(Micrographs(model, *whole), weights, bonus=bonus, start=first)
+        return self._certified(y, int(steps[0]), model, weights, bonus)
+
+    def _certified(
+        self, y: Floats, steps: int, model: HingeLossMRF, weights: Floats, bonus: Floats | None
+    ) -> HingeSolution:
         energy = model.energy(y, weights) + self.ridge * float(y @ y)
         energy -= 0.0 if bonus is None else float(bonus @ y)
         dual, bound = dual_at(model, weights, y, bonus, self.ridge)
         close = energy - bound <= CERTIFIED * max(1.0, abs(energy))
-        return HingeSolution(y, energy, dual, bound, 0.0, int(steps[0]), "tron", certified=close)
+        return HingeSolution(y, energy, dual, bound, 0.0, steps, "tron", certified=close)
+
+    def solutions(self, graphs: Micrographs, weights: Floats) -> list[HingeSolution]:
+        """See ``EachEngine``."""
+        engine = replace(self, ridge=scale(weights) * self.ridge)
+        y, steps = self.solve_each(graphs, weights)
+        found = []
+        for n, first in enumerate(graphs.first_variable[:-1]):
+            values = y[first : graphs.first_variable[n + 1]]
+
+            def certified(
+                model: HingeLossMRF, scaled: Floats, *_: object, y: Floats = values, n: int = n
+            ) -> HingeSolution:
+                return engine._certified(y, int(steps[n]), model, scaled, None)
+
+            model = graphs.micrograph(n)
+            found.append(in_scale(certified, model, weights, None, None, CERTIFIED))
+        return found
 
     def solve_each(
         self,

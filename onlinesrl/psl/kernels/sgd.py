@@ -9,7 +9,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.jit.decorators import kernel, threaded
 from onlinesrl.core.jit.frames import Frame
-from onlinesrl.psl.kernels.potentials import Potentials, clip, form, slope
+from onlinesrl.psl.kernels.potentials import Potentials, clip, form, potential, slope
 
 FIRST_DECAY, SECOND_DECAY, SMALL = 0.9, 0.999, 1e-8
 """beta_1, beta_2 and epsilon of Adam (Kingma & Ba 2014, Algorithm 1)."""
@@ -23,22 +23,33 @@ class Moments(Frame):
     visits: Ints  # [variable]
 
 
-@kernel
-def descend(rows: Potentials, order: Ints, y: Floats, rate: float) -> None:
-    """Take one step for each of the rows in ``order``."""
+@threaded
+def descend(rows: Potentials, order: Ints, y: Floats, rate: float) -> float:
+    """Take one step for each of the rows in ``order``; see ``descend_adagrad``."""
+    energy = 0.0
     for i in order:
-        grow = rate * slope(rows, i, rows.constant[i] + form(rows, i, y))
+        at = rows.constant[i] + form(rows, i, y)
+        if _is_constraint(rows, i, at, y):
+            continue
+        energy += potential(rows, i, at)
+        grow = rate * slope(rows, i, at)
         if grow != 0.0:
             for e in range(rows.start[i], rows.start[i + 1]):
                 j = rows.variable[e]
                 y[j] = clip(y[j] - grow * rows.coefficient[e], 0.0, 1.0)
+    return energy
 
 
-@kernel
-def descend_adam(rows: Potentials, order: Ints, y: Floats, rate: float, m: Moments) -> None:
-    """Take one step of Adam for each of the rows in ``order``."""
+@threaded
+def descend_adam(rows: Potentials, order: Ints, y: Floats, rate: float, m: Moments) -> float:
+    """Take one step of Adam for each of the rows in ``order``; see ``descend_adagrad``."""
+    energy = 0.0
     for i in order:
-        grow = slope(rows, i, rows.constant[i] + form(rows, i, y))
+        at = rows.constant[i] + form(rows, i, y)
+        if _is_constraint(rows, i, at, y):
+            continue
+        energy += potential(rows, i, at)
+        grow = slope(rows, i, at)
         for e in range(rows.start[i], rows.start[i + 1]):
             j, g = rows.variable[e], grow * rows.coefficient[e]
             m.visits[j] += 1
@@ -47,6 +58,7 @@ def descend_adam(rows: Potentials, order: Ints, y: Floats, rate: float, m: Momen
             first = m.first[j] / (1.0 - FIRST_DECAY ** m.visits[j])
             second = m.second[j] / (1.0 - SECOND_DECAY ** m.visits[j])
             y[j] = clip(y[j] - rate * first / (np.sqrt(second) + SMALL), 0.0, 1.0)
+    return energy
 
 
 @threaded
@@ -74,6 +86,16 @@ def descend_adagrad(
             squares[j] += g * g
             y[j] = clip(y[j] - rate * g / (np.sqrt(squares[j]) + SMALL), 0.0, 1.0)
     return energy
+
+
+@kernel
+def _is_constraint(rows: Potentials, i: int, at: float, y: Floats) -> bool:
+    """Project onto row i if it is a violated constraint; return whether it is a constraint."""
+    if not np.isinf(rows.weight[i]):
+        return False
+    if at > 0.0 or rows.hinge[i] == 0:
+        _project(rows, i, at, y)
+    return True
 
 
 @kernel

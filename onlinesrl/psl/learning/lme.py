@@ -39,9 +39,7 @@ class Lme(PslBatchLearner):
 
         def slack(w: Floats) -> Plane:
             start = solutions[-1] if solutions else None
-            solution = problem.engine.solve(
-                problem.model, problem.whole(w), bonus=away, start=start
-            )
+            solution = problem.solve(problem.whole(w), start, away)
             solutions.append(solution)
             loss = float(np.sum(problem.truth + away * solution.y))
             slope = observed - problem.totals(solution.y)

@@ -19,7 +19,8 @@ from onlinesrl.logic.ast import Atom, Constant
 from onlinesrl.psl.ground.grounder import Grounder
 from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm
-from onlinesrl.psl.inference.protocols import HingeEngine, HingeSolution
+from onlinesrl.psl.inference.protocols import EngineOptions, HingeEngine, HingeSolution
+from onlinesrl.psl.inference.registry import AdmmSection, PslEngine
 from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.data import Database, first_rows
 from onlinesrl.psl.lang.model import Functions
@@ -92,9 +93,20 @@ class PslProblem:
         """Return ``Phi(y)``, the sum of the potentials of each rule, float64[rules]."""
         return self.model.totals(y, len(self.start))
 
-    def solve(self, weights: Floats, start: HingeSolution | None = None) -> HingeSolution:
-        """Return the values of least energy, searched from ``start``."""
-        return self.engine.solve(self.model, weights, start=start)
+    def solve(
+        self,
+        weights: Floats,
+        start: HingeSolution | None = None,
+        bonus: Floats | None = None,
+    ) -> HingeSolution:
+        """Return the values of least energy, searched from ``start``.
+
+        Raises LearningError where the model is not for the engine.
+        """
+        try:
+            return self.engine.solve(self.model, weights, bonus=bonus, start=start)
+        except ValueError as error:
+            raise LearningError(f"{self.program.file}: {error} (inference.engine)") from None
 
     def atom(self, variable: int) -> str:
         """Return the name of a variable's atom."""
@@ -158,15 +170,19 @@ def grounded(
     database: Database,
     seed: int = 0,
     folder: Path | None = None,
+    inference: PslEngine | None = None,
 ) -> PslProblem:
-    """Ground a program with its data.
+    """Ground a program with its data, whose values the engine of a section infers, by default ADMM.
 
     Raises ModelError as `Grounder.ground`, and LearningError for a program without a weight.
     """
     if all(rule.weight is None for rule in program.rules):
         raise LearningError(f"{program.file}: no rule has a weight, so there is none to learn")
-    model = Grounder(program, functions).ground(database).graphs.model
-    return PslProblem(program, database, model, seed, folder)
+    inference = inference or AdmmSection()
+    engine = inference.make(EngineOptions(seed))
+    grounder = Grounder(program, functions, skip=inference.targets == "skip")
+    model = grounder.ground(database).graphs.model
+    return PslProblem(program, database, model, seed, folder, engine)
 
 
 def uncertain(least: Minimum) -> list[str]:

@@ -13,7 +13,6 @@ by Danskin's theorem, where y is the first minimiser and y' that of V. With the 
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -22,7 +21,7 @@ from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.config_types import Positive
 from onlinesrl.core.learning.batch import Learned, LearningError, Trace, Watch
-from onlinesrl.psl.ground.hinge_loss_mrf import PLAIN, HingeLossMRF
+from onlinesrl.psl.ground.hinge_loss_mrf import with_powers
 from onlinesrl.psl.inference.augmented_lagrangian import Augmented
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.learning.mle import LogEntropy, NotNegative
@@ -140,7 +139,7 @@ class Smoothed:
             raise LearningError(f"{problem.program.file}: no target has a truth to learn from")
         self.truth = problem.truth[self.known]
         self.rules = len(problem.start)
-        self.model = with_squares(problem.model, self.rules)
+        self.model = with_powers(problem.model, self.rules, 2)
         self.y: Floats | None = None
         self.free: HingeSolution | None = None
         self.near: HingeSolution | None = None
@@ -196,21 +195,6 @@ class Smoothed:
         self.solved += 1
         self.inexact += not solution.certified
         return solution
-
-
-def with_squares(model: HingeLossMRF, weight_index: int) -> HingeLossMRF:
-    """Add the potential y^2 of every variable, each with a weight of its own from ``weight_index`` on."""
-    n = model.n_variables
-    return replace(
-        model,
-        start=np.append(model.start, model.start[-1] + 1 + np.arange(n)),
-        variable=np.append(model.variable, np.arange(n, dtype=np.int32)),
-        coefficient=np.append(model.coefficient, np.ones(n)),
-        constant=np.append(model.constant, np.zeros(n)),
-        weight_index=np.append(model.weight_index, weight_index + np.arange(n)),
-        power=np.append(model.power, np.full(n, 2, np.uint8)),
-        kind=np.append(model.kind, np.full(n, PLAIN, np.uint8)),
-    )
 
 
 def softmax(logs: Floats) -> Floats:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -37,7 +38,7 @@ from onlinesrl.psl.ground.form_assembly import GroundingFailure, TooManyRows
 from onlinesrl.psl.ground.grounder import Grounder
 from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, HingeLossMRF
 from onlinesrl.psl.ground.packing import CheckedExample, PslPacker
-from onlinesrl.psl.inference.protocols import HingeEngine, HingeSolution
+from onlinesrl.psl.inference.protocols import EachEngine, HingeEngine, HingeSolution
 from onlinesrl.psl.kernels.features import measure
 from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.text import show_program
@@ -61,7 +62,7 @@ _ONE_HINGE = HingeLossMRF(
     np.ones(1),
     np.zeros(1),
     np.zeros(1, np.int64),
-    np.ones(1, np.uint8),
+    np.full(1, 2, np.uint8),
     np.full(1, HINGE, np.uint8),
 )
 
@@ -84,10 +85,11 @@ class PslInference:
 
 
 class _Ground(NamedTuple):
-    """The ground rules of a world, and how many were left out."""
+    """The ground rules of a world, how many were left out, and its values where these are known."""
 
     graph: HingeLossMRF
     skipped: int
+    predicted: HingeSolution | None
 
 
 class _Labelled(NamedTuple):
@@ -180,7 +182,7 @@ class PslOnlineLearner:
 
     def ground_model(self, checked: CheckedExample) -> HingeLossMRF:
         """Return the model of one example. Raises ExampleError where it cannot be grounded."""
-        (ground,) = self._ground([checked])
+        (ground,) = self._ground([checked], learning=True)
         if isinstance(ground, ExampleError):
             raise ground
         return ground.graph
@@ -191,7 +193,7 @@ class PslOnlineLearner:
         atoms: Atoms = {name: [["0"] * arity] for name, arity in self.packer.arities.items()}
         query = {name: atoms.pop(name) for name in self.packer.query}
         example = Example(id=0, evidence=atoms, query=query)
-        self._ground([self.packer.world(example)])
+        self._ground([self.packer.world(example)], learning=True)
         self.inference.engine.solve(_ONE_HINGE, np.ones(1))
         self._measured(_ONE_HINGE, np.ones(1))
         if self.monitor is not None:
@@ -231,9 +233,8 @@ class PslOnlineLearner:
     def _attempt(self, items: Sequence[Item], batch: BatchCounts, learning: bool) -> list[Outcome]:
         """Take examples in turn, ground together, as far as memory allows; see ``AdaptiveBatcher``."""
         checked_items = [self._checked(item) for item in items]
-        graphs = iter(
-            self._ground([world for world in checked_items if isinstance(world, CheckedExample)])
-        )
+        worlds = [world for world in checked_items if isinstance(world, CheckedExample)]
+        graphs = iter(self._ground(worlds, learning))
         outcomes: list[Outcome] = []
         for item, world in zip(items, checked_items, strict=True):
             served = item.prediction if isinstance(item, Answered) else None
@@ -259,8 +260,13 @@ class PslOnlineLearner:
         except ExampleError as error:
             return error
 
-    def _ground(self, worlds: Sequence[CheckedExample]) -> list[_Ground | ExampleError]:
-        """Ground worlds together; returns their models, or what is wrong with them. Raises Apart."""
+    def _ground(
+        self, worlds: Sequence[CheckedExample], learning: bool
+    ) -> list[_Ground | ExampleError]:
+        """Ground worlds together; returns their models, or what is wrong with them. Raises Apart.
+
+        Where nothing is learned between them, they are also predicted in one call, if the engine has one.
+        """
         if not worlds:
             return []
         database, query = self.packer.database(worlds), self.packer.query
@@ -270,10 +276,17 @@ class PslOnlineLearner:
             if len(worlds) > 1:
                 raise Apart from error
             return [ExampleError(str(getattr(error, "message", error)), "schema")]
+        graphs = grounded.graphs
+        predicted: Sequence[HingeSolution | None] = [None] * len(worlds)
+        if not learning and isinstance(self.inference.engine, EachEngine):
+            with suppress(
+                ValueError
+            ):  # where one of them is not for this engine, that one is told of
+                predicted = self.inference.engine.solutions(graphs, self.weights.averaged())
         return [
             self._example_error(grounded.failures[n])
             if n in grounded.failures
-            else _Ground(grounded.graphs.micrograph(n), int(grounded.skipped[n]))
+            else _Ground(graphs.micrograph(n), int(grounded.skipped[n]), predicted[n])
             for n in range(len(worlds))
         ]
 
@@ -297,9 +310,9 @@ class PslOnlineLearner:
         """
         if isinstance(ground, ExampleError):
             raise ground
-        graph, skipped = ground
+        graph, skipped, predicted = ground
         labelled = self._labelled(checked, graph)
-        predicted = self._solve(graph, self.weights.averaged(), None, None)
+        predicted = predicted or self._solve(graph, self.weights.averaged(), None, None)
         unsolved = served is None and not predicted.certified
         if unsolved and not self.inference.fallback:
             batch.unsolved += 1
@@ -330,6 +343,8 @@ class PslOnlineLearner:
             return self.inference.engine.solve(graph, weights, bonus=bonus, start=start)
         except Infeasible:
             raise ExampleError("no values satisfy the hard rules", "infeasible") from None
+        except ValueError as error:
+            raise ExampleError(f"{error} (inference.engine)", "schema") from None
 
     def _learn(
         self,

@@ -20,7 +20,7 @@ from onlinesrl.core.timing import Clock
 from onlinesrl.logic.tables import with_names
 from onlinesrl.psl.ground.grounder import MOST
 from onlinesrl.psl.inference.protocols import HingeSolution
-from onlinesrl.psl.inference.registry import (
+from onlinesrl.psl.inference.solving import (
     InferenceProblem,
     Options,
     Parts,

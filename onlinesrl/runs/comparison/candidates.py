@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.online.update_rules import UPDATES
-from onlinesrl.runs.config.loading import load_as
+from onlinesrl.runs.config.loading import load_as, run_root
 from onlinesrl.runs.config.mln_batch import MlnBatch
 from onlinesrl.runs.config.schema import Config
 
@@ -61,7 +61,7 @@ class Candidate(NamedTuple):
 def _root(values: Any) -> type[Configured]:
     """Tell batch learning, whose learner has a kind, from a run."""
     learner = values.get("learner") if isinstance(values, dict) else None
-    return MlnBatch if isinstance(learner, dict) and "kind" in learner else Config
+    return MlnBatch if isinstance(learner, dict) and "kind" in learner else run_root(values)
 
 
 def grid(keys: Sequence[str]) -> list[Overrides]:

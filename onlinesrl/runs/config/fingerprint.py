@@ -41,14 +41,14 @@ ANSWERING = (
 LABEL_BYTES = 250_000_000
 """The default of labels.max_bytes."""
 
-DEFAULTS = {
-    "distribute": None,
-    "drift": None,
-    "dialect": "alchemy",
-    "learner.predict": "averaged",
-    "labels.max_bytes": LABEL_BYTES,
-    "inference.engine": "mpe",
-}
+DEFAULTS = (
+    ("distribute", None),
+    ("drift", None),
+    ("dialect", "alchemy"),
+    ("labels.max_bytes", LABEL_BYTES),
+    ("inference.engine", "mpe"),
+    ("inference.engine", "admm"),
+)
 """The defaults of keys that a fingerprint leaves out: a checkpoint without such a key had its default."""
 
 ALWAYS = {
@@ -61,6 +61,11 @@ ALWAYS = {
     "learner.eta": 1.0,
     "learner.sigma": 0.01,
     "inference.audit_every": 0,
+    "inference.max_nodes": None,
+    "inference.max_work": 1_000_000,
+    "inference.presolve": "exact",
+    "inference.solver": "highs",
+    "inference.targets": "stop",
 }
 """The values that a fingerprint has for keys which the configured kinds of sections lack."""
 
@@ -86,7 +91,7 @@ def fingerprint(
     values = ALWAYS | dict(leaves(config))
     for key in FREE:
         values.pop(key, None)
-    for key, default in DEFAULTS.items():
+    for key, default in DEFAULTS:
         if key in values and values[key] == default:
             del values[key]
     for key in ("source.only", "source.without"):
@@ -107,8 +112,8 @@ def fingerprint(
 
 def settings(config: BaseModel) -> dict[str, Any]:
     """Return the values of the keys ``ANSWERING``."""
-    values = leaves(config.model_dump(mode="json"))
-    return {key: value for key, value in values if key in ANSWERING}
+    values = ALWAYS | dict(leaves(config.model_dump(mode="json")))
+    return {key: value for key, value in values.items() if key in ANSWERING}
 
 
 def mismatch(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -19,10 +19,10 @@ from onlinesrl.core.errors import ConfigError, LocatedError, shortened
 from onlinesrl.core.io.config_section import Section, kind_of, not_for, sections_of
 from onlinesrl.core.io.config_types import STDIN
 from onlinesrl.core.io.located_yaml import Key, Place, Tree, secretive, spelled
-from onlinesrl.core.language import language_of
+from onlinesrl.core.language import Language, language_of
 from onlinesrl.core.online.update_rules import UPDATES
 from onlinesrl.runs.config.fingerprint import show
-from onlinesrl.runs.config.schema import Config, Root
+from onlinesrl.runs.config.schema import Config, MlnConfig, PslConfig, Root
 
 if TYPE_CHECKING:
     from onlinesrl.runs.config.mln_batch import MlnBatch
@@ -33,7 +33,7 @@ R = TypeVar("R", bound=Root)
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     """Read the configuration of a run; see ``load_as``."""
-    return load_as(lambda _: Config, path, overrides)
+    return load_as(run_root, path, overrides)
 
 
 def load_batch(path: Path, overrides: Sequence[str] = ()) -> MlnBatch | PslBatch:
@@ -45,22 +45,31 @@ def load_any(path: Path, overrides: Sequence[str] = ()) -> Config | MlnBatch | P
     """Read a configuration of a run or of batch learning, whichever its keys fit better; see ``load_as``."""
 
     def root(values: Any) -> type[Root]:
-        return min((Config, batch_root(values)), key=lambda kind: _n_strange(kind, values))
+        roots: tuple[type[Root], ...] = run_root(values), batch_root(values)
+        return min(roots, key=lambda kind: _n_strange(kind, values))
 
     return cast("Config | MlnBatch | PslBatch", load_as(root, path, overrides))
 
 
+def run_root(values: Any) -> type[Config]:
+    """Return the class of a configuration of a run: the language of its model decides."""
+    return PslConfig if _language(values) is language_of(".psl") else MlnConfig
+
+
 def batch_root(values: Any) -> type[MlnBatch] | type[PslBatch]:
     """Return the class of a configuration of batch learning: the language of its model decides."""
-    model = values.get("model") if isinstance(values, dict) else None
-    suffix = Path(model).suffix if isinstance(model, str) else ""
-    if language_of(suffix) is language_of(".psl"):
+    if _language(values) is language_of(".psl"):
         from onlinesrl.runs.config.psl_batch import PslBatch
 
         return PslBatch
     from onlinesrl.runs.config.mln_batch import MlnBatch
 
     return MlnBatch
+
+
+def _language(values: Any) -> Language:
+    model = values.get("model") if isinstance(values, dict) else None
+    return language_of(Path(model).suffix if isinstance(model, str) else "")
 
 
 def load_as(root: Callable[[Any], type[R]], path: Path, overrides: Sequence[str] = ()) -> R:
@@ -79,7 +88,7 @@ def of_values(values: Mapping[str, Any], overrides: Sequence[str] = ()) -> Confi
     """Return the configuration of keys and values, as ``load`` of a file in the current directory."""
     tree = Tree()
     read = tree.read(json.dumps(values, default=str), Place("configuration"))
-    return _overridden(lambda _: Config, tree, read, overrides)
+    return _overridden(run_root, tree, read, overrides)
 
 
 def _overridden(
@@ -176,6 +185,15 @@ def _validate(root: type[R], tree: Tree, values: Any) -> R | None:
         place = tree.value_place(())
         tree.problems.append(place.problem(f"expected keys such as model:, found {show(values)}"))
         return None
+    language = _language(values)
+    for *sections, name in language.foreign:
+        given: Any = values
+        for section in sections:
+            given = given.get(section) if isinstance(given, dict) else None
+        if isinstance(given, dict) and name in given:
+            key = (*sections, name)
+            reason = f"{spelled(key)}: not for {language.name}; leave it out"
+            tree.problems.append(tree.key_place(key).problem(reason))
     try:
         config = root.model_validate(values)
     except ValidationError as error:
@@ -190,13 +208,6 @@ def _validate(root: type[R], tree: Tree, values: Any) -> R | None:
         tree.problems += [p for p in problems if (p.file, p.line, p.column) not in reported]
         return None
     config._tree = tree
-    language = config.language
-    for *sections, name in language.foreign:
-        present = reduce(lambda inside, section: inside.get(section) or {}, sections, values)
-        if name in present:
-            key = ".".join([*sections, name])
-            reason = f"{key}: not for {language.name}; leave it out"
-            tree.problems.append(tree.key_place((*sections, name)).problem(reason))
     return config
 
 
@@ -204,8 +215,8 @@ def _misplaced(
     root: type[Root], tree: Tree, values: Any, error: ValidationError
 ) -> LocatedError | None:
     """Return the problem that these are keys of another command, where fewer of them are strange to it."""
-    online = root is Config
-    other: type[Root] = batch_root(values) if online else Config
+    online = issubclass(root, Config)
+    other: type[Root] = batch_root(values) if online else run_root(values)
     if _n_strange(other, values) >= _strange(error):
         return None
     kind, command = ("batch learning", "learn") if online else ("online learning", "run")
@@ -306,6 +317,9 @@ def _unknown(root: type[Root], key: Key, section: type[BaseModel]) -> str:
     kinds = _kinds(root, key[:-1])
     if belongs := not_for(name, section, kinds):
         return f"{belongs}; known here: {', '.join(names)}"
+    other = MlnConfig if root is PslConfig else PslConfig if root is MlnConfig else None
+    if other and any(name in kind.model_fields for kind in _kinds(other, key[:-1])):
+        return f"not for {language_of('.psl' if root is PslConfig else '.mln').name}; leave it out"
     possible = dict.fromkeys(key for kind in (section, *kinds) for key in kind.model_fields)
     near = difflib.get_close_matches(name, possible, n=1)
     near += [path for path in _paths(root) if path.rpartition(".")[2] == name]

@@ -7,6 +7,7 @@ from typing import Self
 from pydantic import model_validator
 
 from onlinesrl.core.io.config_types import File
+from onlinesrl.psl.inference.registry import AdmmSection, AnyPslEngine
 from onlinesrl.psl.learning.mle import Mle
 from onlinesrl.psl.learning.registry import AnyPslLearner
 from onlinesrl.runs.config.batch import Batch
@@ -20,6 +21,7 @@ class PslBatch(Batch):
     test: File | None = None
     """held-out data, like data: the learned weights are scored there."""
     learner: AnyPslLearner = Mle()
+    inference: AnyPslEngine = AdmmSection()
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -27,6 +29,8 @@ class PslBatch(Batch):
             raise ValueError("data: not for a .json model, which says itself where its data are")
         if not self.in_json and self.data is None:
             raise ValueError("data: missing; expected the .data file of the .psl model")
+        for key in sorted(self.inference.model_fields_set & {"max_groundings", "unsolved"}):
+            raise ValueError(f"inference.{key}: for runs only; leave it out")
         return self
 
     @property

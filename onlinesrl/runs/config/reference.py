@@ -9,7 +9,8 @@ import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -21,6 +22,7 @@ from onlinesrl.runs.config.mln_batch import MlnBatch
 from onlinesrl.runs.config.psl_batch import PslBatch
 
 _HEADINGS = ("key", "default", "[what it may be] what it means")
+Kinds: TypeAlias = Sequence[type[BaseModel]]
 _NARROWEST = 30
 """Columns for the meanings, below which they are not wrapped."""
 
@@ -50,30 +52,39 @@ def meaning(section: type[BaseModel], key: str) -> str:
     return " ".join(description.split()).removesuffix(".")
 
 
-def sections(root: type[schema.Root] = schema.Config) -> Iterator[Part]:
-    """Yield the sections of a configuration; a section that occurs again is shown as a key."""
-    waiting: list[tuple[str, list[type[BaseModel]]]] = [("", [root])]
+def sections(*roots: type[schema.Root]) -> Iterator[Part]:
+    """Yield the sections of a configuration; a section that occurs again is shown as a key.
+
+    ``roots`` are the outermost sections by language, by default those of a run.
+    """
+    roots = roots or (schema.MlnConfig, schema.PslConfig)
+    waiting: list[tuple[str, list[Kinds]]] = [("", [[root] for root in roots])]
     seen = set[type[BaseModel]]()
     while waiting:
-        name, kinds = waiting.pop(0)
+        name, languages = waiting.pop(0)
+        kinds = [*dict.fromkeys(chain(*languages))]
         rows, inner = [], []
         for key in dict.fromkeys(key for kind in kinds for key in kind.model_fields):
-            having = [kind for kind in kinds if key in kind.model_fields]
             dotted = f"{name}.{key}".removeprefix(".")
-            section_kinds = sections_of(having[0].model_fields[key].annotation)
-            if section_kinds and not seen.issuperset(section_kinds):
-                seen |= set(section_kinds)
-                inner.append((dotted, section_kinds))
-            else:
-                rows += [_row(dotted, k, len(k) < len(kinds)) for k in _alike(having, key)]
+            having = [[kind for kind in part if key in kind.model_fields] for part in languages]
+            inside: list[Kinds] = [
+                sections_of(part[0].model_fields[key].annotation) if part else [] for part in having
+            ]
+            if any(inside) and not seen.issuperset(chain(*inside)):
+                seen.update(chain(*inside))
+                inner.append((dotted, inside))
+                continue
+            for alike in _alike([*dict.fromkeys(chain(*having))], key):
+                by_language = [[kind for kind in part if kind in alike] for part in having]
+                rows.append(_row(dotted, kinds, by_language))
         yield Part(name, _described(kinds), rows)
         waiting = inner + waiting
 
 
-def _alike(kinds: Sequence[type[BaseModel]], key: str) -> list[list[type[BaseModel]]]:
+def _alike(kinds: Kinds, key: str) -> list[Kinds]:
     """Group the kinds of a section for which a key has the same meaning and default; it may name the kind."""
-    if key == tag_of(kinds[0]):
-        return [[*kinds]]
+    if len(kinds) > 1 and key == tag_of(kinds[0]):
+        return [kinds]
     groups: dict[tuple[str, str], list[type[BaseModel]]] = {}
     for kind in kinds:
         alike = meaning(kind, key), _default(kind.model_fields[key])
@@ -81,26 +92,37 @@ def _alike(kinds: Sequence[type[BaseModel]], key: str) -> list[list[type[BaseMod
     return [*groups.values()]
 
 
-def _described(kinds: Sequence[type[BaseModel]]) -> str:
+def _described(kinds: Kinds) -> str:
     """Return the description of a section: that of the common base of its kinds."""
     common = next(place for place in kinds[0].__mro__ if all(issubclass(k, place) for k in kinds))
     return str(common.__doc__).partition("\n")[0].replace("`", "")
 
 
-def _row(dotted: str, having: Sequence[type[BaseModel]], not_all: bool) -> KeyRow:
-    """Return the row of a key that these kinds of a section have; ``not_all``: not all kinds."""
-    *section_names, key = dotted.split(".")
-    field, place = having[0].model_fields[key], (*section_names, key)
+def _row(dotted: str, kinds: Kinds, by_language: Sequence[Kinds]) -> KeyRow:
+    """Return the row of a key of a section of these kinds, and by language those of them that have it."""
+    *section, key = dotted.split(".")
+    having = [*dict.fromkeys(chain(*by_language))]
     allowed = ["section"]
-    if not sections_of(field.annotation):
+    if not sections_of(having[0].model_fields[key].annotation):
         allowed = [_kind(_properties(kind)[key]) for kind in having]
-    text = f"{', '.join(map(kind_of, having))}: " if not_all else ""
+    every = all(kind in having for kind in kinds)
+    text = "" if every else f"{', '.join(map(kind_of, having))}: "
     text += meaning(having[0], key)
-    knowing = [language.name for language in languages() if place not in language.foreign]
-    if len(knowing) < len(languages()):
-        text += f"; {' and '.join(knowing)} only"
+    if len(kinds) > 1 and key == tag_of(kinds[0]):
+        text += ". " + "; ".join(f"{kind_of(kind)}: {_described([kind])}" for kind in kinds)
+        text = text.replace(".;", ";").removesuffix(".")
+    fitting = [
+        language.name
+        for language, knowing in zip(languages(), by_language, strict=False)
+        if knowing and (*section, key) not in language.foreign
+    ]
+    if len(fitting) < len(by_language):
+        text += f"; {' and '.join(fitting)} only"
+    default = " or ".join(
+        dict.fromkeys(_default(kinds[0].model_fields[key]) for kinds in by_language if kinds)
+    )
     return KeyRow(
-        dotted, _default(field), " | ".join(dict.fromkeys(" | ".join(allowed).split(" | "))), text
+        dotted, default, " | ".join(dict.fromkeys(" | ".join(allowed).split(" | "))), text
     )
 
 
@@ -140,8 +162,8 @@ def config_lines(width: int | None, learning: bool = False) -> Iterator[str]:
 
     Meanings are wrapped at ``width`` columns; None: one line per key.
     """
-    roots: list[type[schema.Root]] = [PslBatch, MlnBatch] if learning else [schema.Config]
-    table = [section for root in roots for section in sections(root)]
+    roots: list[tuple[type[schema.Root], ...]] = [(PslBatch,), (MlnBatch,)] if learning else [()]
+    table = [section for languages_ in roots for section in sections(*languages_)]
     rows = [row for section in table for row in section.rows]
     key, default = (max(len(row[n]) for row in rows) for n in (0, 1))
 

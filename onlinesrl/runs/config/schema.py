@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from onlinesrl.core.engine import EngineSection
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import (
@@ -24,7 +25,8 @@ from onlinesrl.core.online.drift import DriftSection
 from onlinesrl.core.online.update_rules import AnyUpdate, Standard
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.parallel.config import PoolSection
-from onlinesrl.mln.inference.registry import AnyEngine, MpeSection
+from onlinesrl.mln.inference.registry import AnyMlnEngine, MpeSection
+from onlinesrl.psl.inference.registry import AdmmSection, AnyPslEngine
 from onlinesrl.runs.config.fingerprint import LABEL_BYTES, fingerprint
 from onlinesrl.stream.sinks import AnySink
 from onlinesrl.stream.sinks.file import FileSinkSection
@@ -161,7 +163,7 @@ class Root(Section):
 class Config(Root):
     """The keys outside of sections.
 
-    Relative paths are resolved by ``load``.
+    Relative paths are resolved by ``load``; the language of the model chooses the subclass.
     """
 
     dialect: DialectName = "alchemy"
@@ -175,7 +177,7 @@ class Config(Root):
     labels: LabelsSection | None = None
     sink: AnySink = FileSinkSection()
     learner: AnyUpdate = Standard()
-    inference: AnyEngine = MpeSection()
+    inference: EngineSection
     checkpoint: CheckpointSection = CheckpointSection()
     metrics: MetricsSection = MetricsSection()
     limits: LimitsSection = LimitsSection()
@@ -208,3 +210,15 @@ class Config(Root):
         replaceable = [f"source.{key}" for key in self.source.replaceable]
         replaceable += [f"sink.{key}" for key in self.sink.replaceable]
         return fingerprint(self.as_dict(), model, facts, start, replaceable)
+
+
+class MlnConfig(Config):
+    """The keys of a run of Markov logic."""
+
+    inference: AnyMlnEngine = MpeSection()
+
+
+class PslConfig(Config):
+    """The keys of a run of PSL."""
+
+    inference: AnyPslEngine = AdmmSection()

@@ -1,0 +1,240 @@
+"""Inference on one PSL model: an engine of ``registry`` grounds the program on its data, and solves it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+from pydantic import ValidationError
+
+from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.errors import UsageError
+from onlinesrl.core.io.atomic_write import storage_errors
+from onlinesrl.psl.ground.form_assembly import Listing
+from onlinesrl.psl.ground.grounder import MOST, Grounder
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST
+from onlinesrl.psl.inference.admm import Admm
+from onlinesrl.psl.inference.dual import residual
+from onlinesrl.psl.inference.protocols import EngineOptions, HingeEngine, HingeSolution, Round
+from onlinesrl.psl.inference.registry import ENGINES, PslEngine, TandemSection
+from onlinesrl.psl.inference.weight_scale import scale
+from onlinesrl.psl.lang.ast import PslProgram
+from onlinesrl.psl.lang.data import Database
+from onlinesrl.psl.lang.model import Functions
+
+if TYPE_CHECKING:
+    from onlinesrl.core.parallel.executors import Pool
+    from onlinesrl.psl.inference.admm_paged import PagedSolution
+    from onlinesrl.psl.inference.resume_file import ResumeFile
+    from onlinesrl.psl.inference.tandem import Tandem, TandemProgress
+
+DUCKDB_BYTES = 400_000_000
+"""The memory, in bytes, that DuckDB may use for grounding in tandem inference, or a part of a model."""
+
+Say: TypeAlias = Callable[[str], None]
+
+
+def quiet(message: str) -> None:
+    """Say nothing."""
+
+
+class Parts(NamedTuple):
+    """A model cut into so many parts, which the workers of a pool hold; ``kept`` is where to go on."""
+
+    pool: Pool
+    number: int
+    kept: ResumeFile | None = None
+
+
+class InferenceProblem(NamedTuple):
+    """A program and its data."""
+
+    program: PslProgram
+    functions: Functions
+    database: Database
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a problem is solved: by the engine ``method``, whose random numbers are those of ``seed``.
+
+    ``folder`` is for data that do not fit in memory; None: the system's temporary folder. ``say`` gets
+    messages of progress, ``tell`` those that stay. ``most`` limits the rows of joins when grounding in
+    memory; ``skip`` leaves out ground rules with an atom that is neither observed nor a target. ``threads``
+    does not change the answer; ``large`` is ADMM's; ``parts`` are held by the workers of a pool.
+    """
+
+    method: str = "admm"
+    seed: int = 0
+    folder: Path | None = None
+    say: Say = quiet
+    tell: Say = quiet
+    most: int = MOST
+    skip: bool = False
+    threads: int = 1
+    large: int = Admm.large
+    parts: Parts | None = None
+
+    def check(self) -> None:
+        """Raise UsageError for a method that there is not, whose extra is not installed, or not in parts."""
+        if self.method not in ENGINES:
+            raise UsageError(
+                f"unknown method {self.method}; for PSL there are {', '.join(ENGINES)}"
+            )
+        try:
+            _ = self.section
+        except ValidationError as error:
+            raise UsageError(str(error.errors()[0]["ctx"]["error"])) from None
+        if self.parts is not None and self.method != "admm":
+            raise UsageError(
+                f"--distribute: {self.method} is for one process; expected --method admm"
+            )
+
+    @property
+    def section(self) -> PslEngine:
+        """The section of the method, with its default values."""
+        section: PslEngine = ENGINES[self.method]()
+        return section
+
+    @property
+    def of_engine(self) -> EngineOptions:
+        """What the engine is made with."""
+        return EngineOptions(self.seed, self._told, self.threads, self.large, self.folder)
+
+    def _told(self, at: Round) -> None:
+        excess = f", violation {at.violation:.2g}" if at.violation > 0 else ""
+        self.say(f"round {at.number}: {_energy(at.energy, at.bound)}{excess}")
+
+    @property
+    def place(self) -> Path:
+        """The folder."""
+        return self.folder or Path(tempfile.gettempdir())
+
+    def grounder(self, of: InferenceProblem) -> Grounder:
+        """Return what grounds a problem."""
+        advice = "--max-groundings sets how many, and --method tandem takes any number"
+        unlimited = self.method == "tandem" or self.parts is not None
+        most = np.iinfo(np.int64).max if unlimited else self.most
+        return Grounder(of.program, of.functions, most=most, advice=advice, skip=self.skip)
+
+
+Solved: TypeAlias = "tuple[HingeSolution | PagedSolution, dict[str, Any]]"
+"""A solution, and statistics."""
+
+
+def solved(of: InferenceProblem, options: Options, lap: Say) -> Solved:
+    """Ground and solve a problem, reporting laps; also returns statistics."""
+    if options.parts is not None:
+        return _solved_in_parts(of, options, options.parts, lap)
+    section = options.section
+    if isinstance(section, TandemSection):
+        return _solved_while_ground(of, options, section.tandem(options.of_engine), lap)
+    return _solved_in_memory(of, options, section.make(options.of_engine), lap)
+
+
+def _solved_in_memory(
+    of: InferenceProblem, options: Options, engine: HingeEngine, lap: Say
+) -> Solved:
+    grounded = options.grounder(of).ground(of.database)
+    model = grounded.graphs.model
+    lap("ground")
+    options.say(f"{model.n_rows:,} ground rules over {model.n_variables:,} targets")
+    try:
+        found = engine.solve(model, weights_of(of.program))
+    except ValueError as error:
+        raise UsageError(f"this method does not solve this model: {error}") from None
+    lap("solve")
+    constraints = int(np.count_nonzero(model.kind >= AT_MOST))
+    potentials = model.n_rows - constraints
+    return found, {
+        **_counts(of.program, model.n_variables, potentials, constraints, grounded.inactive),
+        "skipped": int(grounded.skipped[0]),
+        "dual_residual": residual(model, found.y, found.dual),
+    }
+
+
+def _solved_while_ground(
+    of: InferenceProblem, options: Options, tandem: Tandem, lap: Say
+) -> Solved:
+    from onlinesrl.psl.ground.duckdb_joins import DuckDb
+
+    def report(at: TandemProgress) -> None:
+        if at.phase != "ground" and not laps:
+            laps.append(at.phase)
+            lap("ground")
+        so_far = f"{at.phase} {at.round}: {at.rows:,} ground rules"
+        options.say(f"{so_far}, {_energy(at.energy / s, at.bound / s)}")
+
+    laps: list[str] = []
+    weights = weights_of(of.program)
+    s = scale(weights)
+    listing, inactive = Listing(of.database), np.zeros(len(of.program.rules), np.int64)
+    skipped, folder = np.zeros(1, np.int64), options.place
+    with storage_errors(folder, "create"):
+        folder.mkdir(parents=True, exist_ok=True)
+    with DuckDb(folder, DUCKDB_BYTES) as engine:
+        models = options.grounder(of).models(listing, inactive, engine, skipped)
+        found = tandem.solve(models, listing.n_variables, s * weights, report)
+    lap("solve")
+    found = replace(found, energy=found.energy / s, bound=found.bound / s)
+    counts = found.potentials, found.constraints, inactive
+    return found, {
+        **_counts(of.program, listing.n_variables, *counts),
+        "skipped": int(skipped[0]),
+        "bytes_on_disk": found.bytes_on_disk,
+    }
+
+
+def _solved_in_parts(of: InferenceProblem, options: Options, parts: Parts, lap: Say) -> Solved:
+    from onlinesrl.psl.inference.admm_distributed import DistributedAdmm, Task
+    from onlinesrl.psl.inference.admm_paged import Certificate
+
+    def report(count: int, at: Certificate) -> None:
+        options.say(f"round {count}: {_energy(at.energy / s, at.bound / s)}")
+
+    def grounded(rows: int) -> None:
+        lap("ground")
+        options.say(f"{rows:,} ground rules in {parts.number} parts")
+
+    weights = weights_of(of.program)
+    s = scale(weights)
+    task = Task(options.grounder(of), of.database, s * weights, DUCKDB_BYTES)
+    engine = DistributedAdmm(parts.pool, parts.number)
+    found, ground = engine.solve(task, report, grounded, parts.kept)
+    lap("solve")
+    found = replace(found, energy=found.energy / s, bound=found.bound / s)
+    counts = found.potentials, found.constraints, ground.inactive
+    return found, {
+        **_counts(of.program, len(found.y), *counts),
+        "skipped": ground.skipped,
+        "parts": parts.number,
+        "bytes_on_disk": found.bytes_on_disk,
+        "bytes_a_round": ground.bytes_a_round,
+    }
+
+
+def weights_of(program: PslProgram) -> Floats:
+    """Return the weights of the rules, float64[rules]; 0 for hard ones."""
+    return np.array([rule.weight or 0.0 for rule in program.rules])
+
+
+def _counts(
+    program: PslProgram, targets: int, potentials: int, constraints: int, inactive: Ints
+) -> dict[str, int]:
+    """Count ground rules, including those that are never active and hence not in the model."""
+    hard = np.array([rule.weight is None for rule in program.rules], np.bool_)
+    return {
+        "targets": targets,
+        "potentials": potentials + int(inactive[~hard].sum()),
+        "constraints": constraints + int(inactive[hard].sum()),
+        "never_active": int(inactive.sum()),
+    }
+
+
+def _energy(energy: float, bound: float) -> str:
+    gap = f", at most {energy - bound:.3g} above the least" if bound > -np.inf else ""
+    return f"energy {energy:.8g}{gap}"
