@@ -29,8 +29,6 @@ from onlinesrl.commands.common import (
 )
 from onlinesrl.commands.ground import is_psl, read_world, world_options
 from onlinesrl.core.errors import UsageError
-from onlinesrl.mln.inference.registry import MAP_METHODS, MARGINAL_METHODS
-from onlinesrl.psl.inference.registry import ENGINES
 
 if TYPE_CHECKING:
     from onlinesrl.mln.query.world import World
@@ -50,9 +48,9 @@ Data = Annotated[
 Method = Annotated[
     str | None,
     typer.Option(
-        show_default="the first",
-        help=f"{', '.join(MAP_METHODS)}; for marginals {', '.join(MARGINAL_METHODS)}; "
-        f"for PSL {', '.join(ENGINES)}.",
+        show_default="mpe, for PSL admm",
+        help="How to answer: by an engine of `inference.engine` (onlinesrl guide config). Markov logic also "
+        "has exact, for marginals.",
     ),
 ]
 OutputPath = Annotated[
@@ -137,7 +135,7 @@ def infer(
     if is_psl(model):
         mln_options = query is not None or evidence or closed or open_ or dialect != "alchemy"
         _check_psl(model, mln_options or (error, spill, max_work) != (None, None, None))
-        method, most, several = method or next(iter(ENGINES)), max_groundings, threads or 1
+        method, most, several = method or "admm", max_groundings, threads or 1
         with _in_parts(distribute) as parts:
             result = _infer_psl(
                 model, data, method, output, tables, seed, most, skip, several, parts, to_stdout
@@ -150,8 +148,9 @@ def infer(
     else:
         options = world_options(closed, open_, dialect, spill)
         world = read_world(model, evidence, query, options, max_atoms, max_groundings)
-        method = method or MAP_METHODS[0]
-        result = _infer_mln(world, method, output, tables, seed, error, max_work, to_stdout)
+        result = _infer_mln(
+            world, method or "mpe", output, tables, seed, error, max_work, to_stdout
+        )
     if stats:
         print(json.dumps(result, indent=2))
 

@@ -78,7 +78,7 @@ def infer(
     does (None: it goes on to the proof). The standard ``error`` of sampled marginals may be set. Predicates
     without evidence are open unless they are ``closed``. For PSL ``evidence`` has the observed atoms and
     ``query`` the targets, by predicate; ``method`` is by default ``admm``; ``threads`` do not change its
-    answer. ``onlinesrl infer --help`` lists the methods.
+    answer. Other methods are in the guide (``onlinesrl guide config``: ``inference.engine``; ``exact``).
 
     Raises ModelError, DatabaseError, DataError, ExampleError, UsageError, Infeasible.
 

@@ -22,7 +22,7 @@ from onlinesrl.core.explain.explanation import (
 )
 from onlinesrl.core.io.atomic_write import is_plain, plain, read_plain, storage_errors
 from onlinesrl.core.learner import Prediction
-from onlinesrl.runs.config.loading import load
+from onlinesrl.runs.config.loading import load, run_root
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import say
 from onlinesrl.runs.inputs import make_reader
@@ -90,7 +90,7 @@ def _settings_of(folder: Path, overrides: Sequence[str]) -> Config:
         journal = parts(folder / REQUESTS)
         if any(is_plain(part) and part.stat().st_size for part in journal):
             values["source"] = {"path": [*map(str, journal)]}
-        return Config.model_validate(values)
+        return run_root(values).model_validate(values)
     except (ValueError, KeyError, TypeError, ValidationError):
         raise UsageError(f"{summary}: its configuration cannot be read; {hint}") from None
 

@@ -5,7 +5,6 @@ from typing import get_args
 
 import pytest
 
-from onlinesrl.commands.infer import Method as Option
 from onlinesrl.mln.inference.registry import (
     ENGINES,
     MAP_METHODS,
@@ -25,6 +24,4 @@ def test_every_method_has_an_engine():
 @pytest.mark.parametrize("name", get_args(Method))
 def test_every_method_is_offered(name: str):
     guide = (resources.files("onlinesrl") / "guide").iterdir()
-    option = get_args(Option)[1]
-    assert name in option.help
     assert any(f"`{name}`" in page.read_text() for page in guide if page.name.endswith(".md"))
