@@ -111,4 +111,4 @@ def _section(fingerprint: Mapping[str, Any], section: str, tag: str, kinds: Any)
         raise Misfit(f"there is no {section} {name}")
     keys = [key for key in by_name[name].model_fields if key != "start"]
     values = {key: fingerprint.get(f"{section}.{key}") for key in keys}
-    return {tag: name} | {key: value for key, value in values.items() if value is not None}
+    return {key: value for key, value in values.items() if value is not None} | {tag: name}

@@ -27,6 +27,8 @@ class PslEngine(EngineSection):
     """An engine of PSL."""
 
     takes_hard_rules: ClassVar[bool] = True
+    proven: ClassVar[bool] = True
+    """Whether answers are to be proven; else they are taken as they are, and no bound on the regret holds."""
     targets: Literal["stop", "skip"] = "stop"
     """what becomes of a ground rule that reaches an atom, of a predicate with targets, that is
     neither observed nor a target: its example is bad, or the ground rule is left out and
@@ -91,7 +93,7 @@ class DescentSection(PslEngine):
 class SgdSection(DescentSection):
     """Stochastic gradient descent without hard rules, seldom certified."""
 
-    takes_hard_rules = False
+    takes_hard_rules = proven = False
     engine: Literal["sgd"] = "sgd"
     optimizer: Literal["sgd", "adam", "adagrad"] = "sgd"
     passes: Count = 500

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
-from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF, with_powers
 from onlinesrl.psl.inference.dual import dual_at
 from onlinesrl.psl.inference.protocols import HingeSolution, Round, Watch
 from onlinesrl.psl.inference.tron import potential_rows
@@ -40,18 +40,26 @@ class Descent:
         first, second = np.zeros((2, n_variables))
         self._moments = kernel.Moments(first, second, np.zeros(n_variables, np.int64))
 
-    def rate(self, t: int) -> float:
-        """Return the rate in pass ``t``, from 1."""
-        return self._rate / t if self._decay else self._rate
-
     def step(self, rows: potentials.Potentials, order: Ints, y: Floats, t: int) -> float:
-        """Take a step for each row in ``order``; return the sum of their energies, each before its step."""
-        of, rate = (rows, order, y), self.rate(t)
+        """Take a step for each row in ``order``, in pass ``t`` from 1.
+
+        Returns the sum of their energies, each before its step.
+        """
+        of, rate = (rows, order, y), self._rate / t if self._decay else self._rate
         if self._optimizer == "adam":
             return kernel.descend_adam(*of, rate, self._moments)
         if self._optimizer == "adagrad":
             return kernel.descend_adagrad(*of, rate, self._moments.second)
         return kernel.descend(*of, rate)
+
+
+def with_bonus(
+    model: HingeLossMRF, weights: Floats, bonus: Floats | None
+) -> tuple[HingeLossMRF, Floats]:
+    """Return a model and its weights that have a bonus as potentials: ``-bonus . y``."""
+    if bonus is None:
+        return model, weights
+    return with_powers(model, len(weights), 1), np.append(weights, -bonus)
 
 
 @dataclass(frozen=True)
@@ -91,18 +99,18 @@ class Sgd:
         bonus: Floats | None,
         start: HingeSolution | None,
     ) -> HingeSolution:
-        rows = potential_rows(model, weights, bonus, 0.0)
-        whole = potentials.Range(0, model.n_variables, 0, model.n_rows)
+        whole, both = with_bonus(model, weights, bonus)
+        rows = potential_rows(whole, both, None, 0.0)
+        every = potentials.Range(0, whole.n_variables, 0, whole.n_rows)
         y = np.full(model.n_variables, 0.5) if start is None else start.y.copy()
         descent = Descent(self.optimizer, self.rate, self.decay, len(y))
         random = np.random.default_rng(self.seed)
-        energy = lowest = potentials.energy(rows, whole, y)
+        energy = lowest = potentials.energy(rows, every, y)
         best, t, change = y.copy(), 0, np.inf
         while t < self.rounds and change > self.tolerance * max(1.0, abs(energy)):
             t += 1
-            descent.step(rows, random.permutation(model.n_rows), y, t)
-            np.clip(y + descent.rate(t) * rows.bonus, 0.0, 1.0, out=y)
-            before, energy = energy, potentials.energy(rows, whole, y)
+            descent.step(rows, random.permutation(whole.n_rows), y, t)
+            before, energy = energy, potentials.energy(rows, every, y)
             change = abs(energy - before)
             if self.watch is not None:
                 self.watch(Round(t, energy, -np.inf, 0.0))

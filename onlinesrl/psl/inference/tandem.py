@@ -18,7 +18,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.parallel.threads import ahead
-from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF, with_powers
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.admm_paged import (
     Certificate,
     Consensus,
@@ -30,7 +30,7 @@ from onlinesrl.psl.inference.admm_paged import (
 from onlinesrl.psl.inference.dual import dual_at
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.inference.row_pages import Page, Pages
-from onlinesrl.psl.inference.sgd import Descent, Optimizer
+from onlinesrl.psl.inference.sgd import Descent, Optimizer, with_bonus
 from onlinesrl.psl.inference.weight_scale import in_scale
 from onlinesrl.psl.kernels import admm_rows as kernel
 
@@ -153,10 +153,7 @@ class TandemEngine:
         bonus: Floats | None,
         start: HingeSolution | None,
     ) -> HingeSolution:
-        whole, both = model, weights
-        if bonus is not None:
-            whole = with_powers(model, len(weights), 1)
-            both = np.append(weights, -bonus)
+        whole, both = with_bonus(model, weights, bonus)
         found = self.tandem.solve([whole], model.n_variables, both)
         dual = dual_at(model, weights, found.y, bonus)[0]
         of = found.bound, found.violation, found.iterations, "tandem"

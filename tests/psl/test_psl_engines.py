@@ -1,0 +1,232 @@
+"""Every engine of PSL in runs and in learning from batches, from one table."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from conftest import Job, command
+
+import onlinesrl as srl
+from onlinesrl.core.errors import ConfigError, UsageError
+from onlinesrl.mln.inference.registry import ENGINES as MLN_ENGINES
+from onlinesrl.psl.inference.qp import Qp
+from onlinesrl.psl.inference.registry import ENGINES
+from onlinesrl.runs import batch_learning
+from onlinesrl.runs import run as run_module
+from onlinesrl.runs.config.loading import load, load_batch
+from tests.support.trust_program import MODEL, examples
+
+HARD = "Trusts(A, +B) <= 2 .\n"
+LINEAR = "Trusts(A, B) -> Trusts(B, A)\n"
+SQUARED = MODEL.replace(HARD, "").replace(LINEAR, LINEAR.replace("\n", " ^2\n"))
+EXAMPLES = examples(12)
+LINES = [msgspec.json.encode(example) + b"\n" for example in EXAMPLES]
+TOLERANCES = {
+    "admm": 1e-6,
+    "lifted-admm": 1e-6,
+    "tandem": 1e-4,
+    "sgd": 0.02,
+    "tron": 1e-6,
+    "qp": 1e-6,
+}
+CHOICES: list[dict[str, Any]] = [
+    *({"engine": name} for name in ENGINES),
+    {"engine": "tandem", "optimizer": "sgd", "rate": 0.2, "decay": False, "passes": 3},
+    {"engine": "tandem", "optimizer": "adam", "page_bytes": 4096},
+    {"engine": "sgd", "optimizer": "adam"},
+    {"engine": "sgd", "optimizer": "adagrad"},
+]
+
+
+def learner(model: str = SQUARED, **inference: Any) -> Any:
+    return srl.OnlineLearner(srl.Model(model, "psl"), "Trusts", inference=inference).learned
+
+
+@pytest.fixture
+def trust(job: Callable[..., Job], tmp_path: Path) -> Callable[..., Job]:
+    """Makes jobs of an engine."""
+    (tmp_path / "trust.psl").write_text(SQUARED)
+
+    def make(name: str, count: int = len(LINES), model: str = "", **inference: Any) -> Job:
+        (tmp_path / "trust.psl").write_text(model or SQUARED)
+        keys = {"model": str(tmp_path / "trust.psl"), "query": "Trusts", "inference": inference}
+        return job(LINES[:count], name, metrics={}, limits={"bad_share": 1.0}, **keys)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("inference", "model"),
+    [(choice, SQUARED) for choice in CHOICES]
+    + [(each, MODEL) for each in CHOICES if ENGINES[each["engine"]].takes_hard_rules],
+    ids=lambda each: "" if isinstance(each, str) else str(each),
+)
+def test_every_engine_finds_the_values_of_least_energy(
+    inference: dict[str, Any], model: str
+) -> None:
+    of = learner(model, **inference)
+    weights, tolerance = of.weights.averaged(), TOLERANCES[inference["engine"]]
+    for example in EXAMPLES:
+        _, ground, found = of.solved(example)
+        exact = Qp().solve(ground, weights)
+        assert abs(found.energy - ground.energy(found.y, weights)) <= 1e-9
+        assert found.energy - exact.energy <= 2 * tolerance * max(1.0, abs(exact.energy))
+        assert ground.violation(found.y) <= 1e-4
+        assert inference["engine"] == "sgd" or found.certified
+
+
+@pytest.mark.parametrize("inference", CHOICES, ids=str)
+def test_every_rival_gains_the_most(inference: dict[str, Any]) -> None:
+    of = learner(**inference)
+    weights, random = of.weights.current(), np.random.default_rng(0)
+    for example in EXAMPLES[:5]:
+        _, ground, first = of.solved(example)
+        bonus = random.normal(size=ground.n_variables)
+        found = of.inference.engine.solve(ground, weights, bonus=bonus, start=first)
+        exact = Qp().solve(ground, weights, bonus=bonus)
+        assert found.energy - exact.energy <= 0.02 * max(1.0, abs(exact.energy))
+        assert found.bound <= exact.energy + 1e-6
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
+    name: str, trust: Callable[..., Job]
+) -> None:
+    whole, stopped = trust("whole", engine=name), trust("stopped", 7, engine=name)
+    assert whole.run() == 0, whole.said
+    assert stopped.run() == 0, stopped.said
+    stopped.source.write_bytes(whole.source.read_bytes())
+    assert stopped.run() == 0, stopped.said
+    for file in ("weights.psl", "predictions.jsonl"):
+        text = (whole.output / file).read_bytes()
+        assert (stopped.output / file).read_bytes() == text
+    last = stopped.lines("metrics.jsonl")[-1]
+    assert (last["examples"], last["updates"]) == (len(LINES), len(LINES))
+    assert (last["regret_bound"] is None) == (name == "sgd")
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_predictions_do_not_depend_on_the_batch(name: str) -> None:
+    of = learner(engine=name)
+    of.step(EXAMPLES[:4])
+    one_by_one = [of.predict([example])[0].prediction for example in EXAMPLES]
+    together = [outcome.prediction for outcome in of.predict(EXAMPLES)]
+    assert repr(together) == repr(one_by_one)
+
+
+def test_of_many_worlds_in_a_call_one_may_not_be_for_the_engine() -> None:
+    """A hinge of power 1 is plain where only one target is in it, and then TRON takes it."""
+    model = SQUARED + "0.1: Odd(A) & Trusts(A, B) -> Trusts(B, A)\n"
+    of = learner(model, engine="tron")
+    odd = EXAMPLES[3]
+    name = odd.query["Trusts"][0][0]  # type: ignore[index]
+    odd = msgspec.structs.replace(odd, evidence={**odd.evidence, "Odd": [[name]]})
+    outcomes = of.predict([EXAMPLES[0], odd, EXAMPLES[1]])
+    alone = [of.predict([example])[0].prediction for example in EXAMPLES[:2]]
+    assert repr([outcomes[0].prediction, outcomes[2].prediction]) == repr(alone)
+    assert "TRON takes no hinge of power 1" in str(outcomes[1].error)
+    assert "(inference.engine)" in str(outcomes[1].error)
+
+
+@pytest.mark.parametrize(("wrong", "model"), [("mpe", "trust.psl"), ("admm", "m.mln")])
+def test_the_error_for_a_wrong_engine_lists_those_of_the_language(
+    wrong: str, model: str, tmp_path: Path
+) -> None:
+    known = [*ENGINES] if model == "trust.psl" else [*MLN_ENGINES]
+    expected = " or ".join(map(", ".join, ([repr(each) for each in known[:-1]], [repr(known[-1])])))
+    (tmp_path / model).touch()
+    (tmp_path / "a").touch()
+    (tmp_path / "c.yaml").write_text(
+        f"model: {model}\nquery: Trusts\nsource: {{path: a}}\ninference: {{engine: {wrong}}}\n"
+    )
+    with pytest.raises(ConfigError) as error:
+        load(tmp_path / "c.yaml")
+    assert f":4:21: inference.engine: expected {expected}, found '{wrong}'" in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["tron", "sgd"])
+def test_a_hard_rule_is_refused_before_an_example_is_taken(
+    name: str, trust: Callable[..., Job]
+) -> None:
+    run = trust("hard", model=MODEL, engine=name)
+    with pytest.raises(ConfigError) as error:
+        run_module.new_learner(load(run.config))
+    assert f"inference.engine: {name} is for models without hard rules" in str(error.value)
+    assert "Trusts(A, +B) <= 2" in str(error.value)
+
+
+def test_a_missing_extra_is_told_before_anything_is_read(
+    trust: Callable[..., Job], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "clarabel", None)
+    run = trust("qp", engine="qp")
+    run.source.unlink()
+    assert command("run", str(run.config)) == 78
+    said = "engine: qp needs the extra qp: pip install 'onlinesrl[qp]'"
+    assert f"inference.{said}" in capsys.readouterr().err
+    assert command("infer", "--model", "nowhere.psl", "--data", "no.data", "--method", "qp") == 64
+    assert said in capsys.readouterr().err
+    with pytest.raises(UsageError, match=r"inference.*needs the extra qp"):
+        learner(engine="qp")
+
+
+# learning from a batch ---------------------------------------------------------------------------
+
+RULES = """1: Knows(A, B) & Likes(A) -> Likes(B) ^2
+1: Knows(A, B) & Likes(B) -> Likes(A) ^2
+1: !Likes(A) ^2
+"""
+DATA = """predicates: {Knows/2: closed, Likes/1: open}
+observations: {Knows: knows.txt}
+targets: {Likes: likes.txt}
+truth: {Likes: truth.txt}
+"""
+
+
+def batch(folder: Path, rules: str = RULES, **keys: Any) -> Path:
+    (folder / "m.psl").write_text(rules)
+    (folder / "m.data").write_text(DATA)
+    names = [f"p{n}" for n in range(12)]
+    knows = [f"{a}\t{names[(n + k) % 12]}\n" for n, a in enumerate(names) for k in (1, 5)]
+    (folder / "knows.txt").write_text("".join(knows))
+    (folder / "likes.txt").write_text("".join(f"{name}\n" for name in names))
+    (folder / "truth.txt").write_text("".join(f"{name}\t{n % 2}\n" for n, name in enumerate(names)))
+    config = folder / "learn.yaml"
+    values = {"model": "m.psl", "data": "m.data", "test": "m.data", "output": str(folder / "out")}
+    config.write_text(json.dumps(values | keys))
+    return config
+
+
+@pytest.mark.parametrize("kind", ["mle", "lme"])
+@pytest.mark.parametrize("engine", ["admm", "lifted-admm", "tandem", "tron", "qp"])
+def test_batch_learning_infers_by_the_engine(kind: str, engine: str, tmp_path: Path) -> None:
+    learned = {}
+    for name in ("qp", engine):
+        keys = {"learner": {"kind": kind}, "inference": {"engine": name}}
+        config = load_batch(batch(tmp_path, **keys))
+        problem: Any = batch_learning.read_problem(config, None)
+        assert name.replace("-", " ") in problem.solve(problem.start).route
+        found = batch_learning.learn(config, True, lambda _: None)
+        learned[name] = found
+    ours, exact = learned[engine]["objective"][-1], learned["qp"]["objective"][-1]
+    assert ours == pytest.approx(exact, rel=1e-3)
+    assert learned[engine]["scores"]["Likes"]["atoms"] == 12
+
+
+def test_a_model_that_is_not_for_the_engine_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = batch(tmp_path, RULES + "Likes(A) + Likes(B) <= 1 .\n", inference={"engine": "tron"})
+    assert command("learn", str(config)) == 65
+    assert "takes no constraints: use ADMM (inference.engine)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("key", "value"), [("unsolved", "stop"), ("max_groundings", 7)])
+def test_keys_of_runs_are_refused(key: str, value: object, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"inference.{key}: for runs only; leave it out"):
+        load_batch(batch(tmp_path, inference={key: value}))
