@@ -218,7 +218,8 @@ class VotedPerceptron(Contrast):
     kind: Literal["voted-perceptron"] = "voted-perceptron"
     """how weights are learned."""
     perturbed: bool = True
-    """perturb each atom with random noise, so that states are approximate samples."""
+    """perturb each atom with random noise, so that states are approximate samples; false: the most probable
+    state, as the learner was published (Singla & Domingos 2005)."""
     sweeps: Natural = 10
     """the sweeps of Gibbs sampling after a perturbed search, which bring the state closer to a sample."""
     flips: Count = 10_000
