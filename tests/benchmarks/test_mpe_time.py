@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from onlinesrl.mln.inference.branch_and_bound import BranchAndBound, searching
+from onlinesrl.mln.inference.branch_and_bound import BranchAndBound, search_engine
 from onlinesrl.mln.inference.elimination import Elimination
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.protocols import MapEngine, Wide
@@ -40,7 +40,7 @@ def test_time_of_an_exact_mpe():
     rows = []
     for name in NARROW:
         recorded = instance(name)
-        engines = (Ilp(), searching(Ilp()), Elimination())
+        engines = (Ilp(), search_engine(Ilp()), Elimination())
         ilp, *others = (milliseconds(engine, recorded) for engine in engines)
         cells = [x for ms in others for x in (("wide", "") if ms is None else (ms, ms / ilp))]
         rows.append((name, recorded.model.n_atoms, recorded.model.n_clauses, ilp, *cells))
@@ -65,7 +65,7 @@ def test_time_of_a_collective_mpe(monkeypatch: pytest.MonkeyPatch):
     for name in COLLECTIVE:
         recorded = instance(name)
         of = partial(milliseconds, recorded=recorded)
-        ours, run = of(BranchAndBound(Refuses())), of(searching(Ilp()))
+        ours, run = of(BranchAndBound(Refuses())), of(search_engine(Ilp()))
         searched.clear()
         whole = of(Toulbar2())
         theirs = min(searched)

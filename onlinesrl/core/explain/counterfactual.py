@@ -85,15 +85,15 @@ def search(
     ``flipped`` says of sets what the prediction is, where it is flipped. No set whose reaches add
     up to less than ``gap``, the score difference to the best state with the other value, can flip it.
     """
-    ranked = sorted(candidates, key=lambda chosen: -chosen.reach)
+    ranked = sorted(candidates, key=lambda candidate_set: -candidate_set.reach)
     tried = 0
     for size in range(1, len(ranked) + 1):
         sets = _sets(ranked, size, gap * (1 - SLACK))
-        while batch := [*islice(sets, min(TOGETHER, tries - tried))]:
-            tried += len(batch)
-            for chosen, becomes in zip(batch, flipped(batch), strict=True):
+        while some := [*islice(sets, min(TOGETHER, tries - tried))]:
+            tried += len(some)
+            for candidate_set, becomes in zip(some, flipped(some), strict=True):
                 if becomes is not None:
-                    change = tuple((shown(c.atom), c.value) for c in chosen)
+                    change = tuple((shown(c.atom), c.value) for c in candidate_set)
                     return Flip(len(ranked), change, becomes, size - 1, tried, complete=True)
         if next(sets, None) is not None:
             return Flip(len(ranked), (), None, size - 1, tried, complete=False)

@@ -32,27 +32,27 @@ class ExplanationError(OnlinesrlError):
 
 def read_atom(text: str) -> Atom:
     """Read ``P(a, "b c", 3)``; constants may be quoted. Raises ExplanationError."""
-    match_ = _ATOM.fullmatch(text)
-    parts = [] if match_ is None else _arguments(match_[2])
-    if match_ is None or parts is None:
+    match = _ATOM.fullmatch(text)
+    parts = [] if match is None else _arguments(match[2])
+    if match is None or parts is None:
         raise ExplanationError(f"not an atom: {text}; expected one such as Knows(Anna, 3)")
-    return match_[1], tuple(parts)
+    return match[1], tuple(parts)
 
 
 def _arguments(text: str) -> list[str] | None:
     """Split at commas that are not in quotes; None where that fails."""
-    arguments, at = [], 0
+    words, at = [], 0
     while at < len(text) or text[-1:] == ",":
         part = _ARGUMENT.match(text, at)
         if part is None or (part[3] == "" and text.strip()):
             return None
         double, single, plain = part.groups()
         quoted = double if double is not None else single
-        arguments.append(plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted))
+        words.append(plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted))
         at = part.end()
         if part[0][-1:] != ",":
             break
-    return arguments if at == len(text) else None
+    return words if at == len(text) else None
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Flip:
     def __str__(self) -> str:
         pool = f"{self.candidates:,} evidence atom{'s' * (self.candidates != 1)} that could matter"
         if self.change:
-            changes = ", ".join(_changed(*change) for change in self.change)
+            changes = ", ".join(_changed(*atom_change) for atom_change in self.change)
             least = self.excluded == len(self.change) - 1
             rest = "no smaller change does" if least else "whether a smaller one does is not known"
             return f"{changes} it would be {self.becomes} (of {pool}; {rest})"
@@ -214,7 +214,7 @@ class Explanation:
 
     def _sides(self) -> Iterator[tuple[str, list[Reason]]]:
         """Yield the heading and the reasons of each side that has some."""
-        for side, reasons in (
+        for heading, reasons in (
             ("pulled up" if self.soft else "for it", self.favour),
             ("pulled down" if self.soft else "against it", self.against),
         ):
@@ -222,7 +222,7 @@ class Explanation:
                 count = sum(reason.count for reason in reasons)
                 total = math.fsum(reason.effect for reason in reasons)
                 yield (
-                    f"{side}: {_signed(total)} by {count:,} ground rule{'s' * (count != 1)}",
+                    f"{heading}: {_signed(total)} by {count:,} ground rule{'s' * (count != 1)}",
                     reasons,
                 )
 

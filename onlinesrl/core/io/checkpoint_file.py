@@ -154,12 +154,12 @@ def _json(value: dict[str, Any]) -> bytes:
 def _check(value: object) -> None:
     """Raise ValueError or TypeError for what JSON has not, which msgspec would write in its own way."""
     if isinstance(value, dict):
-        for item in value.values():
-            _check(item)
+        for part in value.values():
+            _check(part)
     elif isinstance(value, list | tuple):
         if not {*map(type, value)} <= {str, int}:
-            for item in value:
-                _check(item)
+            for part in value:
+                _check(part)
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f"the header of a checkpoint cannot hold {value}")

@@ -113,8 +113,8 @@ class Tree:
 
     def key_place(self, key: Key) -> Place:
         """Return the place of ``key`` itself, or of the innermost enclosing section."""
-        place_ = next((place for place in map(self._keys.get, _prefixes(key)) if place), None)
-        return place_ or self.value_place(())
+        places = (place for place in map(self._keys.get, _prefixes(key)) if place)
+        return next(places, None) or self.value_place(())
 
     def note(self, key: Key, value: Place, name: Place | None = None) -> None:
         """Record the place of the value of ``key``, and optionally of the key itself."""

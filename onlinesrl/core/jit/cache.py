@@ -171,8 +171,8 @@ def lasting() -> bool:
 
 def _folders() -> list[Path]:
     """Return where kernels may be cached, the best place first: as told, in the package, in the home."""
-    chosen, home = _given(), os.environ.get("XDG_CACHE_HOME", "")
-    folders = [Path(chosen).absolute() / "onlinesrl"] if chosen else []
+    setting, home = _given(), os.environ.get("XDG_CACHE_HOME", "")
+    folders = [Path(setting).absolute() / "onlinesrl"] if setting else []
     folders.append(PACKAGE / "__pycache__" / "kernels")
     of_user = Path(home if os.path.isabs(home) else os.path.expanduser("~/.cache"))  # noqa: PTH111, PTH117
     return [*folders, of_user / "onlinesrl"] if of_user.is_absolute() else folders

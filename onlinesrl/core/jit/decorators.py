@@ -141,8 +141,8 @@ def _returning(value: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     def returning() -> Any:
         return VALUE  # type: ignore[name-defined]  # noqa: F821 - below
 
-    taken = function.__code__
-    names, count = taken.co_varnames[: taken.co_argcount], taken.co_argcount
+    model = function.__code__
+    names, count = model.co_varnames[: model.co_argcount], model.co_argcount
     code = returning.__code__.replace(co_argcount=count, co_nlocals=count, co_varnames=names)
     return FunctionType(code, {"VALUE": value, "__name__": function.__module__}, function.__name__)
 

@@ -43,12 +43,12 @@ def add(w: Window, x: float, delta: float) -> bool:
     level = 0
     while w.size[level] > BUCKETS:
         width = 2.0**level
-        newest, other = w.total[level, 0], w.total[level, 1]
-        apart = (newest - other) ** 2 / (2.0 * width)
+        one, other = w.total[level, 0], w.total[level, 1]
+        apart = (one - other) ** 2 / (2.0 * width)
         spread = w.spread[level, 0] + w.spread[level, 1] + apart
         _shift(w, level)
         _shift(w, level)
-        _push(w, level + 1, newest + other, spread)
+        _push(w, level + 1, one + other, spread)
         level += 1
     risen = False
     while True:

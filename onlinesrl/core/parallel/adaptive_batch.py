@@ -44,20 +44,20 @@ class AdaptiveBatcher:
         """
         outcomes: list[Outcome] = []
         while True:
-            part = items[len(outcomes) : len(outcomes) + self.most]
-            updates, attempted = weights.updates, None
+            batch = items[len(outcomes) : len(outcomes) + self.most]
+            updates, results = weights.updates, None
             try:
-                attempted = attempt(part)
+                results = attempt(batch)
             except (MemoryError, Apart):
                 if weights.updates > updates:
                     raise
-            if attempted is None and len(part) > 1:
-                self.most = len(part) // 2
+            if results is None and len(batch) > 1:
+                self.most = len(batch) // 2
                 continue
-            if attempted is None:
-                attempted = attempt([ExampleError(TOO_LARGE, "memory")])
-            outcomes += attempted
-            self.most = self.most + 1 if len(attempted) == len(part) else 1
-            interrupted = len(attempted) < len(part) and interrupt.flag()[0]
-            if interrupted or len(outcomes) == len(items):
+            if results is None:
+                results = attempt([ExampleError(TOO_LARGE, "memory")])
+            outcomes += results
+            self.most = self.most + 1 if len(results) == len(batch) else 1
+            left = len(results) < len(batch) and interrupt.flag()[0]
+            if left or len(outcomes) == len(items):
                 return outcomes

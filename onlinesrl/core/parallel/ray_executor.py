@@ -66,8 +66,8 @@ def _stat(path: Path) -> tuple[str, str, int] | None:
 def _stats_of(name: str, parent: int) -> Iterator[Path]:
     """Yield where the system tells the states of a process's children of a name."""
     for path in Path("/proc").glob("[0-9]*/stat"):
-        stats = _stat(path)
-        if stats is not None and (stats[0], stats[2]) == (name, parent):
+        process = _stat(path)
+        if process is not None and (process[0], process[2]) == (name, parent):
             yield path
 
 
@@ -165,10 +165,8 @@ def _got(ray: Any, task: Any) -> Any:
     ) as error:
         raise WorkerDied(type(error).__name__) from None
     except exceptions.RayError as error:
-        message = str(error).strip().splitlines()
-        raise UnavailableError(
-            f"a worker of Ray failed: {message[-1] if message else error}"
-        ) from None
+        lines = str(error).strip().splitlines()
+        raise UnavailableError(f"a worker of Ray failed: {lines[-1] if lines else error}") from None
 
 
 def _other(version: str) -> str | None:
@@ -211,7 +209,7 @@ class _OnWorker:
         if self.other is not None:
             return {0: Done(failed=self.other, exit_code=69)}
         answers = self.states.answer(_ray().get(sent[0]))
-        return {number: _told(result) for number, result in answers.items()}
+        return {number: _told(done) for number, done in answers.items()}
 
 
 def _ray() -> Any:

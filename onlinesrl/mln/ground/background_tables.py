@@ -86,7 +86,7 @@ class FactTables:
             start[slot], count[slot], order_start[slot] = (
                 offset,
                 len(rows),
-                sum(len(numbers) for numbers in order),
+                sum(map(len, order)),
             )
             column_start[slot] = len(column_type)
             column_type += [
@@ -105,7 +105,7 @@ class FactTables:
             column_start,
             np.array(column_type, np.int32),
             *self._indexes(numbered),
-            np.array([len(numbers) for numbers in self.constants], np.int32),
+            np.array([*map(len, self.constants)], np.int32),
         )
 
     def _numbers(self, kind: int, stream_numbers: Sequence[Ints32]) -> Ints32:

@@ -135,22 +135,19 @@ class Constants:
 
         These are, by type, their count and start; by constant, the stream number and the integer value.
         """
-        more = [
-            [self.constants.names[c] for c in names_of_kind]
-            for names_of_kind in self.facts.constants
-        ]
+        more = [[self.constants.names[c] for c in row] for row in self.facts.constants]
         self.names_shared = [
             [*d.names, *new] for d, new in zip(self.shared.values(), more, strict=True)
         ]
         names = self.names_shared
-        numbers = [self.constants[name] for names_of_kind in names for name in names_of_kind]
+        numbers = [self.constants[name] for row in names for name in row]
         self.shared_constants = np.array(numbers, np.int32)
         start = np.cumsum([0, *map(len, names)])
         streams = [self.stream.get(kind) for kind in self.layout.types]
         stream = [
             -1 if s is None else s.get(str(name), -1)
-            for s, names_of_kind in zip(streams, names, strict=True)
-            for name in names_of_kind
+            for s, row in zip(streams, names, strict=True)
+            for name in row
         ]
         numeric = chain.from_iterable(names) if self.layout.plan.numeric else ()
         return (

@@ -189,7 +189,7 @@ class Grounder:
         self.packer.add(example, 0)
         self.ground(self.batch(learning=False), 0)
         plan, rows = self.layout.plan, int(self.net.size[ground_network.ROWS])
-        rule = np.array([planned.clause.rule for planned in plan.clauses], np.int64)
+        rule = np.array([clause.clause.rule for clause in plan.clauses], np.int64)
         rules = rule[self.net.row_clause[:rows]]
         sizes = np.bincount(rules, self.net.row_len[:rows], minlength=len(plan.program.rules))
         return sizes.astype(np.int64)

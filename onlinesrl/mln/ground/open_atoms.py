@@ -79,12 +79,12 @@ def candidates(plan: Plan) -> tuple[Candidates, ...]:
         decider = _decider(clause)
         if decider is not None and decider.own.atom.predicate not in exactly:
             deciders[decider.own.atom.predicate].append(decider)
-    if not any(len(d.plan.query) == 1 for decider_list in deciders.values() for d in decider_list):
+    if not any(len(d.plan.query) == 1 for clauses in deciders.values() for d in clauses):
         return ()
     compiled: list[Candidates] = []
     for name in _order(deciders):
-        predicates = {decider_list.predicate for decider_list in compiled}
-        compiled.append(_candidates(plan, name, deciders[name], predicates))
+        known = {earlier.predicate for earlier in compiled}
+        compiled.append(_candidates(plan, name, deciders[name], known))
     return tuple(compiled)
 
 

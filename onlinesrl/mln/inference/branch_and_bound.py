@@ -20,20 +20,20 @@ from onlinesrl.mln.inference.protocols import MapEngine, Solution
 from onlinesrl.mln.inference.rounding import Magnitude
 from onlinesrl.mln.kernels import branch_and_bound
 from onlinesrl.mln.kernels.ground_network import VARIABLES, Network
-from onlinesrl.mln.kernels.low_degree_elimination import EDGES, fold, folds, rest, unfold
+from onlinesrl.mln.kernels.low_degree_elimination import EDGES, core_of, fold, folds, unfold
 from onlinesrl.mln.kernels.pairwise_mrf import Members, Pairwise, add_clauses, pairwise
 from onlinesrl.mln.kernels.tree_reweighted import messages
 
 TINY = 1e-3
-"""Weights of a smaller sum are multiplied: the search's tolerance is relative to 1 at least."""
+"""Weights of a smaller sum are scaled up, because the search also has an absolute tolerance."""
 SHORT, LONG = 20_000_000, 500_000_000
-"""Cells of tables that a search may read before the core is asked: some 0.05 s, and 1 to 10 s."""
+"""The most table cells that a short and a long search may read: some 0.05 s, and 1 to 10 s."""
 
 
 class BranchAndBound:
-    """Branch and bound; where that takes too long, ``core``, of whose answer and its own the better is given.
+    """Branch and bound, up to ``most_work``; a search without a proof then asks ``core``.
 
-    Deterministic. Of several optimal states it finds one, the same on every run.
+    The answer is the better of the two states. It is the same on every run.
     """
 
     def __init__(self, core: MapEngine, most_work: int = LONG) -> None:
@@ -47,15 +47,13 @@ class BranchAndBound:
         tables = Tables(model, weight)
         costs = tables.costs(scale * weight, scale * bonus)
         fold(costs, tables.folds)
-        unfolded, variables = rest(costs, tables.folds)
-        tree = branch_and_bound.tree(unfolded, interrupt.flag())
+        core, variables = core_of(costs, tables.folds)
+        tree = branch_and_bound.tree(core, interrupt.flag())
         with interrupt.doing(lambda: f"branch and bound on {model.n_atoms:,} atoms"):
             interrupt.check()
-            proven = (
-                branch_and_bound.search(unfolded, messages(unfolded), tree, self._most_work)
-                == branch_and_bound.PROVEN
-            )
+            status = branch_and_bound.search(core, messages(core), tree, self._most_work)
             interrupt.check()
+        proven = status == branch_and_bound.PROVEN
         values = np.zeros(len(costs.start) - 1, np.int32)
         values[variables] = tree.best
         unfold(costs, tables.folds, values)
@@ -74,7 +72,7 @@ class BranchAndBound:
     def _better(
         self, solution: Solution, model: GroundMRF, weight: Floats, bonus: Floats
     ) -> Solution:
-        """Ask the core, and return the better state with the better bound."""
+        """Ask the core, and return the better state with the lower bound."""
         try:
             answer = self._core.solve(model, weight, bonus=bonus)
         except Unsolved:
@@ -88,11 +86,11 @@ class BranchAndBound:
         return replace(better, bound=bound, rounding=rounding)
 
 
-def searching(last: MapEngine, most_work: int | None = None) -> Mpe:
-    """Return the engine that eliminates what is narrow, and searches the rest.
+def search_engine(last: MapEngine, most_work: int | None = None) -> Mpe:
+    """Return the engine that eliminates narrow components, and searches the others.
 
-    What a short search does not prove is eliminated where that fits memory; else a long search and
-    then ``last`` have it; ``most_work`` is that of a search, None: ``LONG``.
+    If a short search of a component finds no proof, elimination follows, if its tables fit memory. If they
+    do not, a long search of up to ``most_work`` (None: ``LONG``) follows, and then ``last``.
     """
     long = LONG if most_work is None else most_work
     return Mpe(BranchAndBound(Mpe(BranchAndBound(last, long)), min(SHORT, long)), growth=1)
@@ -162,17 +160,17 @@ def _starts(lengths: Ints) -> Ints:
 def _members(
     net: Network, model: GroundMRF, live: Ints
 ) -> tuple[Ints, Ints, tuple[Ints, Ints, Bytes]]:
-    """Return of each member of the live clauses its clause and variable, in order of these.
+    """Return the clause and the variable of each member of the live clauses, in their order.
 
-    And of each of their literals its member, its value of the variable, and whether it is positive.
+    The third result has, for each literal, its member, its value of the variable, and whether it is positive.
     """
-    start, picked = gathered(model.start, live)
+    start, places = gathered(model.start, live)
     clause = np.repeat(np.arange(len(live)), np.diff(start))
-    atom = net.lit_atom[picked].astype(np.int64)
+    atom = net.lit_atom[places].astype(np.int64)
     variable = net.var_of[atom].astype(np.int64)
     n = max(1, int(net.size[VARIABLES]))
     codes, member = np.unique(clause * n + variable, return_inverse=True)
-    literals = member.reshape(-1), atom - net.var_start[variable] + 1, net.lit_positive[picked]
+    literals = member.reshape(-1), atom - net.var_start[variable] + 1, net.lit_positive[places]
     return codes // n, codes % n, literals
 
 
@@ -192,9 +190,10 @@ def _true(net: Network, variable: Ints, literals: tuple[Ints, Ints, Bytes], star
 def _edges(
     clause: Ints, variable: Ints, members: Ints, extra_variable: Ints32
 ) -> tuple[Ints32, Ints32, Ints]:
-    """Return the edges, ordered, and that of each clause.
+    """Return the lower and the higher variable of each edge, and the first edge of each clause.
 
-    Edges between the variables of clauses of two come first, those to the variables of long ones follow.
+    The edges of clauses over two variables come first. Then come the edges to the own variables of longer
+    clauses.
     """
     first = _starts(members)[:-1]
     pairs, long = np.flatnonzero(members == 2), members[clause] > 2

@@ -57,7 +57,7 @@ class CliqueTables:
                 tables[axes[0]] += score
             else:
                 constant += float(score)
-        log_z = constant + _eliminated(cliques, tables)
+        log_z = constant + _eliminate(cliques, tables)
         if log_z == -np.inf:
             raise Infeasible("no state satisfies the hard clauses and the groups")
         return Marginals(variables.marginals(tables), log_z, "exact", 0)
@@ -197,7 +197,7 @@ def _cells(sizes: list[int], neighbours: list[set[int]], v: int) -> int:
     return cells
 
 
-def _eliminated(cliques: Cliques, tables: dict[int, Floats]) -> float:
+def _eliminate(cliques: Cliques, tables: dict[int, Floats]) -> float:
     """Return log Z, and turn the tables from scores to probabilities.
 
     Forward, a variable is summed out, and what is left added to the table of the first of its

@@ -13,7 +13,7 @@ from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.kernels.components import join
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,11 +80,11 @@ def components(model: GroundMRF, live: Bools) -> Components:
     )
 
 
-def solved(
+def solve_components(
     parts: Components,
-    narrow: Callable[[Ints, Ints], Found | None],
-    alone: Callable[[Ints, Ints], Found],
-) -> list[tuple[Ints, Found]]:
+    narrow: Callable[[Ints, Ints], Result | None],
+    alone: Callable[[Ints, Ints], Result],
+) -> list[tuple[Ints, Result]]:
     """Solve all components: together those that are narrow, each other one alone.
 
     Both functions take atoms and clauses; ``narrow`` returns None for what is too wide. Then each half of the
@@ -106,7 +106,7 @@ def solved(
                 continue
         middle = min(max(middle, first + 1), stop - 1)
         runs += [(first, middle), (middle, stop)]
-    return sorted(results, key=lambda each: int(each[0][0]))
+    return sorted(results, key=lambda part: int(part[0][0]))
 
 
 def join_groups(group: Ints32, exactly: Bools, root: Ints) -> None:

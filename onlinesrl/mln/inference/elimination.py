@@ -13,7 +13,7 @@ from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.clique_elimination import IntegerElimination
-from onlinesrl.mln.inference.components import components, restrict, solved
+from onlinesrl.mln.inference.components import components, restrict, solve_components
 from onlinesrl.mln.inference.protocols import MapEngine, Solution, Wide
 from onlinesrl.mln.inference.rounding import Magnitude, solve_hardened
 from onlinesrl.mln.kernels import elimination, elimination_order
@@ -38,7 +38,7 @@ class Elimination:
     def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; ties go to the first value of each variable."""
         net, order = network_of(model)
-        memory = structured(net, model, self._growth)
+        memory = build_structure(net, model, self._growth)
         bonus = np.zeros(model.n_atoms) if bonus is None else bonus
         truth = np.zeros(model.n_atoms + 1, np.uint8)
         if elimination.eliminate(net, memory, weight, bonus[order], truth) == -np.inf:
@@ -50,7 +50,7 @@ class Elimination:
         return Solution(state, score, score, "elimination", certified, size.rounding)
 
 
-def structured(
+def build_structure(
     net: Network, model: GroundMRF, growth: int = elimination_order.MAX_CELLS
 ) -> elimination_order.Structure:
     """Return the tables of an elimination; for ``growth`` see ``Structure``.
@@ -111,7 +111,7 @@ class Mpe:
             return self.core.solve(part, gain, bonus=bonus_of_part)
 
         state = np.zeros(model.n_atoms, np.uint8)
-        solutions = solved(components(model, model.hard | (weight != 0)), narrow, wide)
+        solutions = solve_components(components(model, model.hard | (weight != 0)), narrow, wide)
         for atoms, part in solutions:
             state[atoms] = part.state
         parts = [part for _, part in solutions]

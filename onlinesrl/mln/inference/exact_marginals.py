@@ -13,9 +13,9 @@ from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.clique_elimination import CliqueTables, IntegerElimination
-from onlinesrl.mln.inference.components import components, restrict, solved
-from onlinesrl.mln.inference.elimination import structured
-from onlinesrl.mln.inference.mcmc_diagnostics import combined
+from onlinesrl.mln.inference.components import components, restrict, solve_components
+from onlinesrl.mln.inference.elimination import build_structure
+from onlinesrl.mln.inference.mcmc_diagnostics import combine
 from onlinesrl.mln.inference.protocols import MarginalEngine, Marginals, Wide
 from onlinesrl.mln.inference.rounding import Magnitude, hardened_marginals
 from onlinesrl.mln.kernels import sum_product as sum_product_module
@@ -50,7 +50,7 @@ class Exact:
 def _by_clause(model: GroundMRF, weight: Floats) -> Marginals:
     """Eliminate with every atom or group as a variable, the defined atoms too."""
     net, order = network_of(model)
-    memory = structured(net, model)
+    memory = build_structure(net, model)
     unary, pairs = np.zeros(len(memory.unary)), np.zeros(len(memory.table))
     false = np.zeros(model.n_clauses)
     log_z = sum_product_module.sum_product(net, memory, weight, unary, pairs, false)
@@ -75,7 +75,7 @@ def _constant(model: GroundMRF, weight: Floats, memory: Structure) -> float:
 
 
 @dataclass(frozen=True)
-class Guarded:
+class RoundingGuard:
     """A sampler that does not lose small weights beside large ones, and says what rounding may do."""
 
     core: MarginalEngine
@@ -93,7 +93,7 @@ class Guarded:
         return replace(marginals, rounding=size.of_probability) if size.steep else marginals
 
 
-class Narrow:
+class ExactOrSampled:
     """Exact in each connected component that is narrow enough, ``core`` in the others.
 
     The route names what was used: ``exact``, the core's, or both as in ``exact+mcsat``.
@@ -125,10 +125,10 @@ class Narrow:
             try:
                 return self.exact.marginals(part, weight[clauses])
             except Wide:
-                return Guarded(self.core).marginals(part, weight[clauses])
+                return RoundingGuard(self.core).marginals(part, weight[clauses])
 
         live = model.hard | (weight != 0)
-        return together(model.n_atoms, solved(components(model, live), narrow, wide))
+        return together(model.n_atoms, solve_components(components(model, live), narrow, wide))
 
 
 def together(n_atoms: int, by_atoms: Sequence[tuple[Ints, Marginals]]) -> Marginals:
@@ -144,7 +144,7 @@ def together(n_atoms: int, by_atoms: Sequence[tuple[Ints, Marginals]]) -> Margin
         float(sum(log_zs)) if len(log_zs) == len(parts) else None,
         "+".join(sorted({route for part in parts for route in part.route.split("+")})) or "exact",
         samples,
-        combined(n_atoms, samples, places, [part.diagnostics for part in parts]),
+        combine(n_atoms, samples, places, [part.diagnostics for part in parts]),
         max((part.rounding for part in parts), default=0.0),
     )
 

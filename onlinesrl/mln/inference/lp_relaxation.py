@@ -14,7 +14,7 @@ from onlinesrl.core.interrupt import doing
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.ilp import CompactProgram, Merged
 from onlinesrl.mln.inference.ilp_solvers import Highs
-from onlinesrl.mln.inference.maxwalksat import BACKTRACKS, completed
+from onlinesrl.mln.inference.maxwalksat import BACKTRACKS, complete_state
 from onlinesrl.mln.inference.presolve import reduced
 from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.inference.rounding import Magnitude, solve_hardened
@@ -27,9 +27,8 @@ INTEGRAL = 1e-6
 class Lp:
     """The optimum of the relaxation as the bound, and a feasible state rounded from it.
 
-    An integral optimum is the MPE, and certified. Otherwise the answer is as good as rounding makes
-    it: not to be taken for an MPE. Raises Unsolved where rounding meets its limit of backtracking
-    before a feasible state.
+    An integral optimum is the MPE, and is certified. Any other answer is only as good as the rounding.
+    Raises Unsolved if rounding finds no feasible state within its limit of backtracking.
     """
 
     def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
@@ -37,11 +36,8 @@ class Lp:
         if (hardened := solve_hardened(self, model, weight, bonus)) is not None:
             return hardened
         size = Magnitude.of(weight, bonus)
-        program, solver, scale = (
-            CompactProgram(Merged.of(model), weight),
-            Highs(None),
-            size.for_solvers,
-        )
+        program, solver = CompactProgram(Merged.of(model), weight), Highs(None)
+        scale = size.for_solvers
         problem, constant = program.problem, program.set_objective(weight, bonus, scale)
         columns = problem.variables()
         for column in columns:
@@ -57,7 +53,7 @@ class Lp:
         integral = bool(np.all(np.abs(truth - np.rint(truth)) < INTEGRAL))
         state = np.rint(truth).astype(np.uint8)
         if not (integral and model.feasible(state)):
-            state = rounded(model, weight, bonus, truth)
+            state = round_up(model, weight, bonus, truth)
         score = model.score(state, weight, bonus)
         bound = max(score, optimum)
         rounding = size.rounding + max(0.0, optimum + hidden - bound)
@@ -65,19 +61,19 @@ class Lp:
         return Solution(state, score, bound, "lp", integral and close, rounding)
 
 
-def rounded(model: GroundMRF, weight: Floats, bonus: Floats | None, truth: Floats) -> State:
+def round_up(model: GroundMRF, weight: Floats, bonus: Floats | None, truth: Floats) -> State:
     """Round by ROUNDUP (Huynh & Mooney 2009, algorithm 1), kept within the hard clauses and groups.
 
-    The integral atoms keep their value; the others, from the last to the first, get the value that
-    satisfies more weight of the clauses not satisfied yet. What a value implies by the hard clauses
-    is fixed with it, and values that lead to a contradiction are taken back.
+    Integral atoms keep their value. Each other atom, from the last to the first, gets the value that
+    satisfies more weight of the clauses that are still false. Hard clauses then fix the values that this
+    one implies. A value that leads to a contradiction is reversed.
     """
     problem = reduced(model, weight, bonus)
-    fractions = truth[problem.kept]
-    fractional = np.abs(fractions - np.rint(fractions)) >= INTEGRAL
-    preferred = np.where(fractional, BY_GAIN, np.rint(fractions)).astype(np.uint8)
+    relaxed = truth[problem.kept]
+    fractional = np.abs(relaxed - np.rint(relaxed)) >= INTEGRAL
+    preferred = np.where(fractional, BY_GAIN, np.rint(relaxed)).astype(np.uint8)
     order = np.lexsort((-problem.kept, fractional)).astype(np.int32)
-    state, feasible = completed(problem, preferred, order)
+    state, feasible = complete_state(problem, preferred, order)
     if not feasible:
         raise Unsolved(
             f"rounding the LP found no feasible state within {BACKTRACKS} steps back: "

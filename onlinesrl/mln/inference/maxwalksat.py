@@ -58,7 +58,7 @@ class WalkSat:
         candidate = np.zeros_like(best)
         preferred = np.full(problem.n_atoms, unit_propagation.BY_GAIN, np.uint8)
         for _ in range(self.tries):
-            memory.state[:], _ = completed(problem, preferred)
+            memory.state[:], _ = complete_state(problem, preferred)
             cost = kernel.maxwalksat(
                 clauses, memory, self.flips, self.noise, self.tabu, rng, candidate
             )
@@ -76,7 +76,7 @@ class WalkSat:
         return state
 
 
-def completed(
+def complete_state(
     problem: Reduced, preferred: State, order: NDArray[np.int32] | None = None
 ) -> tuple[State, bool]:
     """Return a state near ``preferred`` that satisfies the groups, and whether it satisfies the hard clauses.
@@ -113,7 +113,7 @@ def feasible_state(
     """
     if preferred is None:
         preferred = np.full(problem.n_atoms, unit_propagation.BY_GAIN, np.uint8)
-    state, feasible = completed(problem, preferred, order)
+    state, feasible = complete_state(problem, preferred, order)
     if feasible:
         return state
     memory = kernel.search(problem.clauses, interrupt.flag())

@@ -26,6 +26,7 @@ from onlinesrl.mln.inference.mcmc_diagnostics import BATCHES, BatchMeans, Draw
 from onlinesrl.mln.inference.presolve import Reduced, reduced
 from onlinesrl.mln.inference.protocols import Marginals
 from onlinesrl.mln.kernels import gibbs_mcsat, maxwalksat
+from onlinesrl.mln.kernels.components import join_differing
 from onlinesrl.mln.kernels.gibbs_mcsat import Blocks
 from onlinesrl.mln.kernels.unit_propagation import BY_GAIN
 
@@ -144,9 +145,9 @@ def blocks(problem: Reduced, states: Sequence[State]) -> Blocks:
     states = list({state.tobytes(): state for state in states}.values())
     rows: dict[tuple[int, ...], None] = {}
     pairs = (pair for k in range(1, len(states)) for pair in zip(states, states[k:], strict=False))
-    for first, second in pairs:  # neighbours first, so that any prefix covers many states
-        differs = first != second
-        gibbs_mcsat.connect(clauses, differs.view(np.uint8), parent)
+    for one, other in pairs:  # neighbours first, so that any prefix covers many states
+        differs = one != other
+        join_differing(clauses, differs.view(np.uint8), parent)
         for block in _classes(np.flatnonzero(differs[:drawn]), parent):
             if block not in rows and any(variable[a] != variable[block[0]] for a in block):
                 rows[block] = None

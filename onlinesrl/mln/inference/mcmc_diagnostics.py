@@ -73,7 +73,7 @@ class Diagnostics:
         return Diagnostics(self.chains, r_hat, ess, expand(self.error, 0.0))
 
 
-def combined(
+def combine(
     n_atoms: int,
     samples: int,
     places: Sequence[Ints],

@@ -22,13 +22,12 @@ from onlinesrl.mln.kernels import gibbs_mcsat, maxwalksat, unit_propagation
 class McSat(Chains):
     """MC-SAT with SampleSAT (Wei, Erenrich & Selman 2004) and unit propagation.
 
-    A sample satisfies a random part of the clauses that the last one satisfies, the hard ones all.
-    One in ``1 / jump`` samples is sought from a random state by SampleSAT, in up to ``flips`` moves;
-    this crosses whatever separates solutions, but finds some more often than others. The rest go on
-    from the last sample. Either way ``sweeps`` sweeps of Gibbs sampling among the solutions follow,
-    then blocks that lead from one start's mode to another's, and a sweep of Gibbs sampling among all
-    states; these have no bias. The search's bias, small, is the same in all chains: none of the
-    diagnostics tells it.
+    A sample satisfies the hard clauses and a random part of the other clauses that the last one satisfies.
+    With probability ``jump``, SampleSAT searches for it from a random state, in up to ``flips`` moves. Such
+    a search reaches all modes, but finds some solutions more often than others. Otherwise the chain goes on
+    from the last sample. In both cases ``sweeps`` sweeps of Gibbs sampling among the solutions follow. Then
+    come block moves between the modes of the starts, and a sweep of Gibbs sampling among all states. These
+    steps have no bias. The small bias of the search is the same in all chains, so no diagnostic shows it.
     """
 
     flips: int = 10_000
@@ -71,11 +70,11 @@ class McSat(Chains):
 def from_on(
     state: State, model: GroundMRF, weight: Floats, seed: int, record: int
 ) -> Iterator[State]:
-    """Yield samples of a chain that goes on from a feasible state. Raises Infeasible."""
+    """Yield the samples of a chain that starts from a feasible state. Raises Infeasible."""
     problem = reduced(model, weight)
     draw, rng = McSat().sampler(problem), generator(seed, record, 0)
-    at, sums = state[problem.kept], np.zeros((2, problem.n_atoms))
+    sample, sums = state[problem.kept], np.zeros((2, problem.n_atoms))
     while True:
-        draw(at, 1, rng, *sums)
+        draw(sample, 1, rng, *sums)
         interrupt.check()
-        yield problem.expand(at)
+        yield problem.expand(sample)

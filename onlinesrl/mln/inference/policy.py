@@ -13,13 +13,14 @@ from onlinesrl.mln.kernels.elimination_order import MAX_CELLS
 class Inference:
     """How MPE problems are solved and how large they may be.
 
-    ``whole`` is the engine for problems given to it whole (``presolve: none``, audits), ``exact`` the
-    one for worlds that elimination finds too wide. Where a search of these ends at its limit without
-    proof, the example is bad; or, with ``fallback``, it is predicted with the best state found, by this
-    engine where there was none, and learned from only if its rival is proven optimal.
-    With ``marginals`` worlds are predicted by their atoms' probabilities; rivals are found as without. Where
-    answers need not be ``proven``, those of ``exact``, any engine then, are taken as they are: the bound
-    on the regret is none. For ``growth``, which says what is too wide, see ``Structure``.
+    ``whole`` solves models that are not simplified first (``presolve: none``, audits). ``exact`` solves the
+    worlds that are too wide for elimination; ``growth`` says which are, see ``Structure``. A search may end
+    at its limit without a proof. The example is then bad, unless there is a ``fallback``. In that case the
+    best state so far predicts the example, or the fallback's state if there is none. Learning uses such an
+    example only if its rival is proven optimal.
+
+    With ``marginals``, the probabilities of atoms predict a world; its rival is still a best state. If
+    answers need not be ``proven``, ``exact`` may be any engine, and there is no bound on the regret.
     """
 
     whole: RankingEngine
@@ -44,10 +45,10 @@ class Inference:
         return self.presolve and self.marginals is None
 
     def ranking(self) -> Inference:
-        """Return the same with marginals: exact where a world is narrow, else by MC-SAT from ``seed``."""
-        from onlinesrl.mln.inference.exact_marginals import Narrow
+        """Return this inference with marginals: exact in narrow components, by MC-SAT in the others."""
+        from onlinesrl.mln.inference.exact_marginals import ExactOrSampled
         from onlinesrl.mln.inference.mcsat import McSat
 
         if self.marginals is not None:
             return self
-        return replace(self, marginals=Narrow(McSat(seed=self.seed)))
+        return replace(self, marginals=ExactOrSampled(McSat(seed=self.seed)))

@@ -51,10 +51,10 @@ class Reduced:
 
 
 class Soft(NamedTuple):
-    """Soft clauses that differ, in compressed rows, and what each of those given became.
+    """Distinct soft clauses in compressed rows, and how they represent the original clauses.
 
-    ``row`` is the clause, -1 where it is constant, and ``sign`` -1 where it is that clause's negation, up to
-    a constant, both int64[clauses given].
+    ``row``, int64[original clauses], is the number of the distinct clause, -1 for a constant. ``sign``, of
+    the same shape, is -1 if the original clause is that clause's negation, up to a constant.
     """
 
     start: Ints
@@ -73,14 +73,14 @@ class Soft(NamedTuple):
         return cls(start, merged.literal[: start[-1]], total, row, sign)
 
     def renamed(self, name: Ints) -> Soft:
-        """Merge those that are equal by other names."""
-        to = Soft.of(self.start, self.literal, self.weight, name)
-        rows = np.maximum(self.row, 0)
-        row = np.where(self.row < 0, -1, np.append(to.row, -1)[rows])
-        return to._replace(row=row, sign=self.sign * np.append(to.sign, 1)[rows])
+        """Merge the clauses that are equal by other names of their atoms."""
+        merged = Soft.of(self.start, self.literal, self.weight, name)
+        place = np.maximum(self.row, 0)
+        row = np.where(self.row < 0, -1, np.append(merged.row, -1)[place])
+        return merged._replace(row=row, sign=self.sign * np.append(merged.sign, 1)[place])
 
     def nonzero(self) -> Soft:
-        """Leave out those of weight zero."""
+        """Leave out the clauses of weight zero."""
         remaining = self.weight != 0
         length = np.diff(self.start)
         number = np.append(np.where(remaining, np.cumsum(remaining) - 1, -1), -1)
@@ -98,24 +98,24 @@ def reduced(model: GroundMRF, weight: Floats, bonus: Floats | None = None) -> Re
 
 
 def traced(model: GroundMRF, weight: Floats, bonus: Floats | None = None) -> tuple[Reduced, Soft]:
-    """Do as ``reduced``, and return what became of the soft clauses, then of the bonus of each atom."""
+    """Do as ``reduced``, and return the soft clauses with their origins: soft clauses, then bonuses."""
     bonus = np.zeros(0) if bonus is None else bonus
     if not (np.all(np.isfinite(weight)) and np.all(np.isfinite(bonus))):
         raise ValueError("the weights and the bonus must be finite")
     names = _Names(model)
     hard = _hard(model)
     names.propagate(hard)
-    clauses = {clause for clause in map(names.rewrite, hard) if clause is not None}
-    identity, name = np.arange(model.n_atoms + 2), np.array(names.name, np.int64)
-    soft = _soft(model, weight, bonus, identity)
-    if np.any(name != identity):
+    rewritten = {clause for clause in map(names.rewrite, hard) if clause is not None}
+    own, name = np.arange(model.n_atoms + 2), np.array(names.name, np.int64)
+    soft = _soft(model, weight, bonus, own)
+    if np.any(name != own):
         soft = soft.renamed(name)
     soft = _turn_negative_pairs(soft).nonzero()
-    return _assemble(model, names, sorted(clauses), soft), soft
+    return _assemble(model, names, sorted(rewritten), soft), soft
 
 
 def _hard(model: GroundMRF) -> list[Literals]:
-    """Return the hard clauses that differ, in their order."""
+    """Return the distinct hard clauses, in their order."""
     rows = ((model.start[c], model.start[c + 1]) for c in np.flatnonzero(model.hard))
     return list(dict.fromkeys(tuple(sorted(model.literals[i:j].tolist())) for i, j in rows))
 

@@ -65,7 +65,7 @@ class MlnEngine(EngineSection):
 
             engine = Mpe(Toulbar2(), growth=1)
         else:
-            engine = proving(whole, self.max_work)
+            engine = exact_engine(whole, self.max_work)
         return Inference(
             whole=whole,
             exact=engine if self.presolve == "exact" else core or whole,
@@ -106,11 +106,11 @@ class SamplerSection(MlnEngine):
         """Return the sampler; the options are those of ``Chains``."""
 
     def make(self, seed: int, max_atoms: int) -> Inference:
-        """See ``MlnEngine.make``."""
-        from onlinesrl.mln.inference.exact_marginals import Narrow
+        """See ``EngineSection.make``."""
+        from onlinesrl.mln.inference.exact_marginals import ExactOrSampled
 
         sampler = self.sampler(seed=seed)
-        marginals = Narrow(sampler) if self.presolve == "exact" else sampler
+        marginals = ExactOrSampled(sampler) if self.presolve == "exact" else sampler
         return replace(self.inference(seed, max_atoms), marginals=marginals)
 
 
@@ -206,7 +206,7 @@ def map_engine(method: str, seed: int = 0, max_work: int | None = None) -> MapEn
         return engine
     from onlinesrl.mln.inference.ilp import Ilp
 
-    return proving(Ilp(max_work=max_work), max_work)
+    return exact_engine(Ilp(max_work=max_work), max_work)
 
 
 def marginal_engine(
@@ -216,16 +216,16 @@ def marginal_engine(
 
     ``seed``, ``error`` and ``samples`` are those of ``Chains``; a tenth as many are drawn before them.
     """
-    from onlinesrl.mln.inference.exact_marginals import Guarded, Narrow
+    from onlinesrl.mln.inference.exact_marginals import ExactOrSampled, RoundingGuard
 
     number = {} if samples is None else {"samples": samples, "burn_in": samples // 10}
     section = ENGINES["mcsat" if method == "exact" else method]
     sampler = section.sampler(seed=seed, error=error, **number)
-    return Narrow(sampler) if method == "exact" else Guarded(sampler)
+    return ExactOrSampled(sampler) if method == "exact" else RoundingGuard(sampler)
 
 
-def proving(last: Ilp, max_work: int | None) -> Mpe:
+def exact_engine(last: Ilp, max_work: int | None) -> Mpe:
     """Return the engine that proves its answers: elimination, a search, and ``last`` beyond ``max_work``."""
-    from onlinesrl.mln.inference.branch_and_bound import searching
+    from onlinesrl.mln.inference.branch_and_bound import search_engine
 
-    return searching(last, None if max_work is None else CELLS * max_work)
+    return search_engine(last, None if max_work is None else CELLS * max_work)

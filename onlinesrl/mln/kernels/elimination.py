@@ -255,15 +255,53 @@ def local_score(net: Network, st: Structure, v: int, weight: Floats) -> float:
 
 
 @kernel
-def _pass_clique(net: Network, st: Structure, v: int, weight: Floats) -> float:
-    """Eliminate v over every assignment of its clique; returns the maximum where it is empty."""
-    start, stop = st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]
+def first_cell(net: Network, st: Structure, v: int) -> int:
+    """Give every member of v's clique its first value; returns the number of assignments."""
     cells = 1
-    for i in range(start, stop):
+    for i in range(st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]):
         st.value[st.clique[i]] = 0
         cells *= values(net, st.clique[i])
+    return cells
+
+
+@kernel
+def next_cell(net: Network, st: Structure, v: int) -> None:
+    """Give the members of v's clique their next values, the last member fastest."""
+    start = st.clique_start[st.place[v]]
+    for i in range(st.clique_start[st.place[v] + 1] - 1, start - 1, -1):
+        u = st.clique[i]
+        st.value[u] += 1
+        if st.value[u] < values(net, u):
+            return
+        st.value[u] = 0
+
+
+@kernel
+def edge_cell(net: Network, st: Structure, a: int, b: int) -> int:
+    """Return the table cell of an edge for the values of its variables."""
+    low, high = min(a, b), max(a, b)
+    cell = st.value[low] * values(net, high) + st.value[high]
+    return st.edge_table[find_edge(st, a, b)] + cell
+
+
+@kernel
+def send(net: Network, st: Structure, v: int, cell: int, message: float) -> None:
+    """Add one cell of v's message to the table, edge or variable that receives it."""
+    start, stop = st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]
+    if stop - start > 2:
+        st.table[st.message[v] + cell] = message
+    elif stop - start == 2:
+        st.table[edge_cell(net, st, st.clique[start], st.clique[start + 1])] += message
+    elif stop - start == 1:
+        u = st.clique[start]
+        st.unary[net.var_start[u] + u + st.value[u]] += message
+
+
+@kernel
+def _pass_clique(net: Network, st: Structure, v: int, weight: Floats) -> float:
+    """Eliminate v over every assignment of its clique; returns the maximum where it is empty."""
     best = -np.inf
-    for cell in range(cells):
+    for cell in range(first_cell(net, st, v)):
         best, choice = -np.inf, 0
         for x in range(values(net, v)):
             st.value[v] = x
@@ -271,22 +309,8 @@ def _pass_clique(net: Network, st: Structure, v: int, weight: Floats) -> float:
             if s > best:
                 best, choice = s, x
         st.choice[st.message[v] + cell] = choice
-        if stop - start > 2:
-            st.table[st.message[v] + cell] = best
-        elif stop - start == 2:
-            a, b = st.clique[start], st.clique[start + 1]
-            x, y = st.value[a], st.value[b]
-            at = x * values(net, b) + y if a < b else y * values(net, a) + x
-            st.table[st.edge_table[find_edge(st, a, b)] + at] += best
-        elif stop - start == 1:
-            u = st.clique[start]
-            st.unary[net.var_start[u] + u + st.value[u]] += best
-        for i in range(stop - 1, start - 1, -1):  # next assignment, last member fastest
-            u = st.clique[i]
-            st.value[u] += 1
-            if st.value[u] < values(net, u):
-                break
-            st.value[u] = 0
+        send(net, st, v, cell, best)
+        next_cell(net, st, v)
     return best
 
 
@@ -360,8 +384,8 @@ def set_bonus(net: Network, truth: Bytes, augmented: bool, cost: Floats, bonus: 
 
 
 @kernel
-def _without(net: Network, v: int, state: Bytes) -> tuple[int, int]:
-    """Forbid the value that a variable has in a state; returns what ``_again`` needs to undo it."""
+def _forbid_value(net: Network, v: int, state: Bytes) -> tuple[int, int]:
+    """Forbid the value that a variable has in a state; returns what ``_allow_value`` needs to undo it."""
     for a in range(net.var_start[v], net.var_start[v + 1]):
         if state[a]:
             old = net.fixed[a]
@@ -373,7 +397,7 @@ def _without(net: Network, v: int, state: Bytes) -> tuple[int, int]:
 
 
 @kernel
-def _again(net: Network, v: int, atom: int, old: int) -> None:
+def _allow_value(net: Network, v: int, atom: int, old: int) -> None:
     if atom >= 0:
         net.fixed[atom] = old
     else:
@@ -400,9 +424,9 @@ def margin(
     for v in range(net.size[VARIABLES]):
         if st.stop[0]:
             break
-        atom, old = _without(net, v, best)
-        found = eliminate(net, st, weight, bonus, state)
-        if found > -np.inf and not (atom >= 0 and old == TRUE):
+        atom, old = _forbid_value(net, v, best)
+        other = eliminate(net, st, weight, bonus, state)
+        if other > -np.inf and not (atom >= 0 and old == TRUE):
             second = max(second, soft_score(net, state, weight))
-        _again(net, v, atom, old)
+        _allow_value(net, v, atom, old)
     return score - second

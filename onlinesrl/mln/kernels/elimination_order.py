@@ -1,7 +1,6 @@
-"""An elimination order of a ground network, by least degree, and the tables that it takes.
+"""An elimination order of a ground network, by least degree, and the layout of its tables.
 
-It depends on the clauses alone, so one structure serves all weights, the plain and the loss-augmented
-problem.
+Both depend on the clauses alone. So one structure serves all weights, with and without the label loss.
 """
 
 import numpy as np
@@ -12,12 +11,12 @@ from onlinesrl.core.jit.frames import Frame
 from onlinesrl.mln.kernels.ground_network import ROWS, VARIABLES, Network
 
 SOLVED, WIDE, TABLES_FULL, CONTRADICTION = 0, 1, 2, 3
-"""What ``structure`` comes back with. CONTRADICTION: an empty hard clause, which no state satisfies."""
+"""The statuses of ``structure``. CONTRADICTION: a hard clause is empty, so no state satisfies it."""
 MAX_DEGREE = 14
 MAX_TABLE = 1 << 16
 MAX_CELLS = 1 << 24
 MODEST_CELLS = 1 << 12
-"""Tables of so many cells together are never too many: see ``Structure.growth``."""
+"""Tables with up to so many cells in all are never too large; see ``Structure.growth``."""
 UNARY, GENERIC, PAIRS = -1, -2, -3
 ARCS, MEMBERS, GENERICS, CELLS = 0, 1, 2, 3
 
@@ -57,7 +56,7 @@ class Structure(Frame):
     choice: Ints32  # [cell of a message]
     value: Ints32  # [variable]
     stop: Bytes  # the first is not 0: leave the work, whose result is not used
-    growth: int  # WIDE: elimination makes so many times the tables' cells, and MODEST_CELLS
+    growth: int  # more than growth * (cells of the clauses' tables) + MODEST_CELLS cells are WIDE
 
 
 def structure_memory(
@@ -65,7 +64,7 @@ def structure_memory(
 ) -> Structure:
     """Return scratch memory for a world of so many atoms, rows, arcs and table cells.
 
-    ``stop`` is looked at while kernels work with it; for ``growth`` see ``Structure``.
+    Kernels leave the work when ``stop[0]`` is set. For ``growth`` see ``Structure``.
     """
 
     def ints(n: int) -> Ints32:
@@ -125,7 +124,7 @@ def find_edge(st: Structure, a: int, b: int) -> int:
 
 @kernel
 def _edge(net: Network, st: Structure, a: int, b: int) -> int:
-    """Return the edge between two variables, made if need be; -WIDE, -TABLES_FULL: there is none."""
+    """Return the edge between two variables, a new one if needed; -WIDE or -TABLES_FULL: no room for it."""
     edge = find_edge(st, a, b)
     if edge >= 0:
         return edge
@@ -163,16 +162,6 @@ def _connect(net: Network, st: Structure, row: int, k: int) -> int:
 
 
 @kernel
-def _add_generic(st: Structure, row: int, k: int) -> bool:
-    g = st.size[GENERICS]
-    if g == len(st.generic_row):
-        return False
-    st.generic_row[g], st.generic_k[g] = row, k
-    st.size[GENERICS] += 1
-    return True
-
-
-@kernel
 def _classify(net: Network, st: Structure, row: int) -> int:
     """Decide how a row enters the tables, and add its edges; returns a status."""
     start = net.lit_start[row]
@@ -186,11 +175,11 @@ def _classify(net: Network, st: Structure, row: int) -> int:
     if literals == 2:
         a = net.var_of[net.lit_atom[start]]
         b = net.var_of[net.lit_atom[start + 1]]
-        same = (
+        fixed_pair = (
             net.var_of[net.lit_atom[start] + last * net.lit_step[start]] == a
             and net.var_of[net.lit_atom[start + 1] + last * net.lit_step[start + 1]] == b
         )
-        if same and a != b:
+        if fixed_pair and a != b:
             edge = _edge(net, st, a, b)
             st.row_kind[row] = edge
             return SOLVED if edge >= 0 else -edge
@@ -205,10 +194,14 @@ def _classify(net: Network, st: Structure, row: int) -> int:
         st.row_kind[row] = GENERIC
     for k in range(last + 1):
         status = _connect(net, st, row, k)
-        if status == SOLVED and st.row_kind[row] == GENERIC and not _add_generic(st, row, k):
-            status = TABLES_FULL
         if status != SOLVED:
             return status
+        if st.row_kind[row] == GENERIC:
+            g = st.size[GENERICS]
+            if g == len(st.generic_row):
+                return TABLES_FULL
+            st.generic_row[g], st.generic_k[g] = row, k
+            st.size[GENERICS] += 1
     return SOLVED
 
 
@@ -240,7 +233,7 @@ def _next_variable(st: Structure) -> int:
 
 @kernel
 def _gather(net: Network, st: Structure, v: int) -> int:
-    """Write the neighbours of a variable that are left; returns the cells over them, -1: too many."""
+    """Write the neighbours not yet eliminated; returns the number of cells over them, -1: too many."""
     cells = 1
     arc = st.head[v]
     while arc >= 0:
@@ -259,7 +252,7 @@ def _gather(net: Network, st: Structure, v: int) -> int:
 
 @kernel
 def _fill_in(net: Network, st: Structure, start: int) -> int:
-    """Connect the last clique, whose first member is given; SOLVED, WIDE or TABLES_FULL."""
+    """Connect the members of the last clique, from ``start`` on; SOLVED, WIDE or TABLES_FULL."""
     for i in range(start, st.size[MEMBERS]):
         for j in range(start, i):
             edge = _edge(net, st, st.clique[i], st.clique[j])
@@ -306,7 +299,7 @@ def _order(net: Network, st: Structure) -> int:
 
 @kernel
 def _attach(net: Network, st: Structure) -> None:
-    """Hang messages and generic clauses on the variable where they are next needed."""
+    """List messages and generic clauses at the variable whose elimination needs them next."""
     n = net.size[VARIABLES]
     st.message_head[:n] = -1
     st.generic_head[:n] = -1
@@ -334,7 +327,7 @@ def _attach(net: Network, st: Structure) -> None:
 def structure(net: Network, st: Structure) -> int:
     """Find an elimination order and lay out its tables; returns a status.
 
-    TABLES_FULL: to be called again with more room. Where both hold, WIDE may hide CONTRADICTION.
+    TABLES_FULL: the caller must try again with more room. WIDE may hide a CONTRADICTION.
     """
     n = net.size[VARIABLES]
     st.size[:] = 0

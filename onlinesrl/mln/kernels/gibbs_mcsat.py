@@ -122,47 +122,6 @@ class Blocks(Frame):
 
 
 @kernel
-def _top(parent: Ints32, atom: int) -> int:
-    """Return what stands for an atom's class."""
-    while parent[atom] != atom:
-        parent[atom] = parent[parent[atom]]
-        atom = parent[atom]
-    return atom
-
-
-@kernel
-def _join(parent: Ints32, first: int, second: int) -> None:
-    """Unite two classes; the lower atom stands for both."""
-    first, second = _top(parent, first), _top(parent, second)
-    parent[max(first, second)] = min(first, second)
-
-
-@kernel
-def connect(cl: Clauses, differs: Bytes, parent: Ints32) -> None:
-    """Set ``parent[atom]`` to what stands for the component of differing atoms that it is in.
-
-    Two are connected by a clause or a variable that has both.
-    """
-    for atom in range(len(differs)):
-        parent[atom] = atom
-    for c in range(len(cl.weight)):
-        first = -1
-        for p in range(cl.start[c], cl.start[c + 1]):
-            atom = cl.literal[p] >> 1
-            if differs[atom]:
-                _join(parent, atom, first if first >= 0 else atom)
-                first = atom
-    for v in range(len(cl.exactly)):
-        first = -1
-        for atom in range(cl.var_start[v], cl.var_start[v + 1]):
-            if differs[atom]:
-                _join(parent, atom, first if first >= 0 else atom)
-                first = atom
-    for atom in range(len(differs)):
-        parent[atom] = _top(parent, atom)
-
-
-@kernel
 def _in_groups(cl: Clauses, s: Search, blocks: Blocks, k: int) -> bool:
     """Return whether the variables of a block have as many true atoms as they may."""
     for p in range(blocks.start[k], blocks.start[k + 1]):
@@ -254,8 +213,8 @@ def mcsat(
     copy(cl.weight, s.weight)
     count(cl, s)
     for _ in range(samples):
-        n_tied, solved = solution(cl, s, t, flips, jump, rng, saved_state, tied)
-        failures += not solved
+        n_tied, feasible = solution(cl, s, t, flips, jump, rng, saved_state, tied)
+        failures += not feasible
         for _ in range(sweeps):
             if s.stop[0]:
                 return failures

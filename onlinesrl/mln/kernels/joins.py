@@ -199,9 +199,9 @@ def _next_fact(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scr
 def _next_match(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> bool:
     """Move to a relation's next tuple that matches, first among facts; False: there is none."""
     if s.own_cursor[depth] >= 0:
-        fact = _next_fact(plans, batch, w, step, depth, s)
-        if fact >= 0:
-            s.cursor[depth] = fact
+        row = _next_fact(plans, batch, w, step, depth, s)
+        if row >= 0:
+            s.cursor[depth] = row
             return True
         s.cursor[depth], s.stop[depth] = s.own_cursor[depth], s.own_stop[depth]
         s.own_cursor[depth] = -1

@@ -160,8 +160,8 @@ def _ends(word: int) -> int:
     was zero; a borrow only reaches the bytes above.
     """
     text, escape = word ^ ONES * TEXT, word ^ ONES * ESCAPE
-    ends = (text - ONES) & ~text | (escape - ONES) & ~escape | (word - ONES * BLANK) & ~word
-    return ends & TOPS
+    matches = (text - ONES) & ~text | (escape - ONES) & ~escape | (word - ONES * BLANK) & ~word
+    return matches & TOPS
 
 
 @inlined
@@ -252,18 +252,18 @@ def _atom(line: Bytes, at: int, s: Scan, arity: int, n: int) -> int:
     if line[at] != OPEN_LIST:
         return REFUSED
     at = _next(line, at + 1)
-    n_arguments = 0
+    count = 0
     while line[at] != CLOSE_LIST:
-        if n_arguments == arity:
+        if count == arity:
             return REFUSED
         number, at = _argument(line, at, s)
         if number < 0:
             return REFUSED
-        s.row[n + n_arguments] = number
-        n_arguments, at = n_arguments + 1, _after(line, at, CLOSE_LIST)
+        s.row[n + count] = number
+        count, at = count + 1, _after(line, at, CLOSE_LIST)
         if at < 0:
             return REFUSED
-    return at + 1 if n_arguments == arity else REFUSED
+    return at + 1 if count == arity else REFUSED
 
 
 @kernel

@@ -39,7 +39,7 @@ def folds(size: Ints, low: Ints32, high: Ints32) -> Folds:
     """Return the folds of a cost whose variables have so many values and these edges."""
     n, edges, i32 = len(size), len(low), np.int32
     room = np.zeros(n, i32)
-    folds_ = Folds(
+    order = Folds(
         size=np.array([0, edges]),
         low=np.concatenate((low, room)),
         high=np.concatenate((high, room)),
@@ -53,8 +53,8 @@ def folds(size: Ints, low: Ints32, high: Ints32) -> Folds:
         previous=np.zeros(2 * (edges + n), i32),
         waiting=np.zeros(2 * n, i32),
     )
-    _find(folds_, size)
-    return folds_
+    _find(order, size)
+    return order
 
 
 @kernel
@@ -168,10 +168,10 @@ def _best(p: Pairwise, f: Folds, k: int, y: int, z: int) -> int:
     v = f.variable[k]
     best, least = 0, np.inf
     for x in range(p.start[v + 1] - p.start[v]):
-        value = p.unary[p.start[v] + x] + _cell(p, f.edge[k, 0], v, x, y)
-        value += _cell(p, f.edge[k, 1], v, x, z)
-        if value < least:
-            best, least = x, value
+        cost = p.unary[p.start[v] + x] + _cell(p, f.edge[k, 0], v, x, y)
+        cost += _cell(p, f.edge[k, 1], v, x, z)
+        if cost < least:
+            best, least = x, cost
     return best
 
 
@@ -206,13 +206,13 @@ def unfold(p: Pairwise, f: Folds, state: Ints32) -> None:
         state[v] = _best(p, f, k, state[a] if a >= 0 else 0, state[b] if b >= 0 else 0)
 
 
-def rest(p: Pairwise, f: Folds) -> tuple[Pairwise, Ints]:
+def core_of(p: Pairwise, f: Folds) -> tuple[Pairwise, Ints]:
     """Return the cost of the variables that are not folded, and which these are."""
-    unfolded = np.flatnonzero(f.folded == 0)
+    variables = np.flatnonzero(f.folded == 0)
     edges = np.flatnonzero(f.lost[: f.size[EDGES]] == 0)
     number = np.cumsum(f.folded == 0).astype(np.int32) - 1
     size = np.diff(p.start)
-    reduced = pairwise(size[unfolded], number[p.low[edges]], number[p.high[edges]])
-    reduced.unary[:] = p.unary[gathered(p.start, unfolded)[1]]
-    reduced.table[:] = p.table[gathered(p.table_start, edges)[1]]
-    return reduced, unfolded
+    core = pairwise(size[variables], number[p.low[edges]], number[p.high[edges]])
+    core.unary[:] = p.unary[gathered(p.start, variables)[1]]
+    core.table[:] = p.table[gathered(p.table_start, edges)[1]]
+    return core, variables

@@ -190,16 +190,13 @@ def turn_gain(cl: Clauses, s: Search, atom: int) -> float:
 
 
 @kernel
-def _gain_of_turn(cl: Clauses, s: Search, atom: int) -> float:
+def gain(cl: Clauses, s: Search, atom: int) -> float:
+    """Weight that becomes true less weight that becomes false when an atom is flipped."""
+    if cl.gates == 0:
+        return _own_gain(cl, s, atom)
     total = turn_gain(cl, s, atom)
     turn(cl, s, atom)
     return total
-
-
-@kernel
-def gain(cl: Clauses, s: Search, atom: int) -> float:
-    """Weight that becomes true less weight that becomes false when an atom is flipped."""
-    return _own_gain(cl, s, atom) if cl.gates == 0 else _gain_of_turn(cl, s, atom)
 
 
 @kernel

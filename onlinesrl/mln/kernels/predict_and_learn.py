@@ -1,4 +1,4 @@
-"""A world that is narrow enough for elimination: ground, predicted and recorded, and its gap."""
+"""Prediction and learning by elimination: a world is ground, predicted, recorded and learned from."""
 
 import numpy as np
 
@@ -56,13 +56,13 @@ ELIMINATION = 0
 OVERFLOW = 24
 """The status of a world whose update is beyond the range of numbers."""
 PREDICT, LEARN = 1, 2
-"""What ``run`` does with a world."""
+"""The tasks of ``run``."""
 FINAL = TOO_MANY_ATOMS
-"""From this status on a world is bad, and done with."""
+"""The first status of bad worlds; a world with a smaller status needs more than is done here."""
 
 
 class StepFrame(Frame):
-    """What the worlds of a batch are read from, and the memory that each is written to."""
+    """The input of a batch's worlds, and the memory of the world at hand."""
 
     plans: Plans
     batch: Batch
@@ -74,8 +74,8 @@ class StepFrame(Frame):
     scalar: Floats  # averaging.T .. averaging.LOSS
     begun: Ints  # the weights and blocks before the world at hand
     weight: Floats  # [ground clause]
-    rival: Structure  # ``structure`` with tables of its own, or of less room, and
-    more: Floats  # [ground clause] their weights
+    rival: Structure  # ``structure`` with tables of its own for the rival, or with no room for them
+    more: Floats  # [ground clause] the weights for the rival
     state: State
     by: By
     out: Output
@@ -88,7 +88,7 @@ class StepFrame(Frame):
 
 @kernel
 def both(p: StepFrame, rival: bool) -> bool:
-    """Tell whether tables are filled for a prediction and for its ``rival`` together."""
+    """Tell whether the tables of a prediction and of its ``rival`` are filled together."""
     return rival and p.structure.size[CELLS] <= len(p.rival.table)
 
 
@@ -99,19 +99,19 @@ def next_scale(p: StepFrame) -> float:
 
 
 @kernel
-def fits(p: StepFrame, weight: Floats, of_all: float, augmented: bool) -> int:
-    """Return OK; TOO_WIDE, the smallest weight may be lost in sums; WEIGHTS_OVERFLOW, they have none.
+def fits(p: StepFrame, weight: Floats, total: float, augmented: bool) -> int:
+    """Return whether sums of doubles hold the weights; ``total`` is the sum of the absolute weights.
 
-    ``of_all`` is the sum of the absolute weights.
+    TOO_WIDE: the smallest weight may be lost in sums. WEIGHTS_OVERFLOW: the sums may overflow.
     """
-    if not of_all <= HIGHEST:
+    if not total <= HIGHEST:
         return WEIGHTS_OVERFLOW
-    return TOO_WIDE if lost(p.net, weight, of_all, p.state.cost, augmented) else OK
+    return TOO_WIDE if lost(p.net, weight, total, p.state.cost, augmented) else OK
 
 
 @kernel
 def _weigh(p: StepFrame, cu: float, cv: float, rival: bool) -> int:
-    """Write the weights that ``solve`` needs; returns what ``fits`` does, also of those of the rival."""
+    """Write the weights that ``solve`` needs, and those of the rival; returns the status of ``fits``."""
     net, value = p.net, p.weights.value
     if both(p, rival):
         size, more = effective_both(net, value, cu, cv, next_scale(p), p.weight, p.more)
@@ -126,19 +126,19 @@ def _weigh(p: StepFrame, cu: float, cv: float, rival: bool) -> int:
 
 @kernel
 def solve(p: StepFrame, cu: float, cv: float, rival: bool) -> tuple[int, float]:
-    """Write the best state of the network by the weights base + cu u + cv v; a status, and its score.
+    """Write the best state of the network by the weights base + cu u + cv v; return a status and its score.
 
-    Their values for ground clauses are written to ``weight``. ``rival``: if there is room, the tables are
-    filled for ``find_gap`` as well.
+    The weights of the ground clauses go to ``weight``. With ``rival``, the tables that ``find_gap`` needs
+    are filled as well, if there is room.
     """
     net, state = p.net, p.state
     if net.clause_start[net.size[ROWS]] > len(p.weight):
         return GROW_CLAUSES, 0.0
-    found = structure(net, p.structure)
-    if found == CONTRADICTION:
+    status = structure(net, p.structure)
+    if status == CONTRADICTION:
         return INFEASIBLE, 0.0
-    if found != SOLVED:
-        return GROW_TABLES if found == TABLES_FULL else TOO_WIDE, 0.0
+    if status != SOLVED:
+        return GROW_TABLES if status == TABLES_FULL else TOO_WIDE, 0.0
     clear(net, p.structure)
     status = _weigh(p, cu, cv, rival)
     if status != OK:
@@ -177,8 +177,8 @@ def mean(p: StepFrame) -> tuple[float, float]:
 def predict(p: StepFrame, w: int, learning: bool, rival: bool) -> tuple[int, int]:
     """Predict a ground world by the averaged or current weights, and write its results; see ``solve``.
 
-    Returns a status and its detail: GROW_*, more room is needed; TOO_WIDE, its weights have their numbers,
-    and another engine is to predict it.
+    Returns a status and its detail. GROW_*: more room is needed. TOO_WIDE: another engine must predict the
+    world; its rows have the numbers of their weights by then.
     """
     if not number(p.plans, p.net, p.weights, learning and p.batch.labelled[w] == 1):
         return GROW_WEIGHTS, -1
@@ -211,10 +211,10 @@ def expect_gap(p: StepFrame) -> tuple[int, float]:
 
 @kernel
 def find_gap(p: StepFrame, filled: bool) -> tuple[int, float]:
-    """Find the rival of the world just predicted: the best state by the next update's weights.
+    """Find the rival of the world just predicted: the best state by the weights of the next update.
 
-    If augmented, with the label loss. ``filled``: ``solve`` was asked for it. Returns what
-    ``weight_lookup.gap`` does; -1 and 0 where sums do not hold the weights.
+    If ``p.augmented``, the label loss is added to the scores. ``filled``: ``solve`` has filled the tables.
+    Returns what ``weight_lookup.gap`` does, or -1 and 0 if sums do not hold the weights.
     """
     net, state = p.net, p.state
     if p.how.expects:
@@ -233,12 +233,12 @@ def find_gap(p: StepFrame, filled: bool) -> tuple[int, float]:
 
 @kernel
 def learn(p: StepFrame, w: int, filled: bool) -> int:
-    """Learn from the world just predicted; returns OK, or with nothing learned STOPPED or TOO_WIDE."""
+    """Learn from the world just predicted; returns OK, or STOPPED or TOO_WIDE if it learned nothing."""
     n, rho = find_gap(p, filled)
     if n < 0:
         return TOO_WIDE
     if p.structure.stop[0]:
-        averaging.move(p.weights, n, 0.0, 0.0)  # forgets the gap
+        averaging.move(p.weights, n, 0.0, 0.0)  # clears the gap
         return STOPPED
     loss = averaged_weights.learn(p.weights, p.how, p.scalar, n, rho)
     p.out.loss[w] = loss
@@ -247,8 +247,8 @@ def learn(p: StepFrame, w: int, filled: bool) -> int:
 
 
 @kernel
-def take(p: StepFrame, w: int, tasks: int, learning: bool) -> int:
-    """Do with a world what ``run`` is asked to; returns OK, or why it needs more."""
+def step(p: StepFrame, w: int, tasks: int, learning: bool) -> int:
+    """Do the tasks of ``run`` for one world; returns OK, or the reason why it needs more."""
     learns = tasks & LEARN != 0 and p.batch.labelled[w] == 1
     if tasks & PREDICT:
         p.begun[0], p.begun[1] = p.weights.size[0], p.weights.size[1]
@@ -281,12 +281,12 @@ def learn_alone(p: StepFrame, w: int) -> int:
 def run(p: StepFrame, first: int, stop: int, tasks: int, learning: bool) -> tuple[int, int]:
     """Predict worlds, record them, and learn from those with a truth, one after the other.
 
-    ``tasks`` is PREDICT, LEARN (a world that has just been predicted) or both; ``learning``: new keys get
-    weights. Returns ``stop``, or the first world that needs more than is done here, and why: GROW_*,
-    TOO_WIDE; STOPPED, a signal asked to stop. Nothing was learned from that world.
+    ``tasks`` is PREDICT, LEARN (from the world just predicted) or both. With ``learning``, new keys get
+    weights. Returns ``stop`` and OK, or the first world that needs more than is done here and the reason:
+    GROW_*, TOO_WIDE, or STOPPED by a signal. Nothing was learned from that world.
     """
     for w in range(first, stop):
-        status = take(p, w, tasks, learning)
+        status = step(p, w, tasks, learning)
         if status != OK:
             return w, status
     return stop, OK

@@ -45,11 +45,6 @@ class Output(Frame):
 
 
 @kernel
-def _radix_of(batch: Batch, w: int, net: Network, q: int, a: int) -> int:
-    return net.key[a] if batch.listed[w] else a - net.query_base[q]
-
-
-@kernel
 def _record_atoms(
     plans: Plans,
     batch: Batch,
@@ -69,7 +64,7 @@ def _record_atoms(
             predicted, true = state.predicted[a], batch.labelled[w] and state.truth[a]
             if not predicted and not true:
                 continue
-            key = _radix_of(batch, w, net, q, a)
+            key = net.key[a] if batch.listed[w] else a - net.query_base[q]
             if at == len(out.true_key):
                 return False
             out.true_query[at], out.true_key[at] = q, key

@@ -163,8 +163,8 @@ def solution(
     n_tied = _place(cl, s, t, jumps, tied, rng)
     copy(t.fixed, s.fixed)
     count(cl, s)
-    solved = _sample_sat(cl, s, tied, n_tied, flips, rng)
-    if not solved:
+    feasible = _sample_sat(cl, s, tied, n_tied, flips, rng)
+    if not feasible:
         copy(saved_state, s.state)
         count(cl, s)
-    return n_tied, solved
+    return n_tied, feasible

@@ -15,10 +15,14 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.mln.kernels.elimination import (
     clause_true_at,
+    edge_cell,
     fill,
+    first_cell,
     forbid,
     local_score,
     message_cell,
+    next_cell,
+    send,
 )
 from onlinesrl.mln.kernels.elimination_order import (
     CELLS,
@@ -29,36 +33,6 @@ from onlinesrl.mln.kernels.elimination_order import (
     values,
 )
 from onlinesrl.mln.kernels.ground_network import ATOMS, ROWS, VARIABLES, Network
-
-
-@kernel
-def _first_cell(net: Network, st: Structure, v: int) -> int:
-    """Give every member of v's clique its first value; returns the number of assignments."""
-    cells = 1
-    for i in range(st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]):
-        st.value[st.clique[i]] = 0
-        cells *= values(net, st.clique[i])
-    return cells
-
-
-@kernel
-def _next_cell(net: Network, st: Structure, v: int) -> None:
-    """Give the members of v's clique their next values, the last member fastest."""
-    start = st.clique_start[st.place[v]]
-    for i in range(st.clique_start[st.place[v] + 1] - 1, start - 1, -1):
-        u = st.clique[i]
-        st.value[u] += 1
-        if st.value[u] < values(net, u):
-            return
-        st.value[u] = 0
-
-
-@kernel
-def _edge_cell(net: Network, st: Structure, a: int, b: int) -> int:
-    """Return the table cell of an edge for the values of its variables."""
-    low, high = min(a, b), max(a, b)
-    cell = st.value[low] * values(net, high) + st.value[high]
-    return st.edge_table[find_edge(st, a, b)] + cell
 
 
 @kernel
@@ -77,26 +51,15 @@ def _log_sum(net: Network, st: Structure, v: int, weight: Floats) -> float:
 
 
 @kernel
-def _send(net: Network, st: Structure, v: int, message: float) -> None:
-    """Add one cell of v's message to where ``elimination`` keeps it."""
-    start, stop = st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]
-    if stop - start > 2:
-        st.table[message_cell(net, st, v)] = message
-    elif stop - start == 2:
-        st.table[_edge_cell(net, st, st.clique[start], st.clique[start + 1])] += message
-    elif stop - start == 1:
-        u = st.clique[start]
-        st.unary[net.var_start[u] + u + st.value[u]] += message
-
-
-@kernel
-def _received(net: Network, st: Structure, v: int, unary: Floats, table: Floats) -> float:
+def _derivative(
+    net: Network, st: Structure, v: int, cell: int, unary: Floats, table: Floats
+) -> float:
     """Return the derivative of log Z with respect to one cell of v's message."""
     start, stop = st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]
     if stop - start > 2:
-        return table[message_cell(net, st, v)]
+        return table[st.message[v] + cell]
     if stop - start == 2:
-        return table[_edge_cell(net, st, st.clique[start], st.clique[start + 1])]
+        return table[edge_cell(net, st, st.clique[start], st.clique[start + 1])]
     if stop - start == 1:
         u = st.clique[start]
         return unary[net.var_start[u] + u + st.value[u]]
@@ -110,7 +73,7 @@ def _spread(
     """Add a share of the derivative to every cell that v's local score is the sum of."""
     unary[net.var_start[v] + v + st.value[v]] += share
     for i in range(st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]):
-        table[_edge_cell(net, st, v, st.clique[i])] += share
+        table[edge_cell(net, st, v, st.clique[i])] += share
     sender = st.message_head[v]
     while sender >= 0:
         table[message_cell(net, st, sender)] += share
@@ -137,18 +100,18 @@ def _distribute(
         if st.stop[0]:
             return
         v = st.order[place]
-        for _ in range(_first_cell(net, st, v)):
-            received = _received(net, st, v, unary, table)
-            if received > 0:
+        for cell in range(first_cell(net, st, v)):
+            derivative = _derivative(net, st, v, cell, unary, table)
+            if derivative > 0:
                 message = _log_sum(net, st, v, weight)
                 for x in range(values(net, v)):
                     st.value[v] = x
                     s = local_score(net, st, v, weight)
                     if s > -np.inf:
-                        share = received * math.exp(s - message)
+                        share = derivative * math.exp(s - message)
                         _spread(net, st, v, share, unary, table)
                         _add_false(net, st, v, share, false)
-            _next_cell(net, st, v)
+            next_cell(net, st, v)
 
 
 @kernel
@@ -178,10 +141,10 @@ def sum_product(
             return log_z
         v = st.order[place]
         message = 0.0
-        for _ in range(_first_cell(net, st, v)):
+        for cell in range(first_cell(net, st, v)):
             message = _log_sum(net, st, v, weight)
-            _send(net, st, v, message)
-            _next_cell(net, st, v)
+            send(net, st, v, cell, message)
+            next_cell(net, st, v)
         if st.clique_start[place + 1] == st.clique_start[place]:
             log_z += message
     unary[:slots] = 0.0

@@ -86,8 +86,8 @@ def _send(p: Pairwise, t: Messages, e: int, upward: bool, share: float) -> None:
         best = np.inf
         for i in range(t.count[sender]):
             x = t.value[s + i]
-            value = share * t.unary[s + x] - t.message[back + x]
-            best = min(best, value + p.table[cell + x * step_x + y * step_y])
+            cost = share * t.unary[s + x] - t.message[back + x]
+            best = min(best, cost + p.table[cell + x * step_x + y * step_y])
         t.unary[r + y] += best - t.message[sent + y]
         t.message[sent + y] = best
         least = min(least, best)
@@ -129,10 +129,10 @@ def _bound_edge(p: Pairwise, t: Messages, e: int) -> float:
         best = np.inf
         for j in range(t.count[high]):
             y = t.value[b + j]
-            shared_cost = share * t.unary[b + y] - t.message[m + rows + y]
-            value = p.table[cell + y] - t.message[m + x] + shared_cost
-            best = min(best, value)
-            t.scratch[j] = min(t.scratch[j], value)
+            own = share * t.unary[b + y] - t.message[m + rows + y]
+            cost = p.table[cell + y] - t.message[m + x] + own
+            best = min(best, cost)
+            t.scratch[j] = min(t.scratch[j], cost)
         t.excess[a + x] += best
         least = min(least, best)
     for i in range(t.count[low]):
@@ -194,9 +194,9 @@ def _settle(p: Pairwise, t: Messages, v: int, rounding: bool) -> bool:
     best, least = old, np.inf if rounding else _local(p, t, v, old, False)
     for i in range(t.count[v]):
         x = t.value[p.start[v] + i]
-        value = _local(p, t, v, x, rounding)
-        if value < least:
-            best, least = x, value
+        cost = _local(p, t, v, x, rounding)
+        if cost < least:
+            best, least = x, cost
     t.state[v] = best
     return best != old
 

@@ -1,4 +1,4 @@
-"""How large the weights of a world are: whether sums of doubles hold the smallest beside the others."""
+"""The size of a world's weights, and whether sums of doubles keep the smallest one."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ UNIT = 2.0**-52
 LARGE = 2.0**22
 """Sums of absolute weights up to this are exact to a billionth."""
 FAINT = 1e-4
-"""What rounding hides is not lost where it is less than this."""
+"""A rounding error below this hides no weight."""
 HIGHEST = 1e300
 """Sums of absolute weights from here on may leave the range of doubles."""
 
@@ -19,27 +19,27 @@ HIGHEST = 1e300
 @kernel
 def total(net: Network, weight: Floats) -> float:
     """Return the sum of the absolute weights, [ground clause], of the soft clauses."""
-    magnitude = 0.0
+    total_weight = 0.0
     for r in range(net.size[ROWS]):
         if net.row_weight[r] >= 0:
             for g in range(net.clause_start[r], net.clause_start[r + 1]):
-                magnitude += abs(weight[g])
-    return magnitude
+                total_weight += abs(weight[g])
+    return total_weight
 
 
 @kernel
-def lost(net: Network, weight: Floats, of_all: float, cost: Floats, augmented: bool) -> bool:
-    """Return whether the smallest weight but 0 may be lost in sums; ``of_all`` is their ``total``.
+def lost(net: Network, weight: Floats, total: float, cost: Floats, augmented: bool) -> bool:
+    """Return whether the smallest weight but 0 may be lost in sums; ``total`` is the sum of their sizes.
 
-    If ``augmented``, the label loss, ``cost`` [atom], is added to them.
+    If ``augmented``, the label losses, ``cost`` [atom], count as weights, too.
     """
-    if of_all <= LARGE:
+    if total <= LARGE:
         return False
     if augmented:
         for a in range(net.size[ATOMS]):
-            of_all += cost[a]
+            total += cost[a]
     terms = net.clause_start[net.size[ROWS]] + net.size[ATOMS] + 1
-    hidden = terms * UNIT * of_all
+    hidden = terms * UNIT * total
     if hidden < FAINT:
         return False
     least = np.inf
@@ -57,7 +57,7 @@ def lost(net: Network, weight: Floats, of_all: float, cost: Floats, augmented: b
 
 @kernel
 def largest(net: Network, weight: Floats) -> int:
-    """Return the clause number of the soft clause of the largest weight; what is no number is larger."""
+    """Return the clause number of the soft clause of the largest weight; NaN counts as the largest."""
     clause, most = -1, -1.0
     for r in range(net.size[ROWS]):
         if net.row_weight[r] >= 0:

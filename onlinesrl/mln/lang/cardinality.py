@@ -94,7 +94,7 @@ def _at_least_one(
 ) -> tuple[Formula, dict[str, str]]:
     """Return the formula that the conditions imply a true atom; the second result is as in ``_at_most``."""
     (copy,) = _copies([atom, *conditions], over, 1)
-    body = tuple(_renamed(part, copy) for part in (*conditions, atom))
+    body = tuple(_renamed(formula, copy) for formula in (*conditions, atom))
     existential = Exists(tuple(copy.values()), And(body) if len(body) > 1 else body[0])
     parts: tuple[Formula, ...] = (*map(_negated, conditions), existential)
     new = {new: old for old, new in copy.items()}

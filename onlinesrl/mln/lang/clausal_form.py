@@ -102,7 +102,7 @@ class Names:
         literals: list[Literal] = []
         equalities: list[Equality] = []
         comparisons: list[Comparison] = []
-        for part in [item for item in parts if not self._defines(item)]:
+        for part in [part for part in parts if not self._defines(part)]:
             if isinstance(part, Literal):
                 atom = Atom(part.atom.predicate, tuple(map(self._leaf, part.atom.terms)))
                 literals.append(Literal(part.positive, atom))
@@ -261,15 +261,17 @@ def plus_everywhere(formula: Formula, weight: str | None = None) -> Formula:
 
 
 def _clause(rule: Rule, index: int, part: Disjunction, sign: int, shares: int) -> Clause:
-    used = {name for item in part for name in variables(item)}
-    used |= {name for item in part if isinstance(item, Some) for name in item.variables}
+    used = {name for literal in part for name in variables(literal)}
+    used |= {name for literal in part if isinstance(literal, Some) for name in literal.variables}
     names = Names(used)
-    flat = names.flat([item for item in part if not isinstance(item, Some)])
+    flat = names.flat([literal for literal in part if not isinstance(literal, Some)])
     types = dict(rule.types)
-    exists = tuple(_existential(item, names, types) for item in part if isinstance(item, Some))
+    exists = tuple(
+        _existential(literal, names, types) for literal in part if isinstance(literal, Some)
+    )
     literals = (*flat.literals, *names.literals)
     template = plus_variables(rule.formula)
-    free = dict.fromkeys([*template, *(name for item in part for name in variables(item))])
+    free = dict.fromkeys([*template, *(name for literal in part for name in variables(literal))])
     formula = _formula(part, sign)
     return Clause(
         rule=index,
@@ -339,7 +341,7 @@ def _is_unit(part: Disjunction) -> bool:
 
 
 def _has_atom(part: Disjunction) -> bool:
-    return any(isinstance(item, Literal | Some) for item in part)
+    return any(isinstance(literal, Literal | Some) for literal in part)
 
 
 def _formula(part: Disjunction, sign: int) -> Formula:

@@ -52,9 +52,7 @@ def shape(clause: Clause) -> Shape:
     part's variables.
     """
     (disjunction,) = disjunctions(clause.formula if clause.sign > 0 else Not(clause.formula))
-    parts = [
-        part for number, disjunct in enumerate(disjunction) for part in _parts(disjunct, number)
-    ]
+    parts = [part for number, literal in enumerate(disjunction) for part in _parts(literal, number)]
     return Shape(tuple(parts), clause.template)
 
 

@@ -40,9 +40,7 @@ def clauses_of(formula: Formula) -> tuple[list[Formula], int] | None:
     """
     if _is_clause(formula):
         return [formula], 1
-    parts = sorted(
-        dict.fromkeys(_parts(formula)), key=lambda candidate: isinstance(candidate, Exists)
-    )
+    parts = sorted(dict.fromkeys(_parts(formula)), key=lambda part: isinstance(part, Exists))
     if len(parts) > MAX_PARTS:
         return None
     free = _free(formula)
@@ -51,7 +49,7 @@ def clauses_of(formula: Formula) -> tuple[list[Formula], int] | None:
         for sign in (1, -1)
         if (clauses := _clauses(formula, parts, free, sign < 0)) is not None
     ]
-    return min(candidates, key=lambda candidate: len(candidate[0]), default=None)
+    return min(candidates, key=lambda part: len(part[0]), default=None)
 
 
 def _is_clause(formula: Formula) -> bool:
@@ -134,9 +132,9 @@ def _value(formula: Formula, path: Mapping[Formula, bool]) -> bool | None:
             value = _value(operand, path)
             return None if value is None else not value
         case And(operands):
-            return _all([_value(each, path) for each in operands])
+            return _all([_value(part, path) for part in operands])
         case Or(operands):
-            value = _all([_value(Not(each), path) for each in operands])
+            value = _all([_value(Not(part), path) for part in operands])
             return None if value is None else not value
         case Implies(left, right):
             return _value(Or((Not(left), right)), path)

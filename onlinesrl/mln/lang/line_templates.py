@@ -113,7 +113,7 @@ def generalise(
         return fixed or any_type.get(column) or leaf
 
     keys = zip(*(column for _, column in variables), strict=True)
-    named = tuple((each.name, type_) for (type_, _), each in variables.items())
+    named = tuple((variable.name, type_) for (type_, _), variable in variables.items())
     return replace_terms(formula, new), summed(zip(keys, family.weights, strict=True)), named
 
 
@@ -152,18 +152,20 @@ def _families(code: str, unfit: Set[str]) -> list[Family]:
                 names[part] = unquote(part)
         family.constants.append(tuple([names[part] for part in spellings]))
     return [
-        each for each in shapes.values() if len(each.lines) > ENOUGH and each.shape not in unfit
+        family
+        for family in shapes.values()
+        if len(family.lines) > ENOUGH and family.shape not in unfit
     ]
 
 
 def _misfits(parsed: Iterable[Statement], families: Iterable[Family]) -> set[str]:
     """Return the shapes of the families that must be parsed line by line."""
-    firsts = {statement.position.line: statement for statement in parsed}
+    firsts = {sentence.position.line: sentence for sentence in parsed}
     long = {
         number
-        for statement in firsts.values()
-        if statement.last_line > statement.position.line
-        for number in range(statement.position.line, statement.last_line + 1)
+        for sentence in firsts.values()
+        if sentence.last_line > sentence.position.line
+        for number in range(sentence.position.line, sentence.last_line + 1)
     }
     return {
         family.shape
@@ -224,9 +226,7 @@ def joined(rules: Sequence[Rule], instances: Mapping[int, Rule]) -> Iterator[Rul
     for n, rule in instances.items():
         alike = templates[_blank(rule.formula)]
         orders = ((home, _order(formula, rule.formula)) for home, formula in alike)
-        home, order = next(
-            (candidate for candidate in orders if candidate[1] is not None), (n, None)
-        )
+        home, order = next((entry for entry in orders if entry[1] is not None), (n, None))
         if order is None:
             order = [*range(len(plus_variables(rule.formula)))]
             alike.append((n, rule.formula))

@@ -87,9 +87,7 @@ class _Reader:
         predicates = self.declared.predicates
         rules = (*joined(self.rules, self.instances), *completions(self.definite, predicates))
         functions, opened = self.declared.functions, frozenset(self.open)
-        closed = frozenset(
-            self.closed.difference(definite.head.predicate for definite in self.definite)
-        )
+        closed = frozenset(self.closed.difference(rule.head.predicate for rule in self.definite))
         return Program(file, types, predicates, rules, functions, text, opened, closed)
 
     def occurs(self, type_: str, constant: str, place: tuple[int, ...]) -> None:
@@ -156,7 +154,7 @@ class _File:
             raise self._not_included(statement)
         if resolved in self._stack:
             chain = " includes ".join(
-                file_.name for file_ in (*self._stack[self._stack.index(resolved) :], path)
+                file.name for file in (*self._stack[self._stack.index(resolved) :], path)
             )
             raise self._source.error(f"this file includes itself: {chain}", statement.position)
         self._reader.included += 1
@@ -190,9 +188,9 @@ class _File:
         weighted = sentence.weight is not None or sentence.weight_variable is not None
         if not isinstance(formula, Atom) or weighted or sentence.hard:
             return False
-        spellings = [argument.spelling for argument in sentence.mentions[0].arguments]
+        spellings = [spelling.spelling for spelling in sentence.mentions[0].arguments]
         types = self._reader.types
-        repeated = bool(spellings) and all(argument.rstrip("!?") in types for argument in spellings)
+        repeated = bool(spellings) and all(spelling.rstrip("!?") in types for spelling in spellings)
         new = formula.predicate not in self._reader.declared.predicates
         return new or repeated or sentence.closed or sentence.numeric
 
@@ -208,11 +206,13 @@ class _File:
         assert isinstance(mention.formula, Atom)
         name = mention.formula.predicate
         self._declare(name, "predicate", mention.position)
-        types = [self._declared_type(name, item) for item in mention.arguments]
+        types = [self._declared_type(name, argument) for argument in mention.arguments]
         dialect = self._reader.dialect
         says = {"": "", "!": dialect.functional, "?": "at most one"}
         constraints = [says[mark] for _, mark in types]
-        exactly = tuple(index for index, item in enumerate(constraints) if item == "exactly one")
+        exactly = tuple(
+            index for index, argument in enumerate(constraints) if argument == "exactly one"
+        )
         if sentence.numeric and any(constraints):
             message = f"{name} is numeric: its atoms have numbers, and no argument has a mark"
             raise self._source.error(message, mention.position)
@@ -223,7 +223,7 @@ class _File:
         elif dialect.opened == "unmarked" and FLOAT in predicate.types:
             message = f"a predicate with an argument of type {FLOAT} has a closed world"
             raise self._source.error(message, mention.position, f"write `*{name}(...)`")
-        at_most = [index for index, item in enumerate(constraints) if item == "at most one"]
+        at_most = [index for index, argument in enumerate(constraints) if argument == "at most one"]
         if at_most:
             self._reader.rules.append(functional(predicate, at_most, sentence.position))
 
@@ -319,13 +319,13 @@ class _File:
             return
         assert isinstance(rule.right, Atom)
         head, definite = rule.right.predicate, self._reader.definite
-        derived = {rule_.head.predicate for rule_ in definite}
+        derived = {clause.head.predicate for clause in definite}
         body = set(_predicates(rule.left))
         if unknown := sorted(body - self._reader.closed - derived):
             message = f"a datalog rule is evaluated before {unknown[0]} is known"
             hint = "its body has predicates marked `*`, or heads of datalog rules"
             raise self._source.error(message, position, hint)
-        if head in body.union(*(_predicates(rule_.formula.left) for rule_ in definite)):
+        if head in body.union(*(_predicates(clause.formula.left) for clause in definite)):
             message = f"{head} is derived from itself, or after it was used"
             raise self._source.error(message, position, "recursion is not supported")
 

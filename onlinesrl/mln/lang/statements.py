@@ -154,7 +154,7 @@ class Converter:
             case "quantified":
                 return self._quantified(node, bound)
             case connective:
-                operands = tuple(self.formula(operand, bound) for operand in node.children)
+                operands = tuple(self.formula(child, bound) for child in node.children)
                 return _CONNECTED[str(connective)](operands)
 
     def _atom(self, node: Node, bound: Mapping[str, str]) -> Atom:
@@ -245,7 +245,7 @@ class Converter:
     def _arithmetic(self, node: Tree[Token], bound: Mapping[str, str]) -> Argument:
         first, sign, *second = node.children
         assert isinstance(sign, str)
-        parts = tuple(self._argument(part, bound) for part in (first, *second))
+        parts = tuple(self._argument(operand, bound) for operand in (first, *second))
         self._check_integers(parts)
         right = parts[1].term if second else Constant("1")
         term = Arithmetic(sign[0], parts[0].term, right)
@@ -417,12 +417,12 @@ class _Statements:
             case "fixed":
                 (sentence,) = trees(node)
                 yield from (
-                    replace(sentence_, fixed=True) for sentence_ in self._sentences(sentence)
+                    replace(statement, fixed=True) for statement in self._sentences(sentence)
                 )
             case "closed":
-                yield from (replace(sentence_, closed=True) for sentence_ in self._sentences(node))
+                yield from (replace(statement, closed=True) for statement in self._sentences(node))
             case "numeric":
-                yield from (replace(sentence_, numeric=True) for sentence_ in self._sentences(node))
+                yield from (replace(statement, numeric=True) for statement in self._sentences(node))
             case "cardinality":
                 yield self._cardinality(node)
             case _:
@@ -478,7 +478,7 @@ class _Statements:
         return weight
 
     def _weight_variable(self, node: Tree[Token]) -> str | None:
-        names = [name for child in node.find_data("weight") for name in tokens(child)]
+        names = [name for weight in node.find_data("weight") for name in tokens(weight)]
         return next(map(self._dialect.variable, names), None)
 
     def _cardinality(self, node: Tree[Token]) -> Sentence:
@@ -521,7 +521,7 @@ def _is_definite(node: Node) -> bool:
 
 def _stars(node: Tree[Token]) -> list[Token]:
     """Return the ``*`` marks of a sentence in order."""
-    marks = (next(tokens(starred)) for starred in node.find_data("starred"))
+    marks = (next(tokens(argument)) for argument in node.find_data("starred"))
     return sorted(marks, key=lambda mark: mark.start_pos or 0)
 
 

@@ -96,8 +96,10 @@ class Checker:
 
     def check_numeric(self, sentence: Sentence, clauses: Iterable[Clause]) -> None:
         """Check that numeric atoms are conditions of all clauses of a soft rule; they multiply its weight."""
-        numeric = {name for name, item in self._declared.predicates.items() if item.numeric}
-        mentions = [item for item in sentence.mentions if _predicate(item.formula) in numeric]
+        numeric = {name for name, mention in self._declared.predicates.items() if mention.numeric}
+        mentions = [
+            mention for mention in sentence.mentions if _predicate(mention.formula) in numeric
+        ]
         if not mentions:
             return
         name, message, hint = _predicate(mentions[0].formula), None, ""
@@ -217,7 +219,7 @@ class Checker:
         """Infer types of variables in equations with arithmetic; tell whether there are new types."""
         before = len(types)
         for mention in mentions:
-            numeric = any(isinstance(each.term, Arithmetic) for each in mention.arguments)
+            numeric = any(isinstance(argument.term, Arithmetic) for argument in mention.arguments)
             if isinstance(mention.formula, Equal) and numeric:
                 results = [self._result(argument) for argument in mention.arguments]
                 leaves = (leaf for leaf in terms(mention.formula) if isinstance(leaf, Variable))

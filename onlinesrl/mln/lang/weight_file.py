@@ -242,11 +242,11 @@ def _instances(rule: Rule) -> Iterator[_Instances]:
         return Variable(f"?{len(holes) - 1}", plus=True)
 
     lifted = replace(rule, formula=replace_terms(rule.formula, hole))
-    fixed = tuple(each if isinstance(each, str) else None for each in holes)
+    fixed = tuple(filler if isinstance(filler, str) else None for filler in holes)
     for clause in rule_clauses(lifted):
         table = (((), clause.weight or 0.0),) if clause.table is None else clause.table
         rows = tuple(
-            (tuple([each if isinstance(each, str) else key[each] for each in holes]), weight)
+            (tuple([x if isinstance(x, str) else key[x] for x in holes]), weight)
             for key, weight in table
         )
         yield _Instances(clause.sign, shape(clause), fixed, rows)
@@ -274,7 +274,7 @@ def _choices(
             constants = tuple(constant for _, constant in pattern.constants)
             choices = by_holes.setdefault(holes, {}).setdefault(constants, [])
             choices.append((number, factor, pattern))
-    return sorted(by_holes.items(), key=lambda item: -len(item[0]))
+    return sorted(by_holes.items(), key=lambda choice: -len(choice[0]))
 
 
 def _add(
@@ -287,7 +287,7 @@ def _add(
     for row, weight in instances.rows:
         for holes, by_constants in choices:
             fitting = by_constants.get(tuple([row[hole] for hole in holes]), ())
-            choice = next((candidate for candidate in fitting if _fits(row, candidate[2])), None)
+            choice = next((option for option in fitting if _fits(row, option[2])), None)
             if choice is not None:
                 number, factor, pattern = choice
                 place = (number, tuple([row[hole] for hole in pattern.key]))

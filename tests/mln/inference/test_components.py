@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.mln.ground.ground_mrf import validate
-from onlinesrl.mln.inference.components import components, restrict, solved
+from onlinesrl.mln.inference.components import components, restrict, solve_components
 from onlinesrl.mln.inference.elimination import Elimination, Mpe
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.protocols import Solution, Wide
@@ -97,7 +97,7 @@ def test_what_is_narrow_is_solved_together_and_all_else_alone(chains):
         alone.append(atoms.tolist())
         return "alone"
 
-    found = solved(components(model, weights != 0), narrow, solve)
+    found = solve_components(components(model, weights != 0), narrow, solve)
 
     assert sorted(a for atoms, _ in found for a in atoms.tolist()) == [*range(ends[-1])]
     firsts = [int(atoms[0]) for atoms, _ in found]

@@ -5,7 +5,7 @@ import pytest
 
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.mln.inference.brute_force import Brute
-from onlinesrl.mln.inference.lp_relaxation import Lp, rounded
+from onlinesrl.mln.inference.lp_relaxation import Lp, round_up
 from tests.support.ground_mrfs import clause_model
 
 PAIRS = [(1, 2), (1, 3), (2, 3)]
@@ -33,7 +33,7 @@ def test_rounding_goes_from_the_last_atom_by_the_weight_not_satisfied_yet():
         (1.0, [-1, 2]),
         (0.5, [-1, -3]),
     ]
-    state = rounded(*clause_model(3, clauses), None, np.full(3, 0.5))
+    state = round_up(*clause_model(3, clauses), None, np.full(3, 0.5))
 
     assert state.tolist() == [0, 1, 1]
 
@@ -42,14 +42,14 @@ def test_rounding_keeps_what_is_integral():
     clauses = [(4.0, [3, 1]), (2.0, [-3, 2])]
     truth = np.array([0.0, 0.5, 0.0])
 
-    assert rounded(*clause_model(3, clauses), None, truth).tolist() == [0, 0, 0]
+    assert round_up(*clause_model(3, clauses), None, truth).tolist() == [0, 0, 0]
 
 
 def test_rounding_keeps_hard_clauses_and_groups():
     """The gains want 1 and 2 of a group and 4; the hard clause and the group allow one of the two."""
     clauses = [(5.0, [2]), (4.0, [1]), (3.0, [4]), (None, [-2, -4])]
     groups = [(True, [0, 1, 2])]
-    state = rounded(*clause_model(4, clauses, groups), None, np.full(4, 0.5))
+    state = round_up(*clause_model(4, clauses, groups), None, np.full(4, 0.5))
 
     assert state.tolist() == [1, 0, 0, 1]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.library.testing import check_map_engine
-from onlinesrl.mln.inference.branch_and_bound import BranchAndBound, searching
+from onlinesrl.mln.inference.branch_and_bound import BranchAndBound, search_engine
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.elimination import Elimination, Mpe
 from onlinesrl.mln.inference.ilp import Ilp
@@ -123,7 +123,7 @@ def recorded() -> Iterator[object]:
         yield lambda: Mpe(Refuses()), "elimination", name
     for name in (*narrow, *loopy, *large, *hard):
         yield lambda: BranchAndBound(Refuses()), "branch-and-bound", name
-        yield lambda: searching(Refuses()), None, name
+        yield lambda: search_engine(Refuses()), None, name
     for name in (*narrow[:2], *narrow[4:6], *loopy[:1], *loopy[3:4]):
         yield Ilp, "ilp", name
     for name in (*narrow[2:4], *narrow[6:], *loopy[1:3], *loopy[4:], *large[:3]):

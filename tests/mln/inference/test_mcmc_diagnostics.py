@@ -8,7 +8,7 @@ from onlinesrl.mln.inference.mcmc_diagnostics import (
     LEAST_VARIANCE,
     BatchMeans,
     Diagnostics,
-    combined,
+    combine,
 )
 
 CHAINS = 4
@@ -122,13 +122,13 @@ def test_wanted_errors_are_reached_where_the_chains_agree_too():
 def test_those_of_parts_stand_where_their_atoms_are():
     part = Diagnostics(4, np.array([1.2, 1.0]), np.array([50.0, 60.0]), np.array([0.1, 0.2]))
     places = [np.array([0, 2]), np.array([3, 1])]
-    found = combined(4, 1_000, places, [None, part])
+    found = combine(4, 1_000, places, [None, part])
 
     assert found is not None
     assert found.r_hat.tolist() == [1.0, 1.0, 1.0, 1.2]
     assert found.ess.tolist() == [1_000, 60, 1_000, 50]
     assert found.error.tolist() == [0.0, 0.2, 0.0, 0.1]
-    assert combined(4, 0, places, [None, None]) is None
+    assert combine(4, 0, places, [None, None]) is None
 
 
 def test_those_of_a_models_atoms():

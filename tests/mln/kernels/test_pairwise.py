@@ -61,7 +61,7 @@ def test_the_rest_of_folding_has_the_same_optimum(p):
     whole.table[: len(p.table)] = p.table
 
     low_degree_elimination.fold(whole, folds)
-    left, kept = low_degree_elimination.rest(whole, folds)
+    left, kept = low_degree_elimination.core_of(whole, folds)
     state = np.zeros(len(p.start) - 1, np.int32)
     state[kept] = min((c, s) for s, c in costs(left).items())[1]
     low_degree_elimination.unfold(whole, folds, state)

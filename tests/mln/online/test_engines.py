@@ -14,7 +14,7 @@ from onlinesrl.core.evaluation.ranking_metrics import Ranking
 from onlinesrl.core.example import decode
 from onlinesrl.library.testing import marginals_by_enumeration
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
-from onlinesrl.mln.inference.exact_marginals import Narrow
+from onlinesrl.mln.inference.exact_marginals import ExactOrSampled
 from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.mcsat import McSat
 from onlinesrl.mln.online.learner import MlnOnlineLearner
@@ -31,7 +31,7 @@ WIDE = [people(number, 24, 0.5) for number in (30, 31)]
 def compiled() -> None:
     """Compile the samplers here, so that forks need not."""
     model, weights = ground_mrfs.clause_model(2, [(1.0, [1, 2])])
-    for engine in (McSat(samples=10), Narrow(McSat())):
+    for engine in (McSat(samples=10), ExactOrSampled(McSat())):
         engine.marginals(model, weights)
     WalkSat(flips=10).solve(model, weights)
 
