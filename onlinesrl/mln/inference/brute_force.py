@@ -13,9 +13,9 @@ from onlinesrl.mln.inference.rounding import Magnitude
 
 MAX_ATOMS = 20
 TIE = 1e-9
-"""Scores closer than this, relative to the largest, count as equal, because of rounding.
+"""Scores closer than this count as equal, because of rounding.
 
-Relative to 1 at least, or to the sum of the weights where that is less."""
+It is relative to the largest score, but at least to 1 or, if that is less, to the sum of the weights."""
 
 
 class Brute:

@@ -1,10 +1,10 @@
 """Exact inference by variable elimination over the atoms that hard clauses do not define.
 
-A defined atom adds no variable: a clause that has it is a table over what it hangs on. So a network is as
-wide as its own atoms make it, where elimination clause by clause counts the defined ones, too.
+A defined atom adds no variable: a clause that has it is a table over the variables that define it. So
+defined atoms do not widen the network, as they do in elimination clause by clause.
 
-``CliqueTables`` adds doubles. ``IntegerElimination`` is for weights that are lost in sums of doubles: these
-are whole multiples of one power of two, so that Python's integers add them exactly.
+``CliqueTables`` adds doubles. ``IntegerElimination`` is for weights that are lost in sums of doubles. All
+doubles are whole multiples of one power of two, so Python's integers add them exactly.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from onlinesrl.mln.inference.protocols import Marginals, Solution, Wide
 MAX_TABLE = 1 << 20
 MAX_CELLS = 1 << 24
 INTEGER_TABLE, INTEGER_CELLS = 1 << 10, 1 << 16
-"""Cells of a table, and of all: each takes some 0.05 us for every clause on its variables."""
+"""The most cells of a table, and of all; a cell takes some 0.05 us for every clause on its variables."""
 NEVER = 1000
-"""A hard clause costs so much more than all others: exp(-1000) is 0 in a double."""
+"""By so much a hard clause outweighs the sum of all others; exp(-1000) is 0 in a double."""
 
 Truth = NDArray[np.bool_]
 Integers = NDArray[np.object_]
 Cliques = dict[int, tuple[int, ...]]
-"""Each variable, in the order of elimination, and its neighbours left then, in the same order.
+"""Each variable, in the order of elimination, with its neighbours that are eliminated later, in that order.
 
-A table's axes are a variable and these neighbours.
+The axes of a table are a variable and these neighbours.
 """
 
 
 class CliqueTables:
-    """Sum-product elimination with one table per clique. Raises Wide where they would be too large."""
+    """Sum-product elimination with one table per clique. Raises Wide if the tables would be too large."""
 
     def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
         """See ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
@@ -50,9 +50,10 @@ class CliqueTables:
         cliques = variables.cliques
         tables = {v: np.zeros(shape) for v, shape in variables.shapes().items()}
         constant = 0.0
-        for clause, gain in zip(variables.clauses, _gains(model, weight), strict=True):
+        for clause, hard, gain in zip(variables.clauses, model.hard, weight, strict=True):
             axes = variables.axes(clause)
-            score = np.where(variables.true(clause, axes), *gain)
+            true, false = (0.0, -np.inf) if hard else (float(gain), 0.0)
+            score = np.where(variables.true(clause, axes), true, false)
             if axes:
                 tables[axes[0]] += score
             else:
@@ -63,17 +64,11 @@ class CliqueTables:
         return Marginals(variables.marginals(tables), log_z, "exact", 0)
 
 
-def _gains(model: GroundMRF, weight: Floats) -> Iterable[tuple[float, float]]:
-    """Yield what each clause adds to the score where it is true and where it is false."""
-    for hard, gain in zip(model.hard.tolist(), weight.tolist(), strict=True):
-        yield (0.0, -np.inf) if hard else (gain, 0.0)
-
-
 class Variables:
     """A model's variables: groups, and atoms on their own that no hard clauses define.
 
-    ``cliques`` are the tables of their elimination. Raises Wide where one would have more cells than
-    ``most``, or all more than ``cells``.
+    ``cliques`` are the tables of their elimination. Raises Wide if one table would have more than ``most``
+    cells, or all together more than ``cells``.
     """
 
     def __init__(self, model: GroundMRF, most: int = MAX_TABLE, cells: int = MAX_CELLS) -> None:
@@ -85,8 +80,13 @@ class Variables:
         self.sizes: list[int] = [0 if e else 1 for e in model.exactly]
         self.value: dict[int, tuple[int, int]] = {}
         for atom, group in enumerate(model.group.tolist(), start=1):
-            if atom not in self.gates:
-                self._add(atom, group)
+            if atom in self.gates:
+                continue
+            v = group if group >= 0 else len(self.sizes)
+            if group < 0:  # a variable of its own, whose first value is false
+                self.sizes.append(1)
+            self.value[atom] = v, self.sizes[v]
+            self.sizes[v] += 1
         self._scope: dict[int, frozenset[int]] = {}
         self._atoms: list[Literals] = [(atom,) for atom in range(1, model.n_atoms + 1)]
         scopes = map(self.scope, [*self.clauses, *self._atoms])
@@ -98,7 +98,7 @@ class Variables:
         return {v: [self.sizes[u] for u in (v, *rest)] for v, rest in self.cliques.items()}
 
     def axes(self, literals: Literals) -> tuple[int, ...]:
-        """Return the axes of the first table with all that the literals hang on."""
+        """Return the axes of the first table with all variables that determine the literals."""
         first = min(self.scope(literals), key=self._place.__getitem__, default=None)
         return () if first is None else (first, *self.cliques[first])
 
@@ -119,16 +119,8 @@ class Variables:
             truth.append(true[tuple(values[u] for u in axes)])
         return np.array(truth, np.uint8)
 
-    def _add(self, atom: int, group: int) -> None:
-        """Make an atom the next value of its group or of a variable of its own."""
-        if group < 0:
-            group = len(self.sizes)
-            self.sizes.append(1)
-        self.value[atom] = group, self.sizes[group]
-        self.sizes[group] += 1
-
     def scope(self, literals: Literals) -> frozenset[int]:
-        """Return the variables that the literals hang on, without those of one value."""
+        """Return the variables that determine the literals, without those of a single value."""
         return frozenset[int]().union(*(self._atom_scope(abs(x)) for x in literals))
 
     def _atom_scope(self, atom: int) -> frozenset[int]:
@@ -141,7 +133,7 @@ class Variables:
         return self._scope[atom]
 
     def true(self, literals: Literals, axes: tuple[int, ...]) -> Truth:
-        """Where a clause is true, over these axes; of length 1 where it does not hang on them."""
+        """Return where a clause is true, over these axes; an axis that does not matter has length 1."""
         truth: Truth = np.zeros([1] * len(axes), np.bool_)
         for x in literals:
             truth = truth | (self._atom_true(abs(x), axes) == (x > 0))
@@ -160,11 +152,11 @@ class Variables:
 def _cliques(
     sizes: list[int], scopes: Iterable[frozenset[int]], most: int, most_cells: int
 ) -> Cliques:
-    """Find an order of elimination by least table; or raise Wide."""
+    """Order the elimination by the smallest next table. Raises Wide."""
     neighbours: list[set[int]] = [set() for _ in sizes]
     for scope in set(scopes):
         if prod(sizes[v] for v in scope) > most:
-            raise Wide("a clause hangs on too many atoms for elimination")
+            raise Wide("a clause depends on too many atoms for elimination")
         for v in scope:
             neighbours[v] |= scope - {v}
     heap = [(_cells(sizes, neighbours, v), v) for v, size in enumerate(sizes) if size > 1]
@@ -188,7 +180,7 @@ def _cliques(
 
 
 def _cells(sizes: list[int], neighbours: list[set[int]], v: int) -> int:
-    """Count the cells of v's table, not beyond what is too many."""
+    """Return the number of cells of v's table, at most ``MAX_TABLE`` + 1."""
     cells = sizes[v]
     for u in neighbours[v]:
         cells *= sizes[u]
@@ -200,8 +192,8 @@ def _cells(sizes: list[int], neighbours: list[set[int]], v: int) -> int:
 def _eliminate(cliques: Cliques, tables: dict[int, Floats]) -> float:
     """Return log Z, and turn the tables from scores to probabilities.
 
-    Forward, a variable is summed out, and what is left added to the table of the first of its
-    neighbours. Backward, a table is its variable's distribution given them, times theirs.
+    Forward, a variable is summed out, and the message added to the table of its first neighbour. Backward,
+    a table becomes its variable's distribution given the neighbours, times their own distribution.
     """
     log_z, messages = 0.0, dict[int, Floats]()
     for v, rest in cliques.items():
@@ -221,7 +213,7 @@ def _eliminate(cliques: Cliques, tables: dict[int, Floats]) -> float:
 def probabilities(
     cliques: Cliques, tables: dict[int, Floats], messages: Mapping[int, Floats]
 ) -> None:
-    """Turn the tables from scores to probabilities, by the message of each."""
+    """Turn the tables from scores to probabilities, given the message of each variable."""
     for v, rest in reversed(cliques.items()):
         message = np.where(np.isfinite(messages[v]), messages[v], 0.0)
         tables[v] = np.exp(tables[v] - message)
@@ -231,14 +223,14 @@ def probabilities(
 
 
 def shape_among(cliques: Cliques, v: int, message: NDArray[Any]) -> list[int]:
-    """Return the shape of a variable's message among the axes of the table that it goes to."""
+    """Return the shape of a variable's message among the axes of the table that receives it."""
     rest = cliques[v]
     length = dict(zip(rest, message.shape, strict=True))
     return [length.get(u, 1) for u in (rest[0], *cliques[rest[0]])]
 
 
 class IntegerElimination:
-    """Max-sum and sum-product elimination. Raises Wide where the tables would be too large, Infeasible."""
+    """Max-sum and sum-product elimination with integers. Raises Infeasible, and Wide for too large tables."""
 
     def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; ties go to the first value of each variable."""
@@ -262,7 +254,7 @@ class IntegerElimination:
     def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
         """See ``MarginalEngine.marginals``.
 
-        A message is an integer, which is the maximum, and the logarithm of what the sum has beyond it.
+        A message has two parts: the maximum, an integer, and the logarithm of the sum relative to it.
         """
         scores = IntegerScores.of(model, weight, None)
         variables, log_z, total = scores.variables, 0.0, scores.constant
@@ -325,7 +317,7 @@ class IntegerScores(NamedTuple):
         self.tables[to] += message.reshape(shape_among(self.variables.cliques, v, message))
 
     def below(self, difference: Integers) -> Floats:
-        """Return differences from a maximum as doubles, whatever is below ``-NEVER`` as that."""
+        """Return differences from a maximum as doubles, and at least ``-NEVER``."""
         least = -NEVER * self.unit
         return np.array(np.maximum(difference, least) / self.unit, np.float64)
 

@@ -38,7 +38,7 @@ class Components:
 
     @property
     def end(self) -> Ints:
-        """How many atoms and clauses all components before each one have, and all together."""
+        """The number of atoms and clauses in the components before each one, and in all of them."""
         return self.atom_start + self.clause_start
 
     def span(self, first: int, stop: int) -> tuple[Ints, Ints]:
@@ -85,27 +85,27 @@ def solve_components(
     narrow: Callable[[Ints, Ints], Result | None],
     alone: Callable[[Ints, Ints], Result],
 ) -> list[tuple[Ints, Result]]:
-    """Solve all components: together those that are narrow, each other one alone.
+    """Solve all components: the narrow ones together, each of the others ``alone``.
 
-    Both functions take atoms and clauses; ``narrow`` returns None for what is too wide. Then each half of the
-    components, by size, is tried. Returns atoms and what was found of them, in order of their first atom.
+    Both functions take atoms and clauses. ``narrow`` returns None for what is too wide; then each half of the
+    components, by size, is tried in turn. Returns pairs of atoms and their result, by the first atom.
     """
-    results, end, runs = [], parts.end, [(0, len(parts))]
-    while runs:
-        first, stop = runs.pop()
+    results, end, ranges = [], parts.end, [(0, len(parts))]
+    while ranges:
+        first, stop = ranges.pop()
         if first == stop:
             continue
         middle = int(np.searchsorted(end, (end[first] + end[stop]) / 2, "right")) - 1
         if middle < stop - 1 or stop - first == 1:
-            place = parts.span(first, stop)
-            result = narrow(*place)
+            atoms, clauses = parts.span(first, stop)
+            result = narrow(atoms, clauses)
             if result is None and stop - first == 1:
-                result = alone(*place)
+                result = alone(atoms, clauses)
             if result is not None:
-                results.append((place[0], result))
+                results.append((atoms, result))
                 continue
         middle = min(max(middle, first + 1), stop - 1)
-        runs += [(first, middle), (middle, stop)]
+        ranges += [(first, middle), (middle, stop)]
     return sorted(results, key=lambda part: int(part[0][0]))
 
 

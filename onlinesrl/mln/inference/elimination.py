@@ -1,4 +1,4 @@
-"""Exact MPE: elimination of the components whose induced width is small, a core for the others."""
+"""Exact MPE: elimination of the components of small induced width, another engine for the others."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from onlinesrl.mln.kernels.ground_network import Network
 
 
 def route(parts: Iterable[str]) -> str:
-    """Return the route of a model by those of its parts: the first that is not elimination."""
+    """Return the route of a model: the first route of its parts that is not elimination."""
     return next((part for part in parts if part != "elimination"), "elimination")
 
 
 class Elimination:
     """Max-sum variable elimination.
 
-    Raises Wide where the tables would be too large, or have more than ``growth`` times the cells of those
-    that the clauses are.
+    Raises Wide if the tables would be too large, or have more than ``growth`` times the cells of the
+    clauses' own tables.
     """
 
     def __init__(self, growth: int = elimination_order.MAX_CELLS) -> None:
@@ -75,8 +75,8 @@ def build_structure(
 class Mpe:
     """Exact MPE of each connected component, by elimination where it is narrow.
 
-    Where weights would be lost in sums of doubles, the large ones are hard, or all are added as integers.
-    ``core`` solves the components that are too wide; its answers say whether they are certified. For
+    ``core`` solves the components that are too wide; its answers say whether they are certified. If sums of
+    doubles would lose small weights, large weights become hard clauses, or all are added as integers. For
     ``growth`` see ``Elimination``.
     """
 
@@ -98,17 +98,13 @@ class Mpe:
                 return None
 
         def wide(atoms: Ints, clauses: Ints) -> Solution:
-            part, gain, bonus_of_part = (
-                restrict(model, atoms, clauses),
-                weight[clauses],
-                bonus[atoms],
-            )
-            if Magnitude.of(gain, bonus_of_part).lost:
-                if (solutions := solve_hardened(self, part, gain, bonus_of_part)) is not None:
-                    return solutions
+            part, w, b = restrict(model, atoms, clauses), weight[clauses], bonus[atoms]
+            if Magnitude.of(w, b).lost:
+                if (solution := solve_hardened(self, part, w, b)) is not None:
+                    return solution
                 with suppress(Wide):
-                    return IntegerElimination().solve(part, gain, bonus=bonus_of_part)
-            return self.core.solve(part, gain, bonus=bonus_of_part)
+                    return IntegerElimination().solve(part, w, bonus=b)
+            return self.core.solve(part, w, bonus=b)
 
         state = np.zeros(model.n_atoms, np.uint8)
         solutions = solve_components(components(model, model.hard | (weight != 0)), narrow, wide)
@@ -119,5 +115,5 @@ class Mpe:
         slack = sum(p.bound - p.score for p in parts)
         certified = all(p.certified for p in parts)
         rounding = sum(p.rounding for p in parts)
-        of_parts = route(p.route for p in parts)
-        return Solution(state, score, score + slack, of_parts, certified, rounding)
+        route_of_parts = route(p.route for p in parts)
+        return Solution(state, score, score + slack, route_of_parts, certified, rounding)

@@ -1,4 +1,4 @@
-"""Marginals: exact where the induced width allows, and the choice between that and sampling."""
+"""Exact marginals in components of small induced width, and sampled ones in the others."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from onlinesrl.mln.kernels.elimination_order import GENERIC, Structure
 
 
 class Exact:
-    """Sum-product variable elimination, clause by clause or, where that is too wide, on ``CliqueTables``.
+    """Sum-product variable elimination, clause by clause or, if that is too wide, on ``CliqueTables``.
 
-    In integers where doubles would not do and the tables are small. Raises Wide where these would be too
-    large as well.
+    If doubles are too coarse for the weights and the tables are small, it computes with integers. Raises
+    Wide if all of these tables would be too large.
     """
 
     route = "exact"
@@ -66,8 +66,8 @@ def _by_clause(model: GroundMRF, weight: Floats) -> Marginals:
 def _constant(model: GroundMRF, weight: Floats, memory: Structure) -> float:
     """Sum what the tables leave out of the score.
 
-    They hold a clause on one or two variables multiplied out without its constant, which is its
-    value where all atoms are false, and any other clause as 0 where it is true.
+    A clause over one or two variables is multiplied out without its constant, its value if all atoms are
+    false. Any other clause counts 0 where it is true.
     """
     generic = memory.row_kind[: model.n_clauses] == GENERIC
     left_out = generic | model.satisfied(np.zeros(model.n_atoms, np.uint8))
@@ -76,7 +76,7 @@ def _constant(model: GroundMRF, weight: Floats, memory: Structure) -> float:
 
 @dataclass(frozen=True)
 class RoundingGuard:
-    """A sampler that does not lose small weights beside large ones, and says what rounding may do."""
+    """A sampler that keeps small weights beside large ones, and bounds the error of rounding."""
 
     core: MarginalEngine
 
@@ -96,7 +96,7 @@ class RoundingGuard:
 class ExactOrSampled:
     """Exact in each connected component that is narrow enough, ``core`` in the others.
 
-    The route names what was used: ``exact``, the core's, or both as in ``exact+mcsat``.
+    The route is ``exact``, the core's route, or both as in ``exact+mcsat``.
     """
 
     def __init__(self, core: MarginalEngine) -> None:
@@ -108,7 +108,7 @@ class ExactOrSampled:
         return self.core.route
 
     def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
-        """See ``MarginalEngine.marginals``; ``log_z`` where all of it is exact."""
+        """See ``MarginalEngine.marginals``; ``log_z`` is known if every component is exact."""
 
         def narrow(atoms: Ints, clauses: Ints) -> Marginals | None:
             size = Magnitude.of(weight[clauses])
@@ -132,7 +132,7 @@ class ExactOrSampled:
 
 
 def together(n_atoms: int, by_atoms: Sequence[tuple[Ints, Marginals]]) -> Marginals:
-    """Return the marginals of a model by those of its parts, each with its atoms; no clause is in two."""
+    """Join the marginals of the parts of a model, each with its atoms; no clause is in two parts."""
     probability = np.empty(n_atoms)
     for atoms, part in by_atoms:
         probability[atoms] = part.probability
@@ -150,7 +150,7 @@ def together(n_atoms: int, by_atoms: Sequence[tuple[Ints, Marginals]]) -> Margin
 
 
 def likeliest(model: GroundMRF, probability: Floats) -> State:
-    """Return the most probable value of each group (which may be no atom of it) and other atom."""
+    """Return the most probable value of each group (perhaps none of its atoms) and of each other atom."""
     state = (probability > 0.5).astype(np.uint8)
     for group, exactly in enumerate(model.exactly.tolist()):
         members = np.flatnonzero(model.group == group)

@@ -1,8 +1,8 @@
 """Atoms that hard clauses define: ``x <=> l1 ^ ... ^ ln`` as ``x v !l1 v ... v !ln`` and each ``!x v li``.
 
-Existential quantifiers over conjunctions and rules with ``<=>`` ground to such definitions. The values
-of the inputs determine the atom, so search, sampling and elimination leave it out. Definitions are
-detected in the clauses as in SAT preprocessing (Een & Biere 2005, section 3.2).
+Existential quantifiers over conjunctions and rules with ``<=>`` ground to such definitions. The inputs
+determine the atom, so search, sampling and elimination leave it out. Definitions are detected in the
+clauses as in SAT preprocessing (Een & Biere 2005, section 3.2).
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ from onlinesrl.mln.kernels import gibbs_mcsat, maxwalksat
 class Gibbs(Chains):
     """Gibbs sampling in systematic order, the atoms of a group as one block; a sample is a sweep.
 
-    The chains stay among the feasible states and move by one variable at a time, and after each sweep by
-    blocks that lead from one start's mode to another's. Atoms that hard clauses make equal, opposite or
-    fixed move as one, and those that they define follow. Modes that neither single variables nor the
-    blocks lead between keep chains apart, which their disagreement tells where some start in each.
+    The chains stay among the feasible states. They move by one variable at a time, and after each sweep by
+    blocks that lead between the modes of the starts. Atoms that hard clauses make equal, opposite or fixed
+    move as one, and atoms that hard clauses define follow. If no such move connects two modes, the chains
+    that start in different ones disagree, and the diagnostics show it.
     """
 
     samples: int = 20_000

@@ -1,10 +1,10 @@
-"""Exact MPE as an integer linear program through PuLP, for any instance, whole.
+"""Exact MPE as an integer linear program through PuLP, for any instance.
 
-The usual encoding (Riedel 2008; Noessner, Niepert & Stuckenschmidt 2013) made compact: an atom is a
-binary ``y``; a soft clause of two or more literals has a continuous ``z`` in [0, 1], which its
-weight pushes to the clause's truth value as soon as the ``y`` are integral, so that one side of the
-equivalence is enough; unit clauses and the bonus are objective only; equal clauses are merged
-beforehand and drop out where their weights cancel; a group is one row.
+The encoding is compact (Riedel 2008; Noessner, Niepert & Stuckenschmidt 2013). An atom is a binary ``y``.
+A soft clause of two or more literals has a continuous ``z`` in [0, 1]. Once the ``y`` are integral, the
+weight pushes ``z`` to the clause's truth value, so one side of the equivalence is enough. Unit clauses and
+the bonus are in the objective only. Equal clauses are merged beforehand, and clauses of weight zero left
+out. A group is one row.
 
 Importing this module imports PuLP and HiGHS: do it where a solver is needed, not before.
 """
@@ -31,12 +31,11 @@ from onlinesrl.mln.inference.rounding import Magnitude, solve_hardened
 class Ilp:
     """Exact MPE by branch and bound over the compact program; its route is ``ilp``.
 
-    ``solver`` is ``highs`` (in this process) or ``cbc`` (the program that PuLP carries along).
-    ``max_nodes`` and, of HiGHS, ``max_work`` (its steps, each counted as the entries of its matrix) end
-    the search early, at the same place on every run: the best state so far comes back uncertified, and
-    where there is none Unsolved is raised. Of several optimal states the solver picks one, the same on
-    every run and whatever was solved before. The program of the last model is kept, and while the
-    merged weights keep their signs only its objective is changed.
+    ``solver`` is ``highs`` (in this process) or ``cbc`` (the program that comes with PuLP). ``max_nodes``
+    and, for HiGHS, ``max_work`` (steps times matrix entries) end the search early, at the same place on every
+    run. The best state so far is then the answer, uncertified; without one, Unsolved is raised. Of several
+    optimal states the solver picks the same one on every run, whatever it solved before. The program of the
+    last model is reused; only its objective changes while the merged weights keep their signs.
     """
 
     def __init__(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import subprocess
-from collections.abc import Sized
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
@@ -21,9 +20,9 @@ import pulp
 from onlinesrl.core import interrupt
 
 GAP = 1e-9
-"""How close bound and best solution must come, in absolute terms; the solvers' 1e-4 is not exact.
+"""The absolute gap between bound and best solution at which a search ends; the default, 1e-4, is coarse.
 
-Also HiGHS's tolerance for integrality, since it prunes what gains less than that."""
+It is also HiGHS's tolerance for integrality, because HiGHS prunes what gains less than that."""
 PATIENCE_SECONDS = 0.25
 """How long HiGHS may take to leave a search."""
 
@@ -62,15 +61,18 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
             self._highs.cbMipInterrupt += self._look
 
     def _look(self, event: highspy.HighsCallbackEvent) -> None:
-        """Count HiGHS's callbacks, one per step of its search; interrupt it past the limit."""
+        """Count HiGHS's callbacks, one per step of its search; interrupt the search past the limit.
+
+        A step counts as much work as the matrix has entries.
+        """
         self._looks += 1
         if self._looks > self._most_looks:
             event.interrupt()
 
     def _note(self, event: highspy.HighsCallbackEvent) -> None:
-        """Note the gap of a search, for who waits."""
-        at = event.data_out
-        self.gap = abs(at.mip_dual_bound - at.mip_primal_bound)
+        """Note the gap of a search, which is shown to the user."""
+        data = event.data_out
+        self.gap = abs(data.mip_dual_bound - data.mip_primal_bound)
 
     def available(self) -> bool:
         """Return True: highspy is a dependency."""
@@ -86,7 +88,8 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         matrix.col_cost_ = [lp.objective.get(column, 0.0) for column in columns]
         self._highs.passModel(matrix)
         self.gap = np.inf
-        self._looks, self._most_looks = 0, _steps(self._max_work, matrix.a_matrix_.index_)
+        self._looks, entries = 0, max(1, len(matrix.a_matrix_.index_))
+        self._most_looks = max(1, (self._max_work or 0) // entries)
         self._run()
         for column, x in zip(columns, self._highs.getSolution().col_value, strict=True):
             column.varValue = x
@@ -97,8 +100,8 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
     def _run(self) -> None:
         """Solve in another thread: a signal is not handled while this one is inside HiGHS.
 
-        Where it is to leave, HiGHS looks for that only now and then (a sub-problem of a heuristic may
-        take seconds), and is left behind if it does not end soon.
+        HiGHS checks only now and then whether to stop; a sub-problem of a heuristic may take seconds. If it
+        does not end soon, its thread is left behind.
         """
         try:
             self._highs.startSolve()
@@ -115,10 +118,10 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         return float(self._highs.getInfo().mip_dual_bound)
 
     def proven(self, lp: Any) -> float:
-        """Return what no solution of the continuous problem just solved can exceed, by its duals.
+        """Return a bound on all solutions of the continuous problem just solved, by its duals.
 
-        Whatever they are, this is a bound (weak duality); the solver's tolerances do not matter, and what is
-        rounded is added to it.
+        By weak duality any duals give a bound, so the solver's tolerances do not matter. The error of
+        rounding is added.
         """
         _, matrix = lp.solverModel
         dual = np.array(self._highs.getSolution().row_dual)
@@ -144,11 +147,6 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
             return pulp.LpStatusOptimal, pulp.LpSolutionIntegerFeasible
         return pulp.LpStatusNotSolved, pulp.LpSolutionNoSolutionFound
-
-
-def _steps(max_work: int | None, entries: Sized) -> int:
-    """Return how many steps of a search, each as much work as the matrix has entries, are allowed."""
-    return 0 if max_work is None else max(1, max_work // max(1, len(entries)))
 
 
 def _matrix(lp: Any) -> tuple[list[Any], highspy.HighsLp]:
@@ -181,9 +179,9 @@ _KIND = {
 
 
 class Cbc(pulp.COIN_CMD):  # type: ignore[misc]
-    """The CBC program that PuLP carries, in a process of its own; serial, as is its default.
+    """The CBC program that comes with PuLP, in a process of its own; it is serial by default.
 
-    It counts nodes only, and may take minutes for a few: ``max_work`` has no effect.
+    ``max_work`` has no effect: CBC counts nodes only, and a few of them may take minutes.
     """
 
     gap = np.inf
@@ -198,9 +196,9 @@ class Cbc(pulp.COIN_CMD):  # type: ignore[misc]
         )
 
     def actualSolve(self, lp: Any) -> int:
-        """Solve the problem as PuLP does, but leave it where a signal asks to: the process is killed.
+        """Solve the problem as PuLP does, but kill the process when a signal asks to stop.
 
-        It has a session of its own, for an interrupt from the terminal would have it answer early.
+        It has a session of its own, because an interrupt from the terminal would make it answer early.
         """
         with TemporaryDirectory() as folder:
             problem, solution = f"{folder}/problem.mps", f"{folder}/solution"
@@ -230,9 +228,9 @@ class Cbc(pulp.COIN_CMD):  # type: ignore[misc]
         return int(status)
 
     def bound(self, lp: Any) -> float:
-        """Return what no solution can exceed: PuLP reads none from CBC, so a trivial one at worst.
+        """Return a bound on all solutions; PuLP reads none from CBC.
 
-        That is the sum of the gains in the objective, all variables being in [0, 1].
+        It is the optimum or else the sum of the positive costs, because all variables are in [0, 1].
         """
         if lp.sol_status == pulp.LpSolutionOptimal:
             return float(lp.objective.valueOrDefault())

@@ -20,18 +20,18 @@ from onlinesrl.mln.kernels import unit_propagation
 from onlinesrl.mln.kernels.ground_network import TRUE
 
 BACKTRACKS = 10_000
-"""Most backtracks of completion before local search."""
+"""The most backtracks of completion before local search."""
 
 
 @dataclass(frozen=True)
 class WalkSat:
     """MaxWalkSAT with tabu (Kautz, Selman & Jiang 1997; Selman, Kautz & Cohen 1993).
 
-    The first of ``tries`` starts from a greedy state, the others from random ones. Each takes up to
-    ``flips`` steps, in broken hard clauses while there are any. With probability ``noise`` a move is
-    random, and with the same probability a move that loses weight is made. No variable moves again
-    within ``tabu`` steps. The random numbers depend only on ``seed`` and ``record``. Raises Unsolved if
-    no feasible state is found.
+    The first of ``tries`` starts from a greedy state, the others from random ones. Each makes up to
+    ``flips`` moves; while hard clauses are broken, a move mends one of them. With probability ``noise`` a
+    move is random, and with the same probability a move that loses weight is made. No variable moves again
+    within ``tabu`` steps. The random numbers depend only on ``seed`` and ``record``. Raises Unsolved if no
+    feasible state is found.
     """
 
     flips: int = 100_000

@@ -1,7 +1,7 @@
 """Several Markov chains from overdispersed starts, and diagnostics from comparing them.
 
 The starts are annealed (Kirkpatrick, Gelatt & Vecchi 1983) from random feasible states, so that they lie in
-different modes. The atoms in which two of them differ, by connected component, are blocks: flipping a
+different modes. The atoms in which two starts differ form connected components, called blocks. Flipping a
 block moves a chain from one mode to another.
 """
 
@@ -31,15 +31,15 @@ from onlinesrl.mln.kernels.gibbs_mcsat import Blocks
 from onlinesrl.mln.kernels.unit_propagation import BY_GAIN
 
 MOST = 1_000_000
-"""Samples in all, beyond which no more are drawn for the sake of a wanted error."""
+"""The most samples in all that are drawn to reach ``error``."""
 STARTS = 16
-"""The number of states; also the number of their random stream, which no chain uses."""
+"""The number of starting states, and the number of their random stream, which no chain uses."""
 WARM, COLD, SWEEPS = (0.1, 0.2, 0.4, 0.7, 1.0), 50.0, 4
-"""Factors of the soft weights while annealing and at its end; sweeps at each."""
+"""The factors of the soft weights during annealing, the last factor, and the sweeps at each."""
 FLIPS = 100_000
-"""Most steps of the search for a feasible state."""
+"""The most steps of the search for a feasible state."""
 ROOM = 64
-"""Most atoms of all blocks, in multiples of the network's atoms."""
+"""The most atoms in all blocks, as a multiple of the model's atoms."""
 NO_BLOCKS = Blocks(np.zeros(1, np.int32), np.zeros(0, np.int32), 0)
 
 
@@ -47,7 +47,7 @@ NO_BLOCKS = Blocks(np.zeros(1, np.int32), np.zeros(0, np.int32), 0)
 class Chains(ABC):
     """A sampler: ``samples`` in all, drawn by several chains after ``burn_in`` in each.
 
-    With ``error``, as many again are drawn until ``Diagnostics.reach`` says so, or there would be more than
+    With ``error``, the number of samples is doubled until ``Diagnostics.reach`` holds, but not beyond
     ``MOST``. The random numbers depend on ``seed`` and ``record`` alone.
     """
 
@@ -61,10 +61,10 @@ class Chains(ABC):
 
     @abstractmethod
     def sampler(self, problem: Reduced, blocks: Blocks = NO_BLOCKS) -> Draw:
-        """Return what draws samples of a problem, by the weights that its clauses have at each call."""
+        """Return a function that draws samples of a problem; each call reads the current weights."""
 
     def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
-        """See ``MarginalEngine.marginals``; Unsolved where no first state is found."""
+        """See ``MarginalEngine.marginals``. Raises Unsolved if no first state is found."""
         problem = reduced(model, weight)
         initial = starts(problem, self.seed, self.record)
         draw = self.sampler(problem, blocks(problem, initial.annealed))
@@ -103,7 +103,7 @@ class Starts(NamedTuple):
 
 
 def starts(problem: Reduced, seed: int, record: int) -> Starts:
-    """Return states that depend only on the seed and the record's number.
+    """Return starting states that depend only on the seed and the record's number.
 
     The first is greedy, the others are random. Raises Infeasible or Unsolved if the first search finds
     no feasible state.
@@ -121,13 +121,13 @@ def starts(problem: Reduced, seed: int, record: int) -> Starts:
                 raise
             state = states.random[0]
         states.random.append(state)
-        states.annealed.append(_annealed(problem, state, memory, rng))
+        states.annealed.append(_anneal(problem, state, memory, rng))
         preferred = random.integers(2, size=problem.n_atoms, dtype=np.uint8)
         order = random.permutation(problem.n_atoms).astype(np.int32)
     return states
 
 
-def _annealed(problem: Reduced, state: State, memory: maxwalksat.Search, rng: Generator) -> State:
+def _anneal(problem: Reduced, state: State, memory: maxwalksat.Search, rng: Generator) -> State:
     """Return the state after Gibbs sweeps with increasing weights."""
     clauses, scratch = problem.clauses, np.zeros((4, problem.n_atoms))
     memory.state[:] = state
@@ -148,24 +148,24 @@ def blocks(problem: Reduced, states: Sequence[State]) -> Blocks:
     for one, other in pairs:  # neighbours first, so that any prefix covers many states
         differs = one != other
         join_differing(clauses, differs.view(np.uint8), parent)
-        for block in _classes(np.flatnonzero(differs[:drawn]), parent):
+        for block in _components(np.flatnonzero(differs[:drawn]), parent):
             if block not in rows and any(variable[a] != variable[block[0]] for a in block):
                 rows[block] = None
                 room -= len(block)
         if room < 0:
             break
-    return _laid_out(list(rows), drawn)
+    return _block_arrays(list(rows), drawn)
 
 
-def _classes(atoms: NDArray[np.int64], top: NDArray[np.int32]) -> Iterator[tuple[int, ...]]:
+def _components(atoms: NDArray[np.int64], roots: NDArray[np.int32]) -> Iterator[tuple[int, ...]]:
     """Yield the sets of atoms that have the same root."""
     members: dict[int, list[int]] = {}
-    for atom, above in zip(atoms.tolist(), top[atoms].tolist(), strict=True):
-        members.setdefault(above, []).append(atom)
+    for atom, root in zip(atoms.tolist(), roots[atoms].tolist(), strict=True):
+        members.setdefault(root, []).append(atom)
     return map(tuple, members.values())
 
 
-def _laid_out(rows: list[tuple[int, ...]], drawn: int) -> Blocks:
+def _block_arrays(rows: list[tuple[int, ...]], drawn: int) -> Blocks:
     """Build the arrays of blocks; the number of proposals flips each atom about once."""
     if not rows:
         return NO_BLOCKS

@@ -1,7 +1,7 @@
 """How far to trust sampled marginals: split R-hat, effective sample size and standard error.
 
-Vehtari, Gelman, Simpson, Carpenter & Buerkner (2021) for split R-hat, from the draws as they are; the
-standard error is by batch means (Flegal & Jones 2010), of which sums suffice.
+Split R-hat is that of Vehtari, Gelman, Simpson, Carpenter & Buerkner (2021), without rank normalisation.
+The standard error is by batch means (Flegal & Jones 2010), for which sums of draws suffice.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from onlinesrl.core.kernels.random import Generator
 from onlinesrl.mln.ground.ground_mrf import State
 
 Draw = Callable[[State, int, Generator, Floats, Floats], object]
-"""Draws so many samples from a state on, which it changes; adds them and their squares to two sums."""
+"""Draws a number of samples from a state, which it updates; adds them and their squares to two sums."""
 
 BATCHES = 10
-"""Of each chain, an even number: five are half a chain."""
+"""The number of batches of a chain; it is even, so that half a chain is whole batches."""
 AGREED, DISAGREE = 1.05, 1.1
 """R-hat below which chains count as agreed, and above which they are reported to disagree."""
 LEAST_VARIANCE = 1e-6
@@ -28,10 +28,11 @@ LEAST_VARIANCE = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Diagnostics:
-    """Of every atom's estimate, float64[n_atoms]; of atoms that are not sampled 1, all samples and 0.
+    """Diagnostics of every atom's estimate, float64[n_atoms].
 
-    ``ess`` is how many independent samples of the atom would estimate as well, at most as many as were
-    drawn; ``error`` is the estimate's standard error, from the chains' differences, too.
+    ``ess`` is the number of independent samples that would estimate as well, at most the number drawn.
+    ``error`` is the estimate's standard error, which includes the chains' differences. Atoms that are not
+    sampled have R-hat 1, all samples and error 0.
     """
 
     chains: int
@@ -64,7 +65,7 @@ class Diagnostics:
         return self.largest_error <= error and self.largest_r_hat <= AGREED
 
     def of(self, stands_for: Ints, samples: int) -> Diagnostics:
-        """Return those of a model's atoms, which are as in ``Reduced``."""
+        """Return the diagnostics of a model's atoms; ``stands_for`` is as in ``Reduced``."""
 
         def expand(values: Floats, certain: float) -> Floats:
             return np.concatenate((values, values, [certain, certain]))[stands_for]
@@ -79,7 +80,7 @@ def combine(
     places: Sequence[Ints],
     parts: Sequence[Diagnostics | None],
 ) -> Diagnostics | None:
-    """Return the diagnostics of a model by those of its parts, None for an exact one; None: all are."""
+    """Join the diagnostics of the parts of a model, None for an exact part; None if all parts are exact."""
     sampled = [(atoms, part) for atoms, part in zip(places, parts, strict=True) if part]
     if not sampled:
         return None
@@ -100,11 +101,11 @@ class BatchMeans:
 
     @property
     def samples(self) -> int:
-        """All draws."""
+        """The number of all draws."""
         return len(self._sum) * self.filled * self.length
 
     def fill(self, draw: Draw, states: Sequence[State], rngs: Sequence[Generator]) -> None:
-        """Draw what the batches lack."""
+        """Fill the empty batches with draws."""
         for sums, state, rng in zip(self._sum, states, rngs, strict=True):
             for batch in sums[self.filled :]:
                 draw(state, self.length, rng, batch, self._square)
@@ -139,7 +140,7 @@ class BatchMeans:
 
 
 def _standard_error(values: Floats) -> Floats:
-    """Return that of the mean of rows."""
+    """Return the standard error of the mean of the rows."""
     if len(values) < 2:
         return np.zeros(values.shape[1])
     return np.asarray(values.std(0, ddof=1) / np.sqrt(len(values)))

@@ -1,4 +1,4 @@
-"""What engines are: a MAP engine maximises a ground model's score, a marginal engine averages over it."""
+"""The interfaces of engines: a MAP engine maximises the score, a marginal engine averages over states."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from onlinesrl.mln.inference.mcmc_diagnostics import Diagnostics
 class Solution:
     """A feasible state and what is known of it.
 
-    ``score`` is ``model.score(state, weight, bonus)``, so it has the bonus in it; no feasible
-    state has more than ``bound``, up to ``rounding``; ``certified`` says that the engine proved the state
-    optimal, up to these (see ``rounding.py``), and a learner takes only such a one for an MPE; ``route``
-    names what found it.
+    ``score`` is ``model.score(state, weight, bonus)``, with the bonus. No feasible state scores more than
+    ``bound`` + ``rounding``. ``certified`` says that the engine proved the state optimal, up to rounding (see
+    ``rounding.py``); a learner uses only such a state as the MPE. ``route`` names the method.
     """
 
     state: State
@@ -34,7 +33,7 @@ class Wide(OnlinesrlError):
 
 
 class MapEngine(Protocol):
-    """Anything that finds a feasible state of high score; deterministic."""
+    """An engine that finds a feasible state of high score; deterministic."""
 
     def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """Maximise ``w . f(state) + bonus . state`` over the feasible states.
@@ -64,10 +63,10 @@ class RankingEngine(MapEngine, Protocol):
 class Marginals:
     """The probability of every atom under ``P(state) = exp(w . f(state)) / Z`` of feasible states.
 
-    ``probability`` is float64[n_atoms], its sum over a group 1 or at most 1; ``log_z`` is None where
-    the engine estimates no Z; ``route`` names what computed them; ``samples`` is 0 where nothing was
-    sampled, else ``diagnostics`` say how far to trust them. ``rounding`` bounds the error of exact
-    probabilities for the rounding of scores.
+    ``probability`` is float64[n_atoms]; its sum over a group is 1 or at most 1. ``log_z`` is None if the
+    engine estimates no Z. ``route`` names the method. ``samples`` is 0 if nothing was sampled, otherwise
+    ``diagnostics`` say how far to trust the estimates. ``rounding`` bounds the error of exact probabilities
+    by the rounding of scores.
     """
 
     probability: Floats
@@ -79,11 +78,11 @@ class Marginals:
 
 
 class MarginalEngine(Protocol):
-    """Anything that computes or estimates marginals; deterministic."""
+    """An engine that computes or estimates marginals; deterministic."""
 
     @property
     def route(self) -> str:
-        """What its predictions are counted under."""
+        """The name under which its predictions are counted."""
         ...
 
     def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:

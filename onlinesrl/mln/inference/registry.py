@@ -1,7 +1,7 @@
 """The engines of Markov logic, in one table: a section of the configuration for each.
 
-An engine is one file of this folder, and one section here, which stands in ``AnyMlnEngine``. What the
-command ``infer`` and batch learning take for a method follows from the sections.
+An engine is one file of this folder and one section here, listed in ``AnyEngine``. The methods of the
+command ``infer`` and of batch learning follow from the sections.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class MlnEngine(EngineSection):
 
     @abstractmethod
     def make(self, seed: int, max_atoms: int) -> Inference:
-        """Return how a learner of Markov logic infers; ``seed`` is of random numbers."""
+        """Return the inference of a learner of Markov logic; ``seed`` is that of random numbers."""
 
     def inference(self, seed: int, max_atoms: int, core: MapEngine | None = None) -> Inference:
-        """Return inference with a core for what elimination finds too wide; without one, a proof."""
+        """Return inference with ``core`` for what is too wide for elimination; None: with a proof."""
         from onlinesrl.mln.ground.grounder import Limits
         from onlinesrl.mln.inference.elimination import Mpe
         from onlinesrl.mln.inference.ilp import Ilp
@@ -183,7 +183,10 @@ AnyMlnEngine: TypeAlias = Annotated[
     Field(discriminator="engine"),
     BeforeValidator(standard("engine", "mpe")),
 ]
-ENGINES: dict[str, Any] = {kind_of(section): section for section in sections_of(AnyMlnEngine)}
+Method: TypeAlias = Literal["mpe", "lp", "walksat", "exact", "mcsat", "gibbs"]
+"""The methods for a single world: the engines, and ``exact`` marginals where components are narrow."""
+
+ENGINES: dict[str, Any] = {kind_of(section): section for section in sections_of(AnyEngine)}
 MARGINAL_METHODS = (
     "exact",
     *(name for name, section in ENGINES.items() if issubclass(section, SamplerSection)),
@@ -225,7 +228,7 @@ def marginal_engine(
 
 
 def exact_engine(last: Ilp, max_work: int | None) -> Mpe:
-    """Return the engine that proves its answers: elimination, a search, and ``last`` beyond ``max_work``."""
+    """Return the engine that proves its answers: elimination, a search, and after ``max_work`` ``last``."""
     from onlinesrl.mln.inference.branch_and_bound import search_engine
 
     return search_engine(last, None if max_work is None else CELLS * max_work)

@@ -1,13 +1,13 @@
 """What a certificate promises where sums are rounded.
 
-A certified answer has a ``rounding``: no feasible state scores more than the answer's bound by more than
-that. It covers what sums of doubles and a solver's tolerance may hide. An answer is only certified where
-this is small: at most half of the smallest weight that is not 0, or a millionth of the sum of the weights
-and a thousandth.
+A certified answer has a ``rounding``: no feasible state scores more than the answer's bound plus this. It
+covers the errors of sums of doubles and of a solver's tolerance. An answer is only certified if its
+rounding is small. That is at most half of the smallest weight that is not 0; or at most a millionth of the
+sum of the weights and a thousandth.
 
 Weights may be so large that small ones are lost in sums with them. A weight that is larger than the sum of
-all smaller ones together outweighs them: if one state satisfies all that are so large, every best state
-does. They are then made hard clauses, and only the smaller ones are left to add.
+all smaller ones outweighs them: if some state satisfies all such large clauses, every best state does. The
+large clauses are then made hard, and only the smaller weights are added.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from onlinesrl.mln.kernels.weight_magnitude import FAINT, HIGHEST, LARGE, UNIT
 STEEP = 2.0**12
 """Weights up to this are compared in doubles for probabilities."""
 SHARE, MOST = 1e-6, 1e-3
-"""What may be hidden where the smallest weight is smaller still: a share of the sum, and at most so much."""
+"""The limits of the rounding if the smallest weight is smaller: a share of the sum, and a number."""
 
 SMALL, SUM, HUGE = 1e-5, 2.0**23, 2.0**40
-"""A solver gets numbers of at least ``SMALL`` if their sum stays below ``SUM``; ``HUGE`` sums become that."""
+"""Numbers are scaled for a solver: up to ``SMALL`` while the sum stays below ``SUM``, ``HUGE`` sums to it."""
 FINE, COARSE = 1e-9, 1e-6
-"""What a solver may hide of each column; the second where some numbers are smaller than ``SMALL``."""
+"""A solver's error per column; the second holds if some numbers are smaller than ``SMALL``."""
 
 IMPOSSIBLE = 1000.0
-"""States that score so much less, and log 2 for each atom, have a probability of 0 in a double."""
+"""States that score less by this and log 2 per atom have a probability of 0 in a double."""
 APART = 1 - 1e-9
-"""The sum of the smaller numbers is at most this part of a large one, whatever is rounded."""
+"""The sum of the smaller numbers is at most this part of a large one, in spite of rounding."""
 
 
 @dataclass(frozen=True)
 class Magnitude:
-    """The size of weights and bonuses: the sum of their absolute values, the largest, the least but 0.
+    """The size of weights and bonuses: the sum of their absolute values, the largest, the least above 0.
 
     ``rounding`` bounds the error of any sum of these numbers, in whatever order they are added.
     """
@@ -76,11 +76,11 @@ class Magnitude:
 
     @property
     def of_probability(self) -> float:
-        """How far probabilities by sums of doubles may be wrong at most."""
+        """A bound on the error of probabilities by sums of doubles."""
         return min(1.0, math.expm1(min(1.0, 2 * self.rounding)))
 
     def certifies(self, excess: float) -> bool:
-        """Tell whether an answer is certified beyond which another state may score by ``excess``."""
+        """Tell whether an answer is certified if another state may score up to ``excess`` more."""
         return excess <= max(self.least / 2, min(SHARE * self.total, MOST))
 
     def scale(self, total: float) -> float:
@@ -89,7 +89,7 @@ class Magnitude:
 
     @property
     def for_solvers(self) -> float:
-        """The power of two that numbers are multiplied by for a solver of absolute tolerances."""
+        """The power of two by which numbers are scaled for a solver with absolute tolerances."""
         if self.total > HUGE:
             return self.scale(SUM)
         if self.least >= SMALL:
@@ -97,7 +97,7 @@ class Magnitude:
         return max(1.0, min(self.scale(SUM), float(2.0 ** np.ceil(np.log2(SMALL / self.least)))))
 
     def hidden(self, columns: int) -> float:
-        """Return what rounding and a solver's tolerances may hide, of so many columns."""
+        """Return the error that rounding and a solver's tolerances may cause over so many columns."""
         scale = self.for_solvers
         column = FINE if self.least * scale >= SMALL else COARSE
         return self.rounding + columns * column / scale
@@ -114,9 +114,9 @@ class Smaller(NamedTuple):
 def hardened(
     model: GroundMRF, weight: Floats, bonus: Floats, margin: float = 0.0
 ) -> Smaller | None:
-    """Return the model with its large weights and bonuses hard; None where they are not apart.
+    """Return the model with its large weights and bonuses hard; None if no weights stand out.
 
-    They are larger than all others together by more than ``margin``.
+    Each large one exceeds the sum of all smaller ones by more than ``margin``.
     """
     numbers = np.concatenate((weight, bonus))
     size = np.sort(np.abs(numbers))
@@ -124,14 +124,14 @@ def hardened(
     places = np.flatnonzero((below + margin < APART * size) & (below > 0))[::-1]
     for place in places.tolist():
         large = np.abs(numbers) >= size[place]
-        rest = np.where(large, 0.0, numbers)
-        magnitude = Magnitude.of(rest)
-        if magnitude.rounding < magnitude.least / 2:
-            return _hard(model, numbers, large, rest)
+        small = np.where(large, 0.0, numbers)
+        size_of_small = Magnitude.of(small)
+        if size_of_small.rounding < size_of_small.least / 2:
+            return _hard(model, numbers, large, small)
     return None
 
 
-def _hard(model: GroundMRF, numbers: Floats, large: Bools, rest: Floats) -> Smaller:
+def _hard(model: GroundMRF, numbers: Floats, large: Bools, small: Floats) -> Smaller:
     n = model.n_clauses
     true, false = large[:n] & (numbers[:n] > 0), large[:n] & (numbers[:n] < 0)
     atoms = np.flatnonzero(large[n:])
@@ -142,13 +142,13 @@ def _hard(model: GroundMRF, numbers: Floats, large: Bools, rest: Floats) -> Smal
         )
     ).astype(np.int32)
     smaller = replace(model, hard=model.hard | true).with_units(units, hard=True)
-    return Smaller(smaller, np.concatenate((rest[:n], np.zeros(len(units)))), rest[n:])
+    return Smaller(smaller, np.concatenate((small[:n], np.zeros(len(units)))), small[n:])
 
 
 def solve_hardened(
     engine: MapEngine, model: GroundMRF, weight: Floats, bonus: Floats | None
 ) -> Solution | None:
-    """Solve a model whose small weights would be lost; None for others, and where this does not help."""
+    """Solve a model whose small weights would be lost; None for other models, or if hardening fails."""
     if not Magnitude.of(weight, bonus).lost:
         return None
     full_bonus = np.zeros(model.n_atoms) if bonus is None else bonus
@@ -169,7 +169,7 @@ def solve_hardened(
 def hardened_marginals(
     engine: MarginalEngine, model: GroundMRF, weight: Floats
 ) -> Marginals | None:
-    """Return marginals of a model whose small weights would be lost; None as ``solve_hardened``."""
+    """Return marginals of a model whose small weights would be lost; None as in ``solve_hardened``."""
     if not Magnitude.of(weight).lost:
         return None
     smaller = hardened(model, weight, np.zeros(model.n_atoms), IMPOSSIBLE + model.n_atoms)

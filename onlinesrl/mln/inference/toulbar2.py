@@ -12,15 +12,14 @@ from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.inference.rounding import SUM, Magnitude
 
 DECIMALS = 6
-"""Digits of a cost that toulbar2 sees."""
+"""The decimal digits of a cost for toulbar2."""
 
 
 class Toulbar2:
-    """Exact MPE by toulbar2, its route is ``toulbar2``.
+    """Exact MPE by toulbar2; its route is ``toulbar2``.
 
-    Up to ``10 ** -DECIMALS`` a table, of weights that are multiplied so that their sum is about ``SUM``.
-
-    Cannot be interrupted. Raises UsageError where pytoulbar2 is not installed.
+    Weights are scaled so that their sum is about ``SUM``; a table is then exact up to ``10 ** -DECIMALS``.
+    The solver cannot be interrupted. Raises UsageError if pytoulbar2 is not installed.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A world's query atoms: their numbers, by mixed radix or listed, and their variables."""
+"""The numbers of a world's query atoms, by mixed radix or from a list, and their variables."""
 
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.mln.kernels.ground_network import (
@@ -33,7 +33,7 @@ def radix_key(plans: Plans, batch: Batch, w: int, q: int, slot: int, i: int, net
 
 @kernel
 def find_atom(batch: Batch, w: int, q: int, key: int, net: Network) -> int:
-    """Return the atom of a radix key, -1 where the world does not list it."""
+    """Return the atom of a radix key, -1 if the world does not list it."""
     if not batch.listed[w]:
         return net.query_base[q] + key
     low, high = net.query_base[q], net.query_base[q + 1]
@@ -47,17 +47,8 @@ def find_atom(batch: Batch, w: int, q: int, key: int, net: Network) -> int:
 
 
 @kernel
-def _list_keys(plans: Plans, batch: Batch, w: int, q: int, net: Network) -> None:
-    """Write the sorted keys of the listed atoms of q."""
-    first, slot = net.query_base[q], plans.query_listed[q]
-    for i in range(batch.count[w, slot]):
-        net.key[first + i] = radix_key(plans, batch, w, q, slot, i, net)
-    sort(net.key, first, first + batch.count[w, slot])
-
-
-@kernel
 def _place_variables(plans: Plans, batch: Batch, w: int, q: int, net: Network) -> None:
-    """Put the atoms of q in variables: the values of a grouped argument in one, else one each."""
+    """Give the atoms of q their variables: one for all values of a grouped argument, else one per atom."""
     group, stop = plans.query_group[q], plans.query_start[q + 1]
     width = 1
     for j in range(stop - plans.query_grouped[q], stop):
@@ -79,6 +70,7 @@ def _place_variables(plans: Plans, batch: Batch, w: int, q: int, net: Network) -
 
 @kernel
 def _fix(plans: Plans, batch: Batch, w: int, q: int, net: Network) -> None:
+    """Fix the atoms of q that evidence makes false or true."""
     for slot, value in ((plans.query_false[q], FALSE), (plans.query_evidence[q], TRUE)):
         for i in range(batch.count[w, slot]):
             atom = find_atom(batch, w, q, radix_key(plans, batch, w, q, slot, i, net), net)
@@ -87,7 +79,7 @@ def _fix(plans: Plans, batch: Batch, w: int, q: int, net: Network) -> None:
 
 @kernel
 def number_atoms(plans: Plans, batch: Batch, w: int, net: Network, max_atoms: int) -> int:
-    """Give a world's query atoms their numbers and variables."""
+    """Give a world's query atoms their numbers and variables; OK, TOO_MANY_ATOMS or GROW_ATOMS."""
     net.size[:] = 0
     queries = len(plans.query_group)
     for q in range(queries):
@@ -104,7 +96,10 @@ def number_atoms(plans: Plans, batch: Batch, w: int, net: Network, max_atoms: in
         if net.size[ATOMS] + n + 1 > len(net.var_of):
             return GROW_ATOMS
         if batch.listed[w]:
-            _list_keys(plans, batch, w, q, net)
+            first, slot = net.query_base[q], plans.query_listed[q]
+            for i in range(n):
+                net.key[first + i] = radix_key(plans, batch, w, q, slot, i, net)
+            sort(net.key, first, first + n)
         net.size[ATOMS] += n
         net.query_base[q + 1] = net.size[ATOMS]
         _place_variables(plans, batch, w, q, net)

@@ -1,11 +1,12 @@
-"""Facts that all worlds have: packed and indexed once, in numbers that no world changes.
+"""The facts of all worlds, packed and indexed once, in numbers that no world changes.
 
-A world numbers its constants as if it had copies of the facts: in order of first appearance, relation
-by relation and argument by argument, facts before its own tuples. The constants of facts have shared
-numbers in the order of their own first appearance. So a world's numbers are these, with its *own*
-constants (those that its own tuples name first) put between them and the *early* ones (own ones that
-facts name, too, but further on) taken out; both are few and sorted, and either number is found from
-the other by them.
+A world numbers its constants as if it had copies of the facts. The order is that of first appearance,
+relation by relation and argument by argument, facts before the world's tuples. The constants of facts have
+shared numbers in the order of their own first appearance.
+
+So a world's numbers are the shared ones with two changes. *Own* constants, which the world's tuples name
+first, are inserted. *Early* ones, own constants that facts name in a later column, are removed. Both lists
+are short and sorted, so each number follows from the other by binary search.
 """
 
 from typing import Any
@@ -36,7 +37,7 @@ class Facts(Frame):
 
 
 class Own(Frame):
-    """The constants of worlds, of types that facts have constants of, beside those of facts."""
+    """The worlds' own constants, of the types that occur in facts."""
 
     count: Ints32  # [world, type] own constants
     number: Ints  # [member] their numbers in the world, ascending
@@ -49,7 +50,7 @@ class Own(Frame):
 
 @kernel
 def _below(values: Ints, first: int, count: int, value: int) -> int:
-    """Return how many of some ascending values are below another one."""
+    """Return how many of some ascending values are below ``value``."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
@@ -62,7 +63,7 @@ def _below(values: Ints, first: int, count: int, value: int) -> int:
 
 @kernel
 def _without(values: Ints, first: int, count: int, n: int) -> int:
-    """Return the n-th number, from 0, that is none of some ascending values."""
+    """Return the n-th number, from 0, that is not among some ascending values."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
@@ -84,12 +85,12 @@ def number_beside(columns: Own, member_start: Ints, w: int, kind: int, shared: i
 
 
 @kernel
-def shared_beside(columns: Own, member_start: Ints, w: int, kind: int, number: int) -> int:
-    """Return the shared number of such a world's constant, -1 - its place among its own if it has none."""
-    first, count = member_start[w, kind], columns.count[w, kind]
-    before = _below(columns.number, first, count, number)
-    if before < count and columns.number[first + before] == number:
-        shared = columns.shared[first + before]
+def shared_beside(own: Own, member_start: Ints, w: int, kind: int, number: int) -> int:
+    """Return the shared number of a world's constant; without one, -1 - its place among the own ones."""
+    first, count = member_start[w, kind], own.count[w, kind]
+    before = _below(own.number, first, count, number)
+    if before < count and own.number[first + before] == number:
+        shared = own.shared[first + before]
         return shared if shared >= 0 else -1 - before
     early = columns.early_start[w, kind]
     return _without(columns.early, early, columns.early_count[w, kind], number - before)

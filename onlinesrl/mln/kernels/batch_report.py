@@ -1,4 +1,4 @@
-"""What a batch's results come to: counts over its worlds, and the predicted atoms as JSON text."""
+"""Counts over the worlds of a batch, and their predicted atoms as JSON text."""
 
 from onlinesrl.core.arrays import Bytes, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel, threaded
@@ -16,8 +16,8 @@ class Counts(Frame):
     """Counts over the labelled good worlds of a batch."""
 
     by_query: Ints  # [query predicate, 3] hits, false alarms, misses
-    by_class: Ints  # [class, 3] of the argument that is chosen
-    pairs: Ints  # [1 + class, 1 + class] units by true and by predicted class, 0: none
+    by_class: Ints  # [class, 3] hits, false alarms, misses
+    pairs: Ints  # [1 + class, 1 + class] units by true and by predicted class, 0: no class
 
 
 @kernel
@@ -28,10 +28,10 @@ def _outcome(mark: int) -> int:
 
 @threaded
 def count(plans: Plans, batch: Batch, by: By, out: Output, c: Counts) -> bool:
-    """Count over a batch whose worlds have no listed atoms, and as classes all the same constants.
+    """Count over a batch whose worlds list no atoms and have the same classes.
 
-    The classes are the values of the last argument in radix order, where ``by`` is given: atoms of a unit
-    stand together. False: a unit has several classes, and pairs are not counted.
+    The classes are the values of the argument of ``by``, the last one in radix order, so that the atoms of a
+    unit are adjacent. Returns whether each unit has at most one class; otherwise ``pairs`` is meaningless.
     """
     classes, single = len(c.by_class), True
     for w in range(len(out.status)):
@@ -43,11 +43,11 @@ def count(plans: Plans, batch: Batch, by: By, out: Output, c: Counts) -> bool:
             c.by_query[q, _outcome(mark)] += 1
             if q != by.query:
                 continue
-            this, k = out.true_key[at] // classes, out.true_key[at] % classes
+            unit_of_atom, k = out.true_key[at] // classes, out.true_key[at] % classes
             c.by_class[k, _outcome(mark)] += 1
-            if this != unit:
+            if unit_of_atom != unit:
                 c.pairs[true, predicted] += 1
-                unit, true, predicted = this, 0, 0
+                unit, true, predicted = unit_of_atom, 0, 0
             if mark & TRUE:
                 single &= true == 0
                 true = 1 + k
@@ -64,9 +64,7 @@ class Spelling(Frame):
 
     start: Ints  # [packed constant + 1] into byte
     byte: Bytes
-    shared: (
-        Ints32  # the packed numbers of the constants that all worlds have, by batch.shared_start
-    )
+    shared: Ints32  # the packed numbers of shared constants, as in batch.shared_start
     key_start: Ints  # [query predicate + 1] into key
     key: Bytes  # the names of query predicates
     constant: Ints  # [argument] scratch: packed numbers
@@ -76,14 +74,14 @@ class Spelling(Frame):
 
 @kernel
 def _write(s: Spelling, at: int, byte: int) -> int:
-    """Write a byte; returns what follows it."""
+    """Write a byte; returns the next position."""
     s.text[at] = byte
     return at + 1
 
 
 @kernel
 def _copy(s: Spelling, at: int, byte: Bytes, first: int, stop: int) -> int:
-    """Write some bytes; returns what follows them."""
+    """Write some bytes; returns the next position."""
     for k in range(first, stop):
         s.text[at + k - first] = byte[k]
     return at + stop - first
@@ -91,7 +89,7 @@ def _copy(s: Spelling, at: int, byte: Bytes, first: int, stop: int) -> int:
 
 @kernel
 def _constants(plans: Plans, batch: Batch, s: Spelling, w: int, q: int, key: int) -> int:
-    """Find the packed constants of an atom; returns the bytes that it may take."""
+    """Write the packed constants of an atom to ``s.constant``; returns the most bytes of its text."""
     first, stop, size = plans.query_start[q], plans.query_start[q + 1], 3
     for j in range(stop - 1, first - 1, -1):
         kind = plans.query_type[j]
@@ -109,7 +107,7 @@ def _constants(plans: Plans, batch: Batch, s: Spelling, w: int, q: int, key: int
 
 @kernel
 def _spell_atom(s: Spelling, at: int, arity: int) -> int:
-    """Write the list of an atom's constants; returns what follows it."""
+    """Write the list of an atom's constants; returns the next position."""
     at = _write(s, at, OPEN_LIST)
     for j in range(arity):
         if j:
@@ -121,7 +119,7 @@ def _spell_atom(s: Spelling, at: int, arity: int) -> int:
 
 @threaded
 def spell(plans: Plans, batch: Batch, out: Output, s: Spelling) -> bool:
-    """Write the predicted atoms of each good world as JSON; False: there is not enough room for text."""
+    """Write the predicted atoms of each good world as JSON; False: the text has not enough room."""
     at, spare = 0, len(s.key) + 8 * len(plans.query_group) + 8
     for w in range(len(out.status)):
         s.text_start[w] = at
@@ -135,15 +133,15 @@ def spell(plans: Plans, batch: Batch, out: Output, s: Spelling) -> bool:
                 at = _write(s, at, COMMA)
             at = _copy(s, at, s.key, s.key_start[q], s.key_start[q + 1])
             at = _write(s, _write(s, at, COLON), OPEN_LIST)
-            written = False
+            first = True
             while i < out.true_start[w + 1] and out.true_query[i] == q:
                 if out.true_mark[i] & PREDICTED:
                     size = _constants(plans, batch, s, w, q, out.true_key[i])
                     if at + size + spare > len(s.text):
                         return False
-                    if written:
+                    if not first:
                         at = _write(s, at, COMMA)
-                    written = True
+                    first = False
                     at = _spell_atom(s, at, plans.query_start[q + 1] - plans.query_start[q])
                 i += 1
             at = _write(s, at, CLOSE_LIST)

@@ -1,9 +1,9 @@
 """Exact minimisation of a pairwise cost: depth-first branch and bound with message passing at each node.
 
-A node lets variables keep some values only. Sweeps start from the messages of the node before, since any
-messages give a valid bound; where it reaches the cost of the best state so far, the node is done. So is a
-value by its reduced cost: it dies in the node and below. A node branches on the variable of most edges a
-value: its best value first, then all others.
+A node of the search tree restricts the values of variables. Any messages give a valid bound, so sweeps
+start from the messages of the previous node. A node whose bound reaches the cost of the best state is
+pruned. So is a value whose reduced cost reaches it, in the node and below. A node branches on the variable
+with the most edges per value: first on its best value, then on all others.
 """
 
 import numpy as np
@@ -24,24 +24,24 @@ from onlinesrl.mln.kernels.tree_reweighted import (
 
 PROVEN, LIMIT = 0, 1
 ROOT_SWEEPS, SWEEPS = 100, 3
-"""Most pairs of sweeps in the first node, and in the others."""
+"""The most pairs of sweeps in the root, and in other nodes."""
 LEAST_GAIN = 0.1
-"""Sweeps end where the bound rises by less than this part of the gap."""
+"""Sweeps end when the bound rises by less than this part of the gap."""
 TOLERANCE = 1e-9
-"""Nodes that promise less than this over the best state, relative to its cost, are left out."""
+"""Nodes are pruned that may improve the best cost by less than this, relative to that cost."""
 FOUND, ROOT = 0, 1
 
 
 class Tree(Frame):
     """Scratch memory: the path from the root, and the best state so far."""
 
-    killed: Ints32  # the variables of the values that died on the path, in that order
-    deaths: Ints  # [depth] how many there were before the branch
-    branch: Ints32  # [depth, 2] the variable, and its value that was tried first
+    killed: Ints32  # the variables of the values pruned on the path, in order
+    deaths: Ints  # [depth] the number of pruned values before the branch
+    branch: Ints32  # [depth, 2] the variable and its first value
     size: Ints  # depth, deaths
     best: Ints32  # [variable]
     value: Floats  # the cost of the best state, the bound at the root
-    stop: Bytes  # the first is not 0: leave the work, whose result is not used
+    stop: Bytes  # stop[0] is set: the work ends without a result
 
 
 def tree(p: Pairwise, stop: Bytes) -> Tree:
@@ -60,6 +60,7 @@ def tree(p: Pairwise, stop: Bytes) -> Tree:
 
 @kernel
 def _kill(p: Pairwise, t: Messages, s: Tree, v: int, i: int) -> None:
+    """Prune the ``i``-th value of a variable, and note it on the path."""
     kill(p, t, v, i)
     s.killed[s.size[1]] = v
     s.size[1] += 1
@@ -67,6 +68,7 @@ def _kill(p: Pairwise, t: Messages, s: Tree, v: int, i: int) -> None:
 
 @kernel
 def _revive(t: Messages, s: Tree, deaths: int) -> None:
+    """Restore the values pruned since there were ``deaths``."""
     while s.size[1] > deaths:
         s.size[1] -= 1
         t.count[s.killed[s.size[1]]] += 1
@@ -74,7 +76,7 @@ def _revive(t: Messages, s: Tree, deaths: int) -> None:
 
 @kernel
 def _filter(p: Pairwise, t: Messages, s: Tree, most: float) -> int:
-    """Kill the values with an excess of ``most`` or more; returns how many, -1: a variable has none left."""
+    """Prune the values with an excess of ``most`` or more; returns how many, -1: all of some variable."""
     before = s.size[1]
     for v in range(len(t.count)):
         for i in range(t.count[v] - 1, -1, -1):
@@ -87,7 +89,7 @@ def _filter(p: Pairwise, t: Messages, s: Tree, most: float) -> int:
 
 @kernel
 def _open(p: Pairwise, t: Messages, s: Tree, root: bool) -> bool:
-    """Bound a node, of the values that are alive; returns whether it is left to branch."""
+    """Bound a node by its remaining values; returns whether it must branch."""
     reparameterise(p, t)
     last = -np.inf
     for i in range(ROOT_SWEEPS if root else SWEEPS):
@@ -116,18 +118,18 @@ def _open(p: Pairwise, t: Messages, s: Tree, root: bool) -> bool:
 
 @kernel
 def _choose(p: Pairwise, t: Messages) -> int:
-    """Return the variable to branch on, of most edges a value; -1: each has one value left."""
-    chosen, most = -1, -1.0
+    """Return the variable with the most edges per value; -1: each has a single value."""
+    variable, most = -1, -1.0
     for v in range(len(t.count)):
         edges = p.arc_start[v + 1] - p.arc_start[v]
         if t.count[v] > 1 and edges / t.count[v] > most:
-            chosen, most = v, edges / t.count[v]
-    return chosen
+            variable, most = v, edges / t.count[v]
+    return variable
 
 
 @kernel
 def _descend(p: Pairwise, t: Messages, s: Tree, v: int) -> None:
-    """Try the value of least excess of a variable."""
+    """Branch on a variable: keep only its value of least excess."""
     first, best = p.start[v], 0
     for i in range(t.count[v]):
         if t.excess[first + t.value[first + i]] < t.excess[first + t.value[first + best]]:
@@ -142,8 +144,8 @@ def _descend(p: Pairwise, t: Messages, s: Tree, v: int) -> None:
 
 
 @kernel
-def _turn(p: Pairwise, t: Messages, s: Tree) -> None:
-    """Go back to the last branch, and leave out the value that was tried there."""
+def _backtrack(p: Pairwise, t: Messages, s: Tree) -> None:
+    """Go back to the last branch, and prune the value that it kept."""
     s.size[0] -= 1
     depth = s.size[0]
     _revive(t, s, s.deaths[depth])
@@ -155,21 +157,21 @@ def _turn(p: Pairwise, t: Messages, s: Tree) -> None:
 
 @kernel
 def search(p: Pairwise, t: Messages, s: Tree, most_work: int) -> int:
-    """Find the state of least cost: ``s.best`` and ``s.value``; returns PROVEN or LIMIT.
+    """Write the state of least cost to ``s.best`` and ``s.value``; returns PROVEN or LIMIT.
 
-    LIMIT: after ``most_work`` cells of tables; the best state so far is there.
+    LIMIT: the search has read ``most_work`` table cells; the best state so far is written.
     """
     work, root = 0, True
     while True:
-        is_open = _open(p, t, s, root)
+        branches = _open(p, t, s, root)
         work += SWEEPS * (len(p.table) + len(p.unary))
         root = False
         if s.stop[0] or work > most_work:
             return LIMIT
-        v = _choose(p, t) if is_open else -1
+        v = _choose(p, t) if branches else -1
         if v >= 0:
             _descend(p, t, s, v)
         elif s.size[0] > 0:
-            _turn(p, t, s)
+            _backtrack(p, t, s)
         else:
             return PROVEN

@@ -1,9 +1,9 @@
 """Chains of labels: their best labelling, its gap to the truth, and their marginals.
 
-The ground network of ``Feature(+f, t) ^ Label(t, +y)`` and ``Next(t, u) ^ Label(t, +y) ^ Label(u, +z)``,
-without grounding it: with K labels, weight (row, z) stands at K row + z. Row y < K is for the steps from
-label y; a feature has a row from the first gap on in which it is. A score is the sum of number * weight of
-what holds. A wrong label is two wrong atoms.
+The model is ``Feature(+f, t) ^ Label(t, +y)`` and ``Next(t, u) ^ Label(t, +y) ^ Label(u, +z)``, but it is
+not ground. With K labels, weight (row, z) stands at K row + z. Row y < K has the weights of the steps from
+label y. A feature gets a row at the first gap that has it. A score is the sum of number * weight over the
+features and steps that hold. A wrong label counts as two wrong atoms.
 """
 
 import math
@@ -20,41 +20,41 @@ FAR = 2.0**20
 
 
 class Chains(Frame):
-    """Chains one after the other; a chain is of positions, each of which has features and a label."""
+    """Chains of positions, one after the other; a position has features and a label."""
 
     start: Ints  # [chain + 1] first position
     first: Ints  # [position + 1] first feature
     feature: Ints32  # its number; < 0: has no weights
-    number: Floats  # by which it counts; empty: each by 1
-    label: Ints  # [position] the true one
+    number: Floats  # [feature] its factor; empty: all are 1
+    label: Ints  # [position] the true label
 
 
 class FeatureWeights(Averaged):
-    """The weights, in rows of which those of features are in the order of their first gaps."""
+    """The weights in rows; the rows of features are in the order of their first gaps."""
 
     row: Ints32  # [feature] its row; 0: it has none, all its weights are 0
     size: Ints  # [1] rows; there is room for one of each feature
 
 
 class Scores(Frame):
-    """What is computed of one chain, in memory that is reused."""
+    """Scores and states of one chain, in memory that is reused."""
 
     local: Floats  # [position, label]
-    best: Floats  # [position, label] of all labellings up to here that end so
+    best: Floats  # [position, label] the best score of a labelling that ends here in the label
     step: Floats  # [label, label]
-    before: Ints  # [position, label] the label before, in the best of these labellings
+    before: Ints  # [position, label] the previous label in this best labelling
     path: Ints  # [position]
 
 
 @kernel
 def number(chains: Chains, j: int) -> float:
-    """Return by how much a feature counts."""
+    """Return the factor of a feature."""
     return chains.number[j] if len(chains.number) > 0 else 1.0
 
 
 @kernel
 def row_of(w: FeatureWeights, feature: int) -> int:
-    """Return the row of a feature, which now has one."""
+    """Return the row of a feature, a new one if it has none."""
     if w.row[feature] == 0:
         w.row[feature] = w.size[0]
         w.size[0] += 1
@@ -63,9 +63,9 @@ def row_of(w: FeatureWeights, feature: int) -> int:
 
 @kernel
 def _relative(scores: Floats, t: int, k: int) -> None:
-    """Make the scores of a position's labels relative to the largest, where that is far from 0.
+    """Make the scores of a position's labels relative to the largest one, if that is far from 0.
 
-    Only their differences count, and what is added to them later would be lost beside it.
+    Only their differences count, and a large common part would swallow small scores added later.
     """
     top = -np.inf
     for z in range(k):
@@ -102,7 +102,7 @@ def score(
 
 @kernel
 def augment(chains: Chains, c: int, k: int, s: Scores) -> None:
-    """Add the Hamming loss to ``local``, less that of the truth: the rival is then the maximal one."""
+    """Add the Hamming loss, up to a constant, to ``local``, so that the best labelling is the rival."""
     begin = chains.start[c]
     for t in range(chains.start[c + 1] - begin):
         for z in range(k):

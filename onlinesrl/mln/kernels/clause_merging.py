@@ -1,4 +1,4 @@
-"""Clauses that are equal once their atoms are rewritten, found by hashing: what simplification merges."""
+"""Merging of clauses that are equal once their atoms are rewritten, by hashing."""
 
 import numpy as np
 
@@ -10,20 +10,20 @@ NONE = -1
 
 
 class Distinct(Frame):
-    """The clauses that differ, in the order in which they first appear, and what each of all became.
+    """The distinct clauses, in order of first appearance, and the original clauses in terms of them.
 
-    A literal is an atom, from 1, or its negative; those of a clause are sorted.
+    A literal is an atom, from 1, or its negative. The literals of a clause are sorted.
     """
 
     start: Ints  # [clause + 1]
     literal: Ints32
-    row: Ints  # [clause of all] which of these it is, NONE: it is constant
-    sign: Ints  # [clause of all] -1: it is that one's negation, up to a constant
+    row: Ints  # [original clause] its distinct clause, NONE: it is constant
+    sign: Ints  # [original clause] -1: it is the negation of the distinct clause, up to a constant
     table: Ints32  # scratch, all NONE: a power of two, at least twice as many as clauses
 
 
 def distinct(clauses: int, literals: int) -> Distinct:
-    """Return room for so many clauses and literals in all."""
+    """Return memory for so many original clauses and literals."""
     return Distinct(
         np.zeros(clauses + 1, np.int64),
         np.zeros(literals, np.int32),
@@ -34,21 +34,21 @@ def distinct(clauses: int, literals: int) -> Distinct:
 
 
 @kernel
-def _insert(rows: Distinct, at: int, end: int, x: int) -> int:
-    """Put a literal into the sorted ones ``at : end`` unless it is there; returns their end."""
+def _insert(merged: Distinct, at: int, end: int, x: int) -> int:
+    """Insert a literal into the sorted range ``at : end`` unless it is there; returns the new end."""
     q = end
-    while q > at and rows.literal[q - 1] > x:
+    while q > at and merged.literal[q - 1] > x:
         q -= 1
-    if q > at and rows.literal[q - 1] == x:
+    if q > at and merged.literal[q - 1] == x:
         return end
     for r in range(end, q, -1):
-        rows.literal[r] = rows.literal[r - 1]
-    rows.literal[q] = x
+        merged.literal[r] = merged.literal[r - 1]
+    merged.literal[q] = x
     return end + 1
 
 
 @kernel
-def _rewrite(start: Ints, literal: Ints32, name: Ints, c: int, rows: Distinct, at: int) -> int:
+def _rewrite(start: Ints, literal: Ints32, name: Ints, c: int, merged: Distinct, at: int) -> int:
     """Write clause ``c`` over the names of its atoms to ``at``; returns its end, NONE: it is true."""
     first, last, end = start[c], start[c + 1], at
     for k in range(2 * (last - first)):  # negative ones from the last to the first, then the others
@@ -58,12 +58,12 @@ def _rewrite(start: Ints, literal: Ints32, name: Ints, c: int, rows: Distinct, a
         if x == len(name) - 1:
             return NONE
         if negative == (x < 0) and x != 1 - len(name):
-            end = _insert(rows, at, end, x)
+            end = _insert(merged, at, end, x)
     i, j = at, end - 1
-    while i < j and rows.literal[i] < 0 < rows.literal[j]:
-        if rows.literal[i] == -rows.literal[j]:
+    while i < j and merged.literal[i] < 0 < merged.literal[j]:
+        if merged.literal[i] == -merged.literal[j]:
             return NONE
-        if -rows.literal[i] > rows.literal[j]:
+        if -merged.literal[i] > merged.literal[j]:
             i += 1
         else:
             j -= 1
@@ -71,43 +71,43 @@ def _rewrite(start: Ints, literal: Ints32, name: Ints, c: int, rows: Distinct, a
 
 
 @kernel
-def _cell(rows: Distinct, at: int, end: int) -> int:
-    """Return the cell of the table that has the clause of the literals ``at : end``, or that is its."""
+def _cell(merged: Distinct, at: int, end: int) -> int:
+    """Return the cell of the table that has the clause of the literals ``at : end``, or a free one for it."""
     code = 0
     for q in range(at, end):
-        code = (code ^ rows.literal[q]) * 1_000_003
+        code = (code ^ merged.literal[q]) * 1_000_003
         code ^= code >> 29
-    cell = code & (len(rows.table) - 1)
-    while rows.table[cell] != NONE:
-        first = rows.start[rows.table[cell]]
-        same = rows.start[rows.table[cell] + 1] - first == end - at
-        for q in range(end - at if same else 0):
-            same = same and rows.literal[first + q] == rows.literal[at + q]
-        if same:
+    cell = code & (len(merged.table) - 1)
+    while merged.table[cell] != NONE:
+        first = merged.start[merged.table[cell]]
+        equal = merged.start[merged.table[cell] + 1] - first == end - at
+        for q in range(end - at if equal else 0):
+            equal = equal and merged.literal[first + q] == merged.literal[at + q]
+        if equal:
             break
-        cell = (cell + 1) & (len(rows.table) - 1)
+        cell = (cell + 1) & (len(merged.table) - 1)
     return cell
 
 
 @kernel
-def distinguish(start: Ints, literal: Ints32, name: Ints, distinct: Distinct) -> int:
-    """Rewrite clauses and merge the equal ones; returns how many are left.
+def distinguish(start: Ints, literal: Ints32, name: Ints, merged: Distinct) -> int:
+    """Rewrite clauses and merge equal ones; returns the number of distinct clauses.
 
-    ``name[atom]``, from 1, is the literal that stands for an atom; the last one is its own and is true.
+    ``name[atom]``, from 1, is the literal that stands for an atom; the last atom stands for true.
     ``!a`` becomes ``a`` with the sign -1.
     """
     rows = 0
     for c in range(len(start) - 1):
-        at = distinct.start[rows]
-        end = _rewrite(start, literal, name, c, distinct, at)
+        at = merged.start[rows]
+        end = _rewrite(start, literal, name, c, merged, at)
         if end <= at:  # NONE, or no literal
             continue
-        if end == at + 1 and distinct.literal[at] < 0:
-            distinct.literal[at], distinct.sign[c] = -distinct.literal[at], -1
-        cell = _cell(distinct, at, end)
-        if distinct.table[cell] == NONE:
-            distinct.table[cell] = rows
+        if end == at + 1 and merged.literal[at] < 0:
+            merged.literal[at], merged.sign[c] = -merged.literal[at], -1
+        cell = _cell(merged, at, end)
+        if merged.table[cell] == NONE:
+            merged.table[cell] = rows
             rows += 1
-            distinct.start[rows] = end
-        distinct.row[c] = distinct.table[cell]
+            merged.start[rows] = end
+        merged.row[c] = merged.table[cell]
     return rows

@@ -7,8 +7,8 @@ score of the states in which it is true; the first ``hard`` clauses must be true
 outweighs all others together.
 
 Atoms that hard clauses define as conjunctions of other literals stand last, each a variable of its own.
-They are computed, never drawn or moved. The first ``gates`` clauses are ``d v !l1 v ... v !ln`` for them
-in their order, inputs before outputs and ``d`` or ``!d`` first; then ``!d v li`` follow.
+They are computed, never drawn or moved. The first ``gates`` clauses are their ``d v !l1 v ... v !ln``, with
+``d`` or ``!d`` first, and inputs before outputs. The clauses ``!d v li`` follow.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Clauses(Frame):
     occ_start: Ints32  # [literal code + 1]
     occ: Ints32  # clauses
     aim_start: Ints32  # [clause + 1]
-    aim: Ints32  # literals of atoms that may be moved, each of which helps to make the clause true
+    aim: Ints32  # literals of atoms that may be moved; each helps to make the clause true
     gates: int  # defined atoms, the last ones
-    defining: int  # clauses below it define atoms: true of themselves
+    defining: int  # clauses below it define atoms, and are always true
     drawn: int  # variables below it may be moved, the others are computed
 
     @classmethod
@@ -58,13 +58,13 @@ class Clauses(Frame):
         hard: int,
         gates: int = 0,
     ) -> Clauses:
-        """Lay out clauses given in compressed rows of codes; ``first[atom]``: it begins a variable."""
+        """Return the arrays of clauses in compressed rows of codes; ``first[atom]``: it begins a variable."""
         count = np.bincount(literal, minlength=2 * len(first))
         clause = np.repeat(np.arange(len(weight), dtype=np.int32), np.diff(start))
         aim_start, aim = start, literal
         if gates:
-            every = literal.tolist()
-            aim_start, aim = _rows(_aims([every[i:j] for i, j in pairwise(start.tolist())], gates))
+            codes = literal.tolist()
+            aim_start, aim = _rows(_aims([codes[i:j] for i, j in pairwise(start.tolist())], gates))
         return cls(
             var_of=(np.cumsum(first) - 1).astype(np.int32),
             var_start=np.append(np.flatnonzero(first), len(first)).astype(np.int32),
@@ -90,7 +90,7 @@ def _rows(rows: list[list[int]]) -> tuple[Ints32, Ints32]:
 
 
 def _aims(rows: list[list[int]], gates: int) -> list[list[int]]:
-    """Return each clause with the literals of computed atoms replaced by what makes them true."""
+    """Return each clause with the literals of computed atoms replaced by literals that make them true."""
     aims: dict[int, list[int]] = {}
     for literal, *inputs in rows[:gates]:
         aims[literal] = [y for x in inputs for y in aims.get(x ^ 1, [x ^ 1])]

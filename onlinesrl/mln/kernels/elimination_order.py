@@ -25,15 +25,11 @@ class Structure(Frame):
     """Scratch memory for an elimination order and its tables."""
 
     size: Ints  # arcs, clique members, generic clauses, table cells
-    row_kind: (
-        Ints32  # [row] UNARY, GENERIC, PAIRS (an edge a clause), or the edge of all its clauses
-    )
+    row_kind: Ints32  # [row] UNARY, GENERIC, PAIRS (an edge per clause), or the edge of all clauses
     head: Ints32  # [variable] first arc
     length: Ints32  # [variable] arcs in its list
     degree: Ints32  # [variable] neighbours not yet eliminated
-    arc_next: (
-        Ints32  # [arc]; arcs 2e and 2e + 1 are edge e, seen from its lower and higher variable
-    )
+    arc_next: Ints32  # [arc]; arcs 2e and 2e + 1 are edge e at its lower and its higher variable
     arc_to: Ints32  # [arc]
     edge_table: Ints  # [edge] first cell; index = value(lower) * values(higher) + value(higher)
     place: Ints32  # [variable] its place in the order
@@ -55,7 +51,7 @@ class Structure(Frame):
     table: Floats  # [cell]
     choice: Ints32  # [cell of a message]
     value: Ints32  # [variable]
-    stop: Bytes  # the first is not 0: leave the work, whose result is not used
+    stop: Bytes  # stop[0] is set: the work ends without a result
     growth: int  # more than growth * (cells of the clauses' tables) + MODEST_CELLS cells are WIDE
 
 

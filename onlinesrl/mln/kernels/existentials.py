@@ -30,7 +30,7 @@ from onlinesrl.mln.kernels.joins import next_binding, term_value
 
 @kernel
 def _literal_atom(plans: Plans, batch: Batch, w: int, x: int, net: Network, s: Scratch) -> int:
-    """Return the atom of a query literal for the bound variables, -1: it is not open."""
+    """Return the atom of a query literal for the bound variables, -1 if it is not open."""
     q, key = plans.literal_query[x], 0
     for p in range(plans.literal_term_start[x], plans.literal_term_start[x + 1]):
         stride = net.query_stride[plans.query_start[q] + p - plans.literal_term_start[x]]
@@ -42,7 +42,7 @@ def _literal_atom(plans: Plans, batch: Batch, w: int, x: int, net: Network, s: S
 def _conjunction(
     plans: Plans, batch: Batch, w: int, e: int, at: int, net: Network, s: Scratch
 ) -> int:
-    """Write the open literals that an existential's binding asks for; how many, -1: it is false."""
+    """Write the open literals of an existential's binding; returns how many, -1: the binding is false."""
     n = 0
     for x in range(plans.exist_literal_start[e], plans.exist_literal_start[e + 1]):
         atom, positive = _literal_atom(plans, batch, w, x, net, s), plans.literal_positive[x]
@@ -62,9 +62,9 @@ def _conjunction(
 
 @kernel
 def _append_binding(plans: Plans, batch: Batch, w: int, e: int, net: Network, s: Scratch) -> int:
-    """Append an existential's binding to a row; OK, SATISFIED, GROW_ROWS, GROW_ATOMS.
+    """Append an existential's binding to a row; OK, SATISFIED, GROW_ROWS or GROW_ATOMS.
 
-    A conjunction of several literals gets an atom; ``_define`` says what it means.
+    A conjunction of several literals gets an atom, which ``_define`` defines.
     """
     at = net.size[LITERALS]
     if at + plans.exist_literal_start[e + 1] - plans.exist_literal_start[e] >= len(net.lit_atom):
@@ -90,7 +90,7 @@ def _append_binding(plans: Plans, batch: Batch, w: int, e: int, net: Network, s:
 
 @kernel
 def _define(plans: Plans, batch: Batch, w: int, c: int, e: int, net: Network, s: Scratch) -> int:
-    """Write the rows that define the next atom, if an existential's binding has one; OK, GROW_ROWS.
+    """Write the rows that define the atom of an existential's binding, if it has one; OK or GROW_ROWS.
 
     They are ``atom v !l1 v ... v !ln``, whose row is the atom's key, and ``!atom v l`` for each ``l``.
     """
@@ -138,7 +138,7 @@ def _each_binding(
     s: Scratch,
     limit: int,
 ) -> int:
-    """Append an existential's bindings to a row, or define their atoms; OK, or what ended it."""
+    """Append an existential's bindings to a row, or define their atoms; OK, or the first other status."""
     variant = 2 * e + (batch.listed[w] != ALL)
     first, stop = plans.exist_step_start[variant], plans.exist_step_start[variant + 1]
     bindings = 0
@@ -168,7 +168,7 @@ def each_existential(
     s: Scratch,
     limit: int,
 ) -> int:
-    """Append the bindings of all existentials of a clause, or define their atoms."""
+    """Append the bindings of all existentials of a clause, or define their atoms; see ``_each_binding``."""
     for e in range(plans.exist_start[c], plans.exist_start[c + 1]):
         status = _each_binding(plans, batch, w, c, e, base, defining, net, s, limit)
         if status != OK:
@@ -178,7 +178,7 @@ def each_existential(
 
 @kernel_of("existentials", False)
 def _some_binding(plans: Plans, batch: Batch, w: int, c: int, depth: int, s: Scratch) -> bool:
-    """Return whether an existential of a clause has a binding, and query literals."""
+    """Tell whether an existential of a clause with query literals has a binding."""
     for e in range(plans.exist_start[c], plans.exist_start[c + 1]):
         if plans.exist_literal_start[e] < plans.exist_literal_start[e + 1]:
             first, stop = plans.exist_step_start[2 * e], plans.exist_step_start[2 * e + 1]
@@ -189,7 +189,7 @@ def _some_binding(plans: Plans, batch: Batch, w: int, c: int, depth: int, s: Scr
 
 @kernel
 def undone(plans: Plans, batch: Batch, w: int, c: int, depth: int, s: Scratch) -> bool:
-    """Return whether hard rules removed a clause's literals, so that they contradict each other."""
+    """Tell whether hard rules have made all literals of a clause false, so that the rules contradict."""
     if batch.listed[w] != FOUND:
         return False
     lost = plans.literal_start[c] < plans.literal_start[c + 1]

@@ -1,4 +1,4 @@
-"""Features of a state from ground clauses: what batch learners read for every sample."""
+"""The features of a state, which batch learners count for every sample."""
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
@@ -8,7 +8,7 @@ from onlinesrl.core.jit.decorators import kernel
 def add_features(
     start: Ints, literals: Ints32, feature: Ints, factor: Floats, state: Bytes, total: Floats
 ) -> None:
-    """Add ``factor[c]`` to ``total[feature[c]]`` for each true clause of a weight (-1: none)."""
+    """Add ``factor[c]`` to ``total[feature[c]]`` for each true clause; a feature of -1 is skipped."""
     for c in range(len(feature)):
         if feature[c] < 0:
             continue

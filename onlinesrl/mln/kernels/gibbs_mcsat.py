@@ -1,9 +1,8 @@
 """Markov chains over weighted clauses: Gibbs sweeps by variable, and MC-SAT with SampleSAT.
 
-A draw of an atom is at every sample the probability that it is true given the rest of what was drawn,
-not the value drawn: the mean is the same, its variance smaller. Of the atoms that others define it is
-the value. Both samplers flip *blocks* of atoms between their samples, which leaves the distribution as
-it is and leads from mode to mode.
+What a sample adds for an atom is not its value but its probability given the rest of the state. The mean is
+the same, and its variance smaller (Rao-Blackwell). For defined atoms it is the value. Both samplers flip
+*blocks* of atoms between samples. This leaves the distribution as it is, and leads from mode to mode.
 """
 
 import math
@@ -53,9 +52,9 @@ def _resample_group(
 ) -> None:
     """Draw the value of a group given all other variables; ``score`` is scratch, [atom]."""
     first, last = cl.var_start[v], cl.var_start[v + 1]
-    now = true_atom(cl, s, v)
-    if now >= 0:
-        turn(cl, s, now)
+    current = true_atom(cl, s, v)
+    if current >= 0:
+        turn(cl, s, current)
     none = -np.inf if cl.exactly[v] else 0.0
     top = none
     for atom in range(first, last):
@@ -66,17 +65,17 @@ def _resample_group(
         score[atom] = math.exp(score[atom] - top)
         total += score[atom]
     threshold = uniform(rng) * total
-    chosen = NONE
+    value = NONE
     for atom in range(first, last):
         probability[atom] += share * score[atom] / total
-        if chosen == NONE:
+        if value == NONE:
             threshold -= score[atom]
             if threshold < 0:
-                chosen = atom
-    if chosen == NONE and cl.exactly[v]:
-        chosen = now
-    if chosen >= 0:
-        turn(cl, s, chosen)
+                value = atom
+    if value == NONE and cl.exactly[v]:
+        value = current
+    if value >= 0:
+        turn(cl, s, value)
 
 
 @kernel
@@ -91,8 +90,8 @@ def resample(
 ) -> None:
     """Draw a variable given all others, and add ``share`` of its atoms' probabilities.
 
-    The broken hard clauses of ``s.state`` are none; those of a variable's other values outweigh
-    everything, so that their probability is 0.
+    No hard clause is broken in ``s.state``. A value that would break one has probability 0, because hard
+    clauses outweigh everything.
     """
     if cl.var_start[v + 1] - cl.var_start[v] > 1:
         _resample_group(cl, s, v, share, probability, score, rng)
@@ -104,7 +103,7 @@ def resample(
 
 @kernel
 def _add_draw(cl: Clauses, s: Search, probability: Floats, total: Floats, square: Floats) -> None:
-    """Add a draw and its square to their sums, of defined atoms the values; clears the draw."""
+    """Add a draw and its square to their sums, and clear it; a defined atom counts by its value."""
     for atom in range(len(cl.var_of)):
         if atom >= len(cl.var_of) - cl.gates:
             probability[atom] = s.state[atom]
@@ -114,7 +113,7 @@ def _add_draw(cl: Clauses, s: Search, probability: Floats, total: Floats, square
 
 
 class Blocks(Frame):
-    """Sets of atoms to flip as one, such as those that two states differ in."""
+    """Sets of atoms to flip as one, such as the atoms in which two states differ."""
 
     start: Ints32  # [block + 1]
     atom: Ints32
@@ -123,7 +122,7 @@ class Blocks(Frame):
 
 @kernel
 def _in_groups(cl: Clauses, s: Search, blocks: Blocks, k: int) -> bool:
-    """Return whether the variables of a block have as many true atoms as they may."""
+    """Tell whether each variable of a block has an allowed number of true atoms."""
     for p in range(blocks.start[k], blocks.start[k + 1]):
         v = cl.var_of[blocks.atom[p]]
         n_true = 0
@@ -136,7 +135,7 @@ def _in_groups(cl: Clauses, s: Search, blocks: Blocks, k: int) -> bool:
 
 @kernel
 def _flip_block(cl: Clauses, s: Search, blocks: Blocks, k: int) -> float:
-    """Flip a block, which may leave the groups; returns the gain."""
+    """Flip a block, which may violate groups; returns the gain."""
     gained = 0.0
     for p in range(blocks.start[k], blocks.start[k + 1]):
         gained += turn_gain(cl, s, blocks.atom[p])
@@ -145,7 +144,7 @@ def _flip_block(cl: Clauses, s: Search, blocks: Blocks, k: int) -> float:
 
 @kernel
 def _flip_blocks(cl: Clauses, s: Search, blocks: Blocks, rng: Generator) -> None:
-    """Flip random blocks, each with the probability of Metropolis."""
+    """Propose flips of random blocks, each accepted with the Metropolis probability."""
     for _ in range(blocks.proposals):
         k = below(rng, len(blocks.start) - 1)
         gained = _flip_block(cl, s, blocks, k)
@@ -167,7 +166,7 @@ def gibbs(
     probability: Floats,
     score: Floats,
 ) -> None:
-    """Sweep over the variables in their order, from ``s.state``, feasible; adds up each sweep's draw.
+    """Sweep over the variables in order, from the feasible ``s.state``, and add up each sweep's draw.
 
     Geman & Geman (1984), with a variable's values as one block. ``probability`` [atom], all 0, and
     ``score`` [atom] are scratch.
@@ -197,23 +196,23 @@ def mcsat(
     square: Floats,
     probability: Floats,
     score: Floats,
-    saved_state: Bytes,
+    last: Bytes,
     tied: Ints32,
 ) -> int:
-    """Run MC-SAT (Poon & Domingos 2006) from ``s.state``, feasible; adds up each sample's draw.
+    """Run MC-SAT (Poon & Domingos 2006) from the feasible ``s.state``, and add up each sample's draw.
 
-    A sample: slice; propagate; continue from the last sample or, with probability ``jump``, from what
-    SampleSAT finds from a random state (the last sample where it finds nothing); then ``sweeps``
-    Gibbs sweeps among the solutions, which leave the uniform distribution as it is and undo the
-    bias of the search. At its end are blocks and a sweep of Gibbs sampling itself, whose draw it
-    is: it moves what slices hold by soft clauses. Returns the number of failures. ``probability``
-    [atom], all 0, ``score`` [atom], ``saved_state`` [atom] and ``tied`` [variable] are scratch.
+    A sample begins with a slice and its propagation. It continues from the last sample or, with probability
+    ``jump``, from the solution that SampleSAT finds from a random state, if it finds one. ``sweeps`` Gibbs
+    sweeps among the solutions follow; they preserve the uniform distribution and reduce the bias of the
+    search. Block flips and one sweep of ordinary Gibbs sampling end the sample. The draw is that of the last
+    sweep, which also moves what slices hold fast by soft clauses. Returns how often SampleSAT failed.
+    ``probability`` [atom], all 0, ``score`` [atom], ``last`` [atom] and ``tied`` [variable] are scratch.
     """
     failures = 0
     copy(cl.weight, s.weight)
     count(cl, s)
     for _ in range(samples):
-        n_tied, feasible = solution(cl, s, t, flips, jump, rng, saved_state, tied)
+        n_tied, feasible = solution(cl, s, t, flips, jump, rng, last, tied)
         failures += not feasible
         for _ in range(sweeps):
             if s.stop[0]:

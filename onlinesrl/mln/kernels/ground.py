@@ -1,4 +1,4 @@
-"""Grounding one world: the rows of all clauses, and whether its truth is one of its states."""
+"""Grounding of one world: the rows of all clauses, and the check that its truth is one of its states."""
 
 from onlinesrl.core.arrays import Bytes
 from onlinesrl.core.jit.decorators import kernel, kernel_of
@@ -44,7 +44,7 @@ from onlinesrl.mln.kernels.relations import index_relations
 def _emit_literals(
     plans: Plans, batch: Batch, w: int, c: int, run: int, net: Network, s: Scratch
 ) -> int:
-    """Write the open literals of a ground clause; returns their number, -1: the clause is true."""
+    """Write the open literals of a ground clause; returns their number, -1 if the clause is true."""
     first = net.size[LITERALS]
     at = first
     for x in range(plans.literal_start[c], plans.literal_start[c + 1]):
@@ -72,7 +72,7 @@ def _emit_literals(
 def _emit_key(
     plans: Plans, batch: Batch, w: int, c: int, run: int, row: int, net: Network, s: Scratch
 ) -> None:
-    """Write the template constants of a row: the key of its weights, and its offset in the block."""
+    """Write the key of a row's weights and its offset in their block, from the template constants."""
     net.row_offset[row], net.row_known[row] = 0, BARE
     first = plans.template_start[c]
     for j in range(net.row_key.shape[1]):
@@ -155,7 +155,7 @@ def _emit(
 
 @kernel
 def _copy_row(net: Network, row: int, offset: int) -> None:
-    """Append a copy of a row but for its literals, its weights so far from those of the row."""
+    """Append a copy of a row without its literals; its weights are ``offset`` after those of the row."""
     new = net.size[ROWS]
     net.row_len[new], net.row_clause[new] = net.row_len[row], net.row_clause[row]
     net.row_weight[new], net.row_step[new] = net.row_weight[row], net.row_step[row]
@@ -170,7 +170,7 @@ def _copy_row(net: Network, row: int, offset: int) -> None:
 
 @kernel
 def _copy(plans: Plans, c: int, outer: int, copies: int, net: Network) -> int:
-    """Copy the last row, of a variable's first constant, for its other ones; OK or GROW_ROWS."""
+    """Copy the last row, of a variable's first constant, for its other constants; OK or GROW_ROWS."""
     row, at = net.size[ROWS] - 1, net.size[LITERALS]
     first, literals = plans.literal_start[c], at - net.lit_start[row]
     more = at + (copies - 1) * literals
@@ -186,8 +186,10 @@ def _copy(plans: Plans, c: int, outer: int, copies: int, net: Network) -> int:
         step = 0
         for p in range(plans.literal_term_start[x], plans.literal_term_start[x + 1]):
             if plans.literal_term[p] == outer:
-                place = plans.query_start[plans.literal_query[x]] + p - plans.literal_term_start[x]
-                step += net.query_stride[place]
+                argument = (
+                    plans.query_start[plans.literal_query[x]] + p - plans.literal_term_start[x]
+                )
+                step += net.query_stride[argument]
         source = net.lit_start[row] + x - first
         for i in range(1, copies):
             new = source + i * literals
@@ -200,7 +202,7 @@ def _copy(plans: Plans, c: int, outer: int, copies: int, net: Network) -> int:
 
 @kernel
 def _may_run(plans: Plans, batch: Batch, w: int, c: int, step: int) -> bool:
-    """Return whether the last DOMAIN step may become a run: a template one only over declared constants."""
+    """Tell whether a DOMAIN step may become a run; of a template variable all constants must be declared."""
     if not plans.run[step]:
         return False
     variable = plans.term[plans.term_start[step]]
@@ -266,7 +268,7 @@ def ground_world(
 
 @kernel
 def _named_atom(plans: Plans, batch: Batch, w: int, q: int, slot: int, i: int, net: Network) -> int:
-    """Return the atom of tuple i of the truth; -1: it is not open, -2: not of the world's constants."""
+    """Return the atom of tuple i of the truth; -1: it is not open, -2: the world lacks a constant of it."""
     row = batch.start[w, slot] + i * plans.arity[slot]
     for j in range(row, row + plans.arity[slot]):
         if batch.data[j] < 0:
@@ -276,7 +278,7 @@ def _named_atom(plans: Plans, batch: Batch, w: int, q: int, slot: int, i: int, n
 
 @kernel
 def _read_truth(plans: Plans, batch: Batch, w: int, net: Network, truth: Bytes) -> tuple[int, int]:
-    """Write the true state; returns a status and what it is about."""
+    """Write the true state; returns a status and its detail, the tuple, variable or clause at fault."""
     truth[: net.size[ATOMS]] = 0
     for a in range(net.size[ATOMS]):
         truth[a] = net.fixed[a] == TRUE
@@ -285,7 +287,7 @@ def _read_truth(plans: Plans, batch: Batch, w: int, net: Network, truth: Bytes) 
             for i in range(batch.count[w, slot]):
                 atom = _named_atom(plans, batch, w, q, slot, i, net)
                 if atom == -1 and value == 0 and batch.listed[w] == FOUND:
-                    continue  # hard rules say so, too
+                    continue  # hard rules make it false, too
                 if atom < 0 or net.fixed[atom] == (FALSE if value else TRUE):
                     return TRUTH_NOT_OPEN, (slot << 32) | i
                 truth[atom] = value
@@ -310,7 +312,7 @@ def ground_labelled(
     max_atoms: int,
     limit: int,
 ) -> tuple[int, int]:
-    """Ground a world and write its true state, where it has one; a status and what that is about."""
+    """Ground a world and write its true state, if it has one; returns a status and its detail."""
     status, detail = ground_world(plans, batch, w, net, s, max_atoms, limit)
     if status == OK and batch.labelled[w]:
         status, detail = _read_truth(plans, batch, w, net, truth)

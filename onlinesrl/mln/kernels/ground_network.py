@@ -1,19 +1,19 @@
-"""The ground network of one world, as arrays: what grounding fills and inference reads.
+"""The ground network of one world as arrays, which grounding writes and inference reads.
 
 A *row* is a run of ``row_len`` ground clauses that differ by a constant step: clause ``k`` of a row
 has the literals ``lit_atom + k * lit_step`` and the weight ``row_weight + k * row_step``, of which
 ``row_factor`` times counts where it is true: the sign of the rule, times the values of its numeric
 atoms. Rules with a template variable over a declared type ground to runs (one row for the three fields
-of a token); every other ground clause is a run of one.
+of a token). Every other ground clause is a run of one.
 
 Atoms stand in *variables*: the atoms of an exactly-one or at-most-one group are one variable of
 several values, any other atom is a variable of two. Variable ``v`` holds the atoms
 ``var_start[v] : var_start[v+1]``; its value 0 is "none of them", value ``i`` its ``i``-th atom.
 So atom ``a`` of variable ``v`` has the value slot ``a + v + 1`` among all values of the world.
 
-Behind the query atoms stand DEFINED ones, each for a conjunction that an existential quantifier asks
-for: ``d <=> l1 ^ ... ^ ln`` as hard clauses. The key of ``d`` is the row of ``d v !l1 v ... v !ln``.
-They take no part in losses, counts and predictions.
+DEFINED atoms follow the query atoms. Each stands for a conjunction under an existential quantifier, by the
+hard clauses of ``d <=> l1 ^ ... ^ ln``. The key of ``d`` is the row of ``d v !l1 v ... v !ln``. Losses,
+counts and predictions ignore them.
 """
 
 from dataclasses import replace
@@ -129,7 +129,7 @@ def clause_true(net: Network, row: int, k: int, state: Bytes) -> bool:
 
 @kernel
 def either_true(net: Network, p: int, q: int, k: int, state: Bytes) -> bool:
-    """Return whether one of the literals p and q of clause ``k`` of their row holds, without a branch."""
+    """Return whether one of two literals of clause ``k`` of a row holds, without a branch."""
     a, b = net.lit_atom[p] + k * net.lit_step[p], net.lit_atom[q] + k * net.lit_step[q]
     return (state[a] == net.lit_positive[p]) | (state[b] == net.lit_positive[q])
 

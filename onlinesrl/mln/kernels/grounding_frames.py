@@ -1,8 +1,8 @@
-"""What grounding reads and works with: the compiled rules, packed worlds, working memory.
+"""The frames of grounding: the compiled rules, packed worlds, working memory.
 
 All constants are integers. Types that are joined on, enumerated or queried are numbered anew in every
-world (dense, in order of first appearance, those that all worlds share first), so relations are indexed
-by counting and atoms are numbered by mixed radix.
+world: first the shared constants, then the others in order of first appearance. These numbers are dense. So
+counting indexes relations, and mixed radix numbers atoms.
 """
 
 from typing import Any
@@ -29,9 +29,9 @@ NO_NUMBER = -(1 << 62)
 SPARSE = 64  # the cells of an index on few tuples, where a type has many more constants
 NO_GROUP, AT_MOST_ONE, EXACTLY_ONE = 0, 1, 2
 ALL, LISTED, FOUND = 0, 1, 2
-"""Which atoms of a world are open: all; those that it lists; those that hard rules leave."""
+"""The open atoms of a world: all; those that it lists; those that hard rules do not make false."""
 LITERALS_EACH = 8
-"""Each so many literals, and bindings of existentials, count as one ground clause more."""
+"""So many literals, or bindings of existentials, count as one more ground clause."""
 
 
 class Plans(Frame):
@@ -132,14 +132,12 @@ class Scratch(Frame):
     index_row: Ints32
     index_start_at: Ints  # [index]
     index_row_at: Ints  # [index]
-    index_mask: Ints  # [index] the bits of a constant that say its cell
+    index_mask: Ints  # [index] the bits of a constant that give its cell
     table: Ints32  # hash table of duplicate removal
     variable: Ints  # [rule variable]
     cursor: Ints  # [step]
     stop: Ints  # [step]
-    own_cursor: (
-        Ints  # [step] where the world's own tuples begin, once the facts are read; -1: they are
-    )
+    own_cursor: Ints  # [step] where the world's own tuples begin; -1: the facts have been read
     own_stop: Ints  # [step]
 
 

@@ -29,7 +29,7 @@ def _beside_facts(batch: Batch, w: int, kind: int, number: int) -> int:
 
 @kernel
 def shared_constant(batch: Batch, w: int, kind: int, number: int) -> int:
-    """Return the shared number of a world's constant, -1 - its place among its own if it has none."""
+    """Return the shared number of a world's constant; without one, -1 - its place among the own ones."""
     if batch.facts.constants[kind] > 0:
         return _beside_facts(batch, w, kind, number)
     shared = batch.shared[kind]
@@ -140,7 +140,7 @@ def open_step(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scra
 
 @kernel_of("facts", None)
 def _open_facts(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> None:
-    """Put the candidates among facts before those of the world's own tuples."""
+    """Let a step read the matching facts first, then the world's own tuples."""
     x, facts = plans.probe[step], batch.facts
     first, stop = 0, int(facts.count[plans.slot[step]])
     if x >= 0:

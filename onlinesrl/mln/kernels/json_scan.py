@@ -1,7 +1,7 @@
 """The JSON line of an example, read into rows of numbered constants in one pass.
 
-Only plain lines are read: an id, a group, evidence and truth, each atom a list of strings without escapes
-and whole numbers. Whatever else a line may be is left to the decoder of any JSON.
+Only plain lines are read: an id, a group, evidence and truth, each atom a list of whole numbers and of
+strings without escapes. The general JSON decoder reads all other lines.
 """
 
 from onlinesrl.core.arrays import Bytes, Ints, Ints32
@@ -10,7 +10,7 @@ from onlinesrl.core.jit.frames import Frame
 
 REFUSED = -1
 SMALL = 1000
-"""Constants that are whole numbers below it are looked up by their value."""
+"""Whole numbers below this are looked up by their value."""
 DIGITS = 18
 """The most digits of a whole number that is read here."""
 ID, GROUP, EVIDENCE, TRUTH = 0, 1, 2, 3
@@ -19,23 +19,23 @@ TEXT, COMMA, COLON, MINUS = ord('"'), ord(","), ord(":"), ord("-")
 OPEN_LIST, CLOSE_LIST, OPEN_MAP, CLOSE_MAP = ord("["), ord("]"), ord("{"), ord("}")
 ESCAPE, ZERO, NINE, BLANK = ord("\\"), ord("0"), ord("9"), ord(" ")
 WORD = 8
-"""Texts are read by words of so many bytes, the first one lowest."""
+"""Texts are read in words of so many bytes, the first byte lowest."""
 ONES = int.from_bytes(b"\x01" * WORD, "little")
 TOPS = int.from_bytes(b"\x80" * WORD, "little", signed=True)
 
 
 class Texts(Frame):
-    """Different texts, numbered in order, in a hash table with open addressing."""
+    """Distinct texts, numbered in order, in a hash table with open addressing."""
 
     cell: Ints32  # [power of two] the number of a text, -1: none
     hash: Ints  # [number]
     start: Ints  # [number + 1] into byte
     byte: Bytes
-    size: Ints  # [1] how many there are
+    size: Ints  # [1] the number of texts
 
 
 class Scan(Frame):
-    """What lines are read with, and what was read of them."""
+    """The tables for reading lines, and the results."""
 
     constants: Texts
     keys: Texts  # KEYS
@@ -60,7 +60,7 @@ def _word(line: Bytes, at: int) -> int:
 
 @inlined
 def _part(line: Bytes, at: int, n: int) -> int:
-    """Return the first ``n`` bytes of a word, less than all."""
+    """Return the first ``n`` bytes of a word, ``n`` < WORD."""
     if at + WORD <= len(line):
         return _word(line, at) & ((1 << 8 * n) - 1)
     word = 0
@@ -71,14 +71,14 @@ def _part(line: Bytes, at: int, n: int) -> int:
 
 @inlined
 def _mixed(h: int, word: int) -> int:
-    """Return a hash with a word more; that of a single word is of no other."""
+    """Return a hash extended by a word; hashes of different single words differ."""
     h = (h ^ word) * -7046029254386353131
     return h ^ (h >> 29)
 
 
 @inlined
 def _hash(line: Bytes, first: int, stop: int) -> int:
-    """Return the hash of some bytes: its words, the last one less than whole."""
+    """Return the hash of some bytes by words, of which the last one is incomplete."""
     h = 0
     while first + WORD <= stop:
         h = _mixed(h, _word(line, first))
@@ -98,7 +98,7 @@ def _same(first: Bytes, a: int, second: Bytes, b: int, n: int) -> bool:
 
 @inlined
 def _cell(texts: Texts, line: Bytes, first: int, stop: int, h: int) -> int:
-    """Return the cell of a text with this hash, or the empty one where it would be."""
+    """Return the cell of a text with this hash, or the empty cell for it."""
     mask = len(texts.cell) - 1
     cell = h & mask
     while texts.cell[cell] >= 0:
@@ -114,7 +114,7 @@ def _cell(texts: Texts, line: Bytes, first: int, stop: int, h: int) -> int:
 
 @kernel
 def _number(texts: Texts, line: Bytes, first: int, stop: int, h: int) -> int:
-    """Return the number of a text with this hash, which is added if it is new; there must be room."""
+    """Return the number of a text with this hash; a new text is added, for which there must be room."""
     cell = _cell(texts, line, first, stop, h)
     if texts.cell[cell] < 0:
         number = texts.size[0]
@@ -144,7 +144,7 @@ def add(texts: Texts, joined: Bytes, stops: Ints) -> None:
 
 @inlined
 def _next(line: Bytes, at: int) -> int:
-    """Return where the next byte is that is no white space; that of the line's end, if there is none."""
+    """Return the place of the next byte that is no white space, or of the line's last byte."""
     while line[at] <= BLANK and at < len(line) - 1:
         if line[at] != BLANK and line[at] != 9 and line[at] != 10 and line[at] != 13:
             break
@@ -154,10 +154,10 @@ def _next(line: Bytes, at: int) -> int:
 
 @inlined
 def _ends(word: int) -> int:
-    """Return the top bit of the first byte of a word that ends a text, beside others above; 0: none does.
+    """Return the top bit of the first byte of a word that ends a text; higher bits may be set; 0: none does.
 
-    That is a quotation mark, an escape, or a control character. A byte less one has its top bit where it
-    was zero; a borrow only reaches the bytes above.
+    A quotation mark, an escape or a control character ends a text. Subtracting 1 sets the top bit of a byte
+    that is zero; a borrow only changes the bytes above.
     """
     text, escape = word ^ ONES * TEXT, word ^ ONES * ESCAPE
     matches = (text - ONES) & ~text | (escape - ONES) & ~escape | (word - ONES * BLANK) & ~word
@@ -168,7 +168,7 @@ def _ends(word: int) -> int:
 def _text(line: Bytes, at: int) -> tuple[int, int]:
     """Return where the text ends whose first byte is at ``at``, and its hash.
 
-    REFUSED: it ends nowhere, or it has escapes.
+    REFUSED: it does not end, or it has escapes.
     """
     h, first = 0, at
     while at + WORD <= len(line):
@@ -188,7 +188,7 @@ def _text(line: Bytes, at: int) -> tuple[int, int]:
 
 @kernel
 def _whole_end(line: Bytes, at: int) -> int:
-    """Return where the whole number at ``at`` ends; REFUSED: it is none, or not as it would be written."""
+    """Return where the whole number at ``at`` ends; REFUSED: there is none, or it has needless zeros."""
     first = at + (line[at] == MINUS)
     at = first
     while ZERO <= line[at] <= NINE:
@@ -199,7 +199,7 @@ def _whole_end(line: Bytes, at: int) -> int:
 
 @inlined
 def _constant(line: Bytes, at: int) -> tuple[int, int, int, int]:
-    """Return where the text of the constant at ``at`` starts and ends, what follows it, and its hash."""
+    """Return where the text of the constant at ``at`` starts and ends, the next place, and its hash."""
     if line[at] == TEXT:
         stop, h = _text(line, at + 1)
         return at + 1, stop, stop + 1, h
@@ -209,7 +209,7 @@ def _constant(line: Bytes, at: int) -> tuple[int, int, int, int]:
 
 @inlined
 def _after(line: Bytes, at: int, close: int) -> int:
-    """Return what follows the comma at ``at``, or where ``close`` is; REFUSED: neither is there."""
+    """Return the place after the comma at ``at``, or the place of ``close``; REFUSED: neither is there."""
     at = _next(line, at)
     if line[at] == close:
         return at
@@ -221,7 +221,7 @@ def _after(line: Bytes, at: int, close: int) -> int:
 
 @inlined
 def _small(line: Bytes, at: int, most: int) -> int:
-    """Return a whole number below ``most`` without a padding zero, whose last digit ends it; or REFUSED."""
+    """Return the whole number at ``at`` if it is below ``most`` and has no needless zeros, else REFUSED."""
     value, first = 0, at
     while ZERO <= line[at] <= NINE and value < most:
         value = 10 * value + line[at] - ZERO
@@ -233,7 +233,7 @@ def _small(line: Bytes, at: int, most: int) -> int:
 
 @inlined
 def _argument(line: Bytes, at: int, s: Scan) -> tuple[int, int]:
-    """Return the number of the constant at ``at``, and what follows it; REFUSED: it is none."""
+    """Return the number of the constant at ``at``, and the next place; REFUSED: there is none."""
     value = _small(line, at, len(s.small))
     if value >= 0 and s.small[value] >= 0:
         return s.small[value], at + (1 if value < 10 else 2 if value < 100 else 3)
@@ -248,7 +248,7 @@ def _argument(line: Bytes, at: int, s: Scan) -> tuple[int, int]:
 
 @inlined
 def _atom(line: Bytes, at: int, s: Scan, arity: int, n: int) -> int:
-    """Read the atom at ``at`` into the row from ``n`` on; returns what follows it."""
+    """Read the atom at ``at`` into the row from ``n`` on; returns the next place."""
     if line[at] != OPEN_LIST:
         return REFUSED
     at = _next(line, at + 1)
@@ -268,7 +268,7 @@ def _atom(line: Bytes, at: int, s: Scan, arity: int, n: int) -> int:
 
 @kernel
 def _atoms(line: Bytes, at: int, s: Scan, i: int, name: int, slot: int, n: int) -> tuple[int, int]:
-    """Read the atoms of a predicate; returns what follows them, and where the row ends."""
+    """Read the atoms of a predicate; returns the next place, and where the row ends."""
     if line[at] != OPEN_LIST or s.place[i, 1, slot] >= 0:
         return REFUSED, n
     s.place[i, 0, slot], count = n - s.row_start[i], 0
@@ -302,7 +302,7 @@ def _key(line: Bytes, at: int, texts: Texts) -> tuple[int, int]:
 
 @kernel
 def _relations(line: Bytes, at: int, s: Scan, i: int, part: int, n: int) -> tuple[int, int]:
-    """Read evidence or truth; returns what follows it, and where the row ends."""
+    """Read evidence or truth; returns the next place, and where the row ends."""
     if line[at] != OPEN_MAP:
         return REFUSED, n
     at = _next(line, at + 1)
@@ -321,7 +321,7 @@ def _relations(line: Bytes, at: int, s: Scan, i: int, part: int, n: int) -> tupl
 
 @kernel
 def _value(line: Bytes, at: int, s: Scan, i: int, key: int, n: int) -> tuple[int, int]:
-    """Read the value of a key of an example; returns what follows it, and where the row ends."""
+    """Read the value of a key of an example; returns the next place, and where the row ends."""
     if s.span[i, key, 0] >= 0:
         return REFUSED, n
     s.span[i, key, 0] = at
@@ -364,8 +364,8 @@ def _scan(line: Bytes, s: Scan, i: int) -> int:
 def scan(text: Bytes, stops: Ints, s: Scan) -> None:
     """Read lines of valid UTF-8, each up to its place in ``stops`` and with a line feed at its end.
 
-    A line that is left to the decoder has REFUSED as the start of its id, and no row. There must be room
-    for as many constants, and bytes of them, as there are bytes of text.
+    A line for the decoder has REFUSED as the start of its id, and no row. There must be room for as many new
+    constants, and as many bytes of them, as the text has bytes.
     """
     first = 0
     for i in range(len(stops)):

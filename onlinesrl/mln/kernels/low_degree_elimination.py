@@ -1,8 +1,8 @@
 """Elimination of a pairwise cost's variables with at most two edges, before a search.
 
-A variable is *folded*: what its best value costs, for each of its neighbours' values, is added to its
-neighbour's table, or to that of the edge between its two neighbours, which may be new. What is left is a
-cost over fewer variables; its best state gives the folded ones theirs, in the opposite order.
+To *fold* a variable, the cost of its best value for each of its neighbours' values is added to a table. That
+is its neighbour's table, or the table of the edge, perhaps a new one, between its two neighbours. The rest
+is a cost over fewer variables. Its best state gives the folded variables their values, in reverse order.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ FOLDS, EDGES = 0, 1
 
 
 class Folds(Frame):
-    """The folds, in order, and the graph that is left.
+    """The folds, in order, and the graph of the remaining variables.
 
     Arc ``2 e`` is the edge ``e`` at its lower variable, ``2 e + 1`` at its higher one.
     """
@@ -25,7 +25,7 @@ class Folds(Frame):
     low: Ints32  # [edge]
     high: Ints32  # [edge]
     variable: Ints32  # [fold]
-    edge: Ints32  # [fold, 3] to its lower neighbour, to the other one, and between them; -1: none
+    edge: Ints32  # [fold, 3] to its lower neighbour, to its higher one, and between them; -1: none
     folded: Bytes  # [variable]
     lost: Bytes  # [edge]
     degree: Ints32  # [variable]
@@ -101,7 +101,7 @@ def _between(f: Folds, a: int, b: int) -> int:
 
 
 @kernel
-def _take(f: Folds, size: Ints, v: int) -> bool:
+def _fold_variable(f: Folds, size: Ints, v: int) -> bool:
     """Fold a variable, unless the table of its neighbours would be larger than its own two."""
     first = f.head[v]
     second = f.following[first] if first >= 0 else -1
@@ -136,7 +136,7 @@ def _find(f: Folds, size: Ints) -> None:
     while waiting > 0:
         waiting -= 1
         v = f.waiting[waiting]
-        if f.folded[v] or f.degree[v] > 2 or not _take(f, size, v):
+        if f.folded[v] or f.degree[v] > 2 or not _fold_variable(f, size, v):
             continue
         arc = f.head[v]
         while arc >= 0:
@@ -164,7 +164,7 @@ def _neighbour(p: Pairwise, e: int, v: int) -> int:
 
 @kernel
 def _best(p: Pairwise, f: Folds, k: int, y: int, z: int) -> int:
-    """Return the first of a folded variable's best values beside its neighbours' ones."""
+    """Return the first best value of a folded variable, given the values of its neighbours."""
     v = f.variable[k]
     best, least = 0, np.inf
     for x in range(p.start[v + 1] - p.start[v]):
@@ -177,7 +177,7 @@ def _best(p: Pairwise, f: Folds, k: int, y: int, z: int) -> int:
 
 @kernel
 def fold(p: Pairwise, f: Folds) -> None:
-    """Add what the folded variables cost to the tables of the others.
+    """Add the costs of the folded variables to the tables of the others.
 
     ``p`` has the new edges, and an infinite unary cost where a value is impossible.
     """
@@ -198,7 +198,7 @@ def fold(p: Pairwise, f: Folds) -> None:
 
 @kernel
 def unfold(p: Pairwise, f: Folds, state: Ints32) -> None:
-    """Give the folded variables their best values, [variable]; the others have theirs."""
+    """Give the folded variables their best values in ``state``, which has the values of the others."""
     for i in range(f.size[FOLDS]):
         k = f.size[FOLDS] - 1 - i
         v = f.variable[k]
@@ -207,7 +207,7 @@ def unfold(p: Pairwise, f: Folds, state: Ints32) -> None:
 
 
 def core_of(p: Pairwise, f: Folds) -> tuple[Pairwise, Ints]:
-    """Return the cost of the variables that are not folded, and which these are."""
+    """Return the cost over the variables that are not folded, and their numbers."""
     variables = np.flatnonzero(f.folded == 0)
     edges = np.flatnonzero(f.lost[: f.size[EDGES]] == 0)
     number = np.cumsum(f.folded == 0).astype(np.int32) - 1

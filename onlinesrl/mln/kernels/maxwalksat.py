@@ -5,7 +5,7 @@ Jiang 1997; Richardson & Domingos 2006, section 4.2). A move gives one variable 
 flips one atom, or two of the same group. Each clause's count of true literals is kept up to date;
 how much a move gains is read from these counts in the lists of the atoms that it flips.
 
-Atoms that others define are never flipped on their own: with an atom, what follows from it is flipped.
+Defined atoms are never flipped on their own: they follow the atoms that define them.
 """
 
 import numpy as np
@@ -25,25 +25,23 @@ TIE = 1e-9
 
 
 class Search(Frame):
-    """Scratch memory: a state, and what is broken in it."""
+    """Scratch memory: a state and its broken clauses."""
 
     state: Bytes  # [atom]
     fixed: Bytes  # [atom] other than OPEN: never flipped
-    weight: Floats  # [clause] as the search sees it; 0: the clause does not take part
+    weight: Floats  # [clause] its weight in this search; 0: the clause is ignored
     n_true: Ints32  # [clause] true literals
-    broken: Ints32  # [clause] the broken ones, hard from 0 on and soft from ``hard`` on
-    place: Ints32  # [clause] where it stands in broken, NONE where it is not broken
+    broken: Ints32  # [clause] the broken clauses, hard ones from 0 on, soft ones from ``hard`` on
+    place: Ints32  # [clause] its place in ``broken``; NONE: it is not broken
     size: Ints32  # broken hard clauses, broken soft clauses
     moved: Ints  # [variable] the step of its last move
     move: Ints32  # atoms to flip OFF and ON, NONE: no such atom
-    due: (
-        Ints32  # [gate + 1] gates to look at, a chain that begins in the last cell; NONE: not in it
-    )
-    stop: Bytes  # the first is not 0: leave the work, whose result is not used
+    due: Ints32  # [gate + 1] a linked list of gates to check, from the last cell; NONE: not in it
+    stop: Bytes  # stop[0] is set: the work ends without a result
 
 
 def search(cl: Clauses, stop: Bytes | None = None) -> Search:
-    """Return scratch memory for these clauses, with the weights of those that define nothing."""
+    """Return scratch memory for these clauses; those that define atoms have weight 0."""
     atoms, clauses = len(cl.var_of), len(cl.weight)
     i32 = np.int32
     weight = cl.weight.copy()
@@ -71,7 +69,7 @@ def literal_true(s: Search, literal: int) -> bool:
 
 @kernel
 def _update(cl: Clauses, s: Search, c: int) -> None:
-    """Put a clause on its list of broken ones or take it off."""
+    """Add a clause to its list of broken clauses, or remove it."""
     kind = HARD if c < cl.hard else SOFT
     first = cl.hard * kind
     broken = (s.weight[c] > 0 and s.n_true[c] == 0) or (s.weight[c] < 0 and s.n_true[c] > 0)
@@ -147,7 +145,7 @@ def _follower(cl: Clauses, s: Search, atom: int) -> int:
 
 @kernel
 def flip(cl: Clauses, s: Search, atom: int) -> None:
-    """Flip an atom, and what follows from it."""
+    """Flip an atom and the defined atoms that follow."""
     while atom != NONE:
         _tilt(cl, s, atom)
         for p in range(cl.occ_start[2 * atom], cl.occ_start[2 * atom + 2]):
@@ -157,7 +155,7 @@ def flip(cl: Clauses, s: Search, atom: int) -> None:
 
 @kernel
 def _own_gain(cl: Clauses, s: Search, atom: int) -> float:
-    """Weight that becomes true less weight that becomes false when one atom is flipped."""
+    """Return the weight that becomes true less the weight that becomes false when this atom alone flips."""
     total = 0.0
     becomes_true = 2 * atom + s.state[atom]
     for p in range(cl.occ_start[becomes_true], cl.occ_start[becomes_true + 1]):
@@ -172,7 +170,7 @@ def _own_gain(cl: Clauses, s: Search, atom: int) -> float:
 
 @kernel
 def turn(cl: Clauses, s: Search, atom: int) -> None:
-    """Flip an atom and what follows from it, not in the lists of broken clauses."""
+    """Flip an atom and the defined atoms that follow, not in the lists of broken clauses."""
     while atom != NONE:
         _tilt(cl, s, atom)
         atom = _follower(cl, s, atom)
@@ -191,7 +189,7 @@ def turn_gain(cl: Clauses, s: Search, atom: int) -> float:
 
 @kernel
 def gain(cl: Clauses, s: Search, atom: int) -> float:
-    """Weight that becomes true less weight that becomes false when an atom is flipped."""
+    """Return the gain of flipping an atom and the defined atoms that follow."""
     if cl.gates == 0:
         return _own_gain(cl, s, atom)
     total = turn_gain(cl, s, atom)
@@ -232,13 +230,12 @@ def apply(cl: Clauses, s: Search, off: int, on: int) -> None:
 def choose(
     cl: Clauses, s: Search, c: int, noise: float, least: float, oldest: int, rng: Generator
 ) -> float:
-    """Choose a move that makes a literal of a broken clause what it should be, into ``s.move``.
+    """Choose a move that mends a broken clause, and write it to ``s.move``.
 
-    Of a literal whose atom is defined, a literal that it hangs on.
-
-    With probability ``noise`` any such move, else one of the greatest gain (ties at random) among
-    the variables that have not moved since step ``oldest``, and those whose gain is above ``least``.
-    Returns the gain; -inf: there is no move.
+    The move gives the right value to a literal of the clause or, if its atom is defined, to a literal that
+    defines it. With probability ``noise`` it is any such move, else one of the greatest gain (ties at
+    random). Variables that have moved since step ``oldest`` are excluded, unless they gain more than
+    ``least``. Returns the gain; -inf if there is no move.
     """
     anything = uniform(rng) < noise
     best, ties = -np.inf, 0
@@ -274,7 +271,7 @@ def choose(
 
 @kernel
 def cost(cl: Clauses, s: Search) -> float:
-    """Return the weight of the broken clauses, by magnitude."""
+    """Return the sum of the absolute weights of the broken clauses."""
     total = 0.0
     for i in range(s.size[HARD]):
         total += abs(s.weight[s.broken[i]])
@@ -285,7 +282,7 @@ def cost(cl: Clauses, s: Search) -> float:
 
 @kernel
 def pick_broken(cl: Clauses, s: Search, rng: Generator) -> int:
-    """Return one of the broken hard clauses, where there is none one of the broken soft ones."""
+    """Return a random broken hard clause; if there is none, a broken soft one."""
     if s.size[HARD] > 0:
         return s.broken[below(rng, s.size[HARD])]
     return s.broken[cl.hard + below(rng, s.size[SOFT])]
@@ -297,28 +294,28 @@ def maxwalksat(
 ) -> float:
     """Search from ``s.state`` for so many steps; writes the best state and returns its cost.
 
-    Ends early where nothing is broken. No variable moves again within ``tabu`` steps unless that
-    is better than the best state so far, or by noise. Other than in the paper, a move that loses
-    weight is made with probability ``noise`` only, unless a hard clause is broken: where the best
-    state itself breaks hundreds of clauses, taking every such move drifts away from it for good.
+    Ends early if no clause is broken. No variable moves again within ``tabu`` steps, except by noise or to
+    improve on the best state. Unlike in the paper, a move that loses weight is made with probability
+    ``noise`` only, unless a hard clause is broken. If the best state breaks hundreds of clauses, making every
+    such move would drift away from it.
     """
     count(cl, s)
     s.moved[:] = -tabu - 1
-    now = cost(cl, s)
-    lowest = now
+    current = cost(cl, s)
+    lowest = current
     copy(s.state, best)
     for step in range(flips):
         if s.size[HARD] + s.size[SOFT] == 0 or s.stop[0]:
             break
         c = pick_broken(cl, s, rng)
-        gained = choose(cl, s, c, noise, now - lowest + TIE, step - tabu, rng)
+        gained = choose(cl, s, c, noise, current - lowest + TIE, step - tabu, rng)
         if gained == -np.inf or (gained < 0 and s.size[HARD] == 0 and uniform(rng) >= noise):
             continue
         off, on = s.move[OFF], s.move[ON]
         apply(cl, s, off, on)
         s.moved[cl.var_of[max(off, on)]] = step
-        now -= gained
-        if now < lowest - TIE:
-            lowest = now = cost(cl, s)
+        current -= gained
+        if current < lowest - TIE:
+            lowest = current = cost(cl, s)
             copy(s.state, best)
     return lowest

@@ -1,4 +1,4 @@
-"""The open atoms of worlds, where hard rules leave some only: found by joins, as lists of tuples."""
+"""The open atoms of worlds in which hard rules make most atoms false: joins list the others."""
 
 from onlinesrl.core.arrays import Bytes
 from onlinesrl.core.jit.decorators import kernel
@@ -16,7 +16,7 @@ from onlinesrl.mln.kernels.joins import next_binding
 from onlinesrl.mln.kernels.relations import deduplicate, index_relations
 
 TRIES = 100
-"""The most bindings tried per atom that a world may have."""
+"""The most bindings to try, as a multiple of the most atoms of a world."""
 
 
 @kernel
@@ -43,7 +43,7 @@ def _excluded(plans: Plans, batch: Batch, w: int, k: int, base: int, s: Scratch)
 
 @kernel
 def _append(plans: Plans, batch: Batch, w: int, slot: int, other: int) -> bool:
-    """Append the tuples of a relation whose constants the world has; False: no room."""
+    """Append the tuples of relation ``other`` whose constants the world has; False: no room."""
     arity = plans.arity[slot]
     for i in range(batch.count[w, other]):
         row, numbered = batch.start[w, other] + i * arity, True
@@ -59,19 +59,19 @@ def _append(plans: Plans, batch: Batch, w: int, slot: int, other: int) -> bool:
 
 @kernel
 def _find(plans: Plans, batch: Batch, w: int, k: int, s: Scratch, max_atoms: int) -> int:
-    """Write the open atoms of one predicate, and those that evidence gives.
+    """Write the open atoms of one predicate, and its atoms in the evidence.
 
-    True atoms that are none of them are added: such an example is bad, and which rule its truth breaks
-    is read off its clauses.
+    Other true atoms are added as well. Such an example is bad, and its clauses show which rule the truth
+    breaks.
     """
     q = plans.found_query[k]
     slot, part = plans.query_listed[q], plans.found_part[k]
     arity = plans.arity[slot]
     first, stop = plans.part_step_start[part], plans.part_step_start[part + 1]
-    tried, began = 0, False
+    bindings, began = 0, False
     while next_binding(plans, batch, w, first, stop, 0, began, s):
-        tried, began = tried + 1, True
-        if tried > TRIES * max_atoms or batch.count[w, slot] > max_atoms:
+        bindings, began = bindings + 1, True
+        if bindings > TRIES * max_atoms or batch.count[w, slot] > max_atoms:
             return TOO_MANY_ATOMS
         if _excluded(plans, batch, w, k, stop - first, s):
             continue
@@ -94,14 +94,14 @@ def _find(plans: Plans, batch: Batch, w: int, k: int, s: Scratch, max_atoms: int
 
 @kernel
 def find_open(
-    plans: Plans, batch: Batch, first: int, at: int, s: Scratch, max_atoms: int, answers: Bytes
+    plans: Plans, batch: Batch, first: int, at: int, s: Scratch, max_atoms: int, restricted: Bytes
 ) -> tuple[int, int, int]:
-    """List the open atoms of the worlds that list none, from ``data[at]`` on; mark them in ``answers``.
+    """List the open atoms of the worlds without lists, from ``data[at]`` on; mark these in ``restricted``.
 
-    A world with too many is left as it is. Returns OK or a GROW status, the world to resume with, and
+    A world with too many atoms stays as it is. Returns OK or a GROW status, the world to resume with, and
     where its atoms begin.
     """
-    for w in range(first, len(answers)):
+    for w in range(first, len(restricted)):
         if batch.listed[w] != ALL:
             continue
         status, stop = index_relations(plans, batch, w, s), at
@@ -114,10 +114,10 @@ def find_open(
                 status = _find(plans, batch, w, k, s, max_atoms)
                 stop += plans.arity[slot] * batch.count[w, slot]
         if status == OK:
-            answers[w], at = 1, stop
+            restricted[w], at = 1, stop
             continue
         for slot in plans.query_listed:
             batch.count[w, slot] = 0
         if status != TOO_MANY_ATOMS:
             return status, w, at
-    return OK, len(answers), at
+    return OK, len(restricted), at

@@ -1,9 +1,9 @@
-"""A cost to be minimised over multi-valued variables, as a table a variable and a table a pair of them.
+"""A cost over multi-valued variables, to be minimised: one table per variable and per edge.
 
-``add_clauses`` writes weighted clauses as such tables, up to constants. A clause over one or two
-variables is a cost of the values that make it false. One over more gets a variable of its own, which
-says which of the others makes it true, or that none does: where weights are positive, none is what
-costs; where they are negative, all values but none.
+``add_clauses`` writes weighted clauses as such tables, up to constants. A clause over one or two variables
+is a cost of the values that make it false. A clause over more gets a variable of its own, whose value says
+which member makes it true, or that none does. With a positive weight the value "none" costs; with a negative
+weight all other values do.
 """
 
 import numpy as np
@@ -28,13 +28,13 @@ class Pairwise(Frame):
 
 
 class Members(Frame):
-    """Which variables clauses are over, and which of their values make them true."""
+    """The variables of clauses, and the values that make the clauses true."""
 
     clause_start: Ints  # [clause + 1] its first member, in order of the variables
     variable: Ints32  # [member]
     true_start: Ints  # [member + 1]
     true: Bytes  # [value of a member] 1: the clause is true
-    edge: Ints  # [clause] its edge; the first of those of its own variable; -1: over one variable
+    edge: Ints  # [clause] its edge, or the first edge of its own variable; -1: it is over one variable
     own: Ints32  # [clause] its own variable, -1: none
 
 
@@ -96,9 +96,9 @@ def _add_long(p: Pairwise, m: Members, c: int, weight: float, never: float) -> N
 
 @kernel
 def add_clauses(p: Pairwise, m: Members, weight: Floats, never: float) -> None:
-    """Add what clauses cost by these weights, [clause]; those of hard ones are ``never``.
+    """Add the costs of clauses by these weights, [clause]; hard clauses have the weight ``never``.
 
-    ``never`` is more than any two states that satisfy the hard clauses differ by.
+    ``never`` exceeds the difference of any two states that satisfy the hard clauses.
     """
     for c in range(len(weight)):
         first = m.clause_start[c]

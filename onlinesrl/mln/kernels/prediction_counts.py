@@ -1,4 +1,4 @@
-"""Results of a world's prediction: its predicted and true atoms, and counts."""
+"""The results of a world's prediction: its predicted and true atoms, and counts."""
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
@@ -20,7 +20,7 @@ class State(Frame):
 
 
 class By(Frame):
-    """Whose argument's values are counted one by one."""
+    """The argument of a query predicate by whose values counts are kept."""
 
     query: int  # a query predicate, -1: none
     argument: int  # the place in radix order
@@ -81,10 +81,10 @@ def _record_atoms(
 
 @kernel
 def _closed_units(plans: Plans, batch: Batch, w: int, net: Network) -> int:
-    """Return how many units hard rules have closed, each of which is right.
+    """Return the number of units without open atoms because of hard rules; each of them is right.
 
-    They are the groups of atoms that have no variable, and those whose listed atoms evidence fixes
-    while there are others.
+    These are the groups of atoms without a variable, and groups whose listed atoms are all fixed by evidence
+    while hard rules exclude the others.
     """
     units = 0
     for q in range(len(plans.query_group)):

@@ -30,7 +30,7 @@ def _increases(batch: Batch, start: int, n: int, arity: int) -> bool:
 
 @kernel
 def deduplicate(batch: Batch, w: int, slot: int, arity: int, table: Ints32) -> None:
-    """Make a relation a set: repeated tuples are dropped, first places kept."""
+    """Make a relation a set: keep the first of equal tuples, in order."""
     n, start = batch.count[w, slot], batch.start[w, slot]
     if _increases(batch, start, n, arity):
         return
@@ -89,8 +89,8 @@ def _is_fact(batch: Batch, w: int, slot: int, at: int, arity: int) -> bool:
 
 @kernel_of("facts", 0)
 def _without_facts(batch: Batch, w: int, slot: int, arity: int) -> int:
-    """Drop the tuples of a relation that are facts as well; returns how many stay."""
-    start, distinct = batch.start[w, slot], 0
+    """Drop the tuples of a relation that are facts as well; returns the number of the others."""
+    start, kept = batch.start[w, slot], 0
     for i in range(batch.count[w, slot]):
         at = start + i * arity
         if not _is_fact(batch, w, slot, at, arity):

@@ -17,32 +17,30 @@ class Slots(Frame):
 
 
 class Numbered(Frame):
-    """What is known of the constants of one type, by packed number."""
+    """The numbers of the constants of one type, by packed number."""
 
-    shared: (
-        Ints32  # the numbers of those that all worlds have, else -1; for early packed numbers only
-    )
-    stamp: Ints  # the last world that each was met in; never cleared: worlds are numbered for good
+    shared: Ints32  # its number in all worlds, -1 for none; only for the first packed numbers
+    stamp: Ints  # the last world that has it; world numbers are never reused
     place: Ints32  # its number in that world
     stream: Ints32  # its number in the stream, negative: none
-    next: Ints  # the stream's next number, and what it was before
-    fresh: Ints32  # those that are new in the stream, in order
+    next: Ints  # the stream's next number, now and before the batch
+    fresh: Ints32  # the constants that are new in the stream, in order
 
 
 class Appearing(Frame):
-    """Where the constants of facts appear first."""
+    """The columns in which the constants of facts appear first."""
 
     introduced: Ints32  # [constant of facts] the column
-    arriving: Ints  # [column] how many do there
+    arriving: Ints  # [column] the number of constants that appear first in it
     packed: Ints32  # [constant of facts] packed number
-    seen: Ints  # [column] scratch: how many of these are early
+    seen: Ints  # [column] scratch: the number of early ones among them
 
 
 @kernel
-def _in_stream(batch: Batch, numbered: Numbered, w: int, c: int, learning: bool) -> int:
-    """Return a constant's number in the stream; a new one has one once a labelled world is learned from."""
-    if numbered.stream[c] >= 0:
-        return numbered.stream[c]
+def _in_stream(batch: Batch, known: Numbered, w: int, c: int, learning: bool) -> int:
+    """Return a constant's number in the stream; learning from a labelled world numbers a new constant."""
+    if known.stream[c] >= 0:
+        return known.stream[c]
     if not (learning and batch.labelled[w]):
         return -2 - c
     number = numbered.next[0]
@@ -112,10 +110,10 @@ def localise(
 ) -> int:
     """Renumber the constants of one type: by world (``local``), by stream, or both.
 
-    ``shared`` constants have the same numbers in all worlds; others follow in order of first appearance,
-    in the stream only those of labelled worlds while ``learning``, and those it does not know get
-    negative numbers. So do those that only the truth names. Members are written from ``at`` on; returns
-    where they end.
+    The first ``shared`` constants have the same numbers in all worlds; others follow in order of first
+    appearance. The stream only numbers constants of labelled worlds while ``learning``; other unknown ones
+    get negative numbers, and so do constants that only the truth names. Members are written from ``at`` on;
+    returns where they end.
     """
     for w in range(len(batch.listed)):
         if local:
@@ -151,7 +149,7 @@ def _meet(
     learning: bool,
     shared: int,
 ) -> tuple[int, int, int]:
-    """Give numbers to the constants of a world, and to those of facts that it has before facts do.
+    """Give numbers to the own constants of a world, and to early ones, which facts name later.
 
     Returns where the members and the early ones end, and how many constants the world has.
     """
@@ -178,10 +176,10 @@ def _meet(
                     facts.seen[facts.introduced[fact - shared]] += 1
                     columns.early[early_at] = fact
                     early_at += 1
-                stream_number = (
-                    _in_stream(batch, numbered, w, c, learning) if streamed else numbered.stream[c]
-                )
-                batch.stream[at] = stream_number
+                number = known.stream[c]
+                if streamed:
+                    number = _in_stream(batch, known, w, c, learning)
+                batch.stream[at] = number
                 at, n = at + 1, n + 1
     return at, early_at, n
 
@@ -225,10 +223,10 @@ def localise_beside(
     learning: bool,
     shared: int,
 ) -> tuple[int, int]:
-    """Renumber as ``localise`` the constants of a type that facts have constants of.
+    """Do as ``localise`` for a type that occurs in facts.
 
-    ``shared`` counts the constants that all worlds have beside those of facts. Returns where the members
-    and the early ones end.
+    ``shared`` is the number of shared constants without those of facts. Returns where the members and the
+    early constants end.
     """
     columns = batch.own
     for w in range(len(batch.labelled)):

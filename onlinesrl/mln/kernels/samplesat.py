@@ -26,17 +26,17 @@ from onlinesrl.mln.kernels.maxwalksat import (
 from onlinesrl.mln.kernels.unit_propagation import Trail, clear, fix_literal, propagate, units
 
 REQUIRED = 1000.0
-"""A sliced clause's weight: exp(-1000) is 0 in a float, so that no draw ever breaks it."""
+"""The weight of a clause in a slice; exp(-1000) is 0 in a double, so no draw breaks it."""
 TEMPERATURE, NOISE, ANY_STEP = 0.5 * REQUIRED, 0.5, 1 << 62
-"""SampleSAT's: of its annealing moves, and of its WalkSAT moves."""
+"""The temperature of SampleSAT's annealing moves, and the noise of its WalkSAT moves without tabu."""
 
 
 @kernel
 def _slice(cl: Clauses, s: Search, t: Trail, rng: Generator) -> None:
-    """Draw the clauses that must stay as they are; the others have 0 in ``s.weight``.
+    """Draw the clauses that must stay as they are; the others get weight 0 in ``s.weight``.
 
-    A clause of weight w > 0 that is true stays so with probability 1 - exp(-w), REQUIRED; one of w < 0
-    that is false stays false with probability 1 - exp(w), -REQUIRED: its literals are fixed.
+    A true clause of weight w > 0 must stay true, with weight REQUIRED, with probability 1 - exp(-w). A false
+    clause of w < 0 must stay false, with -REQUIRED, with probability 1 - exp(w); its literals are fixed.
     """
     clear(t)
     for c in range(len(cl.weight)):
@@ -69,24 +69,24 @@ def _tied(cl: Clauses, s: Search, t: Trail, v: int) -> int:
 
 @kernel
 def _any_value(cl: Clauses, t: Trail, s: Search, v: int, rng: Generator) -> None:
-    """Give a variable that is not fixed a random one of the values that are left to it."""
+    """Give a variable that is not fixed a random one of its open values."""
     values = 0 if cl.exactly[v] else 1
     for atom in range(cl.var_start[v], cl.var_start[v + 1]):
         values += t.fixed[atom] == OPEN
-    chosen = below(rng, values) - (0 if cl.exactly[v] else 1)
+    index = below(rng, values) - (0 if cl.exactly[v] else 1)
     for atom in range(cl.var_start[v], cl.var_start[v + 1]):
         s.state[atom] = 0
         if t.fixed[atom] == OPEN:
-            s.state[atom] = chosen == 0
-            chosen -= 1
+            s.state[atom] = index == 0
+            index -= 1
 
 
 @kernel
 def _place(cl: Clauses, s: Search, t: Trail, jumps: bool, tied: Ints32, rng: Generator) -> int:
-    """Set what propagation fixed, and draw what it left free of every clause.
+    """Set the variables that propagation fixed, and draw those in no open clause.
 
-    Defined atoms are left to ``count``. Returns how many variables are neither, listed in ``tied``;
-    they get any value if ``jumps``.
+    ``count`` computes defined atoms. The other variables are listed in ``tied``, and get a random value if
+    ``jumps``. Returns their number.
     """
     n_tied = 0
     for v in range(cl.drawn):
@@ -104,7 +104,7 @@ def _place(cl: Clauses, s: Search, t: Trail, jumps: bool, tied: Ints32, rng: Gen
 
 @kernel
 def _anneal(cl: Clauses, s: Search, v: int, temperature: float, rng: Generator) -> None:
-    """Give a variable a random other value, or with the probability of Metropolis."""
+    """Propose a random other value of a variable, accepted with the Metropolis probability."""
     off = true_atom(cl, s, v)
     first = cl.var_start[v]
     on = first + below(rng, cl.var_start[v + 1] - first + 1) - 1
@@ -127,9 +127,9 @@ def _sample_sat(
     flips: int,
     rng: Generator,
 ) -> bool:
-    """Satisfy the sliced clauses by WalkSAT and annealing moves at even odds.
+    """Satisfy the clauses of the slice by WalkSAT and annealing moves at even odds.
 
-    Wei, Erenrich & Selman (2004). False: not within so many moves.
+    Wei, Erenrich & Selman (2004). Returns whether this took at most ``flips`` moves.
     """
     for _ in range(flips):
         if s.size[HARD] + s.size[SOFT] == 0 or s.stop[0]:
@@ -151,20 +151,23 @@ def solution(
     flips: int,
     jump: float,
     rng: Generator,
-    saved_state: Bytes,
+    last: Bytes,
     tied: Ints32,
 ) -> tuple[int, bool]:
-    """Draw a slice, and a state in it; returns how many variables are tied, and whether one was found."""
+    """Draw a slice and a state in it; returns the number of tied variables, and whether there is a state.
+
+    Without one, the state stays as it was. ``last`` [atom] and ``tied`` [variable] are scratch.
+    """
     _slice(cl, s, t, rng)
     units(cl, t, s.weight)
     propagate(cl, t, s.weight)
-    copy(s.state, saved_state)
+    copy(s.state, last)
     jumps = uniform(rng) < jump
     n_tied = _place(cl, s, t, jumps, tied, rng)
     copy(t.fixed, s.fixed)
     count(cl, s)
     feasible = _sample_sat(cl, s, tied, n_tied, flips, rng)
     if not feasible:
-        copy(saved_state, s.state)
+        copy(last, s.state)
         count(cl, s)
     return n_tied, feasible

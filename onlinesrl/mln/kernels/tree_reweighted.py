@@ -1,8 +1,8 @@
 """A lower bound of a pairwise cost by sequential tree-reweighted message passing (Kolmogorov 2006).
 
-Messages reparameterise the cost: what an edge gives its variables is taken from its table. The bound
-is the sum of the minima of the tables, valid for any messages; sweeps raise it. Only values that are
-*alive* take part: a search has killed the others.
+Messages reparameterise the cost: they move costs from the table of an edge to its variables. The bound is
+the sum of the minima of the tables. It is valid for any messages, and sweeps raise it. Only *alive* values
+count: the search has pruned the others.
 """
 
 import numpy as np
@@ -14,24 +14,24 @@ from onlinesrl.mln.kernels.clauses import copy
 from onlinesrl.mln.kernels.pairwise_mrf import Pairwise
 
 DESCENTS = 20
-"""Most rounds of coordinate descent after rounding."""
+"""The most rounds of coordinate descent after rounding."""
 
 
 class Messages(Frame):
-    """Messages, and what follows from them."""
+    """Messages, and the tables and states computed from them."""
 
-    value: Ints32  # [slot] each variable's values, those that are alive first
-    count: Ints32  # [variable] how many of its values are alive
+    value: Ints32  # [slot] each variable's values, the alive ones first
+    count: Ints32  # [variable] the number of its alive values
     message: Floats
-    unary: Floats  # [slot] with the messages to it
-    excess: Floats  # [slot] by how much the bound rises where the variable has this value
-    share: Floats  # [variable] how much of its table each edge to a lower variable gets
+    unary: Floats  # [slot] the table of the variable plus the messages to it
+    excess: Floats  # [slot] the rise of the bound if the variable has this value
+    share: Floats  # [variable] the part of its table that each edge to a lower variable gets
     scratch: Floats  # [value] the minimum of each column of a table
     state: Ints32  # [variable] the last rounding
 
 
 def messages(p: Pairwise) -> Messages:
-    """Return messages that are 0; values of finite unary cost are alive."""
+    """Return zero messages; the values of finite unary cost are alive."""
     slots, n, size = len(p.unary), len(p.start) - 1, np.diff(p.start)
     dead, variable = np.isinf(p.unary), np.repeat(np.arange(n), size)
     return Messages(
@@ -48,7 +48,7 @@ def messages(p: Pairwise) -> Messages:
 
 @kernel
 def kill(p: Pairwise, t: Messages, v: int, i: int) -> None:
-    """Take the ``i``-th value that a variable has alive from it."""
+    """Prune the ``i``-th alive value of a variable."""
     last = p.start[v] + t.count[v] - 1
     at = p.start[v] + i
     t.value[at], t.value[last] = t.value[last], t.value[at]
@@ -57,7 +57,7 @@ def kill(p: Pairwise, t: Messages, v: int, i: int) -> None:
 
 @kernel
 def reparameterise(p: Pairwise, t: Messages) -> None:
-    """Add up the tables of the variables and the messages to them."""
+    """Write the sums of the variables' tables and the messages to them."""
     copy(p.unary, t.unary)
     for e in range(len(p.low)):
         m = p.message_start[e]
@@ -69,7 +69,7 @@ def reparameterise(p: Pairwise, t: Messages) -> None:
 
 @kernel
 def _send(p: Pairwise, t: Messages, e: int, upward: bool, share: float) -> None:
-    """Renew an edge's message to its higher variable, or to its lower one; its minimum is 0."""
+    """Update an edge's message to its higher variable, or to its lower one; its minimum is 0."""
     columns = p.start[p.high[e] + 1] - p.start[p.high[e]]
     to_low = p.message_start[e]
     to_high = p.message_start[e + 1] - columns
@@ -146,21 +146,20 @@ def _bound_edge(p: Pairwise, t: Messages, e: int) -> float:
 def bound(p: Pairwise, t: Messages) -> float:
     """Return the lower bound after a downward sweep, and write each value's ``excess`` over it.
 
-    Edges have the share of their higher variable's table that the sweep gave them, and variables
-    keep the rest.
+    Each edge has the share of its higher variable's table from the sweep; the variable has the remainder.
     """
     total = 0.0
     for v in range(len(t.share)):
-        share = 1.0
+        remainder = 1.0
         for k in range(p.arc_start[v], p.arc_start[v + 1]):
             if p.high[p.arc[k]] == v:
-                share -= t.share[v]
+                remainder -= t.share[v]
         least = np.inf
         for i in range(t.count[v]):
-            least = min(least, share * t.unary[p.start[v] + t.value[p.start[v] + i]])
+            least = min(least, remainder * t.unary[p.start[v] + t.value[p.start[v] + i]])
         for i in range(t.count[v]):
             slot = p.start[v] + t.value[p.start[v] + i]
-            t.excess[slot] = share * t.unary[slot] - least
+            t.excess[slot] = remainder * t.unary[slot] - least
         total += least
     for e in range(len(p.low)):
         total += _bound_edge(p, t, e)
@@ -169,7 +168,7 @@ def bound(p: Pairwise, t: Messages) -> float:
 
 @kernel
 def _local(p: Pairwise, t: Messages, v: int, x: int, rounding: bool) -> float:
-    """Return the cost of a variable's value beside the others' values.
+    """Return the cost of a variable's value, given the others' values.
 
     When ``rounding``, higher variables have no values yet, and their messages stand for them.
     """
@@ -203,7 +202,7 @@ def _settle(p: Pairwise, t: Messages, v: int, rounding: bool) -> bool:
 
 @kernel
 def round_off(p: Pairwise, t: Messages) -> None:
-    """Write the state that the messages suggest, after coordinate descent, to ``t.state``."""
+    """Round the messages to a state, improve it by coordinate descent, and write it to ``t.state``."""
     for v in range(len(t.state)):
         _settle(p, t, v, True)
     for _ in range(DESCENTS):

@@ -1,7 +1,7 @@
 """Unit propagation, and completing a partial state by backtracking (Davis, Logemann & Loveland 1962).
 
-A clause takes part where its ``required`` is above 0; groups always do. What follows from an atom is
-fixed with it; ``undo`` takes back the last ones fixed.
+The clauses whose ``required`` is above 0 and all groups must hold. Fixing an atom fixes the atoms that this
+implies. ``_undo`` frees the atoms that were fixed last.
 """
 
 import numpy as np
@@ -14,20 +14,20 @@ from onlinesrl.mln.kernels.ground_network import FALSE, OPEN, TRUE
 
 COMPLETE, CONTRADICTION, GIVEN_UP = 0, 1, 2
 BY_GAIN = 2
-"""A preference: true where that satisfies more soft weight than false does."""
+"""A preference: true if that satisfies more soft weight than false."""
 
 
 class Trail(Frame):
-    """Scratch memory: what is fixed, in the order of fixing, and each clause's literals so far."""
+    """Scratch memory: the fixed atoms in order, and each clause's true and false literals so far."""
 
-    size: Ints32  # atoms fixed, of them propagated, decisions
+    size: Ints32  # the numbers of fixed atoms, of propagated atoms, and of decisions
     fixed: Bytes  # [atom] OPEN, FALSE, TRUE
     atom: Ints32  # [place]
     n_true: Ints32  # [clause] literals that are true, of the propagated atoms
     n_false: Ints32  # [clause]
     decision: Ints32  # [decision] its place
     resume: Ints32  # [decision] where in the order it was made
-    stop: Bytes  # the first is not 0: leave the work, whose result is not used
+    stop: Bytes  # stop[0] is set: the work ends without a result
 
 
 FIXED, PROPAGATED, DECISIONS = 0, 1, 2
@@ -59,7 +59,7 @@ def clear(t: Trail) -> None:
 
 @kernel
 def fix(t: Trail, atom: int, value: int) -> bool:
-    """Fix an atom to FALSE or TRUE; False: it is the other already."""
+    """Fix an atom to FALSE or TRUE; returns False if it already has the other value."""
     if t.fixed[atom] == OPEN:
         t.fixed[atom] = value
         t.atom[t.size[FIXED]] = atom
@@ -86,17 +86,17 @@ def _settle_group(cl: Clauses, t: Trail, atom: int) -> bool:
         return True
     if not cl.exactly[v]:
         return True
-    n_open, candidate = 0, -1
+    open_atoms, candidate = 0, -1
     for other in range(first, last):
         if t.fixed[other] != FALSE:
-            n_open += 1
+            open_atoms += 1
             candidate = other
-    return n_open > 1 or (n_open == 1 and fix(t, candidate, TRUE))
+    return open_atoms > 1 or (open_atoms == 1 and fix(t, candidate, TRUE))
 
 
 @kernel
 def _settle_clause(cl: Clauses, t: Trail, c: int) -> bool:
-    """Make the last open literal of a clause true; False: there is none."""
+    """Make the last open literal of a clause true; returns False if the clause cannot become true."""
     if t.n_false[c] < cl.start[c + 1] - cl.start[c] - 1:
         return True
     for p in range(cl.start[c], cl.start[c + 1]):
@@ -108,7 +108,7 @@ def _settle_clause(cl: Clauses, t: Trail, c: int) -> bool:
 
 @kernel
 def propagate(cl: Clauses, t: Trail, required: Floats) -> bool:
-    """Propagate all fixed atoms; False: a contradiction follows."""
+    """Propagate all fixed atoms; returns False on a contradiction."""
     consistent = True
     while consistent and t.size[PROPAGATED] < t.size[FIXED]:
         atom = t.atom[t.size[PROPAGATED]]
@@ -145,7 +145,7 @@ def _undo(cl: Clauses, t: Trail, place: int) -> None:
 
 @kernel
 def units(cl: Clauses, t: Trail, required: Floats) -> bool:
-    """Fix what required clauses of one literal and groups of one atom say, before propagation."""
+    """Fix the atoms of required unit clauses and of groups of one atom, before propagation."""
     for c in range(len(cl.weight)):
         if required[c] > 0 and cl.start[c + 1] - cl.start[c] < 2 and not _settle_clause(cl, t, c):
             return False
@@ -158,7 +158,7 @@ def units(cl: Clauses, t: Trail, required: Floats) -> bool:
 
 @kernel
 def gain_of_truth(cl: Clauses, t: Trail, atom: int) -> float:
-    """Soft weight of the clauses not yet satisfied that true satisfies, less that of false."""
+    """Return the soft weight of open clauses that a true atom satisfies, less that of a false one."""
     gain = 0.0
     for p in range(cl.occ_start[2 * atom], cl.occ_start[2 * atom + 1]):
         c = cl.occ[p]
@@ -171,9 +171,9 @@ def gain_of_truth(cl: Clauses, t: Trail, atom: int) -> float:
 
 @kernel
 def _backtrack(cl: Clauses, t: Trail, required: Floats, limit: int) -> int:
-    """Reverse the last decision whose other side is not contradictory; returns how many it took.
+    """Reverse the last decision whose other value is not contradictory; returns the number of steps.
 
-    0: none is left; more than ``limit``: given up.
+    0: no decision remains. More than ``limit``: the search gave up.
     """
     steps = 0
     while t.size[DECISIONS] > 0 and steps <= limit and not t.stop[0]:
@@ -194,9 +194,8 @@ def complete(
 ) -> int:
     """Fix every atom so that the required clauses and the groups hold.
 
-    Atoms are decided in the order given, each as ``preferred``: 0, 1 or BY_GAIN, where nothing
-    before forces it. COMPLETE; CONTRADICTION: there is no such state; GIVEN_UP: more than ``limit``
-    decisions were reversed.
+    Atoms are decided in ``order``, each as ``preferred``, 0, 1 or BY_GAIN, unless earlier atoms force it.
+    Returns COMPLETE; CONTRADICTION, if there is no such state; or GIVEN_UP, after ``limit`` reversals.
     """
     clear(t)
     if not units(cl, t, required) or not propagate(cl, t, required):

@@ -1,4 +1,4 @@
-"""The weights of Markov logic: found by template constants, read for ground clauses; gaps."""
+"""The weights of Markov logic by template constants, their use for ground clauses, and gaps."""
 
 import numpy as np
 
@@ -56,7 +56,7 @@ def _same_key(weights: Weights, block: int, c: int, key: Ints32) -> bool:
 
 @kernel
 def find_slot(weights: Weights, c: int, key: Ints32) -> int:
-    """Return the slot that holds the block of a key, or the free one where it would go."""
+    """Return the slot of a key's block, or the free slot for it."""
     mask = len(weights.slot) - 1
     at: int = np.int64(_hash(key, c) & np.uint64(mask))  # type: ignore[assignment]
     while weights.slot[at] >= 0 and not _same_key(weights, weights.slot[at], c, key):
@@ -66,7 +66,7 @@ def find_slot(weights: Weights, c: int, key: Ints32) -> int:
 
 @kernel
 def add_block(weights: Weights, at: int, c: int, key: Ints32) -> int:
-    """Append the block of a new key; returns its first weight, -1: no room."""
+    """Append the block of a new key; returns its first weight, -1 if there is no room."""
     n, block = weights.size[0], weights.size[1]
     size = weights.block_size[c]
     if n + size > len(weights.uses) or 2 * (block + 1) > len(weights.slot):
@@ -94,7 +94,7 @@ def rehash(weights: Weights) -> None:
 
 @kernel
 def _repeats(net: Network, r: int) -> bool:
-    """Tell whether a row has the key of the row before, as copies do that ``ground`` makes."""
+    """Tell whether a row has the key of the row before, as the copies made by ``ground`` have."""
     if r == 0 or net.row_clause[r] != net.row_clause[r - 1] or net.row_weight[r - 1] < 0:
         return False
     if net.row_known[r] != net.row_known[r - 1]:
@@ -134,7 +134,7 @@ def number(plans: Plans, net: Network, weights: Weights, learning: bool) -> bool
 
 @kernel
 def effective(net: Network, value: Floats, cu: float, cv: float, weight: Floats) -> float:
-    """Write what each ground clause adds where it is true, factor * (base + cu u + cv v), to ``weight``.
+    """Write the weight of each ground clause, factor * (base + cu u + cv v).
 
     Returns the sum of the absolute weights.
     """
@@ -155,7 +155,7 @@ def effective(net: Network, value: Floats, cu: float, cv: float, weight: Floats)
 def effective_both(
     net: Network, value: Floats, cu: float, cv: float, scale: float, weight: Floats, more: Floats
 ) -> tuple[float, float]:
-    """Write what ``effective`` does for (cu, cv) to ``weight``, and for (scale, 0) to ``more``."""
+    """Write the weights of ``effective`` for (cu, cv) to ``weight``, and for (scale, 0) to ``more``."""
     total, total_more = 0.0, 0.0
     for r in range(net.size[ROWS]):
         i, step, factor = net.row_weight[r], net.row_step[r], net.row_factor[r]
@@ -173,7 +173,7 @@ def effective_both(
 
 @kernel
 def _find_differences(net: Network, truth: Bytes, rival: Bytes, cost: Floats) -> float:
-    """Write how many atoms before each one differ to ``net.differ``; returns their label loss."""
+    """Write to ``net.differ`` how many atoms before each one differ; returns the label loss."""
     rho = 0.0
     net.differ[0] = 0
     for a in range(net.size[ATOMS]):
@@ -196,7 +196,7 @@ def by_true_atoms(net: Network, truth: Bytes, rival: Bytes, rho: float) -> float
 
 @kernel
 def _may_change(net: Network, row: int) -> bool:
-    """Return whether an atom differs from the first to the last one of some literal of a row."""
+    """Tell whether some atom from the first to the last one of a literal of a row differs."""
     for p in range(net.lit_start[row], net.lit_start[row + 1]):
         a = net.lit_atom[p]
         if net.differ[a + (net.row_len[row] - 1) * net.lit_step[p] + 1] > net.differ[a]:
@@ -222,10 +222,8 @@ def gap(
         q = p + (literals == 2)
         for k in range(net.row_len[r]):
             if 1 <= literals <= 2:
-                in_truth, in_rival = (
-                    either_true(net, p, q, k, truth),
-                    either_true(net, p, q, k, rival),
-                )
+                in_truth = either_true(net, p, q, k, truth)
+                in_rival = either_true(net, p, q, k, rival)
             else:
                 in_truth, in_rival = clause_true(net, r, k, truth), clause_true(net, r, k, rival)
             if in_truth != in_rival:
@@ -297,9 +295,9 @@ def log_loss_gap(
 
 @kernel
 def _drop_rounding(weights: Weights, n: int, error: float) -> None:
-    """Make a Delta 0 of which nothing is larger than the rounding error of its sums.
+    """Set Delta to 0 if none of its numbers exceeds the rounding error of their sums.
 
-    Numbers that cancel may leave 1e-17, along which an unbounded step would be immense; counts leave 0.
+    Factors that cancel may leave 1e-17, along which an unbounded step would be immense. Counts leave 0.
     """
     for j in range(n):
         if not abs(weights.delta[j]) <= error:
