@@ -20,9 +20,9 @@ _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 @contextmanager
 def storage_errors(path: Path | str, action: str) -> Iterator[None]:
-    """Turn an OSError into a StorageError: path, what was tried, the system's reason, what to do.
+    """Turn an OSError into a StorageError with the path, the action, the system's reason and advice.
 
-    `action` completes the sentence "cannot ...". A broken pipe is not turned into one.
+    `action` completes the sentence "cannot ...". A BrokenPipeError passes unchanged.
     """
     try:
         yield
@@ -37,9 +37,9 @@ def storage_errors(path: Path | str, action: str) -> Iterator[None]:
 
 
 def plain(path: Path | str, flags: int = os.O_RDONLY) -> int:
-    """Open a file of a folder that anybody may have made; return its descriptor. Raises OSError.
+    """Open a file of an untrusted folder; return its descriptor. Raises OSError.
 
-    A link is not followed, and nothing but a plain file is opened: a pipe would wait. An opener for ``open``.
+    Links are not followed, and only plain files are opened: a pipe would block. An opener for ``open``.
     """
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -66,7 +66,7 @@ def read_plain(path: Path) -> bytes:
 
 
 def is_plain(path: Path) -> bool:
-    """Tell whether there is a plain file, which is no link."""
+    """Tell whether the path is a plain file and no link."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
@@ -74,7 +74,7 @@ def is_plain(path: Path) -> bool:
 
 
 def check_folder(path: Path) -> None:
-    """Raise OSError if a folder in a run folder is a link: what is in it would be elsewhere."""
+    """Raise OSError if a folder in a run folder is a link to another place."""
     if path.is_symlink():
         raise OSError(errno.ELOOP, f"{path.name} is a symbolic link, which is not followed")
 
@@ -82,9 +82,9 @@ def check_folder(path: Path) -> None:
 def write_atomic(path: Path, *chunks: bytes | memoryview) -> None:
     """Replace the file at `path` by the chunks, durably, or leave it as it was.
 
-    A temporary file beside it (`.NAME.tmp`), fsync, rename, fsync of the folder. A failure before
-    the rename removes the temporary file; a crash leaves it, and the next write replaces it.
-    Raises StorageError.
+    The steps are a temporary file beside it (`.NAME.tmp`), fsync, rename, fsync of the folder. A failure
+    before the rename removes the temporary file. A crash leaves it, and the next write replaces it. Raises
+    StorageError.
     """
     temporary = path.with_name(f".{path.name}.tmp")
     with storage_errors(path, "write"):

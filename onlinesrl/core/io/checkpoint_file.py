@@ -1,6 +1,6 @@
-r"""Files of checkpoints: one header and named arrays in one file, whole or not at all.
+r"""Files of checkpoints: a header and named arrays in one file, which is whole or not there.
 
-The container knows nothing of learners. Layout, all numbers little-endian:
+The format does not depend on learners. Its layout, with little-endian numbers:
 
     offset  bytes
     0       8      magic, b"OSRLCKPT"
@@ -13,9 +13,9 @@ The container knows nothing of learners. Layout, all numbers little-endian:
     ...            the arrays, raw, C order, each filled with zeros to a multiple of 64, one after
                    another; `offset` counts from the end of the JSON text
 
-The SHA-256 tells damage, not who wrote the file: sizes and places are checked before memory is taken
-by them. Nothing in it is executed on reading. Neither writing nor reading holds a second copy of an array
-(writing copies one that is not contiguous).
+The SHA-256 shows damage, but not who wrote the file. So sizes and places are checked before memory is
+allocated, and reading executes nothing. Neither writing nor reading holds a second copy of an array, except
+that writing copies an array that is not contiguous.
 """
 
 import errno
@@ -44,13 +44,13 @@ _HEAD = struct.Struct("<8sQ32sQQ")
 _LENGTHS = struct.Struct("<QQ")
 _NUMBERS = "biufc"
 _LACKS = errno.EMFILE, errno.ENFILE, errno.ENOMEM
-"""Errors of a process that lacks something: they say nothing of the file."""
+"""Errors of a process that lacks memory or files; they do not mean that the checkpoint is damaged."""
 _DTYPE = re.compile(rf"[<|][{_NUMBERS}][0-9]{{1,2}}")
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class _Array(msgspec.Struct, forbid_unknown_fields=True):
-    """Where an array is, and what it is."""
+    """The type, shape and place of an array."""
 
     dtype: str
     shape: list[Natural]
@@ -71,7 +71,7 @@ class DamagedCheckpoint(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a checkpoint file holds; the arrays are writable and independent of each other."""
+    """The content of a checkpoint file; the arrays are writable and independent of each other."""
 
     path: Path
     number: int
@@ -82,9 +82,9 @@ class Checkpoint:
 def write(
     path: Path, number: int, header: dict[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> None:
-    """Write a checkpoint file durably; a crash or an error leaves what there was.
+    """Write a checkpoint file durably; a crash or an error leaves the old file.
 
-    The header holds what JSON can hold (no NaN, no infinity), the arrays numbers. Raises StorageError;
+    The header holds JSON values without NaN and infinity, the arrays numbers. Raises StorageError, and
     ValueError or TypeError for a header or array that cannot be written.
     """
     write_atomic(path, *_encode(number, header, arrays))
@@ -140,9 +140,9 @@ def _encode(
 
 
 def _json(value: dict[str, Any]) -> bytes:
-    """Return JSON text, in which ``msgspec.Raw`` stands as it is.
+    """Return JSON text; ``msgspec.Raw`` is inserted as it is.
 
-    Raises ValueError for NaN and infinity, TypeError for what JSON has not.
+    Raises ValueError for NaN and infinity, TypeError for values that JSON cannot hold.
     """
     _check(value)
     try:
@@ -152,7 +152,7 @@ def _json(value: dict[str, Any]) -> bytes:
 
 
 def _check(value: object) -> None:
-    """Raise ValueError or TypeError for what JSON has not, which msgspec would write in its own way."""
+    """Raise ValueError or TypeError for values that JSON cannot hold, but msgspec would write."""
     if isinstance(value, dict):
         for part in value.values():
             _check(part)
@@ -174,7 +174,7 @@ def _little_endian(name: str, array: np.ndarray) -> np.ndarray:
 
 
 def _verify(path: Path, stream: io.BufferedReader) -> int:
-    """Return the offset of the first array when the file is intact."""
+    """Return the offset of the first array of an intact file. Raises DamagedCheckpoint."""
     size = stream.seek(0, 2)
     stream.seek(0)
     head = stream.read(_HEAD.size)

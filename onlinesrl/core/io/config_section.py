@@ -21,7 +21,7 @@ class Section(BaseModel):
     tag: ClassVar[str] = "kind"
     """The key whose value names the kind of section."""
     gone: ClassVar[Mapping[str, str]] = {}
-    """What to say of keys that there were in earlier versions."""
+    """Messages about keys of earlier versions."""
 
     @model_validator(mode="before")
     @classmethod
@@ -46,11 +46,11 @@ class Section(BaseModel):
 def standard(tag: str, kind: str) -> Callable[[object], object]:
     """Return a validator that sets the default kind of a section."""
 
-    def filled(values: object) -> object:
+    def with_kind(values: object) -> object:
         values = {} if values is None else values
         return {tag: kind, **values} if isinstance(values, dict) else values
 
-    return filled
+    return with_kind
 
 
 def tag_of(section: type[BaseModel]) -> str:
@@ -65,9 +65,9 @@ def kind_of(section: type[BaseModel]) -> str:
 
 
 def not_for(name: str, section: type[BaseModel], kinds: Iterable[type[BaseModel]]) -> str:
-    """Return that a key is not for this kind of section, but for others; empty where it is for none."""
-    tag, fitting = tag_of(section), [kind_of(kind) for kind in kinds if name in kind.model_fields]
-    if not fitting:
+    """Return the message that a key belongs to other kinds of a section; empty if it belongs to none."""
+    tag, others = tag_of(section), [kind_of(kind) for kind in kinds if name in kind.model_fields]
+    if not others:
         return ""
     return f"not for {tag} {kind_of(section)}, but for {tag} {' or '.join(fitting)}"
 

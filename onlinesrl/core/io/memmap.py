@@ -1,4 +1,4 @@
-"""Arrays in files: the system keeps in memory what fits, and writes back what does not."""
+"""Arrays in files: the system holds in memory what fits, and writes back the rest."""
 
 import mmap
 import os
@@ -13,9 +13,9 @@ from onlinesrl.core.io.atomic_write import storage_errors
 
 
 def zeros(folder: Path, shape: int | tuple[int, int], dtype: Any) -> NDArray[Any]:
-    """Return an array of zeros in a file of a folder, which has no name and ends with the array.
+    """Return an array of zeros in a nameless file of a folder; the file ends with the array.
 
-    Raises StorageError where the folder cannot take it, now and not when it is written.
+    Raises StorageError now if the folder has not enough space, not later when the array is written.
     """
     empty = np.zeros(0, dtype)
     size = int(np.prod(shape)) * empty.itemsize

@@ -1,6 +1,6 @@
-"""What a checkpoint holds is checked where it is restored.
+"""Checks of a checkpoint's content when it is restored.
 
-Its SHA-256 says that it is whole, not who wrote it; kernels take indexes from it, unchecked.
+The SHA-256 of a checkpoint shows that it is whole, but not who wrote it. Kernels do not check its indexes.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["LARGE", "MOST", "Expected", "Misfit", "Natural", "converted", "resto
 
 
 class Misfit(StorageError):
-    """A part of a checkpoint that is not what is to be restored."""
+    """A part of a checkpoint that does not fit the state to be restored."""
 
 
 class Expected(NamedTuple):
-    """An array's dtype, its shape, in which a name stands for a length, and its numbers' range.
+    """An array's dtype, its shape, in which a name stands for a length, and the range of its numbers.
 
-    The range broadcasts.
+    ``least`` and ``most`` broadcast against the array.
     """
 
     dtype: type[np.generic]
@@ -41,31 +41,28 @@ class Expected(NamedTuple):
 def restored(
     arrays: Mapping[str, Any], expected: Mapping[str, Expected], **lengths: int
 ) -> dict[str, Any]:
-    """Return the arrays that are expected. Raises Misfit.
+    """Return the expected arrays. Raises Misfit.
 
-    ``lengths`` are those known by name; others are the same wherever their name stands.
+    ``lengths`` are known by name; any other name stands for the same length everywhere.
     """
     for name, (dtype, shape, least, most) in expected.items():
         array = arrays.get(name)
         if array is None:
             raise Misfit(f"the array {name} is missing")
         if array.ndim == len(shape):
-            for dimension, length in zip(shape, array.shape, strict=True):
-                lengths.setdefault(str(dimension), length)
-        wanted = tuple(
-            dimension if isinstance(dimension, int) else lengths.get(dimension, dimension)
-            for dimension in shape
-        )
-        if array.dtype.newbyteorder("=") != dtype or array.shape != wanted:
+            for name_or_length, length in zip(shape, array.shape, strict=True):
+                lengths.setdefault(str(name_or_length), length)
+        right = tuple(n if isinstance(n, int) else lengths.get(n, n) for n in shape)
+        if array.dtype.newbyteorder("=") != dtype or array.shape != right:
             actual = f"{array.dtype.name}{[*array.shape]}"
-            raise Misfit(f"the array {name} is {actual}, expected {np.dtype(dtype)}{[*wanted]}")
+            raise Misfit(f"the array {name} is {actual}, expected {np.dtype(dtype)}{[*right]}")
         if not np.all((array >= least) & (array <= most)):
             raise Misfit(f"the array {name} has a number out of its range")
     return {name: arrays[name] for name in expected}
 
 
 def converted(value: Any, kind: type[T], **options: Any) -> T:
-    """Return a value of a header as one of a type of msgspec's. Raises Misfit."""
+    """Convert a value of a header to a type by msgspec. Raises Misfit."""
     try:
         result: T = msgspec.convert(value, kind, **options)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -75,7 +72,7 @@ def converted(value: Any, kind: type[T], **options: Any) -> T:
 
 @contextmanager
 def restoring(path: Path | str) -> Iterator[None]:
-    """Name the file of what does not fit, as a damaged checkpoint."""
+    """Turn a Misfit into a DamagedCheckpoint that names the file."""
     try:
         yield
     except Misfit as error:

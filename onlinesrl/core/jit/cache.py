@@ -1,7 +1,7 @@
-"""Compiled kernels on disk: where, and which files are believed.
+"""The cache of compiled kernels on disk: its folder, and the files that are trusted.
 
-A compiled kernel is a pickle, and loading one runs what is in it. So a folder or file is used only where no
-other user but root can write it, and a file is loaded only where it has the hash that stands at its start.
+A compiled kernel is a pickle, and loading a pickle runs code. So a folder or file is used only if no user but
+this one and root can write it. A file is loaded only if its content has the hash at its start.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _HASH = sha256().digest_size
 class KernelCache(_Cache):
     """Numba's interface to the cache of one kernel.
 
-    ``sources`` returns what besides the kernel's own file its code depends on. A kernel has a file for each
-    type of its arguments and each kind of machine.
+    ``sources`` returns the state of all files that the kernel's code depends on. There is a cache file for
+    each kernel, type of its arguments and kind of machine.
     """
 
     def __init__(self, function: Callable[..., Any], sources: Callable[[], object]) -> None:
@@ -68,7 +68,7 @@ class KernelCache(_Cache):
             path.unlink(missing_ok=True)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return what was compiled for these types; None where no sound file of this version has it."""
+        """Return the code compiled for these types; None if no sound file of this version has it."""
         path = self._path(sig, target_context)
         content = None if path is None else _trusted(path)
         if path is None or content is None:
@@ -79,7 +79,7 @@ class KernelCache(_Cache):
         return CompileResult._rebuild(target_context, *serialize.loads(content[2 * _HASH :]))
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Write what was compiled; where that fails, warn, and go on without."""
+        """Write compiled code; if that fails, warn and go on without a cache."""
         path = self._path(sig, data.target_context)
         if path is None or data.library.has_dynamic_globals:
             return
@@ -99,12 +99,12 @@ class KernelCache(_Cache):
         if folder is None:
             return None
         code, machine = self.function.__code__, target_context.codegen().magic_tuple()
-        named = (code.co_filename, code.co_firstlineno, self.function.__qualname__)
-        key = repr((*named, str(sig), machine, sys.implementation.cache_tag)).encode()
+        identity = (code.co_filename, code.co_firstlineno, self.function.__qualname__)
+        key = repr((*identity, str(sig), machine, sys.implementation.cache_tag)).encode()
         return folder / f"{self.function.__name__}-{sha256(key).hexdigest()[:32]}"
 
     def _stamp(self) -> bytes:
-        """Return a hash of all that the code depends on."""
+        """Return a hash of everything that the compiled code depends on."""
         function = self.function
         cells = tuple(cell.cell_contents for cell in function.__closure__ or ())
         versions = (numba.__version__, llvmlite.__version__, sys.version)
@@ -122,18 +122,18 @@ def _file_stamp(file: str) -> tuple[int, int] | None:
 
 
 def _hash(path: Path, content: bytes) -> bytes:
-    """Return the hash of a file: one that was renamed to stand for another does not have it."""
+    """Return the hash of a file's content and name, so that a renamed file does not match."""
     return sha256(path.name.encode() + content).digest()
 
 
 def _own(status: os.stat_result, sticky: bool = False) -> bool:
-    """Tell whether no other user but root can write this, or, where ``sticky`` will do, rename in it."""
+    """Tell whether only this user and root can write a file, or, with ``sticky``, rename in a folder."""
     closed = not status.st_mode & 0o022 or (sticky and status.st_mode & stat.S_ISVTX)
     return status.st_uid in {0, os.geteuid()} and bool(closed)
 
 
 def _trusted(path: Path) -> bytes | None:
-    """Return what is in a file that no other user can have written; None: there is none."""
+    """Return the content of a file that no other user can have written; None if there is none."""
     try:
         with path.open("rb") as file:
             return file.read() if _own(os.fstat(file.fileno())) else None
@@ -146,32 +146,32 @@ def _trusted(path: Path) -> bytes | None:
 
 @cache
 def kernel_folder() -> Path | None:
-    """Return the first folder that can be used, at last a temporary one; None: there is none."""
+    """Return the first folder that can be used, or else a temporary one; None if that fails, too."""
     refused: list[str] = []
     for folder in _folders():
         reason = _unusable(folder)
         if reason is None:
-            if refused and _given():
+            if refused and _cache_setting():
                 _warn(f"compiled kernels are cached in {folder}; {refused[0]}")
             return folder
         refused.append(f"{folder}: {reason}")
     return _temporary("; ".join(refused))
 
 
-def _given() -> str:
-    """Return the folder that NUMBA_CACHE_DIR names, as numba has read it; empty: none."""
+def _cache_setting() -> str:
+    """Return the folder that NUMBA_CACHE_DIR names, as numba has read it; empty if it is not set."""
     settings: Any = numba.config
     return str(settings.CACHE_DIR)
 
 
 def lasting() -> bool:
-    """Tell whether the next process finds what this one has compiled."""
+    """Tell whether later processes find the kernels that this one compiles."""
     return kernel_folder() in {*_folders()}
 
 
 def _folders() -> list[Path]:
-    """Return where kernels may be cached, the best place first: as told, in the package, in the home."""
-    setting, home = _given(), os.environ.get("XDG_CACHE_HOME", "")
+    """Return the folders for kernels, the best one first: NUMBA_CACHE_DIR, in the package, in the home."""
+    setting, home = _cache_setting(), os.environ.get("XDG_CACHE_HOME", "")
     folders = [Path(setting).absolute() / "onlinesrl"] if setting else []
     folders.append(PACKAGE / "__pycache__" / "kernels")
     of_user = Path(home if os.path.isabs(home) else os.path.expanduser("~/.cache"))  # noqa: PTH111, PTH117
@@ -179,12 +179,12 @@ def _folders() -> list[Path]:
 
 
 def _unusable(folder: Path) -> str | None:
-    """Make a folder if need be; return why it cannot be used, if so."""
+    """Create a folder if needed; return the reason why it cannot be used, or None."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         above = folder.parent
-        chosen = _given() and above == Path(_given()).absolute()
-        if not _own(folder.stat()) or (chosen and not _own(above.stat(), sticky=True)):
+        setting = _cache_setting() and above == Path(_cache_setting()).absolute()
+        if not _own(folder.stat()) or (setting and not _own(above.stat(), sticky=True)):
             return OTHERS
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
@@ -193,7 +193,7 @@ def _unusable(folder: Path) -> str | None:
 
 
 def _temporary(refused: str) -> Path | None:
-    """Return a new folder that no other user can look into, and that is removed when the process ends."""
+    """Return a new private folder, which is removed when the process ends."""
     _warn(f"compiled kernels cannot be cached ({refused}), and each start compiles them anew")
     try:
         folder = Path(tempfile.mkdtemp(prefix="onlinesrl-kernels-"))
@@ -204,7 +204,7 @@ def _temporary(refused: str) -> Path | None:
 
 
 def _remove(folder: Path, process: int) -> None:
-    """Remove the temporary folder, but not at the end of a fork."""
+    """Remove the temporary folder at the end of the process that created it, not of its forks."""
     if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
 

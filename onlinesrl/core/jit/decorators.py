@@ -1,10 +1,9 @@
 """Compilation of kernels: cached on disk, with numpy's division and without reference counting.
 
-An index below 0 is out of bounds in them (``NUMBA_BOUNDSCHECK=1`` says where one is used).
-Kernels take frames, arrays and numbers, allocate nothing and return numbers. Reference counting of
-arrays is therefore switched off; it makes the same code about thirty times slower. A kernel called from
-Python is optimised as a whole and cached. Kernels called by it are linked into it before optimisation,
-and get no machine code of their own.
+Kernels take frames, arrays and numbers, allocate nothing and return numbers. So they need no reference
+counting of arrays, which would make the same code about thirty times slower. An index below 0 is out of
+bounds (``NUMBA_BOUNDSCHECK=1`` shows where one is used). A kernel called from Python is optimised as a whole
+and cached. Kernels called by it are linked into it before optimisation, without machine code of their own.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ OPTIONS = {"nopython": True, "error_model": "numpy", "_nrt": False}
 
 
 def _wide(kind: Any) -> Any:
-    """Return the type that an argument is compiled for: literals and short integers become int64."""
+    """Return the type for which an argument is compiled: literals and short integers become int64."""
     kind = types.unliteral(kind)
     if isinstance(kind, types.Integer) and kind is not types.uint64:
         return types.int64
@@ -48,20 +47,20 @@ class _Dispatcher(CPUDispatcher):
 
 
 class _Part(_Dispatcher):
-    """A function that only kernels call, of which there is no machine code to call."""
+    """A function that only kernels call; it has no machine code of its own."""
 
     def add_overload(self, cres: Any) -> None:
-        """Keep what was compiled for kernels, without a place where Python looks for code."""
+        """Store code compiled for kernels, which Python cannot call."""
         self.overloads[tuple(cres.signature.args)] = cres
 
 
 class _Kernel(_Dispatcher):
-    """A function that Python calls, and that is linked into kernels that call it."""
+    """A function that Python calls; kernels that call it link it."""
 
     part_of: Callable[[Any], _Part]
 
     def enable_caching(self) -> None:
-        """Cache what is compiled in files that are believed; see ``cache``."""
+        """Cache compiled code in trusted files; see ``cache``."""
         self._cache = KernelCache(self.py_func, _sources)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
@@ -69,13 +68,13 @@ class _Kernel(_Dispatcher):
         return self.part_of(args).get_call_template(args, kws)
 
     def get_overload(self, sig: Any) -> Any:
-        """Return what another kernel links."""
+        """Return the code that another kernel links."""
         return self.part_of(sig).get_overload(sig)
 
 
 @cache
 def _sources() -> tuple[tuple[str, int, int], ...]:
-    """Return name, time and size of all kernel files; a cached kernel may depend on any of them."""
+    """Return name, time and size of all kernel files, because a kernel may depend on any of them."""
     package = Path(__file__).parents[2]
     folders = "core/jit", "core/online", "core/online/update_rules", "*/kernels"
     files = sorted(file for folder in folders for file in package.glob(f"{folder}/*.py"))
@@ -88,37 +87,37 @@ def kernel(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """Compile a kernel that becomes a part of each kernel that calls it: a few steps of a hot loop."""
-    return _kernel(function, "", None, inside=True)
+    """Compile a short kernel of hot loops, which is inlined into each kernel that calls it."""
+    return _kernel(function, "", None, inline=True)
 
 
 def threaded(function: F) -> F:
-    """Compile a kernel that other threads may run beside: it does not hold Python's lock."""
+    """Compile a kernel that releases Python's lock, so that other threads run in parallel."""
     return _kernel(function, "", None, nogil=True)
 
 
 def plain(function: F) -> F:
-    """Return the Python function of a kernel that calls no other: nothing is compiled for it."""
+    """Return the Python function of a kernel that calls no other kernel, without compiling it."""
     dispatcher: Any = function
     result: F = dispatcher.py_func
     return result
 
 
 def kernel_of(feature: str, otherwise: Any) -> Callable[[F], F]:
-    """Compile a function for frames that have a ``feature``.
+    """Compile a function for frames that have a feature.
 
-    For frames without, for which it is never called, kernels get a function that returns
-    ``otherwise``, so that nothing is compiled without need.
+    For frames without the feature it is never called. Their kernels link a function that returns
+    ``otherwise`` instead, so that nothing is compiled without need.
     """
     return lambda function: _kernel(function, feature, otherwise)
 
 
-def _kernel(function: F, feature: str, otherwise: Any, inside: bool = False, **options: Any) -> F:
+def _kernel(function: F, feature: str, otherwise: Any, inline: bool = False, **options: Any) -> F:
     @cache
     def part(needed: bool) -> _Part:
-        flags = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": inside}
-        source = function if needed else _returning(otherwise, function)
-        return _Part(source, {}, OPTIONS | flags, PartCompiler)
+        flags = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": inline}
+        body = function if needed else _returning(otherwise, function)
+        return _Part(body, {}, OPTIONS | flags, PartCompiler)
 
     compiled = _Kernel(function, {}, OPTIONS | options | {"no_cfunc_wrapper": True}, KernelCompiler)
     compiled.enable_caching()
@@ -136,7 +135,7 @@ def ready(function: Callable[..., Any], *arguments: Any) -> None:
 
 
 def _returning(value: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function with the parameters of another that returns a value."""
+    """Return a function that has the parameters of another one and returns ``value``."""
 
     def returning() -> Any:
         return VALUE  # type: ignore[name-defined]  # noqa: F821 - below
@@ -167,6 +166,6 @@ class _Once(event.Listener):
 
 @contextmanager
 def told_of_compiling(tell: Callable[[str], object]) -> Iterator[None]:
-    """Call ``tell``, once, when a function is compiled, not when it is loaded from the cache."""
+    """Call ``tell`` once if a function is compiled, not if it is loaded from the cache."""
     with event.install_listener("numba:compile", _Once(tell)):
         yield

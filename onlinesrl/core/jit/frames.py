@@ -1,10 +1,10 @@
 """Frames: records of arrays and numbers, passed to kernels by one address.
 
-Numba passes an array as seven arguments and a tuple of arrays as those of all; a world would be a
-thousand arguments per call, which LLVM tracks through every function. A frame is passed as the address
-of a table of 64-bit words, and fields are read where they are used: an array as the words of its data
-and shape, a number as one word, a frame as its address. The table is constant, which LLVM is told
-(see ``_read``), so that reads are moved out of loops.
+Numba passes an array as seven arguments, and a tuple of arrays as the arguments of all. A world would be a
+thousand arguments per call, which LLVM tracks through every function. A frame is passed as the address of a
+table of 64-bit words, and fields are read where they are used. An array is the words of its data and shape,
+a number one word, a frame its address. LLVM knows that the table is constant (see ``_read``), so it moves
+reads out of loops.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _address(array: Any) -> int:
 class Column(types.Array):
     """The numba type of a contiguous array whose indexes are never negative.
 
-    Numba would look at every index whether it counts from the end.
+    Numba would check every index for counting from the end.
     """
 
     def __init__(self, dtype: Any, ndim: int, readonly: bool = False):
@@ -55,7 +55,7 @@ class Column(types.Array):
     def copy(
         self, dtype: Any = None, ndim: Any = None, layout: Any = None, readonly: Any = None
     ) -> Any:
-        """Return the type of a part of it: a row is a column, too."""
+        """Return the type of a part of the array; a row is a column, too."""
         other = super().copy(dtype, ndim, layout, readonly)
         return Column(other.dtype, other.ndim) if other.layout == "C" else other
 
@@ -129,7 +129,7 @@ class Frame:
 
     @classmethod
     def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
-        """Return the features that a frame does not have, whose functions are then not compiled."""
+        """Return the features that a frame lacks; their functions are not compiled."""
         return ()
 
     def _word(self, name: str, value: Any) -> int:
@@ -141,10 +141,10 @@ class Frame:
         raise TypeError(f"{type(self).__name__}.{name}: no contiguous array or number")
 
     def _learn(self, kinds: tuple[Any, ...], without: tuple[str, ...]) -> FrameType:
-        """Create the type of frames with fields of these kinds, those of this frame."""
+        """Create the type of frames whose fields have the kinds of this frame's fields."""
         members = tuple((name, _type_of(getattr(self, name))) for name in self._names)
-        frame_type = self._types[kinds] = FrameType(type(self).__name__, members, without)
-        return frame_type
+        kind = self._types[kinds] = FrameType(type(self).__name__, members, without)
+        return kind
 
 
 def _type_of(value: Any) -> Any:
@@ -189,32 +189,26 @@ def _unbox(kind: FrameType, frame: Any, c: Any) -> NativeValue:
 
 @lower_getattr_generic(FrameType)
 def _read(context: Any, builder: Any, kind: FrameType, table: Any, name: str) -> Any:
-    place, member_type = kind.place[name]
+    place, field_type = kind.place[name]
 
     def word(at: int) -> Any:
         loaded = builder.load(builder.gep(table, [WORD(at)]))
         loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
         return loaded
 
-    if isinstance(member_type, types.Array):
-        return _array(
-            context,
-            builder,
-            member_type,
-            word(place),
-            [word(place + 1 + d) for d in range(member_type.ndim)],
-        )
-    if isinstance(member_type, FrameType):
-        return builder.inttoptr(word(place), WORD.as_pointer())
-    if isinstance(member_type, types.Float):
-        return builder.bitcast(word(place), ir.DoubleType())
-    return (
-        builder.trunc(word(place), ir.IntType(1)) if member_type == types.boolean else word(place)
-    )
+    first = word(place)
+    if isinstance(field_type, types.Array):
+        shape = [word(place + 1 + d) for d in range(field_type.ndim)]
+        return _array(context, builder, field_type, first, shape)
+    if isinstance(field_type, FrameType):
+        return builder.inttoptr(first, WORD.as_pointer())
+    if isinstance(field_type, types.Float):
+        return builder.bitcast(first, ir.DoubleType())
+    return builder.trunc(first, ir.IntType(1)) if field_type == types.boolean else first
 
 
 def _array(context: Any, builder: Any, kind: Any, address: Any, shape: list[Any]) -> Any:
-    """Return a contiguous array of a data address and a shape."""
+    """Return a contiguous array with this data address and shape."""
     array = context.make_array(kind)(context, builder)
     size = context.get_constant(
         types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype))
@@ -245,13 +239,13 @@ def _unsigned(index: Any) -> Any:
 
 def _at_unsigned(operation: Any) -> Any:
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        """Do what numba does for an array and unsigned indexes."""
+        """Emit numba's code for an array and unsigned indexes."""
         column, index, *rest = sig.args
         array = types.Array(column.dtype, column.ndim, "C")
         cast = _unsigned(index)
-        plain = sig.replace(args=(array, cast, *rest))
-        compiled = context.get_function(operation, plain)
-        return compiled(builder, (args[0], context.cast(builder, args[1], index, cast), *args[2:]))
+        implementation = context.get_function(operation, sig.replace(args=(array, cast, *rest)))
+        position = context.cast(builder, args[1], index, cast)
+        return implementation(builder, (args[0], position, *args[2:]))
 
     return emit
 

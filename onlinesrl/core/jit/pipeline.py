@@ -1,7 +1,7 @@
-"""How kernels are compiled: by numba's passes, the functions that a kernel calls linked into it first.
+"""The compilation of kernels by numba's passes: called functions are linked before optimisation.
 
-Numba optimises each function by itself and then again in each function that calls it. A kernel calls a
-hundred functions, which are optimised once here: together, when the kernel is whole.
+Numba optimises each function by itself, and again in each function that calls it. A kernel calls a hundred
+functions, so here they are optimised once, together with the kernel.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ADWIN: a window of the newest values that is cut where its older part has another mean.
+"""ADWIN: a window of the newest values, whose older part is dropped when its mean differs.
 
 Bifet & Gavalda, Learning from time-changing data with adaptive windowing, SIAM Data Mining 2007: figure 1,
 with the exponential histogram of section 4 and the bound of its equation 3.1 for values in [0, 1].
@@ -14,17 +14,17 @@ from onlinesrl.core.jit.frames import Frame
 
 LEVELS = 48
 BUCKETS = 5
-"""The most buckets of a level; past them its two oldest are merged into one of the next level."""
+"""The most buckets of a level; with one more, its two oldest merge into one of the next level."""
 LEAST = 5
 """The fewest values on either side of a cut."""
 
 
 class Window(Frame):
-    """The newest values in buckets, of 2**level values each; those of a level stand oldest first."""
+    """The newest values in buckets of 2**level values each; the oldest bucket of a level comes first."""
 
     total: Floats  # [level, bucket] the sum of the values
     spread: Floats  # [level, bucket] the sum of their squared deviations from their mean
-    size: Ints  # [level] how many buckets there are
+    size: Ints  # [level] the number of buckets
 
 
 def empty() -> Window:
@@ -35,7 +35,7 @@ def empty() -> Window:
 
 @kernel
 def add(w: Window, x: float, delta: float) -> bool:
-    """Add a value in [0, 1], and cut the window; tell whether the newer part had the greater mean.
+    """Add a value in [0, 1], and cut the window; tell whether a newer part had the greater mean.
 
     ``delta`` bounds the probability that a window of equally distributed values is cut.
     """
@@ -43,12 +43,12 @@ def add(w: Window, x: float, delta: float) -> bool:
     level = 0
     while w.size[level] > BUCKETS:
         width = 2.0**level
-        one, other = w.total[level, 0], w.total[level, 1]
-        apart = (one - other) ** 2 / (2.0 * width)
-        spread = w.spread[level, 0] + w.spread[level, 1] + apart
+        first, second = w.total[level, 0], w.total[level, 1]
+        between = (first - second) ** 2 / (2.0 * width)
+        spread = w.spread[level, 0] + w.spread[level, 1] + between
         _shift(w, level)
         _shift(w, level)
-        _push(w, level + 1, one + other, spread)
+        _push(w, level + 1, first + second, spread)
         level += 1
     risen = False
     while True:
@@ -81,7 +81,7 @@ def _shift(w: Window, level: int) -> None:
 
 @kernel
 def _cut(w: Window, delta: float) -> int:
-    """Return 1 if the mean after some bucket is greater than before it, -1 if it is less, 0: nowhere."""
+    """Return 1 if the mean rises after some bucket, -1 if it falls, 0 if no bucket parts different means."""
     n, total, spread = 0.0, 0.0, 0.0
     for level in range(LEVELS):
         for b in range(w.size[level]):

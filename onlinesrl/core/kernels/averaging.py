@@ -1,6 +1,6 @@
 """Weights with their averages; an update touches only the non-zeros of its gap.
 
-A weight is kept as base, u and v:
+A weight is stored as base, u and v:
 
     w_t = base + s_t u_t,    mean of w_2 .. w_{T+1} = base + (S u - v) / T,    S = s_2 + .. + s_{T+1}
 
@@ -13,25 +13,26 @@ from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
 
 T, S, NORM, DUAL, PRIMAL, LOSS = 0, 1, 2, 3, 4, 5
-"""The scalars beside the weights: updates, the sum of s_2 .. s_{T+1}, ||u||^2 in the metric of the update;
-over the updates the sum of alpha (rho - <base, Delta>), of their regularised losses, and of their losses.
-"""
-HUGE = 1e150  # the limit of sums in an update, so that squares and averages are finite
+"""The scalars beside the weights: the number T of updates, the sum S of s_2 .. s_{T+1}, and ||u||^2 in the
+metric of the update; then three sums over the updates: alpha (rho - <base, Delta>), the regularised loss, and
+the loss."""
+HUGE = 1e150
+"""The limit of sums in an update, so that squares and averages are finite."""
 
 
 class Averaged(Frame):
     """The weights, and the gap of the current update."""
 
     value: Floats  # [weight, 3] base, u, v; or [weight, 2] u, v
-    uses: Ints  # [weight] number of updates; or [0], not counted
-    delta: Floats  # [most that an update touches] working memory, 0 between updates
-    mark: Ints32  # [weight] working memory, > 0: touched by this update, as its mark-th
-    touched: Ints  # like delta: the weights that it touches
+    uses: Ints  # [weight] its number of updates; or [0]: they are not counted
+    delta: Floats  # [place] the gap of each touched weight; 0 between updates
+    mark: Ints32  # [weight] its place in ``delta``, from 1; 0: this update does not touch it
+    touched: Ints  # [place] the weights that this update touches
 
 
 @kernel
 def add(w: Averaged, n: int, i: int, x: float) -> int:
-    """Add to the gap of weight i; returns the number of weights touched."""
+    """Add x to the gap of weight i; ``n`` weights were touched before, and the new number is returned."""
     if not w.mark[i]:
         w.touched[n] = i
         n += 1

@@ -1,7 +1,6 @@
-"""Averaged weights under an online update: one update along a gap, and what it certifies.
+"""Averaged weights under an online update: one update along a gap, and the certificate of all updates.
 
-``core.kernels.averaging`` says how weights and their averages are stored, ``update_rules`` how far a step
-goes.
+``core.kernels.averaging`` stores the weights and their averages; ``update_rules`` gives the size of a step.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ BEYOND_RANGE = "its update overflows: learner.sigma is too small, or the weights
 def learn(weights: Averaged, params: UpdateParams, scalar: Floats, n: int, rho: float) -> float:
     """Make one update along the gap in ``delta``, of ``n`` weights; returns the loss g_t(w_t).
 
-    NaN: some number would not be finite; nothing has been changed. The gap is forgotten.
+    NaN: some number would not be finite, and no weight has changed. The gap is cleared.
     """
     t = int(scalar[T]) + 1
     margin_wanted = required(params.rooted, rho)
@@ -68,10 +67,10 @@ def learn(weights: Averaged, params: UpdateParams, scalar: Floats, n: int, rho: 
 def certificate(
     updates: int, loss: float, primal: float, dual: float | None, before: int
 ) -> dict[str, float | None]:
-    """Return the mean loss, the dual value and the bound on the regret, each None where unknown.
+    """Return the mean loss, the dual value and the bound on the regret, each None if unknown.
 
     ``loss`` and ``primal`` are sums over ``updates`` updates; an update without a dual has no bound.
-    ``restarted`` is there after a restart: how many updates there were ``before`` it.
+    After a restart, ``restarted`` is the number of updates ``before`` it.
     """
     return {
         "loss": loss / updates if updates else None,
@@ -82,7 +81,7 @@ def certificate(
 
 
 class AveragedWeights:
-    """What an ``update`` has made of weights; ``kept`` has what it keeps beside them."""
+    """Weights that an ``update`` learns; ``kept`` has the state of its optimiser for each weight."""
 
     arrays: Any  # Averaged, or a frame with more
     kept: dict[str, Floats]
@@ -96,7 +95,7 @@ class AveragedWeights:
 
     @property
     def updates(self) -> int:
-        """The number of updates so far: T, and those ``before`` the last restart."""
+        """The number of updates so far: T, plus the number ``before`` the last restart."""
         return self.before + int(self.scalar[T])
 
     def scale(self) -> float:
@@ -112,7 +111,7 @@ class AveragedWeights:
 
     @property
     def how(self) -> UpdateParams:
-        """The update and its constants, with what it keeps beside the weights."""
+        """The update and its constants, with the state of its optimiser."""
         if self._how is None or self._how[0] is not self.kept:
             self._how = self.kept, params_of(self.update, self.kept)
         return self._how[1]
@@ -124,16 +123,17 @@ class AveragedWeights:
     def learn(self, n: int, rho: float) -> float:
         """Make one update along the gap in ``Averaged.delta``, of ``n`` weights; returns the loss g_t(w_t).
 
-        NaN: some number would not be finite; nothing has been changed.
+        NaN: some number would not be finite, and no weight has changed.
         """
         return learn(self.arrays, self.how, self.scalar, n, rho)
 
     def certificate(self) -> dict[str, float | None]:
-        """Return the mean loss, the dual value D_T and the bound it gives on the regret.
+        """Return the mean loss, the dual value D_T and the bound that it gives on the regret.
 
-        Of updates that shrink the weights an upper bound on the regret, of others on the excess of the
-        summed loss over the least regularised one. None for updates without a dual, and once weights
-        were dropped. After a restart all are of the updates since, and the weights it started from.
+        If updates shrink the weights, this bounds the regret; otherwise, the excess of the summed loss over
+        the least regularised loss. It is None for updates without a dual, and once weights were dropped.
+        After
+        a restart all values count from the restart and the weights at that time.
         """
         t, _, length, dual, primal, loss = self.scalar.tolist()
         if not self.update.dual or self.dropped or not t:

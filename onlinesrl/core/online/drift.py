@@ -1,8 +1,8 @@
-"""Concept drift: a detector watches a figure of the examples, and learning responds when it rises.
+"""Concept drift: a detector watches the errors of examples, and learning responds when they rise.
 
-Both happen right after the update from an example, so that they do not depend on micro-batches. The response
-is to start over from the present weights: they become the base that weights are regularised towards, and
-averages, step sizes and the dual begin anew (see ``core.online.averaged_weights``).
+Both happen right after the update from an example, so they do not depend on micro-batches. The response may
+be a restart from the present weights. They become the base of the regularisation, and averages, step sizes
+and the dual begin anew (see ``core.online.averaged_weights``).
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class Monitor:
         ready(adwin.add, self.window, 0.0, 1.0)
 
     def heed(self, wrong: int) -> bool:
-        """Note how many atoms of an example, just learned from, were wrong; tell whether that is a signal.
+        """Add the number of wrong atoms of the example just learned from; tell whether drift is signalled.
 
-        n wrong atoms are n / (1 + n) to the detector, which takes values in [0, 1].
+        The detector takes values in [0, 1], so n wrong atoms count as n / (1 + n).
         """
         value = wrong / (1.0 + wrong) if self.section.metric == "hamming" else float(wrong > 0)
         if not adwin.add(self.window, value, self.section.delta):
@@ -71,7 +71,7 @@ class Monitor:
         return {f"drift_{name}": getattr(self.window, name) for name in self.window._names}
 
     def restore(self, arrays: Mapping[str, Any]) -> None:
-        """Restore what ``save`` returned; a checkpoint without leaves the window empty. Raises Misfit."""
+        """Restore what ``save`` returned; without it the window stays empty. Raises Misfit."""
         if "drift_size" not in arrays:
             return
         room, most = (adwin.LEVELS, adwin.BUCKETS + 1), 2.0 ** np.arange(adwin.LEVELS)

@@ -1,9 +1,9 @@
-"""What learners of shards give back, and how it becomes one state: rounds of parallel learning.
+"""The merge of the shards' weights after a round of parallel learning.
 
-Every shard starts from the same weights, makes updates of its own, and returns what they added,
-Delta_p = u_p - u_0. Merged is u = u_0 + gamma sum_p Delta_p. For updates with a dual D any gamma in [0, 1]
-scales multipliers that are in [0, 1], so D stays a lower bound; D is concave in gamma, and its maximiser
-has a closed form. Others are averaged, gamma = 1 / P (McDonald, Hall & Mann 2010).
+Every shard starts from the same weights, makes its own updates, and returns their sum, Delta_p = u_p - u_0.
+The merged weights are u = u_0 + gamma sum_p Delta_p. For updates with a dual D, any gamma in [0, 1] keeps the
+multipliers in [0, 1], so D stays a lower bound. D is concave in gamma, and its maximiser has a closed form.
+Other updates are averaged, gamma = 1 / P (McDonald, Hall & Mann 2010).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ State: TypeAlias = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
 def best_share(knots: Sequence[float], slopes: Floats | Sequence[float]) -> float:
-    """Return gamma in [0, 1] where a concave D is greatest.
+    """Return the gamma in [0, 1] that maximises a concave D.
 
     ``slopes`` are D' at the ``knots``, which rise from 0 to 1; between them D' is linear.
     """
@@ -28,5 +28,5 @@ def best_share(knots: Sequence[float], slopes: Floats | Sequence[float]) -> floa
 
 
 def mean_share(updates: Iterable[float]) -> float:
-    """Return gamma of the mean over the shards that made updates, given how many each made."""
-    return 1.0 / max(1, sum(bool(count) for count in updates))
+    """Return the gamma of the mean over the shards that made updates; ``updates`` has each one's number."""
+    return 1.0 / max(1, sum(n > 0 for n in updates))

@@ -1,8 +1,8 @@
-"""Parts that stay where they were built: each has a state, which answers the driver's calls in turn.
+"""Parts with states, which stay on the worker that built them and answer the driver's calls in turn.
 
-A worker may die at any moment: the states of its parts are built again, brought to where they were last
-saved, and told all calls since. So neither the engine, the number of workers nor their deaths change a
-bit of the answers.
+A worker may die at any moment. The states of its parts are then built again, restored to where they were
+last saved, and sent all calls since. So neither the engine nor the number of workers nor their deaths change
+the answers.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ Build = Callable[[Any, Any], "State"]
 
 
 class State(Protocol):
-    """A part's state: its methods depend on the part and on the calls so far alone."""
+    """A part's state; its answers depend only on the part and on the calls so far."""
 
     def save(self) -> Any:
         """Return what ``restore`` needs."""
         ...
 
     def restore(self, saved: Any) -> None:
-        """Bring a state just built to where another of the same part was saved."""
+        """Restore a state just built to where a state of the same part was saved."""
         ...
 
     def close(self) -> None:
-        """Free what it holds."""
+        """Free its resources."""
         ...
 
 
 class Call(NamedTuple):
-    """A method, and its arguments for every part by number; the method None builds the part."""
+    """A method with its arguments for every part, by number; the method None builds the part."""
 
     method: str | None
     arguments: Mapping[int, tuple[Any, ...]]
@@ -59,26 +59,22 @@ class Call(NamedTuple):
     @property
     def n_bytes(self) -> int:
         """The bytes of the arrays among the arguments."""
-        all_arguments = (
-            argument for arguments in self.arguments.values() for argument in arguments
-        )
-        return sum(
-            argument.nbytes for argument in all_arguments if isinstance(argument, np.ndarray)
-        )
+        values = (value for arguments in self.arguments.values() for value in arguments)
+        return sum(value.nbytes for value in values if isinstance(value, np.ndarray))
 
 
 class States:
-    """The states of some parts, where they are held."""
+    """The states of some parts, in the process that holds them."""
 
     def __init__(self, build: Build, common: Any) -> None:
         self._build, self._common = build, common
         self._states = dict[int, State]()
 
     def answer(self, call: Call) -> dict[int, Done]:
-        """Answer a call for every part in it; what fails is told in words."""
-        return {number: tried(self.one, call, number) for number in call.arguments}
+        """Answer a call for every part in it; failures are in the answers."""
+        return {number: tried(self.answer_part, call, number) for number in call.arguments}
 
-    def one(self, call: Call, number: int) -> Any:
+    def answer_part(self, call: Call, number: int) -> Any:
         """Answer a call for a part."""
         arguments = call.arguments[number]
         if call.method is not None:
@@ -93,11 +89,11 @@ class States:
 
 
 class Host(ABC):
-    """Where the states of some parts are held: a call is sent, then its answer received."""
+    """A holder of the states of some parts: a call is sent, then its answer received."""
 
     @abstractmethod
     def start(self) -> None:
-        """Begin anew, without any state."""
+        """Start without any state."""
 
     @abstractmethod
     def send(self, call: Call) -> None:
@@ -105,15 +101,15 @@ class Host(ABC):
 
     @abstractmethod
     def receive(self) -> Mapping[int, Done]:
-        """Return the answer of the call sent last. Raises Died, Interrupted."""
+        """Return the answer to the last call. Raises WorkerDied, Interrupted."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the states."""
+        """Drop the states."""
 
 
 class ActorPool:
-    """The states of parts, held by hosts; part n by host n modulo their number. A context manager.
+    """The states of parts, held by hosts: part n by host n modulo their number. A context manager.
 
     Raises what ``Pool.map`` raises.
     """
@@ -147,14 +143,14 @@ class ActorPool:
         return answers
 
     def save(self) -> list[Any]:
-        """Keep the states as they are now, so that the calls so far need not be repeated; return them."""
+        """Return the states, and remember them, so that the calls so far need not be repeated."""
         saved = self._tell(Call("save", dict.fromkeys(self._build.arguments, ())))
         self._since = [_restoring(saved)]
         self.logged = 0
         return saved
 
     def restore(self, saved: Sequence[Any]) -> None:
-        """Bring states just built to where others of the same parts were saved."""
+        """Restore states just built to where states of the same parts were saved."""
         self._tell(_restoring(saved))
         self._since = [_restoring(saved)]
 
@@ -164,22 +160,22 @@ class ActorPool:
             host.send(call.of(numbers))
         answers = dict[int, Any]()
         for host, numbers in hosts:
-            answers |= self._received(host, numbers, call)
+            answers |= self._receive(host, numbers, call)
         return [answers[n] for n in sorted(answers)]
 
-    def _received(self, host: Host, numbers: Sequence[int], call: Call) -> dict[int, Any]:
-        """Return a host's answer to a call that it has been sent; where it dies, that of its successor."""
+    def _receive(self, host: Host, numbers: Sequence[int], call: Call) -> dict[int, Any]:
+        """Return a host's answer to the call sent to it; if the host dies, the answer of its successor."""
         deaths = 0
         while True:
             try:
-                return _values(host) if not deaths else self._repeated(host, numbers, call)
+                return _values(host) if not deaths else self._repeat(host, numbers, call)
             except WorkerDied as death:
                 deaths += 1
                 check_deaths(deaths, numbers[0], death)
                 host.start()
 
-    def _repeated(self, host: Host, numbers: Sequence[int], last: Call) -> dict[int, Any]:
-        """Bring a new host to where the dead one was; return its answer to the last call."""
+    def _repeat(self, host: Host, numbers: Sequence[int], last: Call) -> dict[int, Any]:
+        """Repeat all calls at a new host; return its answer to the last one."""
         answer = dict[int, Any]()
         for call in [last] if last is self._build else [self._build, *self._since, last]:
             host.send(call.of(numbers))
@@ -212,7 +208,7 @@ class Here(Host):
         """See ``Host.receive``."""
         interrupt.check()
         call = self._call
-        return {number: Done(self._states.one(call, number)) for number in call.arguments}
+        return {number: Done(self._states.answer_part(call, number)) for number in call.arguments}
 
     def close(self) -> None:
         """See ``Host.close``."""
@@ -262,14 +258,9 @@ class Fork(Host):
             self._pipe.close()
 
 
-def _depend_on(_: None, parent: int) -> None:
-    depend_on(parent)
-
-
 def _answer(pipe: Any, parent: int, build: Build, common: Any) -> None:  # in the fork
-    states, alone = States(build, common), tried(_depend_on, None, parent)
+    states, start = States(build, common), tried(lambda _, parent: depend_on(parent), None, parent)
     while True:
         call = pipe.recv()
-        pipe.send(
-            states.answer(call) if alone.failed is None else dict.fromkeys(call.arguments, alone)
-        )
+        failed = start.failed is not None
+        pipe.send(dict.fromkeys(call.arguments, start) if failed else states.answer(call))

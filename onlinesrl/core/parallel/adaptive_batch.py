@@ -18,7 +18,7 @@ TOO_LARGE = (
 Attempt: TypeAlias = Callable[[Sequence[Item]], list[Outcome]]
 """Processes the first items, at least one; or raises MemoryError or Apart without any effect.
 
-Fewer outcomes than items: a signal asked to stop.
+There are fewer outcomes than items if a signal asks to stop.
 """
 
 
@@ -38,9 +38,9 @@ class AdaptiveBatcher:
     def take(
         self, items: Sequence[Item], attempt: Attempt, weights: LearnedWeights
     ) -> list[Outcome]:
-        """Process items in turn; fewer when a signal asks to stop.
+        """Process items in turn; fewer if a signal asks to stop.
 
-        Raises MemoryError where weights were updated before it: the state in memory is then unusable.
+        Raises MemoryError if it comes after an update of weights: the state in memory is then unusable.
         """
         outcomes: list[Outcome] = []
         while True:
@@ -58,6 +58,6 @@ class AdaptiveBatcher:
                 results = attempt([ExampleError(TOO_LARGE, "memory")])
             outcomes += results
             self.most = self.most + 1 if len(results) == len(batch) else 1
-            left = len(results) < len(batch) and interrupt.flag()[0]
-            if left or len(outcomes) == len(items):
+            stopped = len(results) < len(batch) and interrupt.flag()[0]
+            if stopped or len(outcomes) == len(items):
                 return outcomes

@@ -1,4 +1,4 @@
-"""Where parts of some work are done: a section of the configuration, or options of a command."""
+"""The choice of workers: a section of the configuration, or options of a command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ S = TypeVar("S", bound=Section)
 
 
 class PoolSection(Section):
-    """Where work is done; the results are the same everywhere."""
+    """The workers; they do not change the results."""
 
     engine: Literal["local", "ray"] = "local"
     """processes of this machine, or Ray."""
@@ -71,16 +71,16 @@ def opened(section: PoolSection, inline: bool = True) -> Iterator[Pool]:
 
 @contextmanager
 def opening(section: PoolSection, inline: bool = True) -> Iterator[Callable[[], Pool]]:
-    """As ``opened``, but Ray, which takes seconds to start, does so beside what is done until the call."""
+    """As ``opened``, but Ray starts in the background, which takes seconds, until the result is called."""
     if section.engine == "local":
         with opened(section, inline) as pool:
             yield lambda: pool
         return
-    # the thread outlives the connection: Ray waits for seconds where who connected has ended
-    with ThreadPoolExecutor(1) as opener, ExitStack() as stack:
+    # the thread outlives the connection: Ray waits for seconds if the connecting thread has ended
+    with ThreadPoolExecutor(1) as thread, ExitStack() as stack:
         with starting():
-            begun = opener.submit(stack.enter_context, opened(section, inline))
+            pool_later = thread.submit(stack.enter_context, opened(section, inline))
         try:
-            yield begun.result
+            yield pool_later.result
         finally:
-            wait([begun])
+            wait([pool_later])

@@ -1,8 +1,7 @@
 """Pure functions of (common, part): in this process, in forks of it, or on Ray, with the same results.
 
-A worker may die at any moment: its part is done again. Neither the engine nor the number of workers
-changes a bit of what is returned. Ray is in ``core.parallel.ray_executor``; parts that keep a state
-are in ``core.parallel.actors``.
+A worker may die at any moment; its part is then repeated. Neither the engine nor the number of workers
+changes the results. Ray is in ``core.parallel.ray_executor``, parts with states in ``core.parallel.actors``.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ R = TypeVar("R")
 
 
 class Pool(Protocol):
-    """Where parts are worked on."""
+    """The workers of parts."""
 
     def map(
         self,
@@ -43,19 +42,19 @@ class Pool(Protocol):
     ) -> Iterator[R]:
         """Yield ``function(common, part)`` of every part, in the order of the parts.
 
-        The function is pure. A part over which a worker died is done again, as ``again`` of it. Raises
-        what the function raises, or PartError in its place; UnavailableError where workers die over one
-        part again and again; Interrupted when a signal asks to stop.
+        The function is pure. If a worker dies, its part is repeated as ``again(part)``. Raises what the
+        function raises, or PartError in its place; UnavailableError if workers die over one part again and
+        again; Interrupted when a signal asks to stop.
         """
         ...
 
     def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> ActorPool:
-        """Build the states of parts on workers, where they stay until the result is closed."""
+        """Build the states of parts on workers, which hold them until the result is closed."""
         ...
 
 
 class Inline:
-    """Works on the parts one after another, in this process."""
+    """Processes the parts one after another, in this process."""
 
     def map(
         self,
@@ -73,11 +72,11 @@ class Inline:
 
 
 class Workers(ABC):
-    """Parts on so many workers at a time."""
+    """Processes parts on up to ``workers`` workers at a time."""
 
     workers: int
     most_deaths: int | None = None
-    """So many deaths over a part end the work; None: the usual number."""
+    """The number of deaths over a part that ends the work; None: ``task_result.DEATHS``."""
 
     def map(
         self,
@@ -112,12 +111,12 @@ class Workers(ABC):
                 self._abandon(task)
 
     def _shared(self, common: C) -> Any:
-        """Return what stands for ``common`` when a part is started."""
+        """Return a reference to ``common`` for the start of parts."""
         return common
 
     @abstractmethod
     def _start(self, function: Callable[..., Any], shared: Any, part: Any) -> Any:
-        """Start to work on a part; return the task."""
+        """Start a part; return the task."""
 
     @abstractmethod
     def _ended(self, tasks: Sequence[Any]) -> Sequence[Any]:
@@ -125,11 +124,11 @@ class Workers(ABC):
 
     @abstractmethod
     def _result(self, task: Any) -> Done:
-        """Return what came of an ended task. Raises Died."""
+        """Return the result of an ended task. Raises WorkerDied."""
 
     @abstractmethod
     def _abandon(self, task: Any) -> None:
-        """End a task whose result is not wanted."""
+        """End a task whose result is not needed."""
 
 
 def cores() -> int:
@@ -141,7 +140,7 @@ def cores() -> int:
 
 
 class Forks(Workers):
-    """A fork of this process for every part: it has ``common`` and the compiled kernels already."""
+    """A fork of this process for every part; it has ``common`` and the compiled kernels already."""
 
     def __init__(self, workers: int, most_deaths: int | None = None) -> None:
         self.workers = workers
@@ -188,11 +187,5 @@ class Forks(Workers):
 def _work(
     pipe: Any, parent: int, function: Callable[..., Any], common: Any, part: Any
 ) -> None:  # in the fork
-    pipe.send(tried(_dependent, parent, (function, common, part)))
-
-
-def _dependent(parent: int, work: tuple[Callable[..., Any], Any, Any]) -> Any:
-    """Work on a part in a fork, which ends with the process that started it."""
-    depend_on(parent)
-    function, common, part = work
-    return function(common, part)
+    start = tried(lambda _, parent: depend_on(parent), None, parent)
+    pipe.send(tried(function, common, part) if start.failed is None else start)

@@ -24,20 +24,20 @@ C = TypeVar("C")
 P = TypeVar("P")
 
 ANSWER_SECONDS = 5.0
-"""How long the head of a cluster may take to accept a connection, and to say that it speaks HTTP/2."""
+"""The seconds for the head of a cluster to accept a connection, and to answer in HTTP/2."""
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 """A client's first words in HTTP/2: the preface, and a frame of settings without any (RFC 9113, 3.4)."""
 
-_KEPT: dict[str, Any] = {}
-"""What is common to the parts that this worker was given last, by its reference's name."""
+_COMMON: dict[str, Any] = {}
+"""The common data of this worker's last parts, by the name of its reference."""
 
 
 class _Raylet:
-    """Ray's own process, as a child of this one; Ray ends this one when it is asked for more without it."""
+    """Ray's own process, a child of this one; without it Ray would end this process at the next call."""
 
     def __init__(self) -> None:
         self.stat = next(_stats_of("raylet", os.getpid()), None)
-        """Where the system tells its state; None: another process has started it."""
+        """The file of its state; None: another process has started it."""
 
     @property
     def dead(self) -> bool:
@@ -64,7 +64,7 @@ def _stat(path: Path) -> tuple[str, str, int] | None:
 
 
 def _stats_of(name: str, parent: int) -> Iterator[Path]:
-    """Yield where the system tells the states of a process's children of a name."""
+    """Yield the state files of the children of a process with this name."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         process = _stat(path)
         if process is not None and (process[0], process[2]) == (name, parent):
@@ -102,8 +102,8 @@ class OnRay(Workers):
 
     def _result(self, task: Any) -> Done:
         self.raylet.check()
-        result: Done = _got(self.ray, task)
-        return result
+        done: Done = _result_of(self.ray, task)
+        return done
 
     def _abandon(self, task: Any) -> None:
         if not self.raylet.dead:
@@ -136,7 +136,7 @@ class _Actor(Host):
             interrupt.check()
             self._raylet.check()
         self._raylet.check()
-        answer: Mapping[int, Done] = _got(self._ray, self._answer)
+        answer: Mapping[int, Done] = _result_of(self._ray, self._answer)
         return answer
 
     def close(self) -> None:
@@ -146,31 +146,29 @@ class _Actor(Host):
                 self._ray.kill(self._actor)
 
 
-def _got(ray: Any, task: Any) -> Any:
-    """Return the result of a task. Raises Died, UnavailableError."""
-    exceptions = ray.exceptions
+def _result_of(ray: Any, task: Any) -> Any:
+    """Return the result of a task. Raises WorkerDied, UnavailableError."""
+    errors = ray.exceptions
     died = (
-        exceptions.WorkerCrashedError,
-        exceptions.NodeDiedError,
-        exceptions.LocalRayletDiedError,
-        exceptions.ObjectLostError,
+        errors.WorkerCrashedError,
+        errors.NodeDiedError,
+        errors.LocalRayletDiedError,
+        errors.ObjectLostError,
+        errors.OutOfMemoryError,
+        errors.ActorDiedError,
+        errors.ActorUnavailableError,
     )
     try:
         return ray.get(task)
-    except (
-        *died,
-        exceptions.OutOfMemoryError,
-        exceptions.ActorDiedError,
-        exceptions.ActorUnavailableError,
-    ) as error:
+    except died as error:
         raise WorkerDied(type(error).__name__) from None
-    except exceptions.RayError as error:
+    except errors.RayError as error:
         lines = str(error).strip().splitlines()
         raise UnavailableError(f"a worker of Ray failed: {lines[-1] if lines else error}") from None
 
 
-def _other(version: str) -> str | None:
-    """Return what is wrong with a driver of this version; what it sends is not read then."""
+def _version_problem(version: str) -> str | None:
+    """Return the error for a driver of another version, whose messages are not read; None: it fits."""
     host = socket.gethostname()
     if version == __version__:
         return None
@@ -178,29 +176,29 @@ def _other(version: str) -> str | None:
     return f"{has}; install the same on every machine"
 
 
-def _on_worker(version: str, sent: Sequence[Any]) -> Done:
-    """Work on a part on a machine of the cluster; ``sent`` refers to ``common``, and function and part."""
-    if (other := _other(version)) is not None:
+def _on_worker(version: str, references: Sequence[Any]) -> Done:
+    """Process a part on a worker; ``references`` are those of ``common``, and of function and part."""
+    if (other := _version_problem(version)) is not None:
         return Done(failed=other, exit_code=69)
-    common, mine = sent
-    function, part = _ray().get(mine)
-    return _told(tried(function, _common(common), part))
+    common, work = references
+    function, part = _ray().get(work)
+    return _with_host(tried(function, _common(common), part))
 
 
 def _common(reference: Any) -> Any:
-    """Return what is common to parts; the last is kept, so that a worker reads it once."""
+    """Return the common data of parts; a worker reads it once."""
     name = reference.hex()
-    if name not in _KEPT:
-        _KEPT.clear()
-        _KEPT[name] = _ray().get(reference)
-    return _KEPT[name]
+    if name not in _COMMON:
+        _COMMON.clear()
+        _COMMON[name] = _ray().get(reference)
+    return _COMMON[name]
 
 
 class _OnWorker:
     """Holds the states of parts on a machine of the cluster."""
 
     def __init__(self, version: str, sent: Sequence[Any]) -> None:
-        self.other = _other(version)
+        self.other = _version_problem(version)
         if self.other is None:
             self.states = States(*_ray().get(sent[0]))
 
@@ -209,7 +207,7 @@ class _OnWorker:
         if self.other is not None:
             return {0: Done(failed=self.other, exit_code=69)}
         answers = self.states.answer(_ray().get(sent[0]))
-        return {number: _told(done) for number, done in answers.items()}
+        return {number: _with_host(done) for number, done in answers.items()}
 
 
 def _ray() -> Any:
@@ -218,19 +216,19 @@ def _ray() -> Any:
     return ray
 
 
-def _told(result: Done) -> Done:
-    """Say on which machine a part failed."""
-    if result.failed is None:
-        return result
-    return result._replace(failed=f"worker {socket.gethostname()}: {result.failed}")
+def _with_host(done: Done) -> Done:
+    """Add the machine to the message of a failure."""
+    if done.failed is None:
+        return done
+    return done._replace(failed=f"worker {socket.gethostname()}: {done.failed}")
 
 
 @contextmanager
 def on_ray(address: str | None, workers: int | None) -> Iterator[OnRay]:
-    """Connect to Ray at an address, or None: start it on this machine; ``workers`` None: all there are.
+    """Connect to Ray at an address, or start it on this machine; ``workers`` None: all cores.
 
-    Where this process is connected already, that is used. Raises UnavailableError where Ray is not
-    installed, does not answer, or is of another version.
+    An existing connection of this process is used. Raises UnavailableError if Ray is not installed, does not
+    answer, or is of another version.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -253,7 +251,7 @@ def on_ray(address: str | None, workers: int | None) -> Iterator[OnRay]:
 
 
 def _check_answers(address: str | None) -> None:
-    """Raise UnavailableError where no head of a cluster listens at host:port; Ray would wait for minutes."""
+    """Raise UnavailableError if no head of a cluster listens at host:port; Ray would wait for minutes."""
     host, _, port = (address or "").rpartition(":")
     if host and "/" not in host and port.isdecimal():
         try:
@@ -267,7 +265,7 @@ def _check_answers(address: str | None) -> None:
 
 
 def _greet(head: socket.socket) -> None:
-    """Raise OSError where who listens does not speak HTTP/2, as the head of a cluster does."""
+    """Raise OSError if the server does not speak HTTP/2, as the head of a cluster does."""
     if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
         return  # it speaks it under TLS
     head.sendall(GREETING)

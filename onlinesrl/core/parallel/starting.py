@@ -13,7 +13,7 @@ REFUSED = "can't start new thread"
 
 @contextmanager
 def starting() -> Iterator[None]:
-    """Start a thread or a process. Raises UnavailableError where the system lets no more start."""
+    """Start a thread or a process in this context. Raises UnavailableError if the system refuses."""
     try:
         yield
     except (RuntimeError, BlockingIOError) as error:

@@ -1,4 +1,4 @@
-"""What becomes of parts in other processes: values, failures, and deaths of workers."""
+"""The results of parts in other processes: values, failures, and deaths of workers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from onlinesrl.core.errors import OnlinesrlError, UnavailableError
 from onlinesrl.core.parallel.starting import starting
 
 LOOK_SECONDS = 0.2
-"""Between two looks at whether the process that started others is there."""
+"""The seconds between two checks that the parent process is alive."""
 DEATHS = 20
-"""So many workers that died in succession over one part end the work."""
+"""The number of successive deaths over one part that ends the work."""
 
 
 class PartError(OnlinesrlError):
@@ -29,7 +29,7 @@ class PartError(OnlinesrlError):
 
 
 class Done(NamedTuple):
-    """What came of a part: its value, or what failed and the exit code of that."""
+    """The result of a part: its value, or the failure in words and its exit code."""
 
     value: Any = None
     failed: str | None = None
@@ -41,7 +41,7 @@ class WorkerDied(Exception):
 
 
 def check_deaths(deaths: int, part: int, death: WorkerDied, most: int | None = None) -> None:
-    """Raise UnavailableError where too many workers died over a part."""
+    """Raise UnavailableError if too many workers died over a part."""
     if deaths >= (DEATHS if most is None else most):
         raise UnavailableError(
             f"{deaths} workers in succession died over part {part + 1} of a round ({death}): killed for "
@@ -49,15 +49,15 @@ def check_deaths(deaths: int, part: int, death: WorkerDied, most: int | None = N
         )
 
 
-def value(result: Done) -> Any:
-    """Return what came of a part. Raises PartError."""
-    if result.failed is not None:
-        raise PartError(result.failed, result.exit_code)
-    return result.value
+def value(done: Done) -> Any:
+    """Return the value of a part. Raises PartError if it failed."""
+    if done.failed is not None:
+        raise PartError(done.failed, done.exit_code)
+    return done.value
 
 
 def tried(function: Callable[..., Any], common: Any, part: Any) -> Done:
-    """Work on a part; what fails is told in words, since not every error passes from process to process."""
+    """Process a part; a failure is returned in words, because not every error can be pickled."""
     try:
         return Done(function(common, part))
     except OnlinesrlError as error:
@@ -69,9 +69,9 @@ def tried(function: Callable[..., Any], common: Any, part: Any) -> Done:
 
 
 def depend_on(parent: int) -> None:
-    """Leave Ctrl-C to the process that started this one, and end when that is killed.
+    """Leave Ctrl-C to the parent process, and end when the parent is killed.
 
-    The garbage of that process is its own: a fork has none of the threads for which finalizers wait.
+    The parent's garbage is not collected here: finalizers may wait for threads that a fork lacks.
     """
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -81,7 +81,7 @@ def depend_on(parent: int) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process once it has another parent."""
+    """End this process when its parent has died."""
     while os.getppid() == parent:
         time.sleep(LOOK_SECONDS)
     os._exit(1)

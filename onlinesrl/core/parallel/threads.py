@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 TRIES, NAP_SECONDS = 2_000, 5e-5
-"""How often a thread looks for others that it waits for, some 2 ms, before it rests in between."""
+"""The number of checks for other threads, some 2 ms in all, before a thread naps between checks."""
 
 
 class _LeftError(Exception):
-    """Another thread does not come: it raises why."""
+    """Another thread has failed, and raises its own error."""
 
 
 class ThreadTeam:
@@ -62,9 +62,9 @@ class ThreadTeam:
             raise
 
     def meet(self, rank: int) -> None:
-        """Wait, in a part, until all threads have come here as often; all parts must do so equally often.
+        """Wait in a part until all threads have called this as often; all parts must call it equally often.
 
-        It takes less time than being woken: who waits looks for the others again and again.
+        A waiting thread polls, because that takes less time than being woken.
         """
         self._met[rank] += 1
         tries = 0
@@ -76,7 +76,7 @@ class ThreadTeam:
 
 
 class BackgroundWorker:
-    """Another thread, where one is wanted, that does tasks in turn."""
+    """A thread that does tasks in turn, if ``threaded``; otherwise there is none."""
 
     def __init__(self, threaded: bool) -> None:
         self._other = ThreadPoolExecutor(1, "aside") if threaded else None
@@ -90,7 +90,7 @@ class BackgroundWorker:
             self._other.shutdown(cancel_futures=True)
 
     def __len__(self) -> int:
-        """Return how many tasks were begun whose results were not taken."""
+        """Return the number of tasks whose results have not been taken."""
         return len(self._coming)
 
     def begin(self, task: Callable[..., T], *arguments: Any) -> None:
@@ -109,9 +109,9 @@ class BackgroundWorker:
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
-    """Yield items, each next one made by another thread while the caller is busy with one.
+    """Yield items; another thread prepares the next one while the caller is busy.
 
-    An error comes where its item would have. Closing waits for the item that is being made.
+    An error is raised in place of its item. Closing waits for the item in preparation.
     """
     end = object()
     with ThreadPoolExecutor(1, "ahead") as other:

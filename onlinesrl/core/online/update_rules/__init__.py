@@ -1,4 +1,4 @@
-"""The update rules by name, and the step that each makes (Huynh & Mooney 2010, Algorithm 3).
+"""The update rules by name, and their steps (Huynh & Mooney 2010, Algorithm 3).
 
 A new rule is one file of this folder, with its formula as a kernel, and one line in ``AnyUpdate``.
 """
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 Standard = AdaGradCda
-"""The update where none is named; each has its own defaults for loss and sigma (streams/papers/defaults)."""
+"""The default update; each update has its own defaults for loss and sigma (streams/defaults)."""
 STANDARD = kind_of(Standard)
 AnyUpdate: TypeAlias = Annotated[
     AdaGradCda  # one line per update, the standard first
@@ -58,11 +58,11 @@ UPDATES: dict[str, type[Any]] = {kind_of(rule): rule for rule in sections_of(Any
 
 Step: TypeAlias = Callable[[UpdateParams, int, float, float, float], tuple[float, float]]
 FORMULAS: list[Step] = list(dict.fromkeys(rule.formula for rule in UPDATES.values()))
-"""The formulas, of which several rules may have the same; a rule's ``kind`` is the place of its own."""
+"""The distinct formulas of the rules; ``UpdateParams.kind`` is a place in this list."""
 
 
 def _by_kind(formulas: Sequence[Step]) -> Step:
-    """Return a kernel that makes the step of the formula at ``params.kind``."""
+    """Return a kernel that computes the formula at the place ``params.kind``."""
     *others, formula = formulas
     if not others:
         return formula
@@ -84,5 +84,5 @@ step = _by_kind(FORMULAS)
 
 
 def params_of(update: Update, kept: Kept) -> UpdateParams:
-    """Return what kernels take of a rule, with the optimiser's state ``kept`` of the weights."""
+    """Return a rule as kernels take it, with the optimiser's state ``kept``."""
     return update.params(FORMULAS.index(type(update).formula), kept)

@@ -1,15 +1,14 @@
 """Coordinate dual ascent with a rate of its own for each weight (Duchi, Hazan & Singer 2011).
 
 The regulariser is sigma/2 ||w - base||_H^2 with the diagonal H = delta + sqrt(sum of Delta^2 over the steps
-so far), so that weights which have rarely moved take large steps. As in CDA1 there is one dual multiplier
-alpha_t in [0, 1] per example, the one that raises the dual
+so far), so weights that have rarely moved take large steps. As in CDA1, each example has one dual multiplier
+alpha_t in [0, 1]. It is the one that maximises the dual
 
     D = sum_t alpha_t (rho_t - <base, Delta_t>) - 1 / (2 sigma) ||sum_t alpha_t Delta_t||^2 in H^-1
 
-most, by H with its own Delta^2 in it: w_{t+1} - base = u = H^-1 sum_t alpha_t Delta_t / sigma. An example
-without a loss changes neither u nor H. By weak duality D, taken with the H of the end, is below the
-regularised loss of all fixed weights: the bound is on the excess of the summed loss over the least
-regularised loss.
+where H includes the example's own Delta^2. Then w_{t+1} - base = u = H^-1 sum_t alpha_t Delta_t / sigma. An
+example without a loss changes neither u nor H. By weak duality, D with the final H is at most the regularised
+loss of any fixed weights. So it bounds the excess of the summed loss over the least regularised loss.
 
 >>> AdaGradCda(delta=1.0).metric({"square": np.array([9.0, 0.0])}, np.array([4.0, 0.0]))
 array([6., 1.])
@@ -32,7 +31,7 @@ from onlinesrl.core.online.update_rules.rule import Kept, Regularised, UpdatePar
 
 @kernel
 def divisor(delta: float, square: float) -> float:
-    """Return H, what the steps of a weight are divided by."""
+    """Return H, the divisor of a weight's steps."""
     return delta + np.sqrt(square)
 
 
@@ -69,10 +68,10 @@ class AdaGradCda(AdaptiveRates, CoordinateAscent):
 def measure_by_rates(
     weights: Averaged, params: UpdateParams, n: int, rho: float
 ) -> tuple[float, float, float, float, float]:
-    """Measure a gap in the metric H that it makes.
+    """Measure a gap in the new metric H, which includes the gap.
 
-    Returns rho - <base, Delta>, <u, Delta>, ||Delta||^2 in H^-1, and <u, Delta> in the metric, whose
-    ||u||^2 it makes greater by the last.
+    Returns rho - <base, Delta>, <u, Delta>, ||Delta||^2 in H^-1, <u, Delta> of the rescaled u, and the change
+    of ||u||^2 by the new metric.
     """
     square, delta = params.square, params.constant
     margin, dot, norm, moved, rescaled = rho, 0.0, 0.0, 0.0, 0.0
@@ -92,7 +91,7 @@ def measure_by_rates(
 
 @kernel_of("rates", False)
 def move_by_rates(weights: Averaged, params: UpdateParams, n: int, c: float, s: float) -> bool:
-    """Make u = H_old / H u + c Delta / H, and v to follow it, and forget the gap; False: not finite."""
+    """Set u = H_old / H u + c Delta / H, update v, and clear the gap; False: u would not be finite."""
     square, delta = params.square, params.constant
     value, column, fits = weights.value, u_column(weights), abs(c) <= HUGE
     for j in range(n):

@@ -1,9 +1,9 @@
-"""What an update rule is: the step that it makes for each example.
+"""The base class of update rules: the step that a rule makes for each example.
 
-An example gives the features of its truth less those of a rival, Delta, and their label loss, rho. Weights
-are w_t = base + s_t u_t, with s_t = 1 or, where an update shrinks all weights, 1 / (t - 1); an update is
-u += c Delta, which touches the non-zeros of Delta only. A rule is one file: its formula gives c to the
-weights of both languages, its class is the section ``learner`` of the configuration.
+An example gives the gap Delta, the features of its truth less those of a rival, and the label loss rho of the
+rival. Weights are w_t = base + s_t u_t, with s_t = 1, or 1 / (t - 1) if an update shrinks all weights. An
+update is u += c Delta, which touches only the non-zeros of Delta. A rule is one file: its formula gives c for
+both languages, and its class is the section ``learner`` of the configuration.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ class UpdateParams(Frame):
 
     kind: int  # the place of its formula in ``update_rules.FORMULAS``
     shrinks: bool  # each step shrinks all weights by (t - 1) / t
-    rooted: bool  # it asks for the square root of the label loss
+    rooted: bool  # the required margin is the square root of the label loss
     sigma: float
     constant: float  # a second constant, as ``Update.constant``
-    square: Floats  # [weight] with rates: the sum of its squared gaps; else empty
-    rates: bool
-    expects: bool  # the gap is to the expected features of all states, in place of a rival's
+    square: Floats  # [weight] the sum of its squared gaps; empty without rates
+    rates: bool  # each weight has a step size of its own
 
     @classmethod
     def _without(cls, values: dict[str, object]) -> tuple[str, ...]:
@@ -54,7 +53,7 @@ def scale(shrinks: bool, t: int) -> float:
 
 @kernel
 def required(rooted: bool, rho: float) -> float:
-    """Return by how much the truth's score is to exceed that of a rival whose label loss is ``rho``."""
+    """Return the margin that the truth must have over a rival whose label loss is ``rho``."""
     return float(np.sqrt(rho)) if rooted else rho
 
 
@@ -63,7 +62,7 @@ class Update(Section, ABC):
 
     tag = "update"
     rooted: ClassVar[bool] = False
-    """Whether the square root of the label loss is the margin that it asks for."""
+    """Whether the required margin is the square root of the label loss."""
     shrinks: ClassVar[bool] = False
     """Whether each step shrinks all weights by (t - 1) / t."""
     dual: ClassVar[bool] = False
@@ -71,6 +70,7 @@ class Update(Section, ABC):
     expects: ClassVar[bool] = False
     """Whether the expected features of all states stand for those of a rival."""
     columns: ClassVar[tuple[str, ...]] = ()
+    """The names of the optimiser's state of each weight."""
 
     update: str
     """the online update."""
@@ -105,25 +105,25 @@ class Update(Section, ABC):
     def formula(
         params: UpdateParams, t: int, margin: float, dot: float, norm: float
     ) -> tuple[float, float]:
-        """Return (c, alpha): the step on u, and the multiplier of the dual (0 where there is none).
+        """Return (c, alpha): the step on u, and the multiplier of the dual (0 without a dual).
 
         ``margin``, ``dot`` and ``norm`` are rho - <base, Delta>, <u, Delta> and ||Delta||^2 > 0. Each rule
-        defines it, as a kernel.
+        defines its formula as a kernel.
         """
         raise NotImplementedError
 
     @property
     def strength(self) -> float:
-        """The strength of the regularisation, sigma; 0 where there is none."""
+        """The strength of the regularisation, sigma; 0 without regularisation."""
         return 0.0
 
     @property
     def constant(self) -> float:
-        """A second constant of the formula; 0 where there is none."""
+        """A second constant of the formula; 0 without one."""
         return 0.0
 
     def params(self, kind: int, kept: Kept) -> UpdateParams:
-        """Return what kernels take, with the optimiser's state ``kept`` of the weights."""
+        """Return the rule as kernels take it, with the optimiser's state ``kept``."""
         return UpdateParams(
             kind=kind,
             shrinks=self.shrinks,
@@ -140,7 +140,7 @@ class Update(Section, ABC):
         return plain(scale)(self.shrinks, t)
 
     def required(self, rho: float) -> float:
-        """Return by how much the truth's score is to exceed that of a rival whose label loss is ``rho``."""
+        """Return the margin that the truth must have over a rival whose label loss is ``rho``."""
         return plain(required)(self.rooted, rho)
 
     def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
@@ -148,10 +148,7 @@ class Update(Section, ABC):
         return plain(type(self).formula)(self.params(0, {}), t, margin, dot, norm)
 
     def drawn(self) -> int:
-        """Return how many sampled states stand for the rival; 0: it is the best state.
-
-        Where the update ``expects`` features, they stand for these if elimination is too wide.
-        """
+        """Return the number of sampled states that replace the rival; 0: the rival is the best state."""
         return 0
 
     def metric(self, kept: Kept, delta: Floats | float = 0.0) -> Floats | float:
@@ -159,7 +156,7 @@ class Update(Section, ABC):
         return 1.0
 
     def keep(self, kept: Kept, delta: Floats) -> None:
-        """Add a step along ``delta``, float64[weights], to the kept columns."""
+        """Add a step along ``delta``, float64[weights], to the optimiser's state."""
 
 
 class Regularised(Update, ABC):
