@@ -1,4 +1,4 @@
-"""The least change that flips a prediction: by size, with a bound on what changes can do."""
+"""The smallest change of evidence that flips a prediction, by search with a bound on each change's effect."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from onlinesrl.core.example import Atoms, Constant, Example, ValuedAtom, argumen
 from onlinesrl.core.explain.explanation import Atom, Flip, shown
 
 TOGETHER = 32
-"""How many changes are predicted in one call."""
+"""The number of changes that are predicted in one call."""
 SLACK = 1e-9
 """What rounding may add to a bound, relative to the gap."""
 
 
 @dataclass(frozen=True)
 class CounterfactualQuery:
-    """What may change, and how long to search.
+    """The atoms that may change, and the length of the search.
 
-    ``candidates`` None: the example's own true evidence atoms, each of which may become false; else these
-    atoms, each of which may take the other value. ``tries`` is the most changes that are predicted; 0: none.
+    With ``candidates``, each of these atoms may take its other value. Without (None), each true evidence
+    atom of the example may become false. ``tries`` is the largest number of changes to predict.
     """
 
     candidates: Sequence[Atom] | None = None
@@ -34,7 +34,7 @@ DEFAULTS = CounterfactualQuery()
 
 @dataclass(frozen=True)
 class Candidate:
-    """An evidence atom that may take another value; ``reach`` bounds what that does to a score difference."""
+    """An evidence atom that may take another value; ``reach`` bounds its effect on a score difference."""
 
     atom: Atom
     value: bool
@@ -56,12 +56,12 @@ def candidates_of(example: Example, query: CounterfactualQuery) -> list[Candidat
 def changed(example: Example, change: Sequence[Candidate]) -> Example:
     """Return an example with other values of some evidence atoms, without its truth.
 
-    What becomes false stays with value 0, and so the example keeps its constants; their order, by which ties
-    are broken, may change.
+    An atom that becomes false stays with value 0, so that the example keeps its constants. The order of the
+    constants, which breaks ties, may change.
     """
-    gone = {candidate.atom for candidate in change}
+    changed_atoms = {candidate.atom for candidate in change}
     evidence: Atoms = {
-        name: [row for row in rows if (name, tuple(map(str, arguments(row)))) not in gone]
+        name: [row for row in rows if (name, tuple(map(str, arguments(row)))) not in changed_atoms]
         for name, rows in example.evidence.items()
     }
     for candidate in change:
@@ -82,16 +82,17 @@ def search(
 ) -> Flip:
     """Return the smallest set of candidates that flips a prediction.
 
-    ``flipped`` says of sets what the prediction is, where it is flipped. No set whose reaches add
-    up to less than ``gap``, the score difference to the best state with the other value, can flip it.
+    ``flipped`` returns, for each set, the new prediction if the set flips it, else None. ``gap`` is the
+    score difference to the best state with the other value. No set whose reaches sum to less can flip the
+    prediction.
     """
     ranked = sorted(candidates, key=lambda candidate_set: -candidate_set.reach)
     tried = 0
     for size in range(1, len(ranked) + 1):
         sets = _sets(ranked, size, gap * (1 - SLACK))
-        while some := [*islice(sets, min(TOGETHER, tries - tried))]:
-            tried += len(some)
-            for candidate_set, becomes in zip(some, flipped(some), strict=True):
+        while batch := [*islice(sets, min(TOGETHER, tries - tried))]:
+            tried += len(batch)
+            for candidate_set, becomes in zip(batch, flipped(batch), strict=True):
                 if becomes is not None:
                     change = tuple((shown(c.atom), c.value) for c in candidate_set)
                     return Flip(len(ranked), change, becomes, size - 1, tried, complete=True)
@@ -101,7 +102,7 @@ def search(
 
 
 def _sets(ranked: Sequence[Candidate], size: int, gap: float) -> Iterator[list[Candidate]]:
-    """Yield the sets of a size whose reaches, sorted from the largest on, add up to the gap."""
+    """Yield the sets of a size whose reaches add up to the gap; candidates are ranked by reach."""
 
     def extend(chosen: list[Candidate], first: int, sum_: float) -> Iterator[list[Candidate]]:
         missing = size - len(chosen)

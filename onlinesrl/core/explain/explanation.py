@@ -1,4 +1,4 @@
-"""Why an atom of a prediction has its value: what learners say of it, as text, JSON and HTML."""
+"""Explanations of the predicted value of an atom, as text, JSON and HTML."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Rows: TypeAlias = Mapping[str, Sequence[list[Constant] | ValuedAtom]]
 """The arguments of atoms by predicate."""
 
 SHOWN = 8
-"""How many reasons on a side, and changed atoms, are shown to people."""
+"""The number of reasons on each side, and of changed atoms, in texts for people."""
 _ATOM = re.compile(r"\s*([A-Za-z_][\w'-]*)\s*\((.*)\)\s*", re.DOTALL)
 _ARGUMENT = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^,"']*?))\s*(?:,|$)""")
 _WORDS = {1: "one", 2: "two"}
 
 
 class ExplanationError(OnlinesrlError):
-    """There is nothing to explain: no such example, or its atom is not one that was predicted."""
+    """There is nothing to explain: there is no such example, or its atom was not predicted."""
 
     exit_code = 64
 
@@ -40,7 +40,7 @@ def read_atom(text: str) -> Atom:
 
 
 def _arguments(text: str) -> list[str] | None:
-    """Split at commas that are not in quotes; None where that fails."""
+    """Split at commas that are not in quotes; None if that fails."""
     words, at = [], 0
     while at < len(text) or text[-1:] == ",":
         part = _ARGUMENT.match(text, at)
@@ -57,13 +57,14 @@ def _arguments(text: str) -> list[str] | None:
 
 @dataclass(frozen=True)
 class Reason:
-    """Ground rules that speak for the predicted value (``effect`` above 0), or against it.
+    """Ground rules that support the predicted value (``effect`` above 0) or oppose it (below 0).
 
-    Markov logic: ``count`` ground rules of one ``weight``, all of which hold in the predicted state
-    and in the other one do not (``holds``), or the other way round: the effect is what they add to the
-    difference of the two scores. ``number`` is what the weight is multiplied by: the mean of the rules'
-    numeric evidence, 1 without. PSL: one ground rule and its ``distance`` to satisfaction; the effect is its
-    pull on the value, up (above 0) or down, and ``dual`` the price of its distance. ``weight`` None: hard.
+    Markov logic: ``count`` ground rules of one ``weight`` that are true in one of the two states only: in the
+    predicted one if ``holds``. The effect is their share of the score difference. ``number`` is the factor of
+    the weight, the mean of the rules' numeric evidence, or 1.
+
+    PSL: one ground rule and its ``distance`` to satisfaction. The effect is its pull on the value, up
+    (above 0) or down. ``dual`` is the price of its distance. ``weight`` None: the rule is hard.
     """
 
     rule: str
@@ -80,8 +81,8 @@ class Reason:
 class Other:
     """The best state in which the atom has the other value.
 
-    ``cost`` is the score of the best state less its score, exact where ``certified``; ``changes`` are
-    the other atoms whose values differ from the predicted ones, with their values there.
+    ``cost`` is the score of the best state less its score, exact if ``certified``. ``changes`` are the other
+    atoms that differ from the prediction, with their values in this state.
     """
 
     cost: float
@@ -91,11 +92,12 @@ class Other:
 
 @dataclass(frozen=True)
 class Flip:
-    """The least change of evidence that flips the prediction.
+    """The smallest change of evidence that flips the prediction.
 
-    ``change`` has the evidence atoms with their new values, empty where none was found; ``becomes`` is
-    then the new prediction. Of ``candidates`` atoms that could matter no change of at most ``excluded``
-    flips it; ``tried`` changes were predicted, and the search ended early where it is not ``complete``.
+    ``change`` has the evidence atoms with their new values, and ``becomes`` the new prediction; without a
+    flip they are empty and None. ``candidates`` is the number of atoms that could matter. No change of at
+    most ``excluded`` of them flips the prediction. ``tried`` changes were predicted; the search ended early
+    if it is not ``complete``.
     """
 
     candidates: int
@@ -140,14 +142,15 @@ def _changed(atom: str, value: bool) -> str:
 class Explanation:
     """Why an atom of a prediction has its ``value``: 0 or 1 in Markov logic, in [0, 1] in PSL.
 
-    ``instead`` is the other value that it is compared with: in a group (of which at most or exactly one
-    is true, see ``group``) that is another atom or none. ``difference`` is the sum of the effects: in
-    Markov logic the score of the predicted state less that of the same state with the other value.
-    ``undecided`` ground rules have the atom and do not depend on it. ``forbidden`` are hard rules that the
-    other value breaks if nothing else changes. For PSL, ``bound`` is the force of the bound 0 or 1 where
-    the value is at it, and ``residual`` by how much the pulls and it fail to cancel. ``other``: None where
-    there is no such state (hard rules leave no other value), and for PSL. ``given``: evidence says so,
-    there is nothing to explain.
+    ``instead`` is the other value for the comparison. In a group (at most or exactly one atom is true, see
+    ``group``) it is another atom or none. ``difference`` is the sum of the effects; in Markov logic, the
+    score of the predicted state less that of the same state with the other value. ``undecided`` counts the
+    ground rules that have the atom but do not depend on it. ``forbidden`` are hard rules that the other
+    value breaks if nothing else changes. ``other`` is None if hard rules allow no other value, and for PSL.
+
+    For PSL, ``bound`` is the force of the bound 0 or 1 on a value at the bound. ``residual`` is the
+    absolute sum of this force and all pulls, 0 at the optimum. ``given``: the value is evidence, so there
+    is nothing to explain.
     """
 
     id: str
@@ -169,7 +172,7 @@ class Explanation:
 
     @property
     def soft(self) -> bool:
-        """Whether it is of a PSL program."""
+        """Whether the explanation is of a PSL program."""
         return self.residual is not None or self.value not in {0.0, 1.0}
 
     @property
@@ -188,14 +191,14 @@ class Explanation:
         return math.fsum(reason.effect for reason in self.reasons)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all of it for JSON."""
+        """Return all fields and the difference, for JSON."""
         return {**asdict(self), "difference": self.difference}
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
     def lines(self, most: int = SHOWN) -> Iterator[str]:
-        """Yield lines for people: of each side the first ``most`` reasons."""
+        """Yield lines for people, with the first ``most`` reasons of each side."""
         yield self.title
         for name, reasons in self._sides():
             yield f"  {name}"
@@ -204,7 +207,7 @@ class Explanation:
 
     @property
     def title(self) -> str:
-        """The atom, the words that its constants stand for, its value and what else it could be."""
+        """The atom, the words for its constants, its value and the other value."""
         words = ", ".join(f"{key} = {word}" for key, word in self.words.items())
         head = f"{self.atom}{f' [{words}]' if words else ''} of example {self.id}: "
         head += show_value(self.value, self.soft)
@@ -213,7 +216,7 @@ class Explanation:
         return head + (f", rather than {self.instead}" if self.instead else "")
 
     def _sides(self) -> Iterator[tuple[str, list[Reason]]]:
-        """Yield the heading and the reasons of each side that has some."""
+        """Yield the heading and the reasons of each side that has reasons."""
         for heading, reasons in (
             ("pulled up" if self.soft else "for it", self.favour),
             ("pulled down" if self.soft else "against it", self.against),
@@ -227,7 +230,7 @@ class Explanation:
                 )
 
     def _rest(self, most: int) -> Iterator[str]:
-        """Yield what follows from the reasons."""
+        """Yield the lines after the reasons."""
         if self.given:
             return
         if not self.reasons:
@@ -310,7 +313,7 @@ def _cells(reason: Reason) -> tuple[str, str, str]:
 
 
 def _table(reasons: Sequence[Reason], most: int) -> Iterator[str]:
-    """Yield aligned lines for the first reasons, and how many more there are."""
+    """Yield aligned lines for the first reasons, and a line that counts the others."""
     rows = [_cells(reason) for reason in reasons[:most]]
     first, second, third = (max(map(len, column)) for column in zip(*rows, strict=True))
     for (effect, weight, activation), reason in zip(rows, reasons, strict=False):
@@ -326,12 +329,12 @@ def _row(reason: Reason) -> str:
 
 
 def ordered(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
-    """Return reasons by absolute effect, the strongest first; equal ones by text."""
+    """Sort reasons by absolute effect, the strongest first; equal ones by text."""
     return tuple(sorted(reasons, key=lambda reason: (-abs(reason.effect), reason.rule)))
 
 
 def compared(explanation: Explanation, atom: Atom, recorded: Rows | None) -> Explanation:
-    """Note where a run predicted another value, with the weights that it had then; None: it is not known."""
+    """Add a note if the run itself predicted another value; ``recorded`` None: that is not known."""
     if recorded is None or explanation.given:
         return explanation
     rows = {tuple(map(str, arguments(row))): row for row in recorded.get(atom[0], ())}

@@ -126,12 +126,8 @@ class WorldAtoms(Sequence[tuple[str, list[Constant]]]):
 
 
 def _ranks(domain: Sequence[Constant]) -> Ints:
-    """Return the rank of each constant in sorted order."""
-    order = sorted(range(len(domain)), key=lambda i: _natural(domain[i]))
+    """Return the rank of each constant, integers before text."""
+    order = sorted(range(len(domain)), key=lambda i: (isinstance(domain[i], str), domain[i]))
     ranks = np.zeros(len(domain), np.int64)
     ranks[order] = np.arange(len(domain))
     return ranks
-
-
-def _natural(constant: Constant) -> tuple[int, int, str]:
-    return (0, constant, "") if isinstance(constant, int) else (1, 0, constant)

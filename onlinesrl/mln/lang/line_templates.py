@@ -220,7 +220,7 @@ def joined(rules: Sequence[Rule], instances: Mapping[int, Rule]) -> Iterator[Rul
     """
     templates: dict[Formula, list[tuple[int, Formula]]] = defaultdict(list)
     for n, rule in enumerate(rules):
-        if _is_template(rule):
+        if rule.weight is not None and rule.table is None and plus_variables(rule.formula):
             templates[_blank(rule.formula)].append((n, rule.formula))
     rows: dict[int, list[tuple[tuple[str, ...], float]]] = {}
     for n, rule in instances.items():
@@ -237,10 +237,6 @@ def joined(rules: Sequence[Rule], instances: Mapping[int, Rule]) -> Iterator[Rul
             yield replace(rule, table=summed(rows[n]))
         elif n not in instances:
             yield rule
-
-
-def _is_template(rule: Rule) -> bool:
-    return rule.weight is not None and rule.table is None and bool(plus_variables(rule.formula))
 
 
 def _blank(formula: Formula) -> Formula:

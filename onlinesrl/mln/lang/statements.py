@@ -436,7 +436,7 @@ class _Statements:
                 position(marks["PERIOD"]),
                 "drop the weight to make the rule hard, or the period to make it soft",
             )
-        (formula,) = (token for token in node.children if _is_formula(token))
+        (formula,) = (child for child in node.children if _is_formula(child))
         stars = _stars(node)
         if len(stars) > MAX_STARS:
             message = f"more than {MAX_STARS} atoms of one formula are marked `*`"

@@ -17,7 +17,6 @@ from typing import NamedTuple, TextIO, TypeAlias
 from onlinesrl.logic.ast import (
     Constant,
     Formula,
-    FunctionType,
     Leaf,
     Position,
     Predicate,
@@ -75,7 +74,10 @@ def _declarations(program: Program) -> Iterator[str]:
             yield f"{name} = {{ {', '.join(listed)} }}\n"
     for name, predicate in program.predicates.items():
         function = program.functions.get(name)
-        yield f"{_signature(function) if function else _declaration(predicate)}\n"
+        if function is None:
+            yield f"{_declaration(predicate)}\n"
+        else:
+            yield f"{function.result} {name}({', '.join(function.types)})\n"
 
 
 def _rule_lines(program: Program, rule: Rule) -> str:
@@ -99,10 +101,6 @@ def _enumerated(constants: Sequence[str]) -> str:
         if all(constant == str(number) for constant, number in zip(constants, row, strict=True)):
             return f"{first}, ..., {constants[-1]}"
     return ", ".join(map(quote, constants))
-
-
-def _signature(function: FunctionType) -> str:
-    return f"{function.result} {function.name}({', '.join(function.types)})"
 
 
 def _declaration(predicate: Predicate) -> str:
