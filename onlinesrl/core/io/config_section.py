@@ -66,8 +66,8 @@ def kind_of(section: type[BaseModel]) -> str:
 
 def not_for(name: str, section: type[BaseModel], kinds: Iterable[type[BaseModel]]) -> str:
     """Return the message that a key belongs to other kinds of a section; empty if it belongs to none."""
-    tag, others = tag_of(section), [kind_of(kind) for kind in kinds if name in kind.model_fields]
-    if not others:
+    tag, fitting = tag_of(section), [kind_of(kind) for kind in kinds if name in kind.model_fields]
+    if not fitting:
         return ""
     return f"not for {tag} {kind_of(section)}, but for {tag} {' or '.join(fitting)}"
 

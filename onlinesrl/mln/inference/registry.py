@@ -1,6 +1,6 @@
 """The engines of Markov logic, in one table: a section of the configuration for each.
 
-An engine is one file of this folder and one section here, listed in ``AnyEngine``. The methods of the
+An engine is one file of this folder and one section here, listed in ``AnyMlnEngine``. The methods of the
 command ``infer`` and of batch learning follow from the sections.
 """
 
@@ -183,10 +183,7 @@ AnyMlnEngine: TypeAlias = Annotated[
     Field(discriminator="engine"),
     BeforeValidator(standard("engine", "mpe")),
 ]
-Method: TypeAlias = Literal["mpe", "lp", "walksat", "exact", "mcsat", "gibbs"]
-"""The methods for a single world: the engines, and ``exact`` marginals where components are narrow."""
-
-ENGINES: dict[str, Any] = {kind_of(section): section for section in sections_of(AnyEngine)}
+ENGINES: dict[str, Any] = {kind_of(section): section for section in sections_of(AnyMlnEngine)}
 MARGINAL_METHODS = (
     "exact",
     *(name for name, section in ENGINES.items() if issubclass(section, SamplerSection)),

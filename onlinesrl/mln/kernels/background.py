@@ -85,12 +85,12 @@ def number_beside(columns: Own, member_start: Ints, w: int, kind: int, shared: i
 
 
 @kernel
-def shared_beside(own: Own, member_start: Ints, w: int, kind: int, number: int) -> int:
+def shared_beside(columns: Own, member_start: Ints, w: int, kind: int, number: int) -> int:
     """Return the shared number of a world's constant; without one, -1 - its place among the own ones."""
-    first, count = member_start[w, kind], own.count[w, kind]
-    before = _below(own.number, first, count, number)
-    if before < count and own.number[first + before] == number:
-        shared = own.shared[first + before]
+    first, count = member_start[w, kind], columns.count[w, kind]
+    before = _below(columns.number, first, count, number)
+    if before < count and columns.number[first + before] == number:
+        shared = columns.shared[first + before]
         return shared if shared >= 0 else -1 - before
     early = columns.early_start[w, kind]
     return _without(columns.early, early, columns.early_count[w, kind], number - before)

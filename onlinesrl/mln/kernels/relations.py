@@ -90,7 +90,7 @@ def _is_fact(batch: Batch, w: int, slot: int, at: int, arity: int) -> bool:
 @kernel_of("facts", 0)
 def _without_facts(batch: Batch, w: int, slot: int, arity: int) -> int:
     """Drop the tuples of a relation that are facts as well; returns the number of the others."""
-    start, kept = batch.start[w, slot], 0
+    start, distinct = batch.start[w, slot], 0
     for i in range(batch.count[w, slot]):
         at = start + i * arity
         if not _is_fact(batch, w, slot, at, arity):

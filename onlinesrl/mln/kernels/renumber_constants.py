@@ -37,10 +37,10 @@ class Appearing(Frame):
 
 
 @kernel
-def _in_stream(batch: Batch, known: Numbered, w: int, c: int, learning: bool) -> int:
+def _in_stream(batch: Batch, numbered: Numbered, w: int, c: int, learning: bool) -> int:
     """Return a constant's number in the stream; learning from a labelled world numbers a new constant."""
-    if known.stream[c] >= 0:
-        return known.stream[c]
+    if numbered.stream[c] >= 0:
+        return numbered.stream[c]
     if not (learning and batch.labelled[w]):
         return -2 - c
     number = numbered.next[0]
@@ -176,9 +176,9 @@ def _meet(
                     facts.seen[facts.introduced[fact - shared]] += 1
                     columns.early[early_at] = fact
                     early_at += 1
-                number = known.stream[c]
+                number = numbered.stream[c]
                 if streamed:
-                    number = _in_stream(batch, known, w, c, learning)
+                    number = _in_stream(batch, numbered, w, c, learning)
                 batch.stream[at] = number
                 at, n = at + 1, n + 1
     return at, early_at, n

@@ -37,6 +37,7 @@ class UpdateParams(Frame):
     constant: float  # a second constant, as ``Update.constant``
     square: Floats  # [weight] the sum of its squared gaps; empty without rates
     rates: bool  # each weight has a step size of its own
+    expects: bool  # the gap is to the expected features of all states, in place of a rival's
 
     @classmethod
     def _without(cls, values: dict[str, object]) -> tuple[str, ...]:
@@ -148,7 +149,10 @@ class Update(Section, ABC):
         return plain(type(self).formula)(self.params(0, {}), t, margin, dot, norm)
 
     def drawn(self) -> int:
-        """Return the number of sampled states that replace the rival; 0: the rival is the best state."""
+        """Return the number of sampled states that replace the rival; 0: the rival is the best state.
+
+        Where the update ``expects`` features, they replace these if elimination is too wide.
+        """
         return 0
 
     def metric(self, kept: Kept, delta: Floats | float = 0.0) -> Floats | float:
