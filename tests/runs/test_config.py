@@ -352,17 +352,6 @@ def test_a_problem_found_later_still_has_its_place(folder):
     assert str(config.error("seed", "bad")) == "conf/run.yaml:1:1: seed: bad"
 
 
-def test_as_dict_is_json(folder):
-    values = configuration(folder, GOOD).as_dict()
-    assert json.loads(json.dumps(values)) == values
-    assert values["source"]["path"] == ["conf/a.jsonl", "conf/b.jsonl"]
-
-
-def test_the_configuration_is_frozen(folder):
-    with pytest.raises(ValueError, match="frozen"):
-        configuration(folder, GOOD).seed = 3
-
-
 def test_an_override_of_the_update_leaves_out_what_goes_with_that_of_the_file(folder):
     """What is set beside it is as it is written: a sigma that the update does not use is refused."""
     text = GOOD + "learner: {update: cda2, loss: ml, sigma: 0.3, max_weights: 9}\n"

@@ -79,7 +79,7 @@ def test_what_was_given_out_is_scored(job, citations):
 
 @pytest.mark.parametrize("presolve", ["exact", long("none")])
 def test_scores_are_those_of_the_file_whatever_the_batches(job, citations, presolve):
-    count = 60 if presolve == "exact" else 12
+    count = 30 if presolve == "exact" else 12
     found = []
     for batch in (1, 3, 64):
         lines = shuffled(citations[:count], 1)
@@ -154,3 +154,18 @@ def test_a_label_that_cannot_be_is_bad_and_its_example_still_counted_once(job, c
     for name in ("weights.mln", "predictions.jsonl", "metrics.jsonl"):
         assert strict.results()[name] == run.results()[name]
     assert len(strict.lines("deadletter.jsonl")) == 1
+
+
+def test_what_waits_is_bounded_and_counted(job, citations):
+    """Examples that wait for too long expire, and so do truths of examples that never came."""
+    pairs = [apart(line) for line in citations[:30]]
+    strangers = [json.dumps({"id": f"x{n}", "truth": {}}).encode() + b"\n" for n in range(8)]
+    lines = [*(e for e, _ in pairs), *(t for _, t in pairs), *strangers]
+    run = job(lines, labels={"pending": 10})
+    assert run.run("--until", "25") == 0, run.said
+    assert run.run() == 0, run.said
+    summary = json.loads((run.output / "summary.json").read_bytes())
+    counts = {"expired": 20, "labelled": 10, "pending": 0, "early_labels": 10}
+    assert {name: summary[name] for name in counts} == counts
+    assert summary["unmatched_labels"] == 20 + 8 - 10
+    assert [p["id"] for p in run.predictions()] == [json.loads(e)["id"] for e, _ in pairs]

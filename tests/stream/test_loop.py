@@ -11,14 +11,14 @@ from onlinesrl.stream import checkpoints as checkpoints_module
 
 @pytest.fixture(scope="module")
 def plain(warm, citations, tmp_path_factory):
-    run = Job(tmp_path_factory.mktemp("plain"), citations[:70])
+    run = Job(tmp_path_factory.mktemp("plain"), citations[:40])
     assert run.run() == 0, run.said
     return run.results()
 
 
 @pytest.mark.parametrize(("batch", "every"), [(1, 1), (2, 13), (7, "1h"), (1000, 13)])
 def test_batches_and_checkpoints_change_nothing(job, citations, plain, batch, every):
-    run = job(citations[:70], batch=batch, checkpoint={"every": every})
+    run = job(citations[:40], batch=batch, checkpoint={"every": every})
     assert run.run() == 0, run.said
     assert run.results() == plain
 

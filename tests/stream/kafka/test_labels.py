@@ -5,7 +5,7 @@ import random
 
 from conftest import Job, tiers
 
-from tests.support.kafka_streams import UNTIL_END, fill, from_file, ids, keys, predicted
+from tests.support.kafka_streams import UNTIL_END, fill, from_file, keys, predicted
 from tests.support.late_labels import apart
 
 DELAY = 9
@@ -89,23 +89,3 @@ def test_labels_on_a_topic_of_their_own(broker, topic, job, citations):
     assert predicted(broker, values["sink"]["topic"]) == once(from_file(file))
     last = run.lines("metrics.jsonl")[-1]
     assert (last["pending"], last["early_labels"]) == (0, 0)
-
-
-def test_what_waits_is_bounded_and_counted(broker, topic, job, citations):
-    """Examples that wait for too long expire, and so do truths of examples that never came."""
-    pairs = [apart(line) for line in citations[:30]]
-    strangers = [json.dumps({"id": f"x{n}", "truth": {}}).encode() for n in range(8)]
-    stream = [*(e for e, _ in pairs), *(t for _, t in pairs), *strangers]
-    fill(broker, topic, stream)
-    values = keys(broker, topic)
-    run = job([], **values, labels={"pending": 10})
-    assert run.run("--until", "25") == 0, run.said
-    assert run.run(*UNTIL_END) == 0, run.said
-    summary = json.loads((run.output / "summary.json").read_bytes())
-    assert summary["expired"] == 20
-    assert summary["labelled"] == 10
-    assert (summary["pending"], summary["early_labels"]) == (0, 10)
-    assert summary["unmatched_labels"] == 20 + 8 - 10
-    assert ids(predicted(broker, values["sink"]["topic"])) == [
-        json.loads(e)["id"] for e, _ in pairs
-    ]

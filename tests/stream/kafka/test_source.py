@@ -35,7 +35,8 @@ from tests.support.kafka_streams import (
 )
 from tests.support.waiting import until
 
-BAD = [b"{", b'{"id": 1, "evidence": {"Tokn": []}}', b"\xff\xfe", b"[]"]
+LONG = b'{"id": "long", "evidence": {"Token": [["' + b"x" * 60_000 + b'"]]}}'
+BAD = [b"{", b'{"id": 1, "evidence": {"Tokn": []}}', b"\xff\xfe", b"[]", LONG]
 DATA, UNAVAILABLE = 65, 69
 
 
@@ -59,11 +60,12 @@ def saved_examples(job: Job) -> int:
 
 
 def test_a_topic_is_learned_from_as_a_file_is(broker, topic, job, mixed):
-    file = job(mixed, "file", limits={"bad_share": 1.0})
+    limits = {"limits": {"bad_share": 1.0}}
+    file = job(mixed, "file", source={"path": "source.jsonl", "max_bytes": 50_000}, **limits)
     assert file.run() == 0, file.said
     with_tombstones = [None, *mixed[:9], None, None, *mixed[9:]]
     fill(broker, topic, with_tombstones)
-    run = job([], **keys(broker, topic), limits={"bad_share": 1.0})
+    run = job([], **keys(broker, topic, max_bytes=50_000), **limits)
     assert run.run(*UNTIL_END) == 0, run.said
     assert learned(run)[0] == learned(file)[0]
     assert checkpoints_module.load(run.checkpoints()[-1]).header["behind"] == {f"{topic}[0]": 0}
@@ -80,17 +82,6 @@ def test_a_topic_is_learned_from_as_a_file_is(broker, topic, job, mixed):
         assert with_tombstones[line] == mixed[theirs.pop("line") - 1]
         theirs.pop("file")
         assert ours == theirs
-
-
-def test_a_message_that_is_too_long_is_put_aside(broker, topic, job, citations):
-    long = b'{"id": "long", "evidence": {"Token": [["' + b"x" * 200_000 + b'"]]}}'
-    fill(broker, topic, [*citations[:20], long, *citations[20:40]])
-    run = job([], **keys(broker, topic, max_bytes=50_000))
-    assert run.run(*UNTIL_END) == 0, run.said
-    [dead] = run.lines("deadletter.jsonl")
-    assert "longer than source.max_bytes" in dead["reason"]
-    assert (dead["file"], dead["line"]) == (f"{topic}[0]", 20)
-    assert len(predicted(broker, f"{topic}-out")) == 40
 
 
 def test_until(broker, topic, job, citations):
@@ -115,15 +106,21 @@ def test_until(broker, topic, job, citations):
     assert predicted(broker, f"{topic}-out") == from_file(file)
 
 
-def test_a_new_run_can_start_at_the_end(broker, topic, job, citations):
+def test_a_new_run_can_start_at_the_end_and_reads_new_partitions_from_their_beginning(
+    broker, topic, job, citations
+):
     fill(broker, topic, citations[:30])
     run = job([], **keys(broker, topic, start="end"))
     assert run.run(*UNTIL_END) == 0, run.said
     add(broker, topic, citations[30:40])
     assert run.run(*UNTIL_END) == 0, run.said
-    assert ids(predicted(broker, f"{topic}-out")) == [
-        json.loads(line)["id"] for line in citations[30:40]
-    ]
+    expected = ids(citations[30:50])
+    assert ids(predicted(broker, f"{topic}-out")) == expected[:10]
+    add_partitions(broker, topic, 3)
+    new = [(None, line.rstrip(), 1 + n % 2) for n, line in enumerate(citations[40:50])]
+    broker.produce(topic, new)
+    assert run.run(*UNTIL_END) == 0, run.said
+    assert sorted(ids(predicted(broker, f"{topic}-out"))) == sorted(expected)
 
 
 def test_new_partitions_during_a_run_are_read_in_an_order_that_is_kept(
@@ -288,25 +285,19 @@ def test_a_broker_that_is_away_for_longer_than_patience(own_broker, topic, job, 
 # topics ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gaps", ["stop", "skip"])
-def test_records_gone_before_they_were_read(broker, topic, job, citations, tally, gaps):
+def test_records_gone_before_they_were_read(broker, topic, job, citations, tally):
     fill(broker, topic, citations[:40])
-    run = job([], **keys(broker, topic, gaps=gaps))
+    run = job([], **keys(broker, topic))
     assert run.run("--until", "10") == 0, run.said
     broker.delete_records(topic, 0, 25)
-    said = f"{topic}[0]: the records 10 to 24 were deleted before they were read"
-    if gaps == "stop":
-        assert run.run(*UNTIL_END) == DATA
-        assert said in run.said and "source.gaps: skip" in run.said
-        options = [*UNTIL_END, "--set", "source.gaps=skip"]
-        assert run.run(*options) == 0, run.said
-    else:
-        assert run.run(*UNTIL_END) == 0, run.said
-    assert said in run.said
+    for gaps, code in (("stop", DATA), ("skip", 0)):
+        assert run.run(*UNTIL_END, "--set", f"source.gaps={gaps}") == code, run.said
+        said = f"{topic}[0]: the records 10 to 24 were deleted before they were read"
+        assert said in run.said
+        assert ("source.gaps: skip" in run.said) == (gaps == "stop")
     summary = json.loads((run.output / "summary.json").read_bytes())
     assert summary["lost"] == 15
-    expected = [json.loads(line)["id"] for line in citations[:10] + citations[25:40]]
-    assert ids(predicted(broker, f"{topic}-out")) == expected
+    assert ids(predicted(broker, f"{topic}-out")) == ids(citations[:10] + citations[25:40])
     tally["gaps"] += 1
 
 
@@ -432,19 +423,6 @@ def test_partitions_without_a_leader_are_waited_for(broker, topic):
         assert not hidden
     finally:
         consumer.close()
-
-
-def test_new_partitions_are_read_from_their_beginning(broker, topic, job, citations):
-    fill(broker, topic, citations[:20])
-    run = job([], **keys(broker, topic, start="end"))
-    assert run.run(*UNTIL_END) == 0, run.said
-    add_partitions(broker, topic, 3)
-    broker.produce(
-        topic, [(None, line.rstrip(), 1 + n % 2) for n, line in enumerate(citations[20:40])]
-    )
-    assert run.run(*UNTIL_END) == 0, run.said
-    expected = sorted(str(json.loads(line)["id"]) for line in citations[20:40])
-    assert sorted(map(str, ids(predicted(broker, f"{topic}-out")))) == expected
 
 
 @pytest.mark.parametrize("call", ["poll", "position"])
