@@ -14,8 +14,8 @@ from math import prod
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
-from onlinesrl.logic.ast import Atom, Constant, Variable
-from onlinesrl.mln.counting.disjoint_conjunctions import SAME, Monomial, free_variables
+from onlinesrl.logic.ast import Atom, Constant, Leaf, Variable, replace_terms
+from onlinesrl.mln.counting.disjoint_conjunctions import SAME, Monomial, Part, free_variables
 from onlinesrl.mln.counting.exact import Counter
 from onlinesrl.mln.counting.factors import TooLarge
 from onlinesrl.mln.counting.flip_effects import flips
@@ -24,6 +24,7 @@ from onlinesrl.mln.counting.world import World
 from onlinesrl.mln.kernels import flip_counts as kernel
 from onlinesrl.mln.kernels.flip_counts import BOUND, CHECK, DOMAIN, EQUAL, LOOP, SET, SIZE
 
+_DRAWN = "drawn "
 INDEXED = 1 << 62
 """The keys of an index are numbers below this."""
 
@@ -50,6 +51,22 @@ class PlannedTerm:
     odd: bool
     scale: float
     parts: tuple[tuple[Step, ...], ...]
+    weight: int
+    strides: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class PlannedWay:
+    """A way in which a formula is true or false (``truth``): its parts, and steps that match the true ones.
+
+    A part has its predicate (None: an equation), its variables, and whether it is true. ``types`` are
+    those of the variables. The weight is as in ``PlannedTerm``.
+    """
+
+    truth: bool
+    parts: tuple[tuple[str | None, tuple[str, ...], bool], ...]
+    steps: tuple[Step, ...]
+    types: Mapping[str, str]
     weight: int
     strides: tuple[tuple[str, int], ...]
 
@@ -88,6 +105,36 @@ class Planner:
                         first = self.weights if hard else place.first
                         own = () if hard else (*zip(counter.keep, strides, strict=True),)
                         yield PlannedTerm(odd, scale, parts, first, own)
+
+    def ways(self) -> Iterator[PlannedWay]:
+        """Yield the ways in which soft formulas are true or false, those without unknown constants."""
+        triples = zip(self.counters.clauses, self.counters.compiled, self.places, strict=True)
+        for clause, counter, place in triples:
+            assert isinstance(counter, Counter)
+            types = {_DRAWN + v: type_ for v, type_ in counter.types.items()}
+            strides = [prod(place.sizes[k + 1 :]) for k in range(len(place.sizes))]
+            own = (*zip((_DRAWN + v for v in counter.keep), strides, strict=True),)
+            for way in () if clause.hard else counter.ways.conjunctions:
+                parts = [(_drawn(part), true) for part, true in way]
+                atoms = [part for part, true in parts if true and isinstance(part, Atom)]
+                named = [(*self._named(part, types), true) for part, true in parts]
+                if all(map(self._number, (p for p, _ in parts if isinstance(p, Atom)))):
+                    steps = (*self._steps(atoms, (), types),)
+                    truth = counter.ways.truth
+                    yield PlannedWay(truth, (*named,), steps, types, place.first, own)
+
+    def _named(self, part: Part, types: Mapping[str, str]) -> tuple[str | None, tuple[str, ...]]:
+        """Return the predicate of an atom, None of an equation, and the names of its terms."""
+        if isinstance(part, Atom):
+            own = self.world.table(part.predicate).types
+            return part.predicate, (*map(_name, part.terms, own),)
+        sides = part.left, part.right
+        type_ = next(types[side.name] for side in sides if isinstance(side, Variable))
+        for side in sides:
+            if isinstance(side, Constant):
+                number = self.world.numbers.get(type_, {}).get(side.name, self.world.base)
+                self.constants[_name(side, type_)] = number
+        return None, (*(_name(side, type_) for side in sides),)
 
     def _parts(
         self, monomial: Monomial, known: Sequence[str], keep: Mapping[str, str]
@@ -166,6 +213,17 @@ class Planner:
         return steps
 
 
+def _drawn(part: Part) -> Part:
+    """Return a part whose variables have places of their own."""
+
+    def new(leaf: Leaf) -> Leaf:
+        return Variable(_DRAWN + leaf.name) if isinstance(leaf, Variable) else leaf
+
+    drawn = replace_terms(part, new)
+    assert isinstance(drawn, Part)
+    return drawn
+
+
 def _name(term: object, type_: str) -> str:
     """Return the name of a variable; of a constant one that no variable has."""
     assert isinstance(term, Variable | Constant)
@@ -188,11 +246,21 @@ class FlipCounts:
             {name: [*planner.terms(name, hard)] for name in self.query} for hard in (False, True)
         )
         terms = [*chain.from_iterable([*soft.values(), *hard.values()])]
-        steps = [step for term in terms for part in term.parts for step in part]
+        ways = [*planner.ways()]
+        of_terms = [step for term in terms for part in term.parts for step in part]
+        steps = [*of_terms, *(step for way in ways for step in way.steps)]
         tables = [step for step in steps if step.kind in (LOOP, SIZE)]
-        self.names = [*dict.fromkeys([*self.query, *(step.predicate for step in tables)])]
+        self.names = [
+            *dict.fromkeys(
+                [
+                    *self.query,
+                    *(step.predicate for step in tables),
+                    *(name for way in ways for name, _, _ in way.parts if name is not None),
+                ]
+            )
+        ]
         self.types = {name: world.table(name).types for name in self.names}
-        width = max(1, *(len(types) for types in self.types.values()))
+        width = max(2, *(len(types) for types in self.types.values()))
         sizes = np.ones((len(self.names), width), np.int64)
         for row, types in zip(sizes, self.types.values(), strict=True):
             row[: len(types)] = [*map(world.size, types)]
@@ -214,6 +282,8 @@ class FlipCounts:
             if factor >= INDEXED:
                 raise TooLarge(f"{name} has {factor:.3g} atoms", "use fewer constants")
         variables = [v for step in steps for v in step.variables]
+        variables += [v for way in ways for _, names, _ in way.parts for v in names]
+        variables += [v for way in ways for v in way.types]
         variables += [f"{name}.{k}" for name in self.query for k in range(len(self.types[name]))]
         place = {v: width + k for k, v in enumerate(dict.fromkeys(variables))}
         for name in self.query:
@@ -250,6 +320,28 @@ class FlipCounts:
             np.array([len(types) for types in self.types.values()], np.int32),
             np.array([self.names.index(name) for name in self.query], np.int32),
         )
+        drawn = [part for way in ways for part in way.parts]
+        cells = np.zeros((len(drawn), width), np.int32)
+        for cell, (_, names, _) in zip(cells, drawn, strict=True):
+            cell[: len(names)] = [place[v] for v in names]
+        self.draws = kernel.Draws(
+            np.array([way.truth for way in ways], np.uint8),
+            _starts(len(way.parts) for way in ways),
+            np.array(
+                [kernel.NONE if name is None else self.names.index(name) for name, _, _ in drawn],
+                np.int32,
+            ),
+            np.array([true for _, _, true in drawn], np.uint8),
+            cells,
+            np.int32(len(of_terms)) + _starts(len(way.steps) for way in ways),
+            _starts(len(way.types) for way in ways),
+            np.array([place[v] for way in ways for v in way.types], np.int32),
+            np.array([world.size(t) for way in ways for t in way.types.values()], np.int32),
+            np.array([way.weight for way in ways], np.int64),
+            _starts(len(way.strides) for way in ways),
+            np.array([place[v] for way in ways for v, _ in way.strides], np.int32),
+            np.array([stride for way in ways for _, stride in way.strides], np.int64),
+        )
         value = np.zeros(width + len(place), np.int32)
         for name, constant in planner.constants.items():
             if name in place:
@@ -272,6 +364,7 @@ class FlipCounts:
             np.zeros((slots, width), np.int32),
             np.zeros((slots, links), np.int32),
             np.zeros((slots, links), np.int32),
+            np.full(slots, kernel.NONE, np.int32),
             np.zeros(slots, np.int32),
             np.full(cells, kernel.NONE, np.int32),
             np.zeros(cells, np.int64),
@@ -305,7 +398,7 @@ class FlipCounts:
     @property
     def memory(self) -> int:
         """The bytes of all arrays."""
-        frames = (self.plan, self.tuples, self.scratch)
+        frames = (self.plan, self.draws, self.tuples, self.scratch)
         return sum(v.nbytes for f in frames for v in vars(f).values() if isinstance(v, np.ndarray))
 
     def change(self, name: str, row: Sequence[int]) -> Floats:

@@ -12,9 +12,23 @@ import numpy as np
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
-from onlinesrl.core.kernels.random import GOLDEN, MIX_1, S27, S30, Generator, uniform
+from onlinesrl.core.kernels.random import (
+    GOLDEN,
+    MIX_1,
+    MIX_2,
+    S11,
+    S27,
+    S30,
+    S31,
+    Generator,
+    below,
+    uniform,
+)
 
 NONE = -1
+TRIES = 64
+"""The most draws of a slot of a predicate, and of a broken grounding."""
+STEP, SCORE, BEST, JOURNAL = 0, 1, 2, 3
 USED, FREE, CELLS = 0, 1, 2
 LOOP, SIZE, DOMAIN, EQUAL = 0, 1, 2, 3
 BOUND, SET, CHECK = 0, 1, 2
@@ -29,6 +43,7 @@ class Tuples(Frame):
     value: Ints32  # [slot, column] constants
     after: Ints32  # [slot, index of the predicate] the next slot of the group
     before: Ints32  # [slot, index of the predicate]
+    owner: Ints32  # [slot] the predicate; NONE: free
     spare: Ints32  # [slot] a stack of slots that are free again
     cell_index: Ints32  # [cell] NONE: an empty cell; the number of cells is a power of 2
     cell_key: Ints  # [cell]
@@ -65,6 +80,27 @@ class Plan(Frame):
     query: Ints32  # predicates whose atoms are sampled
 
 
+class Draws(Frame):
+    """Ways in which a soft formula is true, or false: conjunctions of parts, and how groundings are drawn.
+
+    The predicate of an equation is NONE. Variables have places of their own in ``Scratch.value``.
+    """
+
+    truth: Bytes  # [way] of the formula where all parts are as they should be
+    part_start: Ints32  # [way + 1]
+    predicate: Ints32  # [part]
+    true: Bytes  # [part] as it should be
+    columns: Ints32  # [part, column] places
+    step_start: Ints32  # [way + 1] the plan's steps that match the true atoms
+    variable_start: Ints32  # [way + 1]
+    variable: Ints32
+    domain: Ints32  # [variable] the number of its constants
+    weight_first: Ints  # [way] as in ``Plan``
+    key_start: Ints32  # [way + 1]
+    key_variable: Ints32
+    key_stride: Ints
+
+
 class Scratch(Frame):
     """Memory of a visit."""
 
@@ -97,7 +133,7 @@ def _key(t: Tuples, index: int, slot: int) -> int:
 
 
 @kernel
-def room(t: Tuples, tuples: int) -> bool:
+def _room(t: Tuples, tuples: int) -> bool:
     """Return whether so many tuples can be added."""
     slots = len(t.spare) - t.size[USED] + t.size[FREE]
     most = t.size[CELLS] + tuples * t.after.shape[1]
@@ -112,6 +148,7 @@ def _add(t: Tuples, predicate: int, value: Ints32) -> None:
     else:
         slot = t.size[USED]
         t.size[USED] += 1
+    t.owner[slot] = predicate
     for k in range(t.value.shape[1]):
         t.value[slot, k] = value[k]
     first = t.index_start[predicate]
@@ -145,6 +182,7 @@ def _remove(t: Tuples, predicate: int, slot: int) -> None:
         else:
             t.head[cell] = after
         t.number[cell] -= 1
+    t.owner[slot] = NONE
     t.spare[t.size[FREE]] = slot
     t.size[FREE] += 1
 
@@ -301,7 +339,7 @@ def change(
 
 
 @kernel
-def gain(
+def _gain(
     p: Plan, t: Tuples, s: Scratch, predicate: int, true: bool, weight: Floats, total: Floats
 ) -> float:
     """Return the log odds of flipping the atom in ``s.value``: -inf if a hard rule breaks."""
@@ -311,7 +349,7 @@ def gain(
 
 
 @kernel
-def flip(p: Plan, t: Tuples, s: Scratch, predicate: int, weight: Floats, total: Floats) -> None:
+def _flip(p: Plan, t: Tuples, s: Scratch, predicate: int, weight: Floats, total: Floats) -> None:
     """Flip the atom in ``s.value``; the changes of the counts are added to ``total``."""
     slot = slot_of(t, predicate, s.value)
     change(p, t, s, predicate, slot != NONE, weight, 1.0, total)
@@ -322,7 +360,7 @@ def flip(p: Plan, t: Tuples, s: Scratch, predicate: int, weight: Floats, total: 
 
 
 @kernel
-def place(p: Plan, s: Scratch, predicate: int, number: int) -> None:
+def _place(p: Plan, s: Scratch, predicate: int, number: int) -> None:
     """Set the arguments of the atom with this number among those of its predicate."""
     for k in range(p.sizes.shape[1]):
         s.value[k] = 0
@@ -333,7 +371,7 @@ def place(p: Plan, s: Scratch, predicate: int, number: int) -> None:
 
 
 @kernel
-def atoms_of(p: Plan, predicate: int) -> int:
+def _atoms(p: Plan, predicate: int) -> int:
     """Return the number of a predicate's atoms."""
     number = 1
     for k in range(p.arity[predicate]):
@@ -364,17 +402,234 @@ def sweep(
     first = 0
     for q in range(len(p.query)):
         predicate = p.query[q]
-        stop_at = first + atoms_of(p, predicate)
+        stop_at = first + _atoms(p, predicate)
         while atom < stop_at:
-            if stop[0] or not room(t, 1):
+            if stop[0] or not _room(t, 1):
                 return atom
-            place(p, s, predicate, atom - first)
+            _place(p, s, predicate, atom - first)
             true = slot_of(t, predicate, s.value) != NONE
-            odds = 1.0 / (1.0 + math.exp(-gain(p, t, s, predicate, true, weight, total)))
+            odds = 1.0 / (1.0 + math.exp(-_gain(p, t, s, predicate, true, weight, total)))
             if len(probability) > 0:
                 probability[atom] += 1.0 - odds if true else odds
             if uniform(rng) < odds:
-                flip(p, t, s, predicate, weight, total)
+                _flip(p, t, s, predicate, weight, total)
             atom += 1
         first = stop_at
     return atom
+
+
+@kernel
+def _random_slot(t: Tuples, predicate: int, cell: int, whole: bool, rng: Generator) -> int:
+    """Draw a slot of a group; ``whole``: the group has all tuples of its predicate."""
+    for _ in range(TRIES if whole else 0):
+        slot = below(rng, t.size[USED])
+        if t.owner[slot] == predicate:
+            return slot
+    index = t.cell_index[cell] - t.index_start[predicate]
+    slot = t.head[cell]
+    for _ in range(below(rng, t.number[cell])):
+        slot = t.after[slot, index]
+    return slot
+
+
+@kernel
+def _draw(p: Plan, d: Draws, t: Tuples, s: Scratch, way: int, rng: Generator) -> bool:
+    """Draw a grounding of a way, half of the time among joint matches of its true atoms; False: none."""
+    for k in range(d.variable_start[way], d.variable_start[way + 1]):
+        s.value[d.variable[k]] = below(rng, d.domain[k])
+    if uniform(rng) < 0.5:
+        return True
+    for step in range(d.step_start[way], d.step_start[way + 1]):
+        cell = _group(p, t, s, step)
+        if cell == NONE:
+            return False
+        if p.kind[step] == LOOP:
+            whole = True
+            for k in range(p.column_start[step], p.column_start[step + 1]):
+                whole = whole and p.mode[k] != BOUND
+            slot = _random_slot(t, p.predicate[step], cell, whole, rng)
+            if not _bind(p, t, s, step, slot):
+                return False
+    return True
+
+
+@kernel
+def _put(d: Draws, s: Scratch, part: int) -> None:
+    """Set the arguments of a part's atom."""
+    for k in range(d.columns.shape[1]):
+        s.value[k] = s.value[d.columns[part, k]]
+
+
+@kernel
+def _is_broken(d: Draws, t: Tuples, s: Scratch, way: int, weight: Floats) -> bool:
+    """Return whether the grounding that was drawn is false with a weight above 0, or true with one below."""
+    value = d.truth[way] != 0
+    for part in range(d.part_start[way], d.part_start[way + 1]):
+        if d.predicate[part] == NONE:
+            true = s.value[d.columns[part, 0]] == s.value[d.columns[part, 1]]
+        else:
+            _put(d, s, part)
+            true = slot_of(t, d.predicate[part], s.value) != NONE
+        if true != (d.true[part] != 0):
+            value = d.truth[way] == 0
+            break
+    number = d.weight_first[way]
+    for k in range(d.key_start[way], d.key_start[way + 1]):
+        number += d.key_stride[k] * s.value[d.key_variable[k]]
+    return weight[number] != 0.0 and value == (weight[number] < 0.0)
+
+
+@kernel
+def _number(p: Plan, s: Scratch, predicate: int) -> int:
+    """Return the number of the atom in ``s.value`` among the query's; NONE if it is not one of them."""
+    first = 0
+    for q in range(len(p.query)):
+        if p.query[q] == predicate:
+            number = 0
+            for k in range(p.arity[predicate]):
+                number = number * p.sizes[predicate, k] + s.value[k]
+            return first + number
+        first += _atoms(p, p.query[q])
+    return NONE
+
+
+@kernel
+def _put_number(p: Plan, s: Scratch, atom: int) -> int:
+    """Set the arguments of the query's atom with this number; return its predicate."""
+    for q in range(len(p.query)):
+        atoms = _atoms(p, p.query[q])
+        if atom < atoms:
+            _place(p, s, p.query[q], atom)
+            return p.query[q]
+        atom -= atoms
+    return NONE
+
+
+@kernel
+def noise(seed: int, atom: int) -> float:
+    """Return the noise of an atom: logistic, as the difference of two Gumbel variables is."""
+    z = np.uint64(seed) + np.uint64(atom + 1) * GOLDEN
+    z = (z ^ (z >> S30)) * MIX_1
+    z = (z ^ (z >> S27)) * MIX_2
+    u = (float((z ^ (z >> S31)) >> S11) + 0.5) * 2.0**-53
+    return math.log(u / (1.0 - u))
+
+
+@kernel
+def _move_gain(
+    p: Plan, t: Tuples, s: Scratch, atom: int, seed: int, weight: Floats, total: Floats
+) -> float:
+    """Return the gain of flipping an atom, with its noise unless ``seed`` is NONE."""
+    predicate = _put_number(p, s, atom)
+    true = slot_of(t, predicate, s.value) != NONE
+    bonus = noise(seed, atom) if seed != NONE else 0.0
+    return _gain(p, t, s, predicate, true, weight, total) + (-bonus if true else bonus)
+
+
+@kernel
+def _choose_of_way(
+    p: Plan,
+    d: Draws,
+    t: Tuples,
+    s: Scratch,
+    way: int,
+    anything: bool,
+    seed: int,
+    rng: Generator,
+    weight: Floats,
+    total: Floats,
+) -> int:
+    """Return an open atom of the grounding that was drawn: any, or of the greatest gain; NONE: there is none.
+
+    Its gain is in ``s.amount[0]``.
+    """
+    best, most, ties = NONE, -np.inf, 0
+    for part in range(d.part_start[way], d.part_start[way + 1]):
+        _put(d, s, part)
+        atom = _number(p, s, d.predicate[part])
+        gained = _move_gain(p, t, s, atom, seed, weight, total) if atom != NONE else -np.inf
+        if gained == -np.inf or not (anything or gained >= most):
+            continue
+        ties = ties + 1 if anything or gained == most else 1
+        if uniform(rng) * ties < 1:
+            best, most = atom, gained
+    s.amount[0] = most
+    return best
+
+
+@kernel
+def _choose(
+    p: Plan,
+    d: Draws,
+    t: Tuples,
+    s: Scratch,
+    chance: float,
+    seed: int,
+    rng: Generator,
+    weight: Floats,
+    total: Floats,
+) -> int:
+    """Return an atom of a broken grounding, with its gain in ``s.amount[0]``; NONE: none was drawn.
+
+    With noise, each open atom has a unit clause with its noise as weight.
+    """
+    atoms = 0
+    for q in range(len(p.query)):
+        atoms += _atoms(p, p.query[q])
+    for _ in range(TRIES):
+        way = below(rng, len(d.truth) + (seed != NONE))
+        if way == len(d.truth):
+            atom = below(rng, atoms)
+            predicate = _put_number(p, s, atom)
+            if (slot_of(t, predicate, s.value) != NONE) != (noise(seed, atom) > 0.0):
+                s.amount[0] = _move_gain(p, t, s, atom, seed, weight, total)
+                return atom
+        elif _draw(p, d, t, s, way, rng) and _is_broken(d, t, s, way, weight):
+            anything = uniform(rng) < chance
+            atom = _choose_of_way(p, d, t, s, way, anything, seed, rng, weight, total)
+            if atom != NONE:
+                return atom
+    return NONE
+
+
+@kernel
+def maxwalksat(
+    p: Plan,
+    d: Draws,
+    t: Tuples,
+    s: Scratch,
+    status: Floats,
+    journal: Ints,
+    chance: float,
+    seed: int,
+    rng: Generator,
+    weight: Floats,
+    total: Floats,
+    stop: Bytes,
+) -> bool:
+    """Flip atoms of broken groundings in ``len(journal)`` steps, then go back to the best state.
+
+    As in ``mln.kernels.maxwalksat``, a move that loses weight is made with probability ``chance``. Groundings
+    are drawn until one is broken. ``status`` (zeros at the start) has the step, the score now and at best,
+    and the number of flips since. Returns False where there is no room for a flip.
+    """
+    while int(status[STEP]) < len(journal) and not stop[0]:
+        if not _room(t, 1):
+            return False
+        status[STEP] += 1
+        atom = _choose(p, d, t, s, chance, seed, rng, weight, total)
+        gained = s.amount[0]
+        if atom == NONE or gained == -np.inf or (gained < 0.0 and uniform(rng) >= chance):
+            continue
+        _flip(p, t, s, _put_number(p, s, atom), weight, total)
+        journal[int(status[JOURNAL])] = atom
+        status[JOURNAL] += 1
+        status[SCORE] += gained
+        if status[SCORE] > status[BEST] + 1e-9:
+            status[BEST], status[JOURNAL] = status[SCORE], 0.0
+    while status[JOURNAL] > 0:
+        if not _room(t, 1):
+            return False
+        status[JOURNAL] -= 1
+        _flip(p, t, s, _put_number(p, s, journal[int(status[JOURNAL])]), weight, total)
+    return True

@@ -10,23 +10,25 @@ weight start at their log-odds in the worlds.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
+from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count, Natural, Positive
 from onlinesrl.core.kernels.random import generator
-from onlinesrl.core.learning.batch import Learned, Trace, Watch
+from onlinesrl.core.learning.batch import Learned, Trace, UnfitError, Watch
 from onlinesrl.core.learning.diagonal_newton import Newton
 from onlinesrl.mln.ground.ground_mrf import State
 from onlinesrl.mln.inference.gibbs import Gibbs
 from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.mcmc import Chains
 from onlinesrl.mln.inference.mcsat import McSat
-from onlinesrl.mln.learning.estimated_counts import CountingLearner, EstimatedWorld
+from onlinesrl.mln.learning.counted_world import CountedWorld
+from onlinesrl.mln.learning.estimated_counts import EstimatedWorld
 from onlinesrl.mln.learning.problem import MlnProblem
 from onlinesrl.mln.learning.reweighted_world import ReweightedWorld
 
@@ -41,8 +43,15 @@ Drawer: TypeAlias = Callable[[Floats], Floats]
 Features: TypeAlias = Callable[[State, int], Floats]
 
 
-class Contrast(CountingLearner):
+class Contrast(Section):
     """Gradient ascent along n(truth) - E[n]; the reported objective is the norm of the gradient."""
+
+    counting: Literal["grounded", "exact", "ijgp"] = "grounded"
+    """grounded: states are drawn from the ground network, and their counts are exact. exact: nothing is
+    grounded, and each draw takes its odds from exact counts. ijgp: states are drawn from the ground network,
+    and counts of formulas too wide for ``i_bound`` are estimated by IJGP(i)."""
+    i_bound: Count = 2
+    """ijgp: the maximal number of variables of a cluster; exact above a formula's treewidth."""
 
     steps: Count = 100
     """the number of steps."""
@@ -54,30 +63,37 @@ class Contrast(CountingLearner):
     """the standard deviation of the weights' Gaussian prior, whose mean is 0."""
 
     @abstractmethod
-    def draws(self, problem: MlnProblem) -> Drawer:
+    def draws(self, problem: MlnProblem, counted: Sequence[CountedWorld] = ()) -> Drawer:
         """Return a function that draws counts f(state) - f(truth) by the weights.
 
         The counts are summed over the worlds, float64[samples, weights]. The last sample is the newest.
         """
 
+    def worlds(self, problem: MlnProblem) -> list[CountedWorld]:
+        """Return the worlds without grounding them; none where they are grounded."""
+        numbers = range(len(problem.worlds) if self.counting == "exact" else 0)
+        return [CountedWorld(problem, k) for k in numbers]
+
     def features(self, problem: MlnProblem) -> list[Features]:
-        """Return, for each world, the function from a state to its features."""
-        if self.bound is None:
+        """Return, for each ground world, the function from a state to its features."""
+        if self.counting != "ijgp":
             return [world.features for world in problem.ground]
         numbers = range(len(problem.ground))
-        return [EstimatedWorld(problem, k, self.bound).features for k in numbers]
+        return [EstimatedWorld(problem, k, self.i_bound).features for k in numbers]
 
     def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
         """Return the mean of the weights over the last half of the steps."""
         trace, n, remaining = Trace(watch), len(problem.start), RemainingGain()
-        weights, draws = started(problem), self.draws(problem)
+        counted = self.worlds(problem)
+        weights, draws = started(problem, counted), self.draws(problem, counted)
+        least = self.least(problem, counted)
         step = Newton(self.rate) if self.newton else None
         mean = np.zeros(n)
         for t in range(self.steps):
             interrupt.check()
             drawn = draws(weights)
             gradient = -self.expected(drawn) - weights / self.prior_sd**2
-            precision = self.prior_sd**-2 + self.least(problem)
+            precision = self.prior_sd**-2 + least
             trace.add(float(np.linalg.norm(gradient)))
             if step is None:
                 weights = weights + self.rate * gradient
@@ -87,14 +103,14 @@ class Contrast(CountingLearner):
                 remaining.add(gradient, drawn.var(axis=0) + precision)
                 mean += (weights - mean) / len(remaining.gradients)
         gain, warnings = remaining.report()
-        stats = {"worlds": len(problem.ground), "newton": self.newton, **gain}
+        stats = {"worlds": len(problem.worlds), "newton": self.newton, **gain}
         return Learned(mean, trace.steps, stats, warnings)
 
     def expected(self, drawn: Floats) -> Floats:
         """Return the mean of the samples."""
         return np.asarray(drawn.mean(axis=0))
 
-    def least(self, problem: MlnProblem) -> Floats:
+    def least(self, problem: MlnProblem, counted: Sequence[CountedWorld]) -> Floats:
         """Return the variances to add to the variances of the samples, float64[weights]."""
         return np.zeros(len(problem.start))
 
@@ -141,11 +157,13 @@ class RemainingGain:
         return stats, [UNSETTLED.format(gain, error)]
 
 
-def started(problem: MlnProblem) -> Floats:
+def started(problem: MlnProblem, counted: Sequence[CountedWorld] = ()) -> Floats:
     """Return the start weights: the program's, or log-odds for unit clauses without a weight."""
     n = len(problem.start)
-    true = sum((world.features(world.truth, n) for world in problem.ground), np.zeros(n))
-    total = sum((world.every(n) for world in problem.ground), np.zeros(n))
+    pairs = [world.units() for world in counted] or [
+        (world.features(world.truth, n), world.every(n)) for world in problem.ground
+    ]
+    true, total = (sum(each, np.zeros(n)) for each in zip(*pairs, strict=True))
     units, weights = problem.units, problem.start.copy()
     weights[units] = np.log((true + 0.5)[units] / (total - true + 0.5)[units])
     return weights
@@ -197,11 +215,17 @@ class ContrastiveDivergence(Contrast):
     samples: Count = 50
     """the number of samples of each world per step."""
 
-    def draws(self, problem: MlnProblem) -> Drawer:
+    def draws(self, problem: MlnProblem, counted: Sequence[CountedWorld] = ()) -> Drawer:
         """See ``Contrast.draws``."""
-        engine = {"gibbs": Gibbs, "mcsat": McSat}[self.sampler](seed=problem.seed)
-        worlds = zip(problem.ground, self.features(problem), strict=True)
-        chains = [Chain(w, f, engine, k, len(problem.start)) for k, (w, f) in enumerate(worlds)]
+        if counted and self.sampler != "gibbs":
+            raise UnfitError("sampler", f"{self.sampler} needs `counting: grounded`")
+        engine, n = (
+            {"gibbs": Gibbs, "mcsat": McSat}[self.sampler](seed=problem.seed),
+            len(problem.start),
+        )
+        worlds = () if counted else zip(problem.ground, self.features(problem), strict=True)
+        grounded = [Chain(w, f, engine, k, n) for k, (w, f) in enumerate(worlds)]
+        chains: Sequence[Chain | CountedWorld] = counted or grounded
 
         def drawn(weights: Floats) -> Floats:
             total = np.zeros((self.samples, len(weights)))
@@ -227,16 +251,23 @@ class VotedPerceptron(Contrast):
     states: Count = 10
     """the number of last states from which the variances of Newton steps are estimated."""
 
-    def draws(self, problem: MlnProblem) -> Drawer:
+    def draws(self, problem: MlnProblem, counted: Sequence[CountedWorld] = ()) -> Drawer:
         """See ``Contrast.draws``."""
         engine, n = WalkSat(flips=self.flips, tries=1, seed=problem.seed), len(problem.start)
         rng = np.random.default_rng(problem.seed)
-        worlds = enumerate(zip(problem.ground, self.features(problem), strict=True))
-        chains = [Chain(w, f, Gibbs(seed=problem.seed), k, n) for k, (w, f) in worlds]
+        worlds = () if counted else zip(problem.ground, self.features(problem), strict=True)
+        gibbs = Gibbs(seed=problem.seed)
+        chains = [Chain(w, f, gibbs, k, n) for k, (w, f) in enumerate(worlds)]
         last: list[Floats] = []
 
         def found(weights: Floats) -> Floats:
             total = np.zeros(n)
+            for world in counted:
+                seed = int(rng.integers(1 << 62)) if self.perturbed else None
+                world.search(weights, self.flips, engine.noise, seed)
+                for _ in range(self.sweeps if self.perturbed else 0):
+                    world.sweep(weights)
+                total += world.features()
             for chain in chains:
                 model, simple = chain.world.model, chain.world.searchable
                 bonus = noise(chain.world, rng) if self.perturbed else np.zeros(model.n_atoms)
@@ -254,7 +285,7 @@ class VotedPerceptron(Contrast):
 
         return drawn
 
-    def least(self, problem: MlnProblem) -> Floats:
+    def least(self, problem: MlnProblem, counted: Sequence[CountedWorld]) -> Floats:
         """Return the variances of the counts if each ground clause were an independent fair coin.
 
         The most probable state may stay the same for many steps; its counts then have no variance.
@@ -262,7 +293,8 @@ class VotedPerceptron(Contrast):
         n = len(problem.start)
         if self.perturbed:
             return np.zeros(n)
-        return sum((world.every(n) for world in problem.ground), np.zeros(n)) / 4.0
+        worlds = counted or problem.ground
+        return sum((np.abs(world.every(n)) for world in worlds), np.zeros(n)) / 4.0
 
     def expected(self, drawn: Floats) -> Floats:
         """Return the counts of the newest state."""

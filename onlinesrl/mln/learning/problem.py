@@ -94,8 +94,11 @@ class MlnProblem:
         return domains
 
     def places(self, domains: Mapping[str, tuple[str, ...]]) -> Ints:
-        """Return the numbers of the weights of these constants, in their order, int64[weights]."""
-        return np.array([self._places[key] for key in self._weights(domains)])
+        """Return the numbers of the weights of these constants, in their order, int64[weights].
+
+        That of unknown constants is the number of weights.
+        """
+        return np.array([self.place(*key) for key in self._weights(domains)], np.int64)
 
     def place(self, rule: int, key: tuple[str, ...]) -> int:
         """Return the weight number of a rule (from 0) and its constants; the number of weights if unknown."""
