@@ -342,9 +342,10 @@ def change(
 def _gain(
     p: Plan, t: Tuples, s: Scratch, predicate: int, true: bool, weight: Floats, total: Floats
 ) -> float:
-    """Return the log odds of flipping the atom in ``s.value``: -inf if a hard rule breaks."""
-    if change(p, t, s, predicate + len(p.arity), true, weight, 0.0, total) < 0.0:
-        return -np.inf
+    """Return the log odds of flipping the atom in ``s.value``; infinite where hard rules break or mend."""
+    kept = change(p, t, s, predicate + len(p.arity), true, weight, 0.0, total)
+    if kept != 0.0:
+        return -np.inf if kept < 0.0 else np.inf
     return change(p, t, s, predicate, true, weight, 0.0, total)
 
 
@@ -352,7 +353,8 @@ def _gain(
 def _flip(p: Plan, t: Tuples, s: Scratch, predicate: int, weight: Floats, total: Floats) -> None:
     """Flip the atom in ``s.value``; the changes of the counts are added to ``total``."""
     slot = slot_of(t, predicate, s.value)
-    change(p, t, s, predicate, slot != NONE, weight, 1.0, total)
+    for terms in (predicate, predicate + len(p.arity)):
+        change(p, t, s, terms, slot != NONE, weight, 1.0, total)
     if slot != NONE:
         _remove(t, predicate, slot)
     else:

@@ -13,14 +13,14 @@ from math import prod
 import numpy as np
 
 from onlinesrl.core import interrupt
-from onlinesrl.core.arrays import Floats
-from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.errors import ExampleError, Unsolved
 from onlinesrl.core.kernels.random import generator
 from onlinesrl.core.learning.batch import UnfitError
 from onlinesrl.logic.ast import And, Equal, Formula, Not
 from onlinesrl.mln.counting.exact import counter
 from onlinesrl.mln.counting.flip_plan import FlipCounts
-from onlinesrl.mln.counting.program_counts import Counters
+from onlinesrl.mln.counting.program_counts import Counters, numbered
 from onlinesrl.mln.counting.world import world_of
 from onlinesrl.mln.kernels import flip_counts as kernel
 from onlinesrl.mln.lang.clausal_form import Clause
@@ -31,26 +31,27 @@ EMPTY = np.zeros(0)
 
 
 class CountedWorld:
-    """A world (its ``number``) of a problem, and its state, which starts at the truth.
+    """A world (its ``number``) of a problem, or of other ``data``, and its state, which starts at the truth.
 
     The constructor raises ModelError for a rule that cannot be counted, ExampleError for a truth that
     breaks a hard rule, and UnfitError for a query whose atoms flip in groups.
     """
 
-    def __init__(self, problem: MlnProblem, number: int) -> None:
+    def __init__(self, problem: MlnProblem, number: int, data: MlnProblem | None = None) -> None:
         program = problem.program
         for name in problem.query:
             if program.predicates[name].exactly_one:
                 raise UnfitError(
                     "counting", f"the atoms of {name} flip in groups (`!`): take `grounded`"
                 )
-        self.world = world_of(program, problem.worlds[number])
+        data = problem if data is None else data
+        self.world = world_of(program, data.worlds[number])
         self.counters = Counters(program)
         self.query = problem.query
         try:
             check_truth(self.counters, self.world, problem.query)
         except ExampleError as error:
-            raise problem.located(number, error) from None
+            raise data.located(number, error) from None
         self.counts = FlipCounts(self.counters, self.world, problem.query)
         self.weight = problem.places(self.world.domains)
         self.size = len(problem.start)
@@ -83,6 +84,40 @@ class CountedWorld:
         for _ in range(samples):
             self.sweep(weights)
             yield self.features()
+
+    def marginals(
+        self, weights: Floats, samples: int
+    ) -> Iterator[tuple[str, Floats, Floats, Ints]]:
+        """Yield, for each query predicate, the truth, probabilities and groups of all its atoms.
+
+        A group has the atoms that differ in the last argument. The chain starts where all atoms are false;
+        a tenth of the samples go before. Raises Unsolved if hard rules are broken to the end.
+        """
+        counts, world = self.counts, self.world
+        empty = {name: np.zeros((0, len(counts.types[name])), np.int64) for name in counts.query}
+        counts.set(empty)
+        broken = sum(
+            int(np.sum(compiled.groundings(world) - compiled.count(world.changed(empty))))
+            for clause, compiled in zip(self.counters.clauses, self.counters.compiled, strict=True)
+            if clause.hard
+        )
+        self.change[:] = 0.0
+        for _ in range(-(-samples // 10)):
+            self.sweep(weights)
+        probability = np.zeros(self.atoms)
+        for _ in range(samples):
+            self.sweep(weights, probability)
+        if self.change[-1] < broken:
+            raise Unsolved("Gibbs sampling by counts found no state that satisfies the hard rules")
+        first = 0
+        for name in counts.query:
+            sizes = [*map(world.size, counts.types[name])]
+            n = prod(sizes)
+            truth = np.zeros(n)
+            truth[numbered(world.tables[name].rows, sizes)] = 1.0
+            group = np.arange(n) // sizes[-1] if sizes and n else np.zeros(n, np.int64)
+            yield name, truth, probability[first : first + n] / samples, group
+            first += n
 
     def units(self) -> tuple[Floats, Floats]:
         """Return the true atoms of the query's unit clauses, and all their groundings, float64[weights]."""

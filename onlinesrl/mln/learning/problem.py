@@ -44,6 +44,9 @@ from onlinesrl.mln.learning.reweighted_world import ReweightedWorld, ground_worl
 LIMITS = Limits(1_000_000, 10_000_000, LimitKeys("max_atoms", "max_groundings", "add"))
 """The default limits of a world."""
 
+COUNTED = "counted-gibbs"
+"""The method that grounds nothing."""
+
 LARGEST = 1e100
 """The largest start weight; products with numbers, and their sums, stay within float64."""
 
@@ -234,8 +237,27 @@ class MlnProblem:
 
     def predicted(self, weights: Floats, test: Self | None = None) -> dict[str, Scored]:
         """Predict each world of ``test`` (default: this problem's worlds) by ``method``."""
+        if self.method == COUNTED:
+            return self._counted(weights, self if test is None else test)
         worlds = self.ground if test is None else self._ground(test)
         return self._scored(worlds, weights)
+
+    def _counted(self, weights: Floats, data: Self, worlds: int | None = None) -> dict[str, Scored]:
+        """Predict the first ``worlds`` of ``data`` by Gibbs sampling with odds from counts."""
+        from onlinesrl.mln.learning.counted_world import CountedWorld
+
+        parts: dict[str, list[Scored]] = {name: [] for name in self.query}
+        groups = 0
+        for number in range(len(data.worlds) if worlds is None else worlds):
+            world = CountedWorld(self, number, data)
+            for name, truth, values, group in world.marginals(weights, self.samples or 1_000):
+                parts[name].append(Scored(truth, values, group + groups))
+                groups += int(group.max(initial=-1)) + 1
+        return {
+            name: Scored(*map(np.concatenate, zip(*of, strict=True)))
+            for name, of in parts.items()
+            if sum(len(each.truth) for each in of)
+        }
 
     signed = True
     """Weights may be negative."""
@@ -252,8 +274,10 @@ class MlnProblem:
 
         With ``iterations`` all worlds are predicted, by so many samples, or by so many flips of MaxWalkSAT in
         place of ``mpe`` and ``lp``, which predict where ``share`` is 1. Less than one world is a share of
-        the iterations.
+        the iterations. Counted predictions have no iterations.
         """
+        if self.method == COUNTED:
+            return self._counted(weights, self, ceil(share * len(self.worlds)))
         worlds = [world for world in self.ground if np.any(world.predicted)]
         if iterations is None:
             if share * len(worlds) >= 1:

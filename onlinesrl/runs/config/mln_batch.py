@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from onlinesrl.core.io.config_types import Count, Names
 from onlinesrl.mln.inference.registry import Method
 from onlinesrl.mln.learning.pseudo_likelihood import Mple
@@ -23,11 +25,12 @@ class MlnBatch(Batch):
     test: AnySource | None = None
     """held-out examples, like source: the learned weights are scored there."""
     learner: AnyMlnLearner = Mple()
-    method: Method = "mpe"
-    """how the query is predicted for scores: as one state (mpe, lp, walksat) or by probabilities."""
+    method: Method | Literal["counted-gibbs"] = "mpe"
+    """how the query is predicted for scores: as one state (mpe, lp, walksat) or by probabilities;
+    counted-gibbs: by Gibbs sampling with odds from counts, without grounding."""
     samples: Count | None = None
-    """from how many samples gibbs and mcsat estimate probabilities, after a tenth as many in each of four
-    chains; null: 20,000 of gibbs, 1,000 of mcsat."""
+    """from how many samples gibbs, mcsat and counted-gibbs estimate probabilities, after a tenth as many in
+    each of four chains (counted-gibbs: one chain); null: 20,000 of gibbs, 1,000 of the others."""
     max_atoms: Count = 1_000_000
     """the most open atoms of a world."""
     max_groundings: Count = 10_000_000

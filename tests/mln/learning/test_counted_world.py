@@ -1,5 +1,7 @@
 """Sampling by counts, against the same chains and weights by grounding; worlds that no one could ground."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -157,3 +159,17 @@ def test_what_does_not_flip_by_itself_is_refused():
     broken = MlnProblem(reader.parse(MODEL + HARD), [atoms], ("Friends", "Smokes"))
     with pytest.raises(ExampleError, match="breaks the hard rule"):
         learner.learn(broken, lambda _: None)
+
+
+@pytest.mark.parametrize("model", [MODEL, MODEL + HARD])
+def test_marginals_are_close_to_exact_ones_and_the_truth_is_not_seen(model):
+    of = problem(3, 2, model, friends=1.0)
+    exact = replace(of, method="exact").predicted(WEIGHTS)
+    counted = replace(of, method="counted-gibbs", samples=4_000).predicted(WEIGHTS)
+    of_friends, hard = exact["Friends"].values, len(exact["Friends"].values) < 9
+    np.testing.assert_allclose(counted["Smokes"].values, exact["Smokes"].values, atol=0.03)
+    values = counted["Friends"].values[~np.eye(3, dtype=bool).ravel() if hard else slice(None)]
+    np.testing.assert_allclose(values, of_friends, atol=0.03)
+    np.testing.assert_array_equal(counted["Smokes"].truth, exact["Smokes"].truth)
+    np.testing.assert_array_equal(counted["Smokes"].groups, np.full(3, 3))
+    assert "ground" not in vars(of)
