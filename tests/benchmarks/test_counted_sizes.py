@@ -8,7 +8,6 @@ import pytest
 from onlinesrl.core.example import GroundAtom
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.learning.contrastive_divergence import ContrastiveDivergence, VotedPerceptron
-from onlinesrl.mln.learning.counted_world import CountedWorld
 from onlinesrl.mln.learning.problem import MlnProblem
 from tests.benchmarks.measure import show
 
@@ -73,7 +72,7 @@ def world(model, rows, query):
 @pytest.mark.parametrize(("make", "least"), [(protein, 4e8), (entities, 1.6e12)])
 def test_learning_at_the_sizes_of_the_paper(make, least):
     of = make()
-    counted = CountedWorld(of, 0)
+    counted = of.counted(0)
     groundings = sum(each.groundings(counted.world) for each in counted.counters.compiled)
     assert groundings > least
     rows = []

@@ -74,8 +74,11 @@ class PlannedWay:
 class Planner:
     """Plans the terms of the changes of a world's counts."""
 
-    def __init__(self, counters: Counters, world: World) -> None:
+    def __init__(
+        self, counters: Counters, world: World, estimated: Collection[tuple[int, str]]
+    ) -> None:
         self.counters = counters
+        self.estimated = estimated
         self.world = world
         self.places, self.weights = counters.places(world)
         self.constants: dict[str, int] = {}
@@ -87,8 +90,8 @@ class Planner:
         """
         types, world = self.counters.program.predicates[predicate].types, self.world
         triples = zip(self.counters.clauses, self.counters.compiled, self.places, strict=True)
-        for clause, counter, place in triples:
-            if clause.hard != hard:
+        for number, (clause, counter, place) in enumerate(triples):
+            if clause.hard != hard or (number, predicate) in self.estimated:
                 continue
             assert isinstance(counter, Counter)
             with self.counters.located(clause):
@@ -233,12 +236,19 @@ def _name(term: object, type_: str) -> str:
 class FlipCounts:
     """The true tuples of a world, whose atoms of the ``query`` flip, with the changes of the counts.
 
-    Memory grows with the true tuples, not with the groundings or the atoms. The constructor raises
-    ModelError for a rule whose changes cannot be counted.
+    Memory grows with the true tuples, not with the groundings or the atoms. The changes of ``estimated``
+    clauses (their numbers) by flips of a predicate are left out. The constructor raises ModelError for a
+    rule whose changes cannot be counted.
     """
 
-    def __init__(self, counters: Counters, world: World, query: Collection[str]) -> None:
-        planner, declared = Planner(counters, world), counters.program.predicates
+    def __init__(
+        self,
+        counters: Counters,
+        world: World,
+        query: Collection[str],
+        estimated: Collection[tuple[int, str]] = (),
+    ) -> None:
+        planner, declared = Planner(counters, world, estimated), counters.program.predicates
         self.world = world
         self.weights = planner.weights
         self.query = [name for name in declared if name in query]
@@ -347,7 +357,14 @@ class FlipCounts:
             if name in place:
                 value[place[name]] = constant
         n = len(steps)
-        self.scratch = kernel.Scratch(value, np.zeros(n, np.int32), np.zeros(n + 1))
+        most = max([1, *(len(way.parts) for way in ways)])
+        self.scratch = kernel.Scratch(
+            value,
+            np.zeros(n, np.int32),
+            np.zeros(n + 1),
+            np.zeros(most, np.int64),
+            np.zeros(most),
+        )
         self.tuples = self._tuples({name: world.table(name).rows for name in self.names})
 
     def _tuples(self, rows: Mapping[str, Ints]) -> kernel.Tuples:
@@ -379,6 +396,12 @@ class FlipCounts:
             padded[:, : rows[name].shape[1]] = rows[name]
             kernel.fill(t, k, padded)
         return t
+
+    def atom(self, number: int) -> tuple[str, list[int]]:
+        """Return the predicate and the constants of the query's atom with this number."""
+        predicate = kernel.put_number(self.plan, self.scratch, number)
+        name = self.names[predicate]
+        return name, self.scratch.value[: len(self.types[name])].tolist()
 
     def rows(self, name: str) -> Ints:
         """Return the true atoms of a predicate, int64[atoms, arguments], in any order."""

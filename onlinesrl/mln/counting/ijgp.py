@@ -35,7 +35,7 @@ MAX_CELLS = 1 << 26
 ITERATIONS = 10
 CONVERGED = 1e-10
 """So little messages, which sum to 1, change at the end."""
-_NOT = "!"
+NOT = "!"
 
 
 class Edge(NamedTuple):
@@ -148,8 +148,8 @@ class Network:
         return total * prod(map(world.size, self.free))
 
     def _dense(self, atom: Atom, world: World) -> Floats:
-        negative = atom.predicate.startswith(_NOT)
-        scope, sparse = world.factor(Atom(atom.predicate.removeprefix(_NOT), atom.terms))
+        negative = atom.predicate.startswith(NOT)
+        scope, sparse = world.factor(Atom(atom.predicate.removeprefix(NOT), atom.terms))
         dense = np.zeros(self._sizes(world, scope))
         if len(sparse.rows):
             dense[tuple(sparse.rows.T)] = 1.0
@@ -188,13 +188,13 @@ def check_memory(networks: Sequence[Network], world: World, bound: int) -> None:
 
 
 def _negative(atom: Atom) -> Atom:
-    return Atom(_NOT + atom.predicate, atom.terms)
+    return Atom(NOT + atom.predicate, atom.terms)
 
 
 def _false(part: Equal, types: Mapping[str, str]) -> Atom:
     sides = part.left, part.right
     type_ = next(types[side.name] for side in sides if isinstance(side, Variable))
-    return Atom(_NOT + SAME + type_, sides)
+    return Atom(NOT + SAME + type_, sides)
 
 
 @dataclass(frozen=True)
@@ -255,13 +255,18 @@ class Estimator:
         return number if ways.truth else most - number
 
 
-class _Messages:
-    """The messages of a join graph, each of which sums to 1."""
+class Messages:
+    """The messages of a join graph, each of which sums to 1.
+
+    ``changed`` are the factors of which no message tells yet, ``sent`` the number of messages of ``settle``.
+    """
 
     def __init__(self, graph: JoinGraph, factors: Sequence[tuple[tuple[str, ...], Floats]]) -> None:
         self.graph = graph
         self.factors = factors
         self.sizes = {v: n for scope, f in factors for v, n in zip(scope, f.shape, strict=True)}
+        self.changed = {*range(len(factors))}
+        self.sent = 0
         self.message = {
             ends: _uniform([self.sizes[v] for v in edge.label])
             for edge in graph.edges
@@ -294,6 +299,42 @@ class _Messages:
             self.message[u, v] = new
         return change
 
+    def replace(self, factors: Sequence[tuple[tuple[str, ...], Floats]]) -> bool:
+        """Replace the factors; return whether one of them differs from that before it."""
+        pairs = zip(self.factors, factors, strict=True)
+        self.changed |= {k for k, (a, b) in enumerate(pairs) if not np.array_equal(a[1], b[1])}
+        self.factors = factors
+        return bool(self.changed)
+
+    def settle(self) -> bool:
+        """Send messages on from the clusters whose factors changed; return whether none is zero.
+
+        The message that changes most goes first (Elidan, McGraw & Koller 2006), until they settle, or as many
+        were sent as in all iterations.
+        """
+        clusters = [u for u, own in enumerate(self.graph.factors) if self.changed & {*own}]
+        self.changed.clear()
+        pending: dict[tuple[int, int], tuple[float, Floats]] = {}
+        ends = [(u, _other(e, u), e) for u in clusters for e in self.near[u]]
+        for _ in range(ITERATIONS * len(self.message)):
+            for u, v, edge in ends:
+                new = self.belief(u, edge, edge.label)
+                total = float(new.sum())
+                if total == 0.0:
+                    return False
+                new /= total
+                pending[u, v] = float(np.abs(new - self.message[u, v]).max()), new
+            if not pending:
+                break
+            (u, v), (change, new) = max(pending.items(), key=lambda item: item[1][0])
+            if change < CONVERGED:
+                break
+            del pending[u, v]
+            self.message[u, v] = new
+            self.sent += 1
+            ends = [(v, _other(e, v), e) for e in self.near[v] if _other(e, v) != u]
+        return True
+
     def estimate(self, label: tuple[str, ...]) -> Floats:
         """Return the estimated sum of the product of all factors, for each value of a label.
 
@@ -323,7 +364,7 @@ def _propagate(
     """
     if not graph.scopes:
         return np.ones(())
-    messages, least = _Messages(graph, factors), inf
+    messages, least = Messages(graph, factors), inf
     estimate = nothing = np.zeros([messages.sizes[v] for v in label])
     for _ in range(ITERATIONS):
         change = messages.send()

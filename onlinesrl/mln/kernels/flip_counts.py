@@ -107,6 +107,8 @@ class Scratch(Frame):
     value: Ints32  # [variable]
     cursor: Ints32  # [step]
     amount: Floats  # [step + 1]
+    atom: Ints  # [part of a way] candidates for a move
+    extra: Floats  # [part of a way] their gains beyond those that the plan counts
 
 
 # tuples ------------------------------------------------------------------------------------------
@@ -133,7 +135,7 @@ def _key(t: Tuples, index: int, slot: int) -> int:
 
 
 @kernel
-def _room(t: Tuples, tuples: int) -> bool:
+def room(t: Tuples, tuples: int) -> bool:
     """Return whether so many tuples can be added."""
     slots = len(t.spare) - t.size[USED] + t.size[FREE]
     most = t.size[CELLS] + tuples * t.after.shape[1]
@@ -381,7 +383,47 @@ def _atoms(p: Plan, predicate: int) -> int:
     return number
 
 
+@kernel
+def put_number(p: Plan, s: Scratch, atom: int) -> int:
+    """Set the arguments of the query's atom with this number; return its predicate."""
+    for q in range(len(p.query)):
+        atoms = _atoms(p, p.query[q])
+        if atom < atoms:
+            _place(p, s, p.query[q], atom)
+            return p.query[q]
+        atom -= atoms
+    return NONE
+
+
 # samplers ----------------------------------------------------------------------------------------
+
+
+@kernel
+def resample(
+    p: Plan,
+    t: Tuples,
+    s: Scratch,
+    atom: int,
+    extra: float,
+    rng: Generator,
+    weight: Floats,
+    total: Floats,
+    probability: Floats,
+) -> bool:
+    """Draw an atom given all others by equation 5; return whether it flipped.
+
+    ``extra`` is added to its log odds. Its probability is added to ``probability`` unless that has length 0.
+    """
+    predicate = put_number(p, s, atom)
+    true = slot_of(t, predicate, s.value) != NONE
+    gained = _gain(p, t, s, predicate, true, weight, total) + extra
+    odds = 1.0 / (1.0 + math.exp(-gained))
+    if len(probability) > 0:
+        probability[atom] += 1.0 - odds if true else odds
+    if uniform(rng) < odds:
+        _flip(p, t, s, predicate, weight, total)
+        return True
+    return False
 
 
 @kernel
@@ -390,33 +432,20 @@ def sweep(
     t: Tuples,
     s: Scratch,
     atom: int,
+    atoms: int,
     rng: Generator,
     weight: Floats,
     total: Floats,
     probability: Floats,
     stop: Bytes,
 ) -> int:
-    """Draw each atom given all others by equation 5, from the number ``atom`` on.
+    """Draw each atom from the number ``atom`` on; return the number of the next atom.
 
-    Adds each atom's probability to ``probability`` unless that has length 0. Returns the number of the
-    next atom, which is that of all atoms at the end, and less where there is no room for a flip.
+    That is the number of all ``atoms`` at the end, and less where there is no room for a flip.
     """
-    first = 0
-    for q in range(len(p.query)):
-        predicate = p.query[q]
-        stop_at = first + _atoms(p, predicate)
-        while atom < stop_at:
-            if stop[0] or not _room(t, 1):
-                return atom
-            _place(p, s, predicate, atom - first)
-            true = slot_of(t, predicate, s.value) != NONE
-            odds = 1.0 / (1.0 + math.exp(-_gain(p, t, s, predicate, true, weight, total)))
-            if len(probability) > 0:
-                probability[atom] += 1.0 - odds if true else odds
-            if uniform(rng) < odds:
-                _flip(p, t, s, predicate, weight, total)
-            atom += 1
-        first = stop_at
+    while atom < atoms and not stop[0] and room(t, 1):
+        resample(p, t, s, atom, 0.0, rng, weight, total, probability)
+        atom += 1
     return atom
 
 
@@ -496,18 +525,6 @@ def _number(p: Plan, s: Scratch, predicate: int) -> int:
 
 
 @kernel
-def _put_number(p: Plan, s: Scratch, atom: int) -> int:
-    """Set the arguments of the query's atom with this number; return its predicate."""
-    for q in range(len(p.query)):
-        atoms = _atoms(p, p.query[q])
-        if atom < atoms:
-            _place(p, s, p.query[q], atom)
-            return p.query[q]
-        atom -= atoms
-    return NONE
-
-
-@kernel
 def noise(seed: int, atom: int) -> float:
     """Return the noise of an atom: logistic, as the difference of two Gumbel variables is."""
     z = np.uint64(seed) + np.uint64(atom + 1) * GOLDEN
@@ -522,76 +539,74 @@ def _move_gain(
     p: Plan, t: Tuples, s: Scratch, atom: int, seed: int, weight: Floats, total: Floats
 ) -> float:
     """Return the gain of flipping an atom, with its noise unless ``seed`` is NONE."""
-    predicate = _put_number(p, s, atom)
+    predicate = put_number(p, s, atom)
     true = slot_of(t, predicate, s.value) != NONE
     bonus = noise(seed, atom) if seed != NONE else 0.0
     return _gain(p, t, s, predicate, true, weight, total) + (-bonus if true else bonus)
 
 
 @kernel
-def _choose_of_way(
-    p: Plan,
-    d: Draws,
-    t: Tuples,
-    s: Scratch,
-    way: int,
-    anything: bool,
-    seed: int,
-    rng: Generator,
-    weight: Floats,
-    total: Floats,
+def candidates(
+    p: Plan, d: Draws, t: Tuples, s: Scratch, atoms: int, seed: int, rng: Generator, weight: Floats
 ) -> int:
-    """Return an open atom of the grounding that was drawn: any, or of the greatest gain; NONE: there is none.
+    """Draw a broken grounding, write its open atoms to ``s.atom``, and return how many; 0: none was drawn.
 
-    Its gain is in ``s.amount[0]``.
+    With noise, each of the ``atoms`` has a unit clause with its noise as weight.
     """
-    best, most, ties = NONE, -np.inf, 0
-    for part in range(d.part_start[way], d.part_start[way + 1]):
-        _put(d, s, part)
-        atom = _number(p, s, d.predicate[part])
-        gained = _move_gain(p, t, s, atom, seed, weight, total) if atom != NONE else -np.inf
-        if gained == -np.inf or not (anything or gained >= most):
-            continue
-        ties = ties + 1 if anything or gained == most else 1
-        if uniform(rng) * ties < 1:
-            best, most = atom, gained
-    s.amount[0] = most
-    return best
+    for _ in range(TRIES):
+        way, n = below(rng, len(d.truth) + (seed != NONE)), 0
+        if way == len(d.truth):
+            s.atom[0] = below(rng, atoms)
+            predicate = put_number(p, s, s.atom[0])
+            n = (slot_of(t, predicate, s.value) != NONE) != (noise(seed, s.atom[0]) > 0.0)
+        elif _draw(p, d, t, s, way, rng) and _is_broken(d, t, s, way, weight):
+            for part in range(d.part_start[way], d.part_start[way + 1]):
+                _put(d, s, part)
+                s.atom[n] = _number(p, s, d.predicate[part])
+                n += s.atom[n] != NONE
+        if n > 0:
+            return n
+    return 0
 
 
 @kernel
-def _choose(
+def move(
     p: Plan,
-    d: Draws,
     t: Tuples,
     s: Scratch,
+    n: int,
+    status: Floats,
+    journal: Ints,
     chance: float,
     seed: int,
     rng: Generator,
     weight: Floats,
     total: Floats,
 ) -> int:
-    """Return an atom of a broken grounding, with its gain in ``s.amount[0]``; NONE: none was drawn.
+    """Flip one of ``n`` candidates, and return it; NONE: none flipped.
 
-    With noise, each open atom has a unit clause with its noise as weight.
+    As in ``mln.kernels.maxwalksat``: with probability ``chance`` any of them, else one of the greatest gain;
+    a flip that loses weight is made with probability ``chance`` only. ``status`` (zeros at the start) has the
+    step, the score now and at best, and the number of flips in ``journal``, which are those since.
     """
-    atoms = 0
-    for q in range(len(p.query)):
-        atoms += _atoms(p, p.query[q])
-    for _ in range(TRIES):
-        way = below(rng, len(d.truth) + (seed != NONE))
-        if way == len(d.truth):
-            atom = below(rng, atoms)
-            predicate = _put_number(p, s, atom)
-            if (slot_of(t, predicate, s.value) != NONE) != (noise(seed, atom) > 0.0):
-                s.amount[0] = _move_gain(p, t, s, atom, seed, weight, total)
-                return atom
-        elif _draw(p, d, t, s, way, rng) and _is_broken(d, t, s, way, weight):
-            anything = uniform(rng) < chance
-            atom = _choose_of_way(p, d, t, s, way, anything, seed, rng, weight, total)
-            if atom != NONE:
-                return atom
-    return NONE
+    anything, best, most, ties = uniform(rng) < chance, NONE, -np.inf, 0
+    for k in range(n):
+        gained = _move_gain(p, t, s, s.atom[k], seed, weight, total) + s.extra[k]
+        if gained == -np.inf or not (anything or gained >= most):
+            continue
+        ties = ties + 1 if anything or gained == most else 1
+        if uniform(rng) * ties < 1:
+            best, most = s.atom[k], gained
+    status[STEP] += 1
+    if best == NONE or (most < 0.0 and uniform(rng) >= chance):
+        return NONE
+    _flip(p, t, s, put_number(p, s, best), weight, total)
+    journal[int(status[JOURNAL])] = best
+    status[JOURNAL] += 1
+    status[SCORE] += most
+    if status[SCORE] > status[BEST] + 1e-9:
+        status[BEST], status[JOURNAL] = status[SCORE], 0.0
+    return best
 
 
 @kernel
@@ -600,6 +615,7 @@ def maxwalksat(
     d: Draws,
     t: Tuples,
     s: Scratch,
+    atoms: int,
     status: Floats,
     journal: Ints,
     chance: float,
@@ -608,30 +624,18 @@ def maxwalksat(
     weight: Floats,
     total: Floats,
     stop: Bytes,
-) -> bool:
-    """Flip atoms of broken groundings in ``len(journal)`` steps, then go back to the best state.
+) -> None:
+    """Move ``len(journal)`` times, or until there is no room for a flip."""
+    while status[STEP] < len(journal) and not stop[0] and room(t, 1):
+        n = candidates(p, d, t, s, atoms, seed, rng, weight)
+        move(p, t, s, n, status, journal, chance, seed, rng, weight, total)
 
-    As in ``mln.kernels.maxwalksat``, a move that loses weight is made with probability ``chance``. Groundings
-    are drawn until one is broken. ``status`` (zeros at the start) has the step, the score now and at best,
-    and the number of flips since. Returns False where there is no room for a flip.
-    """
-    while int(status[STEP]) < len(journal) and not stop[0]:
-        if not _room(t, 1):
-            return False
-        status[STEP] += 1
-        atom = _choose(p, d, t, s, chance, seed, rng, weight, total)
-        gained = s.amount[0]
-        if atom == NONE or gained == -np.inf or (gained < 0.0 and uniform(rng) >= chance):
-            continue
-        _flip(p, t, s, _put_number(p, s, atom), weight, total)
-        journal[int(status[JOURNAL])] = atom
-        status[JOURNAL] += 1
-        status[SCORE] += gained
-        if status[SCORE] > status[BEST] + 1e-9:
-            status[BEST], status[JOURNAL] = status[SCORE], 0.0
-    while status[JOURNAL] > 0:
-        if not _room(t, 1):
-            return False
+
+@kernel
+def go_back(
+    p: Plan, t: Tuples, s: Scratch, status: Floats, journal: Ints, weight: Floats, total: Floats
+) -> None:
+    """Go back to the best state, or until there is no room for a flip."""
+    while status[JOURNAL] > 0 and room(t, 1):
         status[JOURNAL] -= 1
-        _flip(p, t, s, _put_number(p, s, journal[int(status[JOURNAL])]), weight, total)
-    return True
+        _flip(p, t, s, put_number(p, s, journal[int(status[JOURNAL])]), weight, total)

@@ -28,7 +28,6 @@ from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.mcmc import Chains
 from onlinesrl.mln.inference.mcsat import McSat
 from onlinesrl.mln.learning.counted_world import CountedWorld
-from onlinesrl.mln.learning.estimated_counts import EstimatedWorld
 from onlinesrl.mln.learning.problem import MlnProblem
 from onlinesrl.mln.learning.reweighted_world import ReweightedWorld
 
@@ -40,16 +39,15 @@ UNSETTLED = (
 )
 
 Drawer: TypeAlias = Callable[[Floats], Floats]
-Features: TypeAlias = Callable[[State, int], Floats]
 
 
 class Contrast(Section):
     """Gradient ascent along n(truth) - E[n]; the reported objective is the norm of the gradient."""
 
     counting: Literal["grounded", "exact", "ijgp"] = "grounded"
-    """grounded: states are drawn from the ground network, and their counts are exact. exact: nothing is
-    grounded, and each draw takes its odds from exact counts. ijgp: states are drawn from the ground network,
-    and counts of formulas too wide for ``i_bound`` are estimated by IJGP(i)."""
+    """grounded: states are drawn from the ground network. exact: nothing is grounded, and each draw takes
+    its odds from exact counts. ijgp: from counts estimated by IJGP(i) where a formula, with the atom that is
+    drawn, is too wide for ``i_bound``."""
     i_bound: Count = 2
     """ijgp: the maximal number of variables of a cluster; exact above a formula's treewidth."""
 
@@ -71,15 +69,10 @@ class Contrast(Section):
 
     def worlds(self, problem: MlnProblem) -> list[CountedWorld]:
         """Return the worlds without grounding them; none where they are grounded."""
-        numbers = range(len(problem.worlds) if self.counting == "exact" else 0)
-        return [CountedWorld(problem, k) for k in numbers]
-
-    def features(self, problem: MlnProblem) -> list[Features]:
-        """Return, for each ground world, the function from a state to its features."""
-        if self.counting != "ijgp":
-            return [world.features for world in problem.ground]
-        numbers = range(len(problem.ground))
-        return [EstimatedWorld(problem, k, self.i_bound).features for k in numbers]
+        if self.counting == "grounded":
+            return []
+        bound = self.i_bound if self.counting == "ijgp" else None
+        return [problem.counted(k, bound=bound) for k in range(len(problem.worlds))]
 
     def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
         """Return the mean of the weights over the last half of the steps."""
@@ -172,16 +165,13 @@ def started(problem: MlnProblem, counted: Sequence[CountedWorld] = ()) -> Floats
 class Chain:
     """A world's Markov chain, which starts at the truth and continues when the weights change."""
 
-    def __init__(
-        self, world: ReweightedWorld, features: Features, engine: Chains, number: int, size: int
-    ) -> None:
+    def __init__(self, world: ReweightedWorld, engine: Chains, number: int, size: int) -> None:
         self.world = world
-        self.features = features
         self.of = world.reweighable
         self.state = world.truth[self.of.problem.kept]
         self.draw = engine.sampler(self.of.problem)
         self.rng = generator(engine.seed, engine.record, number)
-        self.truth = features(world.truth, size)
+        self.truth = world.features(world.truth, size)
 
     def begin(self, state: State) -> None:
         """Set the state from which the chain continues."""
@@ -202,7 +192,7 @@ class Chain:
         if samples:
             self.draw(self.state, samples, self.rng, *np.zeros((2, len(self.state))))
         state = self.of.problem.expand(self.state)
-        return self.features(state, len(weights)) - self.truth
+        return self.world.features(state, len(weights)) - self.truth
 
 
 class ContrastiveDivergence(Contrast):
@@ -219,12 +209,9 @@ class ContrastiveDivergence(Contrast):
         """See ``Contrast.draws``."""
         if counted and self.sampler != "gibbs":
             raise UnfitError("sampler", f"{self.sampler} needs `counting: grounded`")
-        engine, n = (
-            {"gibbs": Gibbs, "mcsat": McSat}[self.sampler](seed=problem.seed),
-            len(problem.start),
-        )
-        worlds = () if counted else zip(problem.ground, self.features(problem), strict=True)
-        grounded = [Chain(w, f, engine, k, n) for k, (w, f) in enumerate(worlds)]
+        engine = {"gibbs": Gibbs, "mcsat": McSat}[self.sampler](seed=problem.seed)
+        worlds, n = () if counted else problem.ground, len(problem.start)
+        grounded = [Chain(world, engine, k, n) for k, world in enumerate(worlds)]
         chains: Sequence[Chain | CountedWorld] = counted or grounded
 
         def drawn(weights: Floats) -> Floats:
@@ -255,9 +242,8 @@ class VotedPerceptron(Contrast):
         """See ``Contrast.draws``."""
         engine, n = WalkSat(flips=self.flips, tries=1, seed=problem.seed), len(problem.start)
         rng = np.random.default_rng(problem.seed)
-        worlds = () if counted else zip(problem.ground, self.features(problem), strict=True)
-        gibbs = Gibbs(seed=problem.seed)
-        chains = [Chain(w, f, gibbs, k, n) for k, (w, f) in enumerate(worlds)]
+        worlds, gibbs = () if counted else problem.ground, Gibbs(seed=problem.seed)
+        chains = [Chain(world, gibbs, k, n) for k, world in enumerate(worlds)]
         last: list[Floats] = []
 
         def found(weights: Floats) -> Floats:

@@ -2,12 +2,12 @@
 
 Gibbs sampling draws an atom S by P(S = s | rest) proportional to exp(sum_j theta_j M_j(rest, S = s)), over
 the formulas with the atom (Sarkhel et al. 2016, equation 5). Only the change of the counts by a flip is
-counted (`mln.counting.flip_plan`).
+counted (`mln.counting.flip_plan`), or estimated for wide formulas (`mln.counting.flip_estimates`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -15,69 +15,147 @@ import numpy as np
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import ExampleError, Unsolved
-from onlinesrl.core.kernels.random import generator
+from onlinesrl.core.example import GroundAtom
+from onlinesrl.core.kernels.random import Generator
 from onlinesrl.core.learning.batch import UnfitError
-from onlinesrl.logic.ast import And, Equal, Formula, Not
-from onlinesrl.mln.counting.exact import counter
+from onlinesrl.logic.ast import And, Equal, Formula, Not, Program
+from onlinesrl.mln.counting.exact import Counter, counter
+from onlinesrl.mln.counting.flip_estimates import DenseWorld, FlipEstimates
 from onlinesrl.mln.counting.flip_plan import FlipCounts
-from onlinesrl.mln.counting.program_counts import Counters, numbered
-from onlinesrl.mln.counting.world import world_of
+from onlinesrl.mln.counting.ijgp import Estimator
+from onlinesrl.mln.counting.program_counts import Counters, Place, numbered
+from onlinesrl.mln.counting.world import World, world_of
+from onlinesrl.mln.ground.join_planner import Group
 from onlinesrl.mln.kernels import flip_counts as kernel
 from onlinesrl.mln.lang.clausal_form import Clause
-from onlinesrl.mln.learning.problem import MlnProblem
-from onlinesrl.mln.learning.pseudo_likelihood import check_truth
 
 EMPTY = np.zeros(0)
 
 
 class CountedWorld:
-    """A world (its ``number``) of a problem, or of other ``data``, and its state, which starts at the truth.
+    """A world whose ``query`` is open, and its state, which starts at the truth.
 
-    The constructor raises ModelError for a rule that cannot be counted, ExampleError for a truth that
-    breaks a hard rule, and UnfitError for a query whose atoms flip in groups.
+    Weights are numbered by ``place``: from the constants of the world's types to the numbers, int64[weights],
+    of which ``size`` is that of unknown weights. The constructor raises ModelError for a rule that cannot
+    be counted, ExampleError for a truth that breaks a hard rule, and UnfitError for a query whose atoms flip
+    in groups. With a ``bound``, the counts are estimated where IJGP's clusters of so many variables are not
+    exact for the change by a flip.
     """
 
-    def __init__(self, problem: MlnProblem, number: int, data: MlnProblem | None = None) -> None:
-        program = problem.program
-        for name in problem.query:
+    def __init__(
+        self,
+        program: Program,
+        atoms: Iterable[GroundAtom],
+        query: Sequence[str],
+        place: Callable[[Mapping[str, tuple[str, ...]]], Ints],
+        size: int,
+        rng: Generator,
+        bound: int | None = None,
+    ) -> None:
+        for name in query:
             if program.predicates[name].exactly_one:
                 raise UnfitError(
                     "counting", f"the atoms of {name} flip in groups (`!`): take `grounded`"
                 )
-        data = problem if data is None else data
-        self.world = world_of(program, data.worlds[number])
+        self.world, self.query = world_of(program, atoms), query
         self.counters = Counters(program)
-        self.query = problem.query
-        try:
-            check_truth(self.counters, self.world, problem.query)
-        except ExampleError as error:
-            raise data.located(number, error) from None
-        self.counts = FlipCounts(self.counters, self.world, problem.query)
-        self.weight = problem.places(self.world.domains)
-        self.size = len(problem.start)
+        check_truth(self.counters, self.world, query)
+        self.estimates = self._estimates(bound) if bound is not None else {}
+        self.counts = FlipCounts(self.counters, self.world, query, self.estimates)
+        self.dense = DenseWorld(self.world)
+        self.weight, self.size, self.rng = place(self.world.domains), size, rng
         self.change = np.zeros(len(self.weight) + 1)
-        self.rng = generator(problem.seed, 0, number)
         types = [program.predicates[name].types for name in self.counts.query]
         self.atoms = sum(prod(map(self.world.size, of)) for of in types)
+        self.places, _ = self.counters.places(self.world)
+        self.estimators = self._estimators(bound or 0)
+        self.truth = self._estimated()
+
+    def _estimates(self, bound: int) -> dict[tuple[int, str], FlipEstimates]:
+        """Return the estimates by soft clause and predicate: of formulas too wide without the atom."""
+        estimates = {}
+        pairs = zip(self.counters.clauses, self.counters.compiled, strict=True)
+        for number, (clause, compiled) in enumerate(pairs):
+            for name in () if clause.hard else self.query:
+                assert isinstance(compiled, Counter)
+                types = self.counters.program.predicates[name].types
+                with self.counters.located(clause):
+                    of = FlipEstimates(compiled, name, types, bound)
+                    compiled.prepare(self.world)
+                if of.width() >= bound:
+                    estimates[number, name] = of
+        return estimates
+
+    def _estimators(self, bound: int) -> list[Estimator | None]:
+        """Return an estimator for each clause of a rule that has estimates, None for others.
+
+        Raises ModelError if it does not fit memory.
+        """
+        rules = {self.counters.clauses[number].rule for number, _ in self.estimates}
+        estimators: list[Estimator | None] = []
+        for clause, compiled in zip(self.counters.clauses, self.counters.compiled, strict=True):
+            assert isinstance(compiled, Counter)
+            estimator = Estimator(compiled, bound) if clause.rule in rules else None
+            estimators.append(estimator)
+            if estimator is not None:
+                with self.counters.located(clause):
+                    estimator.check(self.world)
+        return estimators
+
+    def _estimated(self) -> Floats:
+        """Return M_j of the state for the weights of estimated rules, float64[weights + 1], else NaN."""
+        total = np.full(self.size + 1, np.nan)
+        if not self.estimates:
+            return total
+        world = self.world.changed({name: self.counts.rows(name) for name in self.query})
+        for place, estimator in zip(self.places, self.estimators, strict=True):
+            if estimator is not None:
+                weight = self._weights(place)
+                total[weight] = np.nan_to_num(total[weight])
+                total[weight] += estimator.count(world).ravel() / place.share
+        return total
+
+    def _weights(self, place: Place) -> Ints:
+        return self.weight[place.first : place.first + prod(place.sizes)]
+
+    def estimated_odds(self, atom: int, weights: Floats) -> float:
+        """Return the estimated part of an atom's log odds: sum_j theta_j (M_j(flipped) - M_j)."""
+        name, row = self.counts.atom(atom)
+        total = 0.0
+        for (number, of), estimates in self.estimates.items():
+            if of == name:
+                place = self.places[number]
+                change = np.ravel(estimates.change(self.dense, row)) / place.share
+                total += float(change @ weights[place.first : place.first + len(change)])
+        return total
 
     def features(self) -> Floats:
         """Return f(state) - f(truth), float64[weights]."""
         total = np.zeros(self.size + 1)
         np.add.at(total, self.weight, self.change[:-1])
-        return total[: self.size]
+        estimated = self._estimated() - self.truth
+        return np.where(np.isnan(estimated), total, estimated)[: self.size]
 
     def sweep(self, weights: Floats, probability: Floats = EMPTY) -> None:
         """Draw each atom given all others; adds the atoms' probabilities to ``probability`` if it has any."""
         own, stop = self._own(weights), interrupt.flag()
-        plan, scratch, atom = self.counts.plan, self.counts.scratch, 0
+        c, rng, change, atom = self.counts, self.rng, self.change, 0
         while atom < self.atoms:
             interrupt.check()
-            tuples = self.counts.tuples
-            atom = kernel.sweep(
-                plan, tuples, scratch, atom, self.rng, own, self.change, probability, stop
-            )
-            if atom < self.atoms:
-                self.counts.grow()
+            if not kernel.room(c.tuples, 1):
+                c.grow()
+            if not self.estimates:
+                atom = kernel.sweep(
+                    *(c.plan, c.tuples, c.scratch, atom, self.atoms),
+                    *(rng, own, change, probability, stop),
+                )
+                continue
+            extra = self.estimated_odds(atom, own)
+            if kernel.resample(
+                *(c.plan, c.tuples, c.scratch, atom, extra), *(rng, own, change, probability)
+            ):
+                self.dense.flip(*c.atom(atom))
+            atom += 1
 
     def step(self, weights: Floats, samples: int) -> Iterator[Floats]:
         """Yield f(state) - f(truth) after each sweep."""
@@ -96,6 +174,7 @@ class CountedWorld:
         counts, world = self.counts, self.world
         empty = {name: np.zeros((0, len(counts.types[name])), np.int64) for name in counts.query}
         counts.set(empty)
+        self.dense.set(empty)
         broken = sum(
             int(np.sum(compiled.groundings(world) - compiled.count(world.changed(empty))))
             for clause, compiled in zip(self.counters.clauses, self.counters.compiled, strict=True)
@@ -123,13 +202,12 @@ class CountedWorld:
         """Return the true atoms of the query's unit clauses, and all their groundings, float64[weights]."""
         true, total = np.zeros((2, self.size + 1))
         counters = self.counters
-        places, _ = counters.places(self.world)
         for clause, compiled, place in zip(
-            counters.clauses, counters.compiled, places, strict=True
+            counters.clauses, counters.compiled, self.places, strict=True
         ):
             names = [literal.atom.predicate for literal in clause.literals]
             if not clause.hard and len(names) == 1 and names[0] in self.query:
-                weight = self.weight[place.first : place.first + prod(place.sizes)]
+                weight = self._weights(place)
                 true[weight] += np.ravel(np.asarray(compiled.count(self.world), np.float64))
                 total[weight] += float(compiled.groundings(self.world))
         return true[: self.size], total[: self.size]
@@ -137,9 +215,8 @@ class CountedWorld:
     def every(self, size: int) -> Floats:
         """Return the numbers of groundings that some state makes false, float64[size]."""
         total, counters = np.zeros(size + 1), self.counters
-        places, _ = counters.places(self.world)
         for clause, compiled, place in zip(
-            counters.clauses, counters.compiled, places, strict=True
+            counters.clauses, counters.compiled, self.places, strict=True
         ):
             told = [each for each in clause.literals if each.atom.predicate not in self.query]
             if clause.hard or len(told) == len(clause.literals):
@@ -152,7 +229,7 @@ class CountedWorld:
             others = [t for v, t in compiled.types.items() if v not in undecided.types]
             with counters.located(clause):
                 number = np.asarray(undecided.count(self.world), np.float64)
-            weight = self.weight[place.first : place.first + prod(place.sizes)]
+            weight = self._weights(place)
             total[weight] += np.ravel(number) * prod(map(self.world.size, others)) / place.share
         return total[:size]
 
@@ -165,25 +242,53 @@ class CountedWorld:
 
         Each step draws a broken grounding, and flips one of its atoms, whose gains are counted.
         """
-        own, stop, counts = self._own(weights), interrupt.flag(), self.counts
+        own, stop, c = self._own(weights), interrupt.flag(), self.counts
         status, journal = np.zeros(4), np.zeros(flips, np.int64)
         noise = kernel.NONE if seed is None else seed
-        while not kernel.maxwalksat(
-            counts.plan,
-            counts.draws,
-            counts.tuples,
-            counts.scratch,
-            status,
-            journal,
-            chance,
-            noise,
-            self.rng,
-            own,
-            self.change,
-            stop,
-        ):
-            counts.grow()
-        interrupt.check()
+        step = (status, journal, chance, noise, self.rng, own, self.change)
+        while status[kernel.STEP] < flips:
+            interrupt.check()
+            if not kernel.room(c.tuples, 1):
+                c.grow()
+            if not self.estimates:
+                kernel.maxwalksat(c.plan, c.draws, c.tuples, c.scratch, self.atoms, *step, stop)
+                continue
+            n = kernel.candidates(
+                *(c.plan, c.draws, c.tuples, c.scratch), *(self.atoms, noise, self.rng, own)
+            )
+            for k in range(n):
+                c.scratch.extra[k] = self.estimated_odds(int(c.scratch.atom[k]), own)
+            atom = kernel.move(c.plan, c.tuples, c.scratch, n, *step)
+            if atom != kernel.NONE:
+                self.dense.flip(*c.atom(atom))
+        while status[kernel.JOURNAL]:
+            if not kernel.room(c.tuples, 1):
+                c.grow()
+            kernel.go_back(c.plan, c.tuples, c.scratch, status, journal, own, self.change)
+        self.dense.set({name: c.rows(name) for name in self.query})
+
+
+def check_truth(counters: Counters, world: World, predicates: Sequence[str]) -> None:
+    """Raise ExampleError, as the grounder does, if a world breaks a hard rule or a ``!`` group."""
+    for clause, each in zip(counters.clauses, counters.compiled, strict=True):
+        if not clause.hard:
+            continue
+        with counters.located(clause):
+            broken = np.any(each.count(world) != each.groundings(world))
+        if broken:
+            literals = [*clause.literals, *(x for of in clause.exists for x in of.literals)]
+            of_query = any(each.atom.predicate in predicates for each in literals)
+            part = "truth" if of_query else "evidence"
+            raise ExampleError(f"the {part} breaks the hard rule {clause.text}", "hard_rule")
+    for name in predicates:
+        marked, table = counters.program.predicates[name].exactly_one, world.tables[name]
+        if not marked or 0 in map(world.size, table.types):
+            continue
+        others = [k for k in range(len(table.types)) if k not in marked]
+        groups = prod(world.size(table.types[k]) for k in others)
+        if not groups == len(np.unique(table.rows[:, others], axis=0)) == len(table.rows):
+            reason = f"the truth breaks {Group(marked, exactly=True).show(name)}"
+            raise ExampleError(reason, "hard_rule")
 
 
 def _tautologies(clause: Clause) -> Iterator[Formula]:

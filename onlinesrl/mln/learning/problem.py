@@ -27,6 +27,7 @@ from onlinesrl.core.example import (
     number_of,
     show_ground_atom,
 )
+from onlinesrl.core.kernels.random import generator
 from onlinesrl.core.learning.batch import LearningError
 from onlinesrl.logic import ast
 from onlinesrl.logic.ast import Atom, Formula, Leaf, Not, Program, Rule, Variable, replace_terms
@@ -39,6 +40,7 @@ from onlinesrl.mln.ground.grounder import Limits, ModelGrounder
 from onlinesrl.mln.inference.registry import MAP_METHODS
 from onlinesrl.mln.lang.clausal_form import clauses, plus_variables
 from onlinesrl.mln.lang.weight_file import alchemy_text
+from onlinesrl.mln.learning.counted_world import CountedWorld
 from onlinesrl.mln.learning.reweighted_world import ReweightedWorld, ground_world
 
 LIMITS = Limits(1_000_000, 10_000_000, LimitKeys("max_atoms", "max_groundings", "add"))
@@ -123,6 +125,20 @@ class MlnProblem:
     def ground(self) -> list[ReweightedWorld]:
         """The ground worlds of the query. Raises ExampleError."""
         return self._ground(self)
+
+    def counted(
+        self, number: int, data: Self | None = None, bound: int | None = None
+    ) -> CountedWorld:
+        """Return a world (its ``number``) of ``data`` (default: this problem), which is never ground.
+
+        Raises as `CountedWorld`.
+        """
+        data, rng = self if data is None else data, generator(self.seed, 0, number)
+        atoms, size = data.worlds[number], len(self.start)
+        try:
+            return CountedWorld(self.program, atoms, self.query, self.places, size, rng, bound)
+        except ExampleError as error:
+            raise data.located(number, error) from None
 
     def _ground(self, data: Self) -> list[ReweightedWorld]:
         """Ground the worlds of ``data`` for the query; features have the numbers of the weights.
@@ -244,12 +260,10 @@ class MlnProblem:
 
     def _counted(self, weights: Floats, data: Self, worlds: int | None = None) -> dict[str, Scored]:
         """Predict the first ``worlds`` of ``data`` by Gibbs sampling with odds from counts."""
-        from onlinesrl.mln.learning.counted_world import CountedWorld
-
         parts: dict[str, list[Scored]] = {name: [] for name in self.query}
         groups = 0
         for number in range(len(data.worlds) if worlds is None else worlds):
-            world = CountedWorld(self, number, data)
+            world = self.counted(number, data)
             for name, truth, values, group in world.marginals(weights, self.samples or 1_000):
                 parts[name].append(Scored(truth, values, group + groups))
                 groups += int(group.max(initial=-1)) + 1

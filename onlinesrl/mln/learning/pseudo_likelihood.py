@@ -18,7 +18,8 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.io.config_types import Positive
+from onlinesrl.core.io.config_section import Section
+from onlinesrl.core.io.config_types import Count, Positive
 from onlinesrl.core.learning.batch import Learned, Trace, Watch
 from onlinesrl.logic.ast import Program
 from onlinesrl.mln.counting.exact import Counter
@@ -27,8 +28,7 @@ from onlinesrl.mln.counting.flip_effects import EstimatedFlips, Flips, flips
 from onlinesrl.mln.counting.ijgp import Estimator
 from onlinesrl.mln.counting.program_counts import Counters, numbered
 from onlinesrl.mln.counting.world import World, world_of
-from onlinesrl.mln.ground.join_planner import Group
-from onlinesrl.mln.learning.estimated_counts import CountingLearner
+from onlinesrl.mln.learning.counted_world import check_truth
 from onlinesrl.mln.learning.problem import MlnProblem
 
 Optimizer: TypeAlias = Literal["lbfgs", "newton"]
@@ -121,29 +121,6 @@ def _changes(counters: Counters, world: World, name: str, i_bound: int | None) -
     n_others = prod(map(world.size, types)) - len(atom_keys)
     all_rows = sparse.vstack([free, sparse.csr_matrix((1, weights))], "csr")
     return Changes(all_rows, np.append(np.ones(free.shape[0]), float(n_others)))
-
-
-def check_truth(counters: Counters, world: World, predicates: Sequence[str]) -> None:
-    """Raise ExampleError, as the grounder does, if a world breaks a hard rule or a ``!`` group."""
-    for clause, counter in zip(counters.clauses, counters.compiled, strict=True):
-        if not clause.hard:
-            continue
-        with counters.located(clause):
-            broken = np.any(counter.count(world) != counter.groundings(world))
-        if broken:
-            literals = [*clause.literals, *(x for of in clause.exists for x in of.literals)]
-            of_query = any(counter.atom.predicate in predicates for counter in literals)
-            part = "truth" if of_query else "evidence"
-            raise ExampleError(f"the {part} breaks the hard rule {clause.text}", "hard_rule")
-    for name in predicates:
-        marked, table = counters.program.predicates[name].exactly_one, world.tables[name]
-        if not marked or 0 in map(world.size, table.types):
-            continue
-        other_columns = [k for k in range(len(table.types)) if k not in marked]
-        groups = prod(world.size(table.types[k]) for k in other_columns)
-        if not groups == len(np.unique(table.rows[:, other_columns], axis=0)) == len(table.rows):
-            reason = f"the truth breaks {Group(marked, exactly=True).show(name)}"
-            raise ExampleError(reason, "hard_rule")
 
 
 def _flips(
@@ -258,7 +235,7 @@ def _newton(changes: Changes, precision: float) -> Floats:
     return weights
 
 
-class Mple(CountingLearner):
+class Mple(Section):
     """Maximum pseudo-likelihood of the query atoms, from counts without grounding.
 
     An atom whose flip breaks a hard rule has conditional probability 1 for any weights.
@@ -266,6 +243,10 @@ class Mple(CountingLearner):
 
     kind: Literal["mple"] = "mple"
     """how weights are learned."""
+    counting: Literal["exact", "ijgp"] = "exact"
+    """how groundings are counted: exactly, or by IJGP(i) if a formula is too wide for ``i_bound``."""
+    i_bound: Count = 2
+    """ijgp: the maximal number of variables of a cluster; exact above a formula's treewidth."""
     optimizer: Literal["lbfgs", "newton"] = "lbfgs"
     """L-BFGS or the diagonal Newton method."""
     prior_sd: Positive | None = None
@@ -276,11 +257,12 @@ class Mple(CountingLearner):
         from scipy import sparse
 
         trace = Trace(watch)
+        bound = self.i_bound if self.counting == "ijgp" else None
         rows, number = [], []
         for k, atoms in enumerate(problem.worlds):
             world = world_of(problem.program, atoms)
             try:
-                change = changes(problem.program, world, problem.query, self.bound)
+                change = changes(problem.program, world, problem.query, bound)
             except ExampleError as error:
                 raise problem.located(k, error) from None
             column = problem.places(world.domains)[change.rows.indices]

@@ -16,7 +16,6 @@ from onlinesrl.mln.learning.contrastive_divergence import (
     ContrastiveDivergence,
     VotedPerceptron,
 )
-from onlinesrl.mln.learning.counted_world import CountedWorld
 from onlinesrl.mln.learning.problem import MlnProblem
 
 MODEL = """
@@ -54,8 +53,8 @@ def test_the_chain_is_that_of_the_ground_network(query):
     for seed in range(5):
         of = problem(7, seed, query=query)
         (ground,), size = of.ground, len(of.start)
-        chain = Chain(ground, ground.features, Gibbs(seed=seed), 0, size)
-        steps = zip(CountedWorld(of, 0).step(WEIGHTS, 20), chain.step(WEIGHTS, 20), strict=True)
+        chain = Chain(ground, Gibbs(seed=seed), 0, size)
+        steps = zip(of.counted(0).step(WEIGHTS, 20), chain.step(WEIGHTS, 20), strict=True)
         moved = 0.0
         for counted, grounded in steps:
             np.testing.assert_allclose(counted, grounded, atol=1e-9)
@@ -84,7 +83,7 @@ def test_the_voted_perceptron_learns_the_weights_that_it_learns_by_grounding():
 
 
 def test_no_draw_breaks_a_hard_rule():
-    world = CountedWorld(problem(8, 0, MODEL + HARD), 0)
+    world = problem(8, 0, MODEL + HARD).counted(0)
     for _ in world.step(np.array([0.0, 3.0, 0.0, 0.0, 0.0, 0.0]), 5):
         rows = world.counts.rows("Friends")
         assert len(rows) > 40 and np.all(rows[:, 0] != rows[:, 1])
@@ -97,7 +96,7 @@ def test_the_search_finds_states_as_good_as_that_of_the_ground_network():
     better = 0
     for seed in range(20):
         of = problem(6, seed)
-        (ground,), counted = of.ground, CountedWorld(of, 0)
+        (ground,), counted = of.ground, of.counted(0)
         weights = np.random.default_rng(seed).normal(size=len(of.start))
         counted.search(weights, 5_000, 0.05, None)
         ground.searchable.weigh(np.append(ground.weigh(weights), np.zeros(len(ground.truth))))
@@ -111,7 +110,7 @@ def test_the_search_finds_states_as_good_as_that_of_the_ground_network():
 
 def test_the_state_after_a_search_has_the_features_that_were_tracked():
     of = problem(6, 3)
-    counted, (ground,) = CountedWorld(of, 0), of.ground
+    counted, (ground,) = of.counted(0), of.ground
     counted.search(WEIGHTS, 500, 0.3, 7)
     counted.sweep(WEIGHTS)
     names = {
@@ -141,7 +140,7 @@ def test_27_million_groundings_of_300_people_take_memory_for_the_true_tuples_onl
 
 
 def test_memory_grows_with_the_true_tuples_as_a_chain_makes_atoms_true():
-    world = CountedWorld(problem(40, 0), 0)
+    world = problem(40, 0).counted(0)
     before = world.counts.memory
     world.sweep(np.array([0.0, 3.0, 0.0, 0.0, 0.0, 0.0]))
     assert len(world.counts.rows("Friends")) > 1_400

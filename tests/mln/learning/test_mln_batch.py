@@ -152,7 +152,7 @@ def test_sampled_counts_have_their_expectation(sampler: type) -> None:
     scores = np.array([score for score, _ in every])
     share = np.exp(scores - scores.max())
     exact = share @ np.stack([f for _, f in every]) / share.sum()
-    chain = Chain(world, world.features, sampler(seed=3), 0, size)
+    chain = Chain(world, sampler(seed=3), 0, size)
     drawn = np.stack([*chain.step(weights, 800)]) + world.features(world.truth, size)
     np.testing.assert_allclose(drawn.mean(axis=0), exact, atol=0.2)
 
