@@ -8,9 +8,9 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HINGE, HingeLossMRF, Micrographs
-from onlinesrl.psl.inference.dual import dual_at, weighted_rows
+from onlinesrl.psl.inference.dual import weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution
-from onlinesrl.psl.inference.weight_scale import in_scale, scale
+from onlinesrl.psl.inference.weight_scale import LARGE, in_scale, scale
 from onlinesrl.psl.kernels import tron as kernel
 from onlinesrl.psl.kernels.potentials import Potentials
 
@@ -51,34 +51,40 @@ class Tron:
     ) -> HingeSolution:
         whole = np.array([0, model.n_variables]), np.array([0, model.n_rows])
         first = None if start is None else start.y
-        y, steps = self.solve_each(Micrographs(model, *whole), weights, bonus=bonus, start=first)
-        return self._certified(y, int(steps[0]), model, weights, bonus)
-
-    def _certified(
-        self, y: Floats, steps: int, model: HingeLossMRF, weights: Floats, bonus: Floats | None
-    ) -> HingeSolution:
-        energy = model.energy(y, weights) + self.ridge * float(y @ y)
-        energy -= 0.0 if bonus is None else float(bonus @ y)
-        dual, bound = dual_at(model, weights, y, bonus, self.ridge)
-        close = energy - bound <= CERTIFIED * max(1.0, abs(energy))
-        return HingeSolution(y, energy, dual, bound, 0.0, steps, "tron", certified=close)
+        (found,) = self._solved(Micrographs(model, *whole), weights, bonus, first)
+        return found
 
     def solutions(self, graphs: Micrographs, weights: Floats) -> list[HingeSolution]:
         """See ``EachEngine``."""
-        engine = replace(self, ridge=scale(weights) * self.ridge)
-        y, steps = self.solve_each(graphs, weights)
-        found = []
-        for n, first in enumerate(graphs.first_variable[:-1]):
-            values = y[first : graphs.first_variable[n + 1]]
+        if scale(weights) == 1.0 and np.abs(weights).max(initial=0.0) <= LARGE:
+            return self._solved(graphs, weights, None, None)
+        each = map(graphs.micrograph, range(len(graphs.first_row) - 1))
+        return [self.solve(model, weights) for model in each]
 
-            def certified(
-                model: HingeLossMRF, scaled: Floats, *_: object, y: Floats = values, n: int = n
-            ) -> HingeSolution:
-                return engine._certified(y, int(steps[n]), model, scaled, None)
-
-            model = graphs.micrograph(n)
-            found.append(in_scale(certified, model, weights, None, None, CERTIFIED))
-        return found
+    def _solved(
+        self, graphs: Micrographs, weights: Floats, bonus: Floats | None, start: Floats | None
+    ) -> list[HingeSolution]:
+        y, steps = self.solve_each(graphs, weights, bonus=bonus, start=start)
+        rows = potential_rows(graphs.model, weights, bonus, self.ridge)
+        dual, gradient = np.empty(graphs.model.n_rows), np.empty(graphs.model.n_variables)
+        energy, bound = np.empty((2, len(steps)))
+        kernel.certify_each(
+            rows, graphs.first_variable, graphs.first_row, y, dual, gradient, energy, bound
+        )
+        close = energy - bound <= CERTIFIED * np.maximum(1.0, np.abs(energy))
+        return [
+            HingeSolution(
+                y[graphs.first_variable[n] : graphs.first_variable[n + 1]],
+                float(energy[n]),
+                dual[graphs.first_row[n] : graphs.first_row[n + 1]],
+                float(bound[n]),
+                0.0,
+                int(steps[n]),
+                "tron",
+                certified=bool(close[n]),
+            )
+            for n in range(len(steps))
+        ]
 
     def solve_each(
         self,

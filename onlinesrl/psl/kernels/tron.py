@@ -204,3 +204,41 @@ def minimise_each(
     for k in range(len(iterations)):
         g = Range(first_variable[k], first_variable[k + 1], first_row[k], first_row[k + 1])
         iterations[k] = minimise(rows, m, g, y, tolerance, iterations[k])
+
+
+@kernel
+def certify_each(
+    rows: Potentials,
+    first_variable: Ints,
+    first_row: Ints,
+    y: Floats,
+    dual: Floats,
+    gradient: Floats,
+    energies: Floats,
+    bounds: Floats,
+) -> None:
+    """Compute every micrograph's energy, and the bound that the slopes of its rows give as a dual.
+
+    See ``psl.inference.dual``. ``dual`` is written by row, ``gradient`` by variable.
+    """
+    for k in range(len(energies)):
+        g = Range(first_variable[k], first_variable[k + 1], first_row[k], first_row[k + 1])
+        energies[k] = energy(rows, g, y)
+        bound = 0.0
+        for j in range(g.low, g.high):
+            gradient[j] = -rows.bonus[j]
+        for i in range(g.first, g.last):
+            u = slope(rows, i, rows.constant[i] + form(rows, i, y))
+            dual[i] = u
+            if u != 0.0:
+                bound += u * rows.constant[i]
+                if rows.square[i]:
+                    bound -= u * u / (4.0 * rows.weight[i])
+                for e in range(rows.start[i], rows.start[i + 1]):
+                    gradient[rows.variable[e]] += u * rows.coefficient[e]
+        for j in range(g.low, g.high):
+            at = 1.0 if gradient[j] < 0.0 else 0.0
+            if rows.ridge > 0.0:
+                at = clip(-gradient[j] / (2.0 * rows.ridge), 0.0, 1.0)
+            bound += gradient[j] * at + rows.ridge * at * at
+        bounds[k] = bound
