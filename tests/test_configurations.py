@@ -11,8 +11,9 @@ from conftest import REPO, command
 
 from onlinesrl.core.io.config_section import kind_of, sections_of
 from onlinesrl.core.online.update_rules import UPDATES
-from onlinesrl.mln.inference.registry import AnyEngine
+from onlinesrl.mln.inference.registry import ENGINES as MLN_ENGINES
 from onlinesrl.mln.learning.registry import AnyMlnLearner
+from onlinesrl.psl.inference.registry import ENGINES as PSL_ENGINES
 from onlinesrl.psl.learning.registry import AnyPslLearner
 from tests.support.stream_scripts import generator
 
@@ -33,7 +34,8 @@ def names(folder: str, prefix: str = "") -> set[str]:
 
 def test_each_kind_has_a_configuration() -> None:
     assert names("updates") == {*UPDATES}
-    assert names("engines", "mln-") == {*map(kind_of, sections_of(AnyEngine))}
+    assert names("engines", "mln-") == {*MLN_ENGINES}
+    assert names("engines", "psl-") == {*PSL_ENGINES}
     assert names("learners", "mln-") == {*map(kind_of, sections_of(AnyMlnLearner))}
     assert names("learners", "psl-") == {*map(kind_of, sections_of(AnyPslLearner))}
 

@@ -106,7 +106,7 @@ class SamplerSection(MlnEngine):
         """Return the sampler; the options are those of ``Chains``."""
 
     def make(self, seed: int, max_atoms: int) -> Inference:
-        """See ``EngineSection.make``."""
+        """See ``MlnEngine.make``."""
         from onlinesrl.mln.inference.exact_marginals import ExactOrSampled
 
         sampler = self.sampler(seed=seed)
