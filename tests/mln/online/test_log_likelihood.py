@@ -8,7 +8,7 @@ from hypothesis import given
 
 import onlinesrl as srl
 from onlinesrl.mln.ground.convert import network_of
-from onlinesrl.mln.inference.elimination import structured
+from onlinesrl.mln.inference.elimination import build_structure
 from onlinesrl.mln.kernels.sum_product import clause_probability, sum_product
 from tests.mln.online.test_online_cd import FACTS, SMOKERS, TRUTH, counts
 from tests.support.ground_mrfs import Problem, problems
@@ -29,7 +29,7 @@ def test_the_probability_of_each_clause_is_that_over_all_states(problem: Problem
     states = states[[model.feasible(state) for state in states]]
     score = np.array([model.score(state, weight) for state in states])
     net = network_of(model)[0]
-    memory = structured(net, model)
+    memory = build_structure(net, model)
     unary, pairs = np.zeros(len(memory.unary)), np.zeros(len(memory.table))
     false = np.zeros(model.n_clauses)
     log_z = sum_product(net, memory, weight, unary, pairs, false)
