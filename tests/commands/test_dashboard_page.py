@@ -21,7 +21,6 @@ SHIPPED = app.WORKER
 def done(warm, tmp_path_factory, citations):
     """A finished run with a dead letter and two checkpoints."""
     job = Job(tmp_path_factory.mktemp("done"), [*citations[:40], b"{\n"], checkpoint={"every": 25})
-    job.brief = False
     assert job.run() == 0, job.said
     return job
 

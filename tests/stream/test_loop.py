@@ -62,7 +62,6 @@ def test_the_last_labelled_examples_are_shown_whatever_the_batches(job, citation
     shown = []
     for batch in (1, 64):
         run = job(lines, f"batch{batch}", batch=batch, limits={"bad_share": 1.0})
-        run.brief = False
         assert run.run() == 0, run.said
         shown.append(checkpoints_module.load(run.checkpoints()[-1]).header["shown"])
     assert shown[0] == shown[1]

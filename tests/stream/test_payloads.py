@@ -85,7 +85,6 @@ def test_what_examples_say_is_only_text(job, tmp_path, tally):
         lines += [json.dumps(each).encode() + b"\n" for each in (example, {**example, text: 1})]
     keys = {"model": str(tmp_path / "words.mln"), "query": "Field", "metrics": {"by": "field"}}
     run = job(lines * 2, limits={"bad_share": 1.0}, **keys)
-    run.brief = False
     around = {path for path in tmp_path.rglob("*") if path.parent != run.folder}
     assert run.run() == 0, run.said
     assert not canary.exists()

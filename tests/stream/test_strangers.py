@@ -29,11 +29,21 @@ SECRET = "the first line of a private file"
 # commands ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def finished(job, citations):
-    run = job(citations[:20], checkpoint={"every": 10}, batch=4)
+@pytest.fixture(scope="module")
+def untouched(warm, citations, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    run = Job(folder, citations[:20], checkpoint={"every": 10}, batch=4)
     assert run.run("--until", "16") == 0, run.said
+    shutil.copytree(run.output, folder / "untouched")
     return run
+
+
+@pytest.fixture
+def finished(untouched):
+    """The run, as it was when it had finished."""
+    shutil.rmtree(untouched.output)
+    shutil.copytree(untouched.folder / "untouched", untouched.output)
+    return untouched
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], object]) -> None:

@@ -208,25 +208,12 @@ class Broker(Cluster):
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
-    def stop(self) -> None:
-        """Shut it down in good order."""
-        self._end(signal.SIGTERM)
-
     def kill(self) -> None:
         """Let it die on the spot."""
-        self._end(signal.SIGKILL)
-
-    def _end(self, number: int) -> None:
         if self.process is not None:
-            self.process.send_signal(number)
-            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
             self.process.wait(PATIENCE)
             self.process = None
-
-    def restart(self) -> None:
-        """Start it anew, on the same log and port."""
-        self.stop()
-        self.start()
 
     def pause(self) -> None:
         """Let it hang: connections stay, and nothing is answered."""
