@@ -89,7 +89,7 @@ def check_polynomial(counter: Counter, predicate: str) -> None:
     if any(predicate in _predicates(existential) for existential in counter.existentials.values()):
         raise Uncountable(
             f"{predicate} stands in an existential, which is no polynomial in its atoms",
-            "learn with contrastive-divergence, voted-perceptron or max-margin, which ground it",
+            "learn with contrastive-divergence or voted-perceptron (`counting: grounded`), or max-margin",
         )
 
 

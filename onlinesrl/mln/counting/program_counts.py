@@ -231,8 +231,8 @@ def _check_numbers(program: Program, formula: Formula) -> None:
     if isinstance(formula, Atom) and program.predicates[formula.predicate].numeric:
         raise Uncountable(
             f"{formula.predicate} has numbers, which are neither true nor false",
-            "leave the rule out, or learn its weight with contrastive-divergence, voted-perceptron or "
-            "max-margin (and exact counts), which ground it",
+            "leave the rule out, or learn its weight with contrastive-divergence or voted-perceptron "
+            "(`counting: grounded`), or max-margin",
         )
     for part in subformulas(formula):
         _check_numbers(program, part)
