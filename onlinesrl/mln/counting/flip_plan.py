@@ -14,10 +14,10 @@ from math import prod
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
+from onlinesrl.core.errors import UsageError
 from onlinesrl.logic.ast import Atom, Constant, Leaf, Variable, replace_terms
 from onlinesrl.mln.counting.disjoint_conjunctions import SAME, Monomial, Part, free_variables
 from onlinesrl.mln.counting.exact import Counter
-from onlinesrl.mln.counting.factors import TooLarge
 from onlinesrl.mln.counting.flip_effects import flips
 from onlinesrl.mln.counting.program_counts import Counters
 from onlinesrl.mln.counting.world import World
@@ -238,7 +238,7 @@ class FlipCounts:
 
     Memory grows with the true tuples, not with the groundings or the atoms. The changes of ``estimated``
     clauses (their numbers) by flips of a predicate are left out. The constructor raises ModelError for a
-    rule whose changes cannot be counted.
+    rule whose changes cannot be counted, and UsageError for a predicate of more atoms than 64 bits number.
     """
 
     def __init__(
@@ -290,7 +290,10 @@ class FlipCounts:
                 self.stride[k, column] = factor
                 factor *= max(1, world.size(self.types[name][column]))
             if factor >= INDEXED:
-                raise TooLarge(f"{name} has {factor:.3g} atoms", "use fewer constants")
+                raise UsageError(
+                    f"{name} has {factor:.3g} atoms, too many to number them: give its arguments types of "
+                    "fewer constants"
+                )
         variables = [v for step in steps for v in step.variables]
         variables += [v for way in ways for _, names, _ in way.parts for v in names]
         variables += [v for way in ways for v in way.types]
@@ -308,7 +311,8 @@ class FlipCounts:
             _starts(map(len, parts)),
             np.array([step.kind for step in steps], np.uint8),
             np.array(
-                [self.names.index(s.predicate) if s in tables else 0 for s in steps], np.int32
+                [self.names.index(s.predicate) if s.kind in (LOOP, SIZE) else 0 for s in steps],
+                np.int32,
             ),
             np.array(
                 [
@@ -330,28 +334,7 @@ class FlipCounts:
             np.array([len(types) for types in self.types.values()], np.int32),
             np.array([self.names.index(name) for name in self.query], np.int32),
         )
-        drawn = [part for way in ways for part in way.parts]
-        cells = np.zeros((len(drawn), width), np.int32)
-        for cell, (_, names, _) in zip(cells, drawn, strict=True):
-            cell[: len(names)] = [place[v] for v in names]
-        self.draws = kernel.Draws(
-            np.array([way.truth for way in ways], np.uint8),
-            _starts(len(way.parts) for way in ways),
-            np.array(
-                [kernel.NONE if name is None else self.names.index(name) for name, _, _ in drawn],
-                np.int32,
-            ),
-            np.array([true for _, _, true in drawn], np.uint8),
-            cells,
-            np.int32(len(of_terms)) + _starts(len(way.steps) for way in ways),
-            _starts(len(way.types) for way in ways),
-            np.array([place[v] for way in ways for v in way.types], np.int32),
-            np.array([world.size(t) for way in ways for t in way.types.values()], np.int32),
-            np.array([way.weight for way in ways], np.int64),
-            _starts(len(way.strides) for way in ways),
-            np.array([place[v] for way in ways for v, _ in way.strides], np.int32),
-            np.array([stride for way in ways for _, stride in way.strides], np.int64),
-        )
+        self.draws = self._draws(ways, place, len(of_terms))
         value = np.zeros(width + len(place), np.int32)
         for name, constant in planner.constants.items():
             if name in place:
@@ -366,6 +349,33 @@ class FlipCounts:
             np.zeros(most),
         )
         self.tuples = self._tuples({name: world.table(name).rows for name in self.names})
+
+    def _draws(
+        self, ways: Sequence[PlannedWay], place: Mapping[str, int], first: int
+    ) -> kernel.Draws:
+        """Return how groundings of ways are drawn; their steps stand in the plan from ``first`` on."""
+        drawn = [part for way in ways for part in way.parts]
+        cells = np.zeros((len(drawn), self.stride.shape[1]), np.int32)
+        for cell, (_, names, _) in zip(cells, drawn, strict=True):
+            cell[: len(names)] = [place[v] for v in names]
+        return kernel.Draws(
+            np.array([way.truth for way in ways], np.uint8),
+            _starts(len(way.parts) for way in ways),
+            np.array(
+                [kernel.NONE if name is None else self.names.index(name) for name, _, _ in drawn],
+                np.int32,
+            ),
+            np.array([true for _, _, true in drawn], np.uint8),
+            cells,
+            np.int32(first) + _starts(len(way.steps) for way in ways),
+            _starts(len(way.types) for way in ways),
+            np.array([place[v] for way in ways for v in way.types], np.int32),
+            np.array([self.world.size(t) for way in ways for t in way.types.values()], np.int32),
+            np.array([way.weight for way in ways], np.int64),
+            _starts(len(way.strides) for way in ways),
+            np.array([place[v] for way in ways for v, _ in way.strides], np.int32),
+            np.array([stride for way in ways for _, stride in way.strides], np.int64),
+        )
 
     def _tuples(self, rows: Mapping[str, Ints]) -> kernel.Tuples:
         """Return indexed tuples, with room for twice as many of the query."""

@@ -1,4 +1,4 @@
-"""How the counts of formulas change where one atom flips, by joins of true tuples; Gibbs sampling by it.
+"""How counts change where one atom flips, by joins of true tuples; Gibbs sampling and MaxWalkSAT with it.
 
 The change is a sum of terms. A term counts the joint matches of some atoms among the true tuples, where the
 arguments of the atom that flips have their constants. Its atoms fall into parts without common variables,

@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onlinesrl.core.errors import UsageError
 from onlinesrl.mln.counting.flip_plan import FlipCounts
 from onlinesrl.mln.counting.program_counts import Counters
+from onlinesrl.mln.counting.world import Table, World
 from onlinesrl.mln.lang import reader
 from tests.support import counting_by_definition as definition
 
@@ -49,3 +51,11 @@ def test_a_change_is_the_difference_of_two_counts(world, data):
     flips.set({name: flipped.tables[name].rows})
     assert {*map(tuple, flips.rows(name).tolist())} == rows
     assert flips.change(name, atom) == pytest.approx(features(world) - features(flipped))
+
+
+def test_more_atoms_than_64_bits_number_are_refused():
+    counters = Counters(reader.parse("R(t, t, t, t, t)\n1 R(a, b, c, d, e)"))
+    domains = {"t": tuple(map(str, range(10_000)))}
+    world = World(domains, {"R": Table(np.zeros((1, 5), np.int64), ("t",) * 5)})
+    with pytest.raises(UsageError, match="R has 1e"):
+        FlipCounts(counters, world, ("R",))
