@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from conftest import Job, command
 
 import onlinesrl as srl
 from onlinesrl.core.errors import ConfigError, UsageError
+from onlinesrl.core.explain.counterfactual import CounterfactualQuery
 from onlinesrl.mln.inference.registry import ENGINES as MLN_ENGINES
 from onlinesrl.psl.inference.qp import Qp
 from onlinesrl.psl.inference.registry import ENGINES
@@ -111,6 +113,16 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
 
 
 @pytest.mark.parametrize("name", ENGINES)
+def test_in_an_explanation_pulls_cancel(name: str) -> None:
+    hard = ENGINES[name].takes_hard_rules
+    of = learner(MODEL if hard else SQUARED, engine=name)
+    for example in EXAMPLES[:4]:
+        for atom in of.least_certain(example, 5):
+            found = of.explain(example, atom, CounterfactualQuery(tries=0))
+            assert found.residual <= (0.02 if name in ("sgd", "tandem") else 0.01)
+
+
+@pytest.mark.parametrize("name", ENGINES)
 def test_predictions_do_not_depend_on_the_batch(name: str) -> None:
     of = learner(engine=name)
     of.step(EXAMPLES[:4])
@@ -131,6 +143,11 @@ def test_of_many_worlds_in_a_call_one_may_not_be_for_the_engine() -> None:
     assert repr([outcomes[0].prediction, outcomes[2].prediction]) == repr(alone)
     assert "TRON takes no hinge of power 1" in str(outcomes[1].error)
     assert "(inference.engine)" in str(outcomes[1].error)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_every_engine_is_in_the_guide(name: str) -> None:
+    assert f"\n| `{name}`" in (resources.files("onlinesrl") / "guide" / "psl.md").read_text()
 
 
 @pytest.mark.parametrize(("wrong", "model"), [("mpe", "trust.psl"), ("admm", "m.mln")])

@@ -27,7 +27,7 @@ from onlinesrl.psl.inference.admm_paged import (
     PageRows,
     polish,
 )
-from onlinesrl.psl.inference.dual import dual_at
+from onlinesrl.psl.inference.dual import conjugates, weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.inference.row_pages import Page, Pages
 from onlinesrl.psl.inference.sgd import Descent, Optimizer, with_bonus
@@ -85,10 +85,12 @@ class Tandem:
         n_variables: int,
         weights: Floats,
         report: Callable[[TandemProgress], None] = lambda _: None,
+        duals: list[Floats] | None = None,
     ) -> PagedSolution:
         """Minimise ``w . Phi(y)`` over the feasible values, rows as of one model of all chunks.
 
-        The chunks' variables are ``0 .. n_variables - 1`` of the whole model. Raises StorageError where
+        The chunks' variables are ``0 .. n_variables - 1`` of the whole model. The duals of every page, in
+        the order of rows, are appended to ``duals``; see ``Consensus``. Raises StorageError where
         the folder cannot take the pages, UsageError where a row is larger than a page, Infeasible
         and ValueError as the other engines.
         """
@@ -112,6 +114,8 @@ class Tandem:
             rounds = Consensus(rows, descent.y, descent.ridge)
             limits = Limits(self.tolerance, self.violation, self.rounds, highest)
             certificate, y, certified = polish(rounds, limits, told)
+            if duals is not None:
+                duals += (pages.read(k).dual.copy() for k in range(len(pages)))
             return PagedSolution(
                 y,
                 certificate.energy,
@@ -154,8 +158,15 @@ class TandemEngine:
         start: HingeSolution | None,
     ) -> HingeSolution:
         whole, both = with_bonus(model, weights, bonus)
-        found = self.tandem.solve([whole], model.n_variables, both)
-        dual = dual_at(model, weights, found.y, bonus)[0]
+        duals: list[Floats] = []
+        found = self.tandem.solve([whole], model.n_variables, both, duals=duals)
+        rows = conjugates(weighted_rows(model, weights))
+        dual = np.concatenate([np.empty(0), *duals])[: model.n_rows]
+        dual = np.where(
+            rows.curvature > 0,
+            rows.slope(model.forms(found.y)),
+            np.clip(dual, rows.low, rows.high),
+        )
         of = found.bound, found.violation, found.iterations, "tandem"
         return HingeSolution(found.y, found.energy, dual, *of, certified=found.certified)
 
