@@ -48,8 +48,8 @@ class AdmmSection(PslEngine):
         """See ``PslEngine.make``."""
         from onlinesrl.psl.inference.admm import Admm
 
-        large = Admm.large if options.large is None else options.large
-        return Admm(watch=options.watch, threads=options.threads, large=large)
+        large = {} if options.large is None else {"large": options.large}
+        return Admm(watch=options.watch, threads=options.threads, **large)
 
 
 class LiftedAdmmSection(PslEngine):
