@@ -4,9 +4,6 @@ import json
 
 import pytest
 
-from tests.stream.test_unsolved import HARD
-from tests.stream.test_unsolved import MODEL as SATISFIABLE
-
 PSL = "1: Knows(A, B) & Fair(B) -> Trusts(A, B)\n"
 PAIRS = [["a", "b"], ["b", "a"]]
 TRUST = {
@@ -15,20 +12,11 @@ TRUST = {
     "query": {"Trusts": PAIRS},
     "truth": {},
 }
-WIDE = {"id": "w", "evidence": {"Token": [["a", n] for n in range(9)]}, "truth": {}}
 
 
 @pytest.mark.parametrize(
     ("example", "override", "said"),
     [
-        (WIDE, "limits.max_atoms=8", "evidence has 9 atoms of Token; limits.max_atoms is 8"),
-        (WIDE, "limits.max_atoms=20", "more query atoms than limits.max_atoms (20)"),
-        (
-            WIDE,
-            "inference.max_groundings=8",
-            "more ground clauses than inference.max_groundings (8), reached in the rule ",
-        ),
-        (WIDE, "source.max_bytes=80", "longer than source.max_bytes (80)"),
         (TRUST, "limits.max_atoms=1", "has 2 atoms of Knows; limits.max_atoms is 1"),
         (
             TRUST,
@@ -46,22 +34,11 @@ WIDE = {"id": "w", "evidence": {"Token": [["a", n] for n in range(9)]}, "truth":
 def test_a_bad_example_names_the_key(job, tmp_path, example, override, said):
     (tmp_path / "trust.psl").write_text(PSL)
     keys = {"model": str(tmp_path / "trust.psl"), "query": "Trusts", "metrics": {}}
-    run = job([json.dumps(example).encode() + b"\n"], **(keys if "query" in example else {}))
+    run = job([json.dumps(example).encode() + b"\n"], **keys)
     assert run.run("--set", override) == 65
     assert "1 of 1 examples are bad, more than limits.bad_share (0.1) allows" in run.said
     (letter,) = run.lines("deadletter.jsonl")
     assert said in letter["reason"]
-
-
-def test_a_search_that_ends_names_the_key(job, tmp_path):
-    (tmp_path / "sat.mln").write_text(SATISFIABLE)
-    inference = {"presolve": "none", "max_nodes": 1, "unsolved": "skip"}
-    keys = {"model": str(tmp_path / "sat.mln"), "query": "P", "metrics": {}}
-    run = job(HARD[:1], inference=inference, limits={"bad_share": 1.0}, **keys)
-    assert run.run() == 0
-    assert "max_nodes" in run.lines("deadletter.jsonl")[0]["reason"]
-    assert run.run("--fresh", "--set", "inference.unsolved=fallback") == 0
-    assert "ended at its limit (inference.max_work, max_nodes), unproven" in run.printed
 
 
 def test_weights_that_are_dropped_name_the_key(job, citations):

@@ -169,7 +169,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "too many facts": (evidence(Odd=[[0]] * 41), "limits.max_atoms is 40"),
     "too many ground clauses": (
         evidence(Next=[[a, b] for a in range(6) for b in range(6) if a != b]),
-        "more ground clauses than inference.max_groundings (60)",
+        "more ground clauses than inference.max_groundings (60), reached in the rule ",
     ),
 }
 

@@ -132,17 +132,6 @@ def test_every_kind_of_source_gives_the_same_run(job, citations, tmp_path):
     assert files.results() == piped.results() == plain.results()
 
 
-def test_groups_of_a_run(job, citations):
-    group = "approximate-counting"
-    chosen = [c for c in citations if json.loads(c)["group"] == group]
-    only = job(citations, "only", source={"path": "source.jsonl", "only": group})
-    alone = job(chosen, "alone")
-    assert only.run() == 0, only.said
-    assert alone.run() == 0, alone.said
-    assert only.results() == alone.results()
-    assert len(chosen) == 27
-
-
 @pytest.mark.parametrize(
     "text",
     [
