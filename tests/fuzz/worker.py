@@ -116,12 +116,13 @@ def prepare(folder: Path) -> None:
     (samples / "likes.txt").write_text("Ann\tx\t0.9\nBob\ty\n")
     (samples / "knows.txt").write_text("Ann\tBob\nBob\tAnn\n")
     (samples / "some.db").write_text("")
-    for name, query in (
+    for place, query in (
         ("search", "Mismatch,StrongMismatch"),
         ("trust", "Trusts"),
-        ("jester", "Rating"),
+        ("papers/jester", "Rating"),
     ):
-        _data(folder / "streams" / name, name, query.split(","))
+        of_stream = folder / "streams" / place
+        _data(of_stream, of_stream.name, query.split(","))
 
 
 def _data(folder: Path, name: str, opened: list[str]) -> None:
