@@ -42,7 +42,7 @@ def explain(
     if not chosen:
         raise ExplanationError(f"example {sample.id} has no open atom")
     question = CounterfactualQuery(
-        None if change is None else [_atom(each) for each in change], tries
+        None if change is None else [_atom(item) for item in change], tries
     )
     return predictor.explain(sample, chosen[0], question)
 

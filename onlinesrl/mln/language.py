@@ -139,7 +139,7 @@ class MarkovLogic:
 
         program = reader.parse(header["model"], name, alone=True)
         query: list[str] = converted(header["fingerprint"].get("query"), list[str])
-        if unknown := [each for each in query if each not in program.predicates]:
+        if unknown := [predicate for predicate in query if predicate not in program.predicates]:
             raise Misfit(f"its query {unknown[0]} is not declared in its model")
         weights = WeightTable(Layout(compile_program(program, query)))
         weights.restore(header["learner"], arrays)

@@ -80,8 +80,11 @@ class Pinned:
     @cached_property
     def scopes(self) -> tuple[Scope, ...]:
         """The variables of the factors that are not known, and the label; () of none."""
-        own = [free_variables(atom) for atom in self.network.atoms]
-        return (*(tuple(v for v in scope if v not in self.known) for scope in own), self.label)
+        atom_scopes = [free_variables(atom) for atom in self.network.atoms]
+        return (
+            *(tuple(v for v in scope if v not in self.known) for scope in atom_scopes),
+            self.label,
+        )
 
     def width(self) -> int:
         """Return the width of the min-fill order."""
@@ -89,11 +92,11 @@ class Pinned:
 
     def estimate(self, dense: DenseWorld, row: Sequence[int]) -> Floats:
         """Return the estimated number of solutions for the constants of the known variables."""
-        known = dict(zip(self.known, row, strict=True))
+        pinned = dict(zip(self.known, row, strict=True))
         atoms, world = self.network.atoms, dense.world
         sizes = [world.size(self.network.types[v]) for v in self.label]
         factors = [
-            (scope, self._slice(atom, scope, known, dense))
+            (scope, self._slice(atom, scope, pinned, dense))
             for atom, scope in zip(atoms, self.scopes, strict=False)
         ]
         constant = prod((float(f) for scope, f in factors if not scope), start=1.0)
@@ -114,7 +117,7 @@ class Pinned:
         return constant * self.messages.estimate(self.label)
 
     def _slice(
-        self, atom: Atom, scope: Scope, known: Mapping[str, int], dense: DenseWorld
+        self, atom: Atom, scope: Scope, pinned: Mapping[str, int], dense: DenseWorld
     ) -> Floats:
         """Return an atom's factor over the variables of ``scope``, where the others are known."""
         world, name = dense.world, atom.predicate.removeprefix(NOT)
@@ -124,8 +127,8 @@ class Pinned:
                 index.append(world.numbers.get(type_, {}).get(term.name, world.base))
                 continue
             assert isinstance(term, Variable)
-            if term.name in known:
-                index.append(known[term.name])
+            if term.name in pinned:
+                index.append(pinned[term.name])
             else:
                 axes = [-1 if v == term.name else 1 for v in scope]
                 index.append(np.arange(world.size(type_)).reshape(axes))
@@ -142,14 +145,14 @@ class FlipEstimates:
         self, counter: Counter, predicate: str, types: tuple[str, ...], bound: int
     ) -> None:
         flips = EstimatedFlips(Estimator(counter, bound), predicate, types)
-        known, keep = flips.flipped, counter.keep
-        every = {**dict(zip(known, types, strict=True)), **counter.types}
+        flipped, keep = flips.flipped, counter.keep
+        every = {**dict(zip(flipped, types, strict=True)), **counter.types}
         self.predicate = predicate
         self.parts: list[tuple[int, bool, Pinned]] = []
         for coefficient, odd, parts in flips.parts:
-            of = network(parts, every, (*known, *keep))
-            if of is not None:
-                self.parts.append((coefficient, odd, Pinned(of, known, keep, bound)))
+            network_ = network(parts, every, (*flipped, *keep))
+            if network_ is not None:
+                self.parts.append((coefficient, odd, Pinned(network_, flipped, keep, bound)))
 
     def width(self) -> int:
         """Return the width of the widest network: estimates with a larger bound are exact."""

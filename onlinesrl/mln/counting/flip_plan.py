@@ -100,14 +100,16 @@ class Planner:
             strides = [prod(place.sizes[k + 1 :]) for k in range(len(place.sizes))]
             flipped = compiled.odd.keep[: len(types)]
             keep = {v: counter.types[v] for v in counter.keep}
-            for odd, of in ((True, compiled.odd), (False, compiled.even)):
-                for term in of.terms:
+            for odd, part in ((True, compiled.odd), (False, compiled.even)):
+                for term in part.terms:
                     parts = self._parts(term.monomial, flipped, keep)
                     scale = term.times(world) / (1 if hard else place.share)
                     if parts is not None and scale:
                         first = self.weights if hard else place.first
-                        own = () if hard else (*zip(counter.keep, strides, strict=True),)
-                        yield PlannedTerm(odd, scale, parts, first, own)
+                        template_strides = (
+                            () if hard else (*zip(counter.keep, strides, strict=True),)
+                        )
+                        yield PlannedTerm(odd, scale, parts, first, template_strides)
 
     def ways(self) -> Iterator[PlannedWay]:
         """Yield the ways in which soft formulas are true or false, those without unknown constants."""
@@ -116,7 +118,7 @@ class Planner:
             assert isinstance(counter, Counter)
             types = {_DRAWN + v: type_ for v, type_ in counter.types.items()}
             strides = [prod(place.sizes[k + 1 :]) for k in range(len(place.sizes))]
-            own = (*zip((_DRAWN + v for v in counter.keep), strides, strict=True),)
+            template_strides = (*zip((_DRAWN + v for v in counter.keep), strides, strict=True),)
             for way in () if clause.hard else counter.ways.conjunctions:
                 parts = [(_drawn(part), true) for part, true in way]
                 atoms = [part for part, true in parts if true and isinstance(part, Atom)]
@@ -124,13 +126,13 @@ class Planner:
                 if all(map(self._number, (p for p, _ in parts if isinstance(p, Atom)))):
                     steps = (*self._steps(atoms, (), types),)
                     truth = counter.ways.truth
-                    yield PlannedWay(truth, (*named,), steps, types, place.first, own)
+                    yield PlannedWay(truth, (*named,), steps, types, place.first, template_strides)
 
     def _named(self, part: Part, types: Mapping[str, str]) -> tuple[str | None, tuple[str, ...]]:
         """Return the predicate of an atom, None of an equation, and the names of its terms."""
         if isinstance(part, Atom):
-            own = self.world.table(part.predicate).types
-            return part.predicate, (*map(_name, part.terms, own),)
+            argument_types = self.world.table(part.predicate).types
+            return part.predicate, (*map(_name, part.terms, argument_types),)
         sides = part.left, part.right
         type_ = next(types[side.name] for side in sides if isinstance(side, Variable))
         for side in sides:
@@ -140,7 +142,7 @@ class Planner:
         return None, (*(_name(side, type_) for side in sides),)
 
     def _parts(
-        self, monomial: Monomial, known: Sequence[str], keep: Mapping[str, str]
+        self, monomial: Monomial, pinned: Sequence[str], keep: Mapping[str, str]
     ) -> tuple[tuple[Step, ...], ...] | None:
         """Return the steps of the parts that share no variable; None if a constant is unknown.
 
@@ -150,15 +152,15 @@ class Planner:
         for atom in monomial.atoms:
             if not self._number(atom):
                 return None
-            names = {*free_variables(atom)} - {*known}
+            names = {*free_variables(atom)} - {*pinned}
             touched = [part for part in apart if part[0] & names]
-            united = names.union(*(of for of, _ in touched))
+            united = names.union(*(names_of_part for names_of_part, _ in touched))
             atoms = [*chain.from_iterable(atoms for _, atoms in touched), atom]
             apart = [*(part for part in apart if part not in touched), (united, atoms)]
         apart.sort(key=lambda part: bool(part[0] & {*keep}))
-        parts = [self._steps(atoms, known, keep) for _, atoms in apart if atoms]
+        parts = [self._steps(atoms, pinned, keep) for _, atoms in apart if atoms]
         if not any(atoms and names & {*keep} for names, atoms in apart):
-            parts.append(self._steps([], known, keep))
+            parts.append(self._steps([], pinned, keep))
         return (*map(tuple, parts[:-1]), (*parts[-1], *self._domains(apart[-1][1], keep)))
 
     def _number(self, atom: Atom) -> bool:
@@ -179,13 +181,13 @@ class Planner:
         ]
 
     def _steps(
-        self, atoms: Sequence[Atom], known: Iterable[str], keep: Collection[str]
+        self, atoms: Sequence[Atom], pinned: Iterable[str], keep: Collection[str]
     ) -> list[Step]:
         """Return the steps that match some atoms; what is known is looked up first.
 
         An atom whose other variables stand nowhere else is only counted, by the size of its group.
         """
-        left, bound, steps = [*atoms], {*known}, list[Step]()
+        remaining, bound, steps = [*atoms], {*pinned}, list[Step]()
 
         def cost(atom: Atom) -> tuple[bool, int, int]:
             names = {*free_variables(atom)}
@@ -193,13 +195,13 @@ class Planner:
             apart = len(free) == len({*atom.terms})
             return apart, len(free), len(self.world.table(atom.predicate).rows)
 
-        while left:
-            atom = min(left, key=cost)
-            left.remove(atom)
+        while remaining:
+            atom = min(remaining, key=cost)
+            remaining.remove(atom)
             types = self.world.table(atom.predicate).types
             names = [*map(_name, atom.terms, types)]
             new = {*free_variables(atom)} - bound
-            later = {*keep, *chain.from_iterable(map(free_variables, left))}
+            later = {*keep, *chain.from_iterable(map(free_variables, remaining))}
             if atom.predicate.startswith(SAME):
                 names.sort(key=new.__contains__)
                 if {*names} == new:
@@ -281,7 +283,9 @@ class FlipCounts:
                 [(*range(len(types)),), *(s.index[1] for s in tables if s.predicate == name)]
             )
         ]
-        self.indexes = [[columns for of, columns in indexes if of == name] for name in self.names]
+        self.indexes = [
+            [columns for predicate, columns in indexes if predicate == name] for name in self.names
+        ]
         number = {index: k for k, index in enumerate(indexes)}
         self.stride = np.zeros((len(indexes), width), np.int64)
         for k, (name, columns) in enumerate(indexes):
@@ -383,8 +387,8 @@ class FlipCounts:
         open_ = sum(len(rows[name]) for name in self.query)
         slots = sum(map(len, rows.values())) + open_ + 64
         cells = sum(
-            len(rows[name]) * len(own) * (2 if name in self.query else 1)
-            for name, own in zip(self.names, self.indexes, strict=True)
+            len(rows[name]) * len(indexes_of_name) * (2 if name in self.query else 1)
+            for name, indexes_of_name in zip(self.names, self.indexes, strict=True)
         )
         cells = 1 << (2 * (cells + 64 * links)).bit_length()
         t = kernel.Tuples(

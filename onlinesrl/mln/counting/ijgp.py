@@ -312,7 +312,9 @@ class Messages:
         The message that changes most goes first (Elidan, McGraw & Koller 2006), until they settle, or as many
         were sent as in all iterations.
         """
-        clusters = [u for u, own in enumerate(self.graph.factors) if self.changed & {*own}]
+        clusters = [
+            u for u, factors_ in enumerate(self.graph.factors) if self.changed & {*factors_}
+        ]
         self.changed.clear()
         pending: dict[tuple[int, int], tuple[float, Floats]] = {}
         ends = [(u, _other(e, u), e) for u in clusters for e in self.near[u]]

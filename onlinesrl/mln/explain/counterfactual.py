@@ -107,10 +107,10 @@ def _reaches(
 ) -> list[float]:
     """Return the largest change of a score difference by each candidate; inf if unknown."""
     try:
-        known, model, weight = _opened(predictor, example, names, candidates)
+        opened, model, weight = _opened(predictor, example, names, candidates)
     except ExampleError:
         return [np.inf] * len(candidates)
-    number = {name: a for a, name in enumerate(known)}
+    number = {name: a for a, name in enumerate(opened)}
     is_candidate = np.zeros(model.n_atoms, np.bool_)
     is_candidate[[number[c.atom] for c in candidates]] = True
     row = np.repeat(np.arange(model.n_clauses), np.diff(model.start))

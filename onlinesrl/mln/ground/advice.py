@@ -72,13 +72,13 @@ def undeclared(layout: Layout, examples: Iterable[Example], background: Backgrou
     times: dict[str, int] = {}
     facts = {(t, c) for t, c, _ in _constants(layout, background.atoms)}
     for example in examples:
-        known = facts | {(t, c) for t, c, _ in _constants(layout, example.evidence)}
+        known_constants = facts | {(t, c) for t, c, _ in _constants(layout, example.evidence)}
         truth = (example.truth or {}) if example.query is None else {}
         new_kinds = {}
         for kind, constant, place in _constants(layout, truth):
             if kind in opened or constant in layout.constant_number[kind]:
                 continue
-            if (kind, constant) not in known:
+            if (kind, constant) not in known_constants:
                 new_kinds[kind] = 1
                 constants.setdefault(kind, {})[constant] = None
                 named.setdefault(kind, {})[place] = None

@@ -106,9 +106,9 @@ def traced(model: GroundMRF, weight: Floats, bonus: Floats | None = None) -> tup
     hard = _hard(model)
     names.propagate(hard)
     rewritten = {clause for clause in map(names.rewrite, hard) if clause is not None}
-    own, name = np.arange(model.n_atoms + 2), np.array(names.name, np.int64)
-    soft = _soft(model, weight, bonus, own)
-    if np.any(name != own):
+    identity_, name = np.arange(model.n_atoms + 2), np.array(names.name, np.int64)
+    soft = _soft(model, weight, bonus, identity_)
+    if np.any(name != identity_):
         soft = soft.renamed(name)
     soft = _turn_negative_pairs(soft).nonzero()
     return _assemble(model, names, sorted(rewritten), soft), soft

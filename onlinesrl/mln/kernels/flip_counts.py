@@ -250,14 +250,14 @@ def _advance(p: Plan, t: Tuples, s: Scratch, step: int, new: bool) -> int:
     """Go to the first match of a step, or the next one; return how many it stands for, 0: no more."""
     kind, first = p.kind[step], p.column_start[step]
     if kind == LOOP:
-        own = p.index[step] - t.index_start[p.predicate[step]]
+        index = p.index[step] - t.index_start[p.predicate[step]]
         if new:
             cell = _group(p, t, s, step)
             slot = t.head[cell] if cell != NONE else NONE
         else:
-            slot = t.after[s.cursor[step], own]
+            slot = t.after[s.cursor[step], index]
         while slot != NONE and not _bind(p, t, s, step, slot):
-            slot = t.after[slot, own]
+            slot = t.after[slot, index]
         s.cursor[step] = slot
         return 1 if slot != NONE else 0
     if kind == DOMAIN:
@@ -290,7 +290,7 @@ def _matches(
     The latter adds each match ``times`` to the ``total`` of its weight.
     """
     first, last = p.step_start[part], p.step_start[part + 1]
-    found, step, new = 0.0, first, True
+    count, step, new = 0.0, first, True
     s.amount[first] = 1.0
     while True:
         if step == last:
@@ -301,10 +301,10 @@ def _matches(
                     number += p.key_stride[k] * s.value[p.key_variable[k]]
                 total[number] += times * amount
                 amount *= weight[number]
-            found += amount
+            count += amount
             step, new = step - 1, False
         if step < first:
-            return found
+            return count
         n = _advance(p, t, s, step, new)
         if n > 0:
             s.amount[step + 1] = s.amount[step] * n
@@ -345,9 +345,9 @@ def _gain(
     p: Plan, t: Tuples, s: Scratch, predicate: int, true: bool, weight: Floats, total: Floats
 ) -> float:
     """Return the log odds of flipping the atom in ``s.value``; infinite where hard rules break or mend."""
-    kept = change(p, t, s, predicate + len(p.arity), true, weight, 0.0, total)
-    if kept != 0.0:
-        return -np.inf if kept < 0.0 else np.inf
+    gain = change(p, t, s, predicate + len(p.arity), true, weight, 0.0, total)
+    if gain != 0.0:
+        return -np.inf if gain < 0.0 else np.inf
     return change(p, t, s, predicate, true, weight, 0.0, total)
 
 

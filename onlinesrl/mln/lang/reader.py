@@ -392,9 +392,9 @@ class _File:
                     self._reader.occurs(type_, constant, (*self._prefix, line, index))
         plus = [constant.plus for constant in places]
         formula, table, new = generalise(rule.formula, types, family, plus)
-        known = (*rule.types, *new)
+        all_types = (*rule.types, *new)
         return replace(
-            rule, formula=formula, table=table, weight=0.0, text=show(formula), types=known
+            rule, formula=formula, table=table, weight=0.0, text=show(formula), types=all_types
         )
 
 

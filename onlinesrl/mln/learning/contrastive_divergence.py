@@ -156,7 +156,7 @@ def started(problem: MlnProblem, counted: Sequence[CountedWorld] = ()) -> Floats
     pairs = [world.units() for world in counted] or [
         (world.features(world.truth, n), world.every(n)) for world in problem.ground
     ]
-    true, total = (sum(each, np.zeros(n)) for each in zip(*pairs, strict=True))
+    true, total = (sum(column, np.zeros(n)) for column in zip(*pairs, strict=True))
     units, weights = problem.units, problem.start.copy()
     weights[units] = np.log((true + 0.5)[units] / (total - true + 0.5)[units])
     return weights

@@ -66,7 +66,7 @@ class CountedWorld:
         self.weight, self.size, self.rng = place(self.world.domains), size, rng
         self.change = np.zeros(len(self.weight) + 1)
         types = [program.predicates[name].types for name in self.counts.query]
-        self.atoms = sum(prod(map(self.world.size, of)) for of in types)
+        self.atoms = sum(prod(map(self.world.size, argument_types)) for argument_types in types)
         self.places, _ = self.counters.places(self.world)
         self.estimators = self._estimators(bound or 0)
         self.truth = self._estimated()
@@ -80,10 +80,10 @@ class CountedWorld:
                 assert isinstance(compiled, Counter)
                 types = self.counters.program.predicates[name].types
                 with self.counters.located(clause):
-                    of = FlipEstimates(compiled, name, types, bound)
+                    estimate = FlipEstimates(compiled, name, types, bound)
                     compiled.prepare(self.world)
-                if of.width() >= bound:
-                    estimates[number, name] = of
+                if estimate.width() >= bound:
+                    estimates[number, name] = estimate
         return estimates
 
     def _estimators(self, bound: int) -> list[Estimator | None]:
@@ -122,8 +122,8 @@ class CountedWorld:
         """Return the estimated part of an atom's log odds: sum_j theta_j (M_j(flipped) - M_j)."""
         name, row = self.counts.atom(atom)
         total = 0.0
-        for (number, of), estimates in self.estimates.items():
-            if of == name:
+        for (number, predicate), estimates in self.estimates.items():
+            if predicate == name:
                 place = self.places[number]
                 change = np.ravel(estimates.change(self.dense, row)) / place.share
                 total += float(change @ weights[place.first : place.first + len(change)])
@@ -138,7 +138,7 @@ class CountedWorld:
 
     def sweep(self, weights: Floats, probability: Floats = EMPTY) -> None:
         """Draw each atom given all others; adds the atoms' probabilities to ``probability`` if it has any."""
-        own, stop = self._own(weights), interrupt.flag()
+        own_weights, stop = self._own(weights), interrupt.flag()
         c, rng, change, atom = self.counts, self.rng, self.change, 0
         while atom < self.atoms:
             interrupt.check()
@@ -147,12 +147,13 @@ class CountedWorld:
             if not self.estimates:
                 atom = kernel.sweep(
                     *(c.plan, c.tuples, c.scratch, atom, self.atoms),
-                    *(rng, own, change, probability, stop),
+                    *(rng, own_weights, change, probability, stop),
                 )
                 continue
-            extra = self.estimated_odds(atom, own)
+            extra = self.estimated_odds(atom, own_weights)
             if kernel.resample(
-                *(c.plan, c.tuples, c.scratch, atom, extra), *(rng, own, change, probability)
+                *(c.plan, c.tuples, c.scratch, atom, extra),
+                *(rng, own_weights, change, probability),
             ):
                 self.dense.flip(*c.atom(atom))
             atom += 1
@@ -218,19 +219,25 @@ class CountedWorld:
         for clause, compiled, place in zip(
             counters.clauses, counters.compiled, self.places, strict=True
         ):
-            told = [each for each in clause.literals if each.atom.predicate not in self.query]
-            if clause.hard or len(told) == len(clause.literals):
+            observed = [
+                literal for literal in clause.literals if literal.atom.predicate not in self.query
+            ]
+            if clause.hard or len(observed) == len(clause.literals):
                 continue
-            false: list[Formula] = [Not(each.atom) if each.positive else each.atom for each in told]
+            false: list[Formula] = [
+                Not(literal.atom) if literal.positive else literal.atom for literal in observed
+            ]
             for same, left, right in clause.equalities:
                 false.append(Not(Equal(left, right)) if same else Equal(left, right))
             false += [Not(same) for same in _tautologies(clause)]
             undecided = counter(And((*false,)), compiled.types, clause.template)
-            others = [t for v, t in compiled.types.items() if v not in undecided.types]
+            other_types = [t for v, t in compiled.types.items() if v not in undecided.types]
             with counters.located(clause):
                 number = np.asarray(undecided.count(self.world), np.float64)
             weight = self._weights(place)
-            total[weight] += np.ravel(number) * prod(map(self.world.size, others)) / place.share
+            total[weight] += (
+                np.ravel(number) * prod(map(self.world.size, other_types)) / place.share
+            )
         return total[:size]
 
     def _own(self, weights: Floats) -> Floats:
@@ -242,10 +249,10 @@ class CountedWorld:
 
         Each step draws a broken grounding, and flips one of its atoms, whose gains are counted.
         """
-        own, stop, c = self._own(weights), interrupt.flag(), self.counts
+        own_weights, stop, c = self._own(weights), interrupt.flag(), self.counts
         status, journal = np.zeros(4), np.zeros(flips, np.int64)
         noise = kernel.NONE if seed is None else seed
-        step = (status, journal, chance, noise, self.rng, own, self.change)
+        step = (status, journal, chance, noise, self.rng, own_weights, self.change)
         while status[kernel.STEP] < flips:
             interrupt.check()
             if not kernel.room(c.tuples, 1):
@@ -254,46 +261,51 @@ class CountedWorld:
                 kernel.maxwalksat(c.plan, c.draws, c.tuples, c.scratch, self.atoms, *step, stop)
                 continue
             n = kernel.candidates(
-                *(c.plan, c.draws, c.tuples, c.scratch), *(self.atoms, noise, self.rng, own)
+                *(c.plan, c.draws, c.tuples, c.scratch), *(self.atoms, noise, self.rng, own_weights)
             )
             for k in range(n):
-                c.scratch.extra[k] = self.estimated_odds(int(c.scratch.atom[k]), own)
+                c.scratch.extra[k] = self.estimated_odds(int(c.scratch.atom[k]), own_weights)
             atom = kernel.move(c.plan, c.tuples, c.scratch, n, *step)
             if atom != kernel.NONE:
                 self.dense.flip(*c.atom(atom))
         while status[kernel.JOURNAL]:
             if not kernel.room(c.tuples, 1):
                 c.grow()
-            kernel.go_back(c.plan, c.tuples, c.scratch, status, journal, own, self.change)
+            kernel.go_back(c.plan, c.tuples, c.scratch, status, journal, own_weights, self.change)
         self.dense.set({name: c.rows(name) for name in self.query})
 
 
 def check_truth(counters: Counters, world: World, predicates: Sequence[str]) -> None:
     """Raise ExampleError, as the grounder does, if a world breaks a hard rule or a ``!`` group."""
-    for clause, each in zip(counters.clauses, counters.compiled, strict=True):
+    for clause, compiled in zip(counters.clauses, counters.compiled, strict=True):
         if not clause.hard:
             continue
         with counters.located(clause):
-            broken = np.any(each.count(world) != each.groundings(world))
+            broken = np.any(compiled.count(world) != compiled.groundings(world))
         if broken:
-            literals = [*clause.literals, *(x for of in clause.exists for x in of.literals)]
-            of_query = any(each.atom.predicate in predicates for each in literals)
+            inner = (literal for existential in clause.exists for literal in existential.literals)
+            literals = [*clause.literals, *inner]
+            of_query = any(literal.atom.predicate in predicates for literal in literals)
             part = "truth" if of_query else "evidence"
             raise ExampleError(f"the {part} breaks the hard rule {clause.text}", "hard_rule")
     for name in predicates:
         marked, table = counters.program.predicates[name].exactly_one, world.tables[name]
         if not marked or 0 in map(world.size, table.types):
             continue
-        others = [k for k in range(len(table.types)) if k not in marked]
-        groups = prod(world.size(table.types[k]) for k in others)
-        if not groups == len(np.unique(table.rows[:, others], axis=0)) == len(table.rows):
+        other_columns = [k for k in range(len(table.types)) if k not in marked]
+        groups = prod(world.size(table.types[k]) for k in other_columns)
+        if not groups == len(np.unique(table.rows[:, other_columns], axis=0)) == len(table.rows):
             reason = f"the truth breaks {Group(marked, exactly=True).show(name)}"
             raise ExampleError(reason, "hard_rule")
 
 
 def _tautologies(clause: Clause) -> Iterator[Formula]:
     """Yield what makes a clause true in all states: an atom and its negation that are the same."""
-    for one in clause.literals:
-        for other in clause.literals:
-            if one.positive and not other.positive and one.atom.predicate == other.atom.predicate:
-                yield And((*map(Equal, one.atom.terms, other.atom.terms),))
+    for first in clause.literals:
+        for second in clause.literals:
+            if (
+                first.positive
+                and not second.positive
+                and first.atom.predicate == second.atom.predicate
+            ):
+                yield And((*map(Equal, first.atom.terms, second.atom.terms),))

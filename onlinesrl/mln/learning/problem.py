@@ -157,7 +157,10 @@ class MlnProblem:
                 ground_worlds.append((grounder, ground_world(grounder, example)))
             except ExampleError as error:
                 raise data.located(number, error) from None
-        numbers = {of: self._numbers(of) for of in dict.fromkeys(of for of, _ in ground_worlds)}
+        numbers = {
+            predicate: self._numbers(predicate)
+            for predicate in dict.fromkeys(predicate for predicate, _ in ground_worlds)
+        }
         return [world.numbered(*numbers[grounder]) for grounder, world in ground_worlds]
 
     def _numbers(self, grounder: ModelGrounder) -> tuple[Ints, Floats]:
@@ -177,7 +180,10 @@ class MlnProblem:
         """Return a world as a program and an example; constants only in the truth are declared."""
         evidence: Atoms = {}
         truth: Atoms = {name: [] for name in self.query}
-        types = {name: each.types for name, each in self.program.predicates.items()}
+        types = {
+            name: declared_predicate.types
+            for name, declared_predicate in self.program.predicates.items()
+        }
         constants = {kind: {*names} for kind, names in self.program.types.items()}
         for atom in atoms:
             args: list[Constant] = list(atom.arguments)
@@ -268,9 +274,9 @@ class MlnProblem:
                 parts[name].append(Scored(truth, values, group + groups))
                 groups += int(group.max(initial=-1)) + 1
         return {
-            name: Scored(*map(np.concatenate, zip(*of, strict=True)))
-            for name, of in parts.items()
-            if sum(len(each.truth) for each in of)
+            name: Scored(*map(np.concatenate, zip(*scored_parts, strict=True)))
+            for name, scored_parts in parts.items()
+            if sum(len(scored.truth) for scored in scored_parts)
         }
 
     signed = True

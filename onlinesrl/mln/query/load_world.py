@@ -144,9 +144,9 @@ def _check_asked(program: Program, query: Sequence[str], options: WorldOptions) 
     for option, names in (("query", query), ("closed", closed), ("open", opened)):
         for name in names:
             if name not in program.predicates:
-                known = ", ".join(sorted(program.predicates.keys() - program.functions.keys()))
+                declared = ", ".join(sorted(program.predicates.keys() - program.functions.keys()))
                 raise QueryError(
-                    f"{option} predicate {name} is not declared; declared are: {known}"
+                    f"{option} predicate {name} is not declared; declared are: {declared}"
                 )
             if program.predicates[name].numeric and option != "closed":
                 raise QueryError(f"{name} is numeric: databases have its numbers, no --{option}")
