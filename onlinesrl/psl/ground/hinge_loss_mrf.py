@@ -91,19 +91,6 @@ class HingeLossMRF:
         )
         return float(np.max(excess, initial=0.0))
 
-    def features(self, y: Floats) -> tuple[Ints, Floats]:
-        """Return ``Phi(y)``, the sum of potentials by weight; ``energy = w . Phi(y)``.
-
-        Sparse: the sorted indices of non-zero sums, int64[k], and the sums, float64[k]. The features of
-        a score, which is maximised, are ``-Phi``.
-        """
-        weighted = self.weight_index >= 0
-        indices, position = np.unique(self.weight_index[weighted], return_inverse=True)
-        values = np.bincount(position, self.potentials(y)[weighted], len(indices)).astype(
-            np.float64
-        )
-        return indices[values != 0], values[values != 0]
-
 
 @dataclass(frozen=True, eq=False)
 class Micrographs:

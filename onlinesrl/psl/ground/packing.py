@@ -16,7 +16,7 @@ from onlinesrl.core.arrays import Floats, Ints32
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Constant, Example, ValuedAtom, show_ground_atom
-from onlinesrl.psl.lang.data import AtomTable, Database, Relation
+from onlinesrl.psl.lang.data import AtomTable, Database, Relation, no_atoms
 
 AtomValues = dict[tuple[str, ...], float]
 """Values of the atoms of one predicate, by constants."""
@@ -90,7 +90,7 @@ class PslPacker:
             relations[name] = Relation(
                 AtomTable(observed, np.array([*chain.from_iterable(values)], np.float64)),
                 AtomTable(targets, np.full(targets.shape[1], np.nan)),
-                AtomTable(np.empty((arity + 1, 0), np.int32), np.empty(0)),
+                no_atoms(arity + 1),
             )
         return Database(tuple(constants), relations)
 

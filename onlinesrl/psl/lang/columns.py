@@ -9,7 +9,15 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import DataError
-from onlinesrl.psl.lang.data import AtomTable, Database, Relation, first_rows, interned
+from onlinesrl.psl.lang.data import (
+    AtomTable,
+    Database,
+    Relation,
+    distinct_atoms,
+    equal_rows,
+    interned,
+    no_atoms,
+)
 
 
 class Columns(NamedTuple):
@@ -41,8 +49,13 @@ def database_of(
             _table(data.get(name), arity, 1.0 if part != "query" else np.nan, name, constants)
             for part, data in parts.items()
         )
-        relations[name] = Relation(*tables)
-        _check_disjoint(relations[name], name)
+        relations[name] = relation = Relation(*tables)
+        equal = equal_rows(relation.targets.columns, relation.observed.columns)
+        if np.any(equal >= 0):
+            row = int(np.argmax(equal >= 0))
+            raise DataError(
+                f"{name}: row {row} of the query is observed, in row {equal[row]} of the evidence"
+            )
     return Database(tuple(constants), relations)
 
 
@@ -61,36 +74,16 @@ def _table(
 ) -> AtomTable:
     """Return the atoms, each once."""
     if columns is None or not any(map(len, columns.constants)):
-        return AtomTable(np.empty((arity, 0), np.int32), np.empty(0))
+        return no_atoms(arity)
     numbers = np.stack([interned([*map(str, c)], constants) for c in columns.constants])
     values = np.full(numbers.shape[1], missing) if columns.values is None else columns.values
-    _check_values(values, name)
-    first = first_rows(numbers)
-    again = np.flatnonzero(first != np.arange(len(first)))
-    earlier, new = values[first[again]], values[again]
-    differ = again[(earlier != new) & ~(np.isnan(earlier) & np.isnan(new))]
-    if len(differ):
-        row = int(differ[0])
-        other = f"{values[first[row]]:g} in row {first[row]}"
-        raise DataError(f"{name}, row {row}: the value is {values[row]:g} here and {other}")
-    distinct = np.delete(np.arange(len(first)), again)
-    return AtomTable(numbers[:, distinct], values[distinct])
-
-
-def _check_values(values: Floats, name: str) -> None:
     wrong = np.flatnonzero((values < 0) | (values > 1))
     if len(wrong):
-        row = int(wrong[0])
-        reason = f"a truth value is a number from 0 to 1, not {values[row]:g}"
-        raise DataError(f"{name}, row {row}: {reason}")
+        reason = f"a truth value is a number from 0 to 1, not {values[wrong[0]]:g}"
+        raise DataError(f"{name}, row {wrong[0]}: {reason}")
 
+    def conflict(row: int, earlier: int) -> DataError:
+        other = f"{values[earlier]:g} in row {earlier}"
+        return DataError(f"{name}, row {row}: the value is {values[row]:g} here and {other}")
 
-def _check_disjoint(relation: Relation, name: str) -> None:
-    observed, targets = relation.observed, relation.targets
-    first = first_rows(np.concatenate((observed.columns, targets.columns), axis=1))
-    repeated = np.flatnonzero(first[len(observed) :] < len(observed))
-    if len(repeated):
-        row, place = int(repeated[0]), int(first[len(observed) + repeated[0]])
-        raise DataError(
-            f"{name}: row {row} of the query is observed, in row {place} of the evidence"
-        )
+    return distinct_atoms(numbers, values, conflict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,11 +52,9 @@ class Relation:
 
     def target_truth(self) -> Floats:
         """Return the true value of every target, float64[targets]; NaN if none is given."""
-        n = len(self.targets)
-        first = first_rows(np.concatenate((self.targets.columns, self.truth.columns), axis=1))[n:]
-        values = np.full(n, np.nan)
-        of_target = first < n
-        values[first[of_target]] = self.truth.values[of_target]
+        target = equal_rows(self.truth.columns, self.targets.columns)
+        values = np.full(len(self.targets), np.nan)
+        values[target[target >= 0]] = self.truth.values[target >= 0]
         return values
 
 
@@ -103,7 +101,7 @@ def _relation(name: str, files: DataFiles, constants: dict[str, int]) -> Relatio
         _united(observed, files.arity), _united(targets, files.arity), _united(truth, files.arity)
     )
     if len(relation.observed) and len(relation.targets):
-        _check_disjoint(observed, targets, files.arity)
+        _check_disjoint(observed, targets)
     return relation
 
 
@@ -230,22 +228,46 @@ def _error(text: Source, line: int, field: int, message: str) -> LocatedError:
 def _united(files: Sequence[_FileRows], arity: int) -> AtomTable:
     """Join the distinct rows of files; raises DatabaseError if an atom has two values."""
     if not files:
-        return AtomTable(np.empty((arity, 0), np.int32), np.empty(0))
-    columns = np.concatenate([rows.columns for rows in files], axis=1)
-    values = np.concatenate([rows.values for rows in files])
-    first = first_rows(columns)
-    again = np.flatnonzero(first != np.arange(len(first)))
-    if not len(again):
-        return AtomTable(columns, values)
-    earlier, new = values[first[again]], values[again]
-    differ = np.flatnonzero((earlier != new) & ~(np.isnan(earlier) & np.isnan(new)))
-    if len(differ):
-        row = int(again[differ[0]])
-        (file, index), (other, before) = _located(files, row), _located(files, int(first[row]))
+        return no_atoms(arity)
+
+    def conflict(row: int, earlier: int) -> LocatedError:
+        (file, index), (other, before) = _located(files, row), _located(files, earlier)
         message = f"this atom has another value, {other.values[before]:g}, in {other.place(before)}"
-        raise file.error(index, message)
-    distinct = np.delete(np.arange(len(first)), again)
+        return file.error(index, message)
+
+    columns = np.concatenate([rows.columns for rows in files], axis=1)
+    return distinct_atoms(columns, np.concatenate([rows.values for rows in files]), conflict)
+
+
+def no_atoms(arity: int) -> AtomTable:
+    """Return a table without atoms."""
+    return AtomTable(np.empty((arity, 0), np.int32), np.empty(0))
+
+
+def distinct_atoms(
+    columns: Ints32, values: Floats, conflict: Callable[[int, int], Exception]
+) -> AtomTable:
+    """Return each atom once, in the order of first occurrences.
+
+    Raises ``conflict(row, earlier row)`` at the first atom that has another value in an earlier row.
+    """
+    first = first_rows(columns)
+    repeated = np.flatnonzero(first != np.arange(len(first)))
+    if not len(repeated):
+        return AtomTable(columns, values)
+    earlier, later = values[first[repeated]], values[repeated]
+    differ = repeated[(earlier != later) & ~(np.isnan(earlier) & np.isnan(later))]
+    if len(differ):
+        raise conflict(int(differ[0]), int(first[differ[0]]))
+    distinct = np.delete(np.arange(len(first)), repeated)
     return AtomTable(columns[:, distinct], values[distinct])
+
+
+def equal_rows(columns: Ints32, others: Ints32) -> Ints:
+    """Return for each row the index of the first equal row among others, -1 if there is none."""
+    n = others.shape[1]
+    first = first_rows(np.concatenate((others, columns), axis=1))[n:]
+    return np.where(first < n, first, -1)
 
 
 def first_rows(columns: Ints32) -> Ints:
@@ -261,17 +283,15 @@ def first_rows(columns: Ints32) -> Ints:
     return first
 
 
-def _check_disjoint(
-    observed: Sequence[_FileRows], targets: Sequence[_FileRows], arity: int
-) -> None:
+def _check_disjoint(observed: Sequence[_FileRows], targets: Sequence[_FileRows]) -> None:
     """Raise DatabaseError for a target that is observed."""
-    files = [*observed, *targets]
-    count = sum(len(rows.values) for rows in observed)
-    first = first_rows(np.concatenate([rows.columns for rows in files], axis=1))
-    repeated = np.flatnonzero(first[count:] < count)
-    if len(repeated):
-        row = count + int(repeated[0])
-        (file, index), (other, before) = _located(files, row), _located(files, int(first[row]))
+    target_columns, observed_columns = (
+        np.concatenate([rows.columns for rows in files], axis=1) for files in (targets, observed)
+    )
+    equal = equal_rows(target_columns, observed_columns)
+    if np.any(equal >= 0):
+        row = int(np.argmax(equal >= 0))
+        (file, index), (other, before) = _located(targets, row), _located(observed, int(equal[row]))
         raise file.error(index, f"this target is observed in {other.place(before)}")
 
 

@@ -25,9 +25,7 @@ def test_features_and_violation(problem):
         y,
         features,
     )
-    expected = np.zeros(len(weights))
-    indices, values = model.features(y)
-    expected[indices] = values
+    expected = model.totals(y, len(weights))
     np.testing.assert_allclose(features, expected, rtol=1e-12, atol=1e-12)
     assert violation == pytest.approx(model.violation(y), abs=1e-12)
     if row >= 0:
