@@ -27,7 +27,6 @@ from onlinesrl.psl.ground.form_assembly import (
     Listing,
     constant_orders,
     missing,
-    needs_bindings,
     number_constants,
     too_many,
 )
@@ -39,8 +38,8 @@ from onlinesrl.psl.lang.linear_form import Condition
 class DuckDb:
     """A DuckDB connection with a limit of ``memory`` bytes that spills to ``folder``.
 
-    It finds the ground rules of a ``cut`` only. A context manager. All methods, and the joins of `run`,
-    raise StorageError if memory and disk do not suffice.
+    It finds the ground rules of a ``cut`` only. A context manager. All methods, and `DuckDbJoins`, raise
+    StorageError if memory and disk do not suffice.
     """
 
     def __init__(self, folder: Path, memory: int, cut: Cut | None = None) -> None:
@@ -72,12 +71,6 @@ class DuckDb:
 
     def __exit__(self, *_: object) -> None:
         self._exit.close()
-
-    def run(
-        self, plans: Sequence[RulePlan], listing: Listing, most: int, skip: bool
-    ) -> DuckDbJoins:
-        """Load a listing of one world; return an executor for it."""
-        return DuckDbJoins(self, plans, listing, most, skip)
 
     def load(self, name: str, columns: Mapping[str, Ints32], select: str = "*") -> None:
         """Create a table from columns."""
@@ -160,7 +153,7 @@ class DuckDbJoins:
             return
         plan = self._plans[number]
         query = write_sql(plan, self._opened, self._number, self._engine.cut)
-        with closing(self._engine.stream(query.rows(needs_bindings(plan)))) as batches:
+        with closing(self._engine.stream(query.rows(plan.needs_bindings))) as batches:
             for rows in _whole_groups(plan, batches) if plan.form.summations else batches:
                 atoms, bindings = rows[: len(query.atoms)], rows[len(query.atoms) :]
                 n = rows.shape[1]
@@ -208,7 +201,7 @@ def _numbers(column: Any) -> Ints32:
 
 def _conditions(plan: RulePlan) -> Iterator[Condition]:
     for check in chain(plan.first, *(step.checks for step in plan.steps)):
-        yield from chain(*check.choices)
+        yield from chain(*check)
 
 
 def _constants(plan: RulePlan) -> Iterator[str]:

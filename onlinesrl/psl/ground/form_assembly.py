@@ -25,41 +25,39 @@ class Listing:
     ``value`` float64[atoms] is that of observed atoms, ``variable`` int32[atoms] that of targets (-1 for
     others). With worlds, the first column of every table is the world, ascending, and variables are
     numbered world by world; ``first_variable`` is int64[worlds + 1]. ``opened`` are the predicates with
-    targets, found in the data for a single world.
+    targets; without worlds, those that have some in the data.
     """
 
     def __init__(self, database: Database, worlds: int | None = None, opened: Collection[str] = ()):
+        relations = database.relations
+        with_targets = (name for name, relation in relations.items() if not relation.closed)
         self.constants = database.constants
-        closed_names = (name for name, item in database.relations.items() if not item.closed)
-        self.opened = frozenset(closed_names if worlds is None else opened)
+        self.opened = frozenset(with_targets if worlds is None else opened)
         self.columns: dict[str, Ints32] = {}
         self.base: dict[str, int] = {}
         self.worlds = 1 if worlds is None else worlds
-        targets = {name: item.targets.columns for name, item in database.relations.items()}
-        of_world = {
-            name: np.zeros(item.shape[1], np.int32) if worlds is None else item[0]
-            for name, item in targets.items()
-        }
-        counts = {name: np.bincount(item, minlength=self.worlds) for name, item in of_world.items()}
-        total = sum(counts.values(), np.zeros(self.worlds, np.int64))
-        self.first_variable: Ints = np.concatenate(([0], np.cumsum(total)))
+        targets = (relation.targets.columns for relation in relations.values())
+        world = np.concatenate(
+            [np.empty(0, np.int32)]
+            + [np.zeros(c.shape[1], np.int32) if worlds is None else c[0] for c in targets]
+        )
+        self.first_variable: Ints = np.concatenate(
+            ([0], np.cumsum(np.bincount(world, minlength=self.worlds)))
+        )
+        variable = np.empty(len(world), np.int32)
+        variable[np.argsort(world, kind="stable")] = np.arange(len(world), dtype=np.int32)
         values, variables = [np.empty(0)], [np.empty(0, np.int32)]
-        begin, base = self.first_variable[:-1].copy(), 0
-        for name, relation in database.relations.items():
-            observed, columns = relation.observed, targets[name]
+        base = first = 0
+        for name, relation in relations.items():
+            observed, n_targets = relation.observed, len(relation.targets)
             self.base[name] = base
-            self.columns[name] = np.concatenate((observed.columns, columns), axis=1)
-            base += self.columns[name].shape[1]
-            rank = (
-                np.arange(columns.shape[1])
-                - (np.cumsum(counts[name]) - counts[name])[of_world[name]]
+            self.columns[name] = np.concatenate(
+                (observed.columns, relation.targets.columns), axis=1
             )
-            values += [observed.values, np.zeros(columns.shape[1])]
-            variables += [
-                np.full(len(observed), -1, np.int32),
-                (begin[of_world[name]] + rank).astype(np.int32),
-            ]
-            begin += counts[name]
+            values += [observed.values, np.zeros(n_targets)]
+            variables += [np.full(len(observed), -1, np.int32), variable[first : first + n_targets]]
+            base += len(observed) + n_targets
+            first += n_targets
         self.value: Floats = np.concatenate(values)
         self.variable: Ints32 = np.concatenate(variables)
 
@@ -92,20 +90,16 @@ def number_constants(
     return [*constants, *new], place
 
 
-def _whole(digits: str) -> tuple[int, str]:
-    """Return a key that sorts natural numbers of any length by value."""
-    digits = digits.lstrip("0")
-    return len(digits), digits
-
-
 def constant_orders(constants: Sequence[str]) -> tuple[Ints32, Ints32]:
     """Return the rank of each constant among the integers (-1 for others), and among all as text."""
-    whole = {name: _whole(name) for name in constants if name.isascii() and name.isdecimal()}
-    value = {text: n for n, text in enumerate(sorted(set(whole.values())))}
-    place = {name: n for n, name in enumerate(sorted(constants))}
+    integers = (name for name in constants if name.isascii() and name.isdecimal())
+    digits = {name: name.lstrip("0") for name in integers}
+    by_value = sorted(set(digits.values()), key=lambda text: (len(text), text))
+    value = {text: rank for rank, text in enumerate(by_value)}
+    text_rank = {name: rank for rank, name in enumerate(sorted(constants))}
     return (
-        np.array([value[whole[name]] if name in whole else -1 for name in constants], np.int32),
-        np.array([place[name] for name in constants], np.int32),
+        np.array([value[digits[name]] if name in digits else -1 for name in constants], np.int32),
+        np.array([text_rank[name] for name in constants], np.int32),
     )
 
 
@@ -186,11 +180,6 @@ def broken(form: NormalRule) -> GroundingFailure:
     """Return the failure of a hard rule that no values of targets satisfy."""
     message = "what is observed breaks this hard rule, whatever the targets are"
     return GroundingFailure(form.rule, "hard_rule", message)
-
-
-def needs_bindings(plan: RulePlan) -> bool:
-    """Return whether the rows of a plan need bindings."""
-    return bool(plan.form.summations or plan.form.computed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from onlinesrl.core.arrays import Ints
 from onlinesrl.core.errors import ModelError
 from onlinesrl.logic.cnf import Literal
+from onlinesrl.psl.ground.duckdb_joins import DuckDb, DuckDbJoins
 from onlinesrl.psl.ground.form_assembly import (
     Assembled,
     Assembler,
     GroundingFailure,
-    Joined,
     Listing,
     RuleError,
     broken,
@@ -32,7 +32,7 @@ from onlinesrl.psl.ground.hinge_loss_mrf import (
 )
 from onlinesrl.psl.ground.join_plan import RulePlan, plan_program
 from onlinesrl.psl.ground.memory_joins import ArrayJoins, CompiledPlan, compile_plan
-from onlinesrl.psl.ground.rule_trace import GroundRules
+from onlinesrl.psl.ground.rule_trace import ground_rule_texts
 from onlinesrl.psl.kernels import linear
 from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.data import Database
@@ -42,31 +42,8 @@ MOST = 50_000_000
 """The default limit on the rows of a world's joins."""
 
 
-class Executor(Protocol):
-    """Runs join plans; ``failures`` are those so far, by world."""
-
-    failures: dict[int, GroundingFailure]
-
-    def join(self, number: int) -> Iterator[Joined]:
-        """Yield the rows of the plan of this number."""
-        ...
-
-
-class JoinEngine(Protocol):
-    """Creates executors."""
-
-    def run(self, plans: Sequence[RulePlan], listing: Listing, most: int, skip: bool) -> Executor:
-        """Return an executor of plans over a listing of one world, for at most ``most`` rows.
-
-        With ``skip``, an unlisted atom of a predicate with targets is -1, not a failure.
-        """
-        ...
-
-
-class _InMemory:
-    def run(self, plans: Sequence[RulePlan], listing: Listing, most: int, skip: bool) -> Executor:
-        compiled = [compile_plan(plan, with_worlds=False) for plan in plans]
-        return ArrayJoins(compiled, listing, False, most, skip)
+Executor: TypeAlias = ArrayJoins | DuckDbJoins
+"""Runs join plans; ``failures`` are those so far, by world."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,17 +113,22 @@ class Grounder:
         self,
         listing: Listing,
         inactive: Ints,
-        engine: JoinEngine | None = None,
+        engine: DuckDb | None = None,
         skipped: Ints | None = None,
     ) -> Iterator[HingeLossMRF]:
         """Ground one world in chunks: models of some rows each, over all variables.
 
-        Adds to ``inactive`` int64[rules] and ``skipped`` int64[1]. ``engine`` runs the plans, by default
-        in memory. Errors as in `ground`, and the engine's.
+        Adds to ``inactive`` int64[rules] and ``skipped`` int64[1]. DuckDB, the ``engine``, runs the plans;
+        without it they run in memory. Errors as in `ground`, and StorageError as in `DuckDb`.
         """
         plans = plan_program(self._program, listing.sizes())
         skipped = np.zeros(1, np.int64) if skipped is None else skipped
-        executor = (engine or _InMemory()).run(plans, listing, self._most, self._skip)
+        executor: Executor
+        if engine is not None:
+            executor = DuckDbJoins(engine, plans, listing, self._most, self._skip)
+        else:
+            compiled = [compile_plan(plan, with_worlds=False) for plan in plans]
+            executor = ArrayJoins(compiled, listing, False, self._most, self._skip)
         for plan, piece in self._pieces(plans, executor, listing, skipped):
             for failure in executor.failures.values():
                 raise self._error(failure)
@@ -194,8 +176,12 @@ class Grounder:
         listing = Listing(database, 1, opened)
         executor = ArrayJoins(self._compiled, listing, True, self._most, self._skip)
         plans = [compiled.plan for compiled in self._compiled]
-        traced = GroundRules(listing, self._functions, self._skip)
-        return [*traced.texts(self._program, plans, executor, variable)]
+        rows = (
+            (plan, listed(plan, joined, listing.opened) if self._skip else joined)
+            for number, plan in enumerate(plans)
+            for joined in executor.join(number)
+        )
+        return [*ground_rule_texts(self._program, rows, listing, self._functions, variable)]
 
     def _pieces(
         self,
@@ -208,12 +194,12 @@ class Grounder:
         assembler = Assembler(listing, self._functions)
         for number, plan in enumerate(plans):
             for joined in executor.join(number):
-                listed_rows = listed(plan, joined, listing.opened) if self._skip else joined
-                if listed_rows is not joined:
-                    left_out = np.bincount(joined.worlds, minlength=len(skipped))
-                    skipped += left_out - np.bincount(listed_rows.worlds, minlength=len(skipped))
+                rows = listed(plan, joined, listing.opened) if self._skip else joined
+                if rows is not joined:
+                    skipped += np.bincount(joined.worlds, minlength=len(skipped))
+                    skipped -= np.bincount(rows.worlds, minlength=len(skipped))
                 try:
-                    piece = assembler.assemble(plan, listed_rows)
+                    piece = assembler.assemble(plan, rows)
                 except RuleError as error:
                     raise self._error(error.failure) from None
                 for world in np.flatnonzero(piece.broken).tolist():

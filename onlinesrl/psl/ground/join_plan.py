@@ -6,14 +6,15 @@ A plan is an immutable value; ``str`` prints it. `onlinesrl.psl.ground.memory_jo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 
-from onlinesrl.logic.ast import Atom, Compare, Equal, Formula, Not, Term, Variable
+from onlinesrl.logic.ast import Atom, Compare, Equal, Formula, Not, Variable
 from onlinesrl.logic.cnf import Literal, variables
 from onlinesrl.psl.lang.ast import LogicalRule, PslProgram
-from onlinesrl.psl.lang.linear_form import Condition, NormalRule, normal_rules
+from onlinesrl.psl.lang.linear_form import Condition, Conditions, NormalRule, normal_rules
 from onlinesrl.psl.lang.text import show_formula, show_psl_atom
 
 LARGE = 1000.0
@@ -29,13 +30,6 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """A condition in disjunctive normal form; all its variables are bound."""
-
-    choices: tuple[tuple[Condition, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class JoinStep:
     """The join of one atom.
 
@@ -46,7 +40,7 @@ class JoinStep:
     term: int
     atom: Atom
     keys: tuple[int, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[Conditions, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +55,13 @@ class RulePlan:
     form: NormalRule
     clause: bool
     variables: tuple[str, ...]
-    first: tuple[Check, ...]
+    first: tuple[Conditions, ...]
     steps: tuple[JoinStep, ...]
+
+    @property
+    def needs_bindings(self) -> bool:
+        """Whether ground rules depend on the constants of variables, not on atoms alone."""
+        return bool(self.form.summations or self.form.computed)
 
     @property
     def outer(self) -> tuple[str, ...]:
@@ -99,8 +98,9 @@ def plan_form(form: NormalRule, clause: bool, sizes: Mapping[str, Size] | None =
     Estimates assume that rows are spread evenly over the constants of each column. Ties are broken by
     the order in the rule.
     """
-    remaining = dict(enumerate(term_.atom for term_ in (*form.joins, *form.sums)))
-    waiting = _checks(form)
+    remaining = dict(enumerate(term.atom for term in form.joins + form.sums))
+    waiting: list[Conditions] = [((compared,),) for compared in form.comparisons]
+    waiting += [item.choices for item in form.summations if () not in item.choices]
     bound: dict[str, None] = {}
     first = _ready(waiting, bound)
     steps = []
@@ -108,26 +108,20 @@ def plan_form(form: NormalRule, clause: bool, sizes: Mapping[str, Size] | None =
         term = min(remaining, key=lambda n: _fanout(remaining[n], bound, sizes))
         atom = remaining.pop(term)
         keys = _keys(atom, bound)
-        bound |= dict.fromkeys(_names(atom.terms))
+        bound |= dict.fromkeys(leaf.name for leaf in atom.terms if isinstance(leaf, Variable))
         steps.append(JoinStep(term, atom, keys, _ready(waiting, bound)))
     return RulePlan(form, clause, tuple(bound), first, tuple(steps))
 
 
-def _checks(form: NormalRule) -> list[Check]:
-    compared = [Check(((item,),)) for item in form.comparisons]
-    return compared + [Check(item.choices) for item in form.summations if () not in item.choices]
-
-
-def _ready(waiting: list[Check], bound: Mapping[str, None]) -> tuple[Check, ...]:
+def _ready(waiting: list[Conditions], bound: Mapping[str, None]) -> tuple[Conditions, ...]:
     """Remove and return the checks whose variables are bound."""
-    ready = tuple(check for check in waiting if all(name in bound for name in _checked(check)))
+    ready = tuple(
+        check
+        for check in waiting
+        if all(name in bound for condition in chain(*check) for name in variables(condition))
+    )
     waiting[:] = [check for check in waiting if check not in ready]
     return ready
-
-
-def _checked(check: Check) -> Iterator[str]:
-    for condition in (condition_ for choice in check.choices for condition_ in choice):
-        yield from variables(condition)
 
 
 def _fanout(atom: Atom, bound: Mapping[str, None], sizes: Mapping[str, Size] | None) -> float:
@@ -147,13 +141,8 @@ def _keys(atom: Atom, bound: Mapping[str, None]) -> tuple[int, ...]:
     )
 
 
-def _names(atom_terms: Iterable[Term]) -> Iterator[str]:
-    yield from (term.name for term in atom_terms if isinstance(term, Variable))
-
-
-def _check_text(check: Check) -> str:
-    choices = (" & ".join(map(_condition_text, choice)) for choice in check.choices)
-    return " | ".join(choices)
+def _check_text(check: Conditions) -> str:
+    return " | ".join(" & ".join(map(_condition_text, choice)) for choice in check)
 
 
 def _condition_text(condition: Condition) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import numpy as np
 
@@ -18,11 +18,10 @@ from onlinesrl.psl.ground.form_assembly import (
     TooManyRows,
     constant_orders,
     missing,
-    needs_bindings,
     number_constants,
     too_many,
 )
-from onlinesrl.psl.ground.join_plan import Check, RulePlan
+from onlinesrl.psl.ground.join_plan import RulePlan
 from onlinesrl.psl.kernels import join as kernel
 from onlinesrl.psl.lang.linear_form import Condition
 
@@ -80,12 +79,12 @@ class ArrayJoins:
         }
         named = dict.fromkeys(name for plan in plans for name in plan.constants)
         self._names, self._constant_of = number_constants(listing.constants, named)
-        self._relations = self._build(any(map(_has_order, plans)))
+        self._relations = self._build()
         self._rows = np.zeros(listing.worlds, np.int64)
         self._status = np.zeros(listing.worlds, np.uint8)
         self.failures: dict[int, GroundingFailure] = {}
 
-    def _build(self, ordered: bool) -> kernel.Relations:
+    def _build(self) -> kernel.Relations:
         listing, worlds = self._listing, np.arange(self._listing.worlds, dtype=np.int32)
         columns = {WORLD: worlds[None], **listing.columns}
         names = list(columns)
@@ -104,6 +103,7 @@ class ArrayJoins:
             rows.append(row)
             masks.append(mask)
             relations.append(names.index(name))
+        ordered = any(np.any(p.code.condition[:, 0] == kernel.BEFORE) for p in self._plans)
         number, text = constant_orders(self._names) if ordered else (worlds[:0], worlds[:0])
         return kernel.Relations(
             data,
@@ -128,7 +128,7 @@ class ArrayJoins:
         plan, loops, code = compiled.plan, self._begin(compiled), self._code(compiled)
         constant = np.array([self._constant_of[name] for name in compiled.constants], np.int32)
         before = self._status.copy()
-        slots = compiled.slots if needs_bindings(plan) else int(self._with_worlds)
+        slots = compiled.slots if plan.needs_bindings else int(self._with_worlds)
         chunks, room = [], FIRST
         while loops.depth[0] >= 0:
             atoms = np.empty((len(loops.atom) - 1, room), np.int32)
@@ -196,10 +196,6 @@ class ArrayJoins:
         return missing(form, form.lookups[loops.lookup[world]].atom, bound)
 
 
-def _has_order(compiled: CompiledPlan) -> bool:
-    return bool(np.any(compiled.code.condition[:, 0] == kernel.BEFORE))
-
-
 class _PlanCompiler:
     """Collects the probes and constants of a plan."""
 
@@ -242,12 +238,13 @@ def compile_plan(plan: RulePlan, with_worlds: bool) -> CompiledPlan:
                 if column not in step.keys
             ]
         )
-    choices: list[list[list[tuple[int, int, int, int]]]] = []
-    checks = [[*plan.first], *([*step.checks] for step in plan.steps)]
-    for check in (item for of_step in checks for item in of_step):
-        choices.append(_conditions(check, writer))
+    checks = [plan.first, *(step.checks for step in plan.steps)]
+    choices = [
+        [[_condition(condition, writer) for condition in choice] for choice in check]
+        for check in chain(*checks)
+    ]
     lookups = [writer.probe(item.atom, range(len(item.atom.terms))) for item in plan.form.lookups]
-    flat = [choice for check in choices for choice in check]
+    flat = [*chain(*choices)]
     code = kernel.Code(
         _ints(writer.probes),
         _starts(writer.keys),
@@ -260,7 +257,7 @@ def compile_plan(plan: RulePlan, with_worlds: bool) -> CompiledPlan:
         _starts(checks),
         _starts(choices),
         _starts(flat),
-        np.array([item for choice in flat for item in choice], np.int32).reshape(-1, 4),
+        np.array([*chain(*flat)], np.int32).reshape(-1, 4),
         _ints(lookups),
         np.zeros(len(lookups), np.uint8),
         plan.clause,
@@ -269,10 +266,6 @@ def compile_plan(plan: RulePlan, with_worlds: bool) -> CompiledPlan:
     looked_up = tuple(item.atom.predicate for item in plan.form.lookups)
     names = tuple(writer.indexes), tuple(writer.constants), looked_up
     return CompiledPlan(plan, code, *names, 1 + len(plan.variables))
-
-
-def _conditions(check: Check, writer: _PlanCompiler) -> list[list[tuple[int, int, int, int]]]:
-    return [[_condition(condition, writer) for condition in choice] for choice in check.choices]
 
 
 def _condition(condition: Condition, writer: _PlanCompiler) -> tuple[int, int, int, int]:

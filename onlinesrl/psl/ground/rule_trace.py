@@ -2,54 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bools
 from onlinesrl.logic.ast import Atom, Constant, Leaf, Variable, replace_terms, terms
-from onlinesrl.psl.ground.form_assembly import Assembler, Joined, Listing, listed
+from onlinesrl.psl.ground.form_assembly import Assembler, Joined, Listing
 from onlinesrl.psl.ground.join_plan import RulePlan
-from onlinesrl.psl.ground.memory_joins import ArrayJoins
 from onlinesrl.psl.lang.ast import LogicalRule, PslProgram, PslRule, Summand
 from onlinesrl.psl.lang.model import Functions
 from onlinesrl.psl.lang.text import show_unweighted
 
 
-class GroundRules:
-    """Finds the ground rules of one world's listing; ``skip`` leaves out those of unlisted atoms."""
+def ground_rule_texts(
+    program: PslProgram,
+    rows: Iterable[tuple[RulePlan, Joined]],
+    listing: Listing,
+    functions: Functions,
+    variable: int,
+) -> Iterator[str]:
+    """Yield the texts of the ground rules that have a variable, in the order of the model's rows.
 
-    def __init__(self, listing: Listing, functions: Functions, skip: bool):
-        self._listing = listing
-        self._assembler = Assembler(listing, functions)
-        self._skip = skip
-
-    def texts(
-        self, program: PslProgram, plans: Sequence[RulePlan], executor: ArrayJoins, variable: int
-    ) -> Iterator[str]:
-        """Yield the texts of the ground rules that have a variable, in the order of the model's rows."""
-        listing = self._listing
-        for number, plan in enumerate(plans):
-            for joined in executor.join(number):
-                listed_rows = listed(plan, joined, listing.opened) if self._skip else joined
-                for row in _rows_of(plan, listed_rows, _reaching(listed_rows, listing, variable)):
-                    if variable in self._assembler.assemble(plan, row).forms.variable:
-                        rule = program.rules[plan.form.rule]
-                        yield show_unweighted(bound(rule, _binding(plan, row, listing)))
+    ``rows`` are the joined rows of the program's plans, over one world's listing.
+    """
+    assembler = Assembler(listing, functions)
+    for plan, joined in rows:
+        for ground_rule in _with_variable(plan, joined, listing, variable):
+            if variable in assembler.assemble(plan, ground_rule).forms.variable:
+                rule = program.rules[plan.form.rule]
+                yield show_unweighted(bound(rule, _binding(plan, ground_rule, listing)))
 
 
-def _reaching(joined: Joined, listing: Listing, variable: int) -> Bools:
-    """Tell which joined rows reach the atom of a variable."""
-    is_variable = joined.atoms >= 0
-    reaching: Bools = np.any(
-        is_variable & (listing.variable[np.where(is_variable, joined.atoms, 0)] == variable), axis=0
-    )
-    return reaching
-
-
-def _rows_of(plan: RulePlan, joined: Joined, reaching: Bools) -> Iterator[Joined]:
-    """Yield the joined rows of each ground rule of which one reaches a variable, in their order."""
+def _with_variable(
+    plan: RulePlan, joined: Joined, listing: Listing, variable: int
+) -> Iterator[Joined]:
+    """Yield the joined rows of each ground rule that has the atom of a variable, in their order."""
+    is_listed = joined.atoms >= 0
+    variables = listing.variable[np.where(is_listed, joined.atoms, 0)]
+    reaching = np.any(is_listed & (variables == variable), axis=0)
     places = [[row] for row in np.flatnonzero(reaching).tolist()]
     if plan.form.summations:
         outer = joined.bindings[[plan.variables.index(name) for name in plan.outer]]

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from onlinesrl.logic.ast import Atom, Constant, Term, Variable
 from onlinesrl.logic.cnf import Compared, Literal
-from onlinesrl.psl.ground.join_plan import Check, RulePlan
-from onlinesrl.psl.lang.linear_form import Condition
+from onlinesrl.psl.ground.join_plan import RulePlan
+from onlinesrl.psl.lang.linear_form import Condition, Conditions
 
 
 class Cut(NamedTuple):
@@ -152,8 +152,8 @@ class _SqlWriter:
         assert isinstance(term, Constant)
         return str(self.number[term.name])
 
-    def check(self, check: Check) -> str:
-        choices = [" AND ".join(map(self.condition, choice)) for choice in check.choices]
+    def check(self, check: Conditions) -> str:
+        choices = [" AND ".join(map(self.condition, choice)) for choice in check]
         return choices[0] if len(choices) == 1 else f"({' OR '.join(choices) or 'false'})"
 
     def condition(self, condition: Condition) -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias
 
 from onlinesrl.logic.ast import Atom, Formula, Not, Variable, terms
@@ -36,9 +37,11 @@ from onlinesrl.psl.lang.ast import (
 
 Condition: TypeAlias = Literal | Compared
 """A literal in a filter holds if its atom is listed with a value above 0; ``%`` is an order."""
+Conditions: TypeAlias = tuple[tuple[Condition, ...], ...]
+"""Conditions in disjunctive normal form: in one of the conjunctions, all must hold."""
 
 _MINUS_ONE = Number(-1.0)
-_TRUE: tuple[tuple[Condition, ...], ...] = ((),)
+_TRUE: Conditions = ((),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class Summation:
     """
 
     variable: str
-    choices: tuple[tuple[Condition, ...], ...]
+    choices: Conditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +122,20 @@ def normal_forms(rule: PslRule, index: int, functions: Collection[str]) -> list[
 
 def unbound(form: NormalRule) -> Iterator[str]:
     """Yield the variables that no join binds."""
-    joined = [*form.joins, *form.sums]
-    bound = {leaf.name for term_ in joined for leaf in terms(term_.atom) if _is_variable(leaf)}
-    for term_ in (*form.lookups, *form.computed):
-        yield from (leaf.name for leaf in terms(term_.atom) if _is_variable(leaf, bound))
-    outer = bound - {term_.variable for term_ in form.summations}
+    bound = {name for term in form.joins + form.sums for name in _variables(term)}
+    for term in form.lookups + form.computed:
+        yield from (name for name in _variables(term) if name not in bound)
+    outer = bound - {summation.variable for summation in form.summations}
     for compared in form.comparisons:
         yield from (name for name in variables(compared) if name not in outer)
-    for each_sum in form.summations:
-        bound_here = outer | {each_sum.variable}
-        for condition in (term_ for choice in each_sum.choices for term_ in choice):
-            yield from (name for name in variables(condition) if name not in bound_here)
+    for summation in form.summations:
+        in_scope = outer | {summation.variable}
+        for condition in chain(*summation.choices):
+            yield from (name for name in variables(condition) if name not in in_scope)
 
 
-def _is_variable(leaf: object, without: Collection[str] = ()) -> bool:
-    return isinstance(leaf, Variable) and leaf.name not in without
+def _variables(term: LinearTerm) -> list[str]:
+    return [leaf.name for leaf in terms(term.atom) if isinstance(leaf, Variable)]
 
 
 def _logical(
@@ -203,6 +205,6 @@ def _add(coefficients: dict[Atom | None, Coefficient], summand: Summand, minus: 
     coefficients[summand.atom] = added
 
 
-def _choices(condition: Formula) -> tuple[tuple[Condition, ...], ...]:
+def _choices(condition: Formula) -> Conditions:
     """Return the disjunctive normal form of a filter."""
     return tuple(tuple(map(negated, part)) for part in disjunctions(Not(condition)))
