@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -60,23 +61,17 @@ class Admm:
         bonus: Floats | None,
         start: HingeSolution | None,
     ) -> HingeSolution:
-        if model.n_rows < self.large:
-            return self._ended(AdmmState(model, weights, bonus, start))
-        with ThreadTeam(self.threads) as team:
-            return self._ended(AdmmState(model, weights, bonus, start, team))
-
-    def _ended(self, state: AdmmState) -> HingeSolution:
-        solution = state.solve(
-            self.tolerance, self.violation, self.rounds if self.watch is None else 0
-        )
-        while self.watch is not None:
-            self.watch(
-                Round(solution.iterations, solution.energy, solution.bound, solution.violation)
-            )
-            if solution.certified or solution.iterations >= self.rounds:
-                break
-            solution = state.solve(self.tolerance, self.violation, 0)
-        return solution
+        team = ThreadTeam(self.threads) if model.n_rows >= self.large else None
+        with team or nullcontext():
+            state = AdmmState(model, weights, bonus, start, team)
+            if self.watch is None:
+                return state.solve(self.tolerance, self.violation, self.rounds)
+            while True:
+                solution = state.solve(self.tolerance, self.violation, 0)
+                figures = solution.energy, solution.bound, solution.violation
+                self.watch(Round(solution.iterations, *figures))
+                if solution.certified or solution.iterations >= self.rounds:
+                    return solution
 
 
 class AdmmState:
@@ -96,7 +91,7 @@ class AdmmState:
     ):
         check_constants(model)
         n, m = model.n_variables, model.n_rows
-        known_bonus = np.zeros(n) if bonus is None else bonus
+        bonus = np.zeros(n) if bonus is None else bonus
         self.model, self._team = model, team
         self._rows = weighted_rows(model, weights)
         low, high, curvature, row_step = np.empty((4, m))
@@ -110,12 +105,12 @@ class AdmmState:
             curvature=curvature,
             row_step=row_step,
             degree=np.zeros(n),
-            bonus=known_bonus,
+            bonus=bonus,
             ridge=np.zeros(n),
         )
         y = np.full(n, 0.5) if start is None else start.y.copy()
         dual = np.empty(m) if start is None else start.dual.copy()
-        self.now = kernel.Iterate(y, dual, -known_bonus, np.empty(n))
+        self.now = kernel.Iterate(y, dual, -bonus, np.empty(n))
         self._prepare(np.empty(0), resumes=start is not None)
         self._control = np.array([1.0, 0.0, admm_solve.PERIOD])
 
@@ -153,16 +148,13 @@ class AdmmState:
     def up_to(self, n: int) -> Floats:
         """Do ``n`` rounds, or fewer where every tenth shows that they converge; return as ``copies`` does."""
         left = n - 1
-        while left > 0 and not self._converged():
+        while left > 0:
+            if admm_solve.verdict(*self.certificate(), np.inf, *LEARNING) == admm_solve.CERTIFIED:
+                break
             rounds = min(left, admm_solve.PERIOD)
             self.step(rounds)
             left -= rounds
         return self.copies()
-
-    def _converged(self) -> bool:
-        """Tell whether the certificate is within the tolerances of a learner."""
-        energy, bound, violation, rest = kernel.certificate(self.problem, self.now, self.now.ahead)
-        return admm_solve.verdict(energy, bound, violation, rest, np.inf, *LEARNING) == 0
 
     def reweigh(self, weights: Floats) -> None:
         """Change the weights; values, step size, and each dual divided by the penalty of its row stay."""
@@ -185,17 +177,12 @@ class AdmmState:
         dual = np.empty_like(self.now.dual)
         until = self._highest, tolerance, violation, float(rounds)
         memory = np.empty_like(self.now.y)
-        ended, energy, bound, worst = self._rounds.solve(memory, dual, self._control, until)
-        if ended == admm_solve.INFEASIBLE:
+        verdict, energy, bound, excess = self._rounds.solve(memory, dual, self._control, until)
+        if verdict == admm_solve.INFEASIBLE:
             raise Infeasible("no values satisfy the constraints")
-        certified = ended == admm_solve.CERTIFIED
-        return HingeSolution(
-            self.y, energy, dual, bound, worst, self.n_rounds, "admm", certified=certified
-        )
+        certified = verdict == admm_solve.CERTIFIED
+        return HingeSolution(self.y, energy, dual, bound, excess, self.n_rounds, "admm", certified)
 
-    def certificate(self) -> tuple[float, float, float, float, Floats]:
-        """Return what ``psl.kernels.admm.certificate`` does, and the duals, float64[n_rows]."""
-        figures = kernel.certificate(self.problem, self.now, self.now.ahead)
-        dual = np.empty_like(self.now.dual)
-        admm_rows.duals(self._rows, self.problem, self.now, dual)
-        return *figures, dual
+    def certificate(self) -> tuple[float, float, float, float]:
+        """Return energy, bound, violation and complementarity; see ``psl.kernels.admm.certificate``."""
+        return kernel.certificate(self.problem, self.now, self.now.ahead)

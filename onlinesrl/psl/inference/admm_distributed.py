@@ -25,14 +25,14 @@ from onlinesrl.psl.ground.grounder import Grounder
 from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.ground.sql import Cut
 from onlinesrl.psl.inference.admm_paged import (
-    Begun,
     Certificate,
     Consensus,
+    InitialSums,
     Limits,
-    Looked,
     PagedSolution,
     PageRows,
-    Rounded,
+    Progress,
+    RoundSums,
     polish,
 )
 from onlinesrl.psl.inference.resume_file import ResumeFile, digest
@@ -53,7 +53,7 @@ class Task:
     memory: int
 
 
-class Weighed(NamedTuple):
+class PartSums(NamedTuple):
     """A part's variables, int32[k] of the model, the sums over its rows that ADMM needs, and its size."""
 
     variables: Ints32
@@ -70,7 +70,7 @@ class Weighed(NamedTuple):
 class PartRows:
     """A part of the rows of a model, grounded into pages in the system's temporary folder.
 
-    Its variables are numbered in the order in which they are met.
+    Its variables are numbered in the order in which they occur.
     """
 
     def __init__(self, task: Task, cut: Cut) -> None:
@@ -78,44 +78,47 @@ class PartRows:
         with ExitStack() as opened:
             self._pages = opened.enter_context(Pages(folder, PAGE_BYTES))
             with DuckDb(folder, task.memory, cut) as engine:
-                self._weighed = self._filled(task, engine)
+                self._sums = self._fill(task, engine)
             self._opened = opened.pop_all()
 
-    def _filled(self, task: Task, engine: DuckDb) -> Weighed:
+    def _fill(self, task: Task, engine: DuckDb) -> PartSums:
         listing = Listing(task.database)
         n = listing.n_variables
         inactive, skipped = np.zeros(len(task.weights), np.int64), np.zeros(1, np.int64)
-        variables_, highest, rows, constraints = _Met(n), 0.0, 0, 0
+        number, highest, rows, constraints = np.full(n, -1, np.int32), 0.0, 0, 0
         weight_sums, ridge = np.zeros((2, n))
         models = task.grounder.models(listing, inactive, engine, skipped)
-        for page in self._pages.fill(variables_.renumbered(models), task.weights):
+        for page in self._pages.fill(_renumbered(models, number), task.weights):
             highest += kernel.weigh(page.rows, weight_sums, ridge)
             rows += len(page.dual)
             constraints += int(np.isinf(page.rows.weight).sum())
-        k, size = variables_.count, self._pages.bytes_on_disk
-        sums = weight_sums[:k].copy(), ridge[:k].copy()
-        return Weighed(
-            variables_.variables(),
-            *sums,
+        k = int(number.max(initial=-1)) + 1
+        return PartSums(
+            np.argsort(number, kind="stable")[n - k :].astype(np.int32),
+            weight_sums[:k].copy(),
+            ridge[:k].copy(),
             highest,
             rows,
             constraints,
             inactive,
             int(skipped[0]),
-            size,
+            self._pages.bytes_on_disk,
         )
 
-    def weighed(self) -> Weighed:
+    def sums(self) -> PartSums:
         """Return the sums over the rows."""
-        return self._weighed
+        return self._sums
 
-    def begin(self, weight_sums: Floats, y: Floats) -> Begun:
+    def begin(self, weight_sums: Floats, y: Floats) -> InitialSums:
         """See ``Rows.begin``; arguments and answer are of the part's variables."""
-        self._weight_sums = np.array(weight_sums)
-        self._rows = PageRows(self._pages, self._weight_sums)
+        self._hold(weight_sums)
         return self._rows.begin(y)
 
-    def round(self, ahead: Floats, eta: float, y: Floats | None, mark: bool) -> Rounded:
+    def _hold(self, weight_sums: Floats) -> None:
+        self._weight_sums = np.array(weight_sums)
+        self._rows = PageRows(self._pages, self._weight_sums)
+
+    def round(self, ahead: Floats, eta: float, y: Floats | None, mark: bool) -> RoundSums:
         """See ``Rows.round``."""
         return self._rows.round(ahead, eta, y, mark)
 
@@ -127,8 +130,7 @@ class PartRows:
     def restore(self, saved: tuple[Floats, Floats]) -> None:
         """See ``State.restore``."""
         weight_sums, duals = saved
-        self._weight_sums = np.array(weight_sums)
-        self._rows = PageRows(self._pages, self._weight_sums)
+        self._hold(weight_sums)
         first = 0
         for k in range(len(self._pages)):
             page = self._pages.read(k)
@@ -141,42 +143,33 @@ class PartRows:
         self._opened.close()
 
 
-class _Met:
-    """Numbers the variables of a part in the order in which they are met."""
+def _renumbered(models: Iterable[HingeLossMRF], number: Ints32) -> Iterator[HingeLossMRF]:
+    """Yield models whose variables are numbered in the order in which they occur.
 
-    def __init__(self, n_variables: int) -> None:
-        self.count = 0
-        self._number = np.full(n_variables, -1, np.int32)
-
-    def renumbered(self, models: Iterable[HingeLossMRF]) -> Iterator[HingeLossMRF]:
-        for model in models:
-            new = np.unique(model.variable[self._number[model.variable] < 0])
-            self._number[new] = np.arange(self.count, self.count + len(new))
-            self.count += len(new)
-            yield replace(model, variable=self._number[model.variable])
-
-    def variables(self) -> Ints32:
-        """Return the variable of each number."""
-        positions = np.flatnonzero(self._number >= 0)
-        variables = np.empty(self.count, np.int32)
-        variables[self._number[positions]] = positions
-        return variables
+    ``number`` int32[variables], -1 before, is set to the new numbers.
+    """
+    count = 0
+    for model in models:
+        new = np.unique(model.variable[number[model.variable] < 0])
+        number[new] = np.arange(count, count + len(new))
+        count += len(new)
+        yield replace(model, variable=number[model.variable])
 
 
 @dataclass
 class Ground:
     """What the parts are together, over ``n`` variables of the model."""
 
-    held: ActorPool
+    actors: ActorPool
     n: int
-    parts: list[Weighed]
+    parts: list[PartSums]
     weight_sums: Floats = field(init=False)
     ridge: Floats = field(init=False)
 
     def __post_init__(self) -> None:
         """Add the sums of the parts."""
-        self.weight_sums = self._sum([part.weight_sums for part in self.parts])
-        self.ridge = self._sum([part.ridge for part in self.parts])
+        self.weight_sums = self._sum(part.weight_sums for part in self.parts)
+        self.ridge = self._sum(part.ridge for part in self.parts)
 
     @property
     def rows(self) -> int:
@@ -203,32 +196,34 @@ class Ground:
         """The bytes of values and sums that a round sends and gets back, without certificate."""
         return 2 * 8 * sum(len(part.variables) for part in self.parts)
 
-    def begin(self, y: Floats) -> Begun:
+    def begin(self, y: Floats) -> InitialSums:
         """See ``Rows.begin``."""
-        begun: list[Begun] = self.held.call(
+        sums: list[InitialSums] = self.actors.call(
             "begin", [(self.weight_sums[p.variables], y[p.variables]) for p in self.parts]
         )
-        return Begun(
-            _total([part.certificate for part in begun]),
-            self._sum([part.degree for part in begun]),
-            self._sum([part.gradient for part in begun]),
-            self._sum([part.clipped for part in begun]),
+        return InitialSums(
+            _total(part.certificate for part in sums),
+            self._sum(part.degree for part in sums),
+            self._sum(part.gradient for part in sums),
+            self._sum(part.clipped for part in sums),
         )
 
-    def round(self, ahead: Floats, eta: float, y: Floats | None, mark: bool) -> Rounded:
+    def round(self, ahead: Floats, eta: float, y: Floats | None, mark: bool) -> RoundSums:
         """See ``Rows.round``."""
-        looked = [None if y is None else y[part.variables] for part in self.parts]
-        rounded: list[Rounded] = self.held.call(
+        sums: list[RoundSums] = self.actors.call(
             "round",
-            [(ahead[p.variables], eta, at, mark) for p, at in zip(self.parts, looked, strict=True)],
+            [
+                (ahead[p.variables], eta, None if y is None else y[p.variables], mark)
+                for p in self.parts
+            ],
         )
-        if mark and self.held.logged > 8 * self.rows:
-            self.held.save()
-        return Rounded(
-            self._sum([part.gradient for part in rounded]),
-            sum(part.moved for part in rounded),
-            _total([part.certificate for part in rounded]),
-            self._sum([part.clipped for part in rounded]) if y is not None else np.zeros(0),
+        if mark and self.actors.logged > 8 * self.rows:
+            self.actors.save()
+        return RoundSums(
+            self._sum(part.gradient for part in sums),
+            sum(part.moved for part in sums),
+            _total(part.certificate for part in sums),
+            self._sum(part.clipped for part in sums) if y is not None else np.zeros(0),
         )
 
     def _sum(self, of_parts: Iterable[Floats]) -> Floats:
@@ -246,7 +241,7 @@ def _total(parts: Iterable[Certificate]) -> Certificate:
     return total
 
 
-_LOOKED = {
+_PROGRESS = {
     "found": Expected(np.float64, (4,), -np.inf, np.inf),
     "lowest": Expected(np.float64, (4,), -np.inf, np.inf),
     "best": Expected(np.float64, ("variables",), 0.0, 1.0),
@@ -254,37 +249,37 @@ _LOOKED = {
 
 
 @dataclass
-class _Keeping:
-    """Keeps where ADMM is, from time to time: the consensus, and the duals of every part."""
+class _ResumePoint:
+    """Saves the consensus and the duals of every part from time to time, and restores them."""
 
-    kept: ResumeFile
+    file: ResumeFile
     ground: Ground
     consensus: Consensus
 
-    def begun(self, key: str) -> Looked | None:
-        """Bring parts and consensus to where they were kept; None where nothing of ``key`` was."""
-        saved = self.kept.open(key)
+    def restore(self, key: str) -> Progress | None:
+        """Restore parts and consensus; return None where nothing was saved for ``key``."""
+        saved = self.file.open(key)
         if saved is None:
             return None
         ground, parts = self.ground, self.ground.parts
         of_rows = {f"duals.{n}": Expected(np.float64, (p.rows,)) for n, p in enumerate(parts)}
         with restoring(saved.path):
-            arrays = restored(saved.arrays, of_rows | _LOOKED, variables=ground.n)
+            arrays = restored(saved.arrays, of_rows | _PROGRESS, variables=ground.n)
             self.consensus.restore(saved.header, saved.arrays)
-        ground.held.restore(
+        ground.actors.restore(
             [(ground.weight_sums[p.variables], arrays[f"duals.{n}"]) for n, p in enumerate(parts)]
         )
         last, lowest = (Certificate(*arrays[name].tolist()) for name in ("found", "lowest"))
-        return Looked(last, lowest, arrays["best"])
+        return Progress(last, lowest, arrays["best"])
 
-    def keep(self, looked: Looked) -> None:
-        """Write it, if it is time."""
-        if self.kept.due:
+    def save(self, progress: Progress) -> None:
+        """Write the file, if it is due."""
+        if self.file.due:
             header, arrays = self.consensus.save()
-            arrays |= {name: np.array(value) for name, value in looked._asdict().items()}
-            duals = [dual for _, dual in self.ground.held.save()]
+            arrays |= {name: np.array(value) for name, value in progress._asdict().items()}
+            duals = [dual for _, dual in self.ground.actors.save()]
             arrays |= {f"duals.{n}": dual for n, dual in enumerate(duals)}
-            self.kept.write(self.consensus.count, header, arrays)
+            self.file.write(self.consensus.count, header, arrays)
 
 
 @dataclass(frozen=True)
@@ -312,25 +307,24 @@ class DistributedAdmm:
         cuts = [Cut(part, self.parts) for part in range(self.parts)]
         n = sum(len(item.targets) for item in task.database.relations.values())
         with self.pool.hold(PartRows, task, cuts) as rows:
-            ground = Ground(rows, n, rows.call("weighed", [()] * self.parts))
+            ground = Ground(rows, n, rows.call("sums", [()] * self.parts))
             grounded(ground.rows)
             consensus = Consensus(ground, np.full(n, 0.5), ground.ridge)
             limits = Limits(self.tolerance, self.violation, self.rounds, ground.highest)
-            keeping = None if resume_file is None else _Keeping(resume_file, ground, consensus)
-            begun = None if keeping is None else keeping.begun(self._digest(task))
-            keep = None if keeping is None else keeping.keep
-            certificate, y, certified = polish(consensus, limits, report, begun, keep)
-        constraints = sum(item.constraints for item in ground.parts)
-        size = sum(item.bytes_on_disk for item in ground.parts)
-        figures = (
-            certificate.energy,
-            certificate.bound,
-            certificate.violation,
-            ground.rows - constraints,
-            constraints,
-        )
-        return PagedSolution(y, *figures, consensus.count, size, certified), ground
-
-    def _digest(self, task: Task) -> str:
-        settings = (self.parts, self.tolerance, self.violation, self.rounds, task.grounder.key)
-        return digest(settings, task.weights, task.database)
+            progress, save = None, None
+            if resume_file is not None:
+                point = _ResumePoint(resume_file, ground, consensus)
+                settings = (
+                    self.parts,
+                    self.tolerance,
+                    self.violation,
+                    self.rounds,
+                    task.grounder.key,
+                )
+                progress = point.restore(digest(settings, task.weights, task.database))
+                save = point.save
+            certificate, y, certified = polish(consensus, limits, report, progress, save)
+        constraints = sum(part.constraints for part in ground.parts)
+        size = sum(part.bytes_on_disk for part in ground.parts)
+        counts = ground.rows - constraints, constraints, consensus.count, size
+        return PagedSolution(y, *certificate[:3], *counts, certified), ground

@@ -72,8 +72,8 @@ class Certificate(NamedTuple):
         )
 
 
-class Begun(NamedTuple):
-    """What rows add at the start to degree and gradient, and with clipped duals to the gradient."""
+class InitialSums(NamedTuple):
+    """Sums over rows at the start: the degrees, and the gradient of the duals and of the clipped duals."""
 
     certificate: Certificate
     degree: Floats
@@ -81,10 +81,11 @@ class Begun(NamedTuple):
     clipped: Floats
 
 
-class Rounded(NamedTuple):
-    """What rows add in a round: to the gradient, and to the movement of the duals since the last mark.
+class RoundSums(NamedTuple):
+    """Sums over rows in a round: the gradient, and how far duals have moved since the last mark.
 
-    Of the values and duals before the round, if asked: the certificate, and the gradient with clipped duals.
+    Where values were given: their certificate with the duals before the round, and the gradient of these
+    duals, clipped.
     """
 
     gradient: Floats
@@ -96,11 +97,11 @@ class Rounded(NamedTuple):
 class Rows(Protocol):
     """All rows, or a part of them; arrays that they return are valid until the next call."""
 
-    def begin(self, y: Floats) -> Begun:
+    def begin(self, y: Floats) -> InitialSums:
         """Set the duals to the slopes at values."""
         ...
 
-    def round(self, ahead: Floats, eta: float, y: Floats | None, mark: bool) -> Rounded:
+    def round(self, ahead: Floats, eta: float, y: Floats | None, mark: bool) -> RoundSums:
         """Update the duals; with ``y`` certify them before, with ``mark`` remember them."""
         ...
 
@@ -117,7 +118,7 @@ class PageRows:
         self._degree, self._gradient, self._clipped = np.zeros((3, len(weight_sums)))
         self._memory = deque(np.empty((pages.in_memory, 4, pages.most_rows)))
 
-    def begin(self, y: Floats) -> Begun:
+    def begin(self, y: Floats) -> InitialSums:
         """See ``Rows.begin``."""
         self._degree[:] = self._gradient[:] = self._clipped[:] = 0.0
         certificate = Certificate()
@@ -127,9 +128,9 @@ class PageRows:
             page.mark[:] = page.dual
             self._pages.keep(k, page, with_mark=True)
             certificate = certificate.add(admm.of_rows(problem, now, self._clipped, 0, 1))
-        return Begun(certificate, self._degree, self._gradient, self._clipped)
+        return InitialSums(certificate, self._degree, self._gradient, self._clipped)
 
-    def round(self, ahead: Floats, eta: float, y: Floats | None, mark: bool) -> Rounded:
+    def round(self, ahead: Floats, eta: float, y: Floats | None, mark: bool) -> RoundSums:
         """See ``Rows.round``."""
         self._gradient[:] = self._clipped[:] = 0.0
         certificate, moved = Certificate(), 0.0
@@ -145,7 +146,7 @@ class PageRows:
                 moved += float(np.sum(change[moving] ** 2 / problem.row_step[moving]))
                 page.mark[:] = page.dual
             self._pages.keep(k, page, with_mark=mark)
-        return Rounded(self._gradient, moved, certificate, _NONE if y is None else self._clipped)
+        return RoundSums(self._gradient, moved, certificate, _NONE if y is None else self._clipped)
 
     def _read(self) -> Iterator[tuple[Page, admm.AdmmProblem]]:
         """Yield the pages in their order, also as ADMM's kernels read them."""
@@ -187,7 +188,7 @@ class Consensus:
     def __init__(self, rows: Rows, y: Floats, ridge: Floats) -> None:
         n = len(y)
         self.now = admm.Iterate(y, _NONE, np.zeros(n), np.empty(n))
-        self.looked_at = y.copy()
+        self.y_before = y.copy()
         self.count = 0
         self.eta = 1.0
         self._next = PERIOD
@@ -209,52 +210,46 @@ class Consensus:
 
     def save(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """Return header and arrays, after a round with a mark; the rows save theirs."""
-        arrays = {"y": self.now.y, "gradient": self.now.gradient, "looked_at": self.looked_at}
+        arrays = {"y": self.now.y, "gradient": self.now.gradient, "looked_at": self.y_before}
         arrays |= {"marked": self._marked, "degree": self._variables.degree}
         return {"rounds": self.count, "eta": self.eta, "next": self._next}, arrays
 
     def restore(self, header: dict[str, Any], arrays: dict[str, Floats]) -> None:
         """Restore what ``save`` returned, in place of ``start``. Raises Misfit."""
         saved: _Header = converted(header, _Header)
-        arrays_now = self.save()[1]
-        expected = {
-            name: Expected(np.float64, current.shape) for name, current in arrays_now.items()
-        }
+        current = self.save()[1]
+        expected = {name: Expected(np.float64, array.shape) for name, array in current.items()}
         saved_arrays = restored(arrays, expected)
         self.count, self.eta, self._next = saved.rounds, saved.eta, saved.next
-        for name, current in arrays_now.items():
-            current[:] = saved_arrays[name]
+        for name, array in current.items():
+            array[:] = saved_arrays[name]
 
     def start(self) -> Certificate:
         """Set the duals to the slopes at the values; return the certificate of both."""
-        begun = self._rows.begin(self.now.y)
-        self._variables.degree[:] = begun.degree
-        self.now.gradient[:] = begun.gradient
+        sums = self._rows.begin(self.now.y)
+        self._variables.degree[:] = sums.degree
+        self.now.gradient[:] = sums.gradient
         kernel.free_variables(self._variables)
-        return self._certificate(begun.certificate, self.now, begun.clipped)
-
-    def step(self) -> None:
-        """Do a round."""
-        self._round(look=False)
+        return self._certificate(sums.certificate, self.now, sums.clipped)
 
     def look(self) -> Certificate:
-        """Do a round; return the certificate of the values before it, which are ``looked_at``."""
-        rounded = self._round(look=True)
-        before = replace(self.now, y=self.looked_at)
-        return self._certificate(rounded.certificate, before, rounded.clipped)
+        """Do a round; return the certificate of the values before it, which are ``y_before``."""
+        sums = self.step(self.y_before)
+        before = replace(self.now, y=self.y_before)
+        return self._certificate(sums.certificate, before, sums.clipped)
 
-    def _round(self, look: bool) -> Rounded:
-        self.looked_at[:] = self.now.y
+    def step(self, y: Floats | None = None) -> RoundSums:
+        """Do a round; ``y`` is as in ``Rows.round``."""
+        self.y_before[:] = self.now.y
         self.count += 1
         mark = self.count % PERIOD == 0
         admm.x_update(self._variables, self.now, self.eta, RELAXATION)
-        y = self.looked_at if look else None
-        rounded = self._rows.round(self.now.ahead, self.eta, y, mark)
-        self.now.gradient[:] += rounded.gradient
+        sums = self._rows.round(self.now.ahead, self.eta, y, mark)
+        self.now.gradient[:] += sums.gradient
         if mark:
-            self._balance(rounded.moved)
+            self._balance(sums.moved)
             self._marked[:] = self.now.y
-        return rounded
+        return sums
 
     def _certificate(self, rows: Certificate, now: admm.Iterate, clipped: Floats) -> Certificate:
         """Add the part of the variables to a certificate."""
@@ -285,7 +280,7 @@ class Limits(NamedTuple):
         return excess, certificate.energy
 
 
-class Looked(NamedTuple):
+class Progress(NamedTuple):
     """The last certificate, the best one, and its values."""
 
     found: Certificate
@@ -297,29 +292,29 @@ def polish(
     rounds: Consensus,
     limits: Limits,
     report: Callable[[int, Certificate], object],
-    begun: Looked | None = None,
-    keep: Callable[[Looked], object] | None = None,
+    progress: Progress | None = None,
+    save: Callable[[Progress], object] | None = None,
 ) -> tuple[Certificate, Floats, bool]:
     """Do rounds; return the best values' certificate, the values, whether certified. Raises Infeasible.
 
-    ``report`` is told the number of every round, and the last certificate; ``keep`` what ``begun`` has
-    to be for restored rounds to go on.
+    ``report`` is called with the number of every round and the last certificate, ``save`` with the
+    progress before every ten rounds. Restored rounds go on from such a ``progress``.
     """
-    if begun is None:
+    if progress is None:
         certificate = rounds.start()
-        begun = Looked(certificate, certificate, np.clip(rounds.now.y, 0.0, 1.0))
-    certificate, lowest, best = begun
+        progress = Progress(certificate, certificate, np.clip(rounds.now.y, 0.0, 1.0))
+    certificate, lowest, best = progress
     while True:
-        proven = verdict(*certificate, limits.highest, limits.tolerance, limits.violation)
-        if proven == INFEASIBLE:
+        status = verdict(*certificate, limits.highest, limits.tolerance, limits.violation)
+        if status == INFEASIBLE:
             raise Infeasible("no values satisfy the constraints")
-        certified = proven == CERTIFIED
+        certified = status == CERTIFIED
         if certified or limits.merit(certificate) < limits.merit(lowest):
-            lowest, best = certificate, np.clip(rounds.looked_at, 0.0, 1.0)
+            lowest, best = certificate, np.clip(rounds.y_before, 0.0, 1.0)
         if certified or rounds.count >= limits.rounds:
             return lowest, best, certified
-        if keep is not None:
-            keep(Looked(certificate, lowest, best))
+        if save is not None:
+            save(Progress(certificate, lowest, best))
         for _ in range(min(PERIOD, limits.rounds - rounds.count) - 1):
             rounds.step()
             report(rounds.count, certificate)

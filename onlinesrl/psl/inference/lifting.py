@@ -40,11 +40,11 @@ class Lifted:
         """See ``HingeEngine.solve``; the violation is the original model's."""
         check_constants(model)
         lifting = lift(model, weights, bonus)
-        small = None if start is None else lifting.lower(start)
+        small = None if start is None else lifting.lifted_start(start)
         solution = self.engine.solve(
             lifting.model, lifting.weights, bonus=lifting.bonus, start=small
         )
-        return lifting.raised(solution, model)
+        return lifting.original_solution(solution, model)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,13 +60,13 @@ class Lifting:
     variable: Ints
     row: Ints
 
-    def lower(self, start: HingeSolution) -> HingeSolution:
+    def lifted_start(self, start: HingeSolution) -> HingeSolution:
         """Return the lifted model's start: values averaged, duals summed over the classes."""
         y = np.bincount(self.variable, start.y) / np.bincount(self.variable)
         dual = np.bincount(self.row, start.dual, self.model.n_rows).astype(np.float64)
         return replace(start, y=y, dual=dual)
 
-    def raised(self, solution: HingeSolution, model: HingeLossMRF) -> HingeSolution:
+    def original_solution(self, solution: HingeSolution, model: HingeLossMRF) -> HingeSolution:
         """Return the original model's answer."""
         y = solution.y[self.variable]
         dual = (solution.dual / np.bincount(self.row))[self.row]

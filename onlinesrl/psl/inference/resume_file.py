@@ -1,4 +1,4 @@
-"""A file from which inference goes on where it was killed; without it, nothing but time is lost."""
+"""A file from which inference resumes after its process was killed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from onlinesrl.core.version import __version__
 from onlinesrl.psl.lang.data import Database
 
 SECONDS = 30.0
-"""Between two writes."""
+"""The least time between two writes."""
 
 
 @dataclass
 class ResumeFile:
-    """The file, which goes with what was solved; ``tell`` says what becomes of one that is there."""
+    """The file; ``tell`` gets a message that says whether an existing file is used."""
 
     path: Path
     tell: Callable[[str], object]
@@ -29,7 +29,7 @@ class ResumeFile:
     _written: float = field(default_factory=time.monotonic)
 
     def open(self, key: str) -> Checkpoint | None:
-        """Return what was kept of what ``key`` names. Raises StorageError."""
+        """Return what was saved for the problem that ``key`` names, None if nothing. Raises StorageError."""
         self._key, self._written = key, time.monotonic()
         if not self.path.exists():
             return None
@@ -50,7 +50,7 @@ class ResumeFile:
         return time.monotonic() - self._written >= SECONDS
 
     def write(self, number: int, header: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
-        """Write it durably, or leave it as it was. Raises StorageError."""
+        """Replace the file durably and as a whole. Raises StorageError, and then the old file stays."""
         with storage_errors(self.path.parent, "create"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
         write(self.path, number, {**header, "key": self._key}, arrays)

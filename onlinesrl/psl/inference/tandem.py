@@ -9,10 +9,10 @@ per row in them, and ends with a certificate as in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,8 +33,6 @@ from onlinesrl.psl.inference.row_pages import Page, Pages
 from onlinesrl.psl.inference.sgd import Descent, Optimizer, with_bonus
 from onlinesrl.psl.inference.weight_scale import in_scale
 from onlinesrl.psl.kernels import admm_rows as kernel
-
-T = TypeVar("T")
 
 
 class TandemProgress(NamedTuple):
@@ -107,30 +105,17 @@ class Tandem:
                 energy = descent.round(pages, t)
                 report(TandemProgress("descend", t, n_rows, energy))
 
-            def told(count: int, certificate: Certificate) -> None:
+            def report_round(count: int, certificate: Certificate) -> None:
                 report(TandemProgress("admm", count, n_rows, *certificate[:3]))
 
             rows = PageRows(pages, descent.weight_sums, self.threads)
             rounds = Consensus(rows, descent.y, descent.ridge)
             limits = Limits(self.tolerance, self.violation, self.rounds, highest)
-            certificate, y, certified = polish(rounds, limits, told)
+            certificate, y, certified = polish(rounds, limits, report_round)
             if duals is not None:
                 duals += (pages.read(k).dual.copy() for k in range(len(pages)))
-            return PagedSolution(
-                y,
-                certificate.energy,
-                certificate.bound,
-                certificate.violation,
-                n_rows - constraints,
-                constraints,
-                rounds.count,
-                pages.bytes_on_disk,
-                certified,
-            )
-
-    def ahead(self, pages: Iterator[T]) -> Iterator[T]:
-        """Return pages in turn, the next one read by another thread, where there may be one."""
-        return pages if self.threads == 1 else ahead(pages)
+            counts = n_rows - constraints, constraints, rounds.count, pages.bytes_on_disk
+            return PagedSolution(y, *certificate[:3], *counts, certified)
 
 
 @dataclass(frozen=True)
@@ -157,18 +142,18 @@ class TandemEngine:
         bonus: Floats | None,
         start: HingeSolution | None,
     ) -> HingeSolution:
-        whole, both = with_bonus(model, weights, bonus)
+        extended, all_weights = with_bonus(model, weights, bonus)
         duals: list[Floats] = []
-        found = self.tandem.solve([whole], model.n_variables, both, duals=duals)
+        paged = self.tandem.solve([extended], model.n_variables, all_weights, duals=duals)
         rows = conjugates(weighted_rows(model, weights))
         dual = np.concatenate([np.empty(0), *duals])[: model.n_rows]
         dual = np.where(
             rows.curvature > 0,
-            rows.slope(model.forms(found.y)),
+            rows.slope(model.forms(paged.y)),
             np.clip(dual, rows.low, rows.high),
         )
-        of = found.bound, found.violation, found.iterations, "tandem"
-        return HingeSolution(found.y, found.energy, dual, *of, certified=found.certified)
+        proof = paged.bound, paged.violation, paged.iterations, "tandem", paged.certified
+        return HingeSolution(paged.y, paged.energy, dual, *proof)
 
 
 class _Descent:
@@ -180,7 +165,7 @@ class _Descent:
         self.ridge = np.zeros(n_variables)
         self._steps = Descent(options.optimizer, options.rate, options.decay, n_variables)
         self._random = np.random.default_rng(options.seed)
-        self.ahead = options.ahead
+        self._threads = options.threads
 
     def weigh(self, page: Page) -> float:
         """Add a page's weights to ``weight_sums`` and ``ridge``; return an upper bound of its energy."""
@@ -193,5 +178,6 @@ class _Descent:
 
     def round(self, pages: Pages, t: int) -> float:
         """Do pass ``t`` over the pages, in random order."""
-        order = self._random.permutation(len(pages))
-        return sum(self.step(page, t) for page in self.ahead(map(pages.read, order)))
+        in_order = map(pages.read, self._random.permutation(len(pages)))
+        shuffled = in_order if self._threads == 1 else ahead(in_order)
+        return sum(self.step(page, t) for page in shuffled)
