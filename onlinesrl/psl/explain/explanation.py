@@ -1,9 +1,8 @@
 """Why PSL gives a target its value: the pull of each ground rule, and the least change that flips it.
 
 The energy is least where nothing pulls a value any more. A ground rule of form ``l = q . y + c`` and dual
-``u``, the price of its form (``psl.inference.dual``), pulls value ``j`` up by ``-u q_j``; at 0 and 1
-the bound takes what is left. What does not cancel is 0 at the optimum: the
-stationarity of its KKT conditions.
+``u`` (``psl.inference.dual``) pulls value ``j`` up by ``-u q_j``. At 0 and 1 the bound's multiplier cancels
+the sum of the pulls. At the optimum the rest is 0, by the stationarity of the KKT conditions.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ from onlinesrl.psl.ground.packing import CheckedExample, PslPacker
 from onlinesrl.psl.inference.protocols import HingeSolution
 
 AT_BOUND = 1e-6
-"""How near to 0 or 1 a value counts as there."""
+"""Values nearer than this to 0 or 1 count as 0 or 1."""
 NO_PULL = 1e-9
-"""A pull that is weaker is none."""
+"""A weaker pull counts as 0."""
 
 
 class Weights(Protocol):
@@ -149,10 +148,10 @@ def _reasons(
                 text,
                 None if model.weight_index[row] < 0 else float(weights[model.weight_index[row]]),
                 pull if abs(pull) > NO_PULL else 0.0,
-                distance=far,
+                distance=row_distance,
                 dual=float(solution.dual[row]),
             )
-            for text, row, pull, far in zip(
+            for text, row, pull, row_distance in zip(
                 texts, rows.tolist(), pulls.tolist(), distance.tolist(), strict=True
             )
         ]
@@ -175,7 +174,7 @@ def _least_change(
         return None
     candidates = _candidates(learner, example, checked, query)
     strengths = _strengths(learner, checked, atom, candidates)
-    mattering = [
+    connected = [
         replace(c, reach=strengths[c.atom]) for c in candidates if strengths.get(c.atom, 0) > 0
     ]
 
@@ -184,7 +183,7 @@ def _least_change(
         values = [_value(change.prediction, atom) for change in learner.predict(items)]
         return [f"{y:.3g}" if y is not None and (y > 0.5) != value else None for y in values]
 
-    return search(mattering, 0.0, flipped, query.tries)
+    return search(connected, 0.0, flipped, query.tries)
 
 
 def _value(prediction: Prediction | None, atom: Atom) -> float | None:
@@ -214,51 +213,48 @@ def _candidates(
 def _strengths(
     learner: Predictor, checked: CheckedExample, atom: Atom, candidates: Sequence[Candidate]
 ) -> Mapping[Atom, float]:
-    """Return how strongly the rules that are connected with a target hold each candidate.
+    """Return how strongly rules connected with a target hold each candidate: sum of w_i |q_ij|.
 
-    Only these can matter: they are those of a model in which candidates are targets as well, and with
-    these fixed the energy is a sum over its components. What a filter names may always matter.
+    The candidates become targets of a model. With their values fixed, its energy is a sum over components,
+    and only those in the target's component can change it. An atom that a filter names always counts.
     """
-    gone = {c.atom for c in candidates}
+    changeable = {candidate.atom for candidate in candidates}
     observed = {
-        name: {key: value for key, value in rows_of_predicate.items() if (name, key) not in gone}
-        for name, rows_of_predicate in checked.observed.items()
+        name: {key: value for key, value in rows.items() if (name, key) not in changeable}
+        for name, rows in checked.observed.items()
     }
     targets: dict[str, dict[tuple[str, ...], list[Constant]]] = {
-        name: {**checked.targets.get(name, {}), **{k: [*k] for n, k in gone if n == name}}
+        name: {**checked.targets.get(name, {}), **{k: [*k] for n, k in changeable if n == name}}
         for name in learner.packer.arities
     }
     opened = replace(checked, observed=observed, targets=targets)
-    filters = learner.grounder.filters
-    strengths = {candidate: np.inf for candidate in gone if candidate[0] in filters}
     try:
         model = learner.ground_model(opened)
     except ExampleError:
-        return dict.fromkeys(gone, np.inf)
+        return dict.fromkeys(changeable, np.inf)
     atoms = _targets(opened)
-    fixed = np.array([candidate in gone for candidate in atoms])
-    rows = _connected(model, atoms.index(atom), fixed)
+    fixed = np.array([candidate in changeable for candidate in atoms])
+    in_component = np.isin(model.row, _component(model, atoms.index(atom), fixed))
     weight = np.where(model.weight_index < 0, np.inf, model.row_weights(learner.weights.averaged()))
-    of_entry = np.where(np.isin(model.row, rows), weight[model.row], 0.0) * np.abs(
-        model.coefficient
-    )
-    total = np.bincount(model.variable, np.nan_to_num(of_entry), model.n_variables).tolist()
-    return {candidate: total[n] for n, candidate in enumerate(atoms) if fixed[n]} | strengths
+    strength = np.where(in_component, weight[model.row], 0.0) * np.abs(model.coefficient)
+    total = np.bincount(model.variable, np.nan_to_num(strength), model.n_variables).tolist()
+    strengths = {candidate: total[n] for n, candidate in enumerate(atoms) if fixed[n]}
+    filters = learner.grounder.filters
+    return strengths | {atom: np.inf for atom in changeable if atom[0] in filters}
 
 
-def _connected(model: HingeLossMRF, target: int, fixed: Bools) -> Ints:
-    """Return the rows of a target's component; values that are ``fixed`` connect nothing."""
+def _component(model: HingeLossMRF, target: int, fixed: Bools) -> Ints:
+    """Return the rows of a target's component; variables that are ``fixed`` connect no rows."""
     rows_of: dict[int, list[int]] = {}
     for row, variable in zip(model.row.tolist(), model.variable.tolist(), strict=True):
         rows_of.setdefault(variable, []).append(row)
-    free = [not is_held for is_held in fixed.tolist()]
     rows, seen, waiting = set[int](), {target}, [target]
     while waiting:
         for row in rows_of.get(waiting.pop(), ()):
             if row not in rows:
                 rows.add(row)
-                entries = model.variable[model.start[row] : model.start[row + 1]].tolist()
-                new = [is_held for is_held in entries if free[is_held] and is_held not in seen]
+                variables = model.variable[model.start[row] : model.start[row + 1]].tolist()
+                new = [j for j in variables if not fixed[j] and j not in seen]
                 seen.update(new)
                 waiting += new
     return np.array(sorted(rows), np.int64)

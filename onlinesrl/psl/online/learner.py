@@ -43,17 +43,17 @@ from onlinesrl.psl.kernels.features import measure
 from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.text import show_program
 from onlinesrl.psl.online import merging
-from onlinesrl.psl.online.reporting import BatchCounts, repeated, spoken
+from onlinesrl.psl.online.reporting import BatchCounts, copied_prediction, new_prediction
 from onlinesrl.psl.online.rule_weights import RuleWeights
 
-BROKEN = 1e-3
+TRUTH_VIOLATION = 1e-3
 """How much the truth may violate a hard rule: true values are often rounded."""
 
 ROWS_TOGETHER = 1 << 19
 """The most rows that the joins of examples ground together may have; one alone may have more."""
 
 UNSOLVED = "inference ended after its last round without a proven answer (inference.unsolved)"
-KEYS = {"limit": "inference.max_groundings", "not_open": "inference.targets"}
+KEY_OF_FAILURE = {"limit": "inference.max_groundings", "not_open": "inference.targets"}
 """The configuration key that controls a kind of failure."""
 _ONE_HINGE = HingeLossMRF(
     1,
@@ -197,7 +197,7 @@ class PslOnlineLearner:
         example = Example(id=0, evidence=atoms, query=query)
         self._ground([self.packer.world(example)], learning=True)
         self.inference.engine.solve(_ONE_HINGE, np.ones(1))
-        self._measured(_ONE_HINGE, np.ones(1))
+        self._features(_ONE_HINGE, np.ones(1))
         if self.monitor is not None:
             self.monitor.compile()
         return time.perf_counter() - started
@@ -281,19 +281,18 @@ class PslOnlineLearner:
         graphs = grounded.graphs
         predicted: Sequence[HingeSolution | None] = [None] * len(worlds)
         if not learning and isinstance(self.inference.engine, EachEngine):
-            with suppress(
-                ValueError
-            ):  # where one of them is not for this engine, that one is told of
+            # a model that the engine does not solve is reported by its own solve, later
+            with suppress(ValueError):
                 predicted = self.inference.engine.solutions(graphs, self.weights.averaged())
         return [
-            self._example_error(grounded.failures[n])
+            self._grounding_error(grounded.failures[n])
             if n in grounded.failures
             else _Ground(graphs.micrograph(n), int(grounded.skipped[n]), predicted[n])
             for n in range(len(worlds))
         ]
 
-    def _example_error(self, failure: GroundingFailure) -> ExampleError:
-        key = KEYS.get(failure.kind)
+    def _grounding_error(self, failure: GroundingFailure) -> ExampleError:
+        key = KEY_OF_FAILURE.get(failure.kind)
         message = f"{failure.message} ({key})" if key else failure.message
         return ExampleError(f"{message}: {self.program.rules[failure.rule].text}", failure.kind)
 
@@ -315,11 +314,14 @@ class PslOnlineLearner:
         graph, skipped, predicted = ground
         labelled = self._labelled(checked, graph)
         predicted = predicted or self._solve(graph, self.weights.averaged(), None, None)
-        unsolved = served is None and not self._settled(predicted)
+        unsolved = served is None and not self._is_accepted(predicted)
         if unsolved and not self.inference.fallback:
             batch.unsolved += 1
             raise ExampleError(UNSOLVED, "unsolved")
-        prediction, units = spoken(checked, predicted) if served is None else repeated(served)
+        if served is None:
+            prediction, units = new_prediction(checked, predicted)
+        else:
+            prediction, units = copied_prediction(served)
         learned = False
         if learning and labelled is not None:
             learned = self._learn(graph, labelled, predicted, batch)
@@ -348,8 +350,8 @@ class PslOnlineLearner:
         except ValueError as error:
             raise ExampleError(f"{error} (inference.engine)", "schema") from None
 
-    def _settled(self, found: HingeSolution) -> bool:
-        return found.certified or not self.inference.proven
+    def _is_accepted(self, solution: HingeSolution) -> bool:
+        return solution.certified or not self.inference.proven
 
     def _learn(
         self,
@@ -358,16 +360,16 @@ class PslOnlineLearner:
         predicted: HingeSolution,
         batch: BatchCounts,
     ) -> bool:
-        """Find the rival and make the update. False: it is not certified, and nothing is done."""
+        """Infer the rival and make the update; return False, and learn nothing, where it is not certified."""
         truth, extra, missed = labelled.truth, *labelled.cost.T
         bonus = extra - truth * (extra + missed) if self.update.loss == "ml" else None
         rival = self._solve(graph, self.weights.current(), bonus, predicted)
-        if not self._settled(rival):
+        if not self._is_accepted(rival):
             if not self.inference.fallback:
                 batch.unsolved += 1
                 raise ExampleError(UNSOLVED, "unsolved")
             return False
-        delta = self._measured(graph, rival.y)[0] - labelled.features
+        delta = self._features(graph, rival.y)[0] - labelled.features
         wrong = np.abs(rival.y - truth) * np.where(rival.y < truth, missed, extra)
         rho = float(np.sum(wrong))
         if self.update.label_loss == "f1" and rho > 0:
@@ -378,30 +380,25 @@ class PslOnlineLearner:
         return True
 
     def _labelled(self, checked: CheckedExample, graph: HingeLossMRF) -> _Labelled | None:
+        """Return the truth; None without labels. Raises ExampleError where it breaks a hard rule."""
         if checked.truth is None:
             return None
-        features = self._true_features(checked, graph, checked.truth)
+        features, violation, row = self._features(graph, checked.truth)
+        if violation > TRUTH_VIOLATION:
+            names = [
+                show_ground_atom(name, args)
+                for name, rows in checked.targets.items()
+                for args in rows.values()
+            ]
+            targets = graph.variable[graph.start[row] : graph.start[row + 1]].tolist()
+            atoms = ", ".join(names[target] for target in targets)
+            reason = f"the truth breaks a hard rule, by {violation:.3g}, on {atoms}"
+            raise ExampleError(reason, "hard_rule")
         costs = [self.costs.of(name, [*rows]) for name, rows in checked.targets.items()]
         return _Labelled(checked.truth, features, np.concatenate(costs))
 
-    def _true_features(self, checked: CheckedExample, graph: HingeLossMRF, truth: Floats) -> Floats:
-        """Phi(truth); raises ExampleError where the truth breaks a hard rule."""
-        features, violation, row = self._measured(graph, truth)
-        if violation <= BROKEN:
-            return features
-        names = [
-            show_ground_atom(name, args)
-            for name, rows in checked.targets.items()
-            for args in rows.values()
-        ]
-        atoms = graph.variable[graph.start[row] : graph.start[row + 1]].tolist()
-        atom_texts = ", ".join(names[atom] for atom in atoms)
-        raise ExampleError(
-            f"the truth breaks a hard rule, by {violation:.3g}, on {atom_texts}", "hard_rule"
-        )
-
-    def _measured(self, graph: HingeLossMRF, y: Floats) -> tuple[Floats, float, int]:
-        """Phi(y), float64[rules]; the worst violation of a constraint, and its row."""
+    def _features(self, graph: HingeLossMRF, y: Floats) -> tuple[Floats, float, int]:
+        """Return Phi(y), float64[rules], the largest violation of a constraint, and its row."""
         features = np.zeros(len(self.weights.base))
         violation, row = measure(
             graph.start,

@@ -21,7 +21,7 @@ from onlinesrl.psl.ground.packing import CheckedExample
 from onlinesrl.psl.inference.protocols import HingeSolution
 
 
-def spoken(checked: CheckedExample, solution: HingeSolution) -> tuple[Prediction, Ints]:
+def new_prediction(checked: CheckedExample, solution: HingeSolution) -> tuple[Prediction, Ints]:
     """Return the prediction of a solution, and its values in units, int64[targets]."""
     units = np.rint(solution.y * UNIT).astype(np.int64)
     values = iter((units / UNIT).tolist())
@@ -38,8 +38,8 @@ def spoken(checked: CheckedExample, solution: HingeSolution) -> tuple[Prediction
     return prediction, units
 
 
-def repeated(served: Prediction) -> tuple[Prediction, Ints]:
-    """Return a copy of a prediction that was written before, and its values as ``spoken``."""
+def copied_prediction(served: Prediction) -> tuple[Prediction, Ints]:
+    """Return a copy of an earlier prediction, and its values in units, int64[targets]."""
     values = [atom.value for rows in served.predicted.values() for atom in rows]  # type: ignore[union-attr]
     units = np.rint(UNIT * np.array(values, np.float64)).astype(np.int64)
     return msgspec.structs.replace(served), units
@@ -68,7 +68,7 @@ class BatchCounts:
         if checked.truth is not None:
             true_units = np.rint(checked.truth * UNIT).astype(np.int64)
             l1 = int(np.abs(units - true_units).sum())
-            predicted, true = 2 * units > UNIT, 2 * true_units > UNIT
+            predicted, true = 2 * units > UNIT, 2 * true_units > UNIT  # above 1/2
             hits, alarms, misses = confusions(predicted, true).tolist()
             n, wrong = len(units), alarms + misses
             self.counts += [hits, alarms, misses, n, n - wrong, wrong, wrong == 0]
@@ -84,14 +84,14 @@ class BatchCounts:
         """Count the atoms of each predicate, and those of each class."""
         first = 0
         for name, targets in checked.targets.items():
-            mine = slice(first, first := first + len(targets))
-            self.scored.setdefault(name, []).append((units[mine], true[mine]))
+            rows = slice(first, first := first + len(targets))
+            self.scored.setdefault(name, []).append((units[rows], true[rows]))
             counts = self.predicates.setdefault(name, np.zeros(3, np.int64))
-            counts += confusions(predicted[mine], true[mine])
+            counts += confusions(predicted[rows], true[rows])
             if self.by is not None and self.by[0] == name:
                 argument = self.by[1]
                 atoms = list(
-                    zip(targets, true[mine].tolist(), predicted[mine].tolist(), strict=True)
+                    zip(targets, true[rows].tolist(), predicted[rows].tolist(), strict=True)
                 )
                 count_classes(self.by_class, atoms, argument)
                 self.pairs.add(pairs((atom for atom in atoms if atom[1] or atom[2]), argument))
