@@ -112,6 +112,6 @@ LANGUAGE = Psl()
 
 def _rows(weights: RuleWeights, counted: bool) -> Iterator[Row]:
     numbers = [n for n, rule in enumerate(weights.program.rules, 1) if rule.weight is not None]
-    for number, e in zip(numbers, weights.entries(), strict=True):
-        again = dict.fromkeys(e.key)
-        yield Row(number, e.text, again, e.weight, e.uses if counted else None)
+    for number, entry in zip(numbers, weights.entries(), strict=True):
+        instance = dict.fromkeys(entry.key)
+        yield Row(number, entry.text, instance, entry.weight, entry.uses if counted else None)

@@ -248,13 +248,13 @@ def _component(model: HingeLossMRF, target: int, fixed: Bools) -> Ints:
     rows_of: dict[int, list[int]] = {}
     for row, variable in zip(model.row.tolist(), model.variable.tolist(), strict=True):
         rows_of.setdefault(variable, []).append(row)
-    rows, seen, waiting = set[int](), {target}, [target]
-    while waiting:
-        for row in rows_of.get(waiting.pop(), ()):
+    rows, seen, queue = set[int](), {target}, [target]
+    while queue:
+        for row in rows_of.get(queue.pop(), ()):
             if row not in rows:
                 rows.add(row)
                 variables = model.variable[model.start[row] : model.start[row + 1]].tolist()
                 new = [j for j in variables if not fixed[j] and j not in seen]
                 seen.update(new)
-                waiting += new
+                queue += new
     return np.array(sorted(rows), np.int64)

@@ -99,28 +99,28 @@ def plan_form(form: NormalRule, clause: bool, sizes: Mapping[str, Size] | None =
     the order in the rule.
     """
     remaining = dict(enumerate(term.atom for term in form.joins + form.sums))
-    waiting: list[Conditions] = [((compared,),) for compared in form.comparisons]
-    waiting += [item.choices for item in form.summations if () not in item.choices]
+    pending: list[Conditions] = [((compared,),) for compared in form.comparisons]
+    pending += [item.choices for item in form.summations if () not in item.choices]
     bound: dict[str, None] = {}
-    first = _ready(waiting, bound)
+    first = _ready(pending, bound)
     steps = []
     while remaining:
         term = min(remaining, key=lambda n: _fanout(remaining[n], bound, sizes))
         atom = remaining.pop(term)
         keys = _keys(atom, bound)
         bound |= dict.fromkeys(leaf.name for leaf in atom.terms if isinstance(leaf, Variable))
-        steps.append(JoinStep(term, atom, keys, _ready(waiting, bound)))
+        steps.append(JoinStep(term, atom, keys, _ready(pending, bound)))
     return RulePlan(form, clause, tuple(bound), first, tuple(steps))
 
 
-def _ready(waiting: list[Conditions], bound: Mapping[str, None]) -> tuple[Conditions, ...]:
+def _ready(pending: list[Conditions], bound: Mapping[str, None]) -> tuple[Conditions, ...]:
     """Remove and return the checks whose variables are bound."""
     ready = tuple(
         check
-        for check in waiting
+        for check in pending
         if all(name in bound for condition in chain(*check) for name in variables(condition))
     )
-    waiting[:] = [check for check in waiting if check not in ready]
+    pending[:] = [check for check in pending if check not in ready]
     return ready
 
 

@@ -129,12 +129,12 @@ class ArrayJoins:
         constant = np.array([self._constant_of[name] for name in compiled.constants], np.int32)
         before = self._status.copy()
         slots = compiled.slots if plan.needs_bindings else int(self._with_worlds)
-        chunks, room = [], FIRST
+        chunks, capacity = [], FIRST
         while loops.depth[0] >= 0:
-            atoms = np.empty((len(loops.atom) - 1, room), np.int32)
-            bindings = np.empty((slots, room), np.int32)
+            atoms = np.empty((len(loops.atom) - 1, capacity), np.int32)
+            bindings = np.empty((slots, capacity), np.int32)
             n = kernel.rows(self._relations, code, loops, constant, self._most, atoms, bindings)
-            room = min(2 * room, ROOM)
+            capacity = min(2 * capacity, ROOM)
             if self._together is not None and self._rows.sum() > self._together:
                 raise TooManyRows
             if n:
@@ -154,13 +154,13 @@ class ArrayJoins:
 
     def _code(self, compiled: CompiledPlan) -> kernel.Code:
         """Bind a compiled plan to this listing."""
-        index = np.array([self._index_of[index_] for index_ in compiled.indexes], np.int32)
+        index = np.array([self._index_of[key] for key in compiled.indexes], np.int32)
         opened = np.array([name in self._listing.opened for name in compiled.looked_up], np.uint8)
         return replace(
             compiled.code,
             probe_index=index[compiled.code.probe_index],
             lookup_open=np.zeros_like(opened) if self._skip else opened,
-            whole=compiled.code.whole or (self._skip and bool(opened.any())),
+            without_targets=compiled.code.without_targets or (self._skip and bool(opened.any())),
         )
 
     def _begin(self, compiled: CompiledPlan) -> kernel.Loops:

@@ -110,14 +110,14 @@ class AdmmState:
         )
         y = np.full(n, 0.5) if start is None else start.y.copy()
         dual = np.empty(m) if start is None else start.dual.copy()
-        self.now = kernel.Iterate(y, dual, -bonus, np.empty(n))
+        self.iterate = kernel.Iterate(y, dual, -bonus, np.empty(n))
         self._prepare(np.empty(0), resumes=start is not None)
         self._control = np.array([1.0, 0.0, admm_solve.PERIOD])
 
     @property
     def y(self) -> Floats:
         """The values, float64[n_variables] in [0, 1]."""
-        return np.clip(self.now.y, 0.0, 1.0)
+        return np.clip(self.iterate.y, 0.0, 1.0)
 
     @property
     def n_rounds(self) -> int:
@@ -131,7 +131,7 @@ class AdmmState:
 
     def step(self, n: int) -> None:
         """Do ``n`` rounds."""
-        memory = np.empty_like(self.now.y), np.empty_like(self.now.dual)
+        memory = np.empty_like(self.iterate.y), np.empty_like(self.iterate.dual)
         self._rounds.advance(*memory, self._control, n)
 
     def keep(self, eta: float) -> None:
@@ -140,9 +140,9 @@ class AdmmState:
 
     def copies(self) -> Floats:
         """Do a round, and return the forms at its local copies, float64[n_rows]."""
-        eta, before, form = self.eta, self.now.dual.copy(), np.empty_like(self.now.dual)
+        eta, before, form = self.eta, self.iterate.dual.copy(), np.empty_like(self.iterate.dual)
         self.step(1)
-        kernel.copied(self.problem, self.now, before, eta, admm_solve.RELAXATION, form)
+        kernel.copied(self.problem, self.iterate, before, eta, admm_solve.RELAXATION, form)
         return form
 
     def up_to(self, n: int) -> Floats:
@@ -160,11 +160,11 @@ class AdmmState:
         """Change the weights; values, step size, and each dual divided by the penalty of its row stay."""
         self._rows = weighted_rows(self.model, weights)
         self.problem.degree[:] = self.problem.ridge[:] = 0.0
-        self.now.gradient[:] = -self.problem.bonus
+        self.iterate.gradient[:] = -self.problem.bonus
         self._prepare(self.problem.row_step.copy(), resumes=True)
 
     def _prepare(self, before: Floats, resumes: bool) -> None:
-        arguments = self._rows, self.problem, self.now
+        arguments = self._rows, self.problem, self.iterate
         self._rounds = (
             Rounds(*arguments) if self._team is None else TeamRounds(*arguments, self._team)
         )
@@ -174,9 +174,9 @@ class AdmmState:
 
     def solve(self, tolerance: float, violation: float, rounds: int) -> HingeSolution:
         """Continue as ``Admm`` does up to ``rounds`` in all, at least for ten more; raises Infeasible."""
-        dual = np.empty_like(self.now.dual)
+        dual = np.empty_like(self.iterate.dual)
         until = self._highest, tolerance, violation, float(rounds)
-        memory = np.empty_like(self.now.y)
+        memory = np.empty_like(self.iterate.y)
         verdict, energy, bound, excess = self._rounds.solve(memory, dual, self._control, until)
         if verdict == admm_solve.INFEASIBLE:
             raise Infeasible("no values satisfy the constraints")
@@ -185,4 +185,4 @@ class AdmmState:
 
     def certificate(self) -> tuple[float, float, float, float]:
         """Return energy, bound, violation and complementarity; see ``psl.kernels.admm.certificate``."""
-        return kernel.certificate(self.problem, self.now, self.now.ahead)
+        return kernel.certificate(self.problem, self.iterate, self.iterate.ahead)

@@ -123,11 +123,11 @@ class PageRows:
         self._degree[:] = self._gradient[:] = self._clipped[:] = 0.0
         certificate = Certificate()
         for k, (page, problem) in enumerate(self._read()):
-            now = admm.Iterate(y, page.dual, self._gradient, _NONE)
-            kernel.begin(page.rows, self._weight_sums, problem, now, False)
+            iterate = admm.Iterate(y, page.dual, self._gradient, _NONE)
+            kernel.begin(page.rows, self._weight_sums, problem, iterate, False)
             page.mark[:] = page.dual
             self._pages.keep(k, page, with_mark=True)
-            certificate = certificate.add(admm.of_rows(problem, now, self._clipped, 0, 1))
+            certificate = certificate.add(admm.of_rows(problem, iterate, self._clipped, 0, 1))
         return InitialSums(certificate, self._degree, self._gradient, self._clipped)
 
     def round(self, ahead: Floats, eta: float, y: Floats | None, mark: bool) -> RoundSums:
@@ -138,8 +138,8 @@ class PageRows:
             if y is not None:
                 before = admm.Iterate(y, page.dual, _NONE, _NONE)
                 certificate = certificate.add(admm.of_rows(problem, before, self._clipped, 0, 1))
-            now = admm.Iterate(_NONE, page.dual, self._gradient, ahead)
-            admm.dual_update(problem, now, eta, RELAXATION)
+            iterate = admm.Iterate(_NONE, page.dual, self._gradient, ahead)
+            admm.dual_update(problem, iterate, eta, RELAXATION)
             if mark:
                 change = page.dual - page.mark
                 moving = change != 0  # not in a row without variables, whose row_step is 0
@@ -187,7 +187,7 @@ class Consensus:
 
     def __init__(self, rows: Rows, y: Floats, ridge: Floats) -> None:
         n = len(y)
-        self.now = admm.Iterate(y, _NONE, np.zeros(n), np.empty(n))
+        self.iterate = admm.Iterate(y, _NONE, np.zeros(n), np.empty(n))
         self.y_before = y.copy()
         self.count = 0
         self.eta = 1.0
@@ -210,7 +210,11 @@ class Consensus:
 
     def save(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """Return header and arrays, after a round with a mark; the rows save theirs."""
-        arrays = {"y": self.now.y, "gradient": self.now.gradient, "looked_at": self.y_before}
+        arrays = {
+            "y": self.iterate.y,
+            "gradient": self.iterate.gradient,
+            "looked_at": self.y_before,
+        }
         arrays |= {"marked": self._marked, "degree": self._variables.degree}
         return {"rounds": self.count, "eta": self.eta, "next": self._next}, arrays
 
@@ -226,34 +230,36 @@ class Consensus:
 
     def start(self) -> Certificate:
         """Set the duals to the slopes at the values; return the certificate of both."""
-        sums = self._rows.begin(self.now.y)
+        sums = self._rows.begin(self.iterate.y)
         self._variables.degree[:] = sums.degree
-        self.now.gradient[:] = sums.gradient
+        self.iterate.gradient[:] = sums.gradient
         kernel.free_variables(self._variables)
-        return self._certificate(sums.certificate, self.now, sums.clipped)
+        return self._certificate(sums.certificate, self.iterate, sums.clipped)
 
     def look(self) -> Certificate:
         """Do a round; return the certificate of the values before it, which are ``y_before``."""
         sums = self.step(self.y_before)
-        before = replace(self.now, y=self.y_before)
+        before = replace(self.iterate, y=self.y_before)
         return self._certificate(sums.certificate, before, sums.clipped)
 
     def step(self, y: Floats | None = None) -> RoundSums:
         """Do a round; ``y`` is as in ``Rows.round``."""
-        self.y_before[:] = self.now.y
+        self.y_before[:] = self.iterate.y
         self.count += 1
         mark = self.count % PERIOD == 0
-        admm.x_update(self._variables, self.now, self.eta, RELAXATION)
-        sums = self._rows.round(self.now.ahead, self.eta, y, mark)
-        self.now.gradient[:] += sums.gradient
+        admm.x_update(self._variables, self.iterate, self.eta, RELAXATION)
+        sums = self._rows.round(self.iterate.ahead, self.eta, y, mark)
+        self.iterate.gradient[:] += sums.gradient
         if mark:
             self._balance(sums.moved)
-            self._marked[:] = self.now.y
+            self._marked[:] = self.iterate.y
         return sums
 
-    def _certificate(self, rows: Certificate, now: admm.Iterate, clipped: Floats) -> Certificate:
+    def _certificate(
+        self, rows: Certificate, iterate: admm.Iterate, clipped: Floats
+    ) -> Certificate:
         """Add the part of the variables to a certificate."""
-        energy, bound = admm.of_variables(self._variables, now, clipped)
+        energy, bound = admm.of_variables(self._variables, iterate, clipped)
         return rows.add((energy, bound, 0.0, 0.0))
 
     def _balance(self, dual: float) -> None:
@@ -261,7 +267,7 @@ class Consensus:
         if self.count < self._next:
             return
         self._next = int(GROWTH * self.count)
-        change = self.now.y - self._marked
+        change = self.iterate.y - self._marked
         primal = float(np.sum(change**2 * self._variables.degree))
         self.eta = balanced(primal, dual, self.eta)
 
@@ -302,7 +308,7 @@ def polish(
     """
     if progress is None:
         certificate = rounds.start()
-        progress = Progress(certificate, certificate, np.clip(rounds.now.y, 0.0, 1.0))
+        progress = Progress(certificate, certificate, np.clip(rounds.iterate.y, 0.0, 1.0))
     certificate, lowest, best = progress
     while True:
         status = verdict(*certificate, limits.highest, limits.tolerance, limits.violation)

@@ -28,23 +28,23 @@ OF_ROWS = ["constant", "weight", "hinge", "square", "low", "high", "curvature", 
 class Rounds:
     """Rounds by one thread."""
 
-    def __init__(self, rows: Potentials, problem: admm.AdmmProblem, now: admm.Iterate) -> None:
-        self.rows, self.problem, self.now = rows, problem, now
+    def __init__(self, rows: Potentials, problem: admm.AdmmProblem, iterate: admm.Iterate) -> None:
+        self.rows, self.problem, self.iterate = rows, problem, iterate
 
     def prepare(self, before: Floats, resumes: bool) -> float:
         """See ``admm_rows.prepare``."""
-        sums = np.zeros(len(self.now.y))
-        return admm_rows.prepare(self.rows, sums, self.problem, self.now, before, resumes)
+        sums = np.zeros(len(self.iterate.y))
+        return admm_rows.prepare(self.rows, sums, self.problem, self.iterate, before, resumes)
 
     def advance(self, y: Floats, dual: Floats, control: Floats, n: int) -> None:
         """See ``admm_solve.advance``."""
-        admm_solve.advance(self.problem, self.now, y, dual, control, n)
+        admm_solve.advance(self.problem, self.iterate, y, dual, control, n)
 
     def solve(
         self, y: Floats, dual: Floats, control: Floats, until: Until
     ) -> tuple[int, float, float, float]:
         """See ``admm_solve.solve``."""
-        return admm_solve.solve(self.rows, self.problem, self.now, y, dual, control, *until)
+        return admm_solve.solve(self.rows, self.problem, self.iterate, y, dual, control, *until)
 
 
 class TeamRounds(Rounds):
@@ -55,31 +55,31 @@ class TeamRounds(Rounds):
     """
 
     def __init__(
-        self, rows: Potentials, problem: admm.AdmmProblem, now: admm.Iterate, team: ThreadTeam
+        self, rows: Potentials, problem: admm.AdmmProblem, iterate: admm.Iterate, team: ThreadTeam
     ) -> None:
-        super().__init__(rows, problem, now)
+        super().__init__(rows, problem, iterate)
         self._team = team
-        m, n, parts = len(now.dual), len(now.y), number_of_parts(len(now.dual))
+        m, n, parts = len(iterate.dual), len(iterate.y), number_of_parts(len(iterate.dual))
         self._ranges = [slice(m * k // parts, m * (k + 1) // parts) for k in range(parts)]
         self._run_end = np.empty(m, np.int32)
         self._gradients = np.zeros((parts, n))
-        self._iterates = [replace(now, gradient=gradient) for gradient in self._gradients]
+        self._iterates = [replace(iterate, gradient=gradient) for gradient in self._gradients]
 
     def prepare(self, before: Floats, resumes: bool) -> float:
         """See ``admm_rows.prepare``."""
-        weight_sums, degrees = np.zeros(len(self.now.y)), np.zeros_like(self._gradients)
+        weight_sums, degrees = np.zeros(len(self.iterate.y)), np.zeros_like(self._gradients)
         highest = admm_rows.weigh(self.rows, weight_sums, self.problem.ridge)
 
         def of_range(k: int) -> None:
             part = self._ranges[k]
-            rows = _some(self.rows, part)
-            problem = _some(self.problem, part, degree=degrees[k])
-            now = _some(self._iterates[k], part)
-            admm_rows.set_up(rows, weight_sums, problem, now, before[part], resumes)
+            rows = _with_rows(self.rows, part)
+            problem = _with_rows(self.problem, part, degree=degrees[k])
+            iterate = _with_rows(self._iterates[k], part)
+            admm_rows.set_up(rows, weight_sums, problem, iterate, before[part], resumes)
             admm_parts.find_runs(problem, self._run_end[part])
             self._run_end[part] += part.start
 
-        self._each(of_range)
+        self._for_each_part(of_range)
         degrees.sum(0, out=self.problem.degree)
         return highest
 
@@ -89,28 +89,30 @@ class TeamRounds(Rounds):
         due = control[admm_solve.ROUNDS] >= control[admm_solve.NEXT]
         step = float(control[admm_solve.ETA]), admm_solve.RELAXATION
         if due:
-            y[:] = self.now.y
-            self._each(lambda k: np.copyto(dual[self._ranges[k]], self.now.dual[self._ranges[k]]))
+            y[:] = self.iterate.y
+            self._for_each_part(
+                lambda k: np.copyto(dual[self._ranges[k]], self.iterate.dual[self._ranges[k]])
+            )
         self._team.run(self._rounds, n, step)
         if due:
-            admm_solve.balance(self.problem, self.now, y, self._moved(dual), control)
+            admm_solve.balance(self.problem, self.iterate, y, self._moved(dual), control)
 
     def _moved(self, before: Floats) -> float:
         """See ``admm_solve.moved``."""
         distances = np.empty(len(self._ranges))
 
         def of_range(k: int) -> None:
-            arrays = before, self.now.dual, self.problem.row_step
+            arrays = before, self.iterate.dual, self.problem.row_step
             distances[k] = admm_solve.moved(*(array[self._ranges[k]] for array in arrays))
 
-        self._each(of_range)
+        self._for_each_part(of_range)
         return float(distances.sum())
 
     def _rounds(self, n: int, step: tuple[float, float], rank: int, threads: int) -> None:
         """Do a thread's share of n rounds."""
-        problem, now, parts = self.problem, self.now, len(self._iterates)
+        problem, iterate, parts = self.problem, self.iterate, len(self._iterates)
         for _ in range(n):
-            admm_parts.x_update(problem, now, self._gradients, rank, threads, *step)
+            admm_parts.x_update(problem, iterate, self._gradients, rank, threads, *step)
             self._team.meet(rank)
             for k in range(rank, parts, threads):
                 arguments = problem, self._iterates[k], self._run_end
@@ -128,7 +130,7 @@ class TeamRounds(Rounds):
             figures = self._certificate(gradients)
             verdict = admm_solve.verdict(*figures, *limits)
             if verdict != admm_solve.OPEN or control[admm_solve.ROUNDS] >= most_rounds:
-                admm_rows.duals(self.rows, self.problem, self.now, dual)
+                admm_rows.duals(self.rows, self.problem, self.iterate, dual)
                 return verdict, *figures[:3]
 
     def _certificate(self, gradients: Floats) -> tuple[float, float, float, float]:
@@ -137,16 +139,16 @@ class TeamRounds(Rounds):
 
         def of_part(k: int) -> None:
             gradients[k] = 0.0
-            terms[k] = admm.of_rows(self.problem, self.now, gradients[k], k, parts)
+            terms[k] = admm.of_rows(self.problem, self.iterate, gradients[k], k, parts)
 
-        self._each(of_part)
-        np.subtract(gradients.sum(0), self.problem.bonus, out=self.now.ahead)
+        self._for_each_part(of_part)
+        np.subtract(gradients.sum(0), self.problem.bonus, out=self.iterate.ahead)
         energy, bound, _, complementarity = terms.sum(0).tolist()
         violation = float(terms[:, 2].max())
-        linear, least = admm.of_variables(self.problem, self.now, self.now.ahead)
+        linear, least = admm.of_variables(self.problem, self.iterate, self.iterate.ahead)
         return energy + linear, bound + least, violation, complementarity
 
-    def _each(self, work: Callable[[int], object]) -> None:
+    def _for_each_part(self, work: Callable[[int], object]) -> None:
         """Work for each of the parts."""
 
         def of_thread(rank: int, threads: int) -> None:
@@ -156,7 +158,7 @@ class TeamRounds(Rounds):
         self._team.run(of_thread)
 
 
-def _some(frame: F, rows: slice, **values: Any) -> F:
+def _with_rows(frame: F, rows: slice, **values: Any) -> F:
     """Return a frame with these of its rows, and some arrays in place of its own."""
     arrays: dict[str, Any] = {
         name: vars(frame)[name][rows] for name in OF_ROWS if name in vars(frame)

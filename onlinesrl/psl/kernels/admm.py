@@ -63,53 +63,58 @@ def add_gradient(problem: AdmmProblem, i: int, u: float, gradient: Floats) -> No
 
 @kernel
 def x_step(
-    problem: AdmmProblem, now: Iterate, j: int, gradient: float, eta: float, relaxation: float
+    problem: AdmmProblem, iterate: Iterate, j: int, gradient: float, eta: float, relaxation: float
 ) -> None:
     """Update y_j."""
     weight = eta * problem.degree[j]
-    moved = (weight * now.y[j] - gradient) / (weight + 2.0 * problem.ridge[j])
-    step = clip(moved, 0.0, 1.0) - now.y[j]
-    now.ahead[j] = now.y[j] + 2.0 * step
-    now.y[j] += relaxation * step
+    moved = (weight * iterate.y[j] - gradient) / (weight + 2.0 * problem.ridge[j])
+    step = clip(moved, 0.0, 1.0) - iterate.y[j]
+    iterate.ahead[j] = iterate.y[j] + 2.0 * step
+    iterate.y[j] += relaxation * step
 
 
 @kernel
-def x_update(problem: AdmmProblem, now: Iterate, eta: float, relaxation: float) -> None:
+def x_update(problem: AdmmProblem, iterate: Iterate, eta: float, relaxation: float) -> None:
     """Update y, the first half of a round; resets the gradient to -bonus for the dual update."""
-    for j in range(len(now.y)):
-        x_step(problem, now, j, now.gradient[j], eta, relaxation)
-        now.gradient[j] = -problem.bonus[j]
+    for j in range(len(iterate.y)):
+        x_step(problem, iterate, j, iterate.gradient[j], eta, relaxation)
+        iterate.gradient[j] = -problem.bonus[j]
 
 
 @threaded
-def dual_update(problem: AdmmProblem, now: Iterate, eta: float, relaxation: float) -> None:
+def dual_update(problem: AdmmProblem, iterate: Iterate, eta: float, relaxation: float) -> None:
     """Update the duals of all rows or of a page, the second half of a round, and add to the gradient."""
     for i in range(len(problem.constant)):
         form = problem.constant[i]
         for e in range(problem.start[i], problem.start[i + 1]):
-            form += problem.coefficient[e] * now.ahead[problem.variable[e]]
+            form += problem.coefficient[e] * iterate.ahead[problem.variable[e]]
         sigma = eta * problem.row_step[i]
-        u = (now.dual[i] + sigma * form) / (1.0 + sigma * problem.curvature[i])
+        u = (iterate.dual[i] + sigma * form) / (1.0 + sigma * problem.curvature[i])
         u = clip(u, problem.low[i], problem.high[i])
-        now.dual[i] += relaxation * (u - now.dual[i])
-        add_gradient(problem, i, now.dual[i], now.gradient)
+        iterate.dual[i] += relaxation * (u - iterate.dual[i])
+        add_gradient(problem, i, iterate.dual[i], iterate.gradient)
 
 
 @kernel
-def rounds(problem: AdmmProblem, now: Iterate, eta: float, relaxation: float, n: int) -> None:
+def rounds(problem: AdmmProblem, iterate: Iterate, eta: float, relaxation: float, n: int) -> None:
     """Do n rounds with step size eta."""
     for _ in range(n):
-        x_update(problem, now, eta, relaxation)
-        dual_update(problem, now, eta, relaxation)
+        x_update(problem, iterate, eta, relaxation)
+        dual_update(problem, iterate, eta, relaxation)
 
 
 @kernel
 def copied(
-    problem: AdmmProblem, now: Iterate, before: Floats, eta: float, relaxation: float, form: Floats
+    problem: AdmmProblem,
+    iterate: Iterate,
+    before: Floats,
+    eta: float,
+    relaxation: float,
+    form: Floats,
 ) -> None:
     """Set ``form`` [row] to the forms at the local copies of the last round, done with step size eta.
 
-    That of row i, by Moreau's identity, is its form at ``now.ahead`` plus (u - u') / sigma, where u was
+    That of row i, by Moreau's identity, is its form at ``iterate.ahead`` plus (u - u') / sigma, where u was
     ``before``; without a penalty its form at y.
     """
     for i in range(len(form)):
@@ -117,15 +122,15 @@ def copied(
         form[i] = problem.constant[i]
         for e in range(problem.start[i], problem.start[i + 1]):
             j = problem.variable[e]
-            value = now.ahead[j] if sigma > 0.0 else clip(now.y[j], 0.0, 1.0)
+            value = iterate.ahead[j] if sigma > 0.0 else clip(iterate.y[j], 0.0, 1.0)
             form[i] += problem.coefficient[e] * value
         if sigma > 0.0:
-            form[i] -= (now.dual[i] - before[i]) / (relaxation * sigma)
+            form[i] -= (iterate.dual[i] - before[i]) / (relaxation * sigma)
 
 
 @kernel
 def certificate(
-    problem: AdmmProblem, now: Iterate, gradient: Floats
+    problem: AdmmProblem, iterate: Iterate, gradient: Floats
 ) -> tuple[float, float, float, float]:
     """Return energy, lower bound, largest violation and complementarity of clipped y and the dual.
 
@@ -134,17 +139,17 @@ def certificate(
     """
     for j in range(len(gradient)):
         gradient[j] = -problem.bonus[j]
-    energy, bound, violation, complementarity = of_rows(problem, now, gradient, 0, 1)
-    linear, least = of_variables(problem, now, gradient)
+    energy, bound, violation, complementarity = of_rows(problem, iterate, gradient, 0, 1)
+    linear, least = of_variables(problem, iterate, gradient)
     return energy + linear, bound + least, violation, complementarity
 
 
 @kernel
-def of_variables(problem: AdmmProblem, now: Iterate, gradient: Floats) -> tuple[float, float]:
+def of_variables(problem: AdmmProblem, iterate: Iterate, gradient: Floats) -> tuple[float, float]:
     """Return the energy of bonus and ridge, and the minimum of gradient . y + ridge y^2 over the box."""
     energy, least = 0.0, 0.0
     for j in range(len(gradient)):
-        y, ridge = clip(now.y[j], 0.0, 1.0), problem.ridge[j]
+        y, ridge = clip(iterate.y[j], 0.0, 1.0), problem.ridge[j]
         energy += (ridge * y - problem.bonus[j]) * y
         y = 1.0 if gradient[j] < 0.0 else 0.0
         if ridge > 0.0:
@@ -154,16 +159,18 @@ def of_variables(problem: AdmmProblem, now: Iterate, gradient: Floats) -> tuple[
 
 
 @kernel
-def of_row(problem: AdmmProblem, now: Iterate, i: int) -> tuple[float, float, float, float, float]:
+def of_row(
+    problem: AdmmProblem, iterate: Iterate, i: int
+) -> tuple[float, float, float, float, float]:
     """Return row i's energy, bound, violation and complementarity, and its clipped dual."""
     form = problem.constant[i]
     for e in range(problem.start[i], problem.start[i + 1]):
-        form += problem.coefficient[e] * clip(now.y[problem.variable[e]], 0.0, 1.0)
+        form += problem.coefficient[e] * clip(iterate.y[problem.variable[e]], 0.0, 1.0)
     curvature = problem.curvature[i]
     slope = problem.high[i] if form > 0.0 else problem.low[i]
     if curvature > 0.0:
         slope = clip(form / curvature, problem.low[i], problem.high[i])
-    u = clip(now.dual[i], problem.low[i], problem.high[i])
+    u = clip(iterate.dual[i], problem.low[i], problem.high[i])
     bound = u * problem.constant[i] - 0.5 * curvature * u * u
     if curvature == 0.0 and np.isinf(problem.high[i]):
         return 0.0, bound, abs(form) if np.isinf(slope) else 0.0, abs(u * form), u
@@ -172,16 +179,18 @@ def of_row(problem: AdmmProblem, now: Iterate, i: int) -> tuple[float, float, fl
 
 @threaded
 def of_rows(
-    problem: AdmmProblem, now: Iterate, gradient: Floats, part: int, parts: int
+    problem: AdmmProblem, iterate: Iterate, gradient: Floats, part: int, parts: int
 ) -> tuple[float, float, float, float]:
     """Return the certificate's terms of every ``parts``-th block of rows, and add to the gradient."""
     energy, bound, violation, complementarity = 0.0, 0.0, 0.0, 0.0
     for block in range(part * BLOCK, len(problem.constant), parts * BLOCK):
         for i in range(block, min(block + BLOCK, len(problem.constant))):
-            added, least, excess, apart, u = of_row(problem, now, i)
-            energy += added
-            bound += least
-            violation = max(violation, excess)
-            complementarity += apart
+            row_energy, row_bound, row_violation, row_complementarity, u = of_row(
+                problem, iterate, i
+            )
+            energy += row_energy
+            bound += row_bound
+            violation = max(violation, row_violation)
+            complementarity += row_complementarity
             add_gradient(problem, i, u, gradient)
     return energy, bound, violation, complementarity

@@ -44,7 +44,7 @@ def find_runs(problem: AdmmProblem, run_end: Ints32) -> None:
 @threaded
 def x_update(
     problem: AdmmProblem,
-    now: Iterate,
+    iterate: Iterate,
     gradients: Floats,
     rank: int,
     threads: int,
@@ -52,21 +52,21 @@ def x_update(
     relaxation: float,
 ) -> None:
     """Update a thread's share of y, given the parts' ``gradients`` [part, variable] without the bonus."""
-    for first in range(rank * BLOCK, len(now.y), threads * BLOCK):
-        stop = min(first + BLOCK, len(now.y))
+    for first in range(rank * BLOCK, len(iterate.y), threads * BLOCK):
+        stop = min(first + BLOCK, len(iterate.y))
         for j in range(first, stop):  # loops that LLVM turns into vector instructions
-            now.ahead[j] = -problem.bonus[j]
+            iterate.ahead[j] = -problem.bonus[j]
         for part in range(len(gradients)):
             for j in range(first, stop):
-                now.ahead[j] += gradients[part, j]
+                iterate.ahead[j] += gradients[part, j]
         for j in range(first, stop):
-            x_step(problem, now, j, now.ahead[j], eta, relaxation)
+            x_step(problem, iterate, j, iterate.ahead[j], eta, relaxation)
 
 
 @threaded
 def dual_update(
     problem: AdmmProblem,
-    now: Iterate,
+    iterate: Iterate,
     run_end: Ints32,
     part: int,
     parts: int,
@@ -74,18 +74,18 @@ def dual_update(
     relaxation: float,
 ) -> None:
     """Update the duals of a part, and set its gradient."""
-    for j in range(len(now.gradient)):
-        now.gradient[j] = 0.0
-    for block in range(part * BLOCK, len(now.dual), parts * BLOCK):
-        i, stop = block, min(block + BLOCK, len(now.dual))
+    for j in range(len(iterate.gradient)):
+        iterate.gradient[j] = 0.0
+    for block in range(part * BLOCK, len(iterate.dual), parts * BLOCK):
+        i, stop = block, min(block + BLOCK, len(iterate.dual))
         while i < stop:
             end, size = min(run_end[i], stop), problem.start[i + 1] - problem.start[i]
             if size == 2:
-                _update_pairs(problem, now, i, end, eta, relaxation)
+                _update_pairs(problem, iterate, i, end, eta, relaxation)
             elif size == 3:
-                _update_triples(problem, now, i, end, eta, relaxation)
+                _update_triples(problem, iterate, i, end, eta, relaxation)
             else:
-                _update_run(problem, now, i, end, size, eta, relaxation)
+                _update_run(problem, iterate, i, end, size, eta, relaxation)
             i = end
 
 
@@ -98,7 +98,7 @@ def _of_run(problem: AdmmProblem, i: int, eta: float) -> tuple[float, float, flo
 
 @kernel
 def _step(
-    now: Iterate,
+    iterate: Iterate,
     i: int,
     form: float,
     of_run: tuple[float, float, float, float],
@@ -106,16 +106,16 @@ def _step(
 ) -> float:
     """Update and return the dual of row i, given its form."""
     sigma, divisor, low, high = of_run
-    u = clip((now.dual[i] + sigma * form) / divisor, low, high)
-    u = now.dual[i] + relaxation * (u - now.dual[i])
-    now.dual[i] = u
+    u = clip((iterate.dual[i] + sigma * form) / divisor, low, high)
+    u = iterate.dual[i] + relaxation * (u - iterate.dual[i])
+    iterate.dual[i] = u
     return u
 
 
 @kernel
 def _update_run(
     problem: AdmmProblem,
-    now: Iterate,
+    iterate: Iterate,
     first: int,
     end: int,
     size: int,
@@ -128,41 +128,46 @@ def _update_run(
     for i in range(first, end):
         form = problem.constant[i]
         for d in range(size):
-            form += problem.coefficient[template + d] * now.ahead[problem.variable[at + d]]
-        u = _step(now, i, form, of_run, relaxation)
+            form += problem.coefficient[template + d] * iterate.ahead[problem.variable[at + d]]
+        u = _step(iterate, i, form, of_run, relaxation)
         for d in range(size):
-            now.gradient[problem.variable[at + d]] += u * problem.coefficient[template + d]
+            iterate.gradient[problem.variable[at + d]] += u * problem.coefficient[template + d]
         at += size
 
 
 @kernel
 def _update_pairs(
-    problem: AdmmProblem, now: Iterate, first: int, end: int, eta: float, relaxation: float
+    problem: AdmmProblem, iterate: Iterate, first: int, end: int, eta: float, relaxation: float
 ) -> None:
     """Do as ``_update_run`` for two variables each; without the loops it takes a fifth less time."""
     of_run, at = _of_run(problem, first, eta), problem.start[first]
     q0, q1 = problem.coefficient[at], problem.coefficient[at + 1]
     for i in range(first, end):
         j0, j1 = problem.variable[at], problem.variable[at + 1]
-        form = problem.constant[i] + q0 * now.ahead[j0] + q1 * now.ahead[j1]
-        u = _step(now, i, form, of_run, relaxation)
-        now.gradient[j0] += u * q0
-        now.gradient[j1] += u * q1
+        form = problem.constant[i] + q0 * iterate.ahead[j0] + q1 * iterate.ahead[j1]
+        u = _step(iterate, i, form, of_run, relaxation)
+        iterate.gradient[j0] += u * q0
+        iterate.gradient[j1] += u * q1
         at += 2
 
 
 @kernel
 def _update_triples(
-    problem: AdmmProblem, now: Iterate, first: int, end: int, eta: float, relaxation: float
+    problem: AdmmProblem, iterate: Iterate, first: int, end: int, eta: float, relaxation: float
 ) -> None:
     """Do as ``_update_pairs`` for three variables each."""
     of_run, at = _of_run(problem, first, eta), problem.start[first]
     q0, q1, q2 = problem.coefficient[at], problem.coefficient[at + 1], problem.coefficient[at + 2]
     for i in range(first, end):
         j0, j1, j2 = problem.variable[at], problem.variable[at + 1], problem.variable[at + 2]
-        form = problem.constant[i] + q0 * now.ahead[j0] + q1 * now.ahead[j1] + q2 * now.ahead[j2]
-        u = _step(now, i, form, of_run, relaxation)
-        now.gradient[j0] += u * q0
-        now.gradient[j1] += u * q1
-        now.gradient[j2] += u * q2
+        form = (
+            problem.constant[i]
+            + q0 * iterate.ahead[j0]
+            + q1 * iterate.ahead[j1]
+            + q2 * iterate.ahead[j2]
+        )
+        u = _step(iterate, i, form, of_run, relaxation)
+        iterate.gradient[j0] += u * q0
+        iterate.gradient[j1] += u * q1
+        iterate.gradient[j2] += u * q2
         at += 3

@@ -104,17 +104,17 @@ def _penalty(rows: Potentials, i: int, weight_sums: Floats) -> float:
 
 
 @threaded
-def expand(rows: Potentials, weight_sums: Floats, to: admm.AdmmProblem) -> None:
-    """Set the conjugates and steps of ``to``; 0 for a ridge, whose row is unused."""
+def expand(rows: Potentials, weight_sums: Floats, problem: admm.AdmmProblem) -> None:
+    """Set the conjugates and steps of a problem; 0 for a ridge, whose row is unused."""
     for i in range(len(rows.constant)):
         if _is_ridge(rows, i):
-            to.high[i] = to.low[i] = to.curvature[i] = to.row_step[i] = 0.0
+            problem.high[i] = problem.low[i] = problem.curvature[i] = problem.row_step[i] = 0.0
             continue
-        to.low[i], to.high[i], to.curvature[i] = conjugate(rows, i)
+        problem.low[i], problem.high[i], problem.curvature[i] = conjugate(rows, i)
         norm = 0.0
         for e in range(rows.start[i], rows.start[i + 1]):
             norm += rows.coefficient[e] ** 2
-        to.row_step[i] = _penalty(rows, i, weight_sums) / norm if norm > 0.0 else 0.0
+        problem.row_step[i] = _penalty(rows, i, weight_sums) / norm if norm > 0.0 else 0.0
 
 
 @threaded
@@ -122,10 +122,10 @@ def begin(
     rows: Potentials,
     weight_sums: Floats,
     problem: admm.AdmmProblem,
-    now: admm.Iterate,
+    iterate: admm.Iterate,
     resumes: bool,
 ) -> None:
-    """Set the duals to the slopes at ``now.y``, or, if it ``resumes``, clip the earlier ones.
+    """Set the duals to the slopes at ``iterate.y``, or, if it ``resumes``, clip the earlier ones.
 
     They are 0 for a ridge and initially for a constraint. Given ones of rows without variables, which no
     round changes, do not count. ``problem`` is expanded. Adds the duals to the gradient, and the rows'
@@ -133,19 +133,19 @@ def begin(
     """
     for i in range(len(rows.constant)):
         if _is_ridge(rows, i):
-            now.dual[i] = 0.0
+            iterate.dual[i] = 0.0
             continue
-        penalty, at = _penalty(rows, i, weight_sums), rows.constant[i]
+        penalty, form = _penalty(rows, i, weight_sums), rows.constant[i]
         for e in range(rows.start[i], rows.start[i + 1]):
-            at += rows.coefficient[e] * now.y[rows.variable[e]]
+            form += rows.coefficient[e] * iterate.y[rows.variable[e]]
             problem.degree[rows.variable[e]] += penalty
         keeps = resumes and problem.row_step[i] > 0.0
-        u = now.dual[i] if keeps else 0.0
+        u = iterate.dual[i] if keeps else 0.0
         if not keeps and not np.isinf(rows.weight[i]):
-            u = slope(rows, i, at)
+            u = slope(rows, i, form)
         u = clip(u, problem.low[i], problem.high[i])
-        now.dual[i] = u
-        admm.add_gradient(problem, i, u, now.gradient)
+        iterate.dual[i] = u
+        admm.add_gradient(problem, i, u, iterate.gradient)
 
 
 @kernel
@@ -166,18 +166,18 @@ def free_variables(problem: admm.AdmmProblem) -> None:
 
 
 @kernel
-def duals(rows: Potentials, problem: admm.AdmmProblem, now: admm.Iterate, out: Floats) -> None:
-    """Set ``out`` [row] to the certificate's duals, given its gradient in ``now.ahead``.
+def duals(rows: Potentials, problem: admm.AdmmProblem, iterate: admm.Iterate, out: Floats) -> None:
+    """Set ``out`` [row] to the certificate's duals, given its gradient in ``iterate.ahead``.
 
     Rows that are ridges get the duals that give the same bound.
     """
     for i in range(len(rows.constant)):
-        out[i] = clip(now.dual[i], problem.low[i], problem.high[i])
+        out[i] = clip(iterate.dual[i], problem.low[i], problem.high[i])
         if _is_ridge(rows, i):
             e = rows.start[i]
             j = rows.variable[e]
             ridge = problem.ridge[j]
-            y = clip(-now.ahead[j] / (2.0 * ridge), 0.0, 1.0) if ridge > 0.0 else 0.0
+            y = clip(-iterate.ahead[j] / (2.0 * ridge), 0.0, 1.0) if ridge > 0.0 else 0.0
             out[i] = slope(rows, i, rows.coefficient[e] * y)
 
 
@@ -186,7 +186,7 @@ def set_up(
     rows: Potentials,
     weight_sums: Floats,
     problem: admm.AdmmProblem,
-    now: admm.Iterate,
+    iterate: admm.Iterate,
     before: Floats,
     resumes: bool,
 ) -> None:
@@ -195,8 +195,8 @@ def set_up(
     Given duals are those of the steps ``before`` [row]; empty: of the same.
     """
     expand(rows, weight_sums, problem)
-    rescale(before, problem.row_step, now.dual)
-    begin(rows, weight_sums, problem, now, resumes)
+    rescale(before, problem.row_step, iterate.dual)
+    begin(rows, weight_sums, problem, iterate, resumes)
 
 
 @kernel
@@ -204,11 +204,11 @@ def prepare(
     rows: Potentials,
     weight_sums: Floats,
     problem: admm.AdmmProblem,
-    now: admm.Iterate,
+    iterate: admm.Iterate,
     before: Floats,
     resumes: bool,
 ) -> float:
     """Set up ADMM for rows in memory: ``weigh`` and ``set_up`` in one call."""
     ceiling = weigh(rows, weight_sums, problem.ridge)
-    set_up(rows, weight_sums, problem, now, before, resumes)
+    set_up(rows, weight_sums, problem, iterate, before, resumes)
     return ceiling

@@ -50,30 +50,32 @@ def moved(before: Floats, after: Floats, row_step: Floats) -> float:
 
 
 @kernel
-def balance(problem: AdmmProblem, now: Iterate, y: Floats, duals: float, control: Floats) -> None:
+def balance(
+    problem: AdmmProblem, iterate: Iterate, y: Floats, duals: float, control: Floats
+) -> None:
     """Change the step size, given the values before these rounds and how far the duals have ``moved``."""
     control[NEXT] = np.floor(GROWTH * control[ROUNDS])
     values = 0.0
     for j in range(len(y)):
-        values += (now.y[j] - y[j]) ** 2 * problem.degree[j]
+        values += (iterate.y[j] - y[j]) ** 2 * problem.degree[j]
     control[ETA] = balanced(values, duals, control[ETA])
 
 
 @kernel
 def advance(
-    problem: AdmmProblem, now: Iterate, y: Floats, dual: Floats, control: Floats, n: int
+    problem: AdmmProblem, iterate: Iterate, y: Floats, dual: Floats, control: Floats, n: int
 ) -> None:
     """Do n rounds, and change the step size if due; ``y`` and ``dual`` are working memory."""
     control[ROUNDS] += n
     due = control[ROUNDS] >= control[NEXT]
     if due:
         for j in range(len(y)):
-            y[j] = now.y[j]
+            y[j] = iterate.y[j]
         for i in range(len(dual)):
-            dual[i] = now.dual[i]
-    rounds(problem, now, control[ETA], RELAXATION, n)
+            dual[i] = iterate.dual[i]
+    rounds(problem, iterate, control[ETA], RELAXATION, n)
     if due:
-        balance(problem, now, y, moved(dual, now.dual, problem.row_step), control)
+        balance(problem, iterate, y, moved(dual, iterate.dual, problem.row_step), control)
 
 
 @kernel
@@ -100,7 +102,7 @@ def verdict(
 def solve(
     rows: Potentials,
     problem: AdmmProblem,
-    now: Iterate,
+    iterate: Iterate,
     y: Floats,
     dual: Floats,
     control: Floats,
@@ -115,9 +117,11 @@ def solve(
     energy, bound and violation.
     """
     while True:
-        advance(problem, now, y, dual, control, PERIOD)
-        energy, bound, violation, rest = certificate(problem, now, now.ahead)
-        status = verdict(energy, bound, violation, rest, highest, tolerance, most_violation)
+        advance(problem, iterate, y, dual, control, PERIOD)
+        energy, bound, violation, complementarity = certificate(problem, iterate, iterate.ahead)
+        status = verdict(
+            energy, bound, violation, complementarity, highest, tolerance, most_violation
+        )
         if status != OPEN or control[ROUNDS] >= most_rounds:
-            duals(rows, problem, now, dual)
+            duals(rows, problem, iterate, dual)
             return status, energy, bound, violation

@@ -21,7 +21,7 @@ def measure(
 
     Returns the largest violation of a constraint and its row, -1 if there is none.
     """
-    worst, at = 0.0, -1
+    worst, worst_row = 0.0, -1
     for i in range(len(constant)):
         form = constant[i]
         for e in range(start[i], start[i + 1]):
@@ -29,10 +29,10 @@ def measure(
         if kind[i] >= AT_MOST:
             excess = abs(form) if kind[i] == EQUAL else form
             if excess > worst:
-                worst, at = excess, i
+                worst, worst_row = excess, i
         elif form > 0.0 or kind[i] == PLAIN:
             features[weight_index[i]] += form * form if power[i] == 2 else form
-    return worst, at
+    return worst, worst_row
 
 
 @kernel

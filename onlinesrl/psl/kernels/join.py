@@ -59,7 +59,7 @@ class Code(Frame):
     lookup_probe: Ints32  # [lookup]
     lookup_open: Bytes  # [lookup] whether an unlisted atom is an error
     clause: bool
-    whole: bool  # also rows without targets
+    without_targets: bool  # also rows without targets
 
 
 class Loops(Frame):
@@ -142,7 +142,9 @@ def _matches(
 
 
 @kernel
-def _found(relations: Relations, code: Code, probe: int, binding: Ints32, constant: Ints32) -> int:
+def _look_up_atom(
+    relations: Relations, code: Code, probe: int, binding: Ints32, constant: Ints32
+) -> int:
     """Return the atom found by a probe of all columns, or -1."""
     place, stop = _range(relations, code, probe, binding, constant)
     while place < stop:
@@ -165,7 +167,7 @@ def _holds(relations: Relations, code: Code, c: int, binding: Ints32, constant: 
     """Return whether a condition holds."""
     kind, positive = code.condition[c, 0], code.condition[c, 1] != 0
     if kind == LISTED:
-        atom = _found(relations, code, code.condition[c, 2], binding, constant)
+        atom = _look_up_atom(relations, code, code.condition[c, 2], binding, constant)
         listed = atom >= 0 and relations.variable[atom] < 0 and relations.value[atom] > 0.0
         return listed == positive
     left = _argument(code.condition[c, 2], binding, constant)
@@ -176,7 +178,7 @@ def _holds(relations: Relations, code: Code, c: int, binding: Ints32, constant: 
 
 
 @kernel
-def _checked(
+def _checks_hold(
     relations: Relations, code: Code, step: int, binding: Ints32, constant: Ints32
 ) -> bool:
     """Return whether all checks of a step hold."""
@@ -196,7 +198,7 @@ def _checked(
 
 
 @kernel
-def _bound(relations: Relations, code: Code, step: int, i: int, binding: Ints32) -> bool:
+def _bind(relations: Relations, code: Code, step: int, i: int, binding: Ints32) -> bool:
     """Bind a step's variables to row i; return False if a variable gets two constants."""
     r = relations.index_relation[code.probe_index[code.step_probe[step]]]
     for k in range(code.bind_start[step], code.bind_start[step + 1]):
@@ -222,8 +224,8 @@ def _advance(relations: Relations, code: Code, loops: Loops, step: int, constant
             continue
         if (
             _matches(relations, code, probe, i, loops.binding, constant)
-            and _bound(relations, code, step, i, loops.binding)
-            and _checked(relations, code, step, loops.binding, constant)
+            and _bind(relations, code, step, i, loops.binding)
+            and _checks_hold(relations, code, step, loops.binding, constant)
         ):
             loops.atom[step] = atom
             return True
@@ -241,7 +243,7 @@ def _look_up(relations: Relations, code: Code, loops: Loops, constant: Ints32) -
     """Find the atoms of all lookups; return whether there is a row, and set the world's status."""
     steps, missing = len(code.step_probe), -1
     for k in range(len(code.lookup_probe)):
-        atom = _found(relations, code, code.lookup_probe[k], loops.binding, constant)
+        atom = _look_up_atom(relations, code, code.lookup_probe[k], loops.binding, constant)
         if atom >= 0 and code.clause and _satisfies(relations, atom, 1.0):
             return False
         if atom < 0 and code.lookup_open[k] != 0 and missing < 0:
@@ -254,7 +256,7 @@ def _look_up(relations: Relations, code: Code, loops: Loops, constant: Ints32) -
         for slot in range(len(loops.binding)):
             loops.missing[world, slot] = loops.binding[slot]
         return False
-    if code.whole:
+    if code.without_targets:
         return True
     for k in range(1, len(loops.atom)):
         if loops.atom[k] >= 0 and relations.variable[loops.atom[k]] >= 0:
@@ -268,17 +270,17 @@ def rows(
     code: Code,
     loops: Loops,
     constant: Ints32,
-    most: int,
+    limit: int,
     atoms: Ints32,
     bindings: Ints32,
 ) -> int:
-    """Write the next rows: their atoms [step + lookup - 1, room] and first slots [slots, room].
+    """Write the next rows: their atoms [step + lookup - 1, capacity] and first slots [slots, capacity].
 
-    Returns their number, less than ``room`` only at the end. ``most`` limits the rows of a world. Ignore
-    the rows of worlds that are not FINE.
+    Returns their number, less than the capacity only at the end. A world may have at most ``limit`` rows.
+    Ignore the rows of worlds that are not FINE.
     """
-    n, room, last = 0, atoms.shape[1], len(code.step_probe) - 1
-    while loops.depth[0] >= 0 and n < room:
+    n, capacity, last = 0, atoms.shape[1], len(code.step_probe) - 1
+    while loops.depth[0] >= 0 and n < capacity:
         step = loops.depth[0]
         if loops.depth[1] != 0:
             loops.cursor[step], loops.stop[step] = _range(
@@ -297,7 +299,7 @@ def rows(
         if _look_up(relations, code, loops, constant):
             world = loops.binding[0]
             loops.rows[world] += 1
-            if loops.rows[world] > most:
+            if loops.rows[world] > limit:
                 loops.problem[world] = TOO_MANY
             for k in range(atoms.shape[0]):
                 atoms[k, n] = loops.atom[k + 1]

@@ -70,32 +70,32 @@ def drawn(
     """Draw how far values move, from ``low < 0 < high``."""
     level = energy(rows, lines, line, form, 0.0) - math.log(1.0 - uniform(rng))
     for _ in range(SHRINKAGES):
-        by = low + uniform(rng) * (high - low)
-        if energy(rows, lines, line, form, by) <= level:
-            return by
-        if by < 0.0:
-            low = by
+        step = low + uniform(rng) * (high - low)
+        if energy(rows, lines, line, form, step) <= level:
+            return step
+        if step < 0.0:
+            low = step
         else:
-            high = by
+            high = step
     return 0.0
 
 
 @kernel
-def energy(rows: Potentials, lines: Lines, line: int, form: Floats, by: float) -> float:
+def energy(rows: Potentials, lines: Lines, line: int, form: Floats, step: float) -> float:
     """Return the energy of the line's potentials where values have moved."""
     total = 0.0
     for p in range(lines.first[line], lines.first[line + 1]):
         i = lines.row[p]
         if not math.isinf(rows.weight[i]):
-            total += potential(rows, i, form[i] + by * lines.slope[p])
+            total += potential(rows, i, form[i] + step * lines.slope[p])
     return total
 
 
 @kernel
-def move(lines: Lines, line: int, by: float, form: Floats, y: Floats) -> None:
+def move(lines: Lines, line: int, step: float, form: Floats, y: Floats) -> None:
     """Move values along a line."""
     for e in range(lines.start[line], lines.start[line + 1]):
         j = lines.variable[e]
-        y[j] = min(max(y[j] + by * lines.amount[e], 0.0), 1.0)
+        y[j] = min(max(y[j] + step * lines.amount[e], 0.0), 1.0)
     for p in range(lines.first[line], lines.first[line + 1]):
-        form[lines.row[p]] += by * lines.slope[p]
+        form[lines.row[p]] += step * lines.slope[p]

@@ -33,14 +33,14 @@ def _substitute(
     rows: GroundRows, i: int, value: Floats, variable: Ints32, place: Ints, out: Forms, first: int
 ) -> tuple[int, float]:
     """Write the distinct variables of row i from entry ``first``; return the end and the constant."""
-    end, rest = first, rows.constant[i]
+    end, constant = first, rows.constant[i]
     for e in range(rows.start[i], rows.start[i + 1]):
         a, q = rows.atom[e], rows.coefficient[e]
         if a < 0:
             continue
         v = variable[a]
         if v < 0:
-            rest += q * value[a]
+            constant += q * value[a]
         elif place[v] >= 0:
             out.coefficient[place[v]] += q
         else:
@@ -50,20 +50,20 @@ def _substitute(
             end += 1
     for e in range(first, end):
         place[out.variable[e]] = -1
-    return end, rest
+    return end, constant
 
 
 @kernel
-def _drop_zeros(out: Forms, first: int, end: int, most: float) -> tuple[int, float]:
+def _drop_zeros(out: Forms, first: int, end: int, maximum: float) -> tuple[int, float]:
     """Remove zero entries; return their end, and the maximum of the form over the box."""
-    end_of_kept = first
+    new_end = first
     for e in range(first, end):
         if out.coefficient[e] != 0.0:
-            out.variable[end_of_kept] = out.variable[e]
-            out.coefficient[end_of_kept] = out.coefficient[e]
-            most += max(out.coefficient[e], 0.0)
-            end_of_kept += 1
-    return end_of_kept, most
+            out.variable[new_end] = out.variable[e]
+            out.coefficient[new_end] = out.coefficient[e]
+            maximum += max(out.coefficient[e], 0.0)
+            new_end += 1
+    return new_end, maximum
 
 
 @kernel
@@ -87,15 +87,15 @@ def assemble(
     n = 0
     for i in range(len(rows.constant)):
         first = out.start[n]
-        end, rest = _substitute(rows, i, value, variable, place, out, first)
-        end_of_row, most = _drop_zeros(out, first, end, rest)
+        end, constant = _substitute(rows, i, value, variable, place, out, first)
+        end_of_row, maximum = _drop_zeros(out, first, end, constant)
         w = rows.world[i]
         if end_of_row == first:
-            wrong = abs(rest) if equality else rest
+            wrong = abs(constant) if equality else constant
             if wrong > ACTIVE and broken[w] < 0:
                 broken[w] = i
-        elif equality or most > ACTIVE:
-            out.constant[n] = rest
+        elif equality or maximum > ACTIVE:
+            out.constant[n] = constant
             out.world[n] = w
             n += 1
             out.start[n] = end_of_row

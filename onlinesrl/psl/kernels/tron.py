@@ -163,7 +163,7 @@ def minimise(
 ) -> int:
     """Minimise in place from y; return the steps tried, ``iterations`` if not converged."""
     radius = np.sqrt(float(g.high - g.low))  # the box's diagonal
-    now = energy(rows, g, y)
+    current = energy(rows, g, y)
     differentiate(rows, m, g, y)
     for k in range(iterations):
         if _optimality(m, g, y) <= tolerance:
@@ -177,10 +177,10 @@ def minimise(
             m.inner[j] = y[j]
             y[j] = clip(y[j] + m.step[j], 0.0, 1.0)
         new = energy(rows, g, y)
-        ratio = (now - new) / predicted if predicted > 0.0 else 0.0
-        rounding = ROUNDING * max(1.0, abs(now))
-        if ratio > ACCEPT or (predicted <= rounding and new <= now + rounding):
-            now = new
+        ratio = (current - new) / predicted if predicted > 0.0 else 0.0
+        rounding = ROUNDING * max(1.0, abs(current))
+        if ratio > ACCEPT or (predicted <= rounding and new <= current + rounding):
+            current = new
             differentiate(rows, m, g, y)
             radius = max(radius, 2.0 * length) if ratio > GOOD else radius
         else:

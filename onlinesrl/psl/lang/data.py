@@ -128,9 +128,9 @@ def _read(
     if path.suffix == PARQUET:
         return _read_parquet(path, name, arity, missing, constants)
     text = source(read_text(path), str(path), DatabaseError)
-    listed = [line.strip(BLANKS) for line in text.text.split("\n")]
-    numbers = [number for number, line in enumerate(listed, 1) if line]
-    lines = [listed[number - 1] for number in numbers]
+    stripped = [line.strip(BLANKS) for line in text.text.split("\n")]
+    numbers = [number for number, line in enumerate(stripped, 1) if line]
+    lines = [stripped[number - 1] for number in numbers]
     tabs = [line.count("\t") for line in lines]
     if {*tabs} - {arity - 1, arity}:
         row = next(i for i, count in enumerate(tabs) if count not in {arity - 1, arity})
@@ -160,17 +160,17 @@ def _read_parquet(
 ) -> _FileRows:
     from onlinesrl.logic.tables import VALUE, read_parquet
 
-    text, listed = Source(str(path), "", DatabaseError), read_parquet(path)
-    values = listed.pop(VALUE, None)
-    if len(listed) != arity:
-        columns_ = ", ".join(listed) or "none"
+    text, table = Source(str(path), "", DatabaseError), read_parquet(path)
+    values = table.pop(VALUE, None)
+    if len(table) != arity:
+        names = ", ".join(table) or "none"
         message = (
-            f"{name} has {arity} arguments; expected as many columns, and {VALUE}; found {columns_}"
+            f"{name} has {arity} arguments; expected as many columns, and {VALUE}; found {names}"
         )
         raise text.error(message, 0)
-    count = len(next(iter(listed.values()), ()))
+    count = len(next(iter(table.values()), ()))
     columns = np.empty((arity, count), np.int32)
-    for index, column in enumerate(listed.values()):
+    for index, column in enumerate(table.values()):
         columns[index] = interned([*map(str, column)], constants)
     truth = np.full(count, missing) if values is None else np.array(values, np.float64)
     wrong = np.flatnonzero((truth < 0) | (truth > 1))

@@ -45,9 +45,9 @@ def parse(
     ``functions`` are the predicates whose values are computed. As in PSL, predicates are
     case-insensitive, and spelled as declared. Raises ModelError at the first mistake.
     """
-    whole = source(text, file)
+    document = source(text, file)
     reader = PslReader(file, declared, functions)
-    reader.read(whole, whole.code(COMMENT))
+    reader.read(document, document.code(COMMENT))
     return reader.program()
 
 
@@ -77,83 +77,83 @@ class PslReader:
         rules = tuple(parsed.rule for parsed in self._parsed)
         return PslProgram(self._file, dict(self._arities), rules, self._functions)
 
-    def read(self, whole: Source, code: str) -> int:
+    def read(self, document: Source, code: str) -> int:
         """Add the rules of ``code``, whose positions are those of a source; return their number."""
-        rules = parsed_rules(code, whole, self._spell)
+        rules = parsed_rules(code, document, self._spell)
         for parsed in rules:
             if not parsed.mentions:
-                raise whole.error("a rule needs at least one atom", parsed.rule.position)
+                raise document.error("a rule needs at least one atom", parsed.rule.position)
             for mention in parsed.mentions:
-                self._check_predicate(mention, whole)
+                self._check_predicate(mention, document)
             if isinstance(parsed.rule, ArithmeticRule):
-                _check_sums(parsed, parsed.rule, self._functions, whole)
-                self._check_filters(parsed, parsed.rule, whole)
+                _check_sums(parsed, parsed.rule, self._functions, document)
+                self._check_filters(parsed, parsed.rule, document)
             else:
-                _check_no_sums(parsed, whole)
+                _check_no_sums(parsed, document)
             try:
-                _check_bound(parsed, self._functions, whole)
+                _check_bound(parsed, self._functions, document)
             except ValueError as error:
                 hint = "write it in several rules"
-                raise whole.error(str(error), parsed.rule.position, hint) from None
+                raise document.error(str(error), parsed.rule.position, hint) from None
         self._parsed += rules
         return len(rules)
 
     def _spell(self, name: str) -> str:
         return self._spelling.setdefault(name.upper(), name)
 
-    def _check_predicate(self, mention: Mention, whole: Source) -> None:
+    def _check_predicate(self, mention: Mention, document: Source) -> None:
         name, arity = mention.atom.predicate, len(mention.atom.terms)
         if self._closed and name not in self._arities and name not in self._functions:
             close = get_close_matches(name, [*self._arities, *self._functions], n=1)
             names = ", ".join(self._arities)
             hint = f"did you mean {close[0]}?" if close else f"the predicates are {names}"
-            raise whole.error(f"the predicate {name} is not declared", mention.position, hint)
+            raise document.error(f"the predicate {name} is not declared", mention.position, hint)
         takes = self._arities.setdefault(name, arity)
         if takes != arity:
             arguments = f"{takes} argument{'' if takes == 1 else 's'}"
             message = f"{name} takes {arguments}, not {arity}"
-            raise whole.error(message, mention.position)
+            raise document.error(message, mention.position)
 
-    def _check_filters(self, parsed: ParsedRule, rule: ArithmeticRule, whole: Source) -> None:
+    def _check_filters(self, parsed: ParsedRule, rule: ArithmeticRule, document: Source) -> None:
         """Raise an error for atoms in filters whose predicates have targets."""
         filtering = {x for filter_ in rule.filters for x in atoms(filter_.condition)}
         for mention in parsed.mentions:
             name = mention.atom.predicate
             if name in self._opened and mention.atom in filtering:
                 message = f"a filter needs observed values, and {name} has targets"
-                raise whole.error(message, mention.position)
+                raise document.error(message, mention.position)
 
 
-def _check_no_sums(parsed: ParsedRule, whole: Source) -> None:
+def _check_no_sums(parsed: ParsedRule, document: Source) -> None:
     """Raise an error for summation variables in a logical rule."""
     for mention in parsed.mentions:
         if summed(mention.atom):
             message = "a summation variable belongs in an arithmetic rule"
-            raise whole.error(message, mention.position, "write `P(X, +Y) <= 1 .`")
+            raise document.error(message, mention.position, "write `P(X, +Y) <= 1 .`")
 
 
 def _check_sums(
-    parsed: ParsedRule, rule: ArithmeticRule, functions: Collection[str], whole: Source
+    parsed: ParsedRule, rule: ArithmeticRule, functions: Collection[str], document: Source
 ) -> None:
     """Check the atoms, summation variables, cardinalities and filters of an arithmetic rule."""
     summands = [*rule.left, *rule.right]
-    variables = _summation_variables(parsed, summands, functions, whole)
+    variables = _summation_variables(parsed, summands, functions, document)
     for name in (x for item in summands for x in cardinalities(item.coefficient)):
         if name not in variables:
             message = f"|{name}| counts the constants of +{name}, which is in no atom"
-            raise whole.error(message, parsed.places[name])
+            raise document.error(message, parsed.places[name])
     seen: set[str] = set()
     for item, place in zip(rule.filters, parsed.filtered, strict=True):
         if item.variable not in variables:
-            raise whole.error(f"this filters +{item.variable}, which is in no atom", place)
+            raise document.error(f"this filters +{item.variable}, which is in no atom", place)
         if item.variable in seen:
             hint = "join the conditions by `&`"
-            raise whole.error(f"+{item.variable} has two filters", place, hint)
+            raise document.error(f"+{item.variable} has two filters", place, hint)
         seen.add(item.variable)
 
 
 def _summation_variables(
-    parsed: ParsedRule, summands: list[Summand], functions: Collection[str], whole: Source
+    parsed: ParsedRule, summands: list[Summand], functions: Collection[str], document: Source
 ) -> set[str]:
     """Return the summation variables, after checking that each occurs once, in a listed atom."""
     summed_names: set[str] = set()
@@ -164,25 +164,25 @@ def _summation_variables(
         names = summed(mention.atom)
         if names and mention.atom not in linear:
             message = "an atom of a filter has no summation variables"
-            raise whole.error(message, mention.position, "leave out the `+`")
+            raise document.error(message, mention.position, "leave out the `+`")
         if names and mention.atom.predicate in functions:
             message = f"{mention.atom.predicate} is a function: it lists no atoms to sum over"
-            raise whole.error(message, mention.position)
+            raise document.error(message, mention.position)
         if (summed_names | alone) & {*names} or len(set(names)) < len(names):
             message = "a summation variable occurs only once"
-            raise whole.error(message, mention.position, "give the other one its own name")
+            raise document.error(message, mention.position, "give the other one its own name")
         summed_names |= {*names}
     return summed_names
 
 
-def _check_bound(parsed: ParsedRule, functions: Collection[str], whole: Source) -> None:
+def _check_bound(parsed: ParsedRule, functions: Collection[str], document: Source) -> None:
     """Raise an error for variables that no atom binds."""
     for form in normal_forms(parsed.rule, 0, functions):
         for name in unbound(form):
-            raise _unbound(name, parsed, bool(form.joins), whole)
+            raise _unbound(name, parsed, bool(form.joins), document)
 
 
-def _unbound(name: str, parsed: ParsedRule, joined: bool, whole: Source) -> LocatedError:
+def _unbound(name: str, parsed: ParsedRule, joined: bool, document: Source) -> LocatedError:
     if isinstance(parsed.rule, LogicalRule):
         message = f"nothing binds the variable {name}"
         hint = (
@@ -193,4 +193,4 @@ def _unbound(name: str, parsed: ParsedRule, joined: bool, whole: Source) -> Loca
     else:
         message = f"the variable {name} is in no atom of the rule without `+`"
         hint = "a filter names its own variable and those that are not summed; |X| needs +X"
-    return whole.error(message, parsed.places[name], hint)
+    return document.error(message, parsed.places[name], hint)

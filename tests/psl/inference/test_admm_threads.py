@@ -72,7 +72,7 @@ def test_rounds_and_new_weights():
             state.step(7)
         copies = [state.copies() for state in states]
 
-    assert states[0].now.y == pytest.approx(states[1].now.y, abs=1e-9)
+    assert states[0].iterate.y == pytest.approx(states[1].iterate.y, abs=1e-9)
     assert copies[0] == pytest.approx(copies[1], abs=1e-9)
 
 
@@ -104,7 +104,7 @@ def test_parts_are_rounds_of_all_rows(monkeypatch):
         for state in (whole, parts):
             state.step(20)
     for name in ("y", "dual", "ahead"):
-        assert getattr(parts.now, name) == pytest.approx(getattr(whole.now, name), abs=1e-9)
+        assert getattr(parts.iterate, name) == pytest.approx(getattr(whole.iterate, name), abs=1e-9)
 
 
 def test_ctrl_c_ends_the_rounds_and_the_threads():

@@ -137,7 +137,7 @@ def test_the_rounds_of_admm_are_those_in_memory(folder, problem):
             for _ in range(9):
                 rounds.step()
             state.step(10)
-        np.testing.assert_allclose(rounds.now.y, state.now.y, atol=1e-7)
+        np.testing.assert_allclose(rounds.iterate.y, state.iterate.y, atol=1e-7)
         assert rounds.eta == pytest.approx(state.eta)
 
 

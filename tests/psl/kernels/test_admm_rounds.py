@@ -65,26 +65,26 @@ def test_the_same_values_as_with_copies(problem):
     bonus = np.zeros(model.n_variables) if bonus is None else bonus
     state = AdmmState(model, weights, bonus)
     assume(not np.any(state.problem.ridge))
-    y = state.now.y.copy()
+    y = state.iterate.y.copy()
     rows = [slice(a, b) for a, b in zip(model.start[:-1], model.start[1:], strict=True)]
     empty = np.diff(model.start) == 0
-    state.now.dual[~empty] = 0.0
+    state.iterate.dual[~empty] = 0.0
     # One half round: the textbook's local step sees y itself where the kernel sees 2 y' - y.
     sigma = ETA * state.problem.row_step
-    dual = (state.now.dual + sigma * model.forms(y)) / (1 + sigma * state.problem.curvature)
-    state.now.dual[:] = np.where(
-        empty, state.now.dual, np.clip(dual, state.problem.low, state.problem.high)
+    dual = (state.iterate.dual + sigma * model.forms(y)) / (1 + sigma * state.problem.curvature)
+    state.iterate.dual[:] = np.where(
+        empty, state.iterate.dual, np.clip(dual, state.problem.low, state.problem.high)
     )
     pull = np.bincount(
-        model.variable, model.coefficient * state.now.dual[model.row], model.n_variables
+        model.variable, model.coefficient * state.iterate.dual[model.row], model.n_variables
     )
-    state.now.gradient[:] = pull - bonus
+    state.iterate.gradient[:] = pull - bonus
     alpha = [np.zeros(r.stop - r.start) for r in rows]
 
     for rounds in (1, 2, 7):
-        kernel.rounds(state.problem, state.now, ETA, 1.0, rounds)
+        kernel.rounds(state.problem, state.iterate, ETA, 1.0, rounds)
         y = textbook((model, weights, bonus), y, alpha, rounds)
-        np.testing.assert_allclose(state.now.y, y, atol=1e-10)
+        np.testing.assert_allclose(state.iterate.y, y, atol=1e-10)
 
 
 @given(hinge_problems())
@@ -94,7 +94,7 @@ def test_the_certificate_is_the_models(problem):
     state.step(3)
     energy, bound, violation, price = state.certificate()
     dual = np.empty(model.n_rows)
-    admm_rows.duals(weighted_rows(model, weights), state.problem, state.now, dual)
+    admm_rows.duals(weighted_rows(model, weights), state.problem, state.iterate, dual)
     linear = 0.0 if bonus is None else bonus @ state.y
     hard = model.kind >= AT_MOST
 

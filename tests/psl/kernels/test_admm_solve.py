@@ -57,11 +57,11 @@ def test_what_is_prepared_is_the_models(problem):
     moves = (degree > 0) | (rows.ridge > 0)
     np.testing.assert_allclose(rows.degree, np.where(moves, degree, 1), rtol=1e-12)
 
-    dual = np.where(ridge, 0.0, conjugate.slope(model.forms(state.now.y)))
-    np.testing.assert_allclose(state.now.dual, dual, atol=1e-12)
+    dual = np.where(ridge, 0.0, conjugate.slope(model.forms(state.iterate.y)))
+    np.testing.assert_allclose(state.iterate.dual, dual, atol=1e-12)
     pull = np.bincount(model.variable, model.coefficient * dual[model.row], n)
     pull = pull - (0.0 if bonus is None else bonus)
-    np.testing.assert_allclose(state.now.gradient, pull, atol=1e-9)
+    np.testing.assert_allclose(state.iterate.gradient, pull, atol=1e-9)
 
 
 @given(hinge_problems(), st.lists(st.floats(0, 1), min_size=6, max_size=6))
@@ -77,11 +77,11 @@ def test_the_step_size_balances_the_last_movement(problem):
     state = AdmmState(*problem)
     eta, due = 1.0, kernel.PERIOD
     for _ in range(6):
-        y, dual = state.now.y.copy(), state.now.dual.copy()
+        y, dual = state.iterate.y.copy(), state.iterate.dual.copy()
         state.step(kernel.PERIOD)
         if state.n_rounds >= due:
             due = int(kernel.GROWTH * state.n_rounds)
-            dy, du = state.now.y - y, state.now.dual - dual
+            dy, du = state.iterate.y - y, state.iterate.dual - dual
             moving = du != 0
             primal = np.sqrt(np.sum(dy**2 * state.problem.degree))
             moved = np.sqrt(np.sum(du[moving] ** 2 / state.problem.row_step[moving]))

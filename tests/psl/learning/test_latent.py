@@ -69,12 +69,12 @@ def test_local_copies_minimise_a_potential_and_its_distance(rounds):
     if rounds > 1:
         same.step(rounds - 1)
         state.step(rounds - 1)
-    u, sigma = same.now.dual.copy(), same.eta * same.problem.row_step
+    u, sigma = same.iterate.dual.copy(), same.eta * same.problem.row_step
     local = state.copies()
     grid = np.linspace(-2, 2, 40_001)
     rows = np.flatnonzero((sigma > 0) & (of.model.kind == HINGE))[::7]
     assert len(rows) > 20
-    ahead = of.model.forms(state.now.ahead)
+    ahead = of.model.forms(state.iterate.ahead)
     for i in rows.tolist():
         at = ahead[i] + u[i] / sigma[i]
         energy = weights[of.model.weight_index[i]] * np.maximum(grid, 0.0) ** of.model.power[i]
