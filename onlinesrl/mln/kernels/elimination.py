@@ -92,7 +92,7 @@ def _fill_unary(
 
 
 @kernel
-def _cell(
+def pair_cell(
     net: Network, st: Structure, edge: int, a: int, b: int, step_a: int, step_b: int
 ) -> tuple[int, int]:
     """Return an edge's cell for two atoms, and how far on it is for those a step further."""
@@ -122,7 +122,9 @@ def _fill_pairs(
     step_a, step_b = net.lit_step[p], net.lit_step[p + 1]
     positive_a, positive_b = net.lit_positive[p], net.lit_positive[p + 1]
     u, v, stop = net.var_of[a], net.var_of[b], first + net.row_len[row]
-    cell, step = _cell(net, st, edge if edge >= 0 else find_edge(st, u, v), a, b, step_a, step_b)
+    cell, step = pair_cell(
+        net, st, edge if edge >= 0 else find_edge(st, u, v), a, b, step_a, step_b
+    )
     if edge >= 0 and not positive_a and not positive_b:  # most rows, without a look at the rest
         for g in range(first, stop):
             st.table[cell] -= weight[g]
@@ -133,7 +135,7 @@ def _fill_pairs(
     for g in range(first, stop):
         if g > first and edge < 0:
             u, v = net.var_of[a], net.var_of[b]
-            cell, step = _cell(net, st, find_edge(st, u, v), a, b, step_a, step_b)
+            cell, step = pair_cell(net, st, find_edge(st, u, v), a, b, step_a, step_b)
         _add_pair(st, a + u + 1, b + v + 1, cell, positive_a, positive_b, weight[g])
         if with_other:
             _add_pair(other, a + u + 1, b + v + 1, cell, positive_a, positive_b, more[g])
@@ -238,15 +240,20 @@ def message_cell(net: Network, st: Structure, v: int) -> int:
 
 
 @kernel
+def member_cell(net: Network, st: Structure, v: int, i: int) -> int:
+    """Return the table cell of v's edge to the clique member at place ``i``, for their values."""
+    u, x = st.clique[i], st.value[v]
+    y = st.value[u]
+    cell = x * values(net, u) + y if v < u else y * values(net, v) + x
+    return st.edge_table[st.clique_edge[i]] + cell
+
+
+@kernel
 def local_score(net: Network, st: Structure, v: int, weight: Floats) -> float:
     """Score v and its clique, all with their value in ``st.value``."""
-    x = st.value[v]
-    s = st.unary[net.var_start[v] + v + x]
+    s = st.unary[net.var_start[v] + v + st.value[v]]
     for i in range(st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]):
-        u = st.clique[i]
-        y = st.value[u]
-        cell = x * values(net, u) + y if v < u else y * values(net, v) + x
-        s += st.table[st.edge_table[st.clique_edge[i]] + cell]
+        s += st.table[member_cell(net, st, v, i)]
     sender = st.message_head[v]
     while sender >= 0:
         s += st.table[message_cell(net, st, sender)]

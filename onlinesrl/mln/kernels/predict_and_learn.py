@@ -125,6 +125,19 @@ def _weigh(p: StepFrame, cu: float, cv: float, rival: bool) -> int:
 
 
 @kernel
+def order(p: StepFrame) -> int:
+    """Find the order of elimination; returns OK, GROW_CLAUSES, GROW_TABLES, TOO_WIDE or INFEASIBLE."""
+    if p.net.clause_start[p.net.size[ROWS]] > len(p.weight):
+        return GROW_CLAUSES
+    status = structure(p.net, p.structure)
+    if status == SOLVED:
+        return OK
+    if status == CONTRADICTION:
+        return INFEASIBLE
+    return GROW_TABLES if status == TABLES_FULL else TOO_WIDE
+
+
+@kernel
 def solve(p: StepFrame, cu: float, cv: float, rival: bool) -> tuple[int, float]:
     """Write the best state of the network by the weights base + cu u + cv v; return a status and its score.
 
@@ -132,13 +145,9 @@ def solve(p: StepFrame, cu: float, cv: float, rival: bool) -> tuple[int, float]:
     are filled as well, if there is room.
     """
     net, state = p.net, p.state
-    if net.clause_start[net.size[ROWS]] > len(p.weight):
-        return GROW_CLAUSES, 0.0
-    status = structure(net, p.structure)
-    if status == CONTRADICTION:
-        return INFEASIBLE, 0.0
-    if status != SOLVED:
-        return GROW_TABLES if status == TABLES_FULL else TOO_WIDE, 0.0
+    status = order(p)
+    if status != OK:
+        return status, 0.0
     clear(net, p.structure)
     status = _weigh(p, cu, cv, rival)
     if status != OK:
@@ -269,12 +278,8 @@ def step(p: StepFrame, w: int, tasks: int, learning: bool) -> int:
 @threaded
 def learn_alone(p: StepFrame, w: int) -> int:
     """Learn from a ground world that another engine has predicted; see ``solve`` and ``learn``."""
-    if p.net.clause_start[p.net.size[ROWS]] > len(p.weight):
-        return GROW_CLAUSES
-    status = structure(p.net, p.structure)
-    if status == TABLES_FULL:
-        return GROW_TABLES
-    return learn(p, w, False) if status == SOLVED else TOO_WIDE
+    status = order(p)
+    return learn(p, w, False) if status == OK else status
 
 
 @threaded

@@ -20,8 +20,10 @@ from onlinesrl.mln.kernels.elimination import (
     first_cell,
     forbid,
     local_score,
+    member_cell,
     message_cell,
     next_cell,
+    pair_cell,
     send,
 )
 from onlinesrl.mln.kernels.elimination_order import (
@@ -73,7 +75,7 @@ def _spread(
     """Add a share of the derivative to every cell that v's local score is the sum of."""
     unary[net.var_start[v] + v + st.value[v]] += share
     for i in range(st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]):
-        table[edge_cell(net, st, v, st.clique[i])] += share
+        table[member_cell(net, st, v, i)] += share
     sender = st.message_head[v]
     while sender >= 0:
         table[message_cell(net, st, sender)] += share
@@ -173,11 +175,10 @@ def clause_probability(
     if st.row_kind[row] == UNARY:
         return (p_a, 0.0) if net.lit_positive[p] else (1.0 - p_a, 1.0)
     b = net.lit_atom[p + 1] + k * net.lit_step[p + 1]
-    v = net.var_of[b]
+    v, edge = net.var_of[b], st.row_kind[row]
     p_b = unary[b + v + 1]
-    x, y = a - net.var_start[u] + 1, b - net.var_start[v] + 1
-    cell = x * values(net, v) + y if u < v else y * values(net, u) + x
-    p_ab = table[st.edge_table[find_edge(st, u, v)] + cell]
+    cell, _ = pair_cell(net, st, edge if edge >= 0 else find_edge(st, u, v), a, b, 0, 0)
+    p_ab = table[cell]
     if net.lit_positive[p]:
         return (p_a + p_b - p_ab, 0.0) if net.lit_positive[p + 1] else (1.0 - p_b + p_ab, 1.0)
     return (1.0 - p_a + p_ab, 1.0) if net.lit_positive[p + 1] else (1.0 - p_ab, 1.0)

@@ -96,6 +96,8 @@ class ExampleProcessor:
         costs, names = weights.update.costs, grounder.layout.plan.query
         arities = {name: len(grounder.layout.radix_order(name)) for name in names}
         self.costs = Costs(costs, arities) if costs else None
+        update = weights.update
+        self.sampled = update.drawn() > 0 and not update.expects  # the rival is always sampled
         self.slowest = Slowest()
         self.routes = [*ROUTES]
         self.at = 0  # the current world
@@ -251,8 +253,7 @@ class ExampleProcessor:
         update = self.weights.update
         if not self.inference.eliminates or self._audited(seen, w):
             return w
-        alone = self.costs is not None or (update.drawn() and not update.expects)
-        if alone if learning else self.margins:
+        if self.costs is not None or self.sampled if learning else self.margins:
             return w
         if monitor is not None or update.max_weights is not None:
             return w + 1
@@ -370,7 +371,7 @@ class ExampleProcessor:
                 self._record(w, ILP, 0.0)
             if learning and self.weights.update.expects:
                 self._learn_expected(w, model, place)
-            elif learning and self.weights.update.drawn():
+            elif learning and self.sampled:
                 self._contrast(w, model, place)
             elif learning:
                 self._find_rival(w, model, place)
@@ -479,14 +480,13 @@ class ExampleProcessor:
 
     def _learn_narrow(self, w: int) -> None:
         """Learn from a world predicted by elimination."""
-        update = self.weights.update
-        if update.drawn() and not update.expects:
+        if self.sampled:
             with leavable():
                 self._contrast(w, *clause_model(self.grounder.net))
             return
         self._price(w)
         if self.run(w, w + 1, LEARN, True) == w:
-            learn = self._contrast if update.expects else self._find_rival
+            learn = self._contrast if self.weights.update.expects else self._find_rival
             learn(w, *clause_model(self.grounder.net))
 
     def _learn_expected(self, w: int, model: GroundMRF, place: Ints) -> None:
@@ -497,7 +497,7 @@ class ExampleProcessor:
         while (status := predict_and_learn.learn_alone(self.memory, w)) in GROWING:
             self._grow(status)
         interrupt.check()
-        if status == predict_and_learn.TOO_WIDE:
+        if status in {predict_and_learn.TOO_WIDE, INFEASIBLE}:
             self._contrast(w, model, place)
 
     def _contrast(self, w: int, model: GroundMRF, place: Ints) -> None:
