@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from math import prod
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from onlinesrl.logic.ast import Atom, Constant, Leaf, Variable, replace_terms
 from onlinesrl.mln.counting.disjoint_conjunctions import SAME, Monomial, Part, free_variables
 from onlinesrl.mln.counting.exact import Counter
 from onlinesrl.mln.counting.flip_effects import flips
-from onlinesrl.mln.counting.program_counts import Counters
+from onlinesrl.mln.counting.program_counts import Counters, strides_of
 from onlinesrl.mln.counting.world import World
 from onlinesrl.mln.kernels import flip_counts as kernel
 from onlinesrl.mln.kernels.flip_counts import BOUND, CHECK, DOMAIN, EQUAL, LOOP, SET, SIZE
@@ -97,7 +96,7 @@ class Planner:
             with self.counters.located(clause):
                 counter.prepare(world)
                 compiled = flips(counter, predicate, types)
-            strides = [prod(place.sizes[k + 1 :]) for k in range(len(place.sizes))]
+            strides = strides_of(place.sizes)
             flipped = compiled.odd.keep[: len(types)]
             keep = {v: counter.types[v] for v in counter.keep}
             for odd, part in ((True, compiled.odd), (False, compiled.even)):
@@ -117,7 +116,7 @@ class Planner:
         for clause, counter, place in triples:
             assert isinstance(counter, Counter)
             types = {_DRAWN + v: type_ for v, type_ in counter.types.items()}
-            strides = [prod(place.sizes[k + 1 :]) for k in range(len(place.sizes))]
+            strides = strides_of(place.sizes)
             template_strides = (*zip((_DRAWN + v for v in counter.keep), strides, strict=True),)
             for way in () if clause.hard else counter.ways.conjunctions:
                 parts = [(_drawn(part), true) for part, true in way]

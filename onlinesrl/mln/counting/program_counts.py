@@ -89,10 +89,14 @@ class Place(NamedTuple):
     share: int
 
 
+def strides_of(sizes: Sequence[int]) -> list[int]:
+    """Return what each argument adds to the number of a row; see ``numbered``."""
+    return [prod(sizes[k + 1 :]) for k in range(len(sizes))]
+
+
 def numbered(rows: Ints, sizes: Sequence[int]) -> Ints:
     """Return the number of each row, int64[rows, arguments], where the last argument varies fastest."""
-    strides = [prod(sizes[k + 1 :]) for k in range(len(sizes))]
-    numbers: Ints = rows @ np.array(strides, np.int64)
+    numbers: Ints = rows @ np.array(strides_of(sizes), np.int64)
     return numbers
 
 

@@ -127,10 +127,11 @@ def _cell(t: Tuples, index: int, key: int) -> int:
 
 
 @kernel
-def _key(t: Tuples, index: int, slot: int) -> int:
+def _key(t: Tuples, index: int, value: Ints32) -> int:
+    """Return the key in an index of the tuple whose constants come first in ``value``."""
     key = 0
     for k in range(t.value.shape[1]):
-        key += t.stride[index, k] * t.value[slot, k]
+        key += t.stride[index, k] * value[k]
     return key
 
 
@@ -155,7 +156,7 @@ def _add(t: Tuples, predicate: int, value: Ints32) -> None:
         t.value[slot, k] = value[k]
     first = t.index_start[predicate]
     for index in range(first, t.index_start[predicate + 1]):
-        key = _key(t, index, slot)
+        key = _key(t, index, value)
         cell = _cell(t, index, key)
         if t.cell_index[cell] == NONE:
             t.cell_index[cell] = index
@@ -175,7 +176,7 @@ def _add(t: Tuples, predicate: int, value: Ints32) -> None:
 def _remove(t: Tuples, predicate: int, slot: int) -> None:
     first = t.index_start[predicate]
     for index in range(first, t.index_start[predicate + 1]):
-        cell = _cell(t, index, _key(t, index, slot))
+        cell = _cell(t, index, _key(t, index, t.value[slot]))
         after, before = t.after[slot, index - first], t.before[slot, index - first]
         if after != NONE:
             t.before[after, index - first] = before
@@ -192,10 +193,8 @@ def _remove(t: Tuples, predicate: int, slot: int) -> None:
 @kernel
 def slot_of(t: Tuples, predicate: int, value: Ints32) -> int:
     """Return the slot of a tuple, NONE where it is not true."""
-    index, key = t.index_start[predicate], 0
-    for k in range(t.value.shape[1]):
-        key += t.stride[index, k] * value[k]
-    cell = _cell(t, index, key)
+    index = t.index_start[predicate]
+    cell = _cell(t, index, _key(t, index, value))
     return t.head[cell] if t.cell_index[cell] != NONE else NONE
 
 
@@ -275,6 +274,15 @@ def _advance(p: Plan, t: Tuples, s: Scratch, step: int, new: bool) -> int:
 
 
 @kernel
+def _weight(f: Plan | Draws, s: Scratch, n: int) -> int:
+    """Return the number of the weight of a term of a plan, or of a way of draws."""
+    number = f.weight_first[n]
+    for k in range(f.key_start[n], f.key_start[n + 1]):
+        number += f.key_stride[k] * s.value[f.key_variable[k]]
+    return number
+
+
+@kernel
 def _matches(
     p: Plan,
     t: Tuples,
@@ -296,9 +304,7 @@ def _matches(
         if step == last:
             amount = s.amount[step]
             if part + 1 == p.part_start[term + 1]:
-                number = p.weight_first[term]
-                for k in range(p.key_start[term], p.key_start[term + 1]):
-                    number += p.key_stride[k] * s.value[p.key_variable[k]]
+                number = _weight(p, s, term)
                 total[number] += times * amount
                 amount *= weight[number]
             count += amount
@@ -504,9 +510,7 @@ def _is_broken(d: Draws, t: Tuples, s: Scratch, way: int, weight: Floats) -> boo
         if true != (d.true[part] != 0):
             value = d.truth[way] == 0
             break
-    number = d.weight_first[way]
-    for k in range(d.key_start[way], d.key_start[way + 1]):
-        number += d.key_stride[k] * s.value[d.key_variable[k]]
+    number = _weight(d, s, way)
     return weight[number] != 0.0 and value == (weight[number] < 0.0)
 
 

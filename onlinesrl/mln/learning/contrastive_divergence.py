@@ -17,7 +17,6 @@ import numpy as np
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count, Natural, Positive
 from onlinesrl.core.kernels.random import generator
 from onlinesrl.core.learning.batch import Learned, Trace, UnfitError, Watch
@@ -27,7 +26,7 @@ from onlinesrl.mln.inference.gibbs import Gibbs
 from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.mcmc import Chains
 from onlinesrl.mln.inference.mcsat import McSat
-from onlinesrl.mln.learning.counted_world import CountedWorld
+from onlinesrl.mln.learning.counted_world import CountedWorld, CountingSection
 from onlinesrl.mln.learning.problem import MlnProblem
 from onlinesrl.mln.learning.reweighted_world import ReweightedWorld
 
@@ -41,16 +40,13 @@ UNSETTLED = (
 Drawer: TypeAlias = Callable[[Floats], Floats]
 
 
-class Contrast(Section):
+class Contrast(CountingSection):
     """Gradient ascent along n(truth) - E[n]; the reported objective is the norm of the gradient."""
 
     counting: Literal["grounded", "exact", "ijgp"] = "grounded"
     """grounded: states are drawn from the ground network. exact: nothing is grounded, and each draw takes
     its odds from exact counts. ijgp: from counts estimated by IJGP(i) where a formula, with the atom that is
     drawn, is too wide for ``i_bound``."""
-    i_bound: Count = 2
-    """ijgp: the maximal number of variables of a cluster; exact above a formula's treewidth."""
-
     steps: Count = 100
     """the number of steps."""
     newton: bool = True
@@ -71,8 +67,7 @@ class Contrast(Section):
         """Return the worlds without grounding them; none where they are grounded."""
         if self.counting == "grounded":
             return []
-        bound = self.i_bound if self.counting == "ijgp" else None
-        return [problem.counted(k, bound=bound) for k in range(len(problem.worlds))]
+        return [problem.counted(k, bound=self.bound) for k in range(len(problem.worlds))]
 
     def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
         """Return the mean of the weights over the last half of the steps."""

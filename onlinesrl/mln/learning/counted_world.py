@@ -16,6 +16,8 @@ from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import ExampleError, Unsolved
 from onlinesrl.core.example import GroundAtom
+from onlinesrl.core.io.config_section import Section
+from onlinesrl.core.io.config_types import Count
 from onlinesrl.core.kernels.random import Generator
 from onlinesrl.core.learning.batch import UnfitError
 from onlinesrl.logic.ast import And, Equal, Formula, Not, Program
@@ -30,6 +32,19 @@ from onlinesrl.mln.kernels import flip_counts as kernel
 from onlinesrl.mln.lang.clausal_form import Clause
 
 EMPTY = np.zeros(0)
+
+
+class CountingSection(Section):
+    """How a learner counts groundings."""
+
+    counting: str
+    i_bound: Count = 2
+    """ijgp: the maximal number of variables of a cluster; exact above a formula's treewidth."""
+
+    @property
+    def bound(self) -> int | None:
+        """The bound of IJGP; None where all is counted exactly."""
+        return self.i_bound if self.counting == "ijgp" else None
 
 
 class CountedWorld:

@@ -157,10 +157,8 @@ class MlnProblem:
                 ground_worlds.append((grounder, ground_world(grounder, example)))
             except ExampleError as error:
                 raise data.located(number, error) from None
-        numbers = {
-            predicate: self._numbers(predicate)
-            for predicate in dict.fromkeys(predicate for predicate, _ in ground_worlds)
-        }
+        grounders = dict.fromkeys(grounder for grounder, _ in ground_worlds)
+        numbers = {grounder: self._numbers(grounder) for grounder in grounders}
         return [world.numbered(*numbers[grounder]) for grounder, world in ground_worlds]
 
     def _numbers(self, grounder: ModelGrounder) -> tuple[Ints, Floats]:
@@ -180,10 +178,7 @@ class MlnProblem:
         """Return a world as a program and an example; constants only in the truth are declared."""
         evidence: Atoms = {}
         truth: Atoms = {name: [] for name in self.query}
-        types = {
-            name: declared_predicate.types
-            for name, declared_predicate in self.program.predicates.items()
-        }
+        types = {name: predicate.types for name, predicate in self.program.predicates.items()}
         constants = {kind: {*names} for kind, names in self.program.types.items()}
         for atom in atoms:
             args: list[Constant] = list(atom.arguments)
@@ -270,7 +265,7 @@ class MlnProblem:
         groups = 0
         for number in range(len(data.worlds) if worlds is None else worlds):
             world = self.counted(number, data)
-            for name, truth, values, group in world.marginals(weights, self.samples or 1_000):
+            for name, truth, values, group in world.marginals(weights, self.samples or SAMPLES):
                 parts[name].append(Scored(truth, values, group + groups))
                 groups += int(group.max(initial=-1)) + 1
         return {

@@ -18,8 +18,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.io.config_section import Section
-from onlinesrl.core.io.config_types import Count, Positive
+from onlinesrl.core.io.config_types import Positive
 from onlinesrl.core.learning.batch import Learned, Trace, Watch
 from onlinesrl.logic.ast import Program
 from onlinesrl.mln.counting.exact import Counter
@@ -28,7 +27,7 @@ from onlinesrl.mln.counting.flip_effects import EstimatedFlips, Flips, flips
 from onlinesrl.mln.counting.ijgp import Estimator
 from onlinesrl.mln.counting.program_counts import Counters, numbered
 from onlinesrl.mln.counting.world import World, world_of
-from onlinesrl.mln.learning.counted_world import check_truth
+from onlinesrl.mln.learning.counted_world import CountingSection, check_truth
 from onlinesrl.mln.learning.problem import MlnProblem
 
 Optimizer: TypeAlias = Literal["lbfgs", "newton"]
@@ -235,7 +234,7 @@ def _newton(changes: Changes, precision: float) -> Floats:
     return weights
 
 
-class Mple(Section):
+class Mple(CountingSection):
     """Maximum pseudo-likelihood of the query atoms, from counts without grounding.
 
     An atom whose flip breaks a hard rule has conditional probability 1 for any weights.
@@ -245,8 +244,6 @@ class Mple(Section):
     """how weights are learned."""
     counting: Literal["exact", "ijgp"] = "exact"
     """how groundings are counted: exactly, or by IJGP(i) if a formula is too wide for ``i_bound``."""
-    i_bound: Count = 2
-    """ijgp: the maximal number of variables of a cluster; exact above a formula's treewidth."""
     optimizer: Literal["lbfgs", "newton"] = "lbfgs"
     """L-BFGS or the diagonal Newton method."""
     prior_sd: Positive | None = None
@@ -257,12 +254,11 @@ class Mple(Section):
         from scipy import sparse
 
         trace = Trace(watch)
-        bound = self.i_bound if self.counting == "ijgp" else None
         rows, number = [], []
         for k, atoms in enumerate(problem.worlds):
             world = world_of(problem.program, atoms)
             try:
-                change = changes(problem.program, world, problem.query, bound)
+                change = changes(problem.program, world, problem.query, self.bound)
             except ExampleError as error:
                 raise problem.located(k, error) from None
             column = problem.places(world.domains)[change.rows.indices]
