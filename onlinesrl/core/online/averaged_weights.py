@@ -132,8 +132,7 @@ class AveragedWeights:
 
         If updates shrink the weights, this bounds the regret; otherwise, the excess of the summed loss over
         the least regularised loss. It is None for updates without a dual, and once weights were dropped.
-        After
-        a restart all values count from the restart and the weights at that time.
+        After a restart all values count from the restart and the weights at that time.
         """
         t, _, length, dual, primal, loss = self.scalar.tolist()
         if not self.update.dual or self.dropped or not t:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import gettempdir
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from onlinesrl.core.arrays import Floats
@@ -59,6 +60,11 @@ class EngineOptions:
     threads: int = 1
     large: int | None = None
     folder: Path | None = None
+
+    @property
+    def place(self) -> Path:
+        """The folder that takes pages."""
+        return self.folder or Path(gettempdir())
 
 
 class HingeEngine(Protocol):

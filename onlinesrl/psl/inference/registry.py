@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from pathlib import Path
-from tempfile import gettempdir
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
@@ -21,6 +19,9 @@ from onlinesrl.core.io.config_types import Count, Positive
 if TYPE_CHECKING:
     from onlinesrl.psl.inference.protocols import EngineOptions, HingeEngine
     from onlinesrl.psl.inference.tandem import Tandem
+
+
+OptimizerName: TypeAlias = Literal["sgd", "adam", "adagrad"]
 
 
 class PslEngine(EngineSection):
@@ -80,7 +81,7 @@ class TronSection(PslEngine):
 class DescentSection(PslEngine):
     """An engine that descends along the slopes of ground rules, one at a time."""
 
-    optimizer: Literal["sgd", "adam", "adagrad"]
+    optimizer: OptimizerName
     """stochastic gradient descent, Adam, or AdaGrad."""
     rate: Positive | None = None
     """the size of steps; null: 0.5 of sgd, 0.01 of adam, 0.3 of adagrad."""
@@ -95,7 +96,7 @@ class SgdSection(DescentSection):
 
     takes_hard_rules = proven = False
     engine: Literal["sgd"] = "sgd"
-    optimizer: Literal["sgd", "adam", "adagrad"] = "sgd"
+    optimizer: OptimizerName = "sgd"
     passes: Count = 500
 
     def make(self, options: EngineOptions) -> HingeEngine:
@@ -110,7 +111,7 @@ class TandemSection(DescentSection):
     """Stochastic gradient descent, then ADMM, over ground rules in pages on disk."""
 
     engine: Literal["tandem"] = "tandem"
-    optimizer: Literal["sgd", "adam", "adagrad"] = "adagrad"
+    optimizer: OptimizerName = "adagrad"
     passes: Count = 10
     page_bytes: Annotated[int, Field(ge=4096)] = 1 << 23
     """the size of a page, in the system's temporary folder."""
@@ -126,7 +127,7 @@ class TandemSection(DescentSection):
         from onlinesrl.psl.inference.tandem import Tandem
 
         return Tandem(
-            options.folder or Path(gettempdir()),
+            options.place,
             self.passes,
             rate=self.rate,
             page_bytes=self.page_bytes,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -109,11 +108,6 @@ class Options:
         excess = f", violation {at.violation:.2g}" if at.violation > 0 else ""
         self.say(f"round {at.number}: {_energy(at.energy, at.bound)}{excess}")
 
-    @property
-    def place(self) -> Path:
-        """The folder."""
-        return self.folder or Path(tempfile.gettempdir())
-
     def grounder(self, of: InferenceProblem) -> Grounder:
         """Return what grounds a problem."""
         advice = "--max-groundings sets how many, and --method tandem takes any number"
@@ -173,7 +167,7 @@ def _solved_while_ground(
     weights = weights_of(of.program)
     s = scale(weights)
     listing, inactive = Listing(of.database), np.zeros(len(of.program.rules), np.int64)
-    skipped, folder = np.zeros(1, np.int64), options.place
+    skipped, folder = np.zeros(1, np.int64), options.of_engine.place
     with storage_errors(folder, "create"):
         folder.mkdir(parents=True, exist_ok=True)
     with DuckDb(folder, DUCKDB_BYTES) as engine:

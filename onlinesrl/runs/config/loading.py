@@ -141,7 +141,7 @@ def _merge(below: Any, above: Any) -> Any:
 def _fitting(values: Any, overrides: Any) -> Any:
     """Return values without what another update than that of the overrides takes, and this one does not."""
     learner, chosen = (
-        tree_.get("learner") if isinstance(tree_, dict) else None for tree_ in (values, overrides)
+        part.get("learner") if isinstance(part, dict) else None for part in (values, overrides)
     )
     update = chosen.get("update") if isinstance(chosen, dict) else None
     if not isinstance(learner, dict) or not isinstance(update, str) or update not in UPDATES:
@@ -151,7 +151,7 @@ def _fitting(values: Any, overrides: Any) -> Any:
     if learner.get("loss") not in get_args(fields["loss"].annotation):
         foreign.add("loss")
     return values | {
-        "learner": {key: tree_ for key, tree_ in learner.items() if key not in foreign}
+        "learner": {key: value for key, value in learner.items() if key not in foreign}
     }
 
 
@@ -292,8 +292,8 @@ def _explain(root: type[Root], tree: Tree, detail: Any) -> LocatedError:
     if detail["type"] == "missing":
         from onlinesrl.runs.config.reference import meaning
 
-        expected_ = meaning(section, str(key[-1]))
-        return tree.key_place(key[:-1]).problem(f"{name}: missing; expected {expected_}")
+        wanted = meaning(section, str(key[-1]))
+        return tree.key_place(key[:-1]).problem(f"{name}: missing; expected {wanted}")
     if detail["type"] == "union_tag_invalid":
         expected = " or ".join(context["expected_tags"].rsplit(", ", 1))
         tag = context["discriminator"].strip("'")
