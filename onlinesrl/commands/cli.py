@@ -6,6 +6,7 @@ import errno
 import gc
 import io
 import os
+import resource
 import sys
 import traceback
 import warnings
@@ -129,8 +130,15 @@ def _lacks_memory(error: BaseException | None) -> bool:
             return True
         if "failed to map segment" in message or "cannot allocate memory" in message:
             return True
+        if isinstance(error, SystemError) and _limits_memory():  # C code failed and gave no reason
+            return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def _limits_memory() -> bool:
+    limits = resource.getrlimit(resource.RLIMIT_AS)[0], resource.getrlimit(resource.RLIMIT_DATA)[0]
+    return any(limit != resource.RLIM_INFINITY for limit in limits)
 
 
 def _say_lack_of_memory() -> int:

@@ -97,3 +97,25 @@ def test_too_little_memory_for_what_is_imported_is_one_line(
         pytest.skip("OpenBLAS ends the process itself")
     assert done.returncode == 69, done.stderr
     assert done.stderr == "onlinesrl: there is not enough memory for this\n"
+
+
+MUTE = """
+import resource, sys
+from onlinesrl.commands import cli
+class Mute:
+    def find_spec(self, name, *others):
+        if name == "numba":
+            raise SystemError("error return without exception set")
+sys.meta_path.insert(0, Mute())
+resource.setrlimit(resource.RLIMIT_AS, ({limit}, -1))
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(("limit", "code"), [(1 << 36, 69), (-1, 70)])
+def test_an_import_that_fails_without_a_reason_lacks_memory_where_that_is_limited(limit, code):
+    arguments = ["infer", "--model", "model.mln", "--query", "Query"]
+    command = [sys.executable, "-c", MUTE.format(limit=limit), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert ("there is not enough memory" in done.stderr) == (code == 69)
