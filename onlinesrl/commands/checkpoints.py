@@ -25,7 +25,7 @@ CheckpointArgument = Annotated[
 
 
 def _loaded(path: Path) -> Iterator[tuple[Path, Checkpoint | StorageError]]:
-    """Yield each checkpoint file of a run folder, or the one named, with what it holds or its damage."""
+    """Yield the checkpoint files of a run folder, or one file, each with its content or the damage."""
     from onlinesrl.stream.checkpoints import DamagedCheckpoint, checked, load, named, numbered
 
     files, inside = [path], path / "checkpoints"
@@ -41,7 +41,7 @@ def _loaded(path: Path) -> Iterator[tuple[Path, Checkpoint | StorageError]]:
         except StorageError:
             if file == path or file.exists():
                 raise
-            # else a run that is going has removed it for a newer one
+            # else the run has replaced it by a newer one in the meantime
 
 
 @checkpoints.command("list")

@@ -43,7 +43,7 @@ USAGE, UNAVAILABLE, DEFECT = 64, 69, 70
 READER_GONE = 128 + 13
 """The exit code that a shell reports for a program ended by SIGPIPE."""
 GC_THRESHOLD = 300_000
-"""New objects between two garbage collections: start-up makes 140,000 that last, compiling as many."""
+"""New objects between two garbage collections. Start-up makes 140,000 that last, and compilation as many."""
 
 app = typer.Typer(
     add_completion=False,
@@ -161,7 +161,7 @@ def _show_unforeseen(error: Exception) -> int:
         with suppress(OSError):
             traceback.print_exception(error)
         return DEFECT
-    if message := format_message():  # none where the help has been shown
+    if message := format_message():  # there is none after the help was shown
         _say(f"onlinesrl: {message}")
     return USAGE
 
@@ -178,7 +178,7 @@ def main() -> None:
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
-    except (BrokenPipeError, SystemExit):  # typer's: who read the output has gone
+    except (BrokenPipeError, SystemExit):  # raised by typer when the reader of the output has gone
         code = READER_GONE
     except OSError as error:
         code = _say_lack_of_memory() if _lacks_memory(error) else 74
@@ -192,12 +192,14 @@ def main() -> None:
         gone = isinstance(error, BrokenPipeError)
         if not gone:
             _say(f"standard output: cannot write: {error.strerror}")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or it is tried again at the exit
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), 1
+        )  # else the interpreter writes again when it exits
         code = code or (READER_GONE if gone else 74)
-    if "duckdb" not in sys.modules:  # it would take what is frozen for leaks, and say so
-        gc.freeze()  # else the end of the interpreter looks through all that numba has loaded
+    if "duckdb" not in sys.modules:  # DuckDB would report frozen objects as leaks
+        gc.freeze()  # else the interpreter visits all objects of numba when it ends
     if (module := sys.modules.get("onlinesrl.core.interrupt")) and module.left_behind:
         with suppress(OSError):
             sys.stderr.flush()
-        os._exit(code or 0)  # what a solver still does would keep the process, or end it badly
+        os._exit(code or 0)  # a solver that still runs would delay the exit, or crash it
     sys.exit(code or 0)

@@ -74,7 +74,7 @@ def dlq_replay(
 ) -> None:
     """Send the dead letters again, byte for byte: one line each, or to a Kafka topic.
 
-    One that cannot be sent as it was, since it was cut or has several lines, is left out and named: exit 65.
+    A letter that was cut or has several lines cannot be sent. It is left out and named: exit 65.
     """
     from onlinesrl.runs import replay as sending
 

@@ -16,15 +16,15 @@ from onlinesrl.stream.records import Record
 from onlinesrl.stream.shutdown import ShutdownSignal, Stopped
 
 SECONDS = 1.0
-"""How long a micro-batch should take: what is slow still shows, saves and stops in time."""
+"""How long a micro-batch should take, so that slow examples delay no progress, checkpoint or signal."""
 HELD = 2 * READ_BYTES
-"""Nothing is read ahead beside so many bytes, those of the caller's micro-batch included."""
+"""Reading ahead stops at so many bytes, those of the caller's micro-batch included."""
 
 
 class Pace:
-    """Finds how many examples take about a second: ``most``, at first one.
+    """Finds ``most``, the number of examples that take about a second. It begins with one.
 
-    Results are the same for all sizes.
+    Results do not depend on the size of micro-batches.
     """
 
     def __init__(self) -> None:
@@ -32,13 +32,13 @@ class Pace:
 
     @contextmanager
     def taking(self, size: int) -> Iterator[None]:
-        """Heed how long a micro-batch of this size takes."""
+        """Return a context that measures how long a micro-batch of this size takes."""
         began = time.monotonic()
         yield
         self.heed(size, time.monotonic() - began)
 
     def heed(self, size: int, seconds: float) -> None:
-        """Take half as many as took too long, more than took far less."""
+        """Halve the size of a micro-batch that took too long; quadruple that of one that took far less."""
         if seconds > SECONDS:
             self.most = max(size // 2, 1)
         elif seconds < SECONDS / 8:
@@ -48,9 +48,9 @@ class Pace:
 class Batches:
     """Reads micro-batches, each up to where something is due.
 
-    ``count`` returns the numbers of steps and of examples so far, ``room`` says how large the micro-batch
-    after so many may be. ``threaded``: the next ones are read, and the learner works ahead on them, while
-    the caller has one. ``changed`` is called where the source has changed, before that is raised.
+    ``count`` returns the numbers of steps and of examples so far; ``room`` returns how large the micro-batch
+    after so many may be. If ``threaded``, another thread reads the next ones, and the learner works ahead on
+    them, while the caller processes one. ``changed`` is called before the error that the source has changed.
     """
 
     def __init__(
@@ -69,13 +69,13 @@ class Batches:
         self.room = room
         self.changed = changed
         self.read = self.given = 0
-        """Bytes that were read, and those of the micro-batches that the caller has done with."""
+        """The bytes that were read, and the bytes of those micro-batches that the caller has processed."""
         self.at = 0, 0
         """What ``count`` will return when all that was read has been processed."""
         self.pace = Pace()
 
     def each(self, position: dict[str, Any] | None, stopper: ShutdownSignal) -> Generator[Batch]:
-        """Yield the micro-batches after a position, until the source ends or a signal comes.
+        """Yield the micro-batches after a position, until the source ends or a signal arrives.
 
         Raises DataError, StorageError where the source cannot be read on.
         """
@@ -91,7 +91,7 @@ class Batches:
                 self.learner.quiet = lambda: None
 
     def _next(self, records: Iterator[Record | None], worker: BackgroundWorker) -> Batch | None:
-        """Return the next micro-batch, and have those after it read; None: the end.
+        """Return the next micro-batch, and start to read those after it. Return None at the end.
 
         It is shorter if the source has no more for now.
         """
@@ -122,12 +122,12 @@ class Batches:
     def _read(self, records: Iterator[Record | None]) -> Batch | None:
         """Read a micro-batch; with threads the learner works ahead on it.
 
-        None, and nothing is read, where there is an end before it, or enough is held.
+        Return None, and read nothing, at the end of the run or where enough was read ahead.
         """
         if self.read - self.given >= HELD or not (room := self.room(*self.at)):
             return None
         batch = self.reader.take(records, min(room, self.pace.most))
-        if unread(batch.batch):  # how many examples count is known when they were decoded again
+        if unread(batch.batch):  # only decoding again tells how many of them count as examples
             batch = batch._replace(size=HELD)
         self.read += batch.size
         if self.threaded and batch.batch:

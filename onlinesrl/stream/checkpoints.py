@@ -1,4 +1,4 @@
-"""The checkpoints of a run: numbered files in a folder, of which the newest that is intact counts."""
+"""The checkpoints of a run: numbered files in a folder. A run resumes from the newest that is intact."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from onlinesrl.stream.run_folder import OutputFile
 if TYPE_CHECKING:
     from onlinesrl.stream.recent_examples import (
         Shown,
-    )  # numba with it, which a reader of checkpoints does not need
+    )  # it imports numba, which a reader of checkpoints does not need
 
 __all__ = [
     "Checkpoint",
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 COPIED_BYTES = 64 << 20
-"""Arrays of more bytes are written at once: two of them are never in memory."""
+"""Larger arrays are written by the calling thread, since a copy might not fit in memory."""
 _NAME = re.compile(r"checkpoint-(\d{12,})\.ckpt")
 FOLDER = "checkpoints"
 _Scalar: TypeAlias = str | int | float | bool | None
@@ -61,7 +61,7 @@ class _Metrics(TypedDict):
 
 
 class Header(TypedDict):
-    """What the header of every checkpoint has; what restores a part of it checks that part."""
+    """The header of every checkpoint. A part is checked by the code that restores it."""
 
     version: str
     fingerprint: dict[str, _Value]
@@ -72,7 +72,7 @@ class Header(TypedDict):
 
 
 class RunHeader(Header):
-    """What that of a run has, too."""
+    """The header of a run's checkpoint."""
 
     lengths: dict[str, Natural]
     parts: NotRequired[dict[str, Natural]]
@@ -89,12 +89,12 @@ class RunHeader(Header):
 
 
 def named(path: Path) -> Checkpoint:
-    """Read the file that somebody names, who may name a link, and check its header. Raises StorageError."""
+    """Read a file that the user names, which may be a link, and check its header. Raises StorageError."""
     return checked(load(Path(os.path.realpath(path)) if path.is_symlink() else path))
 
 
 def checked(saved: Checkpoint, kind: Any = Header) -> Checkpoint:
-    """Return a checkpoint with such a header. Raises DamagedCheckpoint."""
+    """Return a checkpoint whose header has this type. Raises DamagedCheckpoint."""
     with restoring(saved.path):
         converted(saved.header, kind)
     return saved
@@ -106,8 +106,8 @@ def save(
     """Write checkpoint `number` durably, then remove all but the newest `keep` up to it.
 
     Checkpoints with a higher number are removed too: the run that saves `number` has skipped them as
-    damaged. A crash or an error at any step leaves the ones before it as they were. The header
-    holds what JSON can hold (no NaN, no infinity), the arrays numbers.
+    damaged. A crash or an error at any step leaves the earlier ones as they were. The header
+    contains only JSON values (no NaN, no infinity), and the arrays contain numbers.
     Raises StorageError; ValueError or TypeError for a header or array that cannot be written.
     """
     if keep < 1:
@@ -162,7 +162,7 @@ def numbered(folder: Path) -> dict[int, Path]:
 
 
 class CheckpointWriter:
-    """Writes checkpoints to a folder, of which it keeps ``keep``, after what the outputs have."""
+    """Writes checkpoints to a folder, each after the outputs are on disk, and keeps the last ``keep``."""
 
     def __init__(self, folder: Path, keep: int, outputs: Sequence[OutputFile]) -> None:
         self.folder = folder
@@ -172,7 +172,7 @@ class CheckpointWriter:
 
     @contextmanager
     def aside(self, threaded: bool) -> Iterator[None]:
-        """Have another thread, if ``threaded``; where this ends, it has written what it was given."""
+        """Start another thread, if ``threaded``. When the context ends, all its checkpoints are written."""
         with BackgroundWorker(threaded) as self._other:
             try:
                 yield
@@ -180,7 +180,7 @@ class CheckpointWriter:
                 self._other.wait()
 
     def finish(self) -> None:
-        """Wait until the last checkpoint is written; raises what kept it from that."""
+        """Wait until the last checkpoint is written. Raises the error of the thread that wrote it."""
         while len(self._other):
             self._other.take()
 
@@ -192,9 +192,9 @@ class CheckpointWriter:
         examples: Shown,
         in_background: bool,
     ) -> None:
-        """Write the outputs to disk, then a checkpoint; ``in_background``: the other thread does.
+        """Write the outputs to disk, then a checkpoint; on the other thread if ``in_background``.
 
-        ``finish`` has been called. Raises StorageError.
+        The caller has called ``finish`` before. Raises StorageError.
         """
         for file in self.outputs:
             file.flush(fsync=False)

@@ -1,8 +1,8 @@
 """Detection of examples that crash the process.
 
 A note in the run folder names the examples being processed. It only has to outlive the process, so it
-is written without fsync. The next process reads there where the last one died and processes those
-examples one at a time, until the culprit is found or all have passed.
+is written without fsync. The next process reads in the note at which examples the last process died. It
+processes those one at a time, until it knows which of them crashes, or all have passed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Note(msgspec.Struct):
 
 
 def run_of(fingerprint: Mapping[str, Any]) -> str:
-    """Return what identifies a configuration, with this version, in a note."""
+    """Return the text that identifies a configuration and this version in a note."""
     text = json.dumps([__version__, dict(fingerprint)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -104,7 +104,7 @@ class CrashNote:
         self._write(None)
 
     def excuse(self) -> None:
-        """Do not count a crash from now on: the process was asked to stop."""
+        """Count no crash from now on, since the process was asked to stop."""
         self._excused = True
         self._write(None)
 
@@ -122,7 +122,7 @@ class CrashNote:
 
 
 class CrashNotes(CrashNote):
-    """A note for processes that each begin with the same example: those put aside are noted, too."""
+    """A note for processes that all begin with the same example. It also contains the examples put aside."""
 
     def __init__(self, path: Path, most: int) -> None:
         super().__init__(path, "", most)

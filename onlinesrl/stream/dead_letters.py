@@ -13,7 +13,7 @@ from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import OutputFile, parts
 
 PIECE = 3 << 15
-"""The bytes of an example that are written at once; a multiple of 3, for base64."""
+"""How many bytes of an example are written at once; a multiple of 3, for base64."""
 
 
 class DeadLetters(OutputFile):
@@ -56,7 +56,7 @@ def letter(record: Record, reason: str, example_id: str | None = None) -> Iterat
 
 
 def _texts(value: bytes) -> Iterator[str]:
-    """Decode UTF-8 in pieces: memory may not suffice for a second copy."""
+    """Decode UTF-8 in pieces, since memory may not suffice for a second copy."""
     decode = codecs.getincrementaldecoder("utf-8")().decode
     for first in range(0, len(value), PIECE):
         yield decode(value[first : first + PIECE], first + PIECE >= len(value))

@@ -27,16 +27,16 @@ from onlinesrl.stream.records import Record
 from onlinesrl.stream.source import Source
 
 Content: TypeAlias = Example | ExampleError | Label | None
-"""What a record decodes to; None for a tombstone."""
+"""The decoded content of a record; None for a tombstone."""
 Decoded: TypeAlias = tuple[Record, Content]
-"""A record and what it was decoded to."""
+"""A record and its decoded content."""
 
 READ_BYTES = 4 << 20
 """The most bytes of a micro-batch; decoded, they take some twenty times as much memory."""
 
 
 class Batch(NamedTuple):
-    """The next micro-batch; ``dry``: the source has no more for now. Empty and not dry: it has ended.
+    """The next micro-batch. If ``dry``, the source has no more for now; empty and not dry, it has ended.
 
     ``mark`` is the source's, ``groups`` those of all examples that were read.
     """
@@ -74,7 +74,7 @@ class _WholeExamples(Decoder):
 def micro_batch(items: Iterator[Decoded | None], room: int) -> tuple[list[Decoded], bool]:
     """Take the next items: at most ``room``, until their bytes reach READ_BYTES.
 
-    Also returns whether the source has no more for now; an empty batch and False: it has ended. An
+    Also return whether the source has no more for now. An empty batch and False mean that it has ended. An
     item that did not fit in memory ends the batch; see ``ExampleReader.parts``.
     """
     batch: list[Decoded] = []
@@ -90,12 +90,12 @@ def micro_batch(items: Iterator[Decoded | None], room: int) -> tuple[list[Decode
 
 
 def unread(batch: Sequence[Decoded]) -> bool:
-    """Tell whether ``ExampleReader.parts`` will have to decode some of a micro-batch again."""
+    """Tell whether ``ExampleReader.parts`` must decode a part of a micro-batch again."""
     return len(batch) > 1 and _unread(batch[-1])
 
 
 def _unread(item: Decoded) -> bool:
-    """Tell whether memory did not suffice to decode an example."""
+    """Tell whether there was too little memory to decode an example."""
     return isinstance(item[1], ExampleError) and item[1].kind == "memory"
 
 
@@ -125,7 +125,7 @@ class ExampleReader:
         self.decoder = decoder or _WholeExamples()
 
     def read(self, position: dict[str, Any] | None = None) -> Iterator[Decoded | None]:
-        """Yield records and their examples after a position; None: the source has no more for now."""
+        """Yield records and examples after a position, and None where the source has no more for now."""
         for record in self.records(position):
             if record is None:
                 yield None
@@ -136,7 +136,7 @@ class ExampleReader:
             del example  # before the next one is read
 
     def records(self, position: dict[str, Any] | None) -> Iterator[Record | None]:
-        """Yield the records after a position; None: the source has no more for now."""
+        """Yield the records after a position, and None where the source has no more for now."""
         begun, self._begun = self._begun, None
         return self.source.read(position) if begun is None else begun
 
@@ -183,7 +183,7 @@ class ExampleReader:
         return Batch(batch, dry or (size >= READ_BYTES and not batch), mark, groups, size)
 
     def _contents(self, records: Sequence[Record]) -> list[Content]:
-        """Return what records decode to; from one that does not fit in memory on, see ``parts``."""
+        """Decode records. From the first that does not fit in memory on, ``parts`` decodes them."""
         if all(record.kind == "json" and not record.too_long for record in records):
             try:
                 examples = self.decoder.decode_all([record.value for record in records])
@@ -207,7 +207,7 @@ class ExampleReader:
         return not isinstance(content, Example) or self.choice.takes(content.group)
 
     def parts(self, batch: list[Decoded]) -> Iterator[list[Decoded]]:
-        """Yield a micro-batch; then what did not fit in memory beside it, decoded again, one by one.
+        """Yield a micro-batch, then, one by one, those of its examples that did not fit in memory beside it.
 
         The caller should empty each list before it asks for the next, to free memory.
         """

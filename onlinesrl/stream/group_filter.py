@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from onlinesrl.core.errors import DataError, printable
 
 NOTED = 64
-"""The most groups, besides the configured ones, that are remembered for messages."""
+"""How many groups, besides the configured ones, are remembered for messages."""
 
 
 class Choice:

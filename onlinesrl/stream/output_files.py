@@ -11,9 +11,9 @@ from onlinesrl.stream.run_folder import PARTS, OutputFile, RunFolder
 
 
 class Outputs:
-    """Predictions, metrics and dead letters; of each, what checkpoints need stays.
+    """Predictions, metrics and dead letters. The lines that checkpoints need are never removed.
 
-    ``most``: beyond so many bytes of one of them its oldest lines are removed; None: all stay. All methods
+    If a file has more than ``most`` bytes, its oldest lines are removed; None keeps all. All methods
     raise StorageError.
     """
 
@@ -31,27 +31,27 @@ class Outputs:
         self._parts: dict[int, dict[str, int]] = {}
 
     def resume(self, header: Mapping[str, Any], number: int) -> None:
-        """Cut the files to what they were at a checkpoint; without one, to nothing."""
+        """Cut the files to their length at a checkpoint; without one, empty them."""
         for name, file in self.files.items():
             part = header.get("parts", {}).get(name, 0)
             file.resume(part, header.get("lengths", {}).get(name, 0))
         self._note(number)
 
     def begin_parts(self) -> None:
-        """Begin a new part of files that have got long: a checkpoint is about to be written."""
+        """Begin a new part of each long file. To be called before a checkpoint is written."""
         for file in self.files.values():
             if self.most is not None and file.length > self.most // PARTS:
                 file.begin_part()
 
     def state(self) -> dict[str, dict[str, int]]:
-        """Return what a checkpoint has of the files."""
+        """Return the lengths of the files for a checkpoint."""
         state = {"lengths": {name: file.length for name, file in self.files.items()}}
         if any(file.part for file in self.files.values()):
             state["parts"] = {name: file.part for name, file in self.files.items()}
         return state
 
     def saved(self, number: int) -> None:
-        """Remove the oldest lines, if there are too many, that no checkpoint needs: one has been written."""
+        """Remove the oldest lines that no checkpoint needs, if there are too many, after a checkpoint."""
         if self.most is None:
             return
         self._note(number)

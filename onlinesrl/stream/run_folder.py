@@ -26,9 +26,9 @@ from onlinesrl.core.resources import Closing
 
 BUFFER_BYTES = 1 << 18
 REQUESTS = "requests.jsonl"
-"""In the run folder: what clients sent to /learn. It is a source, and --fresh keeps it."""
+"""The file of a run folder with the requests to /learn. It is a source, so --fresh keeps it."""
 PARTS = 8
-"""Into how many parts a file is cut whose bytes are limited."""
+"""The number of parts of a file whose bytes are limited."""
 _PART = re.compile(r"\.[0-9]{6}")
 _TABLE = re.compile(r"part-[0-9]{8,18}\.parquet|\.part-[0-9]{8,18}\.parquet\.tmp")
 _LOCKS: set[int] = set()
@@ -98,7 +98,7 @@ class OutputFile(Closing):
             self._written = length
 
     def resume(self, part: int, length: int) -> None:
-        """Go back to a part with this length: what is after it is removed."""
+        """Go back to a part with this length, and remove the later parts."""
         with storage_errors(self.base, "truncate"):
             for path in parts(self.base):
                 if part_of(path) > part:
@@ -116,7 +116,7 @@ class OutputFile(Closing):
             sync_folder(self.path.parent)
 
     def forget(self, before: int, most: int) -> None:
-        """Remove the oldest parts, of those before a number, until at most so many bytes are left."""
+        """Remove the oldest parts before this number, until at most so many bytes are left."""
         with storage_errors(self.base, "remove old parts"):
             sizes = {path: path.stat().st_size for path in parts(self.base)}
             for path in [path for path in sizes if part_of(path) < before]:
@@ -142,13 +142,13 @@ class OutputFile(Closing):
 
 
 def parts(path: Path) -> list[Path]:
-    """Return the parts of a file that there are, the oldest first: NAME, NAME.000001, NAME.000002 ..."""
+    """Return the existing parts of a file, the oldest first: NAME, NAME.000001, NAME.000002 ..."""
     later = sorted(other for other in path.parent.iterdir() if other.stem == path.name)
     return [path] * path.exists() + [other for other in later if part_of(other)]
 
 
 def part_of(path: Path) -> int:
-    """Return the number of a part; 0: the first."""
+    """Return the number of a part; the first has 0."""
     return int(path.suffix[1:]) if _PART.fullmatch(path.suffix) else 0
 
 
@@ -186,7 +186,7 @@ class RunFolder(Closing):
 
     @property
     def written(self) -> tuple[Path, ...]:
-        """The files that a run writes, without checkpoints, the lock and what clients sent."""
+        """The files that a run writes, without its checkpoints, its lock and the requests of clients."""
         growing = (self.predictions, self.metrics, self.deadletter, self.order, self.files)
         weights = (self.path / f"weights{suffix}" for suffix in (".mln", ".psl"))
         return (*growing, self.started, *weights, self.summary, self.report)
@@ -262,7 +262,9 @@ def _take_lock(path: Path) -> int:
             raise LockedError(_locked_message(path.parent, holder.strip())) from None
         except OSError:
             if os.pread(descriptor, len(_MARK), 0) != _MARK:
-                os.ftruncate(descriptor, 0)  # a part of the mark would not be known again
+                os.ftruncate(
+                    descriptor, 0
+                )  # the next process would not recognise a part of the mark
             os.close(descriptor)
             raise
     _LOCKS.add(descriptor)

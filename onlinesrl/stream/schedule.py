@@ -11,7 +11,7 @@ from multiprocessing import parent_process
 SHARE_EVERY = 500
 """The share of bad examples is checked after so many examples, and at the end."""
 WEIGH_EVERY = 128
-"""What waits for its label is weighed after so many examples and labels."""
+"""The size of the queue of late labels is computed after so many examples and labels."""
 
 
 @dataclass(frozen=True)

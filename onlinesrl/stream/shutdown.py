@@ -20,7 +20,7 @@ class Stopped(OnlinesrlError):
 
 
 class ShutdownSignal:
-    """SIGINT, SIGTERM and SIGHUP: the first asks to stop with a checkpoint, the second at once.
+    """SIGINT, SIGTERM and SIGHUP. The first asks to stop with a checkpoint, the second stops at once.
 
     The first also interrupts a search, whose example is then left for the next start (``interrupt``).
     While the run is ``waiting`` for input it raises Stopped. It calls ``acknowledge`` and ``told``.
@@ -41,7 +41,9 @@ class ShutdownSignal:
         if self.leaves_searches:
             self.stack.enter_context(interrupt.noted())
         asking = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # by nohup
+        if (
+            signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
+        ):  # a process started by nohup ignores SIGHUP
             asking.append(signal.SIGHUP)
         for number in asking:
             self.stack.callback(signal.signal, number, signal.signal(number, self._ask))

@@ -16,7 +16,7 @@ class Sink(Protocol):
     """Where predictions go, with default implementations."""
 
     State: ClassVar[Any] = dict[str, Any]
-    """The type of its state, for msgspec: those in checkpoints are checked by it."""
+    """The type of its state, for msgspec, which checks the states of checkpoints."""
 
     @property
     def due(self) -> bool:

@@ -42,7 +42,7 @@ class Sections(Protocol):
         ...
 
     def error(self, key: str, reason: str) -> ConfigError:
-        """Return the error for a key found wrong."""
+        """Return the error for a key with a wrong value."""
         ...
 
 
@@ -75,11 +75,11 @@ class Source(Protocol):
     Position: ClassVar[Any] = dict[str, Any] | None
     """The type of its positions, for msgspec: those in checkpoints are checked by it."""
     live: bool = False
-    """Whether more may come at any time, so that a run over it never finishes."""
+    """Whether records may arrive at any time, so that a run over the source never finishes."""
     max_bytes: int
     """The longest record, in bytes."""
     ahead: bool = False
-    """Whether another thread may read on and make marks while ``after`` is called."""
+    """Whether another thread may read on and make marks during a call of ``after``."""
     files: Sequence[str] = ()
     """The files that it reads; a run must not write to them."""
     retention: int | None = None
@@ -90,7 +90,7 @@ class Source(Protocol):
         return True
 
     def owes(self, position: Any) -> bool:
-        """Tell whether there is more after a position that must come out as it did before."""
+        """Tell whether records after a position were answered before, and must be answered alike again."""
         return False
 
     def open(self, position: Any) -> Any:
@@ -98,7 +98,7 @@ class Source(Protocol):
         return position
 
     def read(self, position: Any = None) -> Iterator[Record | None]:
-        """Yield the records after a position; None: there are no more for now.
+        """Yield the records after a position, and None where there are no more for now.
 
         It must not wait long without yielding None, so that the run can check whether it was asked
         to stop.
@@ -106,15 +106,15 @@ class Source(Protocol):
         ...
 
     def mark(self) -> Any:
-        """Return what ``after`` asks for about the records since the mark before."""
+        """Return the mark for ``after``, about the records since the previous mark."""
         return None
 
     def after(
         self, position: Any, records: Sequence[Record], more: bool = False, mark: Any = None
     ) -> SourcePosition:
-        """Return the position after records, the next that were read after a position, up to a mark.
+        """Return the position after records that follow a position, up to a mark.
 
-        ``more``: more was read after them before the mark, and has to be read again.
+        If ``more``, further records were read before the mark, and have to be read again.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The learning loop: read, step, write; checkpoint state and position together at intervals."""
+"""The learning loop: read, step, write. Checkpoints contain state and position together."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Watcher(Protocol):
         ...
 
     def processing(self, batch: Batch) -> AbstractContextManager[object]:
-        """Return a context for a micro-batch; the state of the run changes only in such a one."""
+        """Return a context for a micro-batch. The state of the run changes only in such a context."""
         ...
 
     def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
@@ -335,7 +335,7 @@ class Trainer:
     def room(self, steps: int, examples: int) -> int:
         """Return the size of the micro-batch after so many steps: up to where something is due.
 
-        0: there is an end before it.
+        It is 0 at the end of the run.
         """
         due = [1 if self.strict or self.settle else self.schedule.room(steps)]
         due += [] if self.labels is None else [WEIGH_EVERY - steps % WEIGH_EVERY]
@@ -370,7 +370,7 @@ class Trainer:
         self.shown.take(work, outcomes)
 
     def send(self, record: Record, item: Example | ExampleError, outcome: Outcome) -> None:
-        """Give a prediction to the sink; one that is too long becomes a dead letter."""
+        """Give a prediction to the sink; if it is too long, it becomes a dead letter."""
         try:
             self.sink.write(record, item, outcome)
         except ExampleError as error:
