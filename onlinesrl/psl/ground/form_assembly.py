@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -103,6 +104,38 @@ def constant_orders(constants: Sequence[str]) -> tuple[Ints32, Ints32]:
     )
 
 
+def comes_before(left: str, right: str) -> bool:
+    """Tell whether a constant comes before another: by value if both are integers, else as text."""
+    if all(name.isascii() and name.isdecimal() for name in (left, right)):
+        left, right = left.lstrip("0"), right.lstrip("0")
+        return (len(left), left) < (len(right), right)
+    return left < right
+
+
+class NumberedAtoms(Protocol):
+    """What an assembler reads of a listing; see ``Listing``."""
+
+    @property
+    def constants(self) -> Sequence[str]:
+        """The names of the constants."""
+
+    @property
+    def value(self) -> Floats:
+        """The value of each observed atom, float64[atoms]."""
+
+    @property
+    def variable(self) -> Ints32:
+        """The variable of each target, -1 for others, int32[atoms]."""
+
+    @property
+    def worlds(self) -> int:
+        """The number of worlds."""
+
+    @property
+    def n_variables(self) -> int:
+        """The number of targets."""
+
+
 @dataclass(frozen=True, eq=False)
 class Joined:
     """Rows of a plan: ground rules, or the rows to group if it has summations.
@@ -198,7 +231,7 @@ class Assembled:
 class Assembler:
     """Turns the joined rows of a listing's plans into linear forms."""
 
-    def __init__(self, listing: Listing, functions: Functions):
+    def __init__(self, listing: NumberedAtoms, functions: Functions):
         self._listing = listing
         self._functions = functions
         self._place = np.full(listing.n_variables, -1)
