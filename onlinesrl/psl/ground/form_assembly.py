@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -112,28 +111,15 @@ def comes_before(left: str, right: str) -> bool:
     return left < right
 
 
-class NumberedAtoms(Protocol):
+@dataclass(frozen=True, eq=False)
+class NumberedAtoms:
     """What an assembler reads of a listing; see ``Listing``."""
 
-    @property
-    def constants(self) -> Sequence[str]:
-        """The names of the constants."""
-
-    @property
-    def value(self) -> Floats:
-        """The value of each observed atom, float64[atoms]."""
-
-    @property
-    def variable(self) -> Ints32:
-        """The variable of each target, -1 for others, int32[atoms]."""
-
-    @property
-    def worlds(self) -> int:
-        """The number of worlds."""
-
-    @property
-    def n_variables(self) -> int:
-        """The number of targets."""
+    constants: Sequence[str]
+    value: Floats
+    variable: Ints32
+    worlds: int
+    n_variables: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +217,7 @@ class Assembled:
 class Assembler:
     """Turns the joined rows of a listing's plans into linear forms."""
 
-    def __init__(self, listing: NumberedAtoms, functions: Functions):
+    def __init__(self, listing: Listing | NumberedAtoms, functions: Functions):
         self._listing = listing
         self._functions = functions
         self._place = np.full(listing.n_variables, -1)

@@ -12,7 +12,6 @@ as one that comes. Conditions are only looked at when the ground rule is made.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from math import isnan
 from typing import NamedTuple, TypeAlias
@@ -25,13 +24,19 @@ from onlinesrl.logic.cnf import Compared, Literal
 from onlinesrl.psl.ground.form_assembly import (
     Assembler,
     Joined,
+    Listing,
+    NumberedAtoms,
     RuleError,
     broken,
     comes_before,
+    listed,
     missing,
 )
+from onlinesrl.psl.ground.grounder import MOST
 from onlinesrl.psl.ground.join_plan import RulePlan, plan_program
+from onlinesrl.psl.ground.memory_joins import ArrayJoins, compile_plan
 from onlinesrl.psl.lang.ast import PslProgram
+from onlinesrl.psl.lang.data import AtomTable, Database, Relation, interned, no_atoms
 from onlinesrl.psl.lang.linear_form import Condition, Conditions
 from onlinesrl.psl.lang.model import Functions
 
@@ -61,7 +66,8 @@ class ListedAtoms:
     it is first used, and follows the changes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, arities: Mapping[str, int]) -> None:
+        self._arities = arities
         self._values: dict[str, dict[Constants, float]] = {}
         self._indexes: dict[str, dict[tuple[int, ...], _Index]] = {}
 
@@ -86,6 +92,29 @@ class ListedAtoms:
             if not index[cells]:
                 del index[cells]
 
+    def database(self) -> Database:
+        """Return the atoms as a database."""
+        constants = dict[str, int]()
+        relations = {}
+        for predicate, arity in self._arities.items():
+            values = self._values.get(predicate, {})
+            parts = [row for row in values if not isnan(values[row])], self._targets(predicate)
+            tables = []
+            for part in parts:
+                columns = np.empty((arity, len(part)), np.int32)
+                for place in range(arity):
+                    columns[place] = interned([row[place] for row in part], constants)
+                tables.append(AtomTable(columns, np.array([values[row] for row in part], float)))
+            relations[predicate] = Relation(tables[0], tables[1], no_atoms(arity))
+        return Database(tuple(constants), relations)
+
+    def targets(self) -> list[GroundAtom]:
+        """Return the targets in the order of the variables of ``database``."""
+        return [(predicate, row) for predicate in self._arities for row in self._targets(predicate)]
+
+    def _targets(self, predicate: str) -> list[Constants]:
+        return [row for row, value in self._values.get(predicate, {}).items() if isnan(value)]
+
     def matching(
         self, predicate: str, columns: tuple[int, ...], cells: Constants
     ) -> Mapping[Constants, object]:
@@ -101,38 +130,17 @@ class ListedAtoms:
         return indexes[columns].get(cells, {})
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """The joined rows of some ground rules of a plan; what ``Assembler`` reads of a listing.
+class _Numbering:
+    """Numbers for atoms, targets and constants, in the order in which they are met."""
 
-    Atoms, constants and variables are numbered in the order in which they are met; the world of a row is
-    the number of its ground rule.
-    """
+    def __init__(self) -> None:
+        self.atoms: dict[GroundAtom, int] = {}
+        self.constants: dict[str, int] = {}
+        self.values: list[float] = []
+        self.variables: list[int] = []
+        self.targets: list[GroundAtom] = []
 
-    worlds: int
-    atoms: dict[GroundAtom, int] = field(default_factory=dict)
-    numbers: dict[str, int] = field(default_factory=dict)
-    values: list[float] = field(default_factory=list)
-    variables: list[int] = field(default_factory=list)
-    targets: list[GroundAtom] = field(default_factory=list)
-
-    @property
-    def constants(self) -> Sequence[str]:
-        return list(self.numbers)
-
-    @property
-    def value(self) -> Floats:
-        return np.array(self.values, np.float64)
-
-    @property
-    def variable(self) -> Ints32:
-        return np.array(self.variables, np.int32)
-
-    @property
-    def n_variables(self) -> int:
-        return len(self.targets)
-
-    def number(self, atom: GroundAtom, value: float) -> int:
+    def atom(self, atom: GroundAtom, value: float) -> int:
         """Return the number of an atom."""
         if (number := self.atoms.get(atom)) is None:
             number = self.atoms[atom] = len(self.atoms)
@@ -145,7 +153,12 @@ class _Rows:
 
     def constant(self, name: str) -> int:
         """Return the number of a constant."""
-        return self.numbers.setdefault(name, len(self.numbers))
+        return self.constants.setdefault(name, len(self.constants))
+
+    def listing(self, worlds: int) -> NumberedAtoms:
+        """Return what an assembler reads; the worlds are the ground rules."""
+        values, variables = np.array(self.values), np.array(self.variables, np.int32)
+        return NumberedAtoms([*self.constants], values, variables, worlds, len(self.targets))
 
 
 class IncrementalGrounder:
@@ -163,7 +176,7 @@ class IncrementalGrounder:
         skip: bool = False,
     ):
         self.plans = plan_program(program)
-        self.listed = ListedAtoms()
+        self.listed = ListedAtoms(program.predicates)
         self._functions = functions or {}
         self._opened = frozenset(opened)
         self._skip = skip
@@ -172,17 +185,29 @@ class IncrementalGrounder:
             for atom in _literals(plan):
                 self._literals.setdefault(atom.predicate, []).append((number, atom))
 
-    def everything(self) -> dict[Key, Row | None]:
-        """Return all ground rules, by key; None: the ground rule is trivial.
-
-        Raises RuleError as ``change`` does.
-        """
-        keys = dict.fromkeys(
-            (number, _cells_of(plan.outer, binding))
-            for number, plan in enumerate(self.plans)
-            for binding in self._bindings(_joined(plan), {}, plan.outer)
-        )
-        return self._rows(keys)
+    def everything(self) -> dict[Key, Row]:
+        """Return all ground rules that are not trivial, by key. Raises RuleError as ``change`` does."""
+        listing = Listing(self.listed.database())
+        listing.opened = self._opened
+        compiled = [compile_plan(plan, with_worlds=False) for plan in self.plans]
+        executor = ArrayJoins(compiled, listing, False, MOST, self._skip)
+        targets, rows = self.listed.targets(), dict[Key, Row]()
+        for number, plan in enumerate(self.plans):
+            for joined in executor.join(number):
+                chosen = listed(plan, joined, self._opened) if self._skip else joined
+                keys, group = _groups(plan, chosen, listing)
+                atoms = NumberedAtoms(
+                    listing.constants,
+                    listing.value,
+                    listing.variable,
+                    len(keys),
+                    listing.n_variables,
+                )
+                grouped = Joined(chosen.atoms, chosen.bindings, group)
+                rows.update(self._assembled(number, grouped, keys, atoms, targets))
+            for failure in executor.failures.values():
+                raise RuleError(failure)
+        return rows
 
     def change(self, atoms: Mapping[GroundAtom, float | None]) -> dict[Key, Row | None]:
         """Change the values of atoms: NaN makes a target, None takes an atom off the list.
@@ -243,35 +268,44 @@ class IncrementalGrounder:
         for number, constants in rows:
             by_plan.setdefault(number, []).append(constants)
         for number, groups in by_plan.items():
-            rows.update(self._assembled(number, groups))
+            plan, numbering = self.plans[number], _Numbering()
+            atoms, bindings, worlds = list[list[int]](), list[list[int]](), list[int]()
+            for group, constants in enumerate(groups):
+                outer = dict(zip(plan.outer, constants, strict=True))
+                for binding in self._bindings(_joined(plan), outer, plan.variables):
+                    if (row := self._row(plan, binding, numbering)) is not None:
+                        atoms.append(row)
+                        bindings.append([numbering.constant(binding[v]) for v in plan.variables])
+                        worlds.append(group)
+            if worlds:
+                joined = Joined(_columns(atoms), _columns(bindings), np.array(worlds, np.int32))
+                listing = numbering.listing(len(groups))
+                new = self._assembled(number, joined, groups, listing, numbering.targets)
+                rows.update(new)
         return rows
 
-    def _assembled(self, number: int, groups: Sequence[Constants]) -> dict[Key, Row]:
-        """Return the ground rules of a plan for constants of its outer variables, but trivial ones."""
-        plan, listing = self.plans[number], _Rows(len(groups))
-        atoms, bindings, worlds = list[list[int]](), list[list[int]](), list[int]()
-        for group, constants in enumerate(groups):
-            outer = dict(zip(plan.outer, constants, strict=True))
-            for binding in self._bindings(_joined(plan), outer, plan.variables):
-                if (row := self._row(plan, binding, listing)) is not None:
-                    atoms.append(row)
-                    bindings.append([listing.constant(binding[name]) for name in plan.variables])
-                    worlds.append(group)
-        if not worlds:
-            return {}
-        joined = Joined(_columns(atoms), _columns(bindings), np.array(worlds, np.int32))
+    def _assembled(
+        self,
+        number: int,
+        joined: Joined,
+        groups: Sequence[Constants],
+        listing: NumberedAtoms,
+        targets: Sequence[GroundAtom],
+    ) -> Iterator[tuple[Key, Row]]:
+        """Yield the ground rules of joined rows of a plan, whose worlds are numbers of ``groups``."""
+        plan = self.plans[number]
         piece = Assembler(listing, self._functions).assemble(plan, joined)
         if piece.broken.any():
             raise RuleError(broken(plan.form))
-        forms, rows = piece.forms, dict[Key, Row]()
+        forms = piece.forms
+        start, variable = forms.start.tolist(), forms.variable.tolist()
         for n, group in enumerate(forms.world.tolist()):
-            entries = slice(forms.start[n], forms.start[n + 1])
-            targets = tuple(listing.targets[j] for j in forms.variable[entries].tolist())
-            coefficients, constant = forms.coefficient[entries].copy(), float(forms.constant[n])
-            rows[number, groups[group]] = Row(number, targets, coefficients, constant)
-        return rows
+            entries = slice(start[n], start[n + 1])
+            atoms = tuple(targets[j] for j in variable[entries])
+            row = Row(number, atoms, forms.coefficient[entries], float(forms.constant[n]))
+            yield (number, groups[group]), row
 
-    def _row(self, plan: RulePlan, binding: Binding, listing: _Rows) -> list[int] | None:
+    def _row(self, plan: RulePlan, binding: Binding, numbering: _Numbering) -> list[int] | None:
         """Return the numbers of a joined row's atoms, as ``Joined`` has them; None where it is no row."""
         form, numbers = plan.form, list[int]()
         for atom in _joined(plan):
@@ -279,7 +313,7 @@ class IncrementalGrounder:
             value = self.listed.get(ground)
             if value is None or (plan.clause and value == 0.0):
                 return None
-            numbers.append(listing.number(ground, value))
+            numbers.append(numbering.atom(ground, value))
         conditions: list[Conditions] = [((compared,),) for compared in form.comparisons]
         conditions += [summation.choices for summation in form.summations]
         if not all(
@@ -295,7 +329,7 @@ class IncrementalGrounder:
                 return None
             if value is None and term.atom.predicate in self._opened:
                 unlisted = unlisted or term.atom
-            numbers.append(-1 if value is None else listing.number(ground, value))
+            numbers.append(-1 if value is None else numbering.atom(ground, value))
         if unlisted is not None and not self._skip:
             raise RuleError(missing(form, unlisted, binding))
         return None if unlisted is not None else numbers
@@ -352,6 +386,29 @@ def _matched(atom: Atom, constants: Constants, binding: Binding) -> Binding | No
         elif _value(term, binding) != constant:
             return None
     return extended
+
+
+def _groups(plan: RulePlan, joined: Joined, listing: Listing) -> tuple[list[Constants], Ints32]:
+    """Return the constants of the outer variables of each ground rule, and the ground rule of each row."""
+    columns = list[Ints32]()
+    for name in plan.outer:
+        atom, place, column = next(
+            (atom, place, column)
+            for place, atom in enumerate(_joined(plan))
+            for column, term in enumerate(atom.terms)
+            if isinstance(term, Variable) and term.name == name
+        )
+        rows = joined.atoms[place] - listing.base[atom.predicate]
+        columns.append(listing.columns[atom.predicate][column][rows])
+    n = joined.atoms.shape[1]
+    group: Ints32 = np.arange(n, dtype=np.int32)
+    if plan.form.summations:
+        table = np.array(columns, np.int32).reshape(len(columns), n)
+        distinct, inverse = np.unique(table, axis=1, return_inverse=True)
+        columns, group = [*distinct], inverse.reshape(n).astype(np.int32)
+        n = distinct.shape[1]
+    names = [[listing.constants[c] for c in column.tolist()] for column in columns]
+    return [*zip(*names, strict=True)] if names else [()] * n, group
 
 
 def _columns(rows: Sequence[Sequence[int]]) -> Ints32:
