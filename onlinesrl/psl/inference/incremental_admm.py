@@ -149,6 +149,8 @@ class IncrementalAdmm:
         self._mark = 0
         self._energy = self._gap = 0.0
         self._excess = dict[int, float]()
+        self._old_duals = list[tuple[Ints, Floats]]()
+        """Of the present step: duals that were replaced, to go back to."""
         self._steps = self.largest_part = 0
         """The number of steps; of the variables that the last step solved for at once."""
 
@@ -180,9 +182,11 @@ class IncrementalAdmm:
 
         Returns the variables whose value changed, each with its old and new value (NaN: there is none). The
         rows of a removed variable are to be removed in the same step. Raises Infeasible where the
-        constraints have no solution; the rows are changed then, and the values are not certified.
+        constraints have no solution; then nothing has changed.
         """
         before, gone = dict[int, float](), dict[Hashable, tuple[float, float]]()
+        old_rows = {name: self._row(name) for name in rows if name in self._rows.of}
+        self._old_duals.clear()
         touched = self._remove_rows([name for name in rows if name in self._rows.of])
         for name in removed:
             number = self._variables.remove(name)
@@ -206,13 +210,56 @@ class IncrementalAdmm:
         self._steps += 1
         if self._steps % RENEWAL == 0:
             self.renew()
-        self._settle(variables, before)
+        try:
+            self._settle(variables, before)
+        except Infeasible:
+            self._undo(new, added, gone, old_rows, before)
+            raise
         names, y = self._variables.names, self._linked.y
         return gone | {
             names[number]: (old, float(y[number]))
             for number, old in before.items()
             if old != y[number]
         }
+
+    def _undo(
+        self,
+        new: Iterable[Hashable],
+        added: Iterable[Hashable],
+        gone: Mapping[Hashable, tuple[float, float]],
+        old_rows: Mapping[Hashable, tuple[HingeRow, float]],
+        before: Mapping[int, float],
+    ) -> None:
+        """Restore rows, variables, values and duals as they were before a step."""
+        for rows, duals in reversed(self._old_duals):
+            self._linked.dual[rows] = duals
+        for number, value in before.items():
+            self._linked.y[number] = value
+        self._remove_rows([*new])
+        for name in added:
+            self._variables.remove(name)
+        for name, (value, _) in gone.items():
+            number = self._variables.add(name)
+            self._begin(number)
+            self._linked.y[number] = value
+        self._add_rows({name: row for name, (row, _) in old_rows.items()})
+        for name, (_, dual) in old_rows.items():
+            self._linked.dual[self._rows.of[name]] = dual
+        self.renew()
+
+    def _row(self, name: Hashable) -> tuple[HingeRow, float]:
+        """Return a row and its dual."""
+        linked, number = self._linked, self._rows.of[name]
+        entries = slice(linked.start[number], linked.stop[number])
+        row = HingeRow(
+            tuple(self._variables.names[j] for j in linked.variable[entries].tolist()),
+            linked.coefficient[entries].copy(),
+            float(linked.constant[number]),
+            int(linked.weight_index[number]),
+            int(linked.power[number]),
+            int(linked.kind[number]),
+        )
+        return row, float(linked.dual[number])
 
     def whole(self) -> tuple[list[Hashable], HingeLossMRF, HingeSolution]:
         """Return the names of the variables in their order, the model over them, and its solution."""
@@ -414,5 +461,6 @@ class IncrementalAdmm:
         solution = engine.solve(model, self.weights, start=start)
         for number, value in zip(variables.tolist(), y.tolist(), strict=True):
             before.setdefault(number, value)
+        self._old_duals.append((rows, linked.dual[rows]))
         linked.y[variables] = solution.y
         kernel.set_duals(linked, rows, solution.dual)

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -121,7 +122,7 @@ def test_a_step_reaches_only_the_ground_rules_that_mention_its_atoms():
     grounder = IncrementalGrounder(program, "T")
     people = [str(n) for n in range(50)]
     grounder.change({("T", (name,)): math.nan for name in people})
-    grounder.change({("B", pair): 1.0 for pair in zip(people, people[1:], strict=False)})
+    grounder.change({("B", pair): 1.0 for pair in pairwise(people)})
     assert grounder.change({("B", ("7", "9")): 1.0}).keys() == {(0, ("7", "9"))}
     touched = grounder.change({("T", ("7",)): 0.5})
     assert touched.keys() == {(0, ("7", "9")), (0, ("7", "8")), (0, ("6", "7")), (1, ())}

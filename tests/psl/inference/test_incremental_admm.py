@@ -101,12 +101,26 @@ def test_a_change_in_a_chain_is_solved_near_it():
     assert incremental.value(2_500) < 1e-3
 
 
-def test_constraints_without_a_solution():
+def test_a_step_without_a_solution_changes_nothing():
     incremental = IncrementalAdmm(WEIGHTS)
-    incremental.step({"at most": HingeRow((0,), np.ones(1), -0.2, HARD, 1, AT_MOST)}, [0])
+    chain(50, incremental)
+    pull = HingeRow((7,), -np.ones(1), 1.0, 2, 1, HINGE)
+    incremental.step({"pull": pull, "at most": HingeRow((9,), np.ones(1), -0.2, HARD, 1, AT_MOST)})
+    before = {n: incremental.value(n) for n in range(50)}, incremental.certificate
+    changes = {
+        "pull": None,
+        ("prior", 3): HingeRow((3,), np.ones(1), 0.5, 0, 1, HINGE),
+        ("prior", 49): None,
+        ("link", 48): None,
+        "new": HingeRow(("new", 8), np.ones(2), -1.0, 0, 2, HINGE),
+        "equal": HingeRow((9,), np.ones(1), -0.9, HARD, 1, EQUAL),
+    }
     with pytest.raises(Infeasible):
-        incremental.step({"equal": HingeRow((0,), np.ones(1), -0.9, HARD, 1, EQUAL)})
-    assert not incremental.certificate.certified
-    incremental.step({"at most": None})
-    assert incremental.certificate.certified
-    assert incremental.value(0) == pytest.approx(0.9, abs=1e-4)
+        incremental.step(changes, ["new"], [49])
+    assert {n: incremental.value(n) for n in range(50)} == before[0]
+    assert incremental.certificate == pytest.approx(before[1], abs=1e-12)
+    check(incremental)
+    changes["at most"] = None
+    incremental.step(changes, ["new"], [49])
+    check(incremental)
+    assert incremental.value(9) == pytest.approx(0.9, abs=1e-4)
