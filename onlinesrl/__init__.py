@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from onlinesrl.library.streams import examples, read, run
     from onlinesrl.library.tables import Table
     from onlinesrl.library.weights import Weights
+    from onlinesrl.library.world import Delta, World
 
 _MODULES = {
     "core.errors": (
@@ -76,6 +77,7 @@ _MODULES = {
     "library.streams": ("examples", "read", "run"),
     "library.tables": ("Table",),
     "library.weights": ("Weights",),
+    "library.world": ("Delta", "World"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -87,6 +89,7 @@ __all__ = [
     "Curves",
     "DataError",
     "DatabaseError",
+    "Delta",
     "Example",
     "ExampleError",
     "Explanation",
@@ -108,6 +111,7 @@ __all__ = [
     "TableError",
     "UsageError",
     "Weights",
+    "World",
     "__version__",
     "chunk_f1",
     "chunk_scores",

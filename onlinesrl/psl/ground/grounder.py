@@ -207,15 +207,22 @@ class Grounder:
                 yield plan, piece
 
     def _error(self, failure: GroundingFailure) -> ModelError:
-        rule = self._program.rules[failure.rule]
-        return ModelError(
-            failure.message,
-            file=self._program.file,
-            line=rule.position.line,
-            column=rule.position.column,
-            source_line=rule.text,
-            hint=self._advice if failure.kind == "limit" else failure.hint,
-        )
+        return rule_error(self._program, failure, self._advice)
+
+
+def rule_error(
+    program: PslProgram, failure: GroundingFailure, advice: str | None = None
+) -> ModelError:
+    """Return the error for a failure, at its rule; ``advice`` is the hint where there are too many rows."""
+    rule = program.rules[failure.rule]
+    return ModelError(
+        failure.message,
+        file=program.file,
+        line=rule.position.line,
+        column=rule.position.column,
+        source_line=rule.text,
+        hint=advice if failure.kind == "limit" else failure.hint,
+    )
 
 
 def _model(n_variables: int, plan: RulePlan, forms: linear.Forms) -> HingeLossMRF:

@@ -71,6 +71,9 @@ class ListedAtoms:
         self._values: dict[str, dict[Constants, float]] = {}
         self._indexes: dict[str, dict[tuple[int, ...], _Index]] = {}
 
+    def __len__(self) -> int:
+        return sum(map(len, self._values.values()))
+
     def get(self, atom: GroundAtom) -> float | None:
         """Return the value of an atom; None if it is not listed."""
         return self._values.get(atom[0], {}).get(atom[1])
@@ -217,6 +220,13 @@ class IncrementalGrounder:
         function returns no value from 0 to 1. Then no atom has changed.
         """
         before = {atom: self.listed.get(atom) for atom in atoms}
+        if not len(self.listed):
+            self._set(atoms)
+            try:
+                return {**self.everything()}
+            except RuleError:
+                self._set(before)
+                raise
         self._set({atom: value for atom, value in atoms.items() if value is not None})
         keys = dict.fromkeys(chain.from_iterable(map(self._affected, atoms)))
         self._set(atoms)

@@ -177,7 +177,7 @@ class IncrementalAdmm:
         rows: Mapping[Hashable, HingeRow | None],
         added: Iterable[Hashable] = (),
         removed: Iterable[Hashable] = (),
-    ) -> dict[Hashable, tuple[float, float]]:
+    ) -> dict[Any, tuple[float, float]]:
         """Replace, add and remove (None) rows by name, and add and remove variables; solve again.
 
         Returns the variables whose value changed, each with its old and new value (NaN: there is none). The

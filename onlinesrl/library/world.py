@@ -1,0 +1,208 @@
+"""A world that stays: facts come and go, and the certified joint answer follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from math import isnan, nan
+from typing import Any, NamedTuple, TypeAlias
+
+from onlinesrl.core.errors import DataError, UsageError
+from onlinesrl.core.example import Constant, arguments, number_of, show_ground_atom
+from onlinesrl.core.language import language_of
+from onlinesrl.library.inference import Answer
+from onlinesrl.library.inputs import Given, atoms
+from onlinesrl.library.model import Model
+from onlinesrl.library.notebook import table_html
+from onlinesrl.library.tables import Table
+from onlinesrl.logic.tables import with_names
+
+Atom: TypeAlias = tuple[str, tuple[str, ...]]
+Changes: TypeAlias = Mapping[Atom, tuple[float | None, float | None]]
+
+
+class Certificate(NamedTuple):
+    """What is proved about an answer: its energy is at most ``gap`` above the least.
+
+    ``violation`` is the largest violation of a hard rule.
+    """
+
+    energy: float
+    gap: float
+    violation: float
+    certified: bool
+
+
+class Delta:
+    """What a step changed: the atoms whose answer is another, and the certificate of the new answer.
+
+    ``changed`` has the old and the new value by predicate and atom; None: there is none.
+    """
+
+    def __init__(
+        self,
+        changed: Mapping[str, Mapping[tuple[Constant, ...], tuple[float | None, float | None]]],
+        certificate: Certificate,
+    ):
+        self.changed = changed
+        self.certificate = certificate
+
+    @cached_property
+    def table(self) -> Table:
+        """A row for each atom: its text, its old value and its new one."""
+        rows = [
+            (show_ground_atom(name, atom), *values)
+            for name, by_atom in self.changed.items()
+            for atom, values in by_atom.items()
+        ]
+        return Table(dict(zip(("atom", "old", "new"), zip(*rows, strict=True), strict=False)))
+
+    def __len__(self) -> int:
+        return sum(map(len, self.changed.values()))
+
+    def __repr__(self) -> str:
+        state = "certified" if self.certificate.certified else "not certified"
+        return f"<Delta: {len(self):,} atoms changed, {state}>"
+
+    def __str__(self) -> str:
+        lines = (f"{atom}: {_text(old)} -> {_text(new)}" for atom, old, new in self.table.rows())
+        return "\n".join([repr(self)[1:-1], *lines])
+
+    def _repr_html_(self) -> str:
+        return table_html(repr(self)[1:-1], ["atom", "old", "new"], [*self.table.rows()])
+
+
+class World:
+    """Facts that come and go under a PSL model, and the certified values of its targets.
+
+    ``query`` names the predicates that may have targets. ``skip`` leaves out ground rules with an atom of
+    theirs that is neither observed nor a target; otherwise such a ground rule is an error.
+
+    Each ``apply`` is one step, all or nothing. It grounds only what the changed facts touch, and solves
+    only where the answer may move; the answer is as good as one from a cold start.
+
+    >>> model = Model("1: Knows(A, B) & Smokes(A) -> Smokes(B) ^2   0.1: !Smokes(A) ^2", "psl")
+    >>> world = World(model, "Smokes")
+    >>> _ = world.apply(add={"Knows": [["Anna", "Bob"]]}, query={"Smokes": ["Anna", "Bob"]})
+    >>> print(world.apply(set={"Smokes": {"Anna": 1.0}}))
+    Delta: 2 atoms changed, certified
+    Smokes(Anna): 0.000 -> none
+    Smokes(Bob): 0.000 -> 0.909
+    """
+
+    def __init__(
+        self, model: Model | str, query: str | Sequence[str], *, skip: bool = False
+    ) -> None:
+        from onlinesrl.psl.query.world import PslWorld
+
+        model = Model(model, "psl") if isinstance(model, str) else model
+        if model.language is not language_of(".psl"):
+            raise UsageError("a world follows facts that change under a PSL model")
+        self.model = model
+        self._arities: Mapping[str, int] = model.program.predicates
+        self._names = [query] if isinstance(query, str) else [*query]
+        for name in self._names:
+            self._check_name(name, "query")
+        self._world = PslWorld(model.program, self._names, skip=skip)
+        self._whole_numbers = dict[str, int]()
+
+    @property
+    def certificate(self) -> Certificate:
+        """The certificate of the present answer."""
+        return Certificate(*self._world.certificate)
+
+    def apply(
+        self,
+        add: Given | None = None,
+        remove: Given | None = None,
+        set: Given | None = None,
+        query: Given | None = None,
+    ) -> Delta:
+        """Change facts, in one step, and return what that changes in the answer.
+
+        ``add`` lists observed atoms that are new, ``set`` observed atoms with their values, new or not, and
+        ``query`` targets, which may have been observed; a value not given is 1. ``remove`` lists atoms that
+        go, observed or target. Atoms are given as for ``infer``.
+
+        Raises DataError for a bad change, ExampleError for what is no atom, ModelError where a rule cannot
+        be ground, and Infeasible where the hard rules cannot all hold. Then nothing has changed.
+        """
+        changes = dict[Atom, float | None]()
+        numbers = dict[str, int]()
+        parts = {"add": add, "remove": remove, "set": set, "query": query}
+        for part, rows in parts.items():
+            for atom, value in self._atoms(rows or {}, part, numbers):
+                if atom in changes:
+                    raise DataError(f"{part}: {show_ground_atom(*atom)} is changed twice")
+                self._check_change(part, atom, value)
+                number = 1.0 if value is None else value
+                changes[atom] = {"remove": None, "query": nan}.get(part, number)
+        changed = self._world.apply(changes)
+        self._whole_numbers |= numbers
+        return Delta(self._by_name(changed), self.certificate)
+
+    def answer(self) -> Answer:
+        """Return the values of all targets."""
+        values = self._by_name(dict(self._world.values()))
+        tables = {
+            name: Table(
+                with_names(
+                    [None] * self._arities[name], [*zip(*by_atom, strict=True)], [*by_atom.values()]
+                )
+            )
+            for name, by_atom in values.items()
+        }
+        return Answer(tables, {"method": "incremental", **self.certificate._asdict()})
+
+    def _by_name(self, by_atom: Mapping[Atom, Any]) -> dict[str, dict[tuple[Constant, ...], Any]]:
+        """Return values by predicate and atom; whole numbers are given back as such."""
+        result = dict[str, dict[tuple[Constant, ...], Any]]()
+        for (name, constants), value in by_atom.items():
+            atom = tuple(self._whole_numbers.get(text, text) for text in constants)
+            result.setdefault(name, {})[atom] = value
+        return result
+
+    def _atoms(
+        self, rows: Given, part: str, numbers: dict[str, int]
+    ) -> Iterable[tuple[Atom, float | None]]:
+        for name, listed in atoms(rows, part).items():
+            self._check_name(name, part)
+            for row in listed:
+                constants = arguments(row)
+                if len(constants) != self._arities[name]:
+                    raise DataError(
+                        f"{part}: {name} has {self._arities[name]} arguments, found {len(constants)} "
+                        f"in {show_ground_atom(name, constants)}"
+                    )
+                numbers.update(
+                    (str(number), number) for number in constants if isinstance(number, int)
+                )
+                yield (name, tuple(map(str, constants))), number_of(row)
+
+    def _check_name(self, name: str, part: str) -> None:
+        if name not in self._arities:
+            known = ", ".join(self._arities)
+            raise DataError(f"{part}: the model has no predicate {name}; it has {known}")
+
+    def _check_change(self, part: str, atom: Atom, value: float | None) -> None:
+        text, present = show_ground_atom(*atom), self._world.fact(atom)
+        if part in {"remove", "query"}:
+            if value is not None:
+                raise DataError(f"{part}: {text} has a value; expected none")
+            if part == "remove" and present is None:
+                raise DataError(f"remove: {text} is neither observed nor a target")
+            if part == "query" and atom[0] not in self._names:
+                raise DataError(
+                    f"query: {atom[0]} has no targets; expected {', '.join(self._names)}"
+                )
+            if part == "query" and present is not None and isnan(present):
+                raise DataError(f"query: {text} is a target already")
+        elif not 0.0 <= (1.0 if value is None else value) <= 1.0:
+            raise DataError(f"{part}: the value of {text} is {value:g}; expected 0 to 1")
+        elif part == "add" and present is not None:
+            state = "a target" if isnan(present) else f"observed, with value {present:g}"
+            raise DataError(f"add: {text} is {state} already; set changes it")
+
+
+def _text(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3f}"

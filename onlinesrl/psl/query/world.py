@@ -1,0 +1,111 @@
+"""A PSL world that stays: facts come and go, and the certified values of its targets follow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from math import isnan
+from typing import NamedTuple
+
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.psl.ground.form_assembly import RuleError
+from onlinesrl.psl.ground.grounder import rule_error
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HARD, HINGE
+from onlinesrl.psl.ground.incremental_grounder import GroundAtom, IncrementalGrounder, Row
+from onlinesrl.psl.inference.incremental_admm import Certificate, HingeRow, IncrementalAdmm
+from onlinesrl.psl.inference.solving import weights_of
+from onlinesrl.psl.lang.ast import PslProgram
+from onlinesrl.psl.lang.model import Functions
+
+RESOLUTION = 1e-3
+"""A value has changed if it is this far from the value that was reported last."""
+
+
+class Change(NamedTuple):
+    """The old and the new value of a target; None: it was, or is, no target."""
+
+    old: float | None
+    new: float | None
+
+
+class PslWorld:
+    """Facts, and the values of least energy of the targets.
+
+    ``opened`` are the predicates that may have targets; with ``skip``, ground rules with an atom of theirs
+    that is neither observed nor a target are left out.
+    """
+
+    def __init__(
+        self,
+        program: PslProgram,
+        opened: Collection[str],
+        functions: Functions | None = None,
+        skip: bool = False,
+    ):
+        self._program = program
+        self._grounder = IncrementalGrounder(program, opened, functions, skip)
+        self._answer = IncrementalAdmm(weights_of(program))
+        self._reported = dict[GroundAtom, float]()
+
+    @property
+    def certificate(self) -> Certificate:
+        """The certificate of the values."""
+        return self._answer.certificate
+
+    def fact(self, atom: GroundAtom) -> float | None:
+        """Return the observed value of an atom, NaN for a target; None if it is neither."""
+        return self._grounder.listed.get(atom)
+
+    def values(self) -> Iterator[tuple[GroundAtom, float]]:
+        """Yield the targets and their values."""
+        for atom in self._reported:
+            yield atom, self._answer.value(atom)
+
+    def apply(self, changes: Mapping[GroundAtom, float | None]) -> dict[GroundAtom, Change]:
+        """Change facts: a value is observed, NaN makes a target, None takes the atom away.
+
+        Returns the targets whose value changed. Raises ModelError where a rule cannot be ground, or cannot
+        hold, and Infeasible where the hard rules have no solution. Then nothing has changed.
+        """
+        old = {atom: self.fact(atom) for atom in changes}
+        try:
+            rows = self._grounder.change(changes)
+        except RuleError as error:
+            raise rule_error(self._program, error.failure) from None
+        added, removed = list[GroundAtom](), list[GroundAtom]()
+        for atom, value in changes.items():
+            was, is_target = (x is not None and isnan(x) for x in (old[atom], value))
+            if is_target and not was:
+                added.append(atom)
+            elif was and not is_target:
+                removed.append(atom)
+        try:
+            moved = self._answer.step(
+                {key: None if row is None else self._hinge(row) for key, row in rows.items()},
+                added,
+                removed,
+            )
+        except Infeasible:
+            for atom, value in old.items():
+                self._grounder.listed.set(atom, value)
+            raise
+        return dict(self._report(moved))
+
+    def _hinge(self, row: Row) -> HingeRow:
+        form = self._grounder.plans[row.plan].form
+        figures = row.atoms, row.coefficients, row.constant
+        if form.weight is None:
+            return HingeRow(*figures, HARD, 1, EQUAL if form.equality else AT_MOST)
+        return HingeRow(*figures, form.rule, form.power, HINGE)
+
+    def _report(
+        self, moved: Mapping[GroundAtom, tuple[float, float]]
+    ) -> Iterator[tuple[GroundAtom, Change]]:
+        """Yield what is new about the targets whose values moved."""
+        for atom, (_, value) in moved.items():
+            old = self._reported.get(atom)
+            if isnan(value):
+                del self._reported[atom]
+                yield atom, Change(old, None)
+            elif old is None or abs(value - old) >= RESOLUTION:
+                self._reported[atom] = value
+                yield atom, Change(old, value)

@@ -1,0 +1,128 @@
+"""Worlds: a step changes the answer as a cold start would, or changes nothing at all."""
+
+import numpy as np
+import pytest
+
+import onlinesrl as srl
+from onlinesrl.core.errors import Infeasible
+
+TRUST = """
+1: Knows(A, B) & Knows(B, C) & Knows(A, C) & Trusts(A, B) & Trusts(B, C) -> Trusts(A, C) ^2
+1: Knows(A, B) & Knows(B, A) & Trusts(A, B) -> Trusts(B, A) ^2
+2: Reported(B) & Knows(A, B) -> !Trusts(A, B) ^2
+0.5: Knows(A, B) -> Trusts(A, B) ^2
+0.3: !Trusts(A, B) ^2
+Trusts(A, +B) <= 3 .
+"""
+
+
+class Story:
+    """Random changes of who knows whom, who was reported, and who is known to trust whom."""
+
+    def __init__(self, seed, people=8):
+        self.rng = np.random.default_rng(seed)
+        self.people = [*range(people)]
+        self.knows, self.reported, self.seen = {}, {}, {}
+
+    def step(self):
+        """Change a few facts; return the keywords of ``World.apply``."""
+        changes = {name: {} for name in ("add", "set", "remove", "query")}
+        pair = tuple(self.rng.choice(self.people, 2, replace=False).tolist())
+        if pair not in self.knows:
+            self.knows[pair] = 1.0
+            changes["add"]["Knows"] = [pair]
+            changes["query"]["Trusts"] = [pair]
+        elif self.rng.random() < 0.5:
+            del self.knows[pair]
+            self.seen.pop(pair, None)
+            changes["remove"] = {"Knows": [pair], "Trusts": [pair]}
+        elif pair in self.seen:
+            del self.seen[pair]
+            changes["query"]["Trusts"] = [pair]
+        else:
+            self.seen[pair] = float(self.rng.integers(0, 5) / 4)
+            changes["set"]["Trusts"] = {pair: self.seen[pair]}
+        one = int(self.rng.choice(self.people))
+        if one in self.reported:
+            del self.reported[one]
+            changes["remove"]["Reported"] = [one]
+        else:
+            self.reported[one] = 0.5
+            changes["add"]["Reported"] = {one: 0.5}
+        return changes
+
+    def cold(self, model):
+        evidence = {"Knows": self.knows, "Reported": self.reported, "Trusts": self.seen}
+        targets = [pair for pair in self.knows if pair not in self.seen]
+        return srl.infer(model, evidence, {"Trusts": targets})
+
+
+def digest(world):
+    return repr((sorted(world.answer().values.items()), [*world.certificate]))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_after_every_step_the_answer_of_a_cold_start(seed):
+    story, model, shown = Story(seed), srl.Model(TRUST, "psl"), {}
+    world = srl.World(model, "Trusts")
+    for _ in range(40):
+        delta = world.apply(**story.step())
+        for pair, (old, new) in delta.changed.get("Trusts", {}).items():
+            assert shown.get(pair) == old
+            shown[pair] = new
+        shown = {pair: value for pair, value in shown.items() if value is not None}
+        cold, answer = story.cold(model), world.answer()
+        assert delta.certificate.certified
+        assert answer.stats["energy"] == pytest.approx(cold.stats["objective"], abs=2e-3)
+        assert answer.values.get("Trusts", {}).keys() == shown.keys()
+        for pair, value in answer.values.get("Trusts", {}).items():
+            assert abs(value - shown[pair]) < 1e-3
+            assert value == pytest.approx(cold["Trusts"][pair], abs=0.03)
+
+
+BAD = {
+    "no predicate Likes": {"add": {"Likes": [[1, 2]]}},
+    "Knows has 2 arguments, found 1 in Knows(1)": {"add": {"Knows": [[1]]}},
+    "remove: Knows(1, 9) is neither observed nor a target": {"remove": {"Knows": [[1, 9]]}},
+    "the value of Reported(1) is 1.5; expected 0 to 1": {"set": {"Reported": {1: 1.5}}},
+    "the value of Reported(1) is -0.1": {"add": {"Reported": {1: -0.1}}},
+    "Reported(1) is changed twice": {"add": {"Reported": [[1]]}, "set": {"Reported": [[1]]}},
+    "add: Knows(1, 2) is observed, with value 1 already": {"add": {"Knows": [[1, 2]]}},
+    "query: Trusts(1, 2) is a target already": {"query": {"Trusts": [[1, 2]]}},
+    "query: Knows has no targets; expected Trusts": {"query": {"Knows": [[1, 4]]}},
+    "remove: Knows(1, 2) has a value": {"remove": {"Knows": {(1, 2): 1.0}}},
+    "the rule needs Trusts(2, 3)": {"add": {"Knows": [[2, 3]]}},
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_a_bad_change_is_refused_and_changes_nothing(message):
+    world = srl.World(srl.Model(TRUST, "psl"), "Trusts")
+    pairs = [(1, 2), (2, 1), (1, 3)]
+    world.apply(add={"Knows": pairs}, query={"Trusts": pairs})
+    before = digest(world)
+    change = {"set": {"Knows": {(1, 3): 0.5}}, **BAD[message]}
+    with pytest.raises(srl.OnlinesrlError) as caught:
+        world.apply(**change)
+    assert message in str(caught.value)
+    assert digest(world) == before
+    assert len(world.apply(remove={"Knows": [(1, 3)], "Trusts": [(1, 3)]})) == 1
+
+
+def test_hard_rules_that_cannot_all_hold_change_nothing():
+    model = srl.Model("1: !A(X) ^2  A(X) >= B(X) .  A(X) <= C(X) .", "psl")
+    world = srl.World(model, "A")
+    world.apply(add={"B": {1: 0.7}, "C": {1: 0.9}}, query={"A": [1]})
+    before = digest(world)
+    with pytest.raises(Infeasible):
+        world.apply(set={"C": {1: 0.2}})
+    with pytest.raises(srl.ModelError, match="breaks this hard rule"):
+        world.apply(set={"A": {1: 0.1}})
+    assert digest(world) == before
+    delta = world.apply(set={"C": {1: 0.7}, "B": {1: 0.0}})
+    assert delta.changed["A"][1,][1] == pytest.approx(0.0, abs=1e-3)
+
+
+def test_only_a_psl_model_has_a_world():
+    with pytest.raises(srl.UsageError, match="under a PSL model"):
+        srl.World(srl.Model("P(t)\n1 P(x)"), "P")
