@@ -27,6 +27,7 @@ PAGES = (
     "monitoring",
     "cluster",
     "psl",
+    "worlds",
     "numbers",
     "drift",
     "learning",

@@ -275,11 +275,8 @@ class Assembler:
                 leaf.name if column is None else names[next(constants)]
                 for leaf, column in zip(terms(term.atom), columns, strict=True)
             ]
-            values[k] = self._functions[term.atom.predicate](*arguments)
-            if not 0.0 <= values[k] <= 1.0:
-                atom_text = f"{term.atom.predicate}({', '.join(arguments)})"
-                message = f"{atom_text} is {values[k]:g}, not a value from 0 to 1"
-                raise RuleError(GroundingFailure(plan.form.rule, "schema", message))
+            ground = term.atom.predicate, arguments
+            values[k] = function_value(plan.form, ground, self._functions)
         return place.reshape(n), values
 
     def _grouped(self, plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.GroundRows:
@@ -312,6 +309,18 @@ class Assembler:
         )
 
 
+def function_value(
+    form: NormalRule, atom: tuple[str, Sequence[str]], functions: Functions
+) -> float:
+    """Return the value of a function. Raises RuleError if it is not from 0 to 1."""
+    name, constants = atom
+    value = functions[name](*constants)
+    if 0.0 <= value <= 1.0:
+        return value
+    message = f"{name}({', '.join(constants)}) is {value:g}, not a value from 0 to 1"
+    raise RuleError(GroundingFailure(form.rule, "schema", message))
+
+
 def _single(plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.GroundRows:
     """Return joined rows as ground rows."""
     k, n = atoms.shape
@@ -339,13 +348,16 @@ def _evaluated(
         return np.full(n, evaluate(coefficient, {}))
     cases, case = np.unique([counts[name] for name in names], axis=1, return_inverse=True)
     values = [
-        _value(plan, coefficient, dict(zip(names, case_, strict=True)))
+        coefficient_value(plan, coefficient, dict(zip(names, case_, strict=True)))
         for case_ in cases.T.tolist()
     ]
     return np.array(values, np.float64)[case.reshape(n)]
 
 
-def _value(plan: RulePlan, coefficient: Coefficient, counts: Mapping[str, float]) -> float:
+def coefficient_value(
+    plan: RulePlan, coefficient: Coefficient, counts: Mapping[str, float]
+) -> float:
+    """Return the value of a coefficient. Raises RuleError if it divides by 0, or is too large."""
     try:
         value = evaluate(coefficient, counts)
     except ZeroDivisionError:

@@ -28,14 +28,17 @@ from onlinesrl.psl.ground.form_assembly import (
     NumberedAtoms,
     RuleError,
     broken,
+    coefficient_value,
     comes_before,
+    function_value,
     listed,
     missing,
 )
 from onlinesrl.psl.ground.grounder import MOST
 from onlinesrl.psl.ground.join_plan import RulePlan, plan_program
 from onlinesrl.psl.ground.memory_joins import ArrayJoins, compile_plan
-from onlinesrl.psl.lang.ast import PslProgram
+from onlinesrl.psl.kernels.linear import ACTIVE
+from onlinesrl.psl.lang.ast import Coefficient, Number, PslProgram
 from onlinesrl.psl.lang.data import AtomTable, Database, Relation, interned, no_atoms
 from onlinesrl.psl.lang.linear_form import Condition, Conditions
 from onlinesrl.psl.lang.model import Functions
@@ -133,35 +136,50 @@ class ListedAtoms:
         return indexes[columns].get(cells, {})
 
 
-class _Numbering:
-    """Numbers for atoms, targets and constants, in the order in which they are met."""
+class _Pattern:
+    """An atom of a rule; a binding has the constants of the rule as well as those of its variables."""
 
-    def __init__(self) -> None:
-        self.atoms: dict[GroundAtom, int] = {}
-        self.constants: dict[str, int] = {}
-        self.values: list[float] = []
-        self.variables: list[int] = []
-        self.targets: list[GroundAtom] = []
+    def __init__(self, atom: Atom):
+        self.predicate = atom.predicate
+        self.names = [_name(term) for term in atom.terms]
 
-    def atom(self, atom: GroundAtom, value: float) -> int:
-        """Return the number of an atom."""
-        if (number := self.atoms.get(atom)) is None:
-            number = self.atoms[atom] = len(self.atoms)
-            is_target = isnan(value)
-            self.values.append(0.0 if is_target else value)
-            self.variables.append(len(self.targets) if is_target else -1)
-            if is_target:
-                self.targets.append(atom)
-        return number
+    def ground(self, binding: Binding) -> GroundAtom:
+        """Return the atom with all its constants."""
+        return self.predicate, tuple([binding[name] for name in self.names])
 
-    def constant(self, name: str) -> int:
-        """Return the number of a constant."""
-        return self.constants.setdefault(name, len(self.constants))
+    def matched(self, constants: Constants, binding: Binding) -> Binding | None:
+        """Return the binding under which the atom has these constants; None if there is none."""
+        extended = dict(binding)
+        for name, constant in zip(self.names, constants, strict=True):
+            if extended.setdefault(name, constant) != constant:
+                return None
+        return extended
 
-    def listing(self, worlds: int) -> NumberedAtoms:
-        """Return what an assembler reads; the worlds are the ground rules."""
-        values, variables = np.array(self.values), np.array(self.variables, np.int32)
-        return NumberedAtoms([*self.constants], values, variables, worlds, len(self.targets))
+
+class _Rule:
+    """A plan with its atoms as patterns; ``constants`` is the binding of the constants of the rule."""
+
+    def __init__(self, plan: RulePlan):
+        self.plan, form = plan, plan.form
+        conditions = [c for item in form.summations for choice in item.choices for c in choice]
+        literals = [c.atom for c in conditions if isinstance(c, Literal)]
+        compared = [c for c in (*conditions, *form.comparisons) if isinstance(c, Compared)]
+        self.joins = [_Pattern(term.atom) for term in form.joins + form.sums]
+        self.lookups = [_Pattern(term.atom) for term in form.lookups]
+        self.filters = [*map(_Pattern, literals)]
+        self.computed = [_Pattern(term.atom) for term in form.computed]
+        leaves = [term for c in compared for term in (c.left, c.right)]
+        leaves += [term for item in (*form.terms,) for term in item.atom.terms]
+        leaves += [term for atom in literals for term in atom.terms]
+        self.constants = {_name(leaf): leaf.name for leaf in leaves if isinstance(leaf, Constant)}
+        self.checks: list[Conditions] = [((item,),) for item in form.comparisons]
+        self.checks += [item.choices for item in form.summations if () not in item.choices]
+
+    def value(self, coefficient: Coefficient, counts: Mapping[str, float]) -> float:
+        """Return a coefficient. Raises RuleError."""
+        if isinstance(coefficient, Number):
+            return coefficient.value
+        return coefficient_value(self.plan, coefficient, counts)
 
 
 class IncrementalGrounder:
@@ -183,10 +201,11 @@ class IncrementalGrounder:
         self._functions = functions or {}
         self._opened = frozenset(opened)
         self._skip = skip
-        self._literals: dict[str, list[tuple[int, Atom]]] = {}
-        for number, plan in enumerate(self.plans):
-            for atom in _literals(plan):
-                self._literals.setdefault(atom.predicate, []).append((number, atom))
+        self._rules = [*map(_Rule, self.plans)]
+        self._mentions: dict[str, list[tuple[int, _Pattern]]] = {}
+        for number, rule in enumerate(self._rules):
+            for pattern in rule.joins + rule.lookups + rule.filters:
+                self._mentions.setdefault(pattern.predicate, []).append((number, pattern))
 
     def everything(self) -> dict[Key, Row]:
         """Return all ground rules that are not trivial, by key. Raises RuleError as ``change`` does."""
@@ -207,7 +226,17 @@ class IncrementalGrounder:
                     listing.n_variables,
                 )
                 grouped = Joined(chosen.atoms, chosen.bindings, group)
-                rows.update(self._assembled(number, grouped, keys, atoms, targets))
+                piece = Assembler(atoms, self._functions).assemble(plan, grouped)
+                if piece.broken.any():
+                    raise RuleError(broken(plan.form))
+                forms = piece.forms
+                start, variable = forms.start.tolist(), forms.variable.tolist()
+                for n, place in enumerate(forms.world.tolist()):
+                    entries = slice(start[n], start[n + 1])
+                    variables = tuple(targets[j] for j in variable[entries])
+                    constant = float(forms.constant[n])
+                    row = Row(number, variables, forms.coefficient[entries], constant)
+                    rows[number, keys[place]] = row
             for failure in executor.failures.values():
                 raise RuleError(failure)
         return rows
@@ -231,7 +260,7 @@ class IncrementalGrounder:
         keys = dict.fromkeys(chain.from_iterable(map(self._affected, atoms)))
         self._set(atoms)
         try:
-            return self._rows(keys)
+            return {key: self._row(key) for key in keys}
         except RuleError:
             self._set(before)
             raise
@@ -242,160 +271,121 @@ class IncrementalGrounder:
 
     def _affected(self, atom: GroundAtom) -> Iterator[Key]:
         """Yield the keys of the ground rules that mention an atom, and perhaps of some that do not."""
-        for number, literal in self._literals.get(atom[0], ()):
-            plan = self.plans[number]
-            if (binding := _matched(literal, atom[1], {})) is None:
-                continue
-            others = [joined for joined in _joined(plan) if joined is not literal]
-            for extended in self._bindings(others, binding, plan.outer):
-                yield number, _cells_of(plan.outer, extended)
+        for number, pattern in self._mentions.get(atom[0], ()):
+            rule = self._rules[number]
+            if (binding := pattern.matched(atom[1], rule.constants)) is not None:
+                others = [joined for joined in rule.joins if joined is not pattern]
+                names = rule.plan.outer
+                for extended in self._bindings(others, binding, names):
+                    yield number, tuple([extended[name] for name in names])
 
     def _bindings(
-        self, atoms: Sequence[Atom], binding: Binding, names: Sequence[str]
+        self, patterns: Sequence[_Pattern], binding: Binding, names: Sequence[str]
     ) -> Iterator[Binding]:
         """Join atoms until these variables are bound, always the atom that has fewest matches."""
-        if all(name in binding for name in names):
+        if not [name for name in names if name not in binding]:
             yield binding
             return
-        matches = [self._matching(atom, binding) for atom in atoms]
-        least = min(range(len(atoms)), key=lambda place: len(matches[place]))
-        others = [*atoms[:least], *atoms[least + 1 :]]
+        matches = [self._matching(pattern, binding) for pattern in patterns]
+        least = min(range(len(patterns)), key=lambda place: len(matches[place]))
+        others = [*patterns[:least], *patterns[least + 1 :]]
         for constants in matches[least]:
-            if (extended := _matched(atoms[least], constants, binding)) is not None:
+            if (extended := patterns[least].matched(constants, binding)) is not None:
                 yield from self._bindings(others, extended, names)
 
-    def _matching(self, atom: Atom, binding: Binding) -> Mapping[Constants, object]:
-        cells = [_value(term, binding) for term in atom.terms]
-        columns = tuple(column for column, cell in enumerate(cells) if cell is not None)
-        return self.listed.matching(
-            atom.predicate, columns, tuple(cell for cell in cells if cell is not None)
-        )
+    def _matching(self, pattern: _Pattern, binding: Binding) -> Mapping[Constants, object]:
+        names = pattern.names
+        columns = tuple([place for place, name in enumerate(names) if name in binding])
+        cells = tuple([binding[name] for name in names if name in binding])
+        return self.listed.matching(pattern.predicate, columns, cells)
 
-    def _rows(self, keys: Iterable[Key]) -> dict[Key, Row | None]:
-        """Make the ground rules of these keys."""
-        rows: dict[Key, Row | None] = dict.fromkeys(keys)
-        by_plan: dict[int, list[Constants]] = {}
-        for number, constants in rows:
-            by_plan.setdefault(number, []).append(constants)
-        for number, groups in by_plan.items():
-            plan, numbering = self.plans[number], _Numbering()
-            atoms, bindings, worlds = list[list[int]](), list[list[int]](), list[int]()
-            for group, constants in enumerate(groups):
-                outer = dict(zip(plan.outer, constants, strict=True))
-                for binding in self._bindings(_joined(plan), outer, plan.variables):
-                    if (row := self._row(plan, binding, numbering)) is not None:
-                        atoms.append(row)
-                        bindings.append([numbering.constant(binding[v]) for v in plan.variables])
-                        worlds.append(group)
-            if worlds:
-                joined = Joined(_columns(atoms), _columns(bindings), np.array(worlds, np.int32))
-                listing = numbering.listing(len(groups))
-                new = self._assembled(number, joined, groups, listing, numbering.targets)
-                rows.update(new)
-        return rows
-
-    def _assembled(
-        self,
-        number: int,
-        joined: Joined,
-        groups: Sequence[Constants],
-        listing: NumberedAtoms,
-        targets: Sequence[GroundAtom],
-    ) -> Iterator[tuple[Key, Row]]:
-        """Yield the ground rules of joined rows of a plan, whose worlds are numbers of ``groups``."""
-        plan = self.plans[number]
-        piece = Assembler(listing, self._functions).assemble(plan, joined)
-        if piece.broken.any():
-            raise RuleError(broken(plan.form))
-        forms = piece.forms
-        start, variable = forms.start.tolist(), forms.variable.tolist()
-        for n, group in enumerate(forms.world.tolist()):
-            entries = slice(start[n], start[n + 1])
-            atoms = tuple(targets[j] for j in variable[entries])
-            row = Row(number, atoms, forms.coefficient[entries], float(forms.constant[n]))
-            yield (number, groups[group]), row
-
-    def _row(self, plan: RulePlan, binding: Binding, numbering: _Numbering) -> list[int] | None:
-        """Return the numbers of a joined row's atoms, as ``Joined`` has them; None where it is no row."""
-        form, numbers = plan.form, list[int]()
-        for atom in _joined(plan):
-            ground = _ground(atom, binding)
-            value = self.listed.get(ground)
-            if value is None or (plan.clause and value == 0.0):
-                return None
-            numbers.append(numbering.atom(ground, value))
-        conditions: list[Conditions] = [((compared,),) for compared in form.comparisons]
-        conditions += [summation.choices for summation in form.summations]
-        if not all(
-            any(all(self._holds(condition, binding) for condition in choice) for choice in choices)
-            for choices in conditions
-        ):
+    def _row(self, key: Key) -> Row | None:
+        """Make the ground rule of a key; None if it is trivial or has no atoms. Raises RuleError."""
+        number, constants = key
+        rule = self._rules[number]
+        plan, form = rule.plan, rule.plan.form
+        outer = rule.constants | dict(zip(plan.outer, constants, strict=True))
+        rows, columns = list[Binding](), list[list[tuple[GroundAtom, float]]]()
+        for binding in self._bindings(rule.joins, outer, plan.variables):
+            if (atoms := self._atoms(rule, binding)) is not None:
+                rows.append(binding)
+                columns.append(atoms)
+        if not rows:
             return None
-        unlisted = None
-        for term in form.lookups:
-            ground = _ground(term.atom, binding)
+        counts = {
+            item.variable: len({binding[item.variable] for binding in rows})
+            for item in form.summations
+        }
+        constant, linear = rule.value(form.constant, counts), dict[GroundAtom, float]()
+        for term, distinct in zip(form.terms, map(dict, zip(*columns, strict=True)), strict=True):
+            coefficient = rule.value(term.coefficient, counts)
+            for atom, value in distinct.items():
+                if isnan(value):
+                    linear[atom] = linear.get(atom, 0.0) + coefficient
+                else:
+                    constant += coefficient * value
+        linear = {atom: coefficient for atom, coefficient in linear.items() if coefficient}
+        if not linear:
+            excess = abs(constant) if form.equality else constant
+            if form.weight is None and excess > ACTIVE:
+                raise RuleError(broken(form))
+            return None
+        if not form.equality and constant + sum([max(q, 0.0) for q in linear.values()]) <= ACTIVE:
+            return None
+        return Row(number, tuple(linear), np.array([*linear.values()]), constant)
+
+    def _atoms(self, rule: _Rule, binding: Binding) -> list[tuple[GroundAtom, float]] | None:
+        """Return the atoms of a joined row, with values, in the order of the form's terms.
+
+        None: what is listed satisfies the rule, a condition does not hold, or an atom is to be skipped.
+        """
+        clause, atoms = rule.plan.clause, list[tuple[GroundAtom, float]]()
+        for pattern in rule.joins:
+            ground = pattern.ground(binding)
             value = self.listed.get(ground)
-            if plan.clause and value == 1.0:
+            if value is None or (clause and value == 0.0):
                 return None
-            if value is None and term.atom.predicate in self._opened:
-                unlisted = unlisted or term.atom
-            numbers.append(-1 if value is None else numbering.atom(ground, value))
-        if unlisted is not None and not self._skip:
-            raise RuleError(missing(form, unlisted, binding))
-        return None if unlisted is not None else numbers
+            atoms.append((ground, value))
+        for choices in rule.checks:
+            if not any(all(self._holds(item, binding) for item in choice) for choice in choices):
+                return None
+        unlisted = None
+        for place, pattern in enumerate(rule.lookups):
+            ground = pattern.ground(binding)
+            value = self.listed.get(ground)
+            if clause and value == 1.0:
+                return None
+            if value is None and pattern.predicate in self._opened and unlisted is None:
+                unlisted = place
+            atoms.append((ground, value or 0.0))
+        if unlisted is not None:
+            if self._skip:
+                return None
+            form = rule.plan.form
+            raise RuleError(missing(form, form.lookups[unlisted].atom, binding))
+        for pattern in rule.computed:
+            ground = pattern.ground(binding)
+            value = function_value(rule.plan.form, ground, self._functions)
+            atoms.append((ground, value))
+        return atoms
 
     def _holds(self, condition: Condition, binding: Binding) -> bool:
         if isinstance(condition, Literal):
-            value = self.listed.get(_ground(condition.atom, binding))
+            value = self.listed.get(_Pattern(condition.atom).ground(binding))
             return (
                 value is not None and value > 0.0
             ) == condition.positive  # a target does not hold
-        assert isinstance(condition, Compared)
-        left, right = (_value(term, binding) for term in (condition.left, condition.right))
-        assert left is not None
-        assert right is not None
+        left, right = (binding[_name(term)] for term in (condition.left, condition.right))
         holds = left == right if condition.op == "=" else comes_before(left, right)
         return holds == condition.positive
 
 
-def _joined(plan: RulePlan) -> list[Atom]:
-    return [term.atom for term in plan.form.joins + plan.form.sums]
-
-
-def _literals(plan: RulePlan) -> Iterator[Atom]:
-    """Yield every atom whose facts a form's ground rules depend on."""
-    yield from _joined(plan)
-    yield from (term.atom for term in plan.form.lookups)
-    for summation in plan.form.summations:
-        for condition in chain(*summation.choices):
-            if isinstance(condition, Literal):
-                yield condition.atom
-
-
-def _value(term: Term, binding: Binding) -> str | None:
+def _name(term: Term) -> str:
+    """Return the name of a variable; that of a constant cannot be a variable's."""
     if isinstance(term, Variable):
-        return binding.get(term.name)
+        return term.name
     assert isinstance(term, Constant)
-    return term.name
-
-
-def _ground(atom: Atom, binding: Binding) -> GroundAtom:
-    return atom.predicate, tuple(
-        binding[term.name] if isinstance(term, Variable) else term.name  # type: ignore[union-attr]
-        for term in atom.terms
-    )
-
-
-def _matched(atom: Atom, constants: Constants, binding: Binding) -> Binding | None:
-    """Return the binding under which an atom has these constants; None if there is none."""
-    extended = dict(binding)
-    for term, constant in zip(atom.terms, constants, strict=True):
-        if isinstance(term, Variable):
-            if extended.setdefault(term.name, constant) != constant:
-                return None
-        elif _value(term, binding) != constant:
-            return None
-    return extended
+    return f"'{term.name}"
 
 
 def _groups(plan: RulePlan, joined: Joined, listing: Listing) -> tuple[list[Constants], Ints32]:
@@ -404,7 +394,7 @@ def _groups(plan: RulePlan, joined: Joined, listing: Listing) -> tuple[list[Cons
     for name in plan.outer:
         atom, place, column = next(
             (atom, place, column)
-            for place, atom in enumerate(_joined(plan))
+            for place, atom in enumerate(term.atom for term in plan.form.joins + plan.form.sums)
             for column, term in enumerate(atom.terms)
             if isinstance(term, Variable) and term.name == name
         )
@@ -421,13 +411,5 @@ def _groups(plan: RulePlan, joined: Joined, listing: Listing) -> tuple[list[Cons
     return [*zip(*names, strict=True)] if names else [()] * n, group
 
 
-def _columns(rows: Sequence[Sequence[int]]) -> Ints32:
-    return np.array(rows, np.int32).reshape(len(rows), -1).T
-
-
 def _cells(constants: Constants, columns: tuple[int, ...]) -> Constants:
-    return tuple(constants[column] for column in columns)
-
-
-def _cells_of(names: Sequence[str], binding: Binding) -> Constants:
-    return tuple(binding[name] for name in names)
+    return tuple([constants[column] for column in columns])

@@ -1,0 +1,100 @@
+"""The CPU of a step of a world beside that of a cold answer: who trusts whom in Epinions, Bitcoin-OTC."""
+
+import csv
+import time
+from collections import Counter, deque
+
+import numpy as np
+import pytest
+
+import onlinesrl as srl
+from tests.benchmarks.measure import show
+from tests.support.paths import REPO, SHARED
+
+pytestmark = pytest.mark.benchmark
+DATA = SHARED / "data"
+RATINGS = """
+0.5: Rates(A, B) -> Good(B) ^2
+0.5: Warns(A, B) -> !Good(B) ^2
+1: Rates(A, B) & Good(A) -> Good(B) ^2
+2: Warns(A, B) & Good(A) -> !Good(B) ^2
+0.2: !Good(A) ^2
+0.1: User(A) -> Good(A) ^2
+"""
+YEAR = 365 * 86_400
+STEPS = 300
+
+
+def timed(work):
+    began = time.process_time()
+    result = work()
+    return time.process_time() - began, result
+
+
+@pytest.mark.skipif(not (DATA / "psl/epinions").exists(), reason="needs the opinions of Epinions")
+def test_opinions():
+    lines = (DATA / "psl/epinions/trusts.txt").read_text().split("\n")
+    fields = [line.split("\t") for line in lines if line]
+    opinions = {(one, other): float(value) for one, other, value in fields}
+    rng = np.random.default_rng(0)
+    pairs = [*opinions]
+    hidden = {pairs[n] for n in rng.choice(len(pairs), len(pairs) // 8, replace=False)}
+    seen = {pair: value for pair, value in opinions.items() if pair not in hidden}
+    model = srl.Model((REPO / "streams/trust/trust.psl").read_text(), "psl")
+    facts, targets = {"Knows": [*pairs], "Trusts": seen}, {"Trusts": sorted(hidden)}
+    srl.infer(model, facts, targets)  # loads the kernels
+    cold, _ = timed(lambda: srl.infer(model, facts, targets))
+    world = srl.World(model, "Trusts")
+    first, _ = timed(lambda: world.apply(add=facts, query=targets))
+    asked = [*seen]
+    for count in (1, 10, 100):
+        times = []
+        for _ in range(STEPS // count):
+            chosen = [asked[n] for n in rng.choice(len(asked), count, replace=False)]
+            seen |= {pair: 1.0 - seen[pair] for pair in chosen}
+            change = {"Trusts": {pair: seen[pair] for pair in chosen}}
+            seconds, delta = timed(lambda change=change: world.apply(set=change))
+            assert delta.certificate.certified
+            times.append(seconds / cold)
+        row = (count, cold, first / cold, float(np.median(times)), float(np.quantile(times, 0.99)))
+        show("A world of Epinions", ("flips a step", "cold, s", "first", "median", "p99"), [row])
+    energy = srl.infer(model, facts | {"Trusts": seen}, targets).stats["objective"]
+    assert world.certificate.energy == pytest.approx(energy, rel=2e-6)
+
+
+@pytest.mark.skipif(not (DATA / "bitcoin_otc").exists(), reason="needs the ratings of Bitcoin-OTC")
+def test_ratings_come_and_go():
+    """Every rating is a step; it is withdrawn after a year, or by the next of the same pair."""
+    with (DATA / "bitcoin_otc/ratings.csv").open() as file:
+        ratings = [tuple(map(float, row.values())) for row in csv.DictReader(file)]
+    world = srl.World(srl.Model(RATINGS, "psl"), "Good")
+    rows, live, mentions, times = [], deque(), Counter(), []
+    for number, (one, other, value, now) in enumerate(ratings, 1):
+        pair, name = (int(one), int(other)), "Rates" if value > 0 else "Warns"
+        old = []
+        while live and live[0][2] < now - YEAR:
+            old.append(live.popleft())
+        before = {user for user, count in mentions.items() if count}
+        mentions.subtract(user for passed in old for user in passed[1])
+        mentions.update(pair)
+        live.append((name, pair, now))
+        after = {user for user, count in mentions.items() if count}
+        gone, new = sorted(before - after), sorted(after - before)
+        remove = {"User": gone, "Good": gone, "Rates": [], "Warns": []}
+        for passed in old:
+            remove[passed[0]].append(passed[1])
+        add = {"User": new, name: {pair: abs(value) / 10}}
+        seconds, delta = timed(lambda: world.apply(add=add, remove=remove, query={"Good": new}))  # noqa: B023
+        assert delta.certificate.certified
+        times.append(seconds)
+        if number % 5_000 == 0:
+            part = np.array(times[-5_000:]) * 1e3
+            row = (
+                number,
+                len(live),
+                len(after),
+                float(np.median(part)),
+                float(np.quantile(part, 0.99)),
+            )
+            rows.append(row)
+    show("Bitcoin-OTC, a year of ratings", ("ratings", "kept", "users", "median, ms", "p99"), rows)
