@@ -21,6 +21,12 @@ RATINGS = """
 0.2: !Good(A) ^2
 0.1: User(A) -> Good(A) ^2
 """
+CHAIN = """
+1: Next(A, B) & Wet(A) -> Wet(B) ^2
+1: Next(A, B) & Wet(B) -> Wet(A) ^2
+0.3: !Wet(A) ^2
+2: Rain(A) -> Wet(A) ^2
+"""
 YEAR = 365 * 86_400
 STEPS = 300
 
@@ -98,3 +104,23 @@ def test_ratings_come_and_go():
             )
             rows.append(row)
     show("Bitcoin-OTC, a year of ratings", ("ratings", "kept", "users", "median, ms", "p99"), rows)
+
+
+def test_a_long_chain():
+    """The cost of a step does not grow with the world."""
+    model = srl.Model(CHAIN, "psl")
+    rows = []
+    for size in (1_000, 10_000, 100_000):
+        world, rng, raining, times = srl.World(model, "Wet"), np.random.default_rng(0), set(), []
+        links = [(n, n + 1) for n in range(size - 1)]
+        world.apply(add={"Next": links}, query={"Wet": range(size)})
+        for _ in range(200):
+            place = int(rng.integers(size))
+            change = {"remove" if place in raining else "add": {"Rain": [place]}}
+            raining ^= {place}
+            seconds, delta = timed(lambda: world.apply(**change))  # noqa: B023
+            assert delta.certificate.certified
+            times.append(1e3 * seconds)
+        rows.append((size, float(np.median(times)), float(np.quantile(times, 0.99))))
+    show("A chain in which it rains here and there", ("atoms", "median, ms", "p99"), rows)
+    assert rows[-1][1] < 3 * rows[0][1]

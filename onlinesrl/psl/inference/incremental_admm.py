@@ -362,25 +362,29 @@ class IncrementalAdmm:
             else:
                 self._excess.pop(row, None)
 
+    def _reach(self, active: Ints) -> tuple[Ints, Ints]:
+        """Return the rows around variables, and the variables beside."""
+        linked, marks = self._linked, self._marks
+        self._mark += 1
+        around, beside = np.empty((2, max(len(linked.start), len(linked.first))), np.int64)
+        n_rows, n_beside = kernel.reach(linked, active, self._mark, marks, around, beside)
+        return around[:n_rows].copy(), beside[:n_beside].copy()
+
     def _part(self, active: Ints) -> tuple[Ints, Ints, HingeLossMRF]:
         """Return the rows around variables, the variables beside, and the model of these rows.
 
         Its variables are the active ones in their order; the values of the others are in the constants.
         """
-        linked, marks = self._linked, self._marks
-        self._mark += 1
-        around, beside = np.empty((2, max(len(linked.start), len(linked.first))), np.int64)
-        n_rows, n_entries, n_beside = kernel.reach(
-            linked, active, self._mark, marks, around, beside
-        )
-        rows = around[:n_rows].copy()
+        linked = self._linked
+        rows, beside = self._reach(active)
+        n_rows, n_entries = len(rows), int((linked.stop[rows] - linked.start[rows]).sum())
         part = kernel.Part(
             np.empty(n_rows + 1, np.int64),
             np.empty(n_entries, np.int32),
             np.empty(n_entries),
             np.empty(n_rows),
         )
-        kernel.restrict(linked, rows, marks.number, part)
+        kernel.restrict(linked, rows, self._marks.number, part)
         end = part.start[-1]
         model = HingeLossMRF(
             len(active),
@@ -392,7 +396,7 @@ class IncrementalAdmm:
             linked.power[rows],
             linked.kind[rows],
         )
-        return rows, beside[:n_beside].copy(), model
+        return rows, beside, model
 
     def _settle(self, touched: Ints, before: dict[int, float]) -> None:
         """Solve for more and more variables until the values are certified. Raises Infeasible."""
@@ -406,8 +410,20 @@ class IncrementalAdmm:
             rows, beside, model = self._part(active)
             self._solve(rows, active, beside, model, before)
             if not self.certificate.certified:
-                larger = self._calling(beside, rows.tolist())
-                active = np.concatenate((active, larger)) if len(larger) else larger
+                active = self._larger(active, self._calling(beside, rows.tolist()))
+
+    def _larger(self, active: Ints, new: Ints) -> Ints:
+        """Return the active variables with new ones, and those around these while at most as many are new.
+
+        So a change that travels far, as along a chain, is met after few solutions. None if none are new.
+        """
+        ring = new
+        while len(ring) and len(new) + len(ring) <= len(active):
+            _, beside = self._reach(new)
+            ring = beside[~np.isin(beside, active)]
+            if len(new) + len(ring) <= len(active):
+                new = np.concatenate((new, ring))
+        return np.concatenate((active, new)) if len(new) else new
 
     def _calling(self, variables: Ints, rows: Iterable[int]) -> Ints:
         """Return the variables whose terms are large, or that are in one of these rows and violate it."""

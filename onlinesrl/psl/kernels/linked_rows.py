@@ -114,12 +114,12 @@ def remove(rows: LinkedRows, numbers: Ints) -> tuple[float, float]:
 @kernel
 def reach(
     rows: LinkedRows, active: Ints, mark: int, marks: Marks, around: Ints, beside: Ints
-) -> tuple[int, int, int]:
+) -> tuple[int, int]:
     """Find the rows around active variables, and the variables beside these.
 
-    Returns the numbers of rows, of their entries, and of variables beside. Numbers the active variables.
+    Returns the numbers of rows and of variables beside. Numbers the active variables.
     """
-    n_rows, n_entries, n_beside = 0, 0, 0
+    n_rows, n_beside = 0, 0
     for k in range(len(active)):
         marks.variable[active[k]] = mark
         marks.number[active[k]] = k
@@ -131,7 +131,6 @@ def reach(
                 marks.row[i] = mark
                 around[n_rows] = i
                 n_rows += 1
-                n_entries += rows.stop[i] - rows.start[i]
                 for other in range(rows.start[i], rows.stop[i]):
                     v = rows.variable[other]
                     if marks.variable[v] != mark:
@@ -140,7 +139,7 @@ def reach(
                         beside[n_beside] = v
                         n_beside += 1
             e = rows.following[e]
-    return n_rows, n_entries, n_beside
+    return n_rows, n_beside
 
 
 @kernel
