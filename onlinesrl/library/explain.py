@@ -38,16 +38,17 @@ def explain(
     """
     sample = x.example if isinstance(x, Prediction) else example(x, None, query)
     predictor = learner.learned
-    chosen = [_atom(atom)] if atom is not None else predictor.least_certain(sample, 1)
+    chosen = [atom_of(atom)] if atom is not None else predictor.least_certain(sample, 1)
     if not chosen:
         raise ExplanationError(f"example {sample.id} has no open atom")
     question = CounterfactualQuery(
-        None if change is None else [_atom(item) for item in change], tries
+        None if change is None else [atom_of(item) for item in change], tries
     )
     return predictor.explain(sample, chosen[0], question)
 
 
-def _atom(atom: AnyAtom) -> Atom:
+def atom_of(atom: AnyAtom) -> Atom:
+    """Return an atom that was given as text, or as its predicate and arguments. Raises UsageError."""
     if isinstance(atom, str):
         return read_atom(atom)
     match atom:

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from onlinesrl.core.errors import DataError, UsageError
 from onlinesrl.core.example import Constant, arguments, number_of, show_ground_atom
+from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.core.language import language_of
+from onlinesrl.library.explain import AnyAtom, atom_of
 from onlinesrl.library.inference import Answer
 from onlinesrl.library.inputs import Given, atoms
 from onlinesrl.library.model import Model
@@ -140,6 +142,14 @@ class World:
         changed = self._world.apply(changes)
         self._whole_numbers |= numbers
         return Delta(self._by_name(changed), self.certificate)
+
+    def explain(self, atom: AnyAtom) -> Explanation:
+        """Return why an atom has its value: how strongly each ground rule pulls it up or down.
+
+        Raises ExplanationError for an atom that is neither observed nor a target.
+        """
+        name, constants = atom_of(atom)
+        return self._world.explain((name, tuple(constants)))
 
     def answer(self) -> Answer:
         """Return the values of all targets."""

@@ -209,7 +209,8 @@ class Explanation:
     def title(self) -> str:
         """The atom, the words for its constants, its value and the other value."""
         words = ", ".join(f"{key} = {word}" for key, word in self.words.items())
-        head = f"{self.atom}{f' [{words}]' if words else ''} of example {self.id}: "
+        example = f" of example {self.id}" if self.id else ""
+        head = f"{self.atom}{f' [{words}]' if words else ''}{example}: "
         head += show_value(self.value, self.soft)
         if self.given:
             return f"{head}, as its evidence says"

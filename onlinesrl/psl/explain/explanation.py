@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -84,24 +84,33 @@ def explain(
     example = msgspec.structs.replace(example, truth=None)
     checked, model, solution = learner.solved(example)
     target = _number(learner, checked, atom)
-    head: dict[str, Any] = {"id": str(example.id), "atom": shown(atom)}
+    name = str(example.id)
     if target < 0:
-        return Explanation(**head, value=checked.observed[atom[0]][atom[1]], given=True)
-    y = float(solution.y[target])
+        observed = checked.observed[atom[0]][atom[1]]
+        return Explanation(name, shown(atom), observed, given=True)
     database = learner.packer.database([checked])
     texts = learner.grounder.texts(database, learner.packer.query, target)
-    reasons = _reasons(model, solution, target, texts, learner.weights.averaged())
+    reasons = reasons_of(model, solution, target, texts, learner.weights.averaged())
+    y = float(solution.y[target])
+    flip = _least_change(learner, example, checked, atom, y > 0.5, query)
+    return replace(balance(name, atom, y, reasons, solution.certified), flip=flip)
+
+
+def balance(
+    name: str, atom: Atom, y: float, reasons: tuple[Reason, ...], certified: bool
+) -> Explanation:
+    """Return why a target of the example ``name`` has the value y, from the pulls of its ground rules."""
     total = sum(reason.effect for reason in reasons)
     bound_holds = (y <= AT_BOUND and total < 0) or (y >= 1 - AT_BOUND and total > 0)
     return Explanation(
-        **head,
-        value=y,
-        certified=solution.certified,
+        name,
+        shown(atom),
+        y,
+        certified,
         reasons=reasons,
         undecided=sum(reason.effect == 0 for reason in reasons),
         bound=-total if bound_holds else 0.0,
         residual=0.0 if bound_holds else abs(total),
-        flip=_least_change(learner, example, checked, atom, y > 0.5, query),
     )
 
 
@@ -133,7 +142,7 @@ def _number(learner: Predictor, checked: CheckedExample, atom: Atom) -> int:
     return _targets(checked).index(atom)
 
 
-def _reasons(
+def reasons_of(
     model: HingeLossMRF, solution: HingeSolution, target: int, texts: Sequence[str], weights: Floats
 ) -> tuple[Reason, ...]:
     """Return the pull of every ground rule on a target; ``texts`` are theirs, in order."""

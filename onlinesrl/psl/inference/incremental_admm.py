@@ -277,6 +277,16 @@ class IncrementalAdmm:
         )
         return list(self._variables.of), model, solution
 
+    def around(self, variable: Hashable) -> tuple[list[Any], HingeLossMRF, HingeSolution]:
+        """Return the names of the rows of a variable, their model over it alone, and its solution."""
+        active = np.array([self._variables.of[variable]], np.int64)
+        rows, _, model = self._part(active)
+        certificate = self.certificate
+        figures = certificate.energy, self._linked.dual[rows], certificate.energy - certificate.gap
+        y, violation = self._linked.y[active], certificate.violation
+        solution = HingeSolution(y, *figures, violation, 0, "part", certificate.certified)
+        return [self._rows.names[row] for row in rows.tolist()], model, solution
+
     def renew(self) -> None:
         """Compute reduced costs and the whole certificate anew."""
         linked, rows, variables = self._linked, self._rows.all, self._variables.all

@@ -7,14 +7,23 @@ from math import isnan
 from typing import NamedTuple
 
 from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.explain.explanation import Explanation, ExplanationError, shown
+from onlinesrl.psl.explain.explanation import balance, reasons_of
 from onlinesrl.psl.ground.form_assembly import RuleError
 from onlinesrl.psl.ground.grounder import rule_error
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HARD, HINGE
-from onlinesrl.psl.ground.incremental_grounder import GroundAtom, IncrementalGrounder, Row
+from onlinesrl.psl.ground.incremental_grounder import (
+    GroundAtom,
+    IncrementalGrounder,
+    Key,
+    Row,
+)
+from onlinesrl.psl.ground.rule_trace import bound
 from onlinesrl.psl.inference.incremental_admm import Certificate, HingeRow, IncrementalAdmm
 from onlinesrl.psl.inference.solving import weights_of
 from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.model import Functions
+from onlinesrl.psl.lang.text import show_unweighted
 
 RESOLUTION = 1e-3
 """A value has changed if it is this far from the value that was reported last."""
@@ -59,6 +68,23 @@ class PslWorld:
         """Yield the targets and their values."""
         for atom in self._reported:
             yield atom, self._answer.value(atom)
+
+    def explain(self, atom: GroundAtom) -> Explanation:
+        """Return why an atom has its value. Raises ExplanationError if it is no target and not observed."""
+        value = self.fact(atom)
+        if value is None:
+            raise ExplanationError(f"{shown(atom)} is neither observed nor a target")
+        if not isnan(value):
+            return Explanation("", shown(atom), value, given=True)
+        keys, model, solution = self._answer.around(atom)
+        reasons = reasons_of(model, solution, 0, [*map(self._text, keys)], self._answer.weights)
+        return balance("", atom, float(solution.y[0]), reasons, solution.certified)
+
+    def _text(self, key: Key) -> str:
+        """Return a ground rule as text."""
+        plan, constants = self._grounder.plans[key[0]], key[1]
+        rule = self._program.rules[plan.form.rule]
+        return show_unweighted(bound(rule, dict(zip(plan.outer, constants, strict=True))))
 
     def apply(self, changes: Mapping[GroundAtom, float | None]) -> dict[GroundAtom, Change]:
         """Change facts: a value is observed, NaN makes a target, None takes the atom away.
