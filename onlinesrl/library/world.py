@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import isnan, nan
-from typing import Any, NamedTuple, TypeAlias
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypedDict
 
-from onlinesrl.core.errors import DataError, UsageError
+from msgspec import Meta
+
+from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
 from onlinesrl.core.example import Constant, arguments, number_of, show_ground_atom
 from onlinesrl.core.explain.explanation import Explanation
+from onlinesrl.core.io import checkpoint_file
+from onlinesrl.core.io.restoring import Misfit, converted, restoring
 from onlinesrl.core.language import language_of
+from onlinesrl.core.version import __version__
 from onlinesrl.library.explain import AnyAtom, atom_of
 from onlinesrl.library.inference import Answer
 from onlinesrl.library.inputs import Given, atoms
@@ -33,6 +39,17 @@ class Certificate(NamedTuple):
     gap: float
     violation: float
     certified: bool
+
+
+class _Saved(TypedDict):
+    """The header of the file of a world."""
+
+    version: str
+    model: str
+    query: list[str]
+    skip: bool
+    whole_numbers: dict[str, int]
+    facts: list[tuple[str, tuple[str, ...], Annotated[float, Meta(ge=0, le=1)] | None]]
 
 
 class Delta:
@@ -105,6 +122,7 @@ class World:
         self._names = [query] if isinstance(query, str) else [*query]
         for name in self._names:
             self._check_name(name, "query")
+        self._skip = skip
         self._world = PslWorld(model.program, self._names, skip=skip)
         self._whole_numbers = dict[str, int]()
 
@@ -142,6 +160,40 @@ class World:
         changed = self._world.apply(changes)
         self._whole_numbers |= numbers
         return Delta(self._by_name(changed), self.certificate)
+
+    def save(self, path: str | Path) -> None:
+        """Write the world to a file, whole or not at all. Raises StorageError."""
+        facts, arrays = self._world.save()
+        header = {
+            "version": __version__,
+            "model": self.model.text,
+            "query": self._names,
+            "skip": self._skip,
+            "whole_numbers": self._whole_numbers,
+            "facts": [[*atom, None if isnan(value) else value] for atom, value in facts.items()],
+        }
+        checkpoint_file.write(Path(path), 1, header, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> World:
+        """Return a world that was saved; it goes on as that one does, bit for bit. Raises StorageError."""
+        with restoring(path):
+            checkpoint = checkpoint_file.load(Path(path))
+            saved = converted(checkpoint.header, _Saved)
+            try:
+                world = cls(Model(saved["model"], "psl"), saved["query"], skip=saved["skip"])
+            except OnlinesrlError as error:
+                raise Misfit(str(error)) from None
+            facts = dict[Atom, float]()
+            for name, constants, value in saved["facts"]:
+                if len(constants) != world._arities.get(name) or (
+                    value is None and name not in world._names
+                ):
+                    raise Misfit(f"{show_ground_atom(name, constants)} is no fact of the model")
+                facts[name, constants] = nan if value is None else value
+            world._world.resume(facts, checkpoint.arrays)
+            world._whole_numbers = saved["whole_numbers"]
+        return world
 
     def explain(self, atom: AnyAtom) -> Explanation:
         """Return why an atom has its value: how strongly each ground rule pulls it up or down.

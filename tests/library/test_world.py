@@ -5,6 +5,7 @@ import pytest
 
 import onlinesrl as srl
 from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.io import checkpoint_file
 
 TRUST = """
 1: Knows(A, B) & Knows(B, C) & Knows(A, C) & Trusts(A, B) & Trusts(B, C) -> Trusts(A, C) ^2
@@ -126,3 +127,53 @@ def test_hard_rules_that_cannot_all_hold_change_nothing():
 def test_only_a_psl_model_has_a_world():
     with pytest.raises(srl.UsageError, match="under a PSL model"):
         srl.World(srl.Model("P(t)\n1 P(x)"), "P")
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_loaded_world_goes_on_bit_for_bit(tmp_path, seed):
+    story = Story(seed)
+    world = srl.World(srl.Model(TRUST, "psl"), "Trusts")
+    for number in range(18):
+        world.apply(**story.step())
+        if number % 6 == 5:
+            world.save(tmp_path / "world")
+            again = srl.World.load(tmp_path / "world")
+            assert digest(again) == digest(world)
+    for _ in range(20):
+        changes = story.step()
+        assert repr(world.apply(**changes).changed) == repr(again.apply(**changes).changed)
+        assert digest(again) == digest(world)
+
+
+def test_a_damaged_world_is_refused(tmp_path):
+    world = srl.World(srl.Model(TRUST, "psl"), "Trusts")
+    world.apply(add={"Knows": [(1, 2)]}, query={"Trusts": [(1, 2)]})
+    world.save(tmp_path / "world")
+    checkpoint = checkpoint_file.load(tmp_path / "world")
+    header, arrays = checkpoint.header, checkpoint.arrays
+    for key, value, message in (
+        ("model", "1: P(", "cannot be restored"),
+        ("facts", [["Likes", ["1"], 1.0]], "Likes(1) is no fact of the model"),
+        ("facts", [["Knows", ["1", "2"], 1.5]], "cannot be restored"),
+        ("facts", [["Knows", ["1", "2"], 1.0]], "the rule needs Trusts(1, 2)"),
+        ("facts", [["Knows", ["1", "2"], 1.0], ["Trusts", ["1", "2"], 0.5]], "the array values"),
+    ):
+        checkpoint_file.write(tmp_path / "forged", 1, header | {key: value}, arrays)
+        with pytest.raises(srl.StorageError) as caught:
+            srl.World.load(tmp_path / "forged")
+        assert message in str(caught.value)
+    (tmp_path / "forged").write_bytes((tmp_path / "world").read_bytes()[:-1])
+    with pytest.raises(srl.StorageError, match="cut off"):
+        srl.World.load(tmp_path / "forged")
+
+
+def test_why_a_value_is_what_it_is():
+    world = srl.World(srl.Model(TRUST, "psl"), "Trusts")
+    pairs = [("a", "b"), ("b", "a")]
+    world.apply(add={"Knows": pairs, "Reported": {"b": 0.5}}, query={"Trusts": pairs})
+    text = str(world.explain("Trusts(a, b)"))
+    assert text.startswith("Trusts(a, b): 0.")
+    assert "Reported('b') & Knows('a', 'b') -> !Trusts('a', 'b') ^2" in text
+    assert world.explain(("Reported", ["b"])).given
+    with pytest.raises(srl.ExplanationError, match="neither observed nor a target"):
+        world.explain("Trusts(a, c)")

@@ -98,6 +98,15 @@ class ListedAtoms:
             if not index[cells]:
                 del index[cells]
 
+    def sorted(self) -> dict[GroundAtom, float]:
+        """Return the atoms with their values, in the order of their names."""
+        pairs = (
+            ((predicate, constants), value)
+            for predicate, values in self._values.items()
+            for constants, value in values.items()
+        )
+        return dict(sorted(pairs, key=lambda pair: pair[0]))
+
     def database(self) -> Database:
         """Return the atoms as a database."""
         constants = dict[str, int]()
@@ -257,7 +266,7 @@ class IncrementalGrounder:
                 self._set(before)
                 raise
         self._set({atom: value for atom, value in atoms.items() if value is not None})
-        keys = dict.fromkeys(chain.from_iterable(map(self._affected, atoms)))
+        keys = sorted({*chain.from_iterable(map(self._affected, atoms))})
         self._set(atoms)
         try:
             return {key: self._row(key) for key in keys}
@@ -319,7 +328,7 @@ class IncrementalGrounder:
         constant, linear = rule.value(form.constant, counts), dict[GroundAtom, float]()
         for term, distinct in zip(form.terms, map(dict, zip(*columns, strict=True)), strict=True):
             coefficient = rule.value(term.coefficient, counts)
-            for atom, value in distinct.items():
+            for atom, value in sorted(distinct.items()):
                 if isnan(value):
                     linear[atom] = linear.get(atom, 0.0) + coefficient
                 else:

@@ -277,6 +277,28 @@ class IncrementalAdmm:
         )
         return list(self._variables.of), model, solution
 
+    def state(self) -> tuple[dict[Any, float], dict[Any, float]]:
+        """Return the values of the variables and the duals of the rows, by name; for ``resume``."""
+        y, dual = self._linked.y, self._linked.dual
+        return (
+            {name: float(y[number]) for name, number in self._variables.of.items()},
+            {name: float(dual[number]) for name, number in self._rows.of.items()},
+        )
+
+    def resume(
+        self, rows: Mapping[Any, HingeRow], values: Mapping[Any, float], duals: Mapping[Any, float]
+    ) -> None:
+        """Begin with variables of these values and rows of these duals, in their order, unsolved."""
+        self._reserve(variable=len(values))
+        for name, value in values.items():
+            number = self._variables.add(name)
+            self._begin(number)
+            self._linked.y[number] = value
+        self._add_rows(rows)
+        numbers = np.array([self._rows.of[name] for name in rows], np.int64)
+        self._linked.dual[numbers] = [duals[name] for name in rows]
+        self.renew()
+
     def around(self, variable: Hashable) -> tuple[list[Any], HingeLossMRF, HingeSolution]:
         """Return the names of the rows of a variable, their model over it alone, and its solution."""
         active = np.array([self._variables.of[variable]], np.int64)

@@ -6,8 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 from math import isnan
 from typing import NamedTuple
 
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError, shown
+from onlinesrl.core.io.restoring import LARGE, Expected, Misfit, restored
 from onlinesrl.psl.explain.explanation import balance, reasons_of
 from onlinesrl.psl.ground.form_assembly import RuleError
 from onlinesrl.psl.ground.grounder import rule_error
@@ -50,7 +54,8 @@ class PslWorld:
         functions: Functions | None = None,
         skip: bool = False,
     ):
-        self._program = program
+        self._program, self._opened = program, opened
+        self._functions, self._skip = functions, skip
         self._grounder = IncrementalGrounder(program, opened, functions, skip)
         self._answer = IncrementalAdmm(weights_of(program))
         self._reported = dict[GroundAtom, float]()
@@ -68,6 +73,39 @@ class PslWorld:
         """Yield the targets and their values."""
         for atom in self._reported:
             yield atom, self._answer.value(atom)
+
+    def save(self) -> tuple[dict[GroundAtom, float], dict[str, Floats]]:
+        """Return the facts, and arrays for ``resume``; this world then goes on as a resumed one does."""
+        facts, targets = self._grounder.listed.sorted(), sorted(self._reported)
+        values, duals = self._answer.state()
+        arrays = {
+            "values": np.array([values[atom] for atom in targets]),
+            "reported": np.array([self._reported[atom] for atom in targets]),
+            "duals": np.array([duals[key] for key in sorted(duals)]),
+        }
+        self.resume(facts, arrays)
+        return facts, arrays
+
+    def resume(self, facts: Mapping[GroundAtom, float], arrays: Mapping[str, Floats]) -> None:
+        """Become the world that was saved. Raises Misfit if the arrays are not those of the facts."""
+        grounder = IncrementalGrounder(self._program, self._opened, self._functions, self._skip)
+        try:
+            rows = grounder.change(facts)
+        except RuleError as error:
+            raise Misfit(str(rule_error(self._program, error.failure))) from None
+        targets = [atom for atom, value in facts.items() if isnan(value)]
+        expected = {
+            "values": Expected(np.float64, ("targets",), 0.0, 1.0),
+            "reported": Expected(np.float64, ("targets",), 0.0, 1.0),
+            "duals": Expected(np.float64, ("rows",), -LARGE, LARGE),
+        }
+        arrays = restored(arrays, expected, targets=len(targets), rows=len(rows))
+        values, reported, duals = (arrays[name].tolist() for name in expected)
+        self._grounder, self._answer = grounder, IncrementalAdmm(weights_of(self._program))
+        hinges = {key: self._hinge(row) for key, row in sorted(rows.items()) if row is not None}
+        by_name = dict(zip(targets, values, strict=True)), dict(zip(hinges, duals, strict=True))
+        self._answer.resume(hinges, *by_name)
+        self._reported = dict(zip(targets, reported, strict=True))
 
     def explain(self, atom: GroundAtom) -> Explanation:
         """Return why an atom has its value. Raises ExplanationError if it is no target and not observed."""
