@@ -1,6 +1,7 @@
 """The tagger is the Markov logic network of its rules: the same weights, predictions and marginals."""
 
 import itertools
+import pickle
 import random
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 import onlinesrl as srl
 from onlinesrl.library.estimators.tagger import RULES, SequenceTagger
+from onlinesrl.mln.kernels.chain_crf import WIDE
 
 TAGS = ["A", "B", "C"]
 UPDATES = [
@@ -21,6 +23,7 @@ UPDATES = [
     ("perceptron", "pl"),
     ("adagrad", "ml"),
     ("adagrad", "pl"),
+    ("log-likelihood", "pl"),
 ]
 MODEL = f"""label = {{A, B, C}}
 {RULES}
@@ -134,6 +137,69 @@ def test_predictions_and_marginals_are_those_of_all_labellings(seed: int) -> Non
             for label, p in by.items():
                 having = [labels[t] == label for labels in scores]
                 assert p == pytest.approx(probability[having].sum(), abs=1e-9)
+
+
+def vector(x: Sequence, labels: Any, names: list[str]) -> np.ndarray:
+    """The numbers of steps and of features by label, [row, label] as ``ChainWeights`` has them."""
+    count = np.zeros((len(TAGS) + len(names), len(TAGS)))
+    for of, label in zip(x, labels, strict=True):
+        for name, number in of.items():
+            count[len(TAGS) + names.index(name), TAGS.index(label)] += number
+    for one, other in itertools.pairwise(labels):
+        count[TAGS.index(one), TAGS.index(other)] += 1
+    return count
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1e-3])
+def test_steps_on_the_log_likelihood_are_those_over_all_labellings(sigma: float) -> None:
+    """Gradients are enumerated, and steps made in numpy; a small sigma makes scores of steps far apart."""
+    X, y = sequences(3, 25, numbers=True)
+    X, y = [*X, [], [{"A0.1": 1.0}]], [*y, [], ["B"]]
+    names = [*dict.fromkeys(name for x in X for of in x for name in of)]
+    update = {"update": "log-likelihood", "delta": 0.5, "predict": "current"}
+    tagger = SequenceTagger(update, sigma=sigma).partial_fit([[]], [[]], classes=TAGS)
+    shape = len(TAGS) + len(names), len(TAGS)
+    pull, square, w, losses = np.zeros(shape), np.zeros(shape), np.zeros(shape), [0.0]
+    widest = 0.0
+    for x, labels in zip(X, y, strict=True):
+        counts = {z: vector(x, z, names) for z in itertools.product(TAGS, repeat=len(x))}
+        score = np.array([float(np.sum(w * count)) for count in counts.values()])
+        p = np.exp(score - score.max())
+        expected = np.tensordot(p / p.sum(), np.array([*counts.values()]), 1)
+        truth = vector(x, labels, names)
+        losses.append(np.log(p.sum()) + score.max() - float(np.sum(w * truth)))
+        delta = truth - expected
+        pull, square = pull + delta, square + delta**2
+        w = pull / (sigma * (0.5 + np.sqrt(square)))
+        tagger.learn_one(x, labels)
+        learned = tagger.learned_
+        found = np.zeros(shape)
+        rows = learned.weights.averaged()
+        found[: len(TAGS)] = rows[: len(TAGS)]
+        for n, name in enumerate(learned.features.names, len(TAGS)):
+            found[len(TAGS) + names.index(name)] = rows[n]
+        np.testing.assert_allclose(found, w, atol=1e-9 * max(1.0, np.abs(w).max()))
+        widest = max(widest, float(np.ptp(w[: len(TAGS)])))
+    assert learned.weights.certificate()["loss"] == pytest.approx(np.mean(losses), rel=1e-9)
+    assert (widest > WIDE) == (sigma < 1.0)
+    for x in X:
+        scores = brute(tagger, x)
+        p = np.exp(np.array([*scores.values()]) - max(scores.values()))
+        p /= p.sum()
+        for t, by in enumerate(tagger.predict_marginals([x])[0]):
+            for label, probability in by.items():
+                having = [labels[t] == label for labels in scores]
+                assert probability == pytest.approx(p[having].sum(), abs=1e-9)
+
+
+def test_a_pickled_tagger_goes_on_with_the_same_bits() -> None:
+    X, y = sequences(4, 30, numbers=True)
+    one, other = SequenceTagger("log-likelihood"), SequenceTagger("log-likelihood")
+    one.partial_fit(X[:15], y[:15]).partial_fit(X[15:], y[15:])
+    other.partial_fit(X[:15], y[:15])
+    resumed = pickle.loads(pickle.dumps(other)).partial_fit(X[15:], y[15:])
+    assert resumed.weights_text() == one.weights_text()
+    assert resumed.predict_marginals(X) == one.predict_marginals(X)
 
 
 @pytest.mark.parametrize("number", [1e3, 1.7e15, 1e30])

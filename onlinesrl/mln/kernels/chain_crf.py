@@ -1,4 +1,4 @@
-"""Chains of labels: their best labelling, its gap to the truth, and their marginals.
+"""Chains of labels: their best labelling, their marginals, and gaps to the truth.
 
 The model is ``Feature(+f, t) ^ Label(t, +y)`` and ``Next(t, u) ^ Label(t, +y) ^ Label(u, +z)``, but it is
 not ground. With K labels, weight (row, z) stands at K row + z. Row y < K has the weights of the steps from
@@ -17,6 +17,8 @@ from onlinesrl.core.kernels.averaging import Averaged, add
 
 FAR = 2.0**20
 """Scores beyond this are made relative to each other; sums below it are exact to a billionth."""
+WIDE = 100.0
+"""Where scores of steps differ by less, labels whose own odds are 0 as a double have no probability."""
 
 
 class Chains(Frame):
@@ -44,6 +46,17 @@ class Scores(Frame):
     step: Floats  # [label, label]
     before: Ints  # [position, label] the previous label in this best labelling
     path: Ints  # [position]
+
+
+class Sums(Frame):
+    """Sums over the labellings of one chain, in memory that is reused."""
+
+    probability: Floats  # [position, label]
+    steps: Floats  # [label, label] the expected number of steps
+    local: Floats  # [position, label] odds by the position's own features; or the logs of sums behind it
+    odds: Floats  # [label, label] those of a step
+    ahead: Floats  # [label] the sums behind a position, relative to each other
+    sums: Floats  # [label]
 
 
 @kernel
@@ -186,39 +199,164 @@ def _log_sum(values: Floats) -> float:
 
 
 @kernel
-def marginals(
-    chains: Chains,
-    c: int,
-    w: FeatureWeights,
-    cu: float,
-    cv: float,
-    k: int,
-    s: Scores,
-    sums: Floats,
-    out: Floats,
-) -> None:
-    """Write the probability of each label, [position, label], to ``out``; ``sums`` [label] is scratch.
+def _normalise(values: Floats, k: int) -> float:
+    """Divide by the sum, which is returned."""
+    total = 0.0
+    for z in range(k):
+        total += values[z]
+    for z in range(k):
+        values[z] /= total
+    return total
 
-    By forward sums in ``best``, which hold the label's own score, and backward sums in ``out``.
+
+@kernel
+def _sum_out(n: int, k: int, top: float, s: Scores, m: Sums) -> float:
+    """Sum over labellings, from the first position to the last and back, in odds relative to the largest.
+
+    ``top`` is the largest score of a step. Returns log Z; see ``sum_product``.
     """
-    score(chains, c, w, cu, cv, k, s)
-    n = chains.start[c + 1] - chains.start[c]
+    log_z = (n - 1) * top
+    for y in range(k):
+        for z in range(k):
+            m.odds[y, z] = math.exp(s.step[y, z] - top)
+            m.steps[y, z] = 0.0
+    for t in range(n):
+        best, p = -np.inf, m.probability[t]
+        for z in range(k):
+            best = max(best, s.local[t, z])
+            p[z] = 0.0 if t > 0 else 1.0
+        for y in range(k if t > 0 else 0):
+            for z in range(k):
+                p[z] += m.probability[t - 1, y] * m.odds[y, z]
+        for z in range(k):
+            m.local[t, z] = math.exp(s.local[t, z] - best)
+            p[z] *= m.local[t, z]
+        log_z += best + math.log(_normalise(p, k))
+    for z in range(k):
+        m.ahead[z] = 1.0
+    for t in range(n - 2, -1, -1):
+        p = m.probability[t]
+        for z in range(k):
+            m.ahead[z] *= m.local[t + 1, z]
+        total = 0.0
+        for y in range(k):
+            m.sums[y] = 0.0
+            for z in range(k):
+                m.sums[y] += m.odds[y, z] * m.ahead[z]
+            total += p[y] * m.sums[y]
+        for y in range(k):
+            share = p[y] / total
+            for z in range(k):
+                m.steps[y, z] += share * m.odds[y, z] * m.ahead[z]
+            p[y] = share * m.sums[y]
+        for y in range(k):
+            m.ahead[y] = m.sums[y]
+        _normalise(m.ahead, k)
+    return log_z
+
+
+@kernel
+def _sum_logs(n: int, k: int, s: Scores, m: Sums) -> float:
+    """Do what ``_sum_out`` does, in logarithms, for steps whose scores differ by more than ``WIDE``."""
+    log_z = 0.0
+    for y in range(k):
+        for z in range(k):
+            m.steps[y, z] = 0.0
     for t in range(n):
         for z in range(k):
             for y in range(k):
-                sums[y] = s.best[t - 1, y] + s.step[y, z] if t > 0 else -np.inf
-            s.best[t, z] = s.local[t, z] + (_log_sum(sums) if t > 0 else 0.0)
-        _relative(s.best, t, k)
-    for t in range(n - 1, -1, -1):
+                m.sums[y] = s.best[t - 1, y] + s.step[y, z] if t > 0 else 0.0
+            s.best[t, z] = s.local[t, z] + (_log_sum(m.sums) if t > 0 else 0.0)
+        total = _log_sum(s.best[t])
+        log_z += total
+        for z in range(k):
+            s.best[t, z] -= total
+    for z in range(k):
+        m.local[n - 1, z] = 0.0
+        m.probability[n - 1, z] = math.exp(s.best[n - 1, z])
+    for t in range(n - 2, -1, -1):
         for y in range(k):
             for z in range(k):
-                ahead = out[t + 1, z] + s.local[t + 1, z] if t < n - 1 else -np.inf
-                sums[z] = s.step[y, z] + ahead
-            out[t, y] = _log_sum(sums) if t < n - 1 else 0.0
-        _relative(out, t, k)
-    for t in range(n):
+                m.sums[z] = s.step[y, z] + s.local[t + 1, z] + m.local[t + 1, z]
+            m.local[t, y] = _log_sum(m.sums)
+        for y in range(k):
+            m.sums[y] = s.best[t, y] + m.local[t, y]
+        total = _log_sum(m.sums)
+        for y in range(k):
+            m.probability[t, y] = math.exp(m.sums[y] - total)
+            for z in range(k):
+                ahead = s.step[y, z] + s.local[t + 1, z] + m.local[t + 1, z]
+                m.steps[y, z] += math.exp(s.best[t, y] + ahead - total)
+        _relative(m.local, t, k)
+    return log_z
+
+
+@kernel
+def sum_product(n: int, k: int, s: Scores, m: Sums) -> float:
+    """Write the probability of each label and the expected number of each step (forward-backward).
+
+    Returns log Z by ``local`` and ``step`` of ``s``, 0 without positions.
+    """
+    low, top = np.inf, -np.inf
+    for y in range(k):
         for z in range(k):
-            sums[z] = s.best[t, z] + out[t, z]
-        total = _log_sum(sums)
+            low, top = min(low, s.step[y, z]), max(top, s.step[y, z])
+    if n == 0:
+        return 0.0
+    return _sum_out(n, k, top, s, m) if top - low < WIDE else _sum_logs(n, k, s, m)
+
+
+@kernel
+def marginals(
+    chains: Chains, c: int, w: FeatureWeights, cu: float, cv: float, k: int, s: Scores, m: Sums
+) -> None:
+    """Write the probability of each label of a chain to ``probability``."""
+    score(chains, c, w, cu, cv, k, s)
+    sum_product(chains.start[c + 1] - chains.start[c], k, s, m)
+
+
+@kernel
+def _touch(w: FeatureWeights, n: int, first: int, k: int) -> int:
+    """Touch the ``k`` weights of a row; ``n`` weights were touched before, and the new number is returned."""
+    if w.mark[first]:
+        return n
+    for i in range(k):
+        w.touched[n + i] = first + i
+        w.mark[first + i] = n + i + 1
+    return n + k
+
+
+@kernel
+def expected_gap(
+    chains: Chains, c: int, w: FeatureWeights, cu: float, k: int, s: Scores, m: Sums
+) -> tuple[int, float]:
+    """Accumulate Delta = f(truth) - E f by the weights cu u in ``delta``.
+
+    Returns how many weights it touched, and the entropy of the labellings, log Z - E score, which less
+    <w, Delta> is - log P(truth).
+    """
+    begin, size = chains.start[c], chains.start[c + 1] - chains.start[c]
+    score(chains, c, w, cu, 0.0, k, s)
+    n, entropy = 0, sum_product(size, k, s, m)
+    for t in range(begin, begin + size):
+        p, y = m.probability[t - begin], chains.label[t]
         for z in range(k):
-            out[t, z] = math.exp(sums[z] - total)
+            entropy -= p[z] * s.local[t - begin, z]
+        for j in range(chains.first[t], chains.first[t + 1]):
+            if chains.feature[j] < 0:
+                continue
+            first, x = k * row_of(w, chains.feature[j]), number(chains, j)
+            n = _touch(w, n, first, k)
+            at = w.mark[first] - 1
+            w.delta[at + y] += x
+            for z in range(k):
+                w.delta[at + z] -= x * p[z]
+    for y in range(k if size > 1 else 0):
+        n = _touch(w, n, k * y, k)
+        at = w.mark[k * y] - 1
+        for z in range(k):
+            entropy -= m.steps[y, z] * s.step[y, z]
+            w.delta[at + z] -= m.steps[y, z]
+    for t in range(begin + 1, begin + size):
+        w.delta[w.mark[k * chains.label[t - 1] + chains.label[t]] - 1] += 1.0
+    return n, max(entropy, 0.0)

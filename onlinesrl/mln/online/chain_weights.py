@@ -14,7 +14,7 @@ from onlinesrl.core.errors import InputError
 from onlinesrl.core.online.averaged_weights import BEYOND_RANGE, AveragedWeights
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.mln.kernels import chain_crf as k
-from onlinesrl.mln.kernels.chain_crf import Chains, FeatureWeights, Scores
+from onlinesrl.mln.kernels.chain_crf import Chains, FeatureWeights, Scores, Sums
 
 
 class ChainWeights(AveragedWeights):
@@ -85,10 +85,14 @@ class ChainWeights(AveragedWeights):
     def learn_chains(self, chains: Chains, order: Sequence[int] | None = None) -> None:
         """Learn from chains, one after the other. Raises InputError if an update overflows."""
         augmented, scores = self.update.loss == "ml", self._room(chains)
+        sums = self._sums(scores) if self.update.expects else None
         self._make_room(chains)
         for c in range(len(chains.start) - 1) if order is None else order:
             cu = self.scale()
-            n, rho = k.find_gap(chains, c, self.arrays, cu, augmented, self.labels, scores)
+            if sums is None:
+                n, rho = k.find_gap(chains, c, self.arrays, cu, augmented, self.labels, scores)
+            else:
+                n, rho = k.expected_gap(chains, c, self.arrays, cu, self.labels, scores, sums)
             if math.isnan(self.learn(n, rho)):
                 raise InputError(f"sample {c}: {BEYOND_RANGE}", "overflow")
 
@@ -102,10 +106,10 @@ class ChainWeights(AveragedWeights):
     def marginals(self, chains: Chains) -> Iterator[list[list[float]]]:
         """Yield, for each chain, the probability of every label at every position."""
         (cu, cv), scores = self.mean(), self._room(chains)
-        sums, out = np.zeros(self.labels), np.zeros_like(scores.local)
+        sums = self._sums(scores)
         for c, length in enumerate(np.diff(chains.start).tolist()):
-            k.marginals(chains, c, self.arrays, cu, cv, self.labels, scores, sums, out)
-            yield out[:length].tolist()
+            k.marginals(chains, c, self.arrays, cu, cv, self.labels, scores, sums)
+            yield sums.probability[:length].tolist()
 
     def _room(self, chains: Chains) -> Scores:
         """Return memory for the scores of the longest chain.
@@ -125,10 +129,27 @@ class ChainWeights(AveragedWeights):
         step, before = np.empty((self.labels, self.labels)), np.zeros((n, self.labels), np.int64)
         return Scores(local, best, step, before, np.zeros(n, np.int64))
 
+    @staticmethod
+    def _sums(scores: Scores) -> Sums:
+        """Return memory for the sums of the longest chain."""
+        local, step = scores.local, scores.step
+        square, row = np.empty_like(step), np.empty(len(step))
+        return Sums(
+            np.empty_like(local), square, np.empty_like(local), square.copy(), row, row.copy()
+        )
+
     def _make_room(self, chains: Chains) -> None:
-        """Make room for the largest gap: two entries per feature and two per position of a chain."""
-        start, first = chains.start, chains.first
-        most = 2 * int((np.diff(first[start]) + np.diff(start)).max(initial=0))
+        """Make room for the largest gap of a chain.
+
+        It has two entries per feature and two per position; that to expectations, all labels of each feature
+        and all steps.
+        """
+        start, labels = chains.start, self.labels
+        features, positions = np.diff(chains.first[start]), np.diff(start)
+        if self.update.expects:
+            most = int(features.max(initial=0)) * labels + labels**2
+        else:
+            most = 2 * int((features + positions).max(initial=0))
         if most > len(self.arrays.touched):
             delta, touched = np.zeros(most), np.zeros(most, np.int64)
             self.arrays = replace(self.arrays, delta=delta, touched=touched)
