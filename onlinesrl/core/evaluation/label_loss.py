@@ -15,8 +15,10 @@ from onlinesrl.core.explain.explanation import read_atom
 
 ANY = "_"
 Cost = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Given: TypeAlias = Mapping[str, Cost | dict[Literal["missed", "extra"], Cost]]
+ByAtom: TypeAlias = Mapping[str, Cost | dict[Literal["missed", "extra"], Cost]]
 """Costs by atom; ``missed`` is that of a true atom predicted false, ``extra`` the other."""
+Given: TypeAlias = ByAtom | Literal["balanced"]
+"""Costs by atom, or those that balance the labels seen so far (``class_balance``)."""
 EXTRA, MISSED = 0, 1
 """Places of the costs of an atom, by its truth."""
 
@@ -25,10 +27,12 @@ class Costs:
     """The costs that hold for the predicates of a query: 1, but where ``given`` says otherwise.
 
     Its keys are atoms such as ``InField(_, title)``, in which ``_`` is any constant, or predicates; of
-    several that fit an atom the last holds. Raises ValueError for one that does not fit ``arities``.
+    several that fit an atom the last holds. ``balanced`` ones are 1 here; see ``class_balance``. Raises
+    ValueError for one that does not fit ``arities``.
     """
 
-    def __init__(self, costs: Given, arities: Mapping[str, int]) -> None:
+    def __init__(self, given: Given, arities: Mapping[str, int]) -> None:
+        costs: ByAtom = {} if isinstance(given, str) else given
         self._entries = [_entry(text, cost) for text, cost in costs.items()]
         for text, entry in zip(costs, self._entries, strict=True):
             if entry.predicate not in arities:

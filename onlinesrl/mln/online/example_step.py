@@ -9,7 +9,7 @@ elimination; the engines of ``inference`` solve them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -19,8 +19,9 @@ import numpy as np
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible, OnlinesrlError, Unsolved
+from onlinesrl.core.evaluation.class_balance import BALANCED, LABELS, ClassBalance
 from onlinesrl.core.evaluation.label_loss import Costs
-from onlinesrl.core.example import ValuedAtom
+from onlinesrl.core.example import Constant, ValuedAtom
 from onlinesrl.core.interrupt import Interrupted, leavable
 from onlinesrl.core.jit.decorators import ready
 from onlinesrl.core.learner import Prediction
@@ -96,6 +97,7 @@ class ExampleProcessor:
         costs, names = weights.update.costs, grounder.layout.plan.query
         arities = {name: len(grounder.layout.radix_order(name)) for name in names}
         self.costs = Costs(costs, arities) if costs else None
+        self.balance = ClassBalance() if costs == BALANCED else None
         update = weights.update
         self.sampled = update.drawn() > 0 and not update.expects  # the rival is always sampled
         self.slowest = Slowest()
@@ -343,6 +345,9 @@ class ExampleProcessor:
                 self._audit(w)
             if not wide and status == OK and learning:
                 self._learn_narrow(w)
+            if self.balance is not None and learning and out.status[w] == OK:
+                for name, _, labels in self._labels(w):
+                    self.balance.add(name, labels)
         except Infeasible:
             out.status[w] = INFEASIBLE
         except Unsolved:
@@ -540,6 +545,31 @@ class ExampleProcessor:
             truth = state.truth[first : first + len(rows)]
             costs = self.costs.of(name, rows)
             state.cost[first : first + len(rows)] = costs[np.arange(len(rows)), truth]
+        for name, units, labels in self._labels(w):
+            by_label = {} if self.balance is None else self.balance.costs(name, labels)
+            for atoms, label in zip(units, labels, strict=True):
+                state.cost[atoms] = by_label[label]
+
+    def _labels(self, w: int) -> Iterator[tuple[str, list[list[int]], list[str]]]:
+        """Yield by predicate the open atoms of each unit, and its label, where labels are balanced."""
+        if self.balance is None:
+            return
+        net, truth = self.grounder.net, self.state.truth
+        for name, first, rows in self.grounder.atoms(self.results.batch, w):
+            group = self.grounder.layout.plan.groups.get(name)
+            exclusive = () if group is None else group.arguments
+            units: dict[tuple[Constant, ...], list[int]] = {}
+            label: dict[tuple[Constant, ...], str] = {}
+            for n, row in enumerate(rows, first):
+                if net.fixed[n] != ground_network.OPEN:
+                    continue
+                unit = tuple(c for place, c in enumerate(row) if place not in exclusive)
+                units.setdefault(unit, []).append(n)
+                if group is None:
+                    label[unit] = LABELS[truth[n]]
+                elif truth[n]:
+                    label[unit] = ", ".join(str(row[place]) for place in exclusive)
+            yield name, [*units.values()], [label.get(unit, "") for unit in units]
 
     def _learn(self, w: int, n: int, rho: float) -> None:
         """Update the weights along a gap; the world's status becomes OVERFLOW if a weight overflows."""

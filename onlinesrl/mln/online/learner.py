@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.evaluation.class_balance import Counts
 from onlinesrl.core.example import Atoms, Constant, Example, decode, decoded
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Atom, Explanation
@@ -56,6 +57,7 @@ class _Saved(msgspec.Struct):
 
     seen: Natural
     shown: dict[str, list[Constant]] = {}
+    labels: Counts = {}
 
 
 class MlnOnlineLearner:
@@ -371,7 +373,9 @@ class MlnOnlineLearner:
         self._forget()
         header, arrays = self.weights.save(self.packings.then)
         arrays |= {} if self.monitor is None else self.monitor.save()
-        return {**header, "seen": self.seen, "shown": self.packer.shown()}, arrays
+        header |= {"seen": self.seen, "shown": self.packer.shown()}
+        balance = self.worlds.balance
+        return header | ({} if balance is None else {"labels": balance.save()}), arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore the state that ``save`` returned, bit for bit. Raises Misfit."""
@@ -383,14 +387,25 @@ class MlnOnlineLearner:
         self.packer.set_stream(self.weights.stream)
         self.packer.set_shown(saved.shown)
         self.seen = saved.seen
+        if self.worlds.balance is not None:
+            self.worlds.balance.restore(saved.labels)
 
     def gain(self, start: State) -> merging.Gain:
         """See ``Learner.gain``."""
-        return merging.gain(self.weights, self.packer, self.seen, start)
+        gained, balance = (
+            merging.gain(self.weights, self.packer, self.seen, start),
+            self.worlds.balance,
+        )
+        if balance is None:
+            return gained
+        return dataclasses.replace(gained, labels=balance.since(start[0].get("labels", {})))
 
     def merge(self, gains: Sequence[merging.Gain], by_dual: bool) -> float:
         """See ``Learner.merge``."""
         self.seen += sum(gain.seen for gain in gains)
+        if self.worlds.balance is not None:
+            for gain in gains:
+                self.worlds.balance.merge(gain.labels)
         return merging.merge(self.weights, self.packer, gains, by_dual)
 
     def _forget(self) -> None:

@@ -20,12 +20,13 @@ final H, remains a lower bound of the regularised loss.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
+from onlinesrl.core.evaluation.class_balance import Counts
 from onlinesrl.core.example import Constant
 from onlinesrl.core.kernels.averaging import DUAL, NORM, S, T
 from onlinesrl.core.online.averaged_weights import AveragedWeights
@@ -53,6 +54,7 @@ class Gain:
     uses: Ints  # [k] numbers of updates
     scalar: Floats  # increments of AveragedWeights.scalar
     seen: int
+    labels: Counts = field(default_factory=dict)  # increments of the counted labels
 
 
 def gain(weights: WeightTable, packer: Packer, seen: int, start: State) -> Gain:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError, Infeasible, ModelError, UsageError
+from onlinesrl.core.evaluation.class_balance import BALANCED, LABELS, ClassBalance, Counts
 from onlinesrl.core.evaluation.label_loss import Costs
 from onlinesrl.core.example import Atoms, Example, decode, decoded, show_ground_atom
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
@@ -128,6 +129,7 @@ class PslOnlineLearner:
         self.by = by
         self.weights = RuleWeights(program, update)
         self.costs = Costs(update.costs or {}, {name: program.predicates[name] for name in query})
+        self.balance = ClassBalance() if update.costs == BALANCED else None
         self.packer = PslPacker(program.predicates, query, inference.max_atoms, background)
         self.grounder = Grounder(program, most=inference.max_groundings, skip=inference.skip)
         self.together = AdaptiveBatcher()
@@ -326,6 +328,9 @@ class PslOnlineLearner:
         if learning and labelled is not None:
             learned = self._learn(graph, labelled, predicted, batch)
             unsolved |= not learned
+            if self.balance is not None:
+                for name, labels in _labels(checked):
+                    self.balance.add(name, labels)
         batch.unsolved += unsolved and (served is None or served.certified)
         if served is None:
             batch.skipped += skipped
@@ -395,6 +400,11 @@ class PslOnlineLearner:
             reason = f"the truth breaks a hard rule, by {violation:.3g}, on {atoms}"
             raise ExampleError(reason, "hard_rule")
         costs = [self.costs.of(name, [*rows]) for name, rows in checked.targets.items()]
+        if self.balance is not None:
+            costs = []
+            for name, labels in _labels(checked):
+                by_label = self.balance.costs(name, labels)
+                costs.append(np.array([[by_label[label]] * 2 for label in labels]))
         return _Labelled(checked.truth, features, np.concatenate(costs))
 
     def _features(self, graph: HingeLossMRF, y: Floats) -> tuple[Floats, float, int]:
@@ -426,20 +436,41 @@ class PslOnlineLearner:
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return header and arrays of a checkpoint."""
         header = {"language": "psl", **({"before": n} if (n := self.weights.before) else {})}
+        header |= {} if self.balance is None else {"labels": self.balance.save()}
         return header, self.weights.save() | ({} if self.monitor is None else self.monitor.save())
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore what ``save`` returned, bit for bit. Raises Misfit."""
         before = converted(header.get("before", 0), Natural)
+        labels = converted(header.get("labels", {}), Counts)
         self.weights.restore(arrays)
+        if self.balance is not None:
+            self.balance.restore(labels)
         self.weights.before = before
         if self.monitor is not None:
             self.monitor.restore(arrays)
 
     def gain(self, start: State) -> merging.Gain:
         """See ``Learner.gain``."""
-        return merging.gain(self.weights, start[1])
+        gained = merging.gain(self.weights, start[1])
+        if self.balance is None:
+            return gained
+        return {**gained, "labels": self.balance.since(start[0].get("labels", {}))}
 
     def merge(self, gains: Sequence[merging.Gain], by_dual: bool) -> float:
         """See ``Learner.merge``."""
+        if self.balance is not None:
+            for gain in gains:
+                self.balance.merge(gain["labels"])
+            gains = [{n: array for n, array in gain.items() if n != "labels"} for gain in gains]
         return merging.merge(self.weights, gains, by_dual)
+
+
+def _labels(checked: CheckedExample) -> Iterator[tuple[str, list[str]]]:
+    """Yield by predicate the label of each target whose truth is known."""
+    assert checked.truth is not None
+    first = 0
+    for name, rows in checked.targets.items():
+        true = checked.truth[first : first + len(rows)] > 0.5
+        yield name, [LABELS[bit] for bit in true.tolist()]
+        first += len(rows)

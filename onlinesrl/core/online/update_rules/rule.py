@@ -81,7 +81,8 @@ class Update(Section, ABC):
     """past so many weights the least influential are dropped; null: never."""
     costs: Given | None = None
     """the label loss of a wrong atom where it is not 1, by predicate or atom (`_`: any constant): a
-    number, or `missed` (of a true atom) and `extra` (of a false one); of several that fit the last holds."""
+    number, or `missed` (of a true atom) and `extra` (of a false one); of several that fit the last holds.
+    balanced: labels cost the more the rarer they were so far."""
     label_loss: Literal["f1"] | None = None
     """f1: the label loss is 1 - F1 of the rival's true atoms (the sum of costs, by the numbers of atoms true
     in the truth and in the rival), with loss pl only; null: it is the sum."""
