@@ -117,6 +117,34 @@ def test_the_tagger_is_the_network_of_its_rules(update: str, loss: str, numbers:
         assert values == pytest.approx(expected_values, abs=1e-6)
 
 
+@pytest.mark.parametrize("weight", ["balanced", {"A": 5, "C": 0.25}], ids=["balanced", "by label"])
+@pytest.mark.parametrize("loss", ["pl", "ml"])
+def test_weights_of_labels_are_costs_of_the_network(loss: str, weight: Any) -> None:
+    """A position counts by its true label: a mistake costs twice that, once an atom."""
+    X, y = sequences(2, 30, numbers=True)
+    y = [[tag if tag == "A" or n % 4 == 0 else "B" for tag in of] for n, of in enumerate(y)]
+    costs: Any = weight
+    if isinstance(weight, dict):
+        one = {label: {"missed": 2.0 * weight.get(label, 1.0), "extra": 0.0} for label in TAGS}
+        costs = {f"Label(_, {label})": cost for label, cost in one.items()}
+    update = {"update": "cda1", "loss": loss, "sigma": 0.1}
+    learner = srl.OnlineLearner(MODEL, "Label", update={**update, "costs": costs})
+    tagger = SequenceTagger(update, class_weight=weight)
+    unweighted = SequenceTagger(update).partial_fit(X, y, TAGS)
+    for x, labels in zip(X, y, strict=True):
+        tagger.partial_fit([x], [labels], TAGS)
+        learner.learn_one(evidence(x), truth(labels))
+    written = srl.OnlineLearner(tagger.weights_text(), "Label")
+    assert weights_of(written) == pytest.approx(weights_of(learner), rel=1e-9, abs=1e-12)
+    assert tagger.learned_.weights.certificate() == pytest.approx(learner.certificate)
+    assert tagger.weights_text() != unweighted.weights_text()
+    whole = SequenceTagger(update, class_weight=weight).partial_fit(X, y, TAGS)
+    assert whole.weights_text() == tagger.weights_text()
+    half = SequenceTagger(update, class_weight=weight).partial_fit(X[:15], y[:15], TAGS)
+    half = pickle.loads(pickle.dumps(half)).partial_fit(X[15:], y[15:])
+    assert half.weights_text() == tagger.weights_text()
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_predictions_and_marginals_are_those_of_all_labellings(seed: int) -> None:
     """Features here have numbers, which multiply their weights."""
@@ -244,3 +272,9 @@ def test_memory_is_that_of_the_averages_and_of_features_that_are_in_a_gap() -> N
     assert not weights.arrays.value[2 * used :].any()
     assert (chains.feature.nbytes, chains.number.nbytes) == (8000, 0)
     assert len(learned.read([[{"known": 2.0}]]).number) == 1
+
+
+def test_weights_of_classes_are_for_margins():
+    tagger = SequenceTagger(update="log-likelihood", class_weight="balanced")
+    with pytest.raises(srl.UsageError, match="update log-likelihood has no costs"):
+        tagger.fit([[{"word": "in"}]], [["O"]])

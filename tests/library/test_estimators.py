@@ -381,6 +381,13 @@ def test_wrong_parameters_are_named(cls: Any) -> None:
         cls(update="adam").fit(*{made: (x, y) for made, x, y in MADE}[cls])
     with pytest.raises(srl.UsageError, match="does not apply to a tagger"):
         srl.SequenceTagger({"update": "mira", "max_weights": 9}).fit(X, Y)
+    for update, weight, said in (
+        ("cda1", "even", "class_weight is 'even', expected balanced"),
+        ("cda1", {"O": -1}, "class_weight: the weight of 'O' is -1"),
+        ("log-likelihood", "balanced", "class_weight: not for update log-likelihood"),
+    ):
+        with pytest.raises(srl.UsageError, match=said):
+            cls(update, class_weight=weight).fit(*{made: (x, y) for made, x, y in MADE}[cls])
     with pytest.raises(ValueError, match="has no parameter epochs, but update, loss, sigma"):
         cls().set_params(epochs=3)
 
@@ -402,6 +409,18 @@ def test_scikit_learn_is_not_imported() -> None:
     code = "import sys, onlinesrl as s; s.SequenceTagger().fit([[{'a': 'b'}]], [['x']]);"
     code += "s.LinkedClassifier; print('sklearn' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
+@pytest.mark.parametrize("weight", ["balanced", {'a "b"': 20.0}])
+def test_a_rare_label_that_counts_more_is_predicted(weight: Any) -> None:
+    """One thing of twenty is rare, and looks like three that are not."""
+    things = [{"seen": n % 5 == 0} for n in range(20)]
+    kinds = ['a "b"' if n == 0 else "usual" for n in range(20)]
+    X, y = [([thing], []) for thing in things], [[kind] for kind in kinds]
+    rare = [([{"seen": True}], [])]
+    linked = srl.LinkedClassifier({"update": "cda1", "sigma": 0.1}, passes=30)
+    assert linked.fit(X, y).predict(rare) == [["usual"]]
+    assert linked.set_params(class_weight=weight).fit(X, y).predict(rare) == [['a "b"']]
 
 
 def test_numbers_of_linked_things_count() -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from numbers import Integral, Real
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias
 
 from onlinesrl.core.errors import InputError, NotFittedError, UsageError
-from onlinesrl.core.online.update_rules import STANDARD
+from onlinesrl.core.evaluation.class_balance import BALANCED
+from onlinesrl.core.online.update_rules import STANDARD, UPDATES
 from onlinesrl.library.estimators.samples import Label, accuracy, labels_of, listed, samples_of
 from onlinesrl.library.estimators.scores import Lists, label_scores, table
 from onlinesrl.library.learner import section
 
+ClassWeight: TypeAlias = Mapping[Label, float] | Literal["balanced"]
+"""The weight of each label, by default 1, or what makes rare labels count as much as frequent ones."""
 Samples = tuple[list[Any], list[Any]]
 """Samples, and the labels of each."""
 PATIENCE = 2
@@ -57,12 +61,14 @@ class Estimator(ABC):
         sigma: float | None = None,
         passes: int = 1,
         held_out: float | None = None,
+        class_weight: ClassWeight | None = None,
     ):
         self.update = update
         self.loss = loss
         self.sigma = sigma
         self.passes = passes
         self.held_out = held_out
+        self.class_weight = class_weight
 
     @abstractmethod
     def _new(self, update: Mapping[str, Any]) -> Learned:
@@ -153,7 +159,29 @@ class Estimator(ABC):
     def _empty(self) -> Learned:
         overrides = {"loss": self.loss, "sigma": self.sigma}
         chosen = {name: value for name, value in overrides.items() if value is not None}
-        return self._new(section(self.update, "update") | chosen)
+        chosen = section(self.update, "update") | chosen
+        if self.class_weight is not None and chosen.get("update") == "log-likelihood":
+            reason = "not for update log-likelihood, which has no label loss"
+            raise UsageError(f"class_weight: {reason}; set a threshold of its probabilities")
+        return self._new(chosen)
+
+    def _class_weight(self) -> ClassWeight | None:
+        """Return ``class_weight``. Raises UsageError."""
+        weight = self.class_weight
+        kind = section(self.update, "update").get("update")
+        if weight is not None and kind in UPDATES and UPDATES[kind].expects:
+            reason = "its probabilities are those of the data; expected class_weight=None"
+            raise UsageError(f"class_weight: update {kind} has no costs, since {reason}")
+        if weight is None or (isinstance(weight, str) and weight == BALANCED):
+            return weight
+        if not isinstance(weight, Mapping):
+            reason = "expected balanced, or a mapping from labels to their weights"
+            raise UsageError(f"class_weight is {weight!r}, {reason}")
+        for label, value in weight.items():
+            if not isinstance(value, Real) or not 0 <= value < math.inf:
+                reason = f"the weight of {label!r} is {value!r}, expected a number, at least 0"
+                raise UsageError(f"class_weight: {reason}")
+        return {label: float(value) for label, value in weight.items()}
 
     @classmethod
     def _names(cls) -> list[str]:

@@ -47,7 +47,8 @@ class LinkedClassifier(Estimator):
     links, each ``(i, j)`` or ``(i, j, relation)`` between numbers of
     things, from 0; a link has a direction. In ``y`` a sample has a label, string or integer, for each thing.
     ``update``, ``loss`` and ``sigma`` are those of ``OnlineLearner``, ``passes`` and ``held_out`` say how
-    often ``fit`` goes over the samples. The ``classes`` of the first
+    often ``fit`` goes over the samples. ``class_weight`` is what a thing counts by its label: a mapping from
+    labels, or ``balanced`` by the labels seen so far. The ``classes`` of the first
     ``partial_fit`` may be predicted though none was seen yet.
 
     It is the Markov logic network of the rules ``Feature(+f, x) ^ Label(x, +y)`` and ``Linked(+r, x, z) ^
@@ -80,7 +81,16 @@ class LinkedClassifier(Estimator):
         return learner
 
     def _new(self, update: Mapping[str, Any]) -> Learned:
-        return Learned(update)
+        weight = self._class_weight()
+        if isinstance(weight, str):
+            return Learned({**update, "costs": weight})
+        costs = {f"Label(_, {quote(str(k))})": _costs(w) for k, w in (weight or {}).items()}
+        return Learned({**update, "costs": {"Label": _costs(1.0), **costs}} if costs else update)
+
+
+def _costs(weight: float) -> dict[str, float]:
+    """Return the costs by which a thing with a wrong label costs twice the weight of the true one."""
+    return {"missed": 2.0 * weight, "extra": 0.0}
 
 
 class Learned:

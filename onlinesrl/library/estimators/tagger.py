@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import InputError, UsageError
+from onlinesrl.core.evaluation.class_balance import BALANCED
 from onlinesrl.core.interrupt import whole
 from onlinesrl.core.online.update_rules import AnyUpdate
 from onlinesrl.core.online.update_rules.rule import Update
-from onlinesrl.library.estimators.estimator import Estimator
+from onlinesrl.library.estimators.estimator import ClassWeight, Estimator
 from onlinesrl.library.estimators.features import Features, Rows
 from onlinesrl.library.estimators.samples import (
     Label,
@@ -51,7 +53,8 @@ class SequenceTagger(Estimator):
     A sample of ``X`` is a sequence: for each position a mapping of features (strings, bools, numbers; lists,
     sets and mappings of them), or a list of their names, as sklearn-crfsuite takes them; in ``y`` it has a
     label, string or integer, for each. ``update``, ``loss`` and ``sigma`` are those of ``OnlineLearner``,
-    ``passes`` and ``held_out`` say how often ``fit`` goes over the samples.
+    ``passes`` and ``held_out`` say how often ``fit`` goes over the samples. ``class_weight`` is what a
+    position counts by its label: a mapping from labels, or ``balanced`` by the labels seen so far.
 
     It is the Markov logic network of the rules ``Feature(+f, t) ^ Label(t, +y)`` and ``Next(t, u) ^
     Label(t, +y) ^ Label(u, +z)``, learned a sample at a time, and averaged. A number multiplies
@@ -114,16 +117,17 @@ class SequenceTagger(Estimator):
                 raise UsageError(f"learner.{key} does not apply to a tagger")
         if chosen.drawn() and not chosen.expects:
             raise UsageError(f"learner.update: {chosen.update} does not apply to a tagger")
-        return Learned(chosen)
+        return Learned(chosen, self._class_weight())
 
 
 class Learned:
     """What a tagger has learned: numbered features and labels, and their weights."""
 
-    def __init__(self, update: Update):
+    def __init__(self, update: Update, class_weight: ClassWeight | None):
         self.features = Features()
         self.classes: list[Label] = []
-        self.weights = ChainWeights(update)
+        self.weights = ChainWeights(update, class_weight == BALANCED)
+        self.cost = class_weight if isinstance(class_weight, Mapping) else {}
 
     def learn(self, X: Any, y: Any, classes: Sequence[Label] | None) -> None:
         """Learn from all samples or none."""
@@ -140,7 +144,7 @@ class Learned:
         """See ``estimator.Learned.passes``."""
         chains, self.weights, self.classes = self._read(samples_of(X, least=1), y, ())
         for order in orders(len(chains.start) - 1):
-            self.weights.learn_chains(chains, order)
+            self.weights.learn_chains(chains, order, self._costs(self.classes))
             yield
 
     def copy(self) -> Learned:
@@ -153,8 +157,11 @@ class Learned:
         chains, weights, all_labels = self._read(samples, y, classes)
         if weights is self.weights and len(samples) > 1:
             weights = weights.copy()
-        weights.learn_chains(chains)
+        weights.learn_chains(chains, cost=self._costs(all_labels))
         self.weights, self.classes = weights, all_labels
+
+    def _costs(self, labels: Sequence[Label]) -> Floats:
+        return np.array([self.cost.get(label, 1.0) for label in labels])
 
     def _read(
         self, samples: list[Any], y: Any, classes: Sequence[Label]

@@ -3,7 +3,8 @@
 The model is ``Feature(+f, t) ^ Label(t, +y)`` and ``Next(t, u) ^ Label(t, +y) ^ Label(u, +z)``, but it is
 not ground. With K labels, weight (row, z) stands at K row + z. Row y < K has the weights of the steps from
 label y. A feature gets a row at the first gap that has it. A score is the sum of number * weight over the
-features and steps that hold. A wrong label counts as two wrong atoms.
+features and steps that hold. A wrong label counts as two wrong atoms, which
+cost 1 each, or what the true label costs.
 """
 
 import math
@@ -114,12 +115,13 @@ def score(
 
 
 @kernel
-def augment(chains: Chains, c: int, k: int, s: Scores) -> None:
-    """Add the Hamming loss, up to a constant, to ``local``, so that the best labelling is the rival."""
+def augment(chains: Chains, c: int, k: int, s: Scores, cost: Floats) -> None:
+    """Add the label loss, up to a constant, to ``local``, so that the best labelling is the rival."""
     begin = chains.start[c]
     for t in range(chains.start[c + 1] - begin):
         for z in range(k):
-            s.local[t, z] += -1.0 if z == chains.label[begin + t] else 1.0
+            wrong = cost[chains.label[begin + t]]
+            s.local[t, z] += -wrong if z == chains.label[begin + t] else wrong
 
 
 @kernel
@@ -157,14 +159,16 @@ def predict(
 
 
 @kernel
-def gap(chains: Chains, c: int, w: FeatureWeights, k: int, s: Scores) -> tuple[int, float]:
+def gap(
+    chains: Chains, c: int, w: FeatureWeights, k: int, s: Scores, cost: Floats
+) -> tuple[int, float]:
     """Accumulate Delta = f(truth) - f(path) in ``delta``; returns how many weights it touched, and rho."""
     n, rho, begin = 0, 0.0, chains.start[c]
     for t in range(begin, chains.start[c + 1]):
         y, z = chains.label[t], s.path[t - begin]
         differs = y != z
         if differs:
-            rho += 2.0
+            rho += 2.0 * cost[y]
             for j in range(chains.first[t], chains.first[t + 1]):
                 if chains.feature[j] >= 0:
                     first, x = k * row_of(w, chains.feature[j]), number(chains, j)
@@ -178,14 +182,24 @@ def gap(chains: Chains, c: int, w: FeatureWeights, k: int, s: Scores) -> tuple[i
 
 @kernel
 def find_gap(
-    chains: Chains, c: int, w: FeatureWeights, cu: float, augmented: bool, k: int, s: Scores
+    chains: Chains,
+    c: int,
+    w: FeatureWeights,
+    cu: float,
+    augmented: bool,
+    k: int,
+    s: Scores,
+    cost: Floats,
 ) -> tuple[int, float]:
-    """Find the rival of the truth by the weights cu u, and the gap to it; see ``gap``."""
+    """Find the rival of the truth by the weights cu u, and the gap to it; see ``gap``.
+
+    ``cost`` [label] is what an atom of a position costs, by its true label.
+    """
     score(chains, c, w, cu, 0.0, k, s)
     if augmented:
-        augment(chains, c, k, s)
+        augment(chains, c, k, s, cost)
     viterbi(chains.start[c + 1] - chains.start[c], k, s)
-    return gap(chains, c, w, k, s)
+    return gap(chains, c, w, k, s, cost)
 
 
 @kernel

@@ -26,9 +26,11 @@ class ChainWeights(AveragedWeights):
 
     arrays: FeatureWeights
 
-    def __init__(self, update: Update):
+    def __init__(self, update: Update, balanced: bool = False):
+        """``balanced``: labels cost the more the rarer they were so far; see ``class_balance``."""
         super().__init__(update)
         self.labels = 0
+        self.counts = np.zeros(0, np.int64) if balanced else None
         empty = {name: np.zeros((0, 0)) for name in update.columns}
         self._hold({"value": np.zeros((0, 0, 2)), **empty}, np.zeros(0, np.int32), 0)
 
@@ -57,6 +59,7 @@ class ChainWeights(AveragedWeights):
         row[row > 0] += labels - old
         other = ChainWeights(self.update)
         other.scalar, other.labels = self.scalar.copy(), labels
+        other.counts = None if self.counts is None else enlarged(self.counts, labels)
         other._place(self._columns(), old, row)
         return other
 
@@ -82,19 +85,34 @@ class ChainWeights(AveragedWeights):
         averaged[self.labels :][row > 0] = mean[row[row > 0]]
         return averaged
 
-    def learn_chains(self, chains: Chains, order: Sequence[int] | None = None) -> None:
-        """Learn from chains, one after the other. Raises InputError if an update overflows."""
+    def learn_chains(
+        self, chains: Chains, order: Sequence[int] | None = None, cost: Floats | None = None
+    ) -> None:
+        """Learn from chains, one after the other. Raises InputError if an update overflows.
+
+        ``cost`` [label] is what an atom of a position costs, by its true label; by default 1.
+        """
+        cost = np.ones(self.labels) if cost is None else cost
+        counts = self.counts
         augmented, scores = self.update.loss == "ml", self._room(chains)
         sums = self._sums(scores) if self.update.expects else None
         self._make_room(chains)
         for c in range(len(chains.start) - 1) if order is None else order:
             cu = self.scale()
+            if counts is not None:
+                labels = chains.label[chains.start[c] : chains.start[c + 1]]
+                counts = counts + np.bincount(labels, minlength=self.labels)
+                different = max(1, int(np.count_nonzero(counts)))
+                cost = counts.sum() / (different * np.maximum(counts, 1))
             if sums is None:
-                n, rho = k.find_gap(chains, c, self.arrays, cu, augmented, self.labels, scores)
+                n, rho = k.find_gap(
+                    chains, c, self.arrays, cu, augmented, self.labels, scores, cost
+                )
             else:
                 n, rho = k.expected_gap(chains, c, self.arrays, cu, self.labels, scores, sums)
             if math.isnan(self.learn(n, rho)):
                 raise InputError(f"sample {c}: {BEYOND_RANGE}", "overflow")
+            self.counts = counts
 
     def predict(self, chains: Chains) -> Iterator[list[int]]:
         """Yield the most probable labelling of each chain, one label per position."""
