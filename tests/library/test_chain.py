@@ -272,9 +272,3 @@ def test_memory_is_that_of_the_averages_and_of_features_that_are_in_a_gap() -> N
     assert not weights.arrays.value[2 * used :].any()
     assert (chains.feature.nbytes, chains.number.nbytes) == (8000, 0)
     assert len(learned.read([[{"known": 2.0}]]).number) == 1
-
-
-def test_weights_of_classes_are_for_margins():
-    tagger = SequenceTagger(update="log-likelihood", class_weight="balanced")
-    with pytest.raises(srl.UsageError, match="update log-likelihood has no costs"):
-        tagger.fit([[{"word": "in"}]], [["O"]])

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias
 
 from onlinesrl.core.errors import InputError, NotFittedError, UsageError
 from onlinesrl.core.evaluation.class_balance import BALANCED
-from onlinesrl.core.online.update_rules import STANDARD, UPDATES
+from onlinesrl.core.online.update_rules import STANDARD
 from onlinesrl.library.estimators.samples import Label, accuracy, labels_of, listed, samples_of
 from onlinesrl.library.estimators.scores import Lists, label_scores, table
 from onlinesrl.library.learner import section
@@ -168,10 +168,6 @@ class Estimator(ABC):
     def _class_weight(self) -> ClassWeight | None:
         """Return ``class_weight``. Raises UsageError."""
         weight = self.class_weight
-        kind = section(self.update, "update").get("update")
-        if weight is not None and kind in UPDATES and UPDATES[kind].expects:
-            reason = "its probabilities are those of the data; expected class_weight=None"
-            raise UsageError(f"class_weight: update {kind} has no costs, since {reason}")
         if weight is None or (isinstance(weight, str) and weight == BALANCED):
             return weight
         if not isinstance(weight, Mapping):
