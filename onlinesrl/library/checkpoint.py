@@ -15,8 +15,11 @@ from onlinesrl.core.online.update_rules import AnyUpdate
 from onlinesrl.core.version import __version__
 from onlinesrl.library.model import Model
 from onlinesrl.runs.config.fingerprint import ALWAYS, leaves
+from onlinesrl.runs.config.schema import LabelsSection
 from onlinesrl.runs.run import load_checkpoint
 from onlinesrl.stream import checkpoints
+
+_PENDING = "labels.pending"
 
 
 class _Settings(TypedDict):
@@ -47,6 +50,9 @@ class Saved:
     metrics: Mapping[str, Any]
     own: Mapping[str, Any]
     lacks_facts: bool = False
+    labels: Mapping[str, Any] | None = None
+    """The header of what waits for labels, and how much may wait."""
+    pending: int = 0
 
     def write(self, path: Path) -> None:
         """Write the checkpoint. Raises StorageError."""
@@ -60,6 +66,8 @@ class Saved:
             "metrics": self.metrics,
             "library": self.own,
         }
+        if self.labels is not None:
+            header["labels"], fingerprint[_PENDING] = self.labels, self.pending
         checkpoints.write(path, 1, header, self.arrays)
 
     @classmethod
@@ -85,6 +93,8 @@ class Saved:
             header["metrics"],
             converted(header.get("library", {}), _Own),
             "source.background" in fingerprint,
+            header.get("labels"),
+            converted(fingerprint.get(_PENDING, LabelsSection().pending), Natural),
         )
 
     @property

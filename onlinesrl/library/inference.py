@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.example import Atoms, Constant, GroundAtom
@@ -17,6 +17,9 @@ from onlinesrl.library.model import Model
 from onlinesrl.library.notebook import table_html
 from onlinesrl.library.tables import Table
 from onlinesrl.logic.tables import VALUE, with_names
+
+if TYPE_CHECKING:
+    from onlinesrl.psl.inference.solving import Options
 
 Atom = tuple[Constant, ...]
 Evidence = Given | str | Path | Sequence[str | Path]
@@ -70,6 +73,7 @@ def infer(
     error: float | None = None,
     max_work: int | None = None,
     threads: int = 1,
+    targets: str = "stop",
 ) -> Answer:
     """Return the most probable world, marginals, or PSL's truth values, as ``onlinesrl infer`` does.
 
@@ -78,7 +82,8 @@ def infer(
     does (None: it goes on to the proof). The standard ``error`` of sampled marginals may be set. Predicates
     without evidence are open unless they are ``closed``. For PSL ``evidence`` has the observed atoms and
     ``query`` the targets, by predicate; ``method`` is by default ``admm``; ``threads`` do not change its
-    answer. Other methods are in the guide (``onlinesrl guide config``: ``inference.engine``; ``exact``).
+    answer. A ground rule with an atom that is neither is an error, or left out with ``targets="skip"``.
+    Other methods are in the guide (``onlinesrl guide config``: ``inference.engine``; ``exact``).
 
     Raises ModelError, DatabaseError, DataError, ExampleError, UsageError, Infeasible.
 
@@ -91,9 +96,16 @@ def infer(
     """
     model = Model(model) if isinstance(model, str) else model
     if model.language is language_of(".psl"):
+        from onlinesrl.psl.inference.solving import Options
+
         if not isinstance(evidence, Mapping) or not isinstance(query, Mapping):
             raise UsageError("PSL: evidence and query are mappings from predicates to atoms")
-        return _infer_psl(model, evidence, query, truth or {}, method or "admm", seed, threads)
+        if targets not in {"stop", "skip"}:
+            raise UsageError(f"targets is {targets!r}, expected 'stop' or 'skip'")
+        options = Options(method or "admm", seed, threads=threads, skip=targets == "skip")
+        return _infer_psl(model, evidence, query, truth or {}, options)
+    if targets != "stop":
+        raise UsageError("targets: for PSL only")
     from onlinesrl.mln.query import infer as infer_module
 
     if isinstance(evidence, Mapping):
@@ -199,12 +211,11 @@ def _restored(
 
 
 def _infer_psl(
-    model: Model, evidence: Given, query: Given, truth: Given, method: str, seed: int, threads: int
+    model: Model, evidence: Given, query: Given, truth: Given, options: Options
 ) -> Answer:
-    from onlinesrl.psl.inference.solving import InferenceProblem, Options
+    from onlinesrl.psl.inference.solving import InferenceProblem
     from onlinesrl.psl.query import infer as psl
 
-    options = Options(method, seed, threads=threads)
     options.check()
     query = {n: [*rows] if isinstance(rows, Iterator) else rows for n, rows in query.items()}
     database, clock = psl_database(model, evidence, query, truth), Clock()

@@ -30,8 +30,8 @@ from onlinesrl.logic.database import valued_atom
 from onlinesrl.logic.tables import VALUE
 
 Given: TypeAlias = Mapping[str, Any]
-"""Atoms by predicate: rows of constants (a lone constant is a row of one), a mapping from rows to
-values, or a table."""
+"""Atoms by predicate: rows of constants (a lone constant is a row of one), atoms as JSON has them, a mapping
+from rows to values, or a table."""
 
 Place: TypeAlias = str | tuple[str, int]
 """A field of an example, or a predicate and the number of a row, from 0."""
@@ -110,7 +110,7 @@ def _atoms(rows: Any, name: str) -> list[list[Constant] | ValuedAtom]:
         raise ExampleError(f"{name}: expected rows of constants, found {_kind(rows)}", "schema")
     listed = sorted(rows, key=repr) if isinstance(rows, Set) else rows
     return [
-        _valued(row, place) if isinstance(row, ValuedAtom) else _constants(row, place)
+        _valued(row, place) if isinstance(row, ValuedAtom | Mapping) else _constants(row, place)
         for place, row in _placed(listed, name)
     ]
 
@@ -120,7 +120,12 @@ def _placed(rows: Iterable[T], name: str) -> Iterator[tuple[Place, T]]:
     return (((name, n), row) for n, row in enumerate(rows))
 
 
-def _valued(row: ValuedAtom, place: Place) -> ValuedAtom:
+def _valued(row: ValuedAtom | Mapping[str, Any], place: Place) -> ValuedAtom:
+    """Return a checked atom, which may be as JSON has it: ``{"args": [...], "value": 0.7}``."""
+    if isinstance(row, Mapping):
+        if not {"args"} <= row.keys() <= {"args", "value"}:
+            raise _wrong(place, "constants, or an atom's args and value", row)
+        row = ValuedAtom(row["args"], row.get("value", UNSET))
     number = UNSET if row.number is UNSET else _value(row.number, place)
     return ValuedAtom(_constants(row.args, place), number)
 

@@ -14,24 +14,26 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.engine import EngineSection
 from onlinesrl.core.errors import ConfigError, ExampleError, UsageError
 from onlinesrl.core.evaluation.prequential import Metrics
-from onlinesrl.core.example import Example
+from onlinesrl.core.example import Constant, Example, Label
 from onlinesrl.core.interrupt import whole
 from onlinesrl.core.io.config_section import kind_of, not_for, sections_of
 from onlinesrl.core.io.located_yaml import Place
 from onlinesrl.core.io.restoring import Misfit, restoring
 from onlinesrl.core.language import check_costs, check_query, counted, language_of
-from onlinesrl.core.learner import Learner, Outcome
+from onlinesrl.core.learner import Answered, Item, Learner, Outcome
 from onlinesrl.core.online.update_rules import STANDARD, AnyUpdate
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.library.checkpoint import Saved
 from onlinesrl.library.constants import Kind, Named, is_number, parts_of, texts
 from onlinesrl.library.curves import Curves
-from onlinesrl.library.inputs import Given, atoms, example, facts
+from onlinesrl.library.inputs import Given, atoms, constant, example, facts
 from onlinesrl.library.model import Model
 from onlinesrl.library.prediction import Prediction
 from onlinesrl.library.streams import TableExamples
 from onlinesrl.library.weights import Weights
+from onlinesrl.runs.config.fingerprint import LABEL_BYTES
 from onlinesrl.runs.config.schema import LimitsSection
+from onlinesrl.stream.late_labels import LabelJoiner, PendingExample
 from onlinesrl.stream.process_batch import process_batch
 
 BATCH = 128
@@ -72,7 +74,8 @@ class OnlineLearner:
     run's configuration; ``loss`` and ``sigma`` are two of them. ``inference`` is the name of the
     engine, or the keys of that section.
     ``background`` has facts that all examples share. ``by`` is an argument (``Predicate.N`` or its type)
-    for each of whose values scores are kept.
+    for each of whose values scores are kept. So many predicted examples as ``pending`` says wait for their
+    ``label``; beyond it the oldest are dropped.
 
     The results are bit for bit those of ``onlinesrl run``. Two learners share no state: each may be used
     in a thread of its own. Raises ModelError, ConfigError, UsageError.
@@ -99,6 +102,7 @@ class OnlineLearner:
         background: Given | None = None,
         by: str | None = None,
         seed: int = 0,
+        pending: int = 0,
     ):
         self.model = model = Model(model) if isinstance(model, str) else model
         overrides = {"loss": loss, "sigma": sigma}
@@ -129,19 +133,42 @@ class OnlineLearner:
                 kind for class_argument in self._types.values() for kind in class_argument if kind
             }
             self._texts = texts(self._types, [atoms(background or {}, "background")], every)
+        if type(pending) is not int or pending < 0:
+            raise UsageError(f"pending is {pending!r}, expected a whole number, at least 0")
+        self._labels = LabelJoiner(pending, LABEL_BYTES)
         self._metrics = Metrics()
         self._lines: list[dict[str, Any]] = []
 
     # learning and predicting -----------------------------------------------------------------------
 
-    def learn_one(self, x: Example | Given, y: Given | None = None) -> Prediction:
+    def learn_one(
+        self, x: Example | Given, y: Given | None = None, *, query: Given | None = None
+    ) -> Prediction:
         """Predict an example, then learn from its truth; return that prediction.
 
         ``x`` is the evidence and ``y`` the truth, each a mapping from predicates to atoms (rows of
-        constants, or a table), or ``x`` is an Example. Raises ExampleError for a bad example; then,
-        as after KeyboardInterrupt, the learner is what it was before.
+        constants, or a table), or ``x`` is an Example. ``query`` is that of ``predict_one``. Raises
+        ExampleError for a bad example; then, as after KeyboardInterrupt, the learner is what it was before.
         """
-        return self._step([example(x, y)], learning=True)[0]
+        return self._step([example(x, y, query)], learning=True)[0]
+
+    def label(self, id: Constant, truth: Given) -> Prediction | None:
+        """Learn from the truth of an example that was predicted before; return that prediction, scored.
+
+        None: no example of this ``id`` waits, and the label waits until one is predicted. The results are
+        those of a run with a section ``labels``. Raises ExampleError for a bad truth; then the example
+        still waits.
+        """
+        if not self._labels.limit:
+            raise UsageError("no example waits for its label: make the learner with pending=10_000")
+        before = self._labels.copy()
+        label = Label(id=constant(id, "id"), truth=atoms(truth, "truth"))
+        try:
+            answered = self._labels.join(label)
+            return None if answered is None else self._step([answered], learning=True)[0]
+        except BaseException:
+            self._labels = before
+            raise
 
     def learn_many(
         self, xs: Iterable[Example | Given], ys: Iterable[Given] | None = None
@@ -177,6 +204,9 @@ class OnlineLearner:
         ``query`` lists the open atoms where they are not all those over the example's constants (PSL: the
         targets). With ``marginals`` each atom is predicted by its probability, exact where the example is
         narrow, else sampled. Raises ExampleError.
+
+        Where the learner was made with ``pending``, an example without truth waits for its ``label``. One
+        whose label came before is learned from. ``prediction.id`` is its id, or a new number.
         """
         return self.predict_many([x], [query], marginals=marginals)[0]
 
@@ -190,6 +220,10 @@ class OnlineLearner:
         """Predict examples; see ``predict_one``."""
         predictions: list[Prediction] = []
         samples = xs
+        if self._labels.limit:
+            every = repeat(None) if queries is None else queries
+            pairs = zip(xs, every, strict=queries is not None)
+            return [self._predict_waiting(x, query, marginals) for x, query in pairs]
         if queries is not None:
             samples = (example(x, None, query) for x, query in zip(xs, queries, strict=True))
         for batch in self._batches(samples):
@@ -197,6 +231,29 @@ class OnlineLearner:
                 outcomes = self.learned.predict(batch, marginals)
             predictions += self._predictions(batch, outcomes, len(predictions))
         return predictions
+
+    def _predict_waiting(
+        self, x: Example | Given, query: Given | None, marginals: bool
+    ) -> Prediction:
+        """Predict an example, which waits for its label, as a run does."""
+        if marginals:
+            reason = "what waits for a label is predicted by the engine"
+            raise UsageError(f"marginals: {reason}; make the learner with inference='mcsat'")
+        sample = example(x, None, query)
+        while not isinstance(x, Example) and str(sample.id) in self._labels:
+            sample = example(x, None, query)  # another number
+        before = self._labels.copy()
+        try:
+            joined = self._labels.meet(sample)
+            item = joined if isinstance(joined, Example) else sample
+            (prediction,) = self._step([item], learning=True)
+            if isinstance(joined, PendingExample):
+                joined.give_out(prediction.line)
+                self._labels.weigh()
+        except BaseException:
+            self._labels = before
+            raise
+        return prediction
 
     def evaluate(
         self, xs: Iterable[Example | Given], ys: Iterable[Given] | None = None
@@ -231,21 +288,21 @@ class OnlineLearner:
         while batch := [*islice(examples, BATCH)]:
             yield batch
 
-    def _step(
-        self, batch: Sequence[Example | ExampleError], learning: bool, first: int = 0
-    ) -> list[Prediction]:
+    def _step(self, batch: Sequence[Item], learning: bool, first: int = 0) -> list[Prediction]:
         seen, texts_before = self.learned.seen, self._texts
         with whole():
             outcomes, tally = process_batch(self.learned, batch, learning)
+        examples = [item.example if isinstance(item, Answered) else item for item in batch]
+        late = sum(isinstance(item, Answered) for item in batch)
         if self._lasting:
-            self._texts |= self._lasting_texts(batch)
+            self._texts |= self._lasting_texts(examples)
         try:
-            predictions = self._predictions(batch, outcomes, first)
+            predictions = self._predictions(examples, outcomes, first)
         except ExampleError:
             self.learned.seen, self._texts = seen, texts_before
             raise
         before = self._metrics.examples
-        self._metrics.add(tally, len(batch))
+        self._metrics.add(tally, len(batch) - late, late)
         if self._metrics.examples.bit_length() > before.bit_length():
             self._lines.append(self._line())
             self._metrics.next_window()
@@ -293,7 +350,7 @@ class OnlineLearner:
         """The scores of all predictions of ``learn_one`` and ``learn_many``, as in metrics.jsonl."""
         line = self._line()
         del line["window"]
-        return line
+        return line | (self._labels.counts() if self._labels.limit else {})
 
     def _line(self) -> dict[str, Any]:
         snapshot = self._metrics.snapshot()
@@ -319,13 +376,20 @@ class OnlineLearner:
         self._saved().write(Path(path))
 
     def _saved(self) -> Saved:
+        (header, arrays), labels = self._state(), None
+        if self._labels.limit:
+            labels, waiting = self._labels.save()
+            arrays |= waiting
         return Saved(
             self.learned.model_text,
             self.model.language,
             self.settings.as_dict(),
-            *self._state(),
+            header,
+            arrays,
             self._metrics.save(),
             self._own(),
+            labels=labels,
+            pending=self._labels.limit,
         )
 
     def _own(self) -> dict[str, Any]:
@@ -365,10 +429,13 @@ class OnlineLearner:
                 background=background if saved.facts is None else saved.facts,
                 by=saved.own.get("by"),
                 seed=settings["seed"],
+                pending=0 if saved.labels is None else saved.pending,
             )
         except UsageError as error:
             raise Misfit(str(error)) from None
         learner.learned.restore(saved.header, saved.arrays)
+        if saved.labels is not None:
+            learner._labels.restore(saved.labels, saved.arrays)
         learner._metrics = Metrics.restore(saved.metrics)
         learner._lines = [*saved.own.get("lines", ())]
         if saved.own:

@@ -132,6 +132,9 @@ class LabelJoiner:
         self.pending = _Shelf(limit, max_bytes, Example)
         self.early = _Shelf(limit, max_bytes, Label)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self.pending or name in self.early
+
     def meet(self, example: Example) -> Example | PendingExample:
         """Return an example with its truth, if the label has come; else let it wait."""
         if example.truth is not None:
