@@ -350,27 +350,33 @@ class IncrementalAdmm:
 
     def _add_rows(self, rows: Mapping[Hashable, HingeRow]) -> dict[int, None]:
         """Add rows; return their variables."""
-        touched, numbers = dict[int, None](), list[int]()
-        for name, row in rows.items():
-            variables = [self._variables.of[variable] for variable in row.variables]
-            touched |= dict.fromkeys(variables)
-            number, size = self._rows.add(name), len(variables)
-            if self._free.get(size):
-                start = self._free[size].pop()
-            else:
-                start, self._end = self._end, self._end + size
-            self._reserve(row=number + 1, entry=start + size)
-            linked = self._linked
-            linked.start[number], linked.stop[number] = start, start + size
-            linked.variable[start : start + size] = variables
-            linked.coefficient[start : start + size] = row.coefficients
-            linked.constant[number], linked.weight_index[number] = row.constant, row.weight_index
-            linked.power[number], linked.kind[number] = row.power, row.kind
-            numbers.append(number)
-        new = np.array(numbers, np.int64)
+        columns, of = [*rows.values()], self._variables.of
+        new = np.array([self._rows.add(name) for name in rows], np.int64)
+        variables = [of[variable] for row in columns for variable in row.variables]
+        sizes = np.array([len(row.variables) for row in columns], np.int64)
+        start = np.array([self._place(size) for size in sizes.tolist()], np.int64)
+        self._reserve(row=int(new.max(initial=-1)) + 1, entry=self._end)
+        linked, stop = self._linked, np.cumsum(sizes)
+        entries = np.repeat(start - stop + sizes, sizes) + np.arange(len(variables))
+        linked.start[new], linked.stop[new] = start, start + sizes
+        linked.variable[entries] = variables
+        linked.coefficient[entries] = np.concatenate(
+            [np.empty(0), *(row.coefficients for row in columns)]
+        )
+        linked.constant[new] = [row.constant for row in columns]
+        linked.weight_index[new] = [row.weight_index for row in columns]
+        linked.power[new] = [row.power for row in columns]
+        linked.kind[new] = [row.kind for row in columns]
         self._set_conjugates(new)
         kernel.insert(self._linked, new)
-        return touched
+        return dict.fromkeys(variables)
+
+    def _place(self, size: int) -> int:
+        """Return where so many entries go: in the place of a removed row, or at the end."""
+        if self._free.get(size):
+            return self._free[size].pop()
+        self._end += size
+        return self._end - size
 
     def _set_conjugates(self, rows: Ints) -> None:
         linked, none = self._linked, np.zeros(len(rows) + 1, np.int64)
