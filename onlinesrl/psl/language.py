@@ -66,6 +66,13 @@ class Psl:
         from onlinesrl.psl.inference.protocols import EngineOptions
         from onlinesrl.psl.online.learner import PslInference, PslOnlineLearner
 
+        if config.learner.expects:
+            raise config.error(
+                "learner.update",
+                "the log-likelihood needs the normaliser of the density, for PSL an integral without a "
+                "closed form; take an update that learns from one rival, such as adagrad, or "
+                "`onlinesrl learn` with sampled-mle or mple",
+            )
         if config.learner.drawn():
             names = "cda1, cda2, adagrad and others that learn from one rival"
             raise config.error(

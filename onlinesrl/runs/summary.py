@@ -95,6 +95,7 @@ class _Summary(msgspec.Struct):
     hamming: float | None = None
     regret_bound: float | None = None
     restarted: int | None = None
+    sampled: int | None = None
     drift: _Drift | None = None
 
 

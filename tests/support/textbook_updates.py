@@ -11,7 +11,7 @@ RULES = (
     *("cda1", "cda2", "pa1", "simple", "mira", "subgradient", "perceptron", "cd", "adagrad"),
     "log-likelihood",
 )
-CERTIFIED = ("cda1", "cda2", "pa1", "simple", "subgradient", "adagrad")
+CERTIFIED = ("cda1", "cda2", "pa1", "simple", "subgradient", "adagrad", "log-likelihood")
 SHRINKING = ("cda2", "subgradient")
 ASCENDING = ("cda1", "cda2", "pa1", "adagrad")
 CLOSE_CALL = 1e-9
@@ -123,15 +123,21 @@ def adagrad(seen: Sequence[Round], sigma: float, offset: float, base: Vector) ->
 def dual_averaging(
     seen: Sequence[Round], sigma: float, offset: float, base: Vector
 ) -> Iterator[Step]:
-    """The least of - sum of <Delta, w> + sigma/2 ||w||_H^2 after each round, H as that of AdaGrad."""
+    """The least of - sum of <Delta, w> + sigma/2 ||w||_H^2 after each round, H as that of AdaGrad.
+
+    The dual is that least sum, with rho - <base, Delta> of each round.
+    """
     w, total, pull, square = (np.zeros(len(base)) for _ in range(4))
+    margins = losses = 0.0
     for t, round_ in enumerate(seen, start=1):
         loss = max(0.0, round_.rho - float((base + w) @ round_.delta))
+        margins, losses = margins + round_.rho - float(base @ round_.delta), losses + loss
         pull, square = pull + round_.delta, square + round_.delta**2
         metric = offset + np.sqrt(square)
         w = pull / (sigma * metric)
         total += w
-        yield Step(w, total / t, loss, 0.0, 0.0, metric)
+        dual = margins - sigma / 2 * float(metric @ w**2)
+        yield Step(w, total / t, loss, dual, losses - dual, metric)
 
 
 def length(

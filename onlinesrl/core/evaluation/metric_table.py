@@ -108,6 +108,12 @@ METRIC_TABLE: Mapping[str, MetricEntry] = {
         prometheus="regret_bound",
         help="Upper bound on the regret.",
     ),
+    "sampled": MetricEntry(
+        label="updates along sampled expectations",
+        format="count",
+        prometheus="sampled_updates",
+        help="Updates of the log-likelihood by samples, where elimination was too wide.",
+    ),
     "weights": MetricEntry(
         label="weights", format="count", prometheus="weights", help="Weights held."
     ),

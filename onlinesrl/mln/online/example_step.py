@@ -517,6 +517,8 @@ class ExampleProcessor:
         chain = from_on(truth[: model.n_atoms], model, weight, self.inference.seed, weights.updates)
         samples = np.stack([*islice(chain, weights.update.drawn())])
         self._learn(w, expected_gap(net, weights.arrays, truth, samples), 0.0)
+        if weights.update.expects and self.results.out.status[w] == OK:
+            weights.sampled += 1
 
     def _find_rival(self, w: int, model: GroundMRF, place: Ints) -> None:
         """Learn from a world if its rival is proven optimal or needs no proof.

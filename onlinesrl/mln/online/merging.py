@@ -54,6 +54,7 @@ class Gain:
     uses: Ints  # [k] numbers of updates
     scalar: Floats  # increments of AveragedWeights.scalar
     seen: int
+    sampled: int  # updates along sampled expectations
     labels: Counts = field(default_factory=dict)  # increments of the counted labels
 
 
@@ -94,6 +95,7 @@ def gain(weights: WeightTable, packer: Packer, seen: int, start: State) -> Gain:
         uses=uses[moved],
         scalar=np.array(weights.scalar) - arrays["scalar"],
         seen=seen - header["seen"],
+        sampled=weights.sampled - header.get("sampled", 0),
     )
 
 
@@ -122,6 +124,7 @@ def merge(weights: WeightTable, packer: Packer, gains: Sequence[Gain], by_dual: 
     )
     u += (correction + share * step) / metric
     added[DUAL] *= share
+    weights.sampled += sum(gained.sampled for gained in gains)
     weights.scalar[:] = (np.array(weights.scalar) + added).tolist()
     weights.scalar[NORM] = float(np.sum(metric * u * u))
     s = weights.scalar[S]

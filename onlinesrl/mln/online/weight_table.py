@@ -66,12 +66,14 @@ class Entry(NamedTuple):
 class _Header(msgspec.Struct):
     """The weights' part of a checkpoint's header.
 
-    ``constants`` is by type; ``dropped`` counts dropped weights, ``before`` updates before a restart.
+    ``constants`` is by type; ``dropped`` counts dropped weights, ``before`` updates before a restart, and
+    ``sampled`` those after it along sampled expectations.
     """
 
     constants: dict[str, list[Constant]]
     dropped: Natural
     before: Natural = 0
+    sampled: Natural = 0
 
 
 class WeightTable(ModelWeights, AveragedWeights):
@@ -93,7 +95,7 @@ class WeightTable(ModelWeights, AveragedWeights):
         value[:, 0] += self.scale() * value[:, 1]
         for array in (value[:, 1:], *self.kept.values()):
             array[:] = 0.0
-        self.before = self.updates
+        self.before, self.sampled = self.updates, 0
         self.scalar[:] = 0.0
 
     def cut(self, weights: int, blocks: int) -> None:
@@ -224,6 +226,7 @@ class WeightTable(ModelWeights, AveragedWeights):
             },
             "dropped": self.dropped,
             **({"before": self.before} if self.before else {}),
+            **({"sampled": self.sampled} if self.sampled else {}),
         }
         arrays = {
             "value": a.value[:n],
@@ -247,7 +250,7 @@ class WeightTable(ModelWeights, AveragedWeights):
             raise Misfit("the number of updates is not an integer")
         self._check_blocks(stream, columns)
         self.stream = stream
-        self.dropped, self.before = saved.dropped, saved.before
+        self.dropped, self.before, self.sampled = saved.dropped, saved.before, saved.sampled
         n, blocks = len(columns["uses"]), len(columns["block"])
         while n > len(self.arrays.uses):
             self._grow_weights()
