@@ -120,5 +120,19 @@ def _section(fingerprint: Mapping[str, Any], section: str, tag: str, kinds: Any)
     if not isinstance(name, str) or name not in by_name:
         raise Misfit(f"there is no {section} {name}")
     keys = [key for key in by_name[name].model_fields if key != "start"]
-    values = {key: fingerprint.get(f"{section}.{key}") for key in keys}
+    values = {key: _value(fingerprint, f"{section}.{key}") for key in keys}
     return {key: value for key, value in values.items() if value is not None} | {tag: name}
+
+
+def _value(fingerprint: Mapping[str, Any], key: str) -> Any:
+    """Return the value of a key, or the mapping that ``leaves`` has flattened; None if there is neither."""
+    mapping: dict[str, Any] = {}
+    for place, value in fingerprint.items():
+        if place.startswith(f"{key}."):
+            name = place.removeprefix(f"{key}.")
+            atom, _, part = name.rpartition(".")
+            if part in {"missed", "extra"}:
+                mapping.setdefault(atom, {})[part] = value
+            else:
+                mapping[name] = value
+    return mapping or fingerprint.get(key)

@@ -98,6 +98,14 @@ class MarkovLogic:
 
         plan = compile_program(program, config.query)
         inference = config.inference.make(config.seed, config.limits.max_atoms)
+        for name in inference.threshold or ():
+            key = f"inference.threshold.{name}"
+            if name not in config.query:
+                names = ", ".join(config.query)
+                raise config.error(key, f"expected a predicate of the query ({names})")
+            if name in plan.groups:
+                reason = f"there is {plan.groups[name].show(name)}: the most probable is predicted"
+                raise config.error(key, f"{reason}, and no threshold applies")
         learner = MlnOnlineLearner(plan, config.learner, inference, by, margins, facts)
         most, fixed = config.learner.max_weights, learner.weights.reserved
         if most is not None and most < 2 * fixed:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from onlinesrl.core.io.restoring import Natural
+from onlinesrl.core.io.restoring import Natural, converted
 
 Counts: TypeAlias = dict[str, dict[str, Natural]]
 """How many units had each label, by predicate and label."""
@@ -46,9 +46,10 @@ class ClassBalance:
         """Return the counts as JSON can hold them."""
         return {name: dict(counts) for name, counts in self.counts.items()}
 
-    def restore(self, saved: Counts) -> None:
-        """Restore what ``save`` returned."""
-        self.counts = {name: Counter(counts) for name, counts in saved.items()}
+    def restore(self, saved: Any) -> None:
+        """Restore what ``save`` returned. Raises Misfit."""
+        by_predicate = converted(saved, Counts)
+        self.counts = {name: Counter(counts) for name, counts in by_predicate.items()}
 
     def since(self, start: Counts) -> Counts:
         """Return what was counted after ``start``, which an earlier ``save`` returned."""

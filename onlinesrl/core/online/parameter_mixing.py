@@ -29,4 +29,4 @@ def best_share(knots: Sequence[float], slopes: Floats | Sequence[float]) -> floa
 
 def mean_share(updates: Iterable[float]) -> float:
     """Return the gamma of the mean over the shards that made updates; ``updates`` has each one's number."""
-    return 1.0 / max(1, sum(n > 0 for n in updates))
+    return 1.0 / max(1, sum(bool(n > 0) for n in updates))

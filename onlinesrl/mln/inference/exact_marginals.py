@@ -149,9 +149,13 @@ def together(n_atoms: int, by_atoms: Sequence[tuple[Ints, Marginals]]) -> Margin
     )
 
 
-def likeliest(model: GroundMRF, probability: Floats) -> State:
-    """Return the most probable value of each group (perhaps none of its atoms) and of each other atom."""
-    state = (probability > 0.5).astype(np.uint8)
+def likeliest(model: GroundMRF, probability: Floats, threshold: Floats | None = None) -> State:
+    """Return the most probable value of each group (perhaps none of its atoms) and of each other atom.
+
+    With a ``threshold`` of each atom, one of no group is true if its probability is at least that.
+    """
+    true = probability > 0.5 if threshold is None else probability >= threshold
+    state = true.astype(np.uint8)
     for group, exactly in enumerate(model.exactly.tolist()):
         members = np.flatnonzero(model.group == group)
         best = members[np.argmax(probability[members])]

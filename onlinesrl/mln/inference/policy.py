@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from onlinesrl.mln.ground.grounder import LIMITS, Limits
 from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine, RankingEngine
@@ -27,6 +29,7 @@ class Inference:
     exact: MapEngine
     fallback: MapEngine | None = None
     marginals: MarginalEngine | None = None
+    threshold: Mapping[str, float | Literal["f1"]] | None = None  # see ``decision_threshold``
     proven: bool = True
     presolve: bool = True
     audit_every: int = 0

@@ -100,6 +100,10 @@ class SamplerSection(MlnEngine):
     Learned from are proven rivals, as with ``mpe``.
     """
 
+    threshold: dict[str, Annotated[float, Field(ge=0, le=1)] | Literal["f1"]] | None = None
+    """by predicate, the least probability of an atom that is predicted true, or f1: that with the best F1 on
+    the predictions so far; null: true atoms have more than 1/2."""
+
     @staticmethod
     @abstractmethod
     def sampler(**options: Any) -> Chains:
@@ -111,7 +115,8 @@ class SamplerSection(MlnEngine):
 
         sampler = self.sampler(seed=seed)
         marginals = ExactOrSampled(sampler) if self.presolve == "exact" else sampler
-        return replace(self.inference(seed, max_atoms), marginals=marginals)
+        inference = self.inference(seed, max_atoms)
+        return replace(inference, marginals=marginals, threshold=self.threshold)
 
 
 class MpeSection(MlnEngine):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bytes, Ints
+from onlinesrl.core.arrays import Bools, Bytes, Floats, Ints
 from onlinesrl.core.evaluation.confusion_matrix import Confusion, Pair, pairs
-from onlinesrl.core.example import Constant, ValuedAtom, arguments
+from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments
 from onlinesrl.core.explain.explanation import Atom
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.kernels import batch_report
@@ -182,6 +182,16 @@ class AtomCounter:
         example = results.worlds[w].example
         true = self.true_atoms(example.truth or {}) - self.true_atoms(example.evidence)
         return true, self.true_atoms(results.answered[w].predicted)
+
+    def scored(
+        self, marginals: Mapping[str, Sequence[ValuedAtom]], example: Example
+    ) -> Iterator[tuple[str, Floats, Bools]]:
+        """Yield by predicate the probabilities of an example's open atoms, and whether they are true."""
+        true = self.true_atoms(example.truth or {})
+        for name, atoms in marginals.items():
+            is_true = [(name, tuple(map(str, atom.args))) in true for atom in atoms]
+            scores = np.array([atom.value for atom in atoms], np.float64)
+            yield name, scores, np.array(is_true, np.bool_)
 
     def true_atoms(self, atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]]) -> set[Atom]:
         """Return the true atoms of query predicates."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible, OnlinesrlError, Unsolved
 from onlinesrl.core.evaluation.class_balance import BALANCED, LABELS, ClassBalance
+from onlinesrl.core.evaluation.decision_threshold import Thresholds
 from onlinesrl.core.evaluation.label_loss import Costs
 from onlinesrl.core.example import Constant, ValuedAtom
 from onlinesrl.core.interrupt import Interrupted, leavable
@@ -98,6 +100,10 @@ class ExampleProcessor:
         arities = {name: len(grounder.layout.radix_order(name)) for name in names}
         self.costs = Costs(costs, arities) if costs else None
         self.balance = ClassBalance() if costs == BALANCED else None
+        self.thresholds = Thresholds(inference.threshold or {})
+        counted = {"labels": self.balance, "scores": inference.threshold and self.thresholds}
+        self.counted: dict[str, Any] = {name: part for name, part in counted.items() if part}
+        """What is counted of the examples learned from, by its name in checkpoints."""
         update = weights.update
         self.sampled = update.drawn() > 0 and not update.expects  # the rival is always sampled
         self.slowest = Slowest()
@@ -345,9 +351,8 @@ class ExampleProcessor:
                 self._audit(w)
             if not wide and status == OK and learning:
                 self._learn_narrow(w)
-            if self.balance is not None and learning and out.status[w] == OK:
-                for name, _, labels in self._labels(w):
-                    self.balance.add(name, labels)
+            if learning and out.status[w] == OK:
+                self._count(w)
         except Infeasible:
             out.status[w] = INFEASIBLE
         except Unsolved:
@@ -434,7 +439,8 @@ class ExampleProcessor:
         except Unsolved:
             results.unsolved.add(w)
             raise
-        state = likeliest(model, marginals.probability)
+        threshold = self._threshold(w, model.n_atoms)
+        state = likeliest(model, marginals.probability, threshold)
         ground_network.define(net, state)
         values = np.round(marginals.probability, 6).tolist()
         if marginals.diagnostics is not None:
@@ -448,6 +454,17 @@ class ExampleProcessor:
             for name, first, atoms in self.grounder.atoms(results.batch, w)
         }
         return Solution(state, 0.0, math.inf, engine.route, certified=False)
+
+    def _threshold(self, w: int, atoms: int) -> Floats | None:
+        """Return the least probability of a true atom, float64[atom]; None: it is above 1/2."""
+        if not self.thresholds.values:
+            return None
+        threshold = np.full(atoms, np.nextafter(0.5, 1.0))
+        for part in self.grounder.named(self.results.batch, w):
+            value = self.thresholds.of(part.names.name)
+            if value is not None:
+                threshold[part.first : part.first + len(part.keys)] = value
+        return threshold
 
     def _margin(self, model: GroundMRF, weight: Floats, best: Solution) -> float:
         """Return the score of the best state minus the score of the second best state.
@@ -551,6 +568,19 @@ class ExampleProcessor:
             by_label = {} if self.balance is None else self.balance.costs(name, labels)
             for atoms, label in zip(units, labels, strict=True):
                 state.cost[atoms] = by_label[label]
+
+    def _count(self, w: int) -> None:
+        """Count the labels, and the scores, of a world that was learned from."""
+        if self.balance is not None:
+            for name, _, labels in self._labels(w):
+                self.balance.add(name, labels)
+        results = self.results
+        if self.thresholds.counts:
+            answered = results.answered.get(w)
+            marginals = results.marginals.get(w) if answered is None else answered.marginals
+            example = results.worlds[w].example
+            for name, scores, true in self.counter.scored(marginals or {}, example):
+                self.thresholds.add(name, scores, true)
 
     def _labels(self, w: int) -> Iterator[tuple[str, list[list[int]], list[str]]]:
         """Yield by predicate the open atoms of each unit, and its label, where labels are balanced."""

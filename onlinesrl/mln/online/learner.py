@@ -21,7 +21,6 @@ from msgspec.structs import replace
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.evaluation.class_balance import Counts
 from onlinesrl.core.example import Atoms, Constant, Example, decode, decoded
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Atom, Explanation
@@ -57,7 +56,6 @@ class _Saved(msgspec.Struct):
 
     seen: Natural
     shown: dict[str, list[Constant]] = {}
-    labels: Counts = {}
 
 
 class MlnOnlineLearner:
@@ -374,8 +372,7 @@ class MlnOnlineLearner:
         header, arrays = self.weights.save(self.packings.then)
         arrays |= {} if self.monitor is None else self.monitor.save()
         header |= {"seen": self.seen, "shown": self.packer.shown()}
-        balance = self.worlds.balance
-        return header | ({} if balance is None else {"labels": balance.save()}), arrays
+        return header | {name: part.save() for name, part in self.worlds.counted.items()}, arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore the state that ``save`` returned, bit for bit. Raises Misfit."""
@@ -387,25 +384,22 @@ class MlnOnlineLearner:
         self.packer.set_stream(self.weights.stream)
         self.packer.set_shown(saved.shown)
         self.seen = saved.seen
-        if self.worlds.balance is not None:
-            self.worlds.balance.restore(saved.labels)
+        for name, part in self.worlds.counted.items():
+            part.restore(header.get(name, {}))
 
     def gain(self, start: State) -> merging.Gain:
         """See ``Learner.gain``."""
-        gained, balance = (
-            merging.gain(self.weights, self.packer, self.seen, start),
-            self.worlds.balance,
-        )
-        if balance is None:
-            return gained
-        return dataclasses.replace(gained, labels=balance.since(start[0].get("labels", {})))
+        parts = self.worlds.counted.items()
+        counted = {name: part.since(start[0].get(name, {})) for name, part in parts}
+        gained = merging.gain(self.weights, self.packer, self.seen, start)
+        return dataclasses.replace(gained, counted=counted)
 
     def merge(self, gains: Sequence[merging.Gain], by_dual: bool) -> float:
         """See ``Learner.merge``."""
         self.seen += sum(gain.seen for gain in gains)
-        if self.worlds.balance is not None:
+        for name, part in self.worlds.counted.items():
             for gain in gains:
-                self.worlds.balance.merge(gain.labels)
+                part.merge(gain.counted[name])
         return merging.merge(self.weights, self.packer, gains, by_dual)
 
     def _forget(self) -> None:

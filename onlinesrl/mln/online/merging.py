@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
-from onlinesrl.core.evaluation.class_balance import Counts
 from onlinesrl.core.example import Constant
 from onlinesrl.core.kernels.averaging import DUAL, NORM, S, T
 from onlinesrl.core.online.averaged_weights import AveragedWeights
@@ -55,7 +54,7 @@ class Gain:
     scalar: Floats  # increments of AveragedWeights.scalar
     seen: int
     sampled: int  # updates along sampled expectations
-    labels: Counts = field(default_factory=dict)  # increments of the counted labels
+    counted: Mapping[str, Any] = field(default_factory=dict)  # of ``ExampleProcessor.counted``
 
 
 def gain(weights: WeightTable, packer: Packer, seen: int, start: State) -> Gain:

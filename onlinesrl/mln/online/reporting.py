@@ -149,11 +149,8 @@ class Reporter:
             prediction = outcome.prediction
             if prediction is None or not prediction.marginals or world.example.truth is None:
                 continue
-            true = self.counter.true_atoms(world.example.truth)
-            for name, atoms in prediction.marginals.items():
-                scores = np.array([atom.value for atom in atoms], np.float64)
-                is_true = [(name, tuple(map(str, atom.args))) in true for atom in atoms]
-                rankings.setdefault(name, Ranking()).add(scores, np.array(is_true, np.bool_))
+            for name, scores, true in self.counter.scored(prediction.marginals, world.example):
+                rankings.setdefault(name, Ranking()).add(scores, true)
         return rankings
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError, Infeasible, ModelError, UsageError
-from onlinesrl.core.evaluation.class_balance import BALANCED, LABELS, ClassBalance, Counts
+from onlinesrl.core.evaluation.class_balance import BALANCED, LABELS, ClassBalance
 from onlinesrl.core.evaluation.label_loss import Costs
 from onlinesrl.core.example import Atoms, Example, decode, decoded, show_ground_atom
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
@@ -442,10 +442,9 @@ class PslOnlineLearner:
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore what ``save`` returned, bit for bit. Raises Misfit."""
         before = converted(header.get("before", 0), Natural)
-        labels = converted(header.get("labels", {}), Counts)
         self.weights.restore(arrays)
         if self.balance is not None:
-            self.balance.restore(labels)
+            self.balance.restore(header.get("labels", {}))
         self.weights.before = before
         if self.monitor is not None:
             self.monitor.restore(arrays)

@@ -46,6 +46,7 @@ DEFAULTS = (
     ("drift", None),
     ("dialect", "alchemy"),
     ("labels.max_bytes", LABEL_BYTES),
+    ("inference.threshold", None),
     ("inference.engine", "mpe"),
     ("inference.engine", "admm"),
 )
