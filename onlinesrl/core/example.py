@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -79,7 +79,8 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     ``evidence`` holds the true atoms of each evidence predicate (and observed ones of query
     predicates), ``truth`` the true query atoms; without it the example is predicted and not learned
     from. ``query`` lists the open atoms where they are not all groundings over the world's constants;
-    for a PSL program it always does, and they are its targets. ``group`` names the fold, ``dup_of`` an
+    for a PSL program it always does, and they are its targets. ``asked`` lists those that the example is
+    about, where it has others too; scores count these alone. ``group`` names the fold, ``dup_of`` an
     earlier example that this one repeats, ``time`` is when it happened, in seconds from any start. A
     constant is a string or a whole number; ``3`` and ``"3"`` are the same constant.
     """
@@ -88,6 +89,7 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     evidence: Atoms
     truth: Atoms | None = None
     query: Atoms | None = None
+    asked: Atoms | None = None
     group: str | None = None
     dup_of: Constant | None = None
     time: float | None = None
@@ -100,6 +102,32 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def whole(self) -> Example:
         """Return the example with all its fields in memory."""
         return self
+
+
+def asked_atoms(
+    example: Example, query: Collection[str]
+) -> set[tuple[str, tuple[str, ...]]] | None:
+    """Return the atoms of predicates of the ``query`` whose prediction is scored; None: all that are open.
+
+    Raises ExampleError for one that cannot be open.
+    """
+    if example.asked is None:
+        return None
+    asked, evidence, listed = (
+        {(name, (*map(str, arguments(atom)),)) for name, atoms in part.items() for atom in atoms}
+        for part in (example.asked, example.evidence, example.query or {})
+    )
+    for name, args in sorted(asked):
+        reason = None
+        if name not in query:
+            reason = f"{name} is not in the query ({', '.join(query)})"
+        elif (name, args) in evidence:
+            reason = "it is in the evidence"
+        elif example.query is not None and (name, args) not in listed:
+            reason = "it is not listed in `query`"
+        if reason is not None:
+            raise ExampleError(f"asked atom {show_ground_atom(name, args)}: {reason}", "not_open")
+    return asked
 
 
 class Label(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -143,10 +171,11 @@ def decode_label(line: bytes) -> Label:
 
 def _keys(example: Example) -> int:
     """Count the keys that an example without valued atoms has; each has a colon after it."""
-    truth, query = example.truth, example.query
+    truth, query, asked = example.truth, example.query, example.asked
     count = 2 + len(example.evidence)
     count += 0 if truth is None else 1 + len(truth)
     count += 0 if query is None else 1 + len(query)
+    count += 0 if asked is None else 1 + len(asked)
     return count + sum(x is not None for x in (example.group, example.dup_of, example.time))
 
 

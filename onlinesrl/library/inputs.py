@@ -59,6 +59,7 @@ def example(x: Example | Given, y: Given | None = None, query: Given | None = No
         evidence=atoms(x.evidence, "evidence"),
         truth=None if y is None else atoms(y, "truth"),
         query=None if query is None else atoms(query, "query"),
+        asked=None if x.asked is None else atoms(x.asked, "asked"),
         group=None if x.group is None else str(constant(x.group, "group")),
         dup_of=None if x.dup_of is None else constant(x.dup_of, "dup_of"),
         time=None if x.time is None else _value(x.time, "time"),

@@ -26,6 +26,7 @@ from onlinesrl.core.example import (
     Example,
     ValuedAtom,
     arguments,
+    asked_atoms,
     number_of,
     show_ground_atom,
 )
@@ -121,6 +122,7 @@ class Packer(Constants):
         if isinstance(example, NumberedExample):
             self._add_numbered(example, place)
             return
+        asked_atoms(example, self.layout.plan.query)
         example = self.background.beside(example, self.layout.plan.query)
         start, count = [0] * self.layout.slots, [0] * self.layout.slots
         self.data: list[int] = []

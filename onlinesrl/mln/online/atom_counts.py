@@ -10,7 +10,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Bools, Bytes, Floats, Ints
 from onlinesrl.core.evaluation.confusion_matrix import Confusion, Pair, pairs
-from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments
+from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments, asked_atoms
 from onlinesrl.core.explain.explanation import Atom
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.kernels import batch_report
@@ -60,8 +60,9 @@ class AtomCounter:
         """
         if self._countable(results):
             return self._by_kernel(results)
-        marks = self._marks(results, new)
-        answered = [self._answered_atoms(results, w) for w in results.answered if good[w]]
+        marks = self._marks(results, new & ~np.isin(np.arange(len(new)), [*results.asked]))
+        apart = (*results.answered, *results.asked)
+        answered = [self._atoms_apart(results, w) for w in apart if good[w]]
         predicates = dict(zip(self.query, marks.by_query(len(self.query)), strict=True))
         for true, predicted in answered:
             for column, atoms in enumerate(outcomes(true, predicted)):
@@ -78,10 +79,10 @@ class AtomCounter:
     def _countable(self, results: Results) -> bool:
         """Tell whether a kernel can count this batch.
 
-        No world may list its atoms or have an earlier prediction. All worlds must have the same
-        classes, and the class must be the last argument in radix order.
+        No world may list its atoms, have an earlier prediction, or be scored on some atoms only. All worlds
+        must have the same classes, and the class must be the last argument in radix order.
         """
-        if results.answered or results.batch.listed.any():
+        if results.answered or results.asked or results.batch.listed.any():
             return False
         if self.by.query < 0:
             return True
@@ -154,12 +155,15 @@ class AtomCounter:
                 totals[str(name)] = totals.get(str(name), 0) + row
         return totals
 
-    # earlier predictions --------------------------------------------
+    # earlier predictions, and those scored on some atoms only ---------------------------
 
-    def count_answered(self, results: Results, w: int) -> None:
-        """Replace the kernel's counts of a world by the counts of its earlier prediction."""
+    def count_apart(self, results: Results, w: int) -> None:
+        """Replace the kernel's counts of a world: by its earlier prediction, or on the atoms asked for."""
         count = results.out.counts[w]
-        true, predicted = self._answered_atoms(results, w)
+        true, predicted = self._atoms_apart(results, w)
+        asked = asked_atoms(results.worlds[w].example, self.query)
+        if asked is not None:
+            count[k.UNITS] = len({self._unit(*atom) for atom in asked})
         wrong = {self._unit(*atom) for atom in true ^ predicted}
         count[k.HITS] = len(true & predicted)
         count[k.FALSE_ALARMS], count[k.MISSES] = len(predicted - true), len(true - predicted)
@@ -177,19 +181,25 @@ class AtomCounter:
                 if name == self.predicate:
                     results.out.by_class[number[args[self.argument]], column] += 1
 
-    def _answered_atoms(self, results: Results, w: int) -> tuple[set[Atom], set[Atom]]:
-        """Return the true and the predicted atoms of a world that has an earlier prediction."""
+    def _atoms_apart(self, results: Results, w: int) -> tuple[set[Atom], set[Atom]]:
+        """Return the true and the predicted atoms of a world that no kernel counts."""
         example = results.worlds[w].example
         true = self.true_atoms(example.truth or {}) - self.true_atoms(example.evidence)
-        return true, self.true_atoms(results.answered[w].predicted)
+        prediction = results.answered.get(w) or results.asked[w]
+        predicted, asked = self.true_atoms(prediction.predicted), asked_atoms(example, self.query)
+        return (true, predicted) if asked is None else (true & asked, predicted & asked)
 
     def scored(
         self, marginals: Mapping[str, Sequence[ValuedAtom]], example: Example
     ) -> Iterator[tuple[str, Floats, Bools]]:
-        """Yield by predicate the probabilities of an example's open atoms, and whether they are true."""
-        true = self.true_atoms(example.truth or {})
-        for name, atoms in marginals.items():
-            is_true = [(name, tuple(map(str, atom.args))) in true for atom in atoms]
+        """Yield by predicate the probabilities of the atoms that are scored, and whether they are true."""
+        true, asked = self.true_atoms(example.truth or {}), asked_atoms(example, self.query)
+        for name, open_atoms in marginals.items():
+            named = [(atom, (name, tuple(map(str, atom.args)))) for atom in open_atoms]
+            counted = [pair for pair in named if asked is None or pair[1] in asked]
+            if not counted:
+                continue
+            atoms, is_true = [atom for atom, _ in counted], [each in true for _, each in counted]
             scores = np.array([atom.value for atom in atoms], np.float64)
             yield name, scores, np.array(is_true, np.bool_)
 

@@ -271,7 +271,7 @@ class ExampleProcessor:
     def _watch(self, monitor: Monitor, w: int) -> None:
         """Pass the errors of a world, after learning from it, to the drift monitor."""
         if w in self.results.answered:
-            self.counter.count_answered(self.results, w)
+            self.counter.count_apart(self.results, w)
         if monitor.heed(int(self.results.out.counts[w, prediction_counts.HAMMING])):
             self.results.drifted.add(w)
 

@@ -49,7 +49,7 @@ class Reporter:
         out = results.out
         for w in results.answered:
             if out.status[w] == OK:
-                self.counter.count_answered(results, w)
+                self.counter.count_apart(results, w)
         texts = self.encoder.texts(results)
         kind: Any = Prediction if texts is None else SpelledPrediction
         atoms = self._atoms_of(results) if texts is None else texts.__getitem__
@@ -78,6 +78,10 @@ class Reporter:
                 )
                 if results.marginals:
                     _add_marginals(prediction, results, w)
+                if example.labelled and example.asked is not None:
+                    results.asked[w] = prediction
+                    self.counter.count_apart(results, w)
+                    prediction.hamming = int(out.counts[w, k.HAMMING])
             outcomes.append(Outcome(prediction, drift=drift))
         return outcomes
 

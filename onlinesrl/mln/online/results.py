@@ -47,6 +47,8 @@ class Results:
     out: k.Output
     routes: list[str]  # names of the numbers in ``out.route``
     answered: Mapping[int, Prediction]  # earlier predictions, by world
+    asked: dict[int, Prediction] = field(default_factory=dict)
+    """Labelled worlds that are scored on some of their open atoms only, and their predictions."""
     unproven: set[int] = field(default_factory=set)  # worlds whose prediction is not certified
     unsolved: set[int] = field(default_factory=set)  # worlds whose search ended at its limit
     drifted: set[int] = field(default_factory=set)  # worlds that raised a drift signal

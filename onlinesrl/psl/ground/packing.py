@@ -12,10 +12,10 @@ from itertools import chain
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints32
+from onlinesrl.core.arrays import Bools, Floats, Ints32
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import Constant, Example, ValuedAtom, show_ground_atom
+from onlinesrl.core.example import Constant, Example, ValuedAtom, asked_atoms, show_ground_atom
 from onlinesrl.psl.lang.data import AtomTable, Database, Relation, no_atoms
 
 AtomValues = dict[tuple[str, ...], float]
@@ -34,6 +34,8 @@ class CheckedExample:
     observed: Mapping[str, AtomValues]
     targets: Mapping[str, dict[tuple[str, ...], list[Constant]]]
     truth: Floats | None
+    scored: Bools
+    """bool[targets]; False: a target that is not asked for."""
 
 
 class PslPacker:
@@ -71,7 +73,9 @@ class PslPacker:
         if not any(targets.values()):
             raise ExampleError("`query` lists no atom to predict", "schema")
         truth = None if example.truth is None else self._truth(example, targets)
-        return CheckedExample(example, observed, targets, truth)
+        asked = asked_atoms(example, self.query)
+        scored = [asked is None or (n, key) in asked for n, rows in targets.items() for key in rows]
+        return CheckedExample(example, observed, targets, truth, np.array(scored, np.bool_))
 
     def database(self, worlds: Sequence[CheckedExample]) -> Database:
         """Pack worlds; the first column of every table is the number of the world."""

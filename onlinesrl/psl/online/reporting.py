@@ -66,7 +66,8 @@ class BatchCounts:
     def score(self, checked: CheckedExample, prediction: Prediction, units: Ints) -> Prediction:
         """Score a prediction, and add the scores to it, if the truth is known."""
         if checked.truth is not None:
-            true_units = np.rint(checked.truth * UNIT).astype(np.int64)
+            scored, units = checked.scored, units[checked.scored]
+            true_units = np.rint(checked.truth[scored] * UNIT).astype(np.int64)
             l1 = int(np.abs(units - true_units).sum())
             predicted, true = 2 * units > UNIT, 2 * true_units > UNIT  # above 1/2
             hits, alarms, misses = confusions(predicted, true).tolist()
@@ -82,8 +83,9 @@ class BatchCounts:
         self, checked: CheckedExample, units: Ints, predicted: Bools, true: Bools
     ) -> None:
         """Count the atoms of each predicate, and those of each class."""
-        first = 0
-        for name, targets in checked.targets.items():
+        first, scored = 0, iter(checked.scored.tolist())
+        for name, rows_of_name in checked.targets.items():
+            targets = [key for key in rows_of_name if next(scored)]
             rows = slice(first, first := first + len(targets))
             self.scored.setdefault(name, []).append((units[rows], true[rows]))
             counts = self.predicates.setdefault(name, np.zeros(3, np.int64))
