@@ -80,9 +80,10 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     predicates), ``truth`` the true query atoms; without it the example is predicted and not learned
     from. ``query`` lists the open atoms where they are not all groundings over the world's constants;
     for a PSL program it always does, and they are its targets. ``asked`` lists those that the example is
-    about, where it has others too; scores count these alone. ``group`` names the fold, ``dup_of`` an
-    earlier example that this one repeats, ``time`` is when it happened, in seconds from any start. A
-    constant is a string or a whole number; ``3`` and ``"3"`` are the same constant.
+    about, where it has others too; scores count these alone. ``unlabelled`` lists the open atoms whose truth
+    is not known, beside a ``truth`` of the others; learning completes them. ``group`` names the fold,
+    ``dup_of`` an earlier example that this one repeats, ``time`` is when it happened, in seconds from any
+    start. A constant is a string or a whole number; ``3`` and ``"3"`` are the same constant.
     """
 
     id: Constant
@@ -90,6 +91,7 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     truth: Atoms | None = None
     query: Atoms | None = None
     asked: Atoms | None = None
+    unlabelled: Atoms | None = None
     group: str | None = None
     dup_of: Constant | None = None
     time: float | None = None
@@ -131,10 +133,40 @@ def asked_atoms(
 
 
 class Label(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The truth of an example that came, or comes, without it."""
+    """The truth of an example that came, or comes, without it, and the atoms that stay ``unlabelled``."""
 
     id: Constant
     truth: Atoms
+    unlabelled: Atoms | None = None
+
+    def of(self, example: Example) -> Example:
+        """Return an example with this label."""
+        return msgspec.structs.replace(example, truth=self.truth, unlabelled=self.unlabelled)
+
+
+def unlabelled_atoms(example: Example) -> set[tuple[str, tuple[str, ...]]]:
+    """Return the atoms that an example lists as unlabelled, with their constants as text.
+
+    Raises ExampleError if it has no truth, or if its truth has one of them.
+    """
+    if not example.unlabelled:
+        return set()
+    if example.truth is None:
+        raise ExampleError(
+            "`unlabelled` without `truth`: expected the truth of the other atoms, or no `unlabelled` in "
+            "an example without any label",
+            "schema",
+        )
+    unlabelled, labelled = (
+        {(name, tuple(map(str, arguments(atom)))) for name, atoms in part.items() for atom in atoms}
+        for part in (example.unlabelled, example.truth)
+    )
+    if both := unlabelled & labelled:
+        atom = show_ground_atom(*min(both))
+        raise ExampleError(
+            f"contradiction: {atom} is in `truth` and in `unlabelled`", "contradiction"
+        )
+    return unlabelled
 
 
 _decoder = msgspec.json.Decoder(Example)
@@ -171,11 +203,9 @@ def decode_label(line: bytes) -> Label:
 
 def _keys(example: Example) -> int:
     """Count the keys that an example without valued atoms has; each has a colon after it."""
-    truth, query, asked = example.truth, example.query, example.asked
+    parts = (example.truth, example.query, example.asked, example.unlabelled)
     count = 2 + len(example.evidence)
-    count += 0 if truth is None else 1 + len(truth)
-    count += 0 if query is None else 1 + len(query)
-    count += 0 if asked is None else 1 + len(asked)
+    count += sum(1 + len(part) for part in parts if part is not None)
     return count + sum(x is not None for x in (example.group, example.dup_of, example.time))
 
 

@@ -65,7 +65,7 @@ def texts(types: Types, parts: Iterable[Atoms], kinds: Container[Kind]) -> froze
 
 def parts_of(example: Example) -> list[Atoms]:
     """Return the atoms of an example."""
-    return [example.evidence, example.truth or {}, example.query or {}]
+    return [example.evidence, example.truth or {}, example.query or {}, example.unlabelled or {}]
 
 
 def restored(

@@ -40,11 +40,16 @@ T = TypeVar("T")
 _NUMBERS = count(1)
 
 
-def example(x: Example | Given, y: Given | None = None, query: Given | None = None) -> Example:
+def example(
+    x: Example | Given,
+    y: Given | None = None,
+    query: Given | None = None,
+    unlabelled: Given | None = None,
+) -> Example:
     """Return the example of evidence ``x`` and truth ``y``, with only the atoms of ``query`` open.
 
-    An Example is checked as mappings are; it has its own truth and query where others are not given.
-    Raises ExampleError.
+    ``unlabelled`` has the open atoms whose truth is not known. An Example is checked as mappings are; it has
+    its own truth, query and unlabelled atoms where others are not given. Raises ExampleError.
     """
     if not isinstance(x, Example):
         return Example(
@@ -52,14 +57,17 @@ def example(x: Example | Given, y: Given | None = None, query: Given | None = No
             evidence=atoms(x, "evidence"),
             truth=None if y is None else atoms(y, "truth"),
             query=None if query is None else atoms(query, "query"),
+            unlabelled=None if unlabelled is None else atoms(unlabelled, "unlabelled"),
         )
     y, query = x.truth if y is None else y, x.query if query is None else query
+    unlabelled = x.unlabelled if unlabelled is None else unlabelled
     return Example(
         id=constant(x.id, "id"),
         evidence=atoms(x.evidence, "evidence"),
         truth=None if y is None else atoms(y, "truth"),
         query=None if query is None else atoms(query, "query"),
         asked=None if x.asked is None else atoms(x.asked, "asked"),
+        unlabelled=None if unlabelled is None else atoms(unlabelled, "unlabelled"),
         group=None if x.group is None else str(constant(x.group, "group")),
         dup_of=None if x.dup_of is None else constant(x.dup_of, "dup_of"),
         time=None if x.time is None else _value(x.time, "time"),

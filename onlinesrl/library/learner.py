@@ -142,15 +142,21 @@ class OnlineLearner:
     # learning and predicting -----------------------------------------------------------------------
 
     def learn_one(
-        self, x: Example | Given, y: Given | None = None, *, query: Given | None = None
+        self,
+        x: Example | Given,
+        y: Given | None = None,
+        *,
+        query: Given | None = None,
+        unlabelled: Given | None = None,
     ) -> Prediction:
         """Predict an example, then learn from its truth; return that prediction.
 
         ``x`` is the evidence and ``y`` the truth, each a mapping from predicates to atoms (rows of
-        constants, or a table), or ``x`` is an Example. ``query`` is that of ``predict_one``. Raises
-        ExampleError for a bad example; then, as after KeyboardInterrupt, the learner is what it was before.
+        constants, or a table), or ``x`` is an Example. ``query`` is that of ``predict_one``. ``unlabelled``
+        has the open atoms whose truth is not known; they are completed. Raises ExampleError for a bad
+        example; then, as after KeyboardInterrupt, the learner is what it was before.
         """
-        return self._step([example(x, y, query)], learning=True)[0]
+        return self._step([example(x, y, query, unlabelled)], learning=True)[0]
 
     def label(self, id: Constant, truth: Given) -> Prediction | None:
         """Learn from the truth of an example that was predicted before; return that prediction, scored.

@@ -8,8 +8,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Example, Label
@@ -179,7 +177,7 @@ def _first(config: Config, most: int) -> list[tuple[Record, Example | ExampleErr
     for n, (_, content) in enumerate(first):
         if isinstance(content, Example) and content.truth is None and str(content.id) in truths:
             record, label = truths[str(content.id)]
-            first[n] = record, msgspec.structs.replace(content, truth=label.truth)
+            first[n] = record, label.of(content)
     return first
 
 

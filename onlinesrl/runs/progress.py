@@ -331,7 +331,10 @@ def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
             + _show(_mean(summary), ", {:.3g} per example")
             + _show(get("restarted"), ", since the restart after update {:,}"),
         ),
-        ("Sampled", _show(get("sampled"), "{:,} updates, of worlds too wide for exact expectations")),
+        (
+            "Sampled",
+            _show(get("sampled"), "{:,} updates, of worlds too wide for exact expectations"),
+        ),
         (
             "Weights",
             _show(get("weights"), "{:,}")

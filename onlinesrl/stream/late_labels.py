@@ -141,9 +141,9 @@ class LabelJoiner:
             return example
         name = str(example.id)
         if name in self.early:
-            truth = msgspec.json.decode(self.early[name].text, type=Label).truth
+            label = msgspec.json.decode(self.early[name].text, type=Label)
             self.early.take(name)
-            return msgspec.structs.replace(example, truth=truth)
+            return label.of(example)
         waiting = PendingExample(msgspec.Raw(_encode(example)))
         self.pending.put(name, waiting)
         return waiting
@@ -156,7 +156,7 @@ class LabelJoiner:
             example = msgspec.json.decode(entry.text, type=Example)
             prediction = msgspec.json.decode(entry.prediction, type=Prediction)
             self.pending.take(name)
-            return Answered(msgspec.structs.replace(example, truth=label.truth), prediction)
+            return Answered(label.of(example), prediction)
         early = PendingExample(msgspec.Raw(_encode(label)))
         self.pending.take(name)
         self.early.put(name, early)

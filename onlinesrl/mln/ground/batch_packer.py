@@ -29,6 +29,7 @@ from onlinesrl.core.example import (
     asked_atoms,
     number_of,
     show_ground_atom,
+    unlabelled_atoms,
 )
 from onlinesrl.mln.ground.constant_index import Constants, Domain
 from onlinesrl.mln.ground.json_line_reader import JsonLineReader, NumberedExample
@@ -132,6 +133,12 @@ class Packer(Constants):
         self._relations(evidence, "evidence", self.layout.evidence, start, count)
         if example.truth is not None:
             self._relations(example.truth, "truth", self.layout.truth, start, count)
+        if unlabelled_atoms(example):
+            rows_of: Atoms = {
+                name: [arguments(atom) for atom in atoms]
+                for name, atoms in (example.unlabelled or {}).items()
+            }
+            self._relations(rows_of, "unlabelled", self.layout.unlabelled, start, count)
         if example.query is not None:
             opened = self._opened(example.query, example.evidence)
             self._relations(opened, "query", self.layout.listed, start, count)

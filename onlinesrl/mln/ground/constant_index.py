@@ -92,7 +92,8 @@ class Constants:
         start = np.cumsum([0, *(self.arity[n] for n in predicates)]).astype(np.int32)
         types = [layout.type_number[t] for name in predicates for t in layout.columns(name)]
         self.local = [t in layout.plan.local for t in layout.types]
-        truth = {*layout.truth.values(), *layout.denied.values()}
+        parts = (layout.truth, layout.denied, layout.unlabelled)
+        truth = {slot for part in parts for slot in part.values()}
         true = np.asarray([n in truth for n in range(layout.slots)], np.uint8)
         self.slots = Slots(start, np.asarray(types, np.int32), true)
         self.shared = {t: Domain(layout.constants[t]) for t in layout.types}

@@ -75,18 +75,20 @@ class Reasons:
             self.packer.truth_constants(batch, slot, w, row),
         )
         atom = show_ground_atom(name, [constant for constant, _ in named])
-        reason = f"truth atom {atom} is not an open atom of the example: "
+        unlabelled = slot in self.layout.unlabelled.values()
+        part = "unlabelled" if unlabelled else "truth"
+        reason = f"{part} atom {atom} is not an open atom of the example: "
         unknown = [(constant, kind) for constant, kind in named if kind is not None]
         listed = batch.listed[w] == grounding_frames.LISTED
         if not unknown or listed:
             return (
                 reason
                 + ("it is not in the example's `query`, or " if listed else "")
-                + ("evidence makes it false")
+                + ("evidence fixes it" if unlabelled else "evidence makes it false")
             )
         constant, kind = unknown[0]
         return reason + (
-            f"only the truth names the {kind} {constant}; declare it in the model, `{kind} = "
+            f"only the {part} names the {kind} {constant}; declare it in the model, `{kind} = "
             f"{{{quote(str(constant))}, ...}}` (`...`: and constants of the stream), name it in the "
             "evidence, or list the atoms to predict in `query`"
         )

@@ -33,8 +33,8 @@ class Layout:
 
     A slot is a relation of a world. There is one ``evidence`` slot per predicate, in declaration order. Then
     there is one ``mentioned`` slot per predicate for false atoms, which only add constants. Each query
-    predicate has four more: ``listed`` (open atoms), ``false`` (false by evidence), ``truth`` (true atoms)
-    and ``denied`` (false in the truth).
+    predicate has five more: ``listed`` (open atoms), ``false`` (false by evidence), ``truth`` (true atoms),
+    ``denied`` (false in the truth) and ``unlabelled`` (open atoms whose truth is not known).
 
     ``open`` has, for each predicate, the arguments of open types, whose constants the stream adds.
     Relations of ``numeric`` predicates have one more column, for the atoms' values. ``candidates`` are the
@@ -58,11 +58,12 @@ class Layout:
         self.evidence = {name: n for n, name in enumerate(program.predicates)}
         self.mentioned = {name: len(self.evidence) + n for name, n in self.evidence.items()}
         first = 2 * len(self.evidence)
-        self.listed = {name: first + 4 * n for n, name in enumerate(plan.query)}
-        self.false = {name: first + 4 * n + 1 for n, name in enumerate(plan.query)}
-        self.truth = {name: first + 4 * n + 2 for n, name in enumerate(plan.query)}
-        self.denied = {name: first + 4 * n + 3 for n, name in enumerate(plan.query)}
-        self.slots = first + 4 * len(plan.query)
+        self.listed = {name: first + 5 * n for n, name in enumerate(plan.query)}
+        self.false = {name: first + 5 * n + 1 for n, name in enumerate(plan.query)}
+        self.truth = {name: first + 5 * n + 2 for n, name in enumerate(plan.query)}
+        self.denied = {name: first + 5 * n + 3 for n, name in enumerate(plan.query)}
+        self.unlabelled = {name: first + 5 * n + 4 for n, name in enumerate(plan.query)}
+        self.slots = first + 5 * len(plan.query)
         opened = program.open & plan.local
         self.candidates = candidates(plan)
         self.open = {
@@ -87,7 +88,7 @@ class Layout:
 
     def slot_predicates(self) -> list[str]:
         """Return the predicate of every slot."""
-        return [*self.evidence] * 2 + [name for name in self.plan.query for _ in range(4)]
+        return [*self.evidence] * 2 + [name for name in self.plan.query for _ in range(5)]
 
     def radix_order(self, name: str) -> list[int]:
         """Return the argument positions, with the arguments of the predicate's group last."""
@@ -188,6 +189,7 @@ class _Encoder:
                 query_false=layout.false[name],
                 query_truth=layout.truth[name],
                 query_denied=layout.denied[name],
+                query_unlabelled=layout.unlabelled[name],
             )
 
     # steps ---------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def _place_variables(plans: Plans, batch: Batch, w: int, q: int, net: Network) -
             v += 1
             last = key
         net.var_of[a] = v - 1
-        net.fixed[a] = OPEN
+        net.fixed[a], net.latent[a] = OPEN, 0
     net.var_start[v] = net.query_base[q + 1]
     net.size[VARIABLES] = v
 

@@ -6,7 +6,7 @@ from onlinesrl.core.jit.frames import Frame
 from onlinesrl.mln.kernels.grounding_frames import OK, Batch, Plans
 from onlinesrl.mln.kernels.prediction_counts import By, Output
 
-PREDICTED, TRUE = 1, 2
+PREDICTED, TRUE, LATENT = 1, 2, 4
 """The bits of an atom's mark."""
 COMMA, COLON, OPEN_LIST, CLOSE_LIST = ord(","), ord(":"), ord("["), ord("]")
 OPEN_MAP, CLOSE_MAP = ord("{"), ord("}")
@@ -40,6 +40,8 @@ def count(plans: Plans, batch: Batch, by: By, out: Output, c: Counts) -> bool:
         unit, true, predicted = -1, 0, 0
         for at in range(out.true_start[w], out.true_start[w + 1]):
             q, mark = out.true_query[at], out.true_mark[at]
+            if mark & LATENT:
+                continue
             c.by_query[q, _outcome(mark)] += 1
             if q != by.query:
                 continue

@@ -386,7 +386,7 @@ def set_bonus(net: Network, truth: Bytes, augmented: bool, cost: Floats, bonus: 
     """Write each atom's bonus: the label loss up to its constant if ``augmented``, else 0."""
     for a in range(net.size[ATOMS]):
         bonus[a] = 0.0
-        if augmented and net.fixed[a] == OPEN:
+        if augmented and net.fixed[a] == OPEN and not net.latent[a]:
             bonus[a] = -cost[a] if truth[a] else cost[a]
 
 

@@ -79,7 +79,7 @@ def _append_binding(plans: Plans, batch: Batch, w: int, e: int, net: Network, s:
         if atom + 2 > len(net.var_of):
             return GROW_ATOMS
         net.var_of[atom], net.var_start[v + 1] = v, atom + 1
-        net.exactly[v], net.fixed[atom] = 0, DEFINED
+        net.exactly[v], net.fixed[atom], net.latent[atom] = 0, DEFINED, 0
         net.size[ATOMS] += 1
         net.size[VARIABLES] += 1
         net.lit_atom[at], net.lit_positive[at] = atom, 1

@@ -11,6 +11,7 @@ from onlinesrl.mln.kernels.ground_network import (
     GROUNDINGS,
     KEYED,
     LITERALS,
+    OPEN,
     ROWS,
     SETTLED,
     TRUE,
@@ -277,6 +278,30 @@ def _named_atom(plans: Plans, batch: Batch, w: int, q: int, slot: int, i: int, n
 
 
 @kernel
+def partly_labelled(plans: Plans, batch: Batch, w: int) -> bool:
+    """Tell whether a labelled world lists unlabelled atoms."""
+    for q in range(len(plans.query_unlabelled)):
+        if batch.count[w, plans.query_unlabelled[q]] > 0:
+            return True
+    return False
+
+
+@kernel
+def _read_unlabelled(plans: Plans, batch: Batch, w: int, net: Network) -> tuple[int, int]:
+    """Mark the atoms whose truth is not known; returns a status and the tuple at fault."""
+    for q in range(len(plans.query_unlabelled)):
+        slot = plans.query_unlabelled[q]
+        for i in range(batch.count[w, slot]):
+            atom = _named_atom(plans, batch, w, q, slot, i, net)
+            if atom == -1 and batch.listed[w] == FOUND:
+                continue  # hard rules make it false
+            if atom < 0 or net.fixed[atom] != OPEN:
+                return TRUTH_NOT_OPEN, (slot << 32) | i
+            net.latent[atom] = 1
+    return OK, -1
+
+
+@kernel
 def _read_truth(plans: Plans, batch: Batch, w: int, net: Network, truth: Bytes) -> tuple[int, int]:
     """Write the true state; returns a status and its detail, the tuple, variable or clause at fault."""
     truth[: net.size[ATOMS]] = 0
@@ -291,6 +316,8 @@ def _read_truth(plans: Plans, batch: Batch, w: int, net: Network, truth: Bytes) 
                 if atom < 0 or net.fixed[atom] == (FALSE if value else TRUE):
                     return TRUTH_NOT_OPEN, (slot << 32) | i
                 truth[atom] = value
+    if partly_labelled(plans, batch, w):
+        return _read_unlabelled(plans, batch, w, net)
     define(net, truth)
     v = broken_group(net, truth)
     if v >= 0:

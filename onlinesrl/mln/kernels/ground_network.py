@@ -25,6 +25,7 @@ from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
 
 OPEN, FALSE, TRUE, DEFINED = 0, 1, 2, 3
+CLAMPED = 2
 
 
 class Network(Frame):
@@ -35,6 +36,9 @@ class Network(Frame):
     var_start: Ints32  # [variable + 1]
     exactly: Bytes  # [variable] 1: one of its atoms must be true
     fixed: Bytes  # [atom] OPEN; FALSE or TRUE by evidence; DEFINED by hard clauses on open atoms
+    latent: (
+        Bytes  # [atom] 1: an open atom of a labelled world whose truth is not known; see ``clamp``
+    )
     key: Ints  # [atom] its number among its predicate's groundings (listed worlds); see DEFINED
     query_base: Ints  # [query predicate + 1] its first atom
     query_stride: Ints  # [argument of a query predicate] how far its constants are apart in a key
@@ -79,6 +83,7 @@ def network(
         var_start=np.zeros(atoms + 1, i32),
         exactly=np.zeros(atoms, u8),
         fixed=np.zeros(atoms, u8),
+        latent=np.zeros(atoms, u8),
         key=np.zeros(atoms, np.int64),
         query_base=np.zeros(queries + 1, np.int64),
         query_stride=np.zeros(arguments + 1, np.int64),
@@ -132,6 +137,23 @@ def either_true(net: Network, p: int, q: int, k: int, state: Bytes) -> bool:
     """Return whether one of two literals of clause ``k`` of a row holds, without a branch."""
     a, b = net.lit_atom[p] + k * net.lit_step[p], net.lit_atom[q] + k * net.lit_step[q]
     return (state[a] == net.lit_positive[p]) | (state[b] == net.lit_positive[q])
+
+
+@kernel
+def clamp(net: Network, truth: Bytes) -> None:
+    """Fix the labelled atoms at their truth, until ``release``."""
+    for a in range(net.size[ATOMS]):
+        if net.fixed[a] == OPEN and not net.latent[a]:
+            net.fixed[a] = TRUE if truth[a] else FALSE
+            net.latent[a] = CLAMPED
+
+
+@kernel
+def release(net: Network) -> None:
+    """Make the atoms that ``clamp`` fixed open again."""
+    for a in range(net.size[ATOMS]):
+        if net.latent[a] == CLAMPED:
+            net.fixed[a], net.latent[a] = OPEN, 0
 
 
 @kernel

@@ -48,6 +48,7 @@ class Plans(Frame):
     query_false: Ints32  # [query] slot of its atoms false by evidence
     query_truth: Ints32  # [query] slot of its true atoms
     query_denied: Ints32  # [query] slot of the atoms that its truth lists as false
+    query_unlabelled: Ints32  # [query predicate] slot of the open atoms whose truth is not known
     # relations
     arity: Ints32  # [slot]
     index_slot: Ints32  # [index]

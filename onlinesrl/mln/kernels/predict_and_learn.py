@@ -26,8 +26,8 @@ from onlinesrl.mln.kernels.elimination_order import (
     Structure,
     structure,
 )
-from onlinesrl.mln.kernels.ground import ground_labelled
-from onlinesrl.mln.kernels.ground_network import ROWS, Network, soft_score
+from onlinesrl.mln.kernels.ground import ground_labelled, partly_labelled
+from onlinesrl.mln.kernels.ground_network import ROWS, Network, clamp, release, soft_score
 from onlinesrl.mln.kernels.grounding_frames import (
     INFEASIBLE,
     OK,
@@ -55,6 +55,8 @@ TOO_WIDE, STOPPED = 9, 10
 ELIMINATION = 0
 OVERFLOW = 24
 """The status of a world whose update is beyond the range of numbers."""
+NO_COMPLETION = 25
+"""The status of a world whose labels, with any values of its unlabelled atoms, break a hard rule."""
 PREDICT, LEARN = 1, 2
 """The tasks of ``run``."""
 FINAL = TOO_MANY_ATOMS
@@ -201,33 +203,86 @@ def predict(p: StepFrame, w: int, learning: bool, rival: bool) -> tuple[int, int
 
 
 @kernel_of("expects", (-1, 0.0))
-def expect_gap(p: StepFrame) -> tuple[int, float]:
-    """Find the gap of the log-loss, by the next update's weights; see ``weight_lookup.log_loss_gap``.
+def add_expected(p: StepFrame, n: int, sign: float) -> tuple[int, float]:
+    """Add ``sign`` (f(truth) - E f) to the gap; see ``weight_lookup.log_loss_gap``.
 
-    Returns -1 and 0 where tables are too large, or sums do not hold the weights.
+    Returns -1 where sums do not hold the weights, and -NO_COMPLETION if no state satisfies the hard rules.
     """
     net, st, exact = p.net, p.structure, p.rival
-    if st.size[CELLS] > len(exact.table):
-        return -1, 0.0
     size = effective(net, p.weights.value, next_scale(p), 0.0, p.weight)
     if fits(p, p.weight, size, False) != OK:
         return -1, 0.0
     log_z = sum_product(net, st, p.weight, exact.unary, exact.table, p.more)
+    if log_z == -np.inf:
+        return -NO_COMPLETION, 0.0
     return log_loss_gap(
-        net, st, p.weights, p.weight, p.state.truth, log_z, exact.unary, exact.table, p.more
+        net,
+        st,
+        p.weights,
+        p.weight,
+        p.state.truth,
+        log_z,
+        exact.unary,
+        exact.table,
+        p.more,
+        n,
+        sign,
     )
 
 
+@kernel_of("expects", (-1, 0.0))
+def expect_gap(p: StepFrame, partly: bool) -> tuple[int, float]:
+    """Find the gap of the log-loss, E[f | labels] - E f by the next update's weights, and its entropy.
+
+    The first expectation is f(truth) where all atoms are labelled. Otherwise the loss is that of a marginal
+    likelihood, and the entropy is reduced by that of the states that agree with the labels. Returns -1 and 0
+    where tables are too large; see ``add_expected``.
+    """
+    if p.structure.size[CELLS] > len(p.rival.table):
+        return -1, 0.0
+    n, entropy = 0, 0.0
+    if partly:
+        clamp(p.net, p.state.truth)
+        n, entropy = add_expected(p, 0, -1.0)
+        release(p.net)
+        if n < 0:
+            return n, 0.0
+    n, free = add_expected(p, n, 1.0)
+    return n, free - entropy
+
+
 @kernel
-def find_gap(p: StepFrame, filled: bool) -> tuple[int, float]:
+def complete(p: StepFrame) -> int:
+    """Give the unlabelled atoms their most probable values beside the labels, by the next update's weights.
+
+    Returns OK, TOO_WIDE if sums do not hold the weights, or NO_COMPLETION.
+    """
+    net, state = p.net, p.state
+    size = effective(net, p.weights.value, next_scale(p), 0.0, p.weight)
+    if fits(p, p.weight, size, False) != OK:
+        return TOO_WIDE
+    set_bonus(net, state.truth, False, state.cost, state.bonus)
+    clamp(net, state.truth)
+    best = eliminate(net, p.structure, p.weight, state.bonus, state.truth)
+    release(net)
+    return NO_COMPLETION if best == -np.inf else OK
+
+
+@kernel
+def find_gap(p: StepFrame, filled: bool, partly: bool) -> tuple[int, float]:
     """Find the rival of the world just predicted: the best state by the weights of the next update.
 
     If ``p.augmented``, the label loss is added to the scores. ``filled``: ``solve`` has filled the tables.
-    Returns what ``weight_lookup.gap`` does, or -1 and 0 if sums do not hold the weights.
+    ``partly``: unlabelled atoms are completed first. Returns what ``weight_lookup.gap`` does, or -1 and 0 if
+    sums do not hold the weights, or -NO_COMPLETION and 0.
     """
     net, state = p.net, p.state
     if p.how.expects:
-        return expect_gap(p)
+        return expect_gap(p, partly)
+    if partly:
+        status = complete(p)
+        if status != OK:
+            return -NO_COMPLETION if status == NO_COMPLETION else -1, 0.0
     if both(p, filled):
         sweep(net, p.rival, p.more, state.rival)
     else:
@@ -243,7 +298,10 @@ def find_gap(p: StepFrame, filled: bool) -> tuple[int, float]:
 @kernel
 def learn(p: StepFrame, w: int, filled: bool) -> int:
     """Learn from the world just predicted; returns OK, or STOPPED or TOO_WIDE if it learned nothing."""
-    n, rho = find_gap(p, filled)
+    n, rho = find_gap(p, filled, partly_labelled(p.plans, p.batch, w))
+    if n == -NO_COMPLETION:
+        p.out.status[w] = NO_COMPLETION
+        return OK
     if n < 0:
         return TOO_WIDE
     if p.structure.stop[0]:
@@ -259,12 +317,13 @@ def learn(p: StepFrame, w: int, filled: bool) -> int:
 def step(p: StepFrame, w: int, tasks: int, learning: bool) -> int:
     """Do the tasks of ``run`` for one world; returns OK, or the reason why it needs more."""
     learns = tasks & LEARN != 0 and p.batch.labelled[w] == 1
+    filled = tasks & PREDICT != 0 and not partly_labelled(p.plans, p.batch, w)
     if tasks & PREDICT:
         p.begun[0], p.begun[1] = p.weights.size[0], p.weights.size[1]
         p.out.true_start[w + 1] = p.out.true_start[w]
         status, detail = ground(p, w)
         if status == OK:
-            status, detail = predict(p, w, learning, learns and not p.how.expects)
+            status, detail = predict(p, w, learning, learns and filled and not p.how.expects)
         if p.structure.stop[0]:
             return STOPPED
         if status != OK and status < FINAL:
@@ -272,7 +331,7 @@ def step(p: StepFrame, w: int, tasks: int, learning: bool) -> int:
         p.out.status[w], p.out.detail[w] = status, detail
         if status != OK:
             return OK
-    return learn(p, w, tasks & PREDICT != 0) if learns else OK
+    return learn(p, w, filled) if learns else OK
 
 
 @threaded

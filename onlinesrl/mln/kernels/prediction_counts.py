@@ -39,7 +39,7 @@ class Output(Frame):
     true_start: Ints  # [world + 1]
     true_query: Ints32  # true and predicted atoms: query predicate
     true_key: Ints  # and number among its groundings
-    true_mark: Bytes  # 1: predicted, 2: true, 3: both
+    true_mark: Bytes  # 1: predicted, 2: true, 3: both; and 4 if its truth is not known
     class_start: Ints  # [world + 1]
     by_class: Ints  # [class, 3] hits, false alarms, misses
 
@@ -61,6 +61,7 @@ def _record_atoms(
         for a in range(net.query_base[q], net.query_base[q + 1]):
             if net.fixed[a] != OPEN:
                 continue
+            latent = net.latent[a] != 0
             predicted, true = state.predicted[a], batch.labelled[w] and state.truth[a]
             if not predicted and not true:
                 continue
@@ -68,9 +69,9 @@ def _record_atoms(
             if at == len(out.true_key):
                 return False
             out.true_query[at], out.true_key[at] = q, key
-            out.true_mark[at] = (1 if predicted else 0) + (2 if true else 0)
+            out.true_mark[at] = (1 if predicted else 0) + (2 if true else 0) + (4 if latent else 0)
             at += 1
-            if q == by.query and batch.labelled[w]:
+            if q == by.query and batch.labelled[w] and not latent:
                 j = plans.query_start[q] + by.argument
                 kind = plans.query_type[j]
                 number = out.class_start[w] + key // net.query_stride[j] % batch.domain[w, kind]
@@ -114,7 +115,7 @@ def _count(net: Network, state: State, count: Ints) -> None:
     for v in range(net.size[VARIABLES]):
         units, wrong = 0, 0
         for a in range(net.var_start[v], net.var_start[v + 1]):
-            if net.fixed[a] != OPEN:
+            if net.fixed[a] != OPEN or net.latent[a]:
                 continue
             units = 1
             predicted, true = state.predicted[a], state.truth[a]

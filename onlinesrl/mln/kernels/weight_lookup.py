@@ -179,7 +179,7 @@ def _find_differences(net: Network, truth: Bytes, rival: Bytes, cost: Floats) ->
     for a in range(net.size[ATOMS]):
         differs = truth[a] != rival[a]
         net.differ[a + 1] = net.differ[a] + differs
-        if differs and net.fixed[a] != DEFINED:
+        if differs and net.fixed[a] != DEFINED and not net.latent[a]:
             rho += cost[a]
     return rho
 
@@ -189,7 +189,7 @@ def by_true_atoms(net: Network, truth: Bytes, rival: Bytes, rho: float) -> float
     """Return ``rho`` by the numbers of open atoms true in either state: 1 - F1 where costs are 1."""
     atoms = 0
     for a in range(net.size[ATOMS]):
-        if net.fixed[a] == OPEN:
+        if net.fixed[a] == OPEN and not net.latent[a]:
             atoms += truth[a] + rival[a]
     return rho / atoms if atoms > 0 else rho
 
@@ -272,14 +272,18 @@ def log_loss_gap(
     unary: Floats,
     table: Floats,
     false: Floats,
+    n: int,
+    sign: float,
 ) -> tuple[int, float]:
-    """Accumulate Delta = f(truth) - E f in ``delta``; returns how many weights it touched, and the entropy.
+    """Add ``sign`` (f(truth) - E f) to ``delta``; returns how many weights it touches, and the entropy.
+
+    ``n`` weights were touched before.
 
     ``log_z``, ``unary``, ``table`` and ``false`` are those of ``sum_product`` by ``weight`` [ground clause].
     The entropy of the states is log Z - <w, E f>, so that the loss that an update reports, the entropy less
     <w, Delta>, is that of the truth: - log P(truth).
     """
-    n, entropy = 0, log_z
+    entropy = log_z
     for r in range(net.size[ROWS]):
         first = net.row_weight[r]
         if first < 0:
@@ -289,7 +293,7 @@ def log_loss_gap(
             entropy -= weight[net.clause_start[r] + k] * (p - left_out)
             x = float(int(clause_true(net, r, k, truth))) - p
             if abs(x) > EPSILON:
-                n = add(weights, n, first + k * net.row_step[r], net.row_factor[r] * x)
+                n = add(weights, n, first + k * net.row_step[r], sign * net.row_factor[r] * x)
     return n, max(entropy, 0.0)
 
 

@@ -10,12 +10,19 @@ import numpy as np
 
 from onlinesrl.core.arrays import Bools, Bytes, Floats, Ints
 from onlinesrl.core.evaluation.confusion_matrix import Confusion, Pair, pairs
-from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments, asked_atoms
+from onlinesrl.core.example import (
+    Constant,
+    Example,
+    ValuedAtom,
+    arguments,
+    asked_atoms,
+    unlabelled_atoms,
+)
 from onlinesrl.core.explain.explanation import Atom
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.kernels import batch_report
 from onlinesrl.mln.kernels import prediction_counts as k
-from onlinesrl.mln.kernels.batch_report import PREDICTED, TRUE
+from onlinesrl.mln.kernels.batch_report import LATENT, PREDICTED, TRUE
 from onlinesrl.mln.online.results import Results
 
 _OUTCOMES = [PREDICTED | TRUE, PREDICTED, TRUE]
@@ -116,7 +123,8 @@ class AtomCounter:
         world = np.repeat(np.arange(len(selected)), np.diff(out.true_start))
         columns = (out.true_query[:n], out.true_key[:n], out.true_mark[:n])
         labelled = selected & (results.batch.labelled != 0)
-        return Positives(world, *(c.astype(np.int64) for c in columns)).of(labelled[world])
+        counted = labelled[world] & (columns[-1] & LATENT == 0)
+        return Positives(world, *(c.astype(np.int64) for c in columns)).of(counted)
 
     def _pairs(
         self, results: Results, marks: Positives, answered: list[tuple[set[Atom], set[Atom]]]
@@ -187,6 +195,7 @@ class AtomCounter:
         true = self.true_atoms(example.truth or {}) - self.true_atoms(example.evidence)
         prediction = results.answered.get(w) or results.asked[w]
         predicted, asked = self.true_atoms(prediction.predicted), asked_atoms(example, self.query)
+        predicted -= unlabelled_atoms(example)
         return (true, predicted) if asked is None else (true & asked, predicted & asked)
 
     def scored(
@@ -194,12 +203,17 @@ class AtomCounter:
     ) -> Iterator[tuple[str, Floats, Bools]]:
         """Yield by predicate the probabilities of the atoms that are scored, and whether they are true."""
         true, asked = self.true_atoms(example.truth or {}), asked_atoms(example, self.query)
+        unlabelled = unlabelled_atoms(example)
         for name, open_atoms in marginals.items():
             named = [(atom, (name, tuple(map(str, atom.args)))) for atom in open_atoms]
-            counted = [pair for pair in named if asked is None or pair[1] in asked]
+            counted = [
+                pair
+                for pair in named
+                if pair[1] not in unlabelled and (asked is None or pair[1] in asked)
+            ]
             if not counted:
                 continue
-            atoms, is_true = [atom for atom, _ in counted], [each in true for _, each in counted]
+            atoms, is_true = [atom for atom, _ in counted], [key in true for _, key in counted]
             scores = np.array([atom.value for atom in atoms], np.float64)
             yield name, scores, np.array(is_true, np.bool_)
 

@@ -45,11 +45,12 @@ from onlinesrl.mln.kernels import (
     weight_magnitude,
 )
 from onlinesrl.mln.kernels.elimination_order import structure_memory
+from onlinesrl.mln.kernels.ground import partly_labelled
 from onlinesrl.mln.kernels.grounding_frames import INFEASIBLE, OK, WEIGHTS_OVERFLOW
 from onlinesrl.mln.kernels.predict_and_learn import LEARN, OVERFLOW, PREDICT
 from onlinesrl.mln.kernels.weight_lookup import by_true_atoms, expected_gap, gap
 from onlinesrl.mln.online.atom_counts import AtomCounter
-from onlinesrl.mln.online.results import ILP, ROUTES, UNSOLVED, Results
+from onlinesrl.mln.online.results import ILP, ROUTES, TOO_WIDE_TO_COMPLETE, UNSOLVED, Results
 from onlinesrl.mln.online.weight_table import WeightTable
 
 GROWING = {
@@ -67,6 +68,10 @@ AUDIT_TOLERANCE = 1e-6
 
 class AuditError(OnlinesrlError):
     """Two exact engines disagree on the optimal score of an example, which is a defect of the program."""
+
+
+class _Bad(Exception):
+    """A world cannot be learned from; the argument is its status."""
 
 
 class _Overflow(Exception):
@@ -357,6 +362,8 @@ class ExampleProcessor:
             out.status[w] = INFEASIBLE
         except Unsolved:
             out.status[w] = UNSOLVED
+        except _Bad as bad:
+            out.status[w] = bad.args[0]
         except _Overflow as overflow:
             out.status[w], out.detail[w] = WEIGHTS_OVERFLOW, overflow.args[0]
 
@@ -529,6 +536,10 @@ class ExampleProcessor:
         """
         from onlinesrl.mln.inference.mcsat import from_on
 
+        if self._partly(w) and self.weights.update.expects:
+            raise _Bad(TOO_WIDE_TO_COMPLETE)
+        if not self._complete(w):
+            return
         net, truth, weights = self.grounder.net, self.state.truth, self.weights
         weight = clause_weights(model, place, self._weights(averaged=False))
         chain = from_on(truth[: model.n_atoms], model, weight, self.inference.seed, weights.updates)
@@ -543,6 +554,8 @@ class ExampleProcessor:
         The rival is the state of highest loss-augmented score. Raises Unsolved, Infeasible.
         """
         net, state, weights = self.grounder.net, self.state, self.weights
+        if not self._complete(w):
+            return
         self._price(w)
         augmented = weights.update.loss == "ml"
         elimination.set_bonus(net, state.truth, augmented, state.cost, state.bonus)
@@ -554,6 +567,31 @@ class ExampleProcessor:
             if weights.update.label_loss == "f1":
                 rho = by_true_atoms(net, state.truth, state.rival, rho)
             self._learn(w, n, rho)
+
+    def _partly(self, w: int) -> bool:
+        """Tell whether a world lists unlabelled atoms."""
+        return bool(partly_labelled(self.grounder.layout.plans, self.results.batch, w))
+
+    def _complete(self, w: int) -> bool:
+        """Give unlabelled atoms their most probable values beside the labels (Yu & Joachims 2009, eq. 5).
+
+        Returns False if a proof of them is needed and missing. Raises Unsolved, and _Bad if there are none.
+        """
+        net, truth = self.grounder.net, self.state.truth
+        if not self._partly(w):
+            return True
+        ground_network.clamp(net, truth)
+        try:
+            with leavable():
+                model, place = clause_model(net)
+            weight = clause_weights(model, place, self._weights(averaged=False))
+            best = self._solve(w, model, weight)
+        except Infeasible:
+            raise _Bad(predict_and_learn.NO_COMPLETION) from None
+        finally:
+            ground_network.release(net)
+        truth[: model.n_atoms] = best.state
+        return best.certified or not self.inference.proven
 
     def _price(self, w: int) -> None:
         """Write the label loss of each atom of a world to the state."""
