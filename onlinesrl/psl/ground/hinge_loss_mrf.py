@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32, check_rows
+from onlinesrl.core.arrays import Bools, Bytes, Floats, Ints, Ints32, check_rows
 from onlinesrl.psl.kernels import potentials
 
 HINGE, PLAIN = potentials.HINGE, potentials.PLAIN
@@ -177,3 +177,20 @@ def _check_shapes(model: HingeLossMRF) -> None:
         "kind": (np.uint8, model.n_rows),
     }
     check_rows(model, expected)
+
+
+def clamp(model: HingeLossMRF, y: Floats, free: Bools) -> HingeLossMRF:
+    """Return the model of the free variables, the others having the values ``y``."""
+    open_ = free[model.variable]
+    constant = np.bincount(
+        model.row[~open_], (model.coefficient * y[model.variable])[~open_], model.n_rows
+    )
+    number = (np.cumsum(free) - 1).astype(np.int32)
+    return replace(
+        model,
+        n_variables=int(free.sum()),
+        start=np.append(0, np.cumsum(np.bincount(model.row[open_], minlength=model.n_rows))),
+        variable=number[model.variable[open_]],
+        coefficient=model.coefficient[open_],
+        constant=model.constant + constant,
+    )

@@ -15,7 +15,14 @@ import numpy as np
 from onlinesrl.core.arrays import Bools, Floats, Ints32
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import Constant, Example, ValuedAtom, asked_atoms, show_ground_atom
+from onlinesrl.core.example import (
+    Constant,
+    Example,
+    ValuedAtom,
+    asked_atoms,
+    show_ground_atom,
+    unlabelled_atoms,
+)
 from onlinesrl.psl.lang.data import AtomTable, Database, Relation, no_atoms
 
 AtomValues = dict[tuple[str, ...], float]
@@ -27,15 +34,18 @@ class CheckedExample:
     """A checked example: observed atoms and targets, by predicate.
 
     ``targets`` has the arguments as spelled in the example. ``truth`` (targets,) is in the order of
-    ``PslPacker.query`` and the targets; None without labels.
+    ``PslPacker.query`` and the targets; None without labels. ``latent`` (targets,) are those whose truth is
+    not known, where ``truth`` is 0.
     """
 
     example: Example
     observed: Mapping[str, AtomValues]
     targets: Mapping[str, dict[tuple[str, ...], list[Constant]]]
     truth: Floats | None
+    latent: Bools
+    """bool[targets]; True: a target whose truth is not known."""
     scored: Bools
-    """bool[targets]; False: a target that is not asked for."""
+    """bool[targets]; False: a target that is latent or not asked for."""
 
 
 class PslPacker:
@@ -73,9 +83,12 @@ class PslPacker:
         if not any(targets.values()):
             raise ExampleError("`query` lists no atom to predict", "schema")
         truth = None if example.truth is None else self._truth(example, targets)
-        asked = asked_atoms(example, self.query)
-        scored = [asked is None or (n, key) in asked for n, rows in targets.items() for key in rows]
-        return CheckedExample(example, observed, targets, truth, np.array(scored, np.bool_))
+        latent, asked = self._latent(example, targets), asked_atoms(example, self.query)
+        is_asked = [
+            asked is None or (n, key) in asked for n, rows in targets.items() for key in rows
+        ]
+        scored = ~latent & np.array(is_asked, np.bool_)
+        return CheckedExample(example, observed, targets, truth, latent, scored)
 
     def database(self, worlds: Sequence[CheckedExample]) -> Database:
         """Pack worlds; the first column of every table is the number of the world."""
@@ -130,6 +143,23 @@ class PslPacker:
                     raise ExampleError(reason, "not_open")
         values = (truth.get(name, {}).get(key, 0.0) for name in self.query for key in targets[name])
         return np.array([*values], np.float64)
+
+    def _latent(
+        self, example: Example, targets: Mapping[str, Mapping[tuple[str, ...], list[Constant]]]
+    ) -> Bools:
+        """Return which targets the example lists as unlabelled."""
+        unlabelled = unlabelled_atoms(example)
+        for name, atoms in (example.unlabelled or {}).items():
+            self._known(name, "unlabelled", self.query)
+            rows = [row.args if isinstance(row, ValuedAtom) else row for row in atoms]
+            for key in self._keys(name, rows, "unlabelled"):
+                if key not in targets[name]:
+                    atom = show_ground_atom(name, key)
+                    reason = f"unlabelled atom {atom} is not listed in `query`"
+                    raise ExampleError(reason, "not_open")
+        return np.array(
+            [(name, key) in unlabelled for name in self.query for key in targets[name]], np.bool_
+        )
 
     def _atoms(
         self,

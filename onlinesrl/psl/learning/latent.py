@@ -11,7 +11,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,7 +20,7 @@ from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Bools, Floats
 from onlinesrl.core.io.config_types import Count, Names, Natural, Positive
 from onlinesrl.core.learning.batch import Learned, Trace, UnfitError, Watch
-from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, HingeLossMRF
+from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, HingeLossMRF, clamp
 from onlinesrl.psl.inference.admm import AdmmState
 from onlinesrl.psl.inference.consensus_admm import ConsensusAdmm
 from onlinesrl.psl.kernels.features import add
@@ -287,21 +286,4 @@ def with_surrogate(model: HingeLossMRF, weight_index: int) -> HingeLossMRF:
         np.append(model.weight_index, np.full(m, weight_index)),
         np.append(model.power, np.full(m, 2, np.uint8)),
         np.append(model.kind, np.full(m, HINGE, np.uint8)),
-    )
-
-
-def clamp(model: HingeLossMRF, y: Floats, free: Bools) -> HingeLossMRF:
-    """Return the model of the free variables, the others having the values ``y``."""
-    open_ = free[model.variable]
-    constant = np.bincount(
-        model.row[~open_], (model.coefficient * y[model.variable])[~open_], model.n_rows
-    )
-    number = (np.cumsum(free) - 1).astype(np.int32)
-    return replace(
-        model,
-        n_variables=int(free.sum()),
-        start=np.append(0, np.cumsum(np.bincount(model.row[open_], minlength=model.n_rows))),
-        variable=number[model.variable[open_]],
-        coefficient=model.coefficient[open_],
-        constant=model.constant + constant,
     )

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats
+from onlinesrl.core.arrays import Bools, Floats
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError, Infeasible, ModelError, UsageError
 from onlinesrl.core.evaluation.class_balance import BALANCED, LABELS, ClassBalance
@@ -37,7 +37,7 @@ from onlinesrl.core.timing import Slowest
 from onlinesrl.psl.explain.explanation import explain, least_certain
 from onlinesrl.psl.ground.form_assembly import GroundingFailure, TooManyRows
 from onlinesrl.psl.ground.grounder import Grounder
-from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, HingeLossMRF
+from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, HingeLossMRF, clamp
 from onlinesrl.psl.ground.packing import CheckedExample, PslPacker
 from onlinesrl.psl.inference.protocols import EachEngine, HingeEngine, HingeSolution
 from onlinesrl.psl.kernels.features import measure
@@ -96,11 +96,15 @@ class _Ground(NamedTuple):
 
 
 class _Labelled(NamedTuple):
-    """The truth of a world's targets, Phi of it, and the costs of each, [target, (EXTRA, MISSED)]."""
+    """The truth of a world's targets, Phi of it, and the costs of each, [target, (EXTRA, MISSED)].
+
+    Unlabelled targets have their completed values, and cost nothing; ``labelled`` are the others.
+    """
 
     truth: Floats
     features: Floats
     cost: Floats
+    labelled: Bools
 
 
 class PslOnlineLearner:
@@ -314,7 +318,7 @@ class PslOnlineLearner:
         if isinstance(ground, ExampleError):
             raise ground
         graph, skipped, predicted = ground
-        labelled = self._labelled(checked, graph)
+        labelled = self._labelled(checked, graph, learning)
         predicted = predicted or self._solve(graph, self.weights.averaged(), None, None)
         unsolved = served is None and not self._is_accepted(predicted)
         if unsolved and not self.inference.fallback:
@@ -330,7 +334,9 @@ class PslOnlineLearner:
             unsolved |= not learned
             if self.balance is not None:
                 for name, labels in _labels(checked):
-                    self.balance.add(name, labels)
+                    self.balance.add(name, [label for label in labels if label])
+        elif learning and checked.truth is not None:
+            unsolved = True
         batch.unsolved += unsolved and (served is None or served.certified)
         if served is None:
             batch.skipped += skipped
@@ -378,17 +384,28 @@ class PslOnlineLearner:
         wrong = np.abs(rival.y - truth) * np.where(rival.y < truth, missed, extra)
         rho = float(np.sum(wrong))
         if self.update.label_loss == "f1" and rho > 0:
-            rho /= float(np.sum(truth) + np.sum(rival.y))
+            rho /= float(np.sum((truth + rival.y)[labelled.labelled]))
         loss = self.weights.learn(rho, delta)
         if math.isnan(loss):
             raise ExampleError(BEYOND_RANGE, "overflow")
         return True
 
-    def _labelled(self, checked: CheckedExample, graph: HingeLossMRF) -> _Labelled | None:
-        """Return the truth; None without labels. Raises ExampleError where it breaks a hard rule."""
-        if checked.truth is None:
+    def _labelled(
+        self, checked: CheckedExample, graph: HingeLossMRF, learning: bool
+    ) -> _Labelled | None:
+        """Return the truth, completed if ``learning``; None without labels, or without a proven completion.
+
+        Raises ExampleError where it breaks a hard rule.
+        """
+        truth, latent = checked.truth, checked.latent
+        if truth is None:
             return None
-        features, violation, row = self._features(graph, checked.truth)
+        if latent.any():
+            completed = self._complete(graph, truth, latent) if learning else None
+            if completed is None:
+                return None
+            truth = completed
+        features, violation, row = self._features(graph, truth)
         if violation > TRUTH_VIOLATION:
             names = [
                 show_ground_atom(name, args)
@@ -403,9 +420,33 @@ class PslOnlineLearner:
         if self.balance is not None:
             costs = []
             for name, labels in _labels(checked):
-                by_label = self.balance.costs(name, labels)
-                costs.append(np.array([[by_label[label]] * 2 for label in labels]))
-        return _Labelled(checked.truth, features, np.concatenate(costs))
+                by_label = self.balance.costs(name, [label for label in labels if label])
+                costs.append(np.array([[by_label.get(label, 0.0)] * 2 for label in labels]))
+        cost = np.where(latent[:, None], 0.0, np.concatenate(costs))
+        return _Labelled(truth, features, cost, ~latent)
+
+    def _complete(self, graph: HingeLossMRF, truth: Floats, latent: Bools) -> Floats | None:
+        """Return the truth with the values of least energy for latent targets (Yu & Joachims 2009, eq. 5).
+
+        None where they are not certified, but have to be. Raises ExampleError where there are none.
+        """
+        beside = clamp(graph, truth, latent)
+        try:
+            solution = self.inference.engine.solve(beside, self.weights.current())
+        except Infeasible:
+            reason = (
+                "no values of the unlabelled atoms satisfy the hard rules together with the truth"
+            )
+            raise ExampleError(reason, "hard_rule") from None
+        except ValueError as error:
+            raise ExampleError(f"{error} (inference.engine)", "schema") from None
+        if not self._is_accepted(solution):
+            if not self.inference.fallback:
+                raise ExampleError(UNSOLVED, "unsolved")
+            return None
+        completed = truth.copy()
+        completed[latent] = solution.y
+        return completed
 
     def _features(self, graph: HingeLossMRF, y: Floats) -> tuple[Floats, float, int]:
         """Return Phi(y), float64[rules], the largest violation of a constraint, and its row."""
@@ -466,10 +507,10 @@ class PslOnlineLearner:
 
 
 def _labels(checked: CheckedExample) -> Iterator[tuple[str, list[str]]]:
-    """Yield by predicate the label of each target whose truth is known."""
+    """Yield by predicate the label of each target; "" where its truth is not known."""
     assert checked.truth is not None
     first = 0
     for name, rows in checked.targets.items():
-        true = checked.truth[first : first + len(rows)] > 0.5
-        yield name, [LABELS[bit] for bit in true.tolist()]
-        first += len(rows)
+        part = slice(first, first := first + len(rows))
+        true, latent = (checked.truth[part] > 0.5).tolist(), checked.latent[part].tolist()
+        yield name, ["" if skip else LABELS[bit] for bit, skip in zip(true, latent, strict=True)]

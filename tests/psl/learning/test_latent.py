@@ -7,12 +7,12 @@ import pytest
 
 from onlinesrl.core.evaluation.metrics import METRICS
 from onlinesrl.core.learning.batch import LearningError
-from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HINGE
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HINGE, clamp
 from onlinesrl.psl.inference.admm import Admm, AdmmState
 from onlinesrl.psl.inference.consensus_admm import ConsensusAdmm
 from onlinesrl.psl.lang.columns import Columns, database_of
 from onlinesrl.psl.lang.reader import parse
-from onlinesrl.psl.learning.latent import Em, PairedDual, Primal, clamp, with_surrogate
+from onlinesrl.psl.learning.latent import Em, PairedDual, Primal, with_surrogate
 from onlinesrl.psl.learning.problem import grounded
 
 RULES = """
