@@ -20,6 +20,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints32
 from onlinesrl.logic.ast import Atom, Constant, Term, Variable
+from onlinesrl.logic.atom_index import AtomIndex, Constants, GroundAtom
 from onlinesrl.logic.cnf import Compared, Literal
 from onlinesrl.psl.ground.form_assembly import (
     Assembler,
@@ -43,14 +44,10 @@ from onlinesrl.psl.lang.data import AtomTable, Database, Relation, interned, no_
 from onlinesrl.psl.lang.linear_form import Condition, Conditions
 from onlinesrl.psl.lang.model import Functions
 
-Constants: TypeAlias = tuple[str, ...]
-GroundAtom: TypeAlias = tuple[str, Constants]
-"""A predicate and its constants."""
 Binding: TypeAlias = Mapping[str, str]
 """The constants of variables."""
 Key: TypeAlias = tuple[int, Constants]
 """A ground rule: the number of its plan, and the constants of the plan's outer variables."""
-_Index: TypeAlias = dict[Constants, dict[Constants, None]]
 
 
 class Row(NamedTuple):
@@ -62,41 +59,12 @@ class Row(NamedTuple):
     constant: float
 
 
-class ListedAtoms:
-    """The listed atoms and their values, NaN for a target.
-
-    The atoms of a predicate are indexed by any of their columns that a join asks for; an index is made when
-    it is first used, and follows the changes.
-    """
+class ListedAtoms(AtomIndex):
+    """The listed atoms and their values, NaN for a target."""
 
     def __init__(self, arities: Mapping[str, int]) -> None:
+        super().__init__()
         self._arities = arities
-        self._values: dict[str, dict[Constants, float]] = {}
-        self._indexes: dict[str, dict[tuple[int, ...], _Index]] = {}
-
-    def __len__(self) -> int:
-        return sum(map(len, self._values.values()))
-
-    def get(self, atom: GroundAtom) -> float | None:
-        """Return the value of an atom; None if it is not listed."""
-        return self._values.get(atom[0], {}).get(atom[1])
-
-    def set(self, atom: GroundAtom, value: float | None) -> None:
-        """Give an atom another value; None takes it off the list."""
-        predicate, constants = atom
-        values = self._values.setdefault(predicate, {})
-        if value is not None:
-            values[constants] = value
-        elif values.pop(constants, None) is None:
-            return
-        for columns, index in self._indexes.get(predicate, {}).items():
-            cells = _cells(constants, columns)
-            if value is not None:
-                index.setdefault(cells, {})[constants] = None
-                continue
-            del index[cells][constants]
-            if not index[cells]:
-                del index[cells]
 
     def sorted(self) -> dict[GroundAtom, float]:
         """Return the atoms with their values, in the order of their names."""
@@ -129,20 +97,6 @@ class ListedAtoms:
 
     def _targets(self, predicate: str) -> list[Constants]:
         return [row for row, value in self._values.get(predicate, {}).items() if isnan(value)]
-
-    def matching(
-        self, predicate: str, columns: tuple[int, ...], cells: Constants
-    ) -> Mapping[Constants, object]:
-        """Return the constants of the atoms that have these cells in these columns, ascending."""
-        values = self._values.get(predicate, {})
-        if not columns:
-            return values
-        indexes = self._indexes.setdefault(predicate, {})
-        if columns not in indexes:
-            index = indexes[columns] = _Index()
-            for constants in values:
-                index.setdefault(_cells(constants, columns), {})[constants] = None
-        return indexes[columns].get(cells, {})
 
 
 class _Pattern:
@@ -418,7 +372,3 @@ def _groups(plan: RulePlan, joined: Joined, listing: Listing) -> tuple[list[Cons
         n = distinct.shape[1]
     names = [[listing.constants[c] for c in column.tolist()] for column in columns]
     return [*zip(*names, strict=True)] if names else [()] * n, group
-
-
-def _cells(constants: Constants, columns: tuple[int, ...]) -> Constants:
-    return tuple([constants[column] for column in columns])

@@ -12,16 +12,12 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError, shown
 from onlinesrl.core.io.restoring import LARGE, Expected, Misfit, restored
+from onlinesrl.logic.atom_index import GroundAtom
 from onlinesrl.psl.explain.explanation import balance, reasons_of
 from onlinesrl.psl.ground.form_assembly import RuleError
 from onlinesrl.psl.ground.grounder import rule_error
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HARD, HINGE
-from onlinesrl.psl.ground.incremental_grounder import (
-    GroundAtom,
-    IncrementalGrounder,
-    Key,
-    Row,
-)
+from onlinesrl.psl.ground.incremental_grounder import IncrementalGrounder, Key, Row
 from onlinesrl.psl.ground.rule_trace import bound
 from onlinesrl.psl.inference.incremental_admm import Certificate, HingeRow, IncrementalAdmm
 from onlinesrl.psl.inference.solving import weights_of

@@ -1,0 +1,65 @@
+"""Ground atoms and their values, found by the constants of any of their columns, while atoms come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+Constants: TypeAlias = tuple[str, ...]
+GroundAtom: TypeAlias = tuple[str, Constants]
+"""A predicate and its constants."""
+_Index: TypeAlias = dict[Constants, dict[Constants, None]]
+
+
+class AtomIndex:
+    """Atoms and their values.
+
+    The atoms of a predicate are indexed by any of their columns that a join asks for; an index is made when
+    it is first used, and follows the changes.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[Constants, float]] = {}
+        self._indexes: dict[str, dict[tuple[int, ...], _Index]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._values.values()))
+
+    def get(self, atom: GroundAtom) -> float | None:
+        """Return the value of an atom; None if it is not listed."""
+        return self._values.get(atom[0], {}).get(atom[1])
+
+    def set(self, atom: GroundAtom, value: float | None) -> None:
+        """Give an atom another value; None takes it off the list."""
+        predicate, constants = atom
+        values = self._values.setdefault(predicate, {})
+        if value is not None:
+            values[constants] = value
+        elif values.pop(constants, None) is None:
+            return
+        for columns, index in self._indexes.get(predicate, {}).items():
+            cells = _cells(constants, columns)
+            if value is not None:
+                index.setdefault(cells, {})[constants] = None
+                continue
+            del index[cells][constants]
+            if not index[cells]:
+                del index[cells]
+
+    def matching(
+        self, predicate: str, columns: tuple[int, ...], cells: Constants
+    ) -> Mapping[Constants, object]:
+        """Return the constants of the atoms that have these cells in these columns, ascending."""
+        values = self._values.get(predicate, {})
+        if not columns:
+            return values
+        indexes = self._indexes.setdefault(predicate, {})
+        if columns not in indexes:
+            index = indexes[columns] = _Index()
+            for constants in values:
+                index.setdefault(_cells(constants, columns), {})[constants] = None
+        return indexes[columns].get(cells, {})
+
+
+def _cells(constants: Constants, columns: tuple[int, ...]) -> Constants:
+    return tuple([constants[column] for column in columns])
