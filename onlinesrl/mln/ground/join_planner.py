@@ -8,7 +8,7 @@ variables early. A plan is immutable; ``str(plan)`` prints it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, cast
 
@@ -312,9 +312,17 @@ class _Compiler:
         return ExistentialPlan(variants[0], variants[1], query)
 
     def steps(
-        self, clause: Clause, types: Mapping[str, str], query: tuple[Literal, ...], opened: bool
+        self,
+        clause: Clause,
+        types: Mapping[str, str],
+        query: tuple[Literal, ...],
+        opened: bool,
+        bound: Collection[str] = (),
     ) -> tuple[Step, ...]:
-        """Order the joins greedily by most bound arguments; place each check as early as possible."""
+        """Order the joins greedily by most bound arguments; place each check as early as possible.
+
+        The variables ``bound`` have values before the first step.
+        """
         evidence = [x for x in clause.literals if x.atom.predicate not in self.query]
         joins = [(x.atom, False) for x in evidence if not x.positive]
         if opened:
@@ -324,7 +332,7 @@ class _Compiler:
         checks: list[Check] = [Absent(x.atom) for x in evidence if x.positive]
         checks += [Compare(not equal, a, b) for equal, a, b in clause.equalities]
         checks += number_checks(clause, wanted=False)
-        steps = arrange(joins, checks, self.domain_order(clause, types, query), types, set())
+        steps = arrange(joins, checks, self.domain_order(clause, types, query), types, {*bound})
         values = self.values(clause)
         return tuple(
             replace(step, value=values.get(step.atom)) if isinstance(step, Scan) else step
@@ -539,3 +547,14 @@ def compile_program(program: Program, query: Sequence[str], templates: Iterable[
         frozenset(template),
         any(part.comparisons or part.computed for p in plans for part in _parts(p.clause)),
     )
+
+
+def pinned_steps(
+    plan: Plan, clause: ClausePlan, bound: Collection[str], opened: bool
+) -> tuple[Step, ...]:
+    """Return the steps that ground a clause whose variables ``bound`` have values already.
+
+    ``opened``: the world lists its open atoms.
+    """
+    compiler = _Compiler(plan.program, plan.query)
+    return compiler.steps(clause.clause, clause.types, clause.query, opened, bound)

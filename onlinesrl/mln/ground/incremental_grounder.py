@@ -1,0 +1,454 @@
+"""Incremental grounding of Markov logic: facts change, and only the ground clauses they touch are made again.
+
+A ground clause depends on the atoms that its clause mentions under its substitution, and on the constants
+over which unbound variables range. So each changed atom is matched with every literal of every clause, in
+existential parts as well, and each constant that comes or goes with every variable that no join binds. The
+join plan goes on from there: over the old facts it leads to the ground clauses that may go, over the new
+facts to those that may come. A substitution is the key of its ground clause, so that it counts once.
+
+A variable of an existential part that ranges over a type lengthens all ground clauses of its clause when
+the type grows: then the whole clause is ground again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from math import nan, prod
+from typing import NamedTuple, TypeAlias
+
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.logic.ast import Atom, Constant, Leaf, Program, Variable
+from onlinesrl.logic.atom_index import AtomIndex, Constants, GroundAtom
+from onlinesrl.logic.cnf import Literal
+from onlinesrl.mln.ground.join_planner import (
+    NUMBER,
+    VALUE,
+    Absent,
+    ClausePlan,
+    Compare,
+    Compute,
+    Domain,
+    ExistentialPlan,
+    Order,
+    Scan,
+    compile_program,
+    leaves,
+    pinned_steps,
+)
+from onlinesrl.mln.ground.join_planner import (
+    Step as PlanStep,
+)
+from onlinesrl.mln.ground.model_index import number_of
+from onlinesrl.mln.kernels.grounding_frames import NO_NUMBER
+
+Binding: TypeAlias = Mapping[str, str]
+"""The constants of variables, and the decimal digits of those that are plain numbers."""
+Key: TypeAlias = tuple[int, Constants]
+"""A ground clause: the number of its clause's plan, and the constants of the clause's own variables."""
+GroundLiteral: TypeAlias = "tuple[bool, GroundAtom | GroundLiterals]"
+"""A sign and an atom, or the literals of a conjunction under an existential quantifier."""
+GroundLiterals: TypeAlias = frozenset[GroundLiteral]
+_TypedConstant: TypeAlias = tuple[str, str]
+
+MOST_NUMBER = 4e18
+"""Results of arithmetic are below it, as in the kernels."""
+
+
+class Row(NamedTuple):
+    """A ground clause: its clause's number, the constants of its template, its factor and its literals.
+
+    The factor is the sign of the clause times the values of its numeric atoms.
+    """
+
+    clause: int
+    template: Constants
+    factor: float
+    literals: GroundLiterals
+
+
+class Step(NamedTuple):
+    """The ground clauses that may differ, by key, and the query atoms that may differ, with their values.
+
+    A clause is None where it is no more, or evidence makes it true. An atom has the value NaN if it is open,
+    1 or 0 if it is observed, None if it is no more.
+    """
+
+    rows: dict[Key, Row | None]
+    atoms: dict[GroundAtom, float | None]
+
+
+class _Clause:
+    """A clause's plan, its own variables, and those that no join with evidence binds."""
+
+    def __init__(self, plan: ClausePlan, query: Collection[str]):
+        self.plan, self.clause = plan, plan.clause
+        own, exists = plan.clause.literals, plan.clause.exists
+        inner = {name for part in exists for name in part.variables}
+        kinds = {name: kind for name, kind in plan.types.items() if kind != VALUE}
+        self.names = [name for name in kinds if name not in inner]
+        self.numbers = {name for name, kind in kinds.items() if kind == NUMBER}
+        self.atoms = [x.atom for x in (*own, *(x for part in exists for x in part.literals))]
+        evidence = [x for x in own if not x.positive and x.atom.predicate not in query]
+        joined = {name for x in evidence for name in _names(x.atom)}
+        for part in exists:
+            evidence = [x for x in part.literals if x.positive and x.atom.predicate not in query]
+            joined |= {n for x in evidence for n in _names(x.atom) if n in part.variables}
+        self.free = {name: kind for name, kind in kinds.items() if name not in joined}
+        self.weights = dict(plan.clause.table or ())
+
+    def own(self, binding: Binding) -> Binding:
+        """Return a binding without the variables of existential parts."""
+        return {name: binding[name] for name in self.names if name in binding}
+
+
+class IncrementalGrounder:
+    """The ground clauses and query atoms of a program over facts that change.
+
+    If ``listed``, only atoms of query predicates that the facts list are open; otherwise all are, over the
+    constants that the program declares or some fact mentions.
+    """
+
+    def __init__(self, program: Program, query: Sequence[str], listed: bool = False):
+        self.plan = compile_program(program, query)
+        self._listed = listed
+        self._facts = AtomIndex()
+        self._clauses = [_Clause(plan, self.plan.query) for plan in self.plan.clauses]
+        self._steps: dict[tuple[int, frozenset[str]], tuple[PlanStep, ...]] = {}
+        self._domains: dict[str, dict[str, int]] = {
+            kind: dict.fromkeys(program.types.get(kind, ()), 1)
+            for predicate in program.predicates.values()
+            for kind in predicate.types
+        }
+        self._mentions: dict[str, list[tuple[int, Atom]]] = {}
+        for number, clause in enumerate(self._clauses):
+            for atom in clause.atoms:
+                self._mentions.setdefault(atom.predicate, []).append((number, atom))
+
+    def fact(self, atom: GroundAtom) -> float | None:
+        """Return the value of a fact, NaN for a listed open atom; None if there is no such fact."""
+        return self._facts.get(atom)
+
+    def weight(self, row: Row) -> float | None:
+        """Return the weight of a ground clause; None for a hard one."""
+        clause = self._clauses[row.clause]
+        if clause.clause.hard:
+            return None
+        weight = clause.weights.get(row.template, clause.clause.weight)
+        return 0.0 if weight is None else weight * row.factor
+
+    def group(self, atom: GroundAtom) -> GroundAtom | None:
+        """Return the key of the atom's group: at most or exactly one of its atoms is true."""
+        predicate, constants = atom
+        if (group := self.plan.groups.get(predicate)) is None:
+            return None
+        return predicate, tuple(c for k, c in enumerate(constants) if k not in group.arguments)
+
+    def everything(self) -> Step:
+        """Return all ground clauses and query atoms. Raises Infeasible as ``change`` does."""
+        rows = self._ground([(number, {}) for number in range(len(self._clauses))])
+        predicates = self.plan.program.predicates
+        atoms = dict[GroundAtom, float | None]()
+        for name in self.plan.query:
+            if self._listed:
+                every: Iterable[Constants] = self._facts.matching(name, (), ())
+            else:
+                every = product(*(self._domains[kind] for kind in predicates[name].types))
+            atoms |= {(name, row): self._value((name, row)) for row in every}
+        return Step(_present(rows), atoms)
+
+    def change(self, facts: Mapping[GroundAtom, float | None]) -> Step:
+        """Change facts: 1 is true, 0 false, None takes a fact away, NaN lists an open atom.
+
+        A numeric atom has any value; 0 means that it is absent. False and listed atoms mention their
+        constants. Raises Infeasible if the facts break a hard rule; then nothing has changed.
+        """
+        before = {atom: self.fact(atom) for atom in facts}
+        if not len(self._facts):
+            old = self.everything()
+            self._set(facts)
+            try:
+                new = self.everything()
+            except Infeasible:
+                self._set(before)
+                raise
+            return Step(
+                {**dict.fromkeys(old.rows), **new.rows}, {**dict.fromkeys(old.atoms), **new.atoms}
+            )
+        constants = self._constants(facts)
+        old_constants = {(kind, name) for kind, name in constants if name in self._domains[kind]}
+        self._set(facts)
+        new_constants = {(kind, name) for kind, name in constants if name in self._domains[kind]}
+        moved = sorted(old_constants ^ new_constants)
+        pins = [
+            pin
+            for atom, value in facts.items()
+            if self._joins(atom, before[atom]) != self._joins(atom, value)
+            for pin in self._matches(atom)
+        ]
+        pins += [pin for kind, name in moved for pin in self._ranges(kind, name)]
+        try:
+            came = self._ground(pins)
+        except Infeasible:
+            self._set(before)
+            raise
+        atoms = self._atoms_of(facts, moved)
+        self._set(before)
+        keys = [key for key, _ in self._substitutions(pins)]
+        atoms |= self._atoms_of(facts, moved)
+        self._set(facts)
+        rows: dict[Key, Row | None] = {**dict.fromkeys(keys), **came}
+        return Step(rows, {atom: self._value(atom) for atom in atoms})
+
+    # facts ---------------------------------------------------------------------------------------
+
+    def _set(self, facts: Mapping[GroundAtom, float | None]) -> None:
+        for atom, value in facts.items():
+            more = (value is not None) - (self.fact(atom) is not None)
+            for kind, name in self._constants([atom]) if more else ():
+                domain = self._domains[kind]
+                domain[name] = domain.get(name, 0) + more
+                if not domain[name]:
+                    del domain[name]
+            self._facts.set(atom, value)
+
+    def _constants(self, atoms: Iterable[GroundAtom]) -> list[_TypedConstant]:
+        """Return the constants of atoms with their types, each once an atom."""
+        predicates = self.plan.program.predicates
+        pairs = (zip(predicates[name].types, row, strict=True) for name, row in atoms)
+        return [pair for atom_pairs in pairs for pair in dict.fromkeys(atom_pairs)]
+
+    def _joins(self, atom: GroundAtom, value: float | None) -> float | None:
+        """Return what joins see of a fact: None where it is absent to them."""
+        if atom[0] in self.plan.query:
+            return None if value is None or not self._listed else 1.0
+        return value or None
+
+    def _value(self, atom: GroundAtom) -> float | None:
+        """Return the value of a query atom, NaN where it is open; None where it is no atom."""
+        value = self.fact(atom)
+        if value is not None or self._listed:
+            return value
+        return nan if all(c in self._domains[kind] for kind, c in self._constants([atom])) else None
+
+    def _atoms_of(
+        self, facts: Iterable[GroundAtom], moved: Sequence[_TypedConstant]
+    ) -> dict[GroundAtom, None]:
+        """Return the query atoms of facts, and those with a constant that came or went."""
+        atoms = {atom: None for atom in facts if atom[0] in self.plan.query}
+        if self._listed:
+            return atoms
+        for name in self.plan.query:
+            kinds = self.plan.program.predicates[name].types
+            for moved_kind, constant in moved:
+                for place, kind in enumerate(kinds):
+                    if kind == moved_kind:
+                        columns = [[*self._domains[kind]] for kind in kinds]
+                        columns[place] = [constant]
+                        atoms |= dict.fromkeys((name, row) for row in product(*columns))
+        return atoms
+
+    # pins ----------------------------------------------------------------------------------------
+
+    def _matches(self, atom: GroundAtom) -> Iterator[tuple[int, Binding]]:
+        """Yield the clauses that mention an atom, with the constants of their variables in it."""
+        for number, pattern in self._mentions.get(atom[0], ()):
+            if (binding := _matched(pattern, atom[1], {})) is not None:
+                yield number, self._clauses[number].own(binding)
+
+    def _ranges(self, kind: str, constant: str) -> Iterator[tuple[int, Binding]]:
+        """Yield the clauses with a variable that ranges over a type, with this constant of it.
+
+        The variables of existential parts are left out.
+        """
+        for number, clause in enumerate(self._clauses):
+            for name, free_kind in clause.free.items():
+                if free_kind == kind:
+                    yield number, clause.own({name: constant})
+
+    # substitutions -------------------------------------------------------------------------------
+
+    def _ground(self, pins: Iterable[tuple[int, Binding]]) -> dict[Key, Row | None]:
+        rows = dict[Key, Row | None]()
+        for key, binding in self._substitutions(pins):
+            if key not in rows:
+                rows[key] = self._row(key[0], binding)
+        return rows
+
+    def _substitutions(self, pins: Iterable[tuple[int, Binding]]) -> Iterator[tuple[Key, Binding]]:
+        """Yield the substitutions of clauses that extend bindings, perhaps more than once."""
+        for number, pin in pins:
+            clause = self._clauses[number]
+            types = clause.plan.types
+            if any(constant not in self._domains[types[name]] for name, constant in pin.items()):
+                continue
+            for binding in self._bindings(clause, self._pinned(number, frozenset(pin)), pin):
+                yield (number, tuple([binding[name] for name in clause.names])), binding
+
+    def _pinned(self, number: int, bound: frozenset[str]) -> tuple[PlanStep, ...]:
+        if (number, bound) not in self._steps:
+            steps = pinned_steps(self.plan, self.plan.clauses[number], bound, self._listed)
+            self._steps[number, bound] = steps
+        return self._steps[number, bound]
+
+    def _bindings(
+        self, clause: _Clause, steps: Sequence[PlanStep], binding: Binding
+    ) -> Iterator[Binding]:
+        if not steps:
+            yield binding
+            return
+        for extended in self._extensions(clause, steps[0], binding):
+            yield from self._bindings(clause, steps[1:], extended)
+
+    def _extensions(self, clause: _Clause, step: PlanStep, binding: Binding) -> Iterator[Binding]:
+        """Yield the bindings with which a step goes on."""
+        match step:
+            case Scan(atom):
+                yield from self._scan(step, binding)
+            case Absent(atom):
+                if not self.fact(_ground(atom, binding)):
+                    yield binding
+            case Domain(variable, kind):
+                for constant in self._domains[kind]:
+                    yield {**binding, variable: constant}
+            case Compare(equal, left, right, binds):
+                if binds:
+                    yield {**binding, left.name: _constant(right, binding)}
+                elif (_constant(left, binding) == _constant(right, binding)) == equal:
+                    yield binding
+            case Order(op, left, right):
+                a, b = (_number(clause, term, binding) for term in (left, right))
+                if NO_NUMBER not in (a, b) and _holds(op, a, b):
+                    yield binding
+            case Compute(variable, op, left, right, binds):
+                result = _result(op, *(_number(clause, t, binding) for t in (left, right)))
+                if result == NO_NUMBER:
+                    return
+                if not binds:
+                    if _number(clause, variable, binding) == result:
+                        yield binding
+                    return
+                kind = clause.plan.types[variable.name]
+                if kind == NUMBER or str(result) in self._domains[kind]:
+                    yield {**binding, variable.name: str(result)}
+
+    def _scan(self, step: Scan, binding: Binding) -> Iterator[Binding]:
+        terms = leaves(step.atom)
+        places = [n for n, t in enumerate(terms) if isinstance(t, Constant) or t.name in step.bound]
+        cells = tuple([_constant(terms[n], binding) for n in places])
+        name = step.atom.predicate
+        for constants in self._facts.matching(name, tuple(places), cells):
+            if (step.opened or self.fact((name, constants))) and (
+                extended := _matched(step.atom, constants, binding)
+            ) is not None:
+                yield extended
+
+    # ground clauses ------------------------------------------------------------------------------
+
+    def _row(self, number: int, binding: Binding) -> Row | None:
+        """Return the ground clause of a substitution, None if it is always true. Raises Infeasible."""
+        clause = self._clauses[number]
+        parts = self._literals(clause.plan.query, binding, negated=True)
+        if parts is None:
+            return None
+        literals = set[GroundLiteral](parts)
+        for part in clause.plan.exists:
+            for conjunction in self._conjunctions(clause, part, binding):
+                if not conjunction:
+                    return None
+                (only, *others) = conjunction
+                literals.add((True, conjunction) if others else only)
+        if any((not positive, atom) in literals for positive, atom in literals):
+            return None
+        if not literals:
+            if clause.clause.hard:
+                raise Infeasible(f"the evidence breaks the hard rule {clause.clause.text}")
+            return None
+        numeric = self.plan.program.predicates
+        values = [
+            self.fact(_ground(x.atom, binding)) or 0.0
+            for x in clause.clause.literals
+            if numeric[x.atom.predicate].numeric
+        ]
+        template = tuple([binding[name] for name in clause.clause.template])
+        return Row(number, template, clause.clause.sign * prod(values), frozenset(literals))
+
+    def _conjunctions(
+        self, clause: _Clause, part: ExistentialPlan, binding: Binding
+    ) -> Iterator[GroundLiterals]:
+        """Yield the literals of each binding of an existential part that are not decided."""
+        steps = part.listed if self._listed else part.full
+        for extended in self._bindings(clause, steps, binding):
+            literals = self._literals(part.query, extended, negated=False)
+            if literals is not None and not any((not p, a) in literals for p, a in literals):
+                yield frozenset(literals)
+
+    def _literals(
+        self, query: Iterable[Literal], binding: Binding, negated: bool
+    ) -> set[GroundLiteral] | None:
+        """Return the literals over atoms of the world; all other atoms are false.
+
+        None if such an atom decides: a negative literal if ``negated``, otherwise a positive one.
+        """
+        literals = set[GroundLiteral]()
+        for literal in query:
+            atom = _ground(literal.atom, binding)
+            if not self._listed or self.fact(atom) is not None:
+                literals.add((literal.positive, atom))
+            elif literal.positive != negated:
+                return None
+        return literals
+
+
+def _present(rows: Mapping[Key, Row | None]) -> dict[Key, Row | None]:
+    return {key: row for key, row in rows.items() if row is not None}
+
+
+def _names(atom: Atom) -> list[str]:
+    return [term.name for term in leaves(atom) if isinstance(term, Variable)]
+
+
+def _constant(term: Leaf, binding: Binding) -> str:
+    return binding[term.name] if isinstance(term, Variable) else term.name
+
+
+def _ground(atom: Atom, binding: Binding) -> GroundAtom:
+    return atom.predicate, tuple([_constant(term, binding) for term in leaves(atom)])
+
+
+def _matched(atom: Atom, constants: Constants, binding: Binding) -> Binding | None:
+    """Return the binding under which an atom has these constants; None if there is none."""
+    extended = dict(binding)
+    for term, constant in zip(leaves(atom), constants, strict=True):
+        if isinstance(term, Constant):
+            if term.name != constant:
+                return None
+        elif extended.setdefault(term.name, constant) != constant:
+            return None
+    return extended
+
+
+def _number(clause: _Clause, term: Leaf, binding: Binding) -> int:
+    """Return the whole number that a term stands for, or NO_NUMBER."""
+    if isinstance(term, Variable) and term.name in clause.numbers:
+        return int(binding[term.name])
+    return number_of(_constant(term, binding))
+
+
+def _holds(op: str, a: int, b: int) -> bool:
+    if op in ("=", "!="):
+        return (a == b) == (op == "=")
+    return a < b if op == "<" else a <= b
+
+
+def _result(op: str, a: int, b: int) -> int:
+    """Return a op b, NO_NUMBER where there is none (division by zero, overflow)."""
+    if NO_NUMBER in (a, b):
+        return NO_NUMBER
+    if op in "+-*":
+        result = a + b if op == "+" else a - b if op == "-" else a * b
+        return result if abs(result) < MOST_NUMBER else NO_NUMBER
+    if b == 0:
+        return NO_NUMBER
+    quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)  # as in C: towards zero
+    return quotient if op == "/" else a - quotient * b

@@ -1,0 +1,178 @@
+"""Incremental grounding: after every step the ground model of a cold start, and all or nothing."""
+
+import math
+from collections import Counter
+from itertools import combinations, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.example import Example, ValuedAtom, arguments, number_of
+from onlinesrl.mln.ground.incremental_grounder import IncrementalGrounder
+from onlinesrl.mln.lang.reader import parse
+from tests.support.naive_grounder import Soft, World, tautology
+from tests.support.random_programs import NUMBERS, Case, cases, with_numbers
+from tests.support.soak import soaked
+
+
+def example_of(case, facts, listed):
+    """The facts as an example; NaN: an open atom."""
+    evidence, query = {}, {}
+    for (name, row), value in facts.items():
+        part = query if math.isnan(value) else evidence
+        part.setdefault(name, []).append(ValuedAtom([*row], 1.0 if math.isnan(value) else value))
+    opened = {name: query.get(name, []) for name in case.query} if listed else None
+    return Example(id=1, evidence=evidence, query=opened, truth={})
+
+
+def pool_of(case, listed):
+    """The atoms of all examples, and the values that each may have."""
+    predicates, pool = case.program.predicates, {}
+    for example in case.examples:
+        for part in (example.evidence, example.truth or {}, example.query or {}):
+            for name, atoms in part.items():
+                for atom in atoms:
+                    values = [1.0, 1.0, 0.0]
+                    if predicates[name].numeric:
+                        values = NUMBERS
+                    elif name in case.query:
+                        values = [1.0, 0.0, *[math.nan] * (3 * listed)]
+                    pool[name, tuple(map(str, arguments(atom)))] = values
+    return pool
+
+
+def begin_of(case, listed):
+    facts = {}
+    for name, atoms in case.examples[0].evidence.items():
+        for atom in atoms:
+            value = number_of(atom)
+            facts[name, tuple(map(str, arguments(atom)))] = 1.0 if value is None else value
+    for name, atoms in (case.examples[0].query or {}).items() if listed else ():
+        for atom in atoms:
+            facts.setdefault((name, tuple(map(str, atom))), math.nan)
+    return facts
+
+
+class Kept:
+    """What a reader of steps keeps: the ground clauses and the atoms."""
+
+    def __init__(self, grounder):
+        self.grounder = grounder
+        begin = grounder.everything()
+        self.rows, self.atoms = begin.rows, begin.atoms
+
+    def follow(self, step):
+        self.rows = {k: row for k, row in (self.rows | step.rows).items() if row is not None}
+        self.atoms = {
+            a: value for a, value in (self.atoms | step.atoms).items() if value is not None
+        }
+
+    def soft(self):
+        found = Counter()
+        for row in self.rows.values():
+            clause = self.grounder.plan.clauses[row.clause].clause
+            if not clause.hard:
+                found[Soft(clause, row.template, row.literals)] += row.factor
+        return {x: n for x, n in found.items() if n}
+
+    def hard(self):
+        plans, groups = self.grounder.plan, {}
+        found = {r.literals for r in self.rows.values() if plans.clauses[r.clause].clause.hard}
+        for atom, value in self.atoms.items():
+            if not math.isnan(value):
+                found.add(frozenset({(value == 1.0, atom)}))
+            if (group := self.grounder.group(atom)) is not None:
+                groups.setdefault(group, []).append(atom)
+        for (name, _), members in groups.items():
+            found |= {frozenset({(False, a), (False, b)}) for a, b in combinations(members, 2)}
+            if plans.groups[name].exactly:
+                found.add(frozenset((True, a) for a in members))
+        return found
+
+
+def world_of(case, facts, listed):
+    return World(case.program, case.query, example_of(case, facts, listed))
+
+
+def breaks(world):
+    return frozenset() in world.hard()
+
+
+def same(kept, world):
+    assert {a: None if math.isnan(v) else v == 1.0 for a, v in kept.atoms.items()} == world.atoms
+    assert kept.hard() == world.hard()
+    expected = {x: n for x, n in world.soft().items() if n and not tautology(x.literals)}
+    assert kept.soft() == expected
+
+
+def follows(case: Case, choose, steps=4) -> str:
+    """Compare with the definition after every step; ``choose`` draws from a strategy."""
+    listed = choose(st.booleans())
+    grounder = IncrementalGrounder(case.program, case.query, listed)
+    if breaks(world_of(case, {}, listed)):
+        with pytest.raises(Infeasible, match="breaks the hard rule"):
+            grounder.everything()
+        return "no world at all"
+    kept, pool, facts = Kept(grounder), pool_of(case, listed), {}
+    same(kept, world_of(case, facts, listed))
+    begin, outcomes = begin_of(case, listed), set()
+    for number in range(steps):
+        change = begin if number == 0 else {}
+        if number and pool:
+            some = st.lists(st.sampled_from(sorted(pool)), min_size=1, max_size=3, unique=True)
+            change = {
+                atom: choose(st.sampled_from([*pool[atom], *[None] * (2 * (atom in facts))]))
+                for atom in choose(some)
+            }
+        new = {atom: value for atom, value in (facts | change).items() if value is not None}
+        world = world_of(case, new, listed)
+        if breaks(world):
+            with pytest.raises(Infeasible, match="breaks the hard rule"):
+                grounder.change(change)
+            outcomes.add("refused")
+            continue
+        kept.follow(grounder.change(change))
+        facts = new
+        same(kept, world)
+        again = Kept(grounder)
+        assert (again.rows, {*again.atoms}) == (kept.rows, {*kept.atoms})
+    return f"{'listed' if listed else 'all open'}{', some refused' if outcomes else ''}"
+
+
+CASES = cases(examples=3, weighted=True) | with_numbers(cases(examples=3, weighted=True))
+
+
+@given(CASES, st.data())
+def test_after_every_step_the_ground_model_of_a_cold_start(case, data):
+    follows(case, data.draw)
+
+
+@pytest.mark.soak
+def test_thousands_of_programs_follow_their_facts(capsys):
+    drawn = st.tuples(CASES, st.data())
+    tried = soaked(lambda x: follows(x[0], x[1].draw), drawn, 3000, lambda x: x[0].traits())
+    with capsys.disabled():
+        print(f"\n{dict(tried)}")
+
+
+def test_a_step_reaches_only_the_ground_clauses_that_mention_its_atoms():
+    program = parse(
+        "Knows(person, person)\nSmokes(person)\n"
+        "1.5 Knows(x, y) ^ Smokes(x) => Smokes(y)\n-0.3 Smokes(x)\n"
+    )
+    grounder = IncrementalGrounder(program, ["Smokes"])
+    people = [str(n) for n in range(50)]
+    first = grounder.change({("Knows", pair): 1.0 for pair in pairwise(people)})
+    assert len(first.rows) == 49 + 50
+    assert len(first.atoms) == 50
+    came = grounder.change({("Knows", ("7", "9")): 1.0})
+    assert len(came.rows) == 1
+    assert not came.atoms
+    stranger = grounder.change({("Knows", ("7", "Eve")): 1.0})
+    assert len(stranger.rows) == 2
+    assert [*stranger.atoms] == [("Smokes", ("Eve",))]
+    gone = grounder.change({("Knows", ("7", "Eve")): None})
+    assert gone.rows == dict.fromkeys(stranger.rows)
+    assert gone.atoms == {("Smokes", ("Eve",)): None}
