@@ -200,6 +200,10 @@ class IncrementalGrounder:
         rows: dict[Key, Row | None] = {**dict.fromkeys(keys), **came}
         return Step(rows, {atom: self._value(atom) for atom in atoms})
 
+    def restore(self, facts: Mapping[GroundAtom, float | None]) -> None:
+        """Give facts back the values that they had before a change."""
+        self._set(facts)
+
     # facts ---------------------------------------------------------------------------------------
 
     def _set(self, facts: Mapping[GroundAtom, float | None]) -> None:

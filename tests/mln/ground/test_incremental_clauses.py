@@ -9,50 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.core.example import Example, ValuedAtom, arguments, number_of
 from onlinesrl.mln.ground.incremental_grounder import IncrementalGrounder
 from onlinesrl.mln.lang.reader import parse
-from tests.support.naive_grounder import Soft, World, tautology
-from tests.support.random_programs import NUMBERS, Case, cases, with_numbers
+from tests.support.fact_changes import CASES, begin_of, breaks, changes, pool_of, world_of
+from tests.support.naive_grounder import Soft, tautology
+from tests.support.random_programs import Case
 from tests.support.soak import soaked
-
-
-def example_of(case, facts, listed):
-    """The facts as an example; NaN: an open atom."""
-    evidence, query = {}, {}
-    for (name, row), value in facts.items():
-        part = query if math.isnan(value) else evidence
-        part.setdefault(name, []).append(ValuedAtom([*row], 1.0 if math.isnan(value) else value))
-    opened = {name: query.get(name, []) for name in case.query} if listed else None
-    return Example(id=1, evidence=evidence, query=opened, truth={})
-
-
-def pool_of(case, listed):
-    """The atoms of all examples, and the values that each may have."""
-    predicates, pool = case.program.predicates, {}
-    for example in case.examples:
-        for part in (example.evidence, example.truth or {}, example.query or {}):
-            for name, atoms in part.items():
-                for atom in atoms:
-                    values = [1.0, 1.0, 0.0]
-                    if predicates[name].numeric:
-                        values = NUMBERS
-                    elif name in case.query:
-                        values = [1.0, 0.0, *[math.nan] * (3 * listed)]
-                    pool[name, tuple(map(str, arguments(atom)))] = values
-    return pool
-
-
-def begin_of(case, listed):
-    facts = {}
-    for name, atoms in case.examples[0].evidence.items():
-        for atom in atoms:
-            value = number_of(atom)
-            facts[name, tuple(map(str, arguments(atom)))] = 1.0 if value is None else value
-    for name, atoms in (case.examples[0].query or {}).items() if listed else ():
-        for atom in atoms:
-            facts.setdefault((name, tuple(map(str, atom))), math.nan)
-    return facts
 
 
 class Kept:
@@ -92,14 +54,6 @@ class Kept:
         return found
 
 
-def world_of(case, facts, listed):
-    return World(case.program, case.query, example_of(case, facts, listed))
-
-
-def breaks(world):
-    return frozenset() in world.hard()
-
-
 def same(kept, world):
     assert {a: None if math.isnan(v) else v == 1.0 for a, v in kept.atoms.items()} == world.atoms
     assert kept.hard() == world.hard()
@@ -117,15 +71,9 @@ def follows(case: Case, choose, steps=4) -> str:
         return "no world at all"
     kept, pool, facts = Kept(grounder), pool_of(case, listed), {}
     same(kept, world_of(case, facts, listed))
-    begin, outcomes = begin_of(case, listed), set()
+    outcomes = set()
     for number in range(steps):
-        change = begin if number == 0 else {}
-        if number and pool:
-            some = st.lists(st.sampled_from(sorted(pool)), min_size=1, max_size=3, unique=True)
-            change = {
-                atom: choose(st.sampled_from([*pool[atom], *[None] * (2 * (atom in facts))]))
-                for atom in choose(some)
-            }
+        change = changes(choose, pool, facts) if number else begin_of(case, listed)
         new = {atom: value for atom, value in (facts | change).items() if value is not None}
         world = world_of(case, new, listed)
         if breaks(world):
@@ -139,9 +87,6 @@ def follows(case: Case, choose, steps=4) -> str:
         again = Kept(grounder)
         assert (again.rows, {*again.atoms}) == (kept.rows, {*kept.atoms})
     return f"{'listed' if listed else 'all open'}{', some refused' if outcomes else ''}"
-
-
-CASES = cases(examples=3, weighted=True) | with_numbers(cases(examples=3, weighted=True))
 
 
 @given(CASES, st.data())

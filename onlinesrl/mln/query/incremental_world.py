@@ -1,0 +1,348 @@
+"""A Markov logic world that stays: facts come and go, and its most probable state follows.
+
+The score is a sum over the connected components of the open atoms. A step explores and solves the
+components that it touches; the others keep their answer, which stays optimal. The model of a component is
+written in the order of the names of its atoms, so that its answer, with all ties, does not depend on
+the history of the world. Scores of components are added as fractions, without rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isnan
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.core.example import show_ground_atom
+from onlinesrl.logic.ast import Program
+from onlinesrl.logic.atom_index import GroundAtom
+from onlinesrl.mln.ground.ground_mrf import GroundMRF
+from onlinesrl.mln.ground.incremental_grounder import (
+    GroundLiteral,
+    GroundLiterals,
+    IncrementalGrounder,
+    Key,
+    Row,
+    Step,
+)
+from onlinesrl.mln.inference.registry import map_engine
+
+Change: TypeAlias = tuple[float | None, float | None]
+"""The old and the new value of an open atom; None: it was, or is, not open."""
+
+
+class Certificate(NamedTuple):
+    """What is proved about a state: no state that satisfies the hard rules has ``gap`` more score.
+
+    The score is the sum of the weights of the soft ground clauses that are true but not by the facts alone.
+    """
+
+    score: float
+    gap: float
+    certified: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Component:
+    """A connected component of open atoms, in the order of names, and its best state."""
+
+    atoms: tuple[GroundAtom, ...]
+    values: tuple[float, ...]
+    score: Fraction
+    gap: float
+    certified: bool
+
+
+class MlnWorld:
+    """Facts, and the state of highest score of the open atoms.
+
+    ``listed`` is that of ``IncrementalGrounder``. Raises Infeasible if the hard rules contradict each other.
+    """
+
+    def __init__(self, program: Program, query: Sequence[str], listed: bool = False):
+        self._grounder = IncrementalGrounder(program, query, listed)
+        self._engine = map_engine("mpe")
+        self._rows = dict[Key, Row]()
+        self._atoms = dict[GroundAtom, float]()
+        self._fixed = dict[
+            GroundAtom, float
+        ]()  # by facts, alone or by a group; NaN for other atoms
+        self._group = dict[GroundAtom, GroundAtom]()
+        self._mentions = dict[GroundAtom, dict[Key, None]]()
+        self._groups = dict[GroundAtom, dict[GroundAtom, None]]()
+        self._true = dict[GroundAtom, dict[GroundAtom, None]]()
+        self._component = dict[GroundAtom, _Component]()
+        self._unproven = dict[_Component, None]()
+        self._values = dict[GroundAtom, float]()
+        self._score = Fraction(0)
+        self._follow(self._grounder.everything())
+
+    @property
+    def certificate(self) -> Certificate:
+        """The certificate of the state."""
+        gap = math.fsum(component.gap for component in self._unproven)
+        return Certificate(float(self._score), gap, not self._unproven)
+
+    def fact(self, atom: GroundAtom) -> float | None:
+        """Return the value of a fact, NaN for a listed open atom; None if there is no such fact."""
+        return self._grounder.fact(atom)
+
+    def values(self) -> Iterator[tuple[GroundAtom, float]]:
+        """Yield the open atoms and their values, 0 or 1, in the order of names."""
+        yield from sorted(self._values.items())
+
+    def apply(self, changes: Mapping[GroundAtom, float | None]) -> dict[GroundAtom, Change]:
+        """Change facts, see ``IncrementalGrounder.change``; return the open atoms whose value changed.
+
+        Raises Infeasible where the hard rules cannot hold, and Unsolved. Then nothing has changed.
+        """
+        before = {atom: self.fact(atom) for atom in changes}
+        step = self._grounder.change(changes)
+        try:
+            return self._follow(step)
+        except (Infeasible, Unsolved):
+            self._grounder.restore(before)
+            raise
+
+    def _follow(self, step: Step) -> dict[GroundAtom, Change]:
+        """Solve the components that a step touches. Raises Infeasible and Unsolved, as before the step."""
+        rows = {key: self._rows.get(key) for key in step.rows}
+        atoms = {atom: self._atoms.get(atom) for atom in step.atoms}
+        touched = self._update(step)
+        old = {self._component[atom]: None for atom in touched if atom in self._component}
+        affected = {**touched, **{atom: None for component in old for atom in component.atoms}}
+        try:
+            self._check(step)
+            new = [*map(self._solved, self._components(affected))]
+        except (Infeasible, Unsolved):
+            self._update(Step(rows, atoms))
+            raise
+        for component in old:
+            self._score -= component.score
+            self._unproven.pop(component, None)
+            for atom in component.atoms:
+                del self._component[atom]
+        values = {atom: 0.0 for atom in affected if isnan(self._atoms.get(atom, 1.0))}
+        for component in new:
+            self._score += component.score
+            self._component |= dict.fromkeys(component.atoms, component)
+            self._unproven |= {} if component.certified else {component: None}
+            values |= zip(component.atoms, component.values, strict=True)
+        changed = {atom: (self._values.pop(atom, None), values.get(atom)) for atom in affected}
+        self._values |= values
+        return {atom: changed[atom] for atom in sorted(changed) if len({*changed[atom]}) > 1}
+
+    # ground clauses and atoms --------------------------------------------------------------------
+
+    def _update(self, step: Step) -> dict[GroundAtom, None]:
+        """Take in the ground clauses and atoms of a step; return the atoms that it touches."""
+        touched = dict[GroundAtom, None]()
+        for key, row in step.rows.items():
+            if (old := self._rows.pop(key, None)) is not None:
+                for atom in dict.fromkeys(_atoms(old.literals)):
+                    touched[atom] = None
+                    del self._mentions[atom][key]
+                    if not self._mentions[atom]:
+                        del self._mentions[atom]
+            if row is not None:
+                self._rows[key] = row
+                for atom in dict.fromkeys(_atoms(row.literals)):
+                    touched[atom] = None
+                    self._mentions.setdefault(atom, {})[key] = None
+        for atom, value in step.atoms.items():
+            self._set(atom, value)
+        together = self._with_members(step.atoms)
+        for atom in together:
+            if (value := self._atoms.get(atom)) is None:
+                self._fixed.pop(atom, None)
+                self._group.pop(atom, None)
+            else:
+                decided = isnan(value) and self._group.get(atom) in self._true
+                self._fixed[atom] = 0.0 if decided else value
+        keys = {key: None for atom in together for key in self._mentions.get(atom, ())}
+        beside = {atom: None for key in keys for atom in _atoms(self._rows[key].literals)}
+        return {**touched, **together, **beside}
+
+    def _set(self, atom: GroundAtom, value: float | None) -> None:
+        group = self._grounder.group(atom)
+        if value is None:
+            self._atoms.pop(atom, None)
+        else:
+            self._atoms[atom] = value
+            if group is not None:
+                self._group[atom] = group
+        for index, present in ((self._groups, value is not None), (self._true, value == 1.0)):
+            if group is not None and present:
+                index.setdefault(group, {})[atom] = None
+            elif group in index:
+                index[group].pop(atom, None)
+                if not index[group]:
+                    del index[group]
+
+    def _members(self, atom: GroundAtom) -> Iterable[GroundAtom]:
+        group = self._grounder.group(atom)
+        return () if group is None else self._groups.get(group, ())
+
+    def _with_members(self, atoms: Iterable[GroundAtom]) -> dict[GroundAtom, None]:
+        """Return atoms with all atoms of their groups."""
+        return {member: None for atom in atoms for member in (atom, *self._members(atom))}
+
+    def _check(self, step: Step) -> None:
+        """Raise Infeasible where facts alone break a hard rule."""
+        groups = {group: None for group in map(self._grounder.group, step.atoms) if group}
+        for group in (group for group in groups if group in self._groups):
+            true, rule = len(self._true.get(group, ())), self._grounder.plan.groups[group[0]]
+            if true > 1 or (
+                rule.exactly and not any(self._fixed[a] != 0.0 for a in self._groups[group])
+            ):
+                name = show_ground_atom(*min(self._groups[group]))
+                number = "several atoms" if true > 1 else "no atom"
+                raise Infeasible(
+                    f"{number} of the group of {name} can be true; expected {rule.show(group[0])}"
+                )
+        together = self._with_members(step.atoms)
+        mentions = (key for atom in together for key in self._mentions.get(atom, ()))
+        keys = dict.fromkeys([*step.rows, *mentions])
+        for key in keys:
+            row = self._rows.get(key)
+            if row is not None and self._folded(row) == frozenset() and self._hard(row):
+                clause = self._grounder.plan.clauses[row.clause].clause
+                raise Infeasible(f"the evidence breaks the hard rule {clause.text}")
+
+    def _hard(self, row: Row) -> bool:
+        return self._grounder.weight(row) is None
+
+    def _folded(self, row: Row) -> GroundLiterals | None:
+        """Return the literals of a ground clause that facts do not decide; None if it is true."""
+        literals = set[GroundLiteral]()
+        for positive, content in row.literals:
+            if not isinstance(content, frozenset):
+                value = self._fixed[content]
+                if isnan(value):
+                    literals.add((positive, content))
+                elif value == positive:
+                    return None
+                continue
+            fixed = {(p, atom): self._fixed[atom] for p, atom in content}  # type: ignore[index]
+            if any(value == (not p) for (p, _), value in fixed.items()):
+                continue
+            conjunction = frozenset(literal for literal, value in fixed.items() if isnan(value))
+            if not conjunction:
+                return None
+            literals.add((True, conjunction) if len(conjunction) > 1 else next(iter(conjunction)))
+        if any((not positive, content) in literals for positive, content in literals):
+            return None
+        return frozenset(literals)
+
+    # components ----------------------------------------------------------------------------------
+
+    def _components(
+        self, atoms: Iterable[GroundAtom]
+    ) -> Iterator[tuple[list[GroundAtom], list[tuple[float | None, GroundLiterals]]]]:
+        """Yield the open atoms and weighted clauses of each component that has some of these atoms."""
+        seen, rows = set[GroundAtom](), set[Key]()
+        for start in atoms:
+            if start in seen or not isnan(self._atoms.get(start, 1.0)):
+                continue
+            seen.add(start)
+            if not isnan(self._fixed[start]):
+                continue
+            component, clauses = [start], list[tuple[float | None, GroundLiterals]]()
+            for atom in component:  # it grows
+                members = self._groups[self._group[atom]] if atom in self._group else ()
+                near = [a for a in members if isnan(self._fixed[a])]
+                for key in self._mentions.get(atom, ()):
+                    if key in rows:
+                        continue
+                    rows.add(key)
+                    row = self._rows[key]
+                    weight, literals = self._grounder.weight(row), self._folded(row)
+                    if weight != 0.0 and literals:
+                        clauses.append((weight, literals))
+                        near += _atoms(literals)
+                for other in near:
+                    if other not in seen:
+                        seen.add(other)
+                        component.append(other)
+            yield component, clauses
+
+    def _solved(
+        self, part: tuple[list[GroundAtom], list[tuple[float | None, GroundLiterals]]]
+    ) -> _Component:
+        """Solve a component. Raises Infeasible and Unsolved."""
+        atoms = sorted(part[0])
+        groups = [self._group.get(atom) for atom in atoms]
+        if not part[1] and not any(groups):
+            return _Component((*atoms,), (0.0,) * len(atoms), Fraction(0), 0.0, True)
+        numbers = {group: n for n, group in enumerate(g for g in dict.fromkeys(groups) if g)}
+        exactly = [self._grounder.plan.groups[name].exactly for name, _ in numbers]
+        n_atoms, clauses, weight = _written(atoms, part[1])
+        group = np.full(n_atoms, -1, np.int32)
+        group[: len(atoms)] = [-1 if g is None else numbers[g] for g in groups]
+        model = GroundMRF(
+            n_atoms,
+            np.cumsum([0, *map(len, clauses)], dtype=np.int64),
+            np.array([literal for clause in clauses for literal in clause], np.int32),
+            np.array([w is None for w in weight], np.bool_),
+            group,
+            np.array(exactly, np.bool_),
+        )
+        weights = np.array([w or 0.0 for w in weight])
+        solution = self._engine.solve(model, weights)
+        return _Component(
+            (*atoms,),
+            (*solution.state[: len(atoms)].astype(float).tolist(),),
+            model.exact_score(solution.state, weights),
+            solution.bound - solution.score,
+            solution.certified,
+        )
+
+
+def _atoms(literals: GroundLiterals) -> Iterator[GroundAtom]:
+    for _, content in literals:
+        if isinstance(content, frozenset):
+            yield from _atoms(content)
+        else:
+            yield content
+
+
+def _written(
+    atoms: Sequence[GroundAtom], clauses: Iterable[tuple[float | None, GroundLiterals]]
+) -> tuple[int, list[tuple[int, ...]], list[float | None]]:
+    """Return the number of atoms, and the distinct clauses as signed numbers, with their weights.
+
+    The order is that of the numbers. Atoms that follow the given ones stand for conjunctions; hard clauses
+    define them. A hard clause has the weight None.
+    """
+    numbers = {atom: n for n, atom in enumerate(atoms, 1)}
+
+    def signed(literals: GroundLiterals) -> tuple[int, ...]:
+        numbered = [numbers[a] if p else -numbers[a] for p, a in literals]  # type: ignore[index]
+        return tuple(sorted(numbered))
+
+    parts = {
+        signed(content): content
+        for _, literals in clauses
+        for _, content in literals
+        if isinstance(content, frozenset)
+    }
+    gains = dict[tuple[int, ...], list[float]]()
+    hard = set[tuple[int, ...]]()
+    for defined, part in enumerate(sorted(parts), len(atoms) + 1):
+        numbers[parts[part]] = defined  # type: ignore[index]
+        hard.add(tuple(sorted((defined, *(-literal for literal in part)))))
+        hard |= {tuple(sorted((-defined, literal))) for literal in part}
+    for weight, literals in clauses:
+        if weight is None:
+            hard.add(signed(literals))
+        else:
+            gains.setdefault(signed(literals), []).append(weight)
+    soft = sorted(gains)
+    rows = [*sorted(hard), *soft]
+    weights = [*[None] * len(hard), *(math.fsum(gains[clause]) for clause in soft)]
+    return len(atoms) + len(parts), rows, weights
