@@ -23,7 +23,7 @@ from onlinesrl.core.errors import Infeasible, OnlinesrlError, Unsolved
 from onlinesrl.core.evaluation.class_balance import BALANCED, LABELS, ClassBalance
 from onlinesrl.core.evaluation.decision_threshold import Thresholds
 from onlinesrl.core.evaluation.label_loss import Costs
-from onlinesrl.core.example import Constant, ValuedAtom
+from onlinesrl.core.example import Constant, ValuedAtom, unlabelled_atoms
 from onlinesrl.core.interrupt import Interrupted, leavable
 from onlinesrl.core.jit.decorators import ready
 from onlinesrl.core.learner import Prediction
@@ -625,13 +625,15 @@ class ExampleProcessor:
         if self.balance is None:
             return
         net, truth = self.grounder.net, self.state.truth
+        unlabelled = unlabelled_atoms(self.results.worlds[w].example)
         for name, first, rows in self.grounder.atoms(self.results.batch, w):
             group = self.grounder.layout.plan.groups.get(name)
             exclusive = () if group is None else group.arguments
             units: dict[tuple[Constant, ...], list[int]] = {}
             label: dict[tuple[Constant, ...], str] = {}
             for n, row in enumerate(rows, first):
-                if net.fixed[n] != ground_network.OPEN:
+                is_unlabelled = unlabelled and (name, tuple(map(str, row))) in unlabelled
+                if net.fixed[n] != ground_network.OPEN or is_unlabelled:
                     continue
                 unit = tuple(c for place, c in enumerate(row) if place not in exclusive)
                 units.setdefault(unit, []).append(n)
