@@ -64,7 +64,8 @@ def labels_of(prediction: srl.Prediction) -> list[Any]:
 
 
 def weights_of(learner: srl.OnlineLearner) -> dict[str, float]:
-    return {row.line(): row.weight for row in learner.weights.rows if row.weight}
+    """The weights by rule; networks leave out gaps to a probability that is 0 but for rounding."""
+    return {row.line(): row.weight for row in learner.weights.rows if abs(row.weight) > 1e-12}
 
 
 def brute(tagger: SequenceTagger, x: list[Any]) -> dict[tuple[str, ...], float]:

@@ -40,8 +40,10 @@ class LogLikelihood(AdaptiveRates):
     """not for the log-likelihood, which has no label loss."""
     label_loss: None = None
     """not for the log-likelihood, which has no label loss."""
-    sigma: Positive = 0.3
+    sigma: Positive = 1.0
     """the step is 1 / sigma; larger values make smaller steps, and keep weights nearer to their start."""
+    delta: Positive = 0.1
+    """what is added to the norm of a weight's gradients; smaller values make larger first steps."""
     samples: Count = 100
     """how many sampled states stand for the marginals where elimination is too wide for exact ones."""
 
