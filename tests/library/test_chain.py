@@ -179,13 +179,17 @@ def vector(x: Sequence, labels: Any, names: list[str]) -> np.ndarray:
     return count
 
 
-@pytest.mark.parametrize("sigma", [1.0, 1e-3])
-def test_steps_on_the_log_likelihood_are_those_over_all_labellings(sigma: float) -> None:
+@pytest.mark.parametrize(
+    ("sigma", "keys"), [(1.0, {"delta": 0.5}), (1e-3, {"delta": 0.5}), (5.0, {"rates": "constant"})]
+)
+def test_steps_on_the_log_likelihood_are_those_over_all_labellings(
+    sigma: float, keys: dict[str, Any]
+) -> None:
     """Gradients are enumerated, and steps made in numpy; a small sigma makes scores of steps far apart."""
     X, y = sequences(3, 25, numbers=True)
     X, y = [*X, [], [{"A0.1": 1.0}]], [*y, [], ["B"]]
     names = [*dict.fromkeys(name for x in X for of in x for name in of)]
-    update = {"update": "log-likelihood", "delta": 0.5, "predict": "current"}
+    update = {"update": "log-likelihood", "predict": "current", **keys}
     tagger = SequenceTagger(update, sigma=sigma).partial_fit([[]], [[]], classes=TAGS)
     shape = len(TAGS) + len(names), len(TAGS)
     pull, square, w, losses = np.zeros(shape), np.zeros(shape), np.zeros(shape), [0.0]
@@ -199,7 +203,7 @@ def test_steps_on_the_log_likelihood_are_those_over_all_labellings(sigma: float)
         losses.append(np.log(p.sum()) + score.max() - float(np.sum(w * truth)))
         delta = truth - expected
         pull, square = pull + delta, square + delta**2
-        w = pull / (sigma * (0.5 + np.sqrt(square)))
+        w = pull / (sigma * (0.5 + np.sqrt(square) if "delta" in keys else 1.0))
         tagger.learn_one(x, labels)
         learned = tagger.learned_
         found = np.zeros(shape)

@@ -101,8 +101,10 @@ def gain(weights: WeightTable, packer: Packer, seen: int, start: State) -> Gain:
 def merge(weights: WeightTable, packer: Packer, gains: Sequence[Gain], by_dual: bool) -> float:
     """Add the gains of shards, which all started from this learner's state; return gamma.
 
-    ``by_dual``: use the gamma that maximises the dual; otherwise take the mean of the shards.
+    ``by_dual``: use the gamma that maximises the dual; otherwise, and where expectations were sampled, which
+    have no dual, take the mean of the shards.
     """
+    weights.sampled += sum(gained.sampled for gained in gains)
     places = [_places(weights, gained) for gained in gains]
     n = len(weights)
     step, lag, before = np.zeros(n), np.zeros(n), _metric(weights)
@@ -118,12 +120,11 @@ def merge(weights: WeightTable, packer: Packer, gains: Sequence[Gain], by_dual: 
     correction = (before - metric) * u  # preserves g = before * u when the metric grows
     share = (
         _share(weights, u + correction / metric, step / metric, step, added)
-        if by_dual
+        if by_dual and not weights.sampled
         else mean_share(gained.scalar[T] for gained in gains)
     )
     u += (correction + share * step) / metric
     added[DUAL] *= share
-    weights.sampled += sum(gained.sampled for gained in gains)
     weights.scalar[:] = (np.array(weights.scalar) + added).tolist()
     weights.scalar[NORM] = float(np.sum(metric * u * u))
     s = weights.scalar[S]

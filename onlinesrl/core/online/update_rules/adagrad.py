@@ -38,9 +38,13 @@ def divisor(delta: float, square: float) -> float:
 class AdaptiveRates(Regularised, ABC):
     """An update that divides each weight's step by ``delta`` + the norm of its gaps so far."""
 
-    columns = ("square",)
     delta: Positive = 1.0
     """what is added to the norm of a weight's gaps; smaller values make larger first steps."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """See ``Update.columns``."""
+        return ("square",)
 
     @property
     def constant(self) -> float:

@@ -1,9 +1,10 @@
-"""The gradient of the conditional log-likelihood, with AdaGrad's rates.
+"""The gradient of the conditional log-likelihood, with AdaGrad's rates or constant ones.
 
 The loss of an example is - log P(truth | evidence) = log Z(w) - <w, f(truth)>. Its gradient is the expected
 features less those of the truth (Lafferty et al. 2001). So Delta = f(truth) - E f stands where
 other updates have the difference to one rival, and the entropy of the states where they have its label
-loss. Weights are those of dual averaging (Duchi, Hazan & Singer 2011, equation 3), with H as in ``adagrad``:
+loss. Weights are those of dual averaging (Duchi, Hazan & Singer 2011, equation 3), with H as in ``adagrad``,
+or 1 with constant rates:
 
     w_{t+1} - base = H^-1 sum_t Delta_t / sigma,
 
@@ -22,16 +23,19 @@ most that of their proposition 2. Sampled expectations give no tangent, and so n
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
+from pydantic import model_validator
+
+from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.config_types import Count, Positive
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.online.update_rules.adagrad import AdaptiveRates
-from onlinesrl.core.online.update_rules.rule import UpdateParams
+from onlinesrl.core.online.update_rules.rule import Kept, UpdateParams
 
 
 class LogLikelihood(AdaptiveRates):
-    """The gradient of the conditional log-likelihood, by exact marginals; AdaGrad's rates."""
+    """The gradient of the conditional log-likelihood, by exact marginals."""
 
     expects: ClassVar[bool] = True
     update: Literal["log-likelihood"] = "log-likelihood"
@@ -42,10 +46,32 @@ class LogLikelihood(AdaptiveRates):
     """not for the log-likelihood, which has no label loss."""
     sigma: Positive = 1.0
     """the step is 1 / sigma; larger values make smaller steps, and keep weights nearer to their start."""
+    rates: Literal["adagrad", "constant"] = "adagrad"
+    """adagrad: each weight's step is divided by `delta` + the norm of its gradients; constant: it is not."""
     delta: Positive = 0.1
     """what is added to the norm of a weight's gradients; smaller values make larger first steps."""
     samples: Count = 100
     """how many sampled states stand for the marginals where elimination is too wide for exact ones."""
+
+    @model_validator(mode="after")
+    def _delta_is_used(self) -> Self:
+        if self.rates == "constant" and self.delta != type(self).model_fields["delta"].default:
+            raise ValueError("delta: not for constant rates, which divide by nothing; leave it out")
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """See ``Update.columns``."""
+        return () if self.rates == "constant" else super().columns
+
+    def metric(self, kept: Kept, delta: Floats | float = 0.0) -> Floats | float:
+        """See ``Update.metric``."""
+        return super().metric(kept, delta) if self.columns else 1.0
+
+    def keep(self, kept: Kept, delta: Floats) -> None:
+        """See ``Update.keep``."""
+        if self.columns:
+            super().keep(kept, delta)
 
     def drawn(self) -> int:
         """See ``Update.drawn``."""

@@ -70,8 +70,6 @@ class Update(Section, ABC):
     """Whether its steps ascend a dual, whose value bounds the regret."""
     expects: ClassVar[bool] = False
     """Whether the expected features of all states stand for those of a rival."""
-    columns: ClassVar[tuple[str, ...]] = ()
-    """The names of the optimiser's state of each weight."""
 
     update: str
     """the online update."""
@@ -113,6 +111,11 @@ class Update(Section, ABC):
         defines its formula as a kernel.
         """
         raise NotImplementedError
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the optimiser's state of each weight."""
+        return ()
 
     @property
     def strength(self) -> float:
