@@ -14,6 +14,7 @@ from onlinesrl.library.tables import rows_by
 from onlinesrl.logic.tables import connect
 from onlinesrl.runs.config import loading as configuration
 from onlinesrl.runs.console import told_to
+from onlinesrl.stream.records import Record
 from onlinesrl.stream.sources.parquet import lines
 
 
@@ -25,13 +26,28 @@ def read(
 ) -> Iterator[Example]:
     """Yield the examples of files, folders or patterns: JSON lines (also .gz), or .db files.
 
-    A .db file is one example, in which atoms of the ``query`` predicates are the truth. A bad record
-    raises DataError, with its place; or ``bad`` is called with the message, and reading goes on.
+    A .db file is one example, in which atoms of the ``query`` predicates are the truth. The path of a run's
+    configuration (.yaml) yields what the run would learn from: any source, its groups, and examples with
+    labels that come separately, in the order in which they are labelled. A bad record raises DataError, with
+    its place; or ``bad`` is called with the message, and reading goes on.
     """
     from onlinesrl.stream.decoding import ExampleReader
     from onlinesrl.stream.sources.files import FileSource
 
+    def refuse(record: Record, error: ExampleError) -> None:
+        place, message = f"{record.file}:", str(error)
+        if not message.startswith(place):
+            message = f"{place}{record.line}: {message}"
+        if bad is None:
+            raise DataError(message)
+        bad(message)
+
     listed = [paths] if isinstance(paths, str | Path) else paths
+    if len(listed) == 1 and Path(listed[0]).suffix in {".yaml", ".yml"}:
+        from onlinesrl.runs.inputs import labelled_examples
+
+        yield from labelled_examples(configuration.load(Path(listed[0])), refuse)
+        return
     reader = ExampleReader(FileSource([Path(path) for path in listed]), _names(query))
     for item in reader.read():
         if item is None:
@@ -40,12 +56,7 @@ def read(
         if isinstance(content, Example):
             yield content
         elif isinstance(content, ExampleError):
-            place, message = f"{record.file}:", str(content)
-            if not message.startswith(place):
-                message = f"{place}{record.line}: {message}"
-            if bad is None:
-                raise DataError(message)
-            bad(message)
+            refuse(record, content)
 
 
 class TableExamples(Iterator[Example]):

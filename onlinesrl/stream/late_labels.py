@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
@@ -117,6 +117,35 @@ class _Shelf(dict[str, PendingExample]):
                 raise Misfit(f"what waits for a label: {name} has a wrong size, or is there twice")
             self[name] = waiting
             self.bytes += waiting.weight
+
+
+def with_labels(contents: Iterable[Example | Label], most: int) -> Iterator[Example]:
+    """Yield examples with the labels that come after, or before, them: each as soon as both have come.
+
+    Where more than ``most`` examples wait for a label, the oldest comes without, and so do those that wait
+    at the end. Of labels that come before their example, the newest ``most`` are kept.
+    """
+    waiting: dict[str, Example] = {}
+    early: dict[str, Label] = {}
+    for content in contents:
+        name = str(content.id)
+        if isinstance(content, Example) and (content.labelled or name in early):
+            label = None if content.labelled else early.pop(name)
+            yield content if label is None else msgspec.structs.replace(content, truth=label.truth)
+        elif isinstance(content, Example):
+            if name in waiting:
+                yield waiting.pop(name)
+            waiting[name] = content
+            if len(waiting) > most:
+                yield waiting.pop(next(iter(waiting)))
+        elif name in waiting:
+            yield msgspec.structs.replace(waiting.pop(name), truth=content.truth)
+        else:
+            early.pop(name, None)
+            early[name] = content
+            if len(early) > most:
+                del early[next(iter(early))]
+    yield from waiting.values()
 
 
 class LabelJoiner:

@@ -9,8 +9,11 @@ import pytest
 from conftest import REPO
 
 import onlinesrl as srl
+from onlinesrl.core.example import Label
 from onlinesrl.stream import checkpoints
+from onlinesrl.stream.late_labels import with_labels
 from tests.stream.test_late_labels import shuffled
+from tests.support.late_labels import apart
 
 MODEL = srl.Model.read(REPO / "streams" / "citations" / "segmentation.mln")
 SMALL = "person = {Anna, Bob, Carl}\nSmokes(person)\nCancer(person)\n0 Smokes(x) => Cancer(x)\n"
@@ -61,6 +64,47 @@ def test_a_run_that_has_ended_goes_on_with_its_waiting_examples(
     take(went_on, lines[31:])
     take(whole, lines)
     assert went_on.weights_text() == whole.weights_text()
+
+
+def test_read_joins_them_as_the_run_does(job: Any, citations: list[bytes]) -> None:
+    """A learner taught what is read has the weights of the run, whose predictions alone came before."""
+    lines = shuffled(citations[:40], seed=6)
+    extra, bad = b'{"id": "none", "evidence": {}}\n', b"{\n"
+    run = job([extra, *lines, bad], labels={}, learner=UPDATE)
+    assert run.run() == 0, run.said
+    refused = list[str]()
+    examples = [*srl.read(run.config, bad=refused.append)]
+    assert [":82: not an example" in said for said in refused] == [True]
+    assert len(examples) == 41
+    assert (examples[-1].id, examples[-1].truth) == ("none", None)
+    taught = learner(pending=0)
+    taught.learn_many(examples)
+    weights = srl.OnlineLearner.load(run.output).weights_text()
+    assert taught.weights_text() == weights
+    with pytest.raises(srl.DataError, match=r"source\.jsonl:82"):
+        list(srl.read(run.config))
+
+
+def test_few_may_wait() -> None:
+    examples = [srl.Example(id=n, evidence={}) for n in range(6)]
+    labels = [Label(id=n, truth={"P": [[n]]}) for n in range(6)]
+    contents = [labels[5], *examples[:4], labels[3], labels[0], *examples[4:], labels[4]]
+    found = [(x.id, x.truth is not None) for x in with_labels(contents, 2)]
+    assert found == [(0, False), (1, False), (3, True), (5, True), (4, True), (2, False)]
+
+
+def test_compare_learns_in_the_order_of_labels(job: Any, citations: list[bytes]) -> None:
+    late = job([line for each in citations[:60] for line in apart(each)], "late", labels={})
+    plain = job(citations[:60], "plain")
+    tables = []
+    for each in (late, plain):
+        folder = each.output.parent / "compared"
+        grid = ("--grid", "learner.sigma=0.01,1", "--output", folder)
+        assert each.call("compare", each.config, *grid) == 0, each.said
+        lines = (folder / "comparison.jsonl").read_text().splitlines()
+        tables.append([json.loads(line)[1][0] for line in lines])
+    assert tables[0] == tables[1]
+    assert len(tables[0]) > 2
 
 
 def test_what_waits_and_what_does_not(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,9 +22,10 @@ from onlinesrl.runs.comparison.folds import Fold
 from onlinesrl.runs.config.mln_batch import MlnBatch
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import warn
-from onlinesrl.runs.inputs import make_reader
+from onlinesrl.runs.inputs import labelled_examples
 from onlinesrl.runs.run import new_learner
 from onlinesrl.stream.process_batch import process_batch
+from onlinesrl.stream.records import Record
 
 MAP = "map"
 SCORES = {key: entry.greater for key, entry in METRIC_TABLE.items() if entry.greater is not None}
@@ -50,22 +50,19 @@ class Score(NamedTuple):
 def examples_of(config: Configured) -> list[Example]:
     """Return the examples of the configured source, read to its end; lines that are none are told of.
 
-    Raises DataError where there are more of these than ``limits.bad_share``, for batch learning any;
-    ConfigError where labels come separately.
+    Where labels come separately, examples come in the order in which a run would learn from them. Raises
+    DataError where more lines are none than ``limits.bad_share``, for batch learning any.
     """
     if isinstance(config, MlnBatch):
         return [example for _, example in mln_examples(config)]
-    if config.labels is not None:
-        raise config.error("labels", "expected examples with their truth, to compare or tune")
-    reader, examples, bad = make_reader(config), list[Example](), 0
-    with closing(reader.source):
-        for item in reader.read(reader.source.open(None)):
-            if item is not None and isinstance(item[1], Example):
-                examples.append(item[1])
-            elif item is not None and isinstance(item[1], ExampleError):
-                warn(f"{item[0].file}:{item[0].line}: left out: {item[1]}")
-                bad += 1
-        reader.choice.check()
+    refused: list[Record] = []
+
+    def refuse(record: Record, error: ExampleError) -> None:
+        warn(f"{record.file}:{record.line}: left out: {error}")
+        refused.append(record)
+
+    examples = [*labelled_examples(config, refuse)]
+    bad = len(refused)
     if bad > config.limits.bad_share * (bad + len(examples)):
         raise DataError(f"{bad:,} of {bad + len(examples):,} lines are no examples")
     return examples
