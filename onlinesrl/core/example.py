@@ -201,6 +201,35 @@ def decode_label(line: bytes) -> Label:
         raise ExampleError(f"not a label: {error}") from None
 
 
+def ambiguous_labels(examples: Iterable[Example], query: Iterable[str]) -> list[str]:
+    """Return a warning for each query predicate whose atoms outside the truth may lack a label.
+
+    Some example with a truth and no ``unlabelled`` has none of its atoms, or lists false ones and not all.
+    """
+    warnings: dict[str, str] = {}
+    for example in examples:
+        truth = {} if example.unlabelled is not None else example.truth or {}
+        for name in query if truth else ():
+            listed = None if example.query is None else example.query.get(name, [])
+            atoms = truth.get(name)
+            if atoms is None and listed != []:
+                reason = f"has no atom of {name}"
+            elif (
+                atoms
+                and any(number_of(atom) == 0 for atom in atoms)
+                and (listed is None or len(listed) > len(atoms))
+            ):
+                reason = f"lists false atoms of {name}, but not every open atom"
+            else:
+                continue
+            warnings.setdefault(
+                name,
+                f"the truth of example {example.id} {reason}; atoms that `truth` does not list are taken as "
+                "false: list those without a label in `unlabelled` (or say `unlabelled: {}`)",
+            )
+    return [*warnings.values()]
+
+
 def _keys(example: Example) -> int:
     """Count the keys that an example without valued atoms has; each has a colon after it."""
     parts = (example.truth, example.query, example.asked, example.unlabelled)

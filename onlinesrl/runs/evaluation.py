@@ -10,7 +10,7 @@ from typing import Any
 
 from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.evaluation.prequential import Metrics
-from onlinesrl.core.example import Example, Label
+from onlinesrl.core.example import Example, Label, ambiguous_labels
 from onlinesrl.core.learner import Learner, Outcome
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import say, warn
@@ -139,7 +139,8 @@ def check(config: Config, most: int) -> tuple[list[str], bool]:
     bad = list(_alike((p, o.error) for p, o in zip(places, outcomes, strict=True) if o.error))
     findings.append(f"examples: {tally.predicted} of the first {len(examples)} are good")
     whole = [example for example in examples if isinstance(example, Example)]
-    return [*findings, *bad, *learner.advice(whole)], not bad
+    ambiguous = ambiguous_labels(whole, config.query)
+    return [*findings, *bad, *ambiguous, *learner.advice(whole)], not bad
 
 
 def _first(config: Config, most: int) -> list[tuple[Record, Example | ExampleError]]:

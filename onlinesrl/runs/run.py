@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onlinesrl.core.errors import StorageError, printable, shortened
+from onlinesrl.core.example import ambiguous_labels
 from onlinesrl.core.interrupt import Interrupted, leavable, polled
 from onlinesrl.core.io.restoring import converted, restoring
 from onlinesrl.core.jit.decorators import told_of_compiling
@@ -393,6 +394,7 @@ def _make_loop(
         else None,
         threads=options.threads,
         answered=None if options.requests is None else options.requests.answered,
+        first=lambda examples: [*map(warn, ambiguous_labels(examples, config.query))],
     )
 
 

@@ -57,7 +57,8 @@ class Trainer:
     Raises DataError (exit 65) at the first bad example with ``strict``, at the first unsolved one with
     ``settle``, or when more than ``bad_share`` of the examples are bad; StorageError when something
     cannot be written. An example in which ``crashes`` processes died is bad. ``answered`` is called
-    with each record, its item and its outcome. ``settings`` are kept in checkpoints.
+    with each record, its item and its outcome, and ``first`` with the first examples before they are learned
+    from. ``settings`` are kept in checkpoints.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Trainer:
         labels: LabelJoiner | None = None,
         threads: int = 1,
         answered: Callable[[Record, Any, Outcome], object] | None = None,
+        first: Callable[[Sequence[Example]], object] | None = None,
     ):
         self.learner = learner
         self.reader = reader
@@ -91,6 +93,7 @@ class Trainer:
         self.plain = labels is None and type(sink).fits is Sink.fits  # any record is work by itself
         self.sink = sink
         self.answered = answered
+        self.first = first
         self.sink_state: dict[str, Any] | None = None
         self.metrics = Metrics()
         self.position: dict[str, Any] | None = None
@@ -249,6 +252,8 @@ class Trainer:
         self.before = self.labels and self.labels.copy()
         work, read = self.work(batch)
         condemned = False
+        if work and self.first is not None and not self.metrics.steps:
+            self.first([task.item for task in work if isinstance(task.item, Example)])
         if work:
             outcomes, tally = process_batch(
                 self.learner, [entry.item for entry in work], True, self.crash, self.metrics.steps

@@ -357,6 +357,11 @@ def atoms_of(example: Example, program: Program) -> list[GroundAtom]:
     """Return the atoms of an example as a world. Raises ExampleError."""
     if example.truth is None:
         raise ExampleError("there is no truth to learn from")
+    if example.unlabelled:
+        raise ExampleError(
+            "`unlabelled` atoms have no truth, and batch learners of Markov logic need the truth of all: "
+            "learn by `onlinesrl run` or OnlineLearner, which complete them"
+        )
     if example.query is not None:
         raise ExampleError(
             "`query` lists which atoms are open, but batch learners treat all atoms of query predicates as "

@@ -79,7 +79,9 @@ class PslProblem:
         if len(unknown):
             raise LearningError(
                 f"{self.program.file}: {len(unknown):,} of {len(self.truth):,} targets have no truth, "
-                f"such as {self.atom(int(unknown[0]))}; this learner needs the truth of all"
+                f"such as {self.atom(int(unknown[0]))}; this learner needs the truth of all; `squared-error` "
+                "and `cross-entropy` learn from the targets that have one, and `paired-dual`, `em` and "
+                "`primal` complete those of the predicates in `latent`"
             )
         return self.model.totals(self.truth, len(self.start))
 
