@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, TypedDict
 from msgspec import Meta
 
 from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
-from onlinesrl.core.example import Constant, arguments, number_of, show_ground_atom
+from onlinesrl.core.example import MOST, Constant, arguments, number_of, show_ground_atom
 from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.core.io import checkpoint_file
 from onlinesrl.core.io.restoring import Misfit, converted, restoring
@@ -41,6 +41,17 @@ class Certificate(NamedTuple):
     certified: bool
 
 
+class StateCertificate(NamedTuple):
+    """What is proved about a state of Markov logic: no other has more than ``gap`` more score.
+
+    The score is the sum of the weights of the ground clauses that are true, but not by the facts alone.
+    """
+
+    score: float
+    gap: float
+    certified: bool
+
+
 class _Saved(TypedDict):
     """The header of the file of a world."""
 
@@ -61,7 +72,7 @@ class Delta:
     def __init__(
         self,
         changed: Mapping[str, Mapping[tuple[Constant, ...], tuple[float | None, float | None]]],
-        certificate: Certificate,
+        certificate: Certificate | StateCertificate,
     ):
         self.changed = changed
         self.certificate = certificate
@@ -92,10 +103,12 @@ class Delta:
 
 
 class World:
-    """Facts that come and go under a PSL model, and the certified values of its targets.
+    """Facts that come and go under a model, and the certified values of its targets.
 
-    ``query`` names the predicates that may have targets. ``skip`` leaves out ground rules with an atom of
-    theirs that is neither observed nor a target; otherwise such a ground rule is an error.
+    ``query`` names the predicates that may have targets. In Markov logic all their atoms are targets that
+    no fact decides, over the constants of the facts and the model; their values, 0 or 1, are the most
+    probable state. In PSL targets are listed; ``skip`` leaves out ground rules with an atom that is
+    neither observed nor a target, otherwise such a ground rule is an error.
 
     Each ``apply`` is one step, all or nothing. It grounds only what the changed facts touch, and solves
     only where the answer may move; the answer is as good as one from a cold start.
@@ -112,24 +125,26 @@ class World:
     def __init__(
         self, model: Model | str, query: str | Sequence[str], *, skip: bool = False
     ) -> None:
-        from onlinesrl.psl.query.world import PslWorld
-
         model = Model(model, "psl") if isinstance(model, str) else model
-        if model.language is not language_of(".psl"):
-            raise UsageError("a world follows facts that change under a PSL model")
         self.model = model
-        self._arities: Mapping[str, int] = model.program.predicates
+        self._arities = {name: len(types) for name, types in model.predicates.items()}
         self._names = [query] if isinstance(query, str) else [*query]
         for name in self._names:
             self._check_name(name, "query")
         self._skip = skip
-        self._world = PslWorld(model.program, self._names, skip=skip)
+        self._world = (
+            _psl(model, self._names, skip) if self._is_psl else _mln(model, self._names, skip)
+        )
         self._whole_numbers = dict[str, int]()
 
     @property
-    def certificate(self) -> Certificate:
+    def _is_psl(self) -> bool:
+        return self.model.language is language_of(".psl")
+
+    @property
+    def certificate(self) -> Certificate | StateCertificate:
         """The certificate of the present answer."""
-        return Certificate(*self._world.certificate)
+        return (Certificate if self._is_psl else StateCertificate)(*self._world.certificate)
 
     def apply(
         self,
@@ -162,7 +177,8 @@ class World:
         return Delta(self._by_name(changed), self.certificate)
 
     def save(self, path: str | Path) -> None:
-        """Write the world to a file, whole or not at all. Raises StorageError."""
+        """Write a PSL world to a file, whole or not at all. Raises StorageError, UsageError."""
+        self._check_psl("saved: its answer follows from its facts, so keep these")
         facts, arrays = self._world.save()
         header = {
             "version": __version__,
@@ -198,10 +214,12 @@ class World:
     def explain(self, atom: AnyAtom) -> Explanation:
         """Return why an atom has its value: how strongly each ground rule pulls it up or down.
 
-        Raises ExplanationError for an atom that is neither observed nor a target.
+        Raises ExplanationError for an atom that is neither observed nor a target, UsageError in Markov logic.
         """
+        self._check_psl("explained: srl.explain takes its model and facts")
         name, constants = atom_of(atom)
-        return self._world.explain((name, tuple(constants)))
+        explanation: Explanation = self._world.explain((name, tuple(constants)))
+        return explanation
 
     def answer(self) -> Answer:
         """Return the values of all targets."""
@@ -241,10 +259,29 @@ class World:
                 )
                 yield (name, tuple(map(str, constants))), number_of(row)
 
+    def _check_psl(self, reason: str) -> None:
+        if not self._is_psl:
+            raise UsageError(f"a world of Markov logic cannot be {reason}")
+
     def _check_name(self, name: str, part: str) -> None:
         if name not in self._arities:
             known = ", ".join(self._arities)
             raise DataError(f"{part}: the model has no predicate {name}; it has {known}")
+
+    def _numeric(self, name: str) -> bool:
+        return not self._is_psl and self.model.program.predicates[name].numeric
+
+    def _fits(self, name: str, value: float | None) -> bool:
+        """Tell whether an observed atom may have a value; without one it is 1."""
+        if self._numeric(name):
+            return value is not None and abs(value) <= MOST
+        number = 1.0 if value is None else value
+        return 0.0 <= number <= 1.0 if self._is_psl else number in (0.0, 1.0)
+
+    def _range(self, name: str) -> str:
+        if self._numeric(name):
+            return f"a number from {-MOST:g} to {MOST:g}"
+        return "0 to 1" if self._is_psl else "0 or 1"
 
     def _check_change(self, part: str, atom: Atom, value: float | None) -> None:
         text, present = show_ground_atom(*atom), self._world.fact(atom)
@@ -257,13 +294,42 @@ class World:
                 raise DataError(
                     f"query: {atom[0]} has no targets; expected {', '.join(self._names)}"
                 )
+            if part == "query" and not self._is_psl:
+                raise DataError(
+                    f"query: {text} is a target unless a fact decides it: remove the fact"
+                )
             if part == "query" and present is not None and isnan(present):
                 raise DataError(f"query: {text} is a target already")
-        elif not 0.0 <= (1.0 if value is None else value) <= 1.0:
-            raise DataError(f"{part}: the value of {text} is {value:g}; expected 0 to 1")
+        elif not self._fits(atom[0], value):
+            found = "none" if value is None else f"{value:g}"
+            raise DataError(
+                f"{part}: the value of {text} is {found}; expected {self._range(atom[0])}"
+            )
         elif part == "add" and present is not None:
             state = "a target" if isnan(present) else f"observed, with value {present:g}"
             raise DataError(f"add: {text} is {state} already; set changes it")
+
+
+def _psl(model: Model, query: Sequence[str], skip: bool) -> Any:
+    from onlinesrl.psl.query.world import PslWorld
+
+    return PslWorld(model.program, query, skip=skip)
+
+
+def _mln(model: Model, query: Sequence[str], skip: bool) -> Any:
+    """Return a world of Markov logic. Raises UsageError, and Infeasible if hard rules contradict."""
+    from onlinesrl.mln.query.incremental_world import MlnWorld
+
+    if skip:
+        raise UsageError(
+            "skip is for PSL: in Markov logic all atoms are targets that no fact decides"
+        )
+    for rule in model.rules:
+        if rule.weight is None and not rule.hard:
+            raise UsageError(
+                f"line {rule.line}: a rule without a weight: {rule.text}; write one before it"
+            )
+    return MlnWorld(model.program, query)
 
 
 def _text(value: float | None) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import onlinesrl as srl
-from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.errors import DataError, Infeasible, UsageError
 from onlinesrl.core.io import checkpoint_file
 
 TRUST = """
@@ -124,9 +124,83 @@ def test_hard_rules_that_cannot_all_hold_change_nothing():
     assert delta.changed["A"][1,][1] == pytest.approx(0.0, abs=1e-3)
 
 
-def test_only_a_psl_model_has_a_world():
-    with pytest.raises(srl.UsageError, match="under a PSL model"):
-        srl.World(srl.Model("P(t)\n1 P(x)"), "P")
+MARKOV = """
+topic = {Logic, Vision}
+Link(paper, paper)
+Has(paper, topic!)
+Score(paper): real
+1.5 Link(x, y) ^ Has(x, t) => Has(y, t)
+0.4 Has(x, Logic)
+0.5 Score(x) ^ Has(x, Vision)
+Link(x, x) => Has(x, Logic).
+"""
+
+
+def targets(answer):
+    return answer.values.get("Has", {})
+
+
+def test_a_markov_logic_world_has_the_most_probable_state_of_a_cold_start():
+    model, rng = srl.Model(MARKOV), np.random.default_rng(0)
+    world, seen, refused = srl.World(model, "Has"), {"Link": {}, "Has": {}, "Score": {}}, 0
+    for _ in range(40):
+        name = str(rng.choice(["Link", "Link", "Has", "Score"]))
+        one, other = rng.choice(6, 2).tolist()
+        atom = {"Link": (one, other), "Has": (one, "Vision"), "Score": (one,)}[name]
+        gone = atom in seen[name]
+        value = float(rng.integers(-4, 5)) if name == "Score" else 1.0
+        before, certificate = targets(world.answer()), world.certificate
+        new = {key: dict(rows) for key, rows in seen.items()}
+        if gone:
+            del new[name][atom]
+        else:
+            new[name][atom] = value
+        try:
+            delta = world.apply(
+                **{"remove" if gone else "add": {name: [atom] if gone else {atom: value}}}
+            )
+        except Infeasible:
+            refused += 1
+            assert (targets(world.answer()), world.certificate) == (before, certificate)
+            with pytest.raises(Infeasible):
+                srl.infer(model, new, "Has")
+            continue
+        seen, after = new, targets(world.answer())
+        assert len(delta) == sum(before.get(x) != after.get(x) for x in {**before, **after})
+        assert delta.certificate.certified
+        assert delta.certificate.gap == 0.0
+        assert after == targets(srl.infer(model, seen, "Has", closed=["Link"]))
+    assert refused
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"add": {"Link": {("a", "b"): 0.5}}}, r"Link\(a, b\) is 0.5; expected 0 or 1"),
+        ({"add": {"Score": ["a"]}}, r"Score\(a\) is none; expected a number from"),
+        ({"query": {"Has": [("a", "Logic")]}}, "is a target unless a fact decides it"),
+        ({"remove": {"Link": [("a", "c")]}}, "neither observed nor a target"),
+    ],
+)
+def test_a_bad_change_of_markov_logic_is_refused(changes, message):
+    world = srl.World(srl.Model(MARKOV), "Has")
+    world.apply(add={"Link": [("a", "b")]})
+    before = digest(world)
+    with pytest.raises(DataError, match=message):
+        world.apply(**changes)
+    assert digest(world) == before
+
+
+def test_what_a_markov_logic_world_has_not():
+    with pytest.raises(UsageError, match="skip is for PSL"):
+        srl.World(srl.Model(MARKOV), "Has", skip=True)
+    with pytest.raises(UsageError, match="line 2: a rule without a weight"):
+        srl.World(srl.Model("P(t)\nP(x) v P(y)"), "P")
+    world = srl.World(srl.Model(MARKOV), "Has")
+    with pytest.raises(UsageError, match="cannot be explained"):
+        world.explain("Has(a, Logic)")
+    with pytest.raises(UsageError, match="cannot be saved"):
+        world.save("world")
 
 
 @pytest.mark.parametrize("seed", range(2))
