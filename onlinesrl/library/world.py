@@ -42,7 +42,7 @@ class Certificate(NamedTuple):
 
 
 class StateCertificate(NamedTuple):
-    """What is proved about a state of Markov logic: no other has more than ``gap`` more score.
+    """What is proved about a state of Markov logic: no other has more than ``gap`` more, up to rounding.
 
     The score is the sum of the weights of the ground clauses that are true, but not by the facts alone.
     """

@@ -37,7 +37,7 @@ Change: TypeAlias = tuple[float | None, float | None]
 
 
 class Certificate(NamedTuple):
-    """What is proved about a state: no state that satisfies the hard rules has ``gap`` more score.
+    """What is proved about a state: no state has more than ``gap`` more score, up to rounding.
 
     The score is the sum of the weights of the soft ground clauses that are true but not by the facts alone.
     """
@@ -77,7 +77,7 @@ class MlnWorld:
         self._groups = dict[GroundAtom, dict[GroundAtom, None]]()
         self._true = dict[GroundAtom, dict[GroundAtom, None]]()
         self._component = dict[GroundAtom, _Component]()
-        self._unproven = dict[_Component, None]()
+        self._loose = dict[_Component, None]()
         self._values = dict[GroundAtom, float]()
         self._score = Fraction(0)
         self._follow(self._grounder.everything())
@@ -85,8 +85,9 @@ class MlnWorld:
     @property
     def certificate(self) -> Certificate:
         """The certificate of the state."""
-        gap = math.fsum(component.gap for component in self._unproven)
-        return Certificate(float(self._score), gap, not self._unproven)
+        gap = math.fsum(component.gap for component in self._loose)
+        certified = all(component.certified for component in self._loose)
+        return Certificate(float(self._score), gap, certified)
 
     def fact(self, atom: GroundAtom) -> float | None:
         """Return the value of a fact, NaN for a listed open atom; None if there is no such fact."""
@@ -124,14 +125,14 @@ class MlnWorld:
             raise
         for component in old:
             self._score -= component.score
-            self._unproven.pop(component, None)
+            self._loose.pop(component, None)
             for atom in component.atoms:
                 del self._component[atom]
         values = {atom: 0.0 for atom in affected if isnan(self._atoms.get(atom, 1.0))}
         for component in new:
             self._score += component.score
             self._component |= dict.fromkeys(component.atoms, component)
-            self._unproven |= {} if component.certified else {component: None}
+            self._loose |= {component: None} if component.gap or not component.certified else {}
             values |= zip(component.atoms, component.values, strict=True)
         changed = {atom: (self._values.pop(atom, None), values.get(atom)) for atom in affected}
         self._values |= values
@@ -298,7 +299,7 @@ class MlnWorld:
             (*atoms,),
             (*solution.state[: len(atoms)].astype(float).tolist(),),
             model.exact_score(solution.state, weights),
-            solution.bound - solution.score,
+            max(solution.bound - solution.score, 0.0),
             solution.certified,
         )
 
