@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from support.paths import REPO
 
 DOTTED = re.compile(r"(?<!`)``?([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)``?(?!`)")
+SAVED = re.compile(r"Save this as `([\w.]+)`")
 FILE = re.compile(r"[\w/-]+\.(?:py|md)\b")
 LAYERS = ("core", "logic", "mln", "psl", "stream", "runs", "library", "commands")
 ENDINGS = (".csv", ".data", ".html", ".json", ".jsonl", ".md", ".mln", ".parquet", ".py", ".yaml")
@@ -88,8 +89,9 @@ def exists(reference: str, tree: ast.Module) -> bool:
 
 
 def dead_files(text: str) -> Iterator[str]:
-    """Yield the names of Python and Markdown files that are not in the repository."""
-    return (name for name in FILE.findall(text) if f"/{name}\n" not in FILES)
+    """Yield the names of Python and Markdown files that neither the repository has nor a reader saves."""
+    saved = SAVED.findall(text)
+    return (name for name in FILE.findall(text) if f"/{name}\n" not in FILES and name not in saved)
 
 
 def test_docstrings_refer_to_what_exists():

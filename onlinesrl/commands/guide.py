@@ -16,6 +16,7 @@ PAGES = (
     "tables",
     "models",
     "examples",
+    "cutting",
     "runs",
     "learners",
     "python",
