@@ -218,9 +218,10 @@ class Explanation:
 
     def _sides(self) -> Iterator[tuple[str, list[Reason]]]:
         """Yield the heading and the reasons of each side that has reasons."""
+        value = show_value(self.value, self.soft)
         for heading, reasons in (
-            ("pulled up" if self.soft else "for it", self.favour),
-            ("pulled down" if self.soft else "against it", self.against),
+            ("pulled up" if self.soft else f"speaks for {value}", self.favour),
+            ("pulled down" if self.soft else f"speaks against {value}", self.against),
         ):
             if reasons:
                 count = sum(reason.count for reason in reasons)
