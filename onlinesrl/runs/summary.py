@@ -23,6 +23,8 @@ from onlinesrl.stream.run_folder import parts
 from onlinesrl.stream.trainer import Trainer
 
 REPORTED_WEIGHTS = 400
+UNCERTAIN = 0.1
+"""An atom is uncertain if its value is nearer to 1/2 than this."""
 E = TypeVar("E", bound=WeightEntry)
 
 
@@ -151,13 +153,22 @@ def shown_row(learner: Learner, example: Example, outcome: Outcome) -> ExampleRo
     """Return an example as the report shows it, without an explanation."""
     predicted = _valued(outcome.prediction.predicted if outcome.prediction else {})
     truth = _valued(example.truth or {})
+    near = [a for a, value in predicted.items() if learner.valued and abs(value - 0.5) < UNCERTAIN]
+    positive = {*near, *(a for atoms in (predicted, truth) for a in atoms if atoms[a] > 0.5)}
+    values = {
+        a: _value(value, truth.get(a, 0.0))
+        for a, value in predicted.items()
+        if learner.valued and a in positive
+    }
     return ExampleRow(
         str(example.id),
         example.group,
         [atom for atom, value in predicted.items() if value > 0.5],
         [atom for atom, value in truth.items() if value > 0.5],
         learner.words(example.evidence),
-        {a: _value(v, truth.get(a, 0.0)) for a, v in predicted.items()} if learner.valued else {},
+        values,
+        near,
+        sum(a not in positive for a in predicted),
     )
 
 

@@ -225,7 +225,26 @@ def test_predictions_stand_beside_their_truth(tmp_path):
 
 def test_a_huge_example_is_cut(tmp_path):
     atoms = [f"P({n}, a)" for n in range(1000)]
-    assert "600 more atoms" in report(tmp_path, examples=[ExampleRow("e", None, atoms, [])]).text
+    page = report(tmp_path, examples=[ExampleRow("e", None, atoms, [*atoms[:-1], "P(1000, a)"])])
+    first, _, rest = page.text.partition("350 more atoms")
+    assert "+ 999 \u2212 1000" in " ".join(first.split("a)")[-1].split())
+    assert "601 atoms are not shown." in rest
+    assert page.classes("atom") == 400
+
+
+def test_wrong_examples_come_first_and_true_negatives_are_counted(tmp_path):
+    rows = [
+        ExampleRow("calm", None, [], []),
+        ExampleRow("e-true", None, ["P(a)"], ["P(a)"]),
+        ExampleRow("e-near", None, [], [], values={"P(b)": "0.45"}, uncertain=["P(b)"]),
+        ExampleRow("e-missed", None, [], ["P(a)"], negatives=1200),
+    ]
+    page = report(tmp_path, examples=rows)
+    places = [page.text.index(name) for name in ("e-missed", "e-near", "e-true")]
+    assert places == sorted(places)
+    assert "calm" not in page.text
+    assert "1,200 true negatives." in page.text
+    assert "Examples without a true or predicted atom: 1." in page.text
 
 
 def test_a_long_run_makes_a_small_report(tmp_path):
@@ -270,7 +289,7 @@ def test_a_run_of_a_psl_program(tmp_path):
         "whole stream so far 0.0625 since previous point 0.03125",
         "examples F1 precision recall accuracy mean absolute error",
         "weight zero has no effect. All bars",
-        "its true value after an arrow",
+        "their true value after an arrow",
         "0 right, 1 wrong, 1 missing",
         "+ a, b 0.83 \u2192 0.00",
         "\u2212 a, c 0.10 \u2192 1.00",

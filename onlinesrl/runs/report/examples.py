@@ -1,4 +1,7 @@
-"""Predictions compared with their truth: every atom once, marked if they differ."""
+"""Predictions compared with their truth: every atom once, marked if they differ.
+
+Examples and atoms that are wrong come first, then uncertain ones, then true ones; true negatives are counted.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ from dataclasses import dataclass, field
 
 from onlinesrl.runs.report.html import Markup, count, join, paragraph, section, tag
 
-_MOST_ATOMS = 400
+_OPEN_ATOMS, _MOST_ATOMS = 50, 400
+"""How many atoms of an example are seen at once, and how many with those that are folded."""
 _TERM = re.compile(r'"(?:\\.|[^"\\])*"|[^,()"]+')
 _INTEGER = re.compile(r"-?[0-9]{1,15}")
 _VALUES = (
-    "Every atom with its predicted value and, if different, its true value after an arrow. Values "
-    "above 1/2 count as true; "
+    "Atoms with their predicted value and, if different, their true value after an arrow. Values "
+    "above 1/2 count as true, those within 0.1 of it as uncertain; "
 )
 _SIGNS = {"wrong": "+\u00a0", "missing": "\u2212\u00a0", "": ""}
 
@@ -23,8 +27,9 @@ class ExampleRow:
     """A prediction and its truth, as atoms such as ``InField(3, "title")``.
 
     ``truth`` is None for an example without labels. ``words`` explains constants, as {"3": "learning"}.
-    ``values`` is the text of atoms with values in [0, 1], which are always shown. ``why`` explains one of
-    the atoms, in lines; the first one is a title.
+    ``values`` is the text of atoms with values in [0, 1]; those of the ``uncertain`` ones are near 1/2.
+    ``negatives`` counts the other atoms that are false and predicted so; they have no text. ``why``
+    explains one of the atoms, in lines; the first one is a title.
     """
 
     id: str
@@ -33,17 +38,27 @@ class ExampleRow:
     truth: Sequence[str] | None
     words: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
+    uncertain: Sequence[str] = ()
+    negatives: int = 0
     why: Sequence[str] = ()
+
+    @property
+    def rank(self) -> int:
+        """0 if an atom is wrong, 1 if one is uncertain, 2 if one is true, 3 for true negatives only."""
+        if self.truth is not None and {*self.predicted} != {*self.truth}:
+            return 0
+        return 1 if self.uncertain else 2 if self.predicted else 3
 
 
 @dataclass(frozen=True, slots=True)
 class _Atom:
-    """A parsed atom and its mark: ``wrong``, ``missing`` or none."""
+    """A parsed atom, its rank, and its mark: ``wrong``, ``missing`` or none."""
 
     name: str
     terms: tuple[str, ...]
     mark: str
-    value: str = ""
+    value: str
+    rank: int
 
     def order(self) -> tuple[object, ...]:
         """Return the sort key: predicate and terms, numbers by value."""
@@ -69,7 +84,15 @@ def examples_section(examples: Sequence[ExampleRow], soft: bool = False) -> Mark
         if any(example.why for example in examples)
         else None,
     )
-    return section("Some predictions and their truth", legend, *map(_example, examples))
+    shown = sorted((row for row in examples if row.rank < 3), key=lambda row: row.rank)
+    rest = len(examples) - len(shown)
+    words = f"Examples without a true or predicted atom: {rest}." if rest else None
+    return section(
+        "Some predictions and their truth",
+        legend,
+        *map(_example, shown),
+        paragraph(words) if words else None,
+    )
 
 
 def _example(example: ExampleRow) -> Markup:
@@ -85,40 +108,70 @@ def _example(example: ExampleRow) -> Markup:
     marks = dict.fromkeys(missing, "missing")
     if example.truth is not None:
         marks |= dict.fromkeys(wrong, "wrong")
+    uncertain = set(example.uncertain)
     atoms = [
-        _parse(atom, marks.get(atom, ""), example.values.get(atom, ""))
+        _parse(
+            atom,
+            marks.get(atom, ""),
+            example.values.get(atom, ""),
+            0 if atom in marks else 1 if atom in uncertain else 2,
+        )
         for atom in predicted | truth | example.values.keys()
     ]
-    body = _rows(sorted(atoms, key=_Atom.order), example.words)
-    return tag("div", header, body, _why(*example.why) if example.why else None, class_="example")
+    atoms.sort(key=_Atom.order)
+    ranked = sorted(atoms, key=lambda atom: atom.rank)
+    first, folded = ranked[:_OPEN_ATOMS], ranked[_OPEN_ATOMS:_MOST_ATOMS]
+    if not example.values:  # the words of a text are read in their order
+        first.sort(key=_Atom.order)
+    used = {_plain(term) for atom in atoms for term in atom.terms}
+    idle = [
+        _chip((constant,), "", example.words) for constant in example.words if constant not in used
+    ]
+    return tag(
+        "div",
+        header,
+        _rows(first, example.words, idle),
+        _folded(folded, len(ranked), example.words) if folded else None,
+        paragraph(f"{count(example.negatives)} true negatives.") if example.negatives else None,
+        _why(*example.why) if example.why else None,
+        class_="example",
+    )
+
+
+def _folded(atoms: Sequence[_Atom], total: int, words: Mapping[str, str]) -> Markup:
+    """Return the atoms after the first ones, folded, and how many there are beyond these."""
+    more = total - _MOST_ATOMS
+    return tag(
+        "details",
+        tag("summary", f"{count(len(atoms))} more atoms"),
+        _rows(atoms, words, ()),
+        paragraph(f"{count(more)} atoms are not shown.") if more > 0 else None,
+    )
 
 
 def _why(title: str, *lines: str) -> Markup:
     return tag("details", tag("summary", f"Why {title}"), tag("pre", "\n".join(lines)))
 
 
-def _parse(atom: str, mark: str, value: str) -> _Atom:
+def _parse(atom: str, mark: str, value: str, rank: int) -> _Atom:
     name, _, inside = atom.partition("(")
     terms = (term.strip() for term in _TERM.findall(inside))
-    return _Atom(name, tuple(term for term in terms if term), mark, value)
+    return _Atom(name, tuple(term for term in terms if term), mark, value, rank)
 
 
-def _rows(atoms: Sequence[_Atom], words: Mapping[str, str]) -> Markup:
-    """Return the atoms by predicate, and by last term if that makes few rows."""
+def _rows(atoms: Sequence[_Atom], words: Mapping[str, str], idle: Sequence[Markup]) -> Markup:
+    """Return the atoms by predicate, and by last term if that makes few rows; then ``idle`` constants."""
     if not atoms:
         return paragraph("No atom is predicted or true.")
     shared = _share_last_terms(atoms)
     rows: dict[str, list[Markup]] = {}
-    for atom in atoms[:_MOST_ATOMS]:
+    for atom in atoms:
         last = f", {atom.terms[-1]}" if shared else ""
         head = f"{atom.name}(\u2026{last})" if atom.terms else atom.name
         terms = atom.terms[:-1] if shared else atom.terms
         rows.setdefault(head, []).append(_chip(terms or (atom.name,), atom.mark, words, atom.value))
-    if len(atoms) > _MOST_ATOMS:
-        rows["and"] = [tag("span", f"{count(len(atoms) - _MOST_ATOMS)} more atoms")]
-    used = {_plain(term) for atom in atoms for term in atom.terms}
-    if idle := [_chip((constant,), "", words) for constant in words if constant not in used]:
-        rows["in no atom"] = idle
+    if idle:
+        rows["in no atom"] = [*idle]
     pairs = (join(tag("dt", tag("code", head)), tag("dd", *chips)) for head, chips in rows.items())
     return tag("dl", *pairs, class_="atoms")
 
