@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from itertools import islice
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
 
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import Example
+from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.core.io.restoring import Misfit, converted
-from onlinesrl.core.learner import Answered, Item, Outcome
+from onlinesrl.core.learner import Answered, Item, Outcome, Prediction
 from onlinesrl.stream.decoding import READ_BYTES
 from onlinesrl.stream.late_labels import PendingExample
 from onlinesrl.stream.records import Record
@@ -20,6 +20,8 @@ from onlinesrl.stream.records import Record
 SHOWN = 8
 SHOWN_BYTES = READ_BYTES // SHOWN
 """The longest example that is kept for the report."""
+UNCERTAIN = 0.1
+"""An atom is uncertain if its value is nearer to 1/2 than this."""
 
 
 class Work(NamedTuple):
@@ -45,7 +47,10 @@ def drifts(outcomes: Sequence[Outcome], work: Sequence[Work]) -> list[int]:
 
 
 class Shown(deque[tuple[Example, Outcome]]):
-    """The last labelled examples and their outcomes."""
+    """The last labelled examples and their outcomes.
+
+    An example of true negatives only is there as long as there are less than ``SHOWN`` other ones.
+    """
 
     def __init__(self) -> None:
         super().__init__(maxlen=SHOWN)
@@ -60,7 +65,17 @@ class Shown(deque[tuple[Example, Outcome]]):
             and outcome.prediction is not None
             and len(entry.record.value) <= SHOWN_BYTES
         )
-        self.extend(reversed(list(islice(labelled, SHOWN))))
+        newest: dict[bool, list[tuple[int, tuple[Example, Outcome]]]] = {True: [], False: []}
+        for age, pair in enumerate(chain(labelled, reversed(self))):
+            candidates = newest[_notable(pair[1].prediction)]
+            if len(candidates) < SHOWN:
+                candidates.append((age, pair))
+            if len(newest[True]) == SHOWN:
+                break
+        notable = newest[True]
+        chosen = [*notable, *newest[False][: SHOWN - len(notable)]]
+        self.clear()
+        self.extend(pair for _, pair in sorted(chosen, key=lambda aged: -aged[0]))
 
     def whole(self) -> list[tuple[Example, Outcome]]:
         """Return them with all atoms in memory."""
@@ -82,6 +97,18 @@ class Shown(deque[tuple[Example, Outcome]]):
         if any(outcome.prediction is None for _, outcome in pairs):
             raise Misfit("an example to be shown has no prediction")
         self.extend(pairs)
+
+
+def _notable(prediction: Prediction | None) -> bool:
+    """Tell whether an atom is wrong, uncertain or predicted true."""
+    return prediction is not None and (
+        prediction.hamming != 0
+        or any(
+            not isinstance(row, ValuedAtom) or row.value > 0.5 - UNCERTAIN
+            for rows in prediction.predicted.values()
+            for row in rows
+        )
+    )
 
 
 def _whole(outcome: Outcome) -> Outcome:
