@@ -17,14 +17,14 @@ from onlinesrl.core.explain.explanation import Atom, Explanation, Rows, compared
 from onlinesrl.core.io.atomic_write import json_lines, read_plain, storage_errors, write_atomic
 from onlinesrl.core.learner import Explainable, Learner, Outcome, WeightEntry, heaviest
 from onlinesrl.core.version import __version__
+from onlinesrl.runs.config.fingerprint import leaves
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.report import ExampleRow, WeightRow, write_report
+from onlinesrl.stream.recent_examples import UNCERTAIN
 from onlinesrl.stream.run_folder import parts
 from onlinesrl.stream.trainer import Trainer
 
 REPORTED_WEIGHTS = 400
-UNCERTAIN = 0.1
-"""An atom is uncertain if its value is nearer to 1/2 than this."""
 E = TypeVar("E", bound=WeightEntry)
 
 
@@ -125,6 +125,7 @@ def write_results(config: Config, loop: Trainer, timing: Mapping[str, float]) ->
             metrics=[line for part in parts(folder.metrics) for line in json_lines(part, _Line)],
             weights=[weight_row(e) for e in entries[:REPORTED_WEIGHTS]],
             examples=[example_row(loop.learner, *pair) for pair in loop.shown.whole()],
+            changed={key for key, _ in leaves(config.model_dump(exclude_unset=True))},
         )
     write_atomic(folder.summary, json.dumps(summary, indent=2).encode() + b"\n")
     return summary

@@ -117,6 +117,21 @@ def test_a_whole_run(tmp_path):
         assert said in page.text
 
 
+def test_drift_starting_weights_and_changed_keys_are_told(tmp_path):
+    config = {"seed": 0, "learner": {"update": "cda2", "start": "w.mln"}}
+    lines = [metrics_line(n) for n in (1, 2, 1000)]
+    lines[-1]["drift"] = {"signals": 2, "at": [20, 300]}
+    page = report(
+        tmp_path, summary=summary(config=config), metrics=lines, changed={"learner.start"}
+    )
+    assert "since previous point 75.0% signals of drift 2" in page.text
+    assert "Regularisation is towards the starting weights" in page.text
+    assert page.classes("changed") == 1
+    source = (tmp_path / "report.html").read_text(encoding="utf-8")
+    _, regret = source.split("<h2>Regret bound</h2>")
+    assert re.search(r'd="(M[^"]*)" class="line s0"', regret)[1].count(" ") == 3
+
+
 def test_the_scores_of_parts(tmp_path):
     scores = {"f1": 0.5, "precision": 0.4, "recall": 0.75, "support": 8}
     ranked = {"auc": 0.875, "average_precision": 0.9, "best_f1": 0.625, "best_threshold": 0.3125}

@@ -53,7 +53,7 @@ def line_chart(
     """Draw lines, by default over the number of examples, on a logarithmic scale.
 
     ``show`` formats values, ``tick`` the labels of the vertical axis. ``shade`` fills between the first
-    two lines, whose points must be at the same x. ``marks`` are x at which a vertical line is drawn.
+    two lines, whose points must be at the same x. ``marks`` are x at which drift was signalled.
     ``across`` says what x is; ``log`` which scales are logarithmic, "x", "y", "xy" or none, on which
     numbers are above 0. Series without points are left out; at least one must have points.
     """
@@ -63,7 +63,7 @@ def line_chart(
     lines = [_placed(line, x, y) for line in drawn]
     return tag(
         "figure",
-        _legend(drawn, show),
+        _legend(drawn, show, len(marks)),
         tag(
             "div",
             tag("div", *(_tick("top", 100 - y.place(v), tick(v)) for v in y.ticks), class_="y"),
@@ -166,8 +166,8 @@ def _dots(points: Sequence[Point]) -> str:
     return "".join(f"M{x:g} {y:g}h0" for x, y in points) if len(points) <= 40 else ""
 
 
-def _legend(series: Sequence[Series], show: Callable[[float], str]) -> Markup:
-    keys = (
+def _legend(series: Sequence[Series], show: Callable[[float], str], n_marks: int) -> Markup:
+    keys = [
         tag(
             "span",
             tag("i", class_=f"key s{n}"),
@@ -176,7 +176,11 @@ def _legend(series: Sequence[Series], show: Callable[[float], str]) -> Markup:
             tag("b", show(line.points[-1][1])),
         )
         for n, line in enumerate(series)
-    )
+    ]
+    if n_marks:
+        keys.append(
+            tag("span", tag("i", class_="key mark"), "signals of drift ", tag("b", n_marks))
+        )
     return tag("figcaption", join(*keys))
 
 

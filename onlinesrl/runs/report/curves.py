@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from onlinesrl.core.evaluation.metric_table import METRIC_TABLE
 from onlinesrl.runs.report.chart import Point, Series, line_chart, thin
@@ -52,8 +53,7 @@ def learning_curve(metrics: Sequence[Figures]) -> Markup:
     marks = (metrics[-1].get("drift") or {}).get("at", ())
     words = paragraph(
         f"{'The mean absolute error' if soft else 'F1'} of the predictions made so far: over the whole "
-        "stream, which includes the mistakes on the first examples, and since the previous point.",
-        " The vertical lines are signals of drift." if marks else None,
+        "stream, which includes the mistakes on the first examples, and since the previous point."
     )
     lines = [Series("whole stream so far", whole), Series("since previous point", recent)]
     show, tick = (figure, figure) if soft else (percent, percent_tick)
@@ -61,18 +61,20 @@ def learning_curve(metrics: Sequence[Figures]) -> Markup:
     return section("Learning curve", words, chart, _numbers(metrics, soft))
 
 
-def regret_bound(metrics: Sequence[Figures], update: str) -> Markup | None:
-    """Return the section of the regret bound; None for updates without one (MIRA, perceptron)."""
+def regret_bound(metrics: Sequence[Figures], learner: Mapping[str, Any]) -> Markup | None:
+    """Return the section of the regret bound; None for updates without one (MIRA, perceptron).
+
+    ``learner`` is the section of the configuration.
+    """
     bounded = [line for line in metrics if _per_update(line, "dual", "regret_bound") is not None]
     if not bounded:
         return None
     last = bounded[-1]
     bounded = [line for line in bounded if line.get("restarted") == last.get("restarted")]
-    settled = [line for line in bounded if 100 * line["examples"] >= last["examples"]]
-    lower = _points(settled, lambda line: _per_update(line, "dual"))
-    upper = _points(settled, lambda line: _per_update(line, "dual", "regret_bound"))
+    lower = _points(bounded, lambda line: _per_update(line, "dual"))
+    upper = _points(bounded, lambda line: _per_update(line, "dual", "regret_bound"))
     gap, bound = _per_update(last, "regret_bound"), number(last["regret_bound"])
-    words = _BOUNDS.get(update, _BOUNDS[""]).format(
+    words = _BOUNDS.get(str(learner.get("update")), _BOUNDS[""]).format(
         gap=or_dash(gap, figure), bound=or_dash(bound, figure)
     )
     since = number(last.get("restarted"))
@@ -80,6 +82,10 @@ def regret_bound(metrics: Sequence[Figures], update: str) -> Markup | None:
         words += (
             f" All this is of the updates since drift made learning start over, after update {count(since)}; "
             "regularisation is towards the weights it started from."
+        )
+    elif learner.get("start"):
+        words += (
+            " Regularisation is towards the starting weights, and norms are distances from them."
         )
     lines = [
         Series("loss of the learner, per example", upper),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -48,12 +48,14 @@ def write_report(
     metrics: Sequence[Figures],
     weights: Sequence[WeightRow],
     examples: Sequence[ExampleRow],
+    changed: Collection[str] = (),
 ) -> None:
     """Write the report of a run.
 
     ``summary`` and ``metrics`` are as in summary.json and metrics.jsonl, ``weights`` are sorted, heaviest
-    first, ``examples`` are a few; all may be empty. Text from the stream or the rules is escaped; figures
-    that are missing or not finite are left out. Raises OSError.
+    first, ``examples`` are a few, ``changed`` are the keys that the configuration sets; all may be empty.
+    Text from the stream or the rules is escaped; figures that are missing or not finite are left out.
+    Raises OSError.
     """
     last = metrics[-1] if metrics else {}
     figures = {**last, **{key: value for key, value in summary.items() if value is not None}}
@@ -65,11 +67,11 @@ def write_report(
         confusion(last),
         by_predicate(last),
         examples_section(examples, soft),
-        regret_bound(metrics, str((config.get("learner") or {}).get("update"))),
+        regret_bound(metrics, config.get("learner") or {}),
         weights_section(weights, soft),
         _solver(figures),
         _dead_letters(figures),
-        _configuration(config, summary),
+        _configuration(config, summary, changed),
     )
     with open(path, "wb", opener=plain) as file:
         file.write(page(title, body).encode(errors="xmlcharrefreplace"))
@@ -77,7 +79,7 @@ def write_report(
 
 def curves_page(metrics: Sequence[Figures], update: str) -> str:
     """Return a page of the learning curve and the regret bound, from lines of metrics."""
-    return page("Curves", join(learning_curve(metrics), regret_bound(metrics, update)))
+    return page("Curves", join(learning_curve(metrics), regret_bound(metrics, {"update": update})))
 
 
 def page(title: str, body: Markup) -> str:
@@ -180,16 +182,26 @@ def _dead_letters(figures: Figures) -> Markup | None:
     return section("Bad examples", paragraph(words if bad else "None."))
 
 
-def _configuration(config: Figures, summary: Figures) -> Markup | None:
-    """Return the configuration, key by key."""
+def _configuration(config: Figures, summary: Figures, changed: Collection[str]) -> Markup | None:
+    """Return the configuration, key by key; those ``changed`` are highlighted."""
     if not config:
         return None
     rows = [
-        tag("tr", tag("td", tag("code", key)), tag("td", tag("code", _value(value))))
+        tag(
+            "tr",
+            tag("td", tag("code", key)),
+            tag("td", tag("code", _value(value))),
+            class_="changed" if key in changed else "",
+        )
         for key, value in leaves(config)
     ]
     version = summary.get("version")
-    words = paragraph(f"Version {version}.") if version else None
+    words = paragraph(
+        f"Version {version}." if version else None,
+        " Keys in bold are set by the configuration; the others have their defaults."
+        if changed
+        else None,
+    )
     return section("Configuration", words, tag("div", tag("table", *rows), class_="scroll"))
 
 
