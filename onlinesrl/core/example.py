@@ -141,22 +141,17 @@ class Label(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     def of(self, example: Example) -> Example:
         """Return an example with this label."""
-        return msgspec.structs.replace(example, truth=self.truth, unlabelled=self.unlabelled)
+        unlabelled = example.unlabelled if self.unlabelled is None else self.unlabelled
+        return msgspec.structs.replace(example, truth=self.truth, unlabelled=unlabelled)
 
 
 def unlabelled_atoms(example: Example) -> set[tuple[str, tuple[str, ...]]]:
     """Return the atoms that an example lists as unlabelled, with their constants as text.
 
-    Raises ExampleError if it has no truth, or if its truth has one of them.
+    None are without a truth. Raises ExampleError if the truth has one of them.
     """
-    if not example.unlabelled:
+    if not example.unlabelled or example.truth is None:
         return set()
-    if example.truth is None:
-        raise ExampleError(
-            "`unlabelled` without `truth`: expected the truth of the other atoms, or no `unlabelled` in "
-            "an example without any label",
-            "schema",
-        )
     unlabelled, labelled = (
         {(name, tuple(map(str, arguments(atom)))) for name, atoms in part.items() for atom in atoms}
         for part in (example.unlabelled, example.truth)

@@ -215,6 +215,28 @@ def test_links_tell_what_features_do_not() -> None:
     assert classifier.predict(graphs[:2]) == classes[:2]
 
 
+def test_open_labels_and_known_ones() -> None:
+    """A label that is None is completed and not scored; known labels at predict tell the open ones."""
+    graphs = [([{"kind": kind}, {"kind": "?"}], [(0, 1)]) for kind in "abab"]
+    classes: list[list[Any]] = [["a", "b"], ["b", "a"], [None, "b"], ["b", None]]
+    classifier = srl.LinkedClassifier().fit(graphs * 8, classes * 8)
+    assert classifier.predict(graphs[:2]) == classes[:2]
+    assert classifier.learner.metrics["predicates"]["Label"]["support"] == 6 * 8
+    unseen = [([{"kind": "?"}, {"kind": "new"}], [(1, 0)])]
+    for label, other in (("a", "b"), ("b", "a")):
+        known = [[None, label]]
+        assert classifier.predict(unseen, known=known) == [[other, label]]
+        (((_, second)),) = classifier.predict_marginals(unseen, known)
+        assert second == {label: 1.0, other: 0.0}
+    with pytest.raises(srl.InputError, match="sample 0: the label 'z' was never learned from"):
+        classifier.predict(unseen, [["z", None]])
+    with pytest.raises(srl.InputError, match="y has no label"):
+        srl.LinkedClassifier().fit(graphs[:1], [[None, None]])
+    grown = srl.LinkedClassifier().fit(graphs[:2], classes[:2])
+    grown.partial_fit([*graphs[:1], *graphs[:1]], [["a", None], ["c", "a"]])
+    assert grown.classes_ == ["a", "b", "c"]
+
+
 @both
 def test_passes_are_those_of_going_on(cls: Any, samples: Any, labels: Any) -> None:
     """The first is in the order of the samples, others in a random one, in each fit the same."""

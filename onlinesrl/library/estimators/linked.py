@@ -9,19 +9,20 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.core.errors import InputError, shown
-from onlinesrl.core.example import ValuedAtom
+from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.library.estimators.estimator import Estimator
 from onlinesrl.library.estimators.features import check_text, flat, pairs
 from onlinesrl.library.estimators.samples import (
     Label,
     classes_of,
     extended,
-    labels_of,
+    known_labels_of,
     listed,
     orders,
     samples_of,
 )
 from onlinesrl.library.estimators.scores import Lists
+from onlinesrl.library.inputs import example
 from onlinesrl.library.learner import OnlineLearner
 from onlinesrl.library.prediction import Prediction
 from onlinesrl.logic.text import quote
@@ -45,7 +46,8 @@ class LinkedClassifier(Estimator):
 
     A sample of ``X`` is a pair: its things, each with features as ``SequenceTagger`` takes them, and its
     links, each ``(i, j)`` or ``(i, j, relation)`` between numbers of
-    things, from 0; a link has a direction. In ``y`` a sample has a label, string or integer, for each thing.
+    things, from 0; a link has a direction. In ``y`` a sample has a label, string or integer, for each thing,
+    or None where it is not known: such a label is completed, and no metric counts it.
     ``update``, ``loss`` and ``sigma`` are those of ``OnlineLearner``, ``passes`` and ``held_out`` say how
     often ``fit`` goes over the samples. ``class_weight`` is what a thing counts by its label: a mapping from
     labels, or ``balanced`` by the labels seen so far. The ``classes`` of the first
@@ -66,13 +68,21 @@ class LinkedClassifier(Estimator):
     learned_: Learned
     noun = "thing"
 
-    def predict_marginals(self, X: Any) -> list[list[dict[Label, float]]]:
-        """Return for each thing of each sample the probability of each label.
+    def predict(self, X: Any, known: Any = None) -> list[list[Label]]:
+        """Return the labels of each sample: its most probable labelling.
+
+        ``known`` has, as ``y``, labels that are known, and None for those to predict.
+        """
+        learned: Learned = self._labelling()
+        return Lists(learned.label(learned.read(X, known)))
+
+    def predict_marginals(self, X: Any, known: Any = None) -> list[list[dict[Label, float]]]:
+        """Return for each thing of each sample the probability of each label; see ``predict``.
 
         Exact where the links make no wide loops, else sampled.
         """
         learned: Learned = self._labelling()
-        return Lists(learned.marginals(X))
+        return Lists(learned.marginals(X, known))
 
     @property
     def learner(self) -> OnlineLearner:
@@ -128,36 +138,56 @@ class Learned:
 
     def _read(
         self, X: Any, y: Any, classes: Sequence[Label] | None
-    ) -> tuple[list[Evidence], list[Evidence], list[Label]]:
-        """Return samples to learn from, their truths, and all labels."""
-        evidence, lengths = _evidences(samples_of(X, least=1))
-        labels = labels_of(y, lengths, LinkedClassifier.noun)
-        all_labels = extended(self.classes, [classes_of(classes), *labels])
-        truth = [
-            {"Label": [[i, str(label)] for i, label in enumerate(sample_labels)]}
-            for sample_labels in labels
-        ]
-        return evidence, truth, all_labels
+    ) -> tuple[list[Evidence | Example], list[Evidence], list[Label]]:
+        """Return samples to learn from, their truths, and all labels.
 
-    def read(self, X: Any) -> list[Evidence]:
-        """Return samples to predict."""
-        return _evidences(samples_of(X))[0]
+        A sample with unknown labels is an Example that lists them as unlabelled.
+        """
+        facts, lengths = _evidences(samples_of(X, least=1))
+        known = known_labels_of(y, lengths, LinkedClassifier.noun)
+        labels = extended(self.classes, [classes_of(classes), *(part.values() for part in known)])
+        if not labels and any(lengths):
+            raise InputError("y has no label: every label is None, and there are no classes")
+        evidence: list[Evidence | Example] = [*facts]
+        truth = [{"Label": [[i, str(label)] for i, label in part.items()]} for part in known]
+        for n, (part, length) in enumerate(zip(known, lengths, strict=True)):
+            if len(part) < length:
+                unknown = [i for i in range(length) if i not in part]
+                atoms = {"Label": [[i, str(label)] for i in unknown for label in labels]}
+                evidence[n] = example(facts[n], truth[n], None, atoms)
+        return evidence, truth, labels
+
+    def read(self, X: Any, known: Any = None) -> list[Evidence]:
+        """Return samples to predict, with the labels that are known. Raises InputError."""
+        evidence, lengths = _evidences(samples_of(X))
+        if known is None:
+            return evidence
+        for n, part in enumerate(known_labels_of(known, lengths, LinkedClassifier.noun)):
+            if new := [label for label in part.values() if label not in self.classes]:
+                raise InputError(f"sample {n}: the label {shown(new[0])} was never learned from")
+            evidence[n]["Label"] = [[i, str(label)] for i, label in part.items()]
+        return evidence
 
     def label(self, read: Sequence[Evidence]) -> Iterator[list[Label]]:
         """Yield the labels of each sample's things."""
         by_name = {str(label): label for label in self.classes}
-        for prediction in self._predictions(read, marginals=False):
-            by_thing = {i: by_name[str(label)] for i, label in prediction["Label"]}
+        predictions = self._predictions(read, marginals=False)
+        for facts, prediction in zip(read, predictions, strict=True):
+            atoms = [*prediction["Label"], *facts.get("Label", ())]
+            by_thing = {i: by_name[str(label)] for i, label in atoms}
             yield [by_thing[i] for i in range(len(by_thing))]
 
-    def marginals(self, X: Any) -> Iterator[list[dict[Label, float]]]:
+    def marginals(self, X: Any, known: Any = None) -> Iterator[list[dict[Label, float]]]:
         """Yield the probabilities of each sample's things' labels."""
-        for prediction in self._predictions(self.read(X), marginals=True):
+        read = self.read(X, known)
+        predictions = self._predictions(read, marginals=True)
+        for facts, prediction in zip(read, predictions, strict=True):
             values = {} if prediction.values is None else prediction.values["Label"]
             by_name = {(i, str(label)): value for (i, label), value in values.items()}
-            things = range(len({i for i, _ in by_name}))
+            by_name |= {(i, str(label)): 1.0 for i, label in facts.get("Label", ())}
             yield [
-                {label: by_name.get((i, str(label)), 0.0) for label in self.classes} for i in things
+                {label: by_name.get((i, str(label)), 0.0) for label in self.classes}
+                for i in range(len(facts["Thing"]))
             ]
 
     def _predictions(self, evidence: Sequence[Evidence], marginals: bool) -> list[Prediction]:

@@ -51,6 +51,22 @@ def labels_of(y: Any, lengths: Sequence[int], noun: str) -> list[list[Label]]:
     ]
 
 
+def known_labels_of(y: Any, lengths: Sequence[int], noun: str) -> list[dict[int, Label]]:
+    """Return the labels of each sample by number, without those that are None. Raises InputError."""
+    rows = [
+        listed(row, f"sample {n}: its y", "a list of labels")
+        for n, row in enumerate(
+            [] if y is None else listed(y, "y", "a list of labels for each sample")
+        )
+    ]
+    filled = [[0 if label is None else label for label in row] for row in rows]
+    labels = labels_of(None if y is None else filled, lengths, noun)
+    return [
+        {i: label for i, label in enumerate(sample_labels) if row[i] is not None}
+        for row, sample_labels in zip(rows, labels, strict=True)
+    ]
+
+
 def _labels(values: Any, n: int, length: int, noun: str) -> list[Label]:
     labels = listed(values, f"sample {n}: its y", "a list of labels")
     if len(labels) != length:

@@ -204,6 +204,8 @@ class Constants:
         plain = dict.fromkeys(self._unshared(evidence))
         plain.update(dict.fromkeys(self._unshared(example.query or {})))
         of_truth = dict.fromkeys(self._unshared(example.truth or {}))
+        if example.truth is not None:
+            of_truth |= dict.fromkeys(self._unshared(example.unlabelled or {}))
         return News([*(plain | of_truth)], not of_truth.keys() <= plain.keys())
 
     def _unshared(self, atoms_of: Atoms) -> Iterator[tuple[str, str]]:

@@ -149,7 +149,7 @@ class PslPacker:
     ) -> Bools:
         """Return which targets the example lists as unlabelled."""
         unlabelled = unlabelled_atoms(example)
-        for name, atoms in (example.unlabelled or {}).items():
+        for name, atoms in (example.unlabelled or {}).items() if unlabelled else ():
             self._known(name, "unlabelled", self.query)
             rows = [row.args if isinstance(row, ValuedAtom) else row for row in atoms]
             for key in self._keys(name, rows, "unlabelled"):

@@ -133,7 +133,6 @@ def test_unlabelled_words_of_a_chain_take_one_label_each():
     ("part", "reason"),
     [
         ({"unlabelled": {"Smokes": [["a"]]}}, r"Smokes\(a\) is in `truth` and in `unlabelled`"),
-        ({"truth": None}, "`unlabelled` without `truth`"),
         ({"unlabelled": {"Smokes": [["z"]]}}, r"only the unlabelled names the person z"),
         ({"unlabelled": {"Friends": [["a", "b"]]}}, "unknown query predicate in unlabelled"),
         ({"truth": {"Smokes": [["c"]], "Likes": [["c"]]}}, "no values of the unlabelled atoms"),

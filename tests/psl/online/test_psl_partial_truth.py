@@ -130,7 +130,6 @@ def test_only_labelled_atoms_are_scored():
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"truth": None}, "`unlabelled` without `truth`"),
         (
             {"unlabelled": {"Kind": [["x"]]}},
             r"unlabelled atom Kind\(x\) is not listed in",
