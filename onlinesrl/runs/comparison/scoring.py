@@ -13,7 +13,7 @@ from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.evaluation.metric_table import METRIC_TABLE
 from onlinesrl.core.evaluation.metrics import METRICS, Scored
 from onlinesrl.core.evaluation.prequential import Metrics
-from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments
+from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments, unlabelled_atoms
 from onlinesrl.core.learner import Learner, Outcome
 from onlinesrl.core.learning.batch import BatchLearner
 from onlinesrl.runs.batch_learning import mln_examples, mln_problem
@@ -163,13 +163,15 @@ def mean_average_precision(
 
 
 def _ranked(example: Example, outcome: Outcome) -> Iterator[tuple[tuple[str, ...], float, float]]:
-    """Yield group, truth and probability or value of every open atom."""
+    """Yield group, truth and probability or value of every open atom that is labelled."""
     prediction = outcome.prediction
     if prediction is None:
         raise DataError(f"example {example.id}: {outcome.error}")
     truth = dict(_valued(example.truth or {}))
+    unlabelled = {(name, *args) for name, args in unlabelled_atoms(example)}
     for atom, value in _valued(prediction.marginals or prediction.predicted):
-        yield (str(example.id), *atom[:-1]), truth.get(atom, 0.0), value
+        if atom not in unlabelled:
+            yield (str(example.id), *atom[:-1]), truth.get(atom, 0.0), value
 
 
 def _valued(
