@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from onlinesrl.core.errors import PortError
 from onlinesrl.runs.http import server
 from onlinesrl.runs.http.server import At, may_ask
 from onlinesrl.stream.run_folder import OutputFile, RunFolder
@@ -104,6 +105,24 @@ def test_the_client_waited_for_longest_is_disconnected(monkeypatch):
         for one in clients[1:]:
             one.sendall(b"alhost\r\n\r\n")
             assert one.recv(15) == b"HTTP/1.1 200 OK"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_answers_over_a_kept_connection_are_sent_at_once(host):
+    """Without TCP_NODELAY the body of an answer waits for the client's delayed acknowledgement."""
+    routes = [Route("/", lambda request: PlainTextResponse("yes"))]
+    try:
+        served = server.Server(routes, At(host))
+    except PortError as error:
+        pytest.skip(f"no address {host} here: {error}")
+    with served:
+        served.start()
+        with socket.create_connection((host, served.port), PATIENCE) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert client.recv(15) == b"HTTP/1.1 200 OK"
+            (connection,) = served.uvicorn.server_state.connections
+            opened = connection.transport.get_extra_info("socket")
+            assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 # who may ask, and how ------------------------------------------------------------------------------

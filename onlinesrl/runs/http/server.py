@@ -68,7 +68,9 @@ class At(NamedTuple):
 
 def listening(at: At) -> socket.socket:
     """Return a socket that listens; port 0: at a free one. Raises PortError if it is not available."""
-    opened = socket.socket(socket.AF_INET6 if ":" in at.host else socket.AF_INET)
+    family = socket.AF_INET6 if ":" in at.host else socket.AF_INET
+    # asyncio sets TCP_NODELAY only for sockets that name their protocol
+    opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.bind((at.host, at.port))
