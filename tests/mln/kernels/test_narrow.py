@@ -86,7 +86,7 @@ def test_a_rival_is_the_best_state_and_its_gap_that_to_the_truth(case, rows, t, 
     if filled:
         predict_and_learn.solve(memory, 0.5, -0.25, True)
         is_best(state.predicted[:atoms], ranked(net, rows @ [1.0, 0.5, -0.25], np.zeros(atoms)))
-    n, rho = predict_and_learn.find_gap(memory, filled)
+    n, rho = predict_and_learn.find_gap(memory, filled, False)
 
     rival = state.rival[:atoms]
     is_best(rival, possible)

@@ -23,7 +23,7 @@ def parts(truth, known):
             for name in ("Smokes", "Likes")
         }
 
-    return some(np.logical_and(truth, known)), some(~known)
+    return {"y": some(np.logical_and(truth, known)), "unlabelled": some(~known)}
 
 
 def cases(seed):
@@ -48,7 +48,7 @@ def test_a_step_is_along_the_gradient_of_the_marginal_likelihood(engine):
         learner = srl.OnlineLearner(
             SMOKERS, query=["Smokes", "Likes"], update=update, inference=engine
         )
-        learner.learn_one(FACTS, *parts(truth, known))
+        learner.learn_one(FACTS, **parts(truth, known))
         agrees = np.all(STATES[:, known] == truth[known], axis=1)
         delta = p[agrees] @ features[agrees] / p[agrees].sum() - p @ features / p.sum()
         moved = np.array([row.weight for row in learner.weights.rows])
@@ -64,7 +64,7 @@ def test_the_loss_is_that_of_the_latent_structural_hinge(presolve):
     """max over states of score + label loss, less max over the states that agree with the labels."""
     for truth, known in cases(1):
         learner = learner_of({"update": "cda1", "loss": "ml"}, presolve)
-        prediction = learner.learn_one(FACTS, *parts(truth, known))
+        prediction = learner.learn_one(FACTS, **parts(truth, known))
         agrees = np.all(STATES[:, known] == truth[known], axis=1)
         wrong = (STATES[:, known] != truth[known]).sum(axis=1)
         loss = (SCORE + wrong).max() - SCORE[agrees].max()
