@@ -73,6 +73,14 @@ def test_the_page(address, browser, width, scheme, tmp_path):
     page.wait_for_selector("#examples-0 pre")
     assert "of example" in page.inner_text("#examples-0 pre")
     assert page.evaluate("document.activeElement.tagName") == "BUTTON"
+    example = page.locator("#examples-0 .example:visible").last
+    atom = example.locator("button.atom:not(.wrong, .missed)").last
+    title = (atom.get_attribute("title") or "").replace('"', "")
+    example.locator("button", has_text="Why?").click()
+    atom.click()  # what was asked first no longer matters
+    example.locator("pre", has_text=title.removesuffix(")")).wait_for()
+    page.wait_for_function("document.querySelectorAll('button:disabled').length === 0")
+    assert example.locator("pre").inner_text().startswith(title.removesuffix(")"))
     assert all(url.startswith((address, "data:")) for url in asked)
     assert said == []
     page.close()

@@ -174,6 +174,17 @@ def test_memory_and_the_page_do_not_grow_with_the_run(run):
     assert len(curves["wrong"]) == PREDICTIONS
 
 
+def test_curves_begin_at_the_first_point(run):
+    long = {"confusion": "x" * 1000, "regret_bound": 6.0, "updates": 3}
+    lines = [point(n, **long) for n in range(1, 501)]
+    (run / "metrics.jsonl").write_bytes(b"".join(lines[:400]))
+    (run / "metrics.jsonl.000001").write_bytes(b"".join(lines[400:]))
+    watched = Watched(run)
+    watched.look()
+    assert watched.parts()["curves"]["examples"] == [*range(1, 501)]
+    assert watched.parts()["curves"]["regret"] == 500 * [2.0]
+
+
 def test_looking_changes_nothing_and_keeps_nobody_out(run):
     (run / "metrics.jsonl").write_bytes(point(1))
     (run / "checkpoints" / "checkpoint-000000000001.ckpt").write_bytes(b"damaged")

@@ -14,13 +14,16 @@ from onlinesrl.commands.dashboard.tail import Tail
 from onlinesrl.core.errors import FolderError, StorageError
 from onlinesrl.core.example import Atoms, Constant, ValuedAtom, arguments, show_ground_atom
 from onlinesrl.stream.checkpoints import numbered
-from onlinesrl.stream.run_folder import is_run
+from onlinesrl.stream.run_folder import is_run, parts
 
 POINTS = 400
 """Of twice as many points of a curve every other one is left out."""
 PREDICTIONS, LISTED, LETTERS, EXAMPLES = 300, 12, 10, 24
 ATOMS = 200
 """The most atoms of a prediction that are listed."""
+METRICS = "metrics.jsonl"
+CURVE_BYTES = 1 << 26
+"""The most bytes of a file of metrics that are read, some 50,000 points: curves begin at the first."""
 LOCKS = Path("/proc/locks")
 T = TypeVar("T")
 
@@ -110,7 +113,7 @@ class Watched:
                 f"{path}: {reason}; expected one that a run has written to (its output)"
             )
         self.path = path
-        self._metrics = Tail(path / "metrics.jsonl")
+        self._metrics: dict[Path, Tail] = {}
         self._predictions = Tail(path / "predictions.jsonl")
         self._letters = Tail(path / "deadletter.jsonl")
         self._saved: list[Saved] = []
@@ -134,12 +137,18 @@ class Watched:
     def look(self) -> None:
         """Read what is new, of files that have parts from the last one."""
         self._saved = self._checkpoints()
-        for tail in (self._metrics, self._predictions, self._letters):
+        for tail in (self._predictions, self._letters):
             tail.follow()
-        points = _decoded(self._metrics.lines(), Point)
-        if self._metrics.anew:
-            self._restart()
-        self._add(points)
+        files = [self.path / METRICS]
+        with suppress(OSError):  # the folder may vanish
+            files = parts(files[0]) or files
+        for part in files:
+            tail = self._metrics.setdefault(part, Tail(part, CURVE_BYTES))
+            points = _decoded(tail.lines(), Point)
+            if tail.anew:
+                self._restart()
+                self._metrics = {part: tail}
+            self._add(points)
         _extend(self._newest, self._predictions, Prediction)
         _extend(self._dead, self._letters, Letter)
 
@@ -212,7 +221,7 @@ class Watched:
         }
 
     def _files(self) -> list[Path]:
-        tails = (tail.path for tail in (self._metrics, self._predictions, self._letters))
+        tails = (self._predictions.path, self._letters.path, *[*self._metrics][-1:])
         return [path for path in (*tails, self.path / "summary.json") if path.exists()]
 
     def _state(self) -> str:
@@ -220,6 +229,8 @@ class Watched:
             return "gone"
         if _is_locked(self.path / "lock"):
             return "running"
+        if self._saved and not self.held:
+            return "loading"
         return "finished" if self.held.get("finished") else "not running"
 
     def _curves(self) -> dict[str, Any]:
@@ -229,7 +240,7 @@ class Watched:
             "f1": [point.f1 for point in points],
             "window": [point.window.f1 for point in points],
             "loss": [point.loss for point in points],
-            "regret": [_each(point.regret_bound, _bounded(point)) for point in points],
+            "regret": [_per_update(point) for point in points],
             "drift": points[-1].drift.at if points else [],
         }
         return columns | {"wrong": [example.hamming for example in self._newest]}
@@ -274,13 +285,10 @@ def _decoded(lines: list[bytes], kind: type[T]) -> list[T]:
     return records
 
 
-def _bounded(point: Point) -> int:
-    """Return how many examples the bound on the regret is of: after a restart, the updates since."""
-    return point.updates - point.restarted if point.restarted else point.examples
-
-
-def _each(total: float | None, count: int) -> float | None:
-    return None if total is None else total / max(1, count)
+def _per_update(point: Point) -> float | None:
+    """Return the bound on the regret divided by the updates that it is of, those since a restart."""
+    updates = point.updates - point.restarted
+    return point.regret_bound / updates if point.regret_bound is not None and updates else None
 
 
 def _listed(prediction: Prediction) -> dict[str, Any]:

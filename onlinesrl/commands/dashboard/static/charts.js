@@ -81,6 +81,7 @@ function empty(chart, runs) {
 }
 
 function note(chart, runs) {
+  if (runs.every((run) => !run.parts.curves)) return " loading …";
   if (!empty(chart, runs)) return chart.x ? " by examples, on a logarithmic scale" : " oldest to newest";
   return chart.x ? " nothing yet" : " none in a run folder: they may be written to a topic";
 }

@@ -35,7 +35,7 @@ export function card(run, section) {
   const title = el("h3", { id: `${id}-title` }, run.name);
   if (section === "runs" && run.name !== run.path) title.append(el("small", {}, run.path));
   return el("article", { class: "run", id, "aria-labelledby": `${id}-title`, style: `--colour:var(--run${run.number % 6})` },
-    title, el("div", { class: "body" }));
+    title, el("div", { class: "body" }, el("p", { class: "soft" }, "loading …")));
 }
 
 export function figures(values) {

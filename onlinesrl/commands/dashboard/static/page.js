@@ -22,6 +22,7 @@ function begin(paths) {
   document.getElementById("keys").replaceChildren(
     ...runs.map((run) => el("span", {}, el("i", { style: `--colour:var(--run${run.number % 6})` }), run.name)),
     el("span", {}, el("i", { class: "dashed" }), "dashed: F1 in the window since the point before"),
+    el("span", {}, el("i", { class: "drift" }), "vertical: a signal of drift"),
   );
   charts.begin(document.querySelector("#curves .charts"), runs);
 }
@@ -29,8 +30,8 @@ function begin(paths) {
 const show = {
   head(run, value) {
     const last = value.last ?? {};
-    const bounded = last.restarted ? last.updates - last.restarted : last.examples;
-    const each = last.regret_bound == null ? null : last.regret_bound / Math.max(1, bounded);
+    const updates = last.updates - last.restarted;
+    const each = last.regret_bound == null || !updates ? null : last.regret_bound / updates;
     const state = el("span", { class: `state ${value.state.replace(" ", "-")}` }, value.state);
     return [figures({
       state,
@@ -51,7 +52,7 @@ const show = {
   weights(run, value) {
     const parts = [];
     if (value.error) parts.push(el("p", { class: "error" }, `The last checkpoint could not be read: ${value.error}`));
-    if (!value.heaviest) return [...parts, el("p", { class: "soft" }, "Waiting for a checkpoint.")];
+    if (!value.heaviest) return [...parts, el("p", { class: "soft" }, run.parts.head?.saved ? "Reading the last checkpoint …" : "Waiting for the first checkpoint.")];
     parts.push(el("h4", {}, "Most influential, by rule"), weights(value.heaviest.slice(0, FIRST), "updates", number));
     const rest = value.heaviest.slice(FIRST);
     if (rest.length) parts.push(el("details", {}, el("summary", {}, `${number(rest.length)} more`), weights(rest, "updates", number)));
