@@ -12,6 +12,39 @@ DATA = SHARED / "data" / "psl"
 
 
 @pytest.fixture
+def markov(monkeypatch):
+    monkeypatch.syspath_prepend(PAPERS / "searches")
+    monkeypatch.delitem(sys.modules, "markov", raising=False)
+    import markov  # type: ignore[import-not-found]
+
+    yield markov
+    sys.modules.pop("markov", None)
+
+
+def test_markov_logic_learns_categories_from_words_and_links(markov):
+    def ask(names):
+        truth = {
+            (f"{name}{n}", f"c{c}"): float(c == 1 + n % 2)
+            for name in names
+            for n in range(6)
+            for c in (1, 2)
+        }
+        text = {atom: 0.9 if value else 0.1 for atom, value in truth.items()}
+        known = {("k", "c1"): 1.0, ("k", "c2"): 0.0}
+        links = {("k", f"{names}0"): 1.0, (f"{names}0", f"{names}2"): 1.0}
+        return markov.Asked({"Link": links, "Text": text, "HasCat": known}, truth)
+
+    evidence = markov.example(ask("a"), "learn")["evidence"]
+    assert evidence["Link"] == [["a0", "a2"]]
+    assert evidence["Seen"] == [["a0", "k", "c1"]]
+    assert evidence["Words"][:2] == [["a0", "c1"], ["a1", "c2"]]
+    learner = {"kind": "random", "metric": markov.METRIC, "configurations": 3}
+    score, seconds = markov.tested(learner, ask("a"), ask("b"))
+    assert score == 1.0
+    assert seconds > 0.0
+
+
+@pytest.fixture
 def compare(monkeypatch):
     pytest.importorskip("sklearn")
     monkeypatch.syspath_prepend(PAPERS / "searches")
