@@ -18,12 +18,15 @@ from onlinesrl.core.io.restoring import Expected, restored
 from onlinesrl.core.jit.decorators import ready
 from onlinesrl.core.kernels import adwin
 
+COOLDOWN = 100
+"""For so many examples after a signal there is no other: one change would give several."""
+
 
 class DriftSection(Section):
     """Signals that the concept has changed, and what to do then; `onlinesrl guide drift`."""
 
     metric: Literal["hamming", "exact"] = "hamming"
-    """what is watched: how many atoms of each prediction are wrong, or whether any is."""
+    """what is watched: the share of wrong atoms of each prediction, or whether any is wrong."""
     response: Literal["tell", "restart"] = "tell"
     """at a signal: only tell; or learn as if the present weights were the starting weights."""
     delta: Annotated[float, Field(gt=0, lt=1)] = 0.1
@@ -48,19 +51,27 @@ class Monitor:
         self.section = section
         self.weights = weights
         self.window = adwin.empty()
+        self.wait = np.zeros(1, np.int64)
+        """For how many more examples there is no signal, int64[1]."""
 
     def compile(self) -> None:
         """Compile the detector, or load it from the cache."""
         ready(adwin.add, self.window, 0.0, 1.0)
 
-    def heed(self, wrong: int) -> bool:
-        """Add the number of wrong atoms of the example just learned from; tell whether drift is signalled.
+    def heed(self, wrong: int, units: int) -> bool:
+        """Add the share of wrong atoms of the example just learned from; tell whether drift is signalled.
 
-        The detector takes values in [0, 1], so n wrong atoms count as n / (1 + n).
+        Atoms of which exactly one is true are one unit. The share does not grow with the example.
         """
-        value = wrong / (1.0 + wrong) if self.section.metric == "hamming" else float(wrong > 0)
-        if not adwin.add(self.window, value, self.section.delta):
+        share = wrong / units if units else 0.0
+        value = share if self.section.metric == "hamming" else float(wrong > 0)
+        risen = adwin.add(self.window, value, self.section.delta)
+        if self.wait[0] > 0:
+            self.wait[0] -= 1
             return False
+        if not risen:
+            return False
+        self.wait[0] = COOLDOWN
         if self.section.response == "restart":
             self.weights.restart()
             self.window.size[:] = 0
@@ -68,7 +79,8 @@ class Monitor:
 
     def save(self) -> dict[str, Any]:
         """Return the detector's state as arrays of a checkpoint."""
-        return {f"drift_{name}": getattr(self.window, name) for name in self.window._names}
+        window = {f"drift_{name}": getattr(self.window, name) for name in self.window._names}
+        return {**window, "drift_wait": self.wait}
 
     def restore(self, arrays: Mapping[str, Any]) -> None:
         """Restore what ``save`` returned; without it the window stays empty. Raises Misfit."""
@@ -81,6 +93,10 @@ class Monitor:
             "drift_total": Expected(np.float64, room, 0.0, most[:, None]),
             "drift_spread": Expected(np.float64, room, 0.0, most[:, None]),
             "drift_size": Expected(np.int64, room[:1], 0, buckets),
+            "drift_wait": Expected(np.int64, (1,), 0, COOLDOWN),
         }
         for name, array in restored(arrays, expected).items():
+            if name == "drift_wait":
+                self.wait[:] = array
+                continue
             getattr(self.window, name.removeprefix("drift_"))[:] = array

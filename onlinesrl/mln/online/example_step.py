@@ -277,7 +277,9 @@ class ExampleProcessor:
         """Pass the errors of a world, after learning from it, to the drift monitor."""
         if w in self.results.answered:
             self.counter.count_apart(self.results, w)
-        if monitor.heed(int(self.results.out.counts[w, prediction_counts.HAMMING])):
+        counts = self.results.out.counts[w]
+        units = int(counts[prediction_counts.UNITS])
+        if monitor.heed(units - int(counts[prediction_counts.RIGHT_UNITS]), units):
             self.results.drifted.add(w)
 
     def _audited(self, seen: int, w: int) -> bool:

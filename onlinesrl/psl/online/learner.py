@@ -344,7 +344,7 @@ class PslOnlineLearner:
             batch.certified += predicted.certified
         outcome = Outcome(batch.score(checked, prediction, units))
         if learned and self.monitor is not None:
-            outcome.drift = self.monitor.heed(prediction.hamming or 0)
+            outcome.drift = self.monitor.heed(prediction.hamming or 0, int(checked.scored.sum()))
         return outcome
 
     def _solve(

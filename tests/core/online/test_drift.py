@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import REPO, Job, command, long, soaked
 from hypothesis import given
@@ -76,6 +77,27 @@ def streams(draw: st.DrawFn) -> tuple[list[str], list[int]]:
     kinds = st.sampled_from(["good"] * 12 + ["bad", "unlabelled", "late"])
     what = draw(st.lists(kinds, min_size=PAGES, max_size=PAGES))
     return what, draw(st.lists(st.integers(1, PAGES - 1), max_size=PAGES))
+
+
+def test_examples_that_grow_are_no_drift_and_a_change_is_one_signal():
+    """A tenth of the atoms is wrong, of five and later of a hundred; then three tenths are."""
+    signals, changes = 0, []
+    for seed in range(10):
+        rng, monitor = np.random.default_rng(seed), Monitor(DriftSection(), Weights())
+        for number in range(2_000):
+            atoms = 5 if number < 1_000 else 100
+            signals += monitor.heed(int(rng.binomial(atoms, 0.1)), atoms)
+        later = (monitor.heed(int(rng.binomial(100, 0.3)), 100) for _ in range(90))
+        changes.append(sum(later))
+    assert signals <= 1
+    assert changes == [1] * 10
+
+
+class Weights:
+    """Weights that nobody learns."""
+
+    def restart(self):
+        pass
 
 
 @pytest.mark.parametrize(("language", "metric"), [("mln", "exact"), long("psl", "hamming")])
