@@ -80,7 +80,7 @@ def compare(
         "folds": ["one for each group" if folds is None else str(folds)],
         "set": set_,
     }
-    page.write(output, compared, lines, metric, settings)
+    page.write(output, compared, lines, metric, settings, candidates.differences(chosen))
     _print(statistics.text(lines, metric))
     for candidate, line in zip(chosen, lines, strict=True):
         if line.best and not tune:

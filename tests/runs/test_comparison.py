@@ -19,7 +19,7 @@ import onlinesrl as srl
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.core.learner import Outcome, Prediction
-from onlinesrl.runs.comparison.candidates import grid
+from onlinesrl.runs.comparison.candidates import candidates, differences, grid
 from onlinesrl.runs.comparison.folds import divided, last_tenth
 from onlinesrl.runs.comparison.page import comparison_page
 from onlinesrl.runs.comparison.scoring import mean_average_precision
@@ -59,6 +59,17 @@ def test_a_grid_is_every_combination_and_brackets_hold_commas():
     for wrong in ("a", "a=", "=1"):
         with pytest.raises(UsageError, match=r"expected KEY=v1,v2"):
             grid([wrong])
+
+
+def test_the_keys_that_differ_are_those_of_the_grid():
+    path = REPO / "configs" / "trust.yaml"
+    compared = candidates([path], [], ["learner.sigma=1,2", "learner.loss=ml"])
+    assert differences(compared) == [("learner.sigma", ["1.0", "2.0"])]
+    other = candidates([path, REPO / "configs" / "citations.yaml"], [], [])
+    keys = dict(differences(other))
+    assert keys["query"] == ["['Trusts']", "['InField']"]
+    assert keys["metrics.by"] == ["nothing", "'field'"]
+    assert "output" not in keys
 
 
 # folds -------------------------------------------------------------------------------------------
@@ -260,7 +271,9 @@ def test_the_page_shows_every_configuration_and_nothing_breaks_out_of_it():
         Line("b", (("x", 0.4), (EVIL, 0.8)), 0.6, 0.28, 0.03, chosen=("sigma=3",) * 2, **of),
         Line("c", error=EVIL),
     ]
-    page = Page(comparison_page(lines, "f1", [("grid", EVIL)]))
+    keys = [("learner.sigma", ["1", EVIL, ""])]
+    page = Page(comparison_page(lines, "f1", [("grid", EVIL)], keys))
+    assert "learner.sigma 1" in page.text
     for word in ("0.7", "0.03", "best", "Failures", "100", "What tuning chose", "sigma=3 sigma=3"):
         assert word in page.text
     dots = [found for name, found in page.elements if name == "b"]

@@ -34,23 +34,34 @@ def write(
     lines: Sequence[Line],
     metric: str,
     settings: Mapping[str, Sequence[str]],
+    differing: Sequence[tuple[str, Sequence[str]]],
 ) -> None:
     """Write the table of all folds, and the report. Raises StorageError."""
     with storage_errors(folder, "make the folder"):
         folder.mkdir(parents=True, exist_ok=True)
     described = [(name, "; ".join(values)) for name, values in settings.items() if values]
-    write_atomic(folder / PAGE, comparison_page(lines, metric, described).encode(errors="replace"))
+    html = comparison_page(lines, metric, described, differing)
+    write_atomic(folder / PAGE, html.encode(errors="replace"))
     write_atomic(folder / TABLE, csv(compared, metric).encode())
 
 
-def comparison_page(lines: Sequence[Line], metric: str, settings: Sequence[tuple[str, str]]) -> str:
-    """Return the page; ``settings`` are names and values of what was compared how."""
+def comparison_page(
+    lines: Sequence[Line],
+    metric: str,
+    settings: Sequence[tuple[str, str]],
+    differing: Sequence[tuple[str, Sequence[str]]] = (),
+) -> str:
+    """Return the page; ``settings`` are names and values of what was compared how.
+
+    ``differing`` are the keys in which the configurations differ, with the value of each line.
+    """
     whole = [line for line in lines if line.mean is not None]
     rows = [tag("tr", tag("td", name), tag("td", tag("code", value))) for name, value in settings]
     body = join(
         _scores(whole, metric) if whole else None,
         _costs(whole) if whole else None,
         _failures(lines),
+        _differing(lines, differing) if differing else None,
         section("Settings", tag("div", tag("table", *rows), class_="scroll")),
     )
     return page("Comparison", body)
@@ -142,6 +153,13 @@ def _row(cell: str, values: Sequence[object]) -> Markup:
     sides = ("", "bar", "number", "number")
     pairs = zip(values, sides, strict=True)
     return tag("tr", *(tag(cell, value, class_=side) for value, side in pairs))
+
+
+def _differing(lines: Sequence[Line], differing: Sequence[tuple[str, Sequence[str]]]) -> Markup:
+    names = [line.name for line in lines]
+    rows = [[tag("code", key), *(tag("code", value) for value in row)] for key, row in differing]
+    words = paragraph("The keys in which the configurations differ.")
+    return section("What was changed", words, table(("key", *names), rows))
 
 
 def _failures(lines: Sequence[Line]) -> Markup | None:
