@@ -368,6 +368,11 @@ def _score_lines(summary: Snapshot, soft: bool) -> list[tuple[str, str]]:
             + _show(get("best_f1"), "best F1 {:.1%}")
             + _show(get("best_threshold"), " at threshold {:.4g}"),
         ),
+        (
+            "Calibration",
+            _show(get("brier"), "Brier score {:.3g}, ")
+            + _show(get("calibration_error"), "calibration error {:.3g}"),
+        ),
         ("Mean error", _show(get("mae"), "{:.3g} between predicted and true values of atoms")),
         ("Accuracy", _show(get("accuracy"), f"{{:.1%}} of {right}")),
         ("Hamming loss", _show(get("hamming"), "{:.3g} wrong atoms per example")),

@@ -86,6 +86,10 @@ def test_a_dumb_terminal_gets_lines(monkeypatch):
             {"auc": None, "average_precision": 1.0, "best_f1": 1.0, "best_threshold": 0.25},
             "Ranking average precision 100.0%, best F1 100.0% at threshold 0.25",
         ),
+        (
+            {"brier": 0.125, "calibration_error": 0.0625},
+            "Calibration Brier score 0.125, calibration error 0.0625",
+        ),
     ],
 )
 def test_the_summary_says_what_there_is(summary, said):

@@ -152,6 +152,18 @@ def test_the_scores_of_parts(tmp_path):
     assert "Scores by predicate" not in page.text
 
 
+def test_the_reliability_of_probabilities(tmp_path):
+    scores = {"brier": 0.125, "calibration_error": 0.0625}
+    rows = [{"atoms": 1234, "probability": 0.25, "true": 0.125}]
+    line = metrics_line(4, **scores, reliability=rows)
+    page = report(tmp_path, summary=summary(), metrics=[line])
+    for said in ("Brier score 0.125", "Calibration error 0.0625", "1,234 25.0% 12.5%"):
+        assert said in page.text
+    labels = [attributes.get("aria-label") for _, attributes in page.elements]
+    assert "Reliability curve" in labels
+    assert "Reliability" not in report(tmp_path, metrics=[metrics_line(4)]).text
+
+
 def test_it_opens_offline_and_runs_nothing(tmp_path):
     page = report(tmp_path, summary=summary(), metrics=[metrics_line(n) for n in (1, 2, 4)])
     assert not {"script", "link", "img", "iframe", "object", "a"} & {

@@ -36,7 +36,7 @@ def f1(hits: int, false_alarms: int, misses: int) -> float | None:
 
 
 def _measures(ranking: Ranking) -> dict[str, float | None]:
-    return ranking.measures() | ranking.log_likelihood()
+    return ranking.measures() | ranking.log_likelihood() | ranking.calibration()
 
 
 def _ratio(part: int, whole: int) -> float | None:
@@ -174,12 +174,12 @@ class Metrics:
             for name, counts in sorted(self.predicates.items())
         }
 
-    def _ranked(self) -> dict[str, float | None]:
-        """Return the measures of all atoms' ranking; nothing where they have no scores."""
+    def _ranked(self) -> dict[str, Any]:
+        """Return the measures and reliability of all atoms' scores; nothing where they have none."""
         whole = Ranking()
         for ranking in self.ranking.values():
             whole.merge(ranking)
-        return _measures(whole) if self.ranking else {}
+        return _measures(whole) | {"reliability": whole.reliability()} if self.ranking else {}
 
     def next_window(self) -> None:
         """Start a new window, after a line has been written."""

@@ -1,4 +1,4 @@
-"""AUC, average precision and the best threshold of scored atoms, from counts by score.
+"""Ranking, likelihood and calibration of scored atoms, from counts by score.
 
 Scores in [0, 1] are counted rounded to 1 / BINS, so that memory is bounded, counts can be merged, and
 a stream of any length takes one pass. Scores that round to the same count as ties.
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from onlinesrl.core.io.restoring import Natural, converted
 
 BINS = 10_000
+RELIABILITY_BINS = 10
+"""The calibration error is computed over so many bins of equal width."""
 _Score = Annotated[int, Meta(ge=0, le=BINS)]
 
 
@@ -89,6 +91,41 @@ class Ranking:
         mean = math.fsum(n * log for n, log in cells) / total
         variance = math.fsum(n * (log - mean) ** 2 for n, log in cells) / total
         return {"cll": mean, "cll_se": math.sqrt(variance / total)}
+
+    def calibration(self) -> dict[str, float | None]:
+        """Return the Brier score, ``brier``, and the expected calibration error, ``calibration_error``.
+
+        Brier (1950): the mean of (score - truth)^2 over atoms, truth 0 or 1. The error is the mean over
+        atoms of |mean score - share of true atoms| of the atom's bin in ``reliability`` (Naeini et al.,
+        AAAI 2015, for binary labels). Both are None without atoms.
+        """
+        cells = [(score, false, true) for score, (false, true) in self.counts.items()]
+        total = sum(false + true for _, false, true in cells)
+        if not total:
+            return {"brier": None, "calibration_error": None}
+        squares = sum(false * s**2 + true * (BINS - s) ** 2 for s, false, true in cells)
+        gaps = sum(abs(scores - BINS * true) for _, true, scores in self._reliability_bins())
+        return {"brier": squares / BINS**2 / total, "calibration_error": gaps / BINS / total}
+
+    def reliability(self) -> list[dict[str, float]]:
+        """Return for each bin with atoms their number, mean score and share of true ones, by rising score.
+
+        The bins are [0, 0.1), [0.1, 0.2), ... [0.9, 1], of scores rounded to 1 / BINS.
+        """
+        return [
+            {"atoms": atoms, "probability": scores / BINS / atoms, "true": true / atoms}
+            for atoms, true, scores in self._reliability_bins()
+        ]
+
+    def _reliability_bins(self) -> list[tuple[int, int, int]]:
+        """Return of each bin with atoms their number, the true ones, and the sum of rounded scores."""
+        sums = [[0, 0, 0] for _ in range(RELIABILITY_BINS)]
+        for score, (false, true) in self.counts.items():
+            cell = sums[min(score * RELIABILITY_BINS // BINS, RELIABILITY_BINS - 1)]
+            cell[0] += false + true
+            cell[1] += true
+            cell[2] += score * (false + true)
+        return [(atoms, true, scores) for atoms, true, scores in sums if atoms]
 
     def _falling(self) -> Iterator[tuple[int, int, int]]:
         """Yield score, false and true, from the highest score down."""

@@ -61,6 +61,30 @@ def learning_curve(metrics: Sequence[Figures]) -> Markup:
     return section("Learning curve", words, chart, _numbers(metrics, soft))
 
 
+def reliability_curve(last: Figures) -> Markup | None:
+    """Return the reliability diagram of a line of metrics; None where its atoms have no probabilities."""
+    rows = last.get("reliability")
+    if not rows:
+        return None
+    words = paragraph(
+        "The atoms are divided by their probability into ten bins of equal width. Each point has the mean "
+        "probability of a bin's atoms and the share of them that are true. Probabilities are calibrated "
+        "where the points lie on the diagonal. Below it they are too high, above it too low."
+    )
+    points = [(row["probability"], row["true"]) for row in rows]
+    chart = line_chart(
+        [Series("share of true atoms", points), Series("diagonal", [(0.0, 0.0), (1.0, 1.0)])],
+        label="Reliability curve",
+        show=percent,
+        tick=percent_tick,
+        across="probability",
+        log="",
+    )
+    cells = [[count(r["atoms"]), percent(r["probability"]), percent(r["true"])] for r in rows]
+    numbers = table(("atoms", "mean probability", "share of true atoms"), cells)
+    return section("Reliability", words, chart, numbers)
+
+
 def regret_bound(metrics: Sequence[Figures], learner: Mapping[str, Any]) -> Markup | None:
     """Return the section of the regret bound; None for updates without one (MIRA, perceptron).
 

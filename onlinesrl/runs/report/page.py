@@ -9,7 +9,7 @@ from pathlib import Path
 from onlinesrl.core.evaluation.metric_table import METRIC_TABLE
 from onlinesrl.core.io.atomic_write import plain
 from onlinesrl.runs.config.fingerprint import leaves
-from onlinesrl.runs.report.curves import learning_curve, regret_bound
+from onlinesrl.runs.report.curves import learning_curve, regret_bound, reliability_curve
 from onlinesrl.runs.report.examples import ExampleRow, examples_section
 from onlinesrl.runs.report.html import (
     WRITE,
@@ -63,6 +63,7 @@ def write_report(
     body = join(
         _figures(figures),
         learning_curve(metrics),
+        reliability_curve(last),
         by_value(last),
         confusion(last),
         by_predicate(last),
@@ -79,7 +80,14 @@ def write_report(
 
 def curves_page(metrics: Sequence[Figures], update: str) -> str:
     """Return a page of the learning curve and the regret bound, from lines of metrics."""
-    return page("Curves", join(learning_curve(metrics), regret_bound(metrics, {"update": update})))
+    return page(
+        "Curves",
+        join(
+            learning_curve(metrics),
+            reliability_curve(metrics[-1] if metrics else {}),
+            regret_bound(metrics, {"update": update}),
+        ),
+    )
 
 
 def page(title: str, body: Markup) -> str:
@@ -131,6 +139,8 @@ def _tiles(figures: Figures) -> list[tuple[str, str, Callable[[float], str], str
         _metric("auc", "of the pairs of a true and a false atom are in the right order"),
         _metric("average_precision", "over all thresholds of the scores"),
         _metric("cll", "of an atom's truth, given its probability, on average"),
+        _metric("brier", "the mean squared error of the atoms' probabilities"),
+        _metric("calibration_error", "between probabilities and shares of true atoms, on average"),
         _metric("exact", "of the examples have no wrong atom"),
         _metric("hamming", "wrong atoms per example, on average"),
         (

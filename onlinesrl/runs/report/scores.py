@@ -75,7 +75,15 @@ def by_predicate(last: Figures) -> Markup | None:
     keys = ("f1", "precision", "recall", "support", "auc", "average_precision")
     columns = {
         METRIC_TABLE[key].label: (key, WRITE[METRIC_TABLE[key].format])
-        for key in (*keys, "cll", "cll_se", "best_f1", "best_threshold")
+        for key in (
+            *keys,
+            "cll",
+            "cll_se",
+            "brier",
+            "calibration_error",
+            "best_f1",
+            "best_threshold",
+        )
     }
     columns_ = {
         name: (key, write)

@@ -138,6 +138,8 @@ def test_scores_of_known_counts() -> None:
                 "best_threshold": pytest.approx(0.39995),
                 "cll": pytest.approx(logs.mean()),
                 "cll_se": pytest.approx(logs.std() / 2),
+                "brier": pytest.approx(0.62 / 4),
+                "calibration_error": pytest.approx(0.15),
             }
         },
         "auc": 3.5 / 4,
@@ -148,6 +150,13 @@ def test_scores_of_known_counts() -> None:
         "best_threshold": pytest.approx(0.39995),
         "cll": pytest.approx(logs.mean()),
         "cll_se": pytest.approx(logs.std() / 2),
+        "brier": pytest.approx(0.62 / 4),
+        "calibration_error": pytest.approx(0.15),
+        "reliability": [
+            {"atoms": 1, "probability": 0.3, "true": 0.0},
+            {"atoms": 2, "probability": 0.4, "true": 0.5},
+            {"atoms": 1, "probability": 0.9, "true": 1.0},
+        ],
         "routes": {"elimination": 3},
         "certified": 3,
         "audited": 1,

@@ -88,6 +88,29 @@ def test_the_log_likelihood_is_the_mean_over_atoms(found: list[tuple[float, bool
     assert told["cll_se"] == pytest.approx(np.log(p).std() / len(p) ** 0.5, abs=1e-9)
 
 
+@given(atoms(on_the_grid).filter(len))
+def test_calibration_has_the_textbooks_figures(found: list[tuple[float, bool]]) -> None:
+    p, true = (np.array(column, float) for column in zip(*found, strict=True))
+    edges = np.arange(1, 10) / 10
+    bins = np.digitize(np.round(p, 4), edges)
+    rows = [
+        (np.sum(bins == n), p[bins == n].mean(), true[bins == n].mean()) for n in np.unique(bins)
+    ]
+    ranking = ranked(found)
+    assert [tuple(row.values()) for row in ranking.reliability()] == [
+        pytest.approx(row) for row in rows
+    ]
+    assert ranking.calibration() == {
+        "brier": pytest.approx(np.mean((p - true) ** 2)),
+        "calibration_error": pytest.approx(sum(n * abs(a - b) for n, a, b in rows) / len(found)),
+    }
+
+
+def test_without_atoms_calibration_is_undefined() -> None:
+    assert Ranking().calibration() == {"brier": None, "calibration_error": None}
+    assert Ranking().reliability() == []
+
+
 @given(st.lists(atoms(anywhere), max_size=5))
 def test_parts_add_up_and_survive_a_checkpoint(parts: list[list[tuple[float, bool]]]) -> None:
     merged, whole = Ranking(), ranked([atom for part in parts for atom in part])
