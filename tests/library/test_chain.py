@@ -277,3 +277,42 @@ def test_memory_is_that_of_the_averages_and_of_features_that_are_in_a_gap() -> N
     assert not weights.arrays.value[2 * used :].any()
     assert (chains.feature.nbytes, chains.number.nbytes) == (8000, 0)
     assert len(learned.read([[{"known": 2.0}]]).number) == 1
+
+
+def test_a_temperature_calibrates_marginals_and_changes_no_label() -> None:
+    X, y = sequences(3, 300, False)
+    plain = SequenceTagger().fit(X[:200], y[:200])
+    whole = SequenceTagger(calibrated=True).fit(X[:200], y[:200])
+    tagger = SequenceTagger(calibrated=True).fit(X[:120], y[:120])
+    tagger = pickle.loads(pickle.dumps(tagger)).partial_fit(X[120:200], y[120:200])
+    assert tagger.weights_text() == whole.weights_text() == plain.weights_text()
+    assert tagger.predict(X) == plain.predict(X)
+    assert tagger.predict_marginals(X) == whole.predict_marginals(X)
+
+    def log_likelihood(estimator: SequenceTagger) -> float:
+        pairs = zip(estimator.predict_marginals(X[200:]), y[200:], strict=True)
+        return sum(np.log(p[tag]) for ps, tags in pairs for p, tag in zip(ps, tags, strict=True))
+
+    assert log_likelihood(tagger) > log_likelihood(plain) + 10
+
+
+def test_a_temperature_makes_steps_of_adagrad_on_the_log_likelihood() -> None:
+    """The slope is b (score(truth) - E score), over all labellings, by the weights before the truth."""
+    X, y = sequences(5, 40, True)
+    tagger = SequenceTagger(calibrated=True).partial_fit(X[:1], y[:1], classes=TAGS)
+    log_b = squares = 0.0
+    for x, truth in zip(X[1:], y[1:], strict=True):
+        state, step = tagger.state_features_, tagger.transition_features_
+        labellings = [*itertools.product(TAGS, repeat=len(x))]
+        scores = np.zeros(len(labellings))
+        for n, tags in enumerate(labellings):
+            for features, tag in zip(x, tags, strict=True):
+                scores[n] += sum(v * state.get((f, tag), 0.0) for f, v in features.items())
+            scores[n] += sum(step.get(pair, 0.0) for pair in itertools.pairwise(tags))
+        p = np.exp(np.exp(log_b) * scores)
+        slope = np.exp(log_b) * (scores[labellings.index(tuple(truth))] - p @ scores / p.sum())
+        squares += slope**2
+        log_b += slope / squares**0.5 if squares else 0.0
+        tagger.partial_fit([x], [truth])
+        assert tagger.learned_.weights.log_inverse == pytest.approx(log_b, rel=1e-6, abs=1e-9)
+    assert abs(log_b) > 0.01

@@ -14,7 +14,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import InputError, UsageError
 from onlinesrl.core.evaluation.class_balance import BALANCED
 from onlinesrl.core.interrupt import whole
-from onlinesrl.core.online.update_rules import AnyUpdate
+from onlinesrl.core.online.update_rules import STANDARD, AnyUpdate
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.library.estimators.estimator import ClassWeight, Estimator
 from onlinesrl.library.estimators.features import Features, Rows
@@ -55,6 +55,8 @@ class SequenceTagger(Estimator):
     label, string or integer, for each. ``update``, ``loss`` and ``sigma`` are those of ``OnlineLearner``,
     ``passes`` and ``held_out`` say how often ``fit`` goes over the samples. ``class_weight`` is what a
     position counts by its label: a mapping from labels, or ``balanced`` by the labels seen so far.
+    ``calibrated`` fits a temperature of ``predict_marginals`` in the first pass, to each truth before it is
+    learned from; labels and weights are the same without it.
 
     It is the Markov logic network of the rules ``Feature(+f, t) ^ Label(t, +y)`` and ``Next(t, u) ^
     Label(t, +y) ^ Label(u, +z)``, learned a sample at a time, and averaged. A number multiplies
@@ -74,6 +76,19 @@ class SequenceTagger(Estimator):
 
     learned_: Learned
     noun = "position"
+
+    def __init__(
+        self,
+        update: str | Mapping[str, Any] = STANDARD,
+        loss: str | None = None,
+        sigma: float | None = None,
+        passes: int = 1,
+        held_out: float | None = None,
+        class_weight: ClassWeight | None = None,
+        calibrated: bool = False,
+    ):
+        super().__init__(update, loss, sigma, passes, held_out, class_weight)
+        self.calibrated = calibrated
 
     def predict_marginals(self, X: Any) -> list[list[dict[Label, float]]]:
         """Return for each position of each sample the probability of each label."""
@@ -117,16 +132,16 @@ class SequenceTagger(Estimator):
                 raise UsageError(f"learner.{key} does not apply to a tagger")
         if chosen.drawn() and not chosen.expects:
             raise UsageError(f"learner.update: {chosen.update} does not apply to a tagger")
-        return Learned(chosen, self._class_weight())
+        return Learned(chosen, self._class_weight(), bool(self.calibrated))
 
 
 class Learned:
     """What a tagger has learned: numbered features and labels, and their weights."""
 
-    def __init__(self, update: Update, class_weight: ClassWeight | None):
+    def __init__(self, update: Update, class_weight: ClassWeight | None, calibrated: bool):
         self.features = Features()
         self.classes: list[Label] = []
-        self.weights = ChainWeights(update, class_weight == BALANCED)
+        self.weights = ChainWeights(update, class_weight == BALANCED, calibrated)
         self.cost = class_weight if isinstance(class_weight, Mapping) else {}
 
     def learn(self, X: Any, y: Any, classes: Sequence[Label] | None) -> None:
@@ -143,8 +158,8 @@ class Learned:
     def passes(self, X: Any, y: Any) -> Iterator[None]:
         """See ``estimator.Learned.passes``."""
         chains, self.weights, self.classes = self._read(samples_of(X, least=1), y, ())
-        for order in orders(len(chains.start) - 1):
-            self.weights.learn_chains(chains, order, self._costs(self.classes))
+        for n, order in enumerate(orders(len(chains.start) - 1)):
+            self.weights.learn_chains(chains, order, self._costs(self.classes), unseen=n == 0)
             yield
 
     def copy(self) -> Learned:

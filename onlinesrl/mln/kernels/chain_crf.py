@@ -330,6 +330,31 @@ def marginals(
 
 
 @kernel
+def temperature_slope(
+    chains: Chains, c: int, w: FeatureWeights, cu: float, cv: float, k: int, s: Scores, m: Sums
+) -> float:
+    """Return score(truth) - E score by the weights cu u + cv v.
+
+    For weights b w it is the derivative of log P(truth) by log b, b the inverse temperature.
+    """
+    begin, size = chains.start[c], chains.start[c + 1] - chains.start[c]
+    score(chains, c, w, cu, cv, k, s)
+    sum_product(size, k, s, m)
+    slope = 0.0
+    for t in range(size):
+        y = chains.label[begin + t]
+        slope += s.local[t, y]
+        for z in range(k):
+            slope -= m.probability[t, z] * s.local[t, z]
+        if t > 0:
+            slope += s.step[chains.label[begin + t - 1], y]
+    for y in range(k if size > 1 else 0):
+        for z in range(k):
+            slope -= m.steps[y, z] * s.step[y, z]
+    return slope
+
+
+@kernel
 def _touch(w: FeatureWeights, n: int, first: int, k: int) -> int:
     """Touch the ``k`` weights of a row; ``n`` weights were touched before, and the new number is returned."""
     if w.mark[first]:

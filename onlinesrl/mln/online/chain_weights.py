@@ -26,11 +26,17 @@ class ChainWeights(AveragedWeights):
 
     arrays: FeatureWeights
 
-    def __init__(self, update: Update, balanced: bool = False):
-        """``balanced``: labels cost the more the rarer they were so far; see ``class_balance``."""
+    def __init__(self, update: Update, balanced: bool = False, calibrated: bool = False):
+        """``balanced``: labels cost the more the rarer they were so far; see ``class_balance``.
+
+        ``calibrated``: marginals are those at a temperature (Guo et al., ICML 2017), whose logarithm takes
+        AdaGrad steps on the log-likelihood of each truth, given the weights before they learn from it.
+        """
         super().__init__(update)
         self.labels = 0
         self.counts = np.zeros(0, np.int64) if balanced else None
+        self.log_inverse: float | None = 0.0 if calibrated else None
+        self.squares = 0.0
         empty = {name: np.zeros((0, 0)) for name in update.columns}
         self._hold({"value": np.zeros((0, 0, 2)), **empty}, np.zeros(0, np.int32), 0)
 
@@ -60,6 +66,7 @@ class ChainWeights(AveragedWeights):
         other = ChainWeights(self.update)
         other.scalar, other.labels = self.scalar.copy(), labels
         other.counts = None if self.counts is None else enlarged(self.counts, labels)
+        other.log_inverse, other.squares = self.log_inverse, self.squares
         other._place(self._columns(), old, row)
         return other
 
@@ -86,19 +93,30 @@ class ChainWeights(AveragedWeights):
         return averaged
 
     def learn_chains(
-        self, chains: Chains, order: Sequence[int] | None = None, cost: Floats | None = None
+        self,
+        chains: Chains,
+        order: Sequence[int] | None = None,
+        cost: Floats | None = None,
+        unseen: bool = True,
     ) -> None:
         """Learn from chains, one after the other. Raises InputError if an update overflows.
 
-        ``cost`` [label] is what an atom of a position costs, by its true label; by default 1.
+        ``cost`` [label] is what an atom of a position costs, by its true label; by default 1. The temperature
+        is fitted to chains that are ``unseen`` so far.
         """
         cost = np.ones(self.labels) if cost is None else cost
         counts = self.counts
         augmented, scores = self.update.loss == "ml", self._room(chains)
         sums = self._sums(scores) if self.update.expects else None
+        unseen = unseen and self.log_inverse is not None
+        heat = self._sums(scores) if unseen else None
         self._make_room(chains)
         for c in range(len(chains.start) - 1) if order is None else order:
-            cu = self.scale()
+            cu, slope = self.scale(), 0.0
+            if heat is not None:
+                slope = k.temperature_slope(
+                    chains, c, self.arrays, *self._tempered(), self.labels, scores, heat
+                )
             if counts is not None:
                 labels = chains.label[chains.start[c] : chains.start[c + 1]]
                 counts = counts + np.bincount(labels, minlength=self.labels)
@@ -113,6 +131,20 @@ class ChainWeights(AveragedWeights):
             if math.isnan(self.learn(n, rho)):
                 raise InputError(f"sample {c}: {BEYOND_RANGE}", "overflow")
             self.counts = counts
+            if heat is not None:
+                self._fit_temperature(slope)
+
+    def _fit_temperature(self, slope: float) -> None:
+        """Make an AdaGrad step of log b, b the inverse temperature, where the slope is finite."""
+        squares = self.squares + slope * slope
+        if self.log_inverse is not None and 0.0 < squares < math.inf:
+            self.squares = squares
+            self.log_inverse += slope / math.sqrt(squares)
+
+    def _tempered(self) -> tuple[float, float]:
+        """Return (cu, cv) of the weights whose marginals are calibrated."""
+        (cu, cv), b = self.mean(), math.exp(self.log_inverse or 0.0)
+        return b * cu, b * cv
 
     def predict(self, chains: Chains) -> Iterator[list[int]]:
         """Yield the most probable labelling of each chain, one label per position."""
@@ -123,7 +155,7 @@ class ChainWeights(AveragedWeights):
 
     def marginals(self, chains: Chains) -> Iterator[list[list[float]]]:
         """Yield, for each chain, the probability of every label at every position."""
-        (cu, cv), scores = self.mean(), self._room(chains)
+        (cu, cv), scores = self._tempered(), self._room(chains)
         sums = self._sums(scores)
         for c, length in enumerate(np.diff(chains.start).tolist()):
             k.marginals(chains, c, self.arrays, cu, cv, self.labels, scores, sums)
