@@ -24,18 +24,23 @@ from real_data import Fold, tasks
 
 import onlinesrl as srl
 
-UPDATES = ("adagrad", "log-likelihood")
+LEARNERS: tuple[tuple[str, str, bool], ...] = (
+    ("adagrad", "adagrad", False),
+    ("adagrad, calibrated", "adagrad", True),
+    ("log-likelihood", "log-likelihood", False),
+)
+"""Name, update and whether a temperature is fitted."""
 PASSES = (1, 5)
 BINS = 15
 Answer = tuple[list[list[str]], list[list[dict[str, float]]]]
 """Labels of sequences, and the probabilities of all labels."""
 
 
-def tagger(fold: Fold, update: str, passes: int) -> tuple[Answer, float]:
+def tagger(fold: Fold, update: str, calibrated: bool, passes: int) -> tuple[Answer, float]:
     """Return what a tagger answers, and the CPU seconds of learning."""
     X, y = zip(*fold.training, strict=True)
     unseen = [x for x, _ in fold.test]
-    learner = srl.SequenceTagger(update, passes=passes)
+    learner = srl.SequenceTagger(update, passes=passes, calibrated=calibrated)
     learner.fit(X[:2], y[:2])  # compiles
     started = time.process_time()
     learner.fit(X, y)
@@ -81,9 +86,9 @@ def figures(truth: Sequence[Sequence[str]], answer: Answer) -> tuple[float, floa
 def ways(fold: Fold) -> Iterator[tuple[str, tuple[Answer, float]]]:
     """Yield the name of each learner, what it answers, and its CPU seconds."""
     for passes in PASSES:
-        for update in UPDATES:
-            name = f"{update}, {passes} {'pass' if passes == 1 else 'passes'}"
-            yield name, tagger(fold, update, passes)
+        for learner, update, calibrated in LEARNERS:
+            name = f"{learner}, {passes} {'pass' if passes == 1 else 'passes'}"
+            yield name, tagger(fold, update, calibrated, passes)
     try:
         yield "CRFsuite", crfsuite(fold)
     except ImportError:
