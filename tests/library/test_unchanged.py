@@ -175,7 +175,7 @@ def test_an_exception_leaves_an_estimator_as_it_was(kind: Any) -> None:
     estimator = kind().fit(samples([words("a b")]), [["O", "P"]])
     expected = estimator.predict_marginals(samples([words("a b c")]))
     for X, y in SEQUENCES:
-        if linked and y == [[None]]:  # a thing whose label is not known
+        if linked and y[0][0] is None:  # a thing whose label is not known
             continue
         with pytest.raises(srl.OnlinesrlError):
             estimator.partial_fit(samples(X), y)
