@@ -42,6 +42,7 @@ QUERY = {
     "uwcse": "Advisedby",
     "yeast": "function",
     "cora": "Samebib",
+    "markov": "HasCat",
     "scores": "Fake",
     "tastes": "Read",
     "collective": "Topic",
