@@ -92,7 +92,8 @@ class Delta:
 
     def __repr__(self) -> str:
         state = "certified" if self.certificate.certified else "not certified"
-        return f"<Delta: {len(self):,} atoms changed, {state}>"
+        atoms = "atom" if len(self) == 1 else "atoms"
+        return f"<Delta: {len(self):,} {atoms} changed, {state}>"
 
     def __str__(self) -> str:
         lines = (f"{atom}: {_text(old)} -> {_text(new)}" for atom, old, new in self.table.rows())
