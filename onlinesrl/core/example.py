@@ -106,6 +106,11 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return self
 
 
+def named_atoms(atoms: Atoms) -> set[tuple[str, tuple[str, ...]]]:
+    """Return atoms with their predicates, and their constants as text."""
+    return {(name, tuple(map(str, arguments(row)))) for name, rows in atoms.items() for row in rows}
+
+
 def asked_atoms(
     example: Example, query: Collection[str]
 ) -> set[tuple[str, tuple[str, ...]]] | None:
@@ -115,9 +120,8 @@ def asked_atoms(
     """
     if example.asked is None:
         return None
-    asked, evidence, listed = (
-        {(name, (*map(str, arguments(atom)),)) for name, atoms in part.items() for atom in atoms}
-        for part in (example.asked, example.evidence, example.query or {})
+    asked, evidence, listed = map(
+        named_atoms, (example.asked, example.evidence, example.query or {})
     )
     for name, args in sorted(asked):
         reason = None
@@ -152,11 +156,8 @@ def unlabelled_atoms(example: Example) -> set[tuple[str, tuple[str, ...]]]:
     """
     if not example.unlabelled or example.truth is None:
         return set()
-    unlabelled, labelled = (
-        {(name, tuple(map(str, arguments(atom)))) for name, atoms in part.items() for atom in atoms}
-        for part in (example.unlabelled, example.truth)
-    )
-    if both := unlabelled & labelled:
+    unlabelled = named_atoms(example.unlabelled)
+    if both := unlabelled & named_atoms(example.truth):
         atom = show_ground_atom(*min(both))
         raise ExampleError(
             f"contradiction: {atom} is in `truth` and in `unlabelled`", "contradiction"

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from onlinesrl.core.arrays import Bools, Floats
-from onlinesrl.core.evaluation.ranking_metrics import BINS, Ranking
+from onlinesrl.core.evaluation.ranking_metrics import BINS, Ranking, rounded
 from onlinesrl.core.io.restoring import converted
 
 BEST_F1: Literal["f1"] = "f1"
@@ -46,8 +46,7 @@ class Thresholds:
     def add(self, predicate: str, scores: Floats, true: Bools) -> None:
         """Count the scores, float64[atoms] in [0, 1], of atoms of which some are true, bool[atoms]."""
         if predicate in self.counts:
-            places = np.floor(scores * BINS + 0.5).astype(np.int64)
-            np.add.at(self.counts[predicate], (places, true.astype(np.int64)), 1)
+            np.add.at(self.counts[predicate], (rounded(scores), true.astype(np.int64)), 1)
             self._choose(predicate)
 
     def _choose(self, predicate: str) -> None:

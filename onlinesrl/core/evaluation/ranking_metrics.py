@@ -22,6 +22,12 @@ RELIABILITY_BINS = 10
 _Score = Annotated[int, Meta(ge=0, le=BINS)]
 
 
+def rounded(scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return scores in [0, 1] as whole numbers of 1 / BINS."""
+    places: NDArray[np.int64] = np.floor(scores * BINS + 0.5).astype(np.int64)
+    return places
+
+
 class Ranking:
     """False and true atoms counted by their scores."""
 
@@ -30,7 +36,7 @@ class Ranking:
 
     def add(self, scores: NDArray[np.float64], true: NDArray[np.bool_]) -> None:
         """Count atoms with these scores, float64[atoms], of which some are true, bool[atoms]."""
-        cells = 2 * np.floor(scores * BINS + 0.5).astype(np.int64) + true
+        cells = 2 * rounded(scores) + true
         for cell, n in zip(
             *(column.tolist() for column in np.unique(cells, return_counts=True)), strict=True
         ):
