@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import isnan, nan
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from msgspec import Meta
 
@@ -23,33 +23,12 @@ from onlinesrl.library.inputs import Given, atoms
 from onlinesrl.library.model import Model
 from onlinesrl.library.notebook import table_html
 from onlinesrl.library.tables import Table
+from onlinesrl.logic.atom_index import Change, GroundAtom
 from onlinesrl.logic.tables import with_names
 
-Atom: TypeAlias = tuple[str, tuple[str, ...]]
-Changes: TypeAlias = Mapping[Atom, tuple[float | None, float | None]]
-
-
-class Certificate(NamedTuple):
-    """What is proved about an answer: its energy is at most ``gap`` above the least.
-
-    ``violation`` is the largest violation of a hard rule.
-    """
-
-    energy: float
-    gap: float
-    violation: float
-    certified: bool
-
-
-class StateCertificate(NamedTuple):
-    """What is proved about a state of Markov logic: no other has more than ``gap`` more, up to rounding.
-
-    The score is the sum of the weights of the ground clauses that are true, but not by the facts alone.
-    """
-
-    score: float
-    gap: float
-    certified: bool
+if TYPE_CHECKING:
+    from onlinesrl.mln.query.incremental_world import StateCertificate
+    from onlinesrl.psl.inference.incremental_admm import Certificate
 
 
 class _Saved(TypedDict):
@@ -71,7 +50,7 @@ class Delta:
 
     def __init__(
         self,
-        changed: Mapping[str, Mapping[tuple[Constant, ...], tuple[float | None, float | None]]],
+        changed: Mapping[str, Mapping[tuple[Constant, ...], Change]],
         certificate: Certificate | StateCertificate,
     ):
         self.changed = changed
@@ -145,7 +124,8 @@ class World:
     @property
     def certificate(self) -> Certificate | StateCertificate:
         """The certificate of the present answer."""
-        return (Certificate if self._is_psl else StateCertificate)(*self._world.certificate)
+        certificate: Certificate | StateCertificate = self._world.certificate
+        return certificate
 
     def apply(
         self,
@@ -163,7 +143,7 @@ class World:
         Raises DataError for a bad change, ExampleError for what is no atom, ModelError where a rule cannot
         be ground, and Infeasible where the hard rules cannot all hold. Then nothing has changed.
         """
-        changes = dict[Atom, float | None]()
+        changes = dict[GroundAtom, float | None]()
         numbers = dict[str, int]()
         parts = {"add": add, "remove": remove, "set": set, "query": query}
         for part, rows in parts.items():
@@ -201,7 +181,7 @@ class World:
                 world = cls(Model(saved["model"], "psl"), saved["query"], skip=saved["skip"])
             except OnlinesrlError as error:
                 raise Misfit(str(error)) from None
-            facts = dict[Atom, float]()
+            facts = dict[GroundAtom, float]()
             for name, constants, value in saved["facts"]:
                 if len(constants) != world._arities.get(name) or (
                     value is None and name not in world._names
@@ -235,7 +215,9 @@ class World:
         }
         return Answer(tables, {"method": "incremental", **self.certificate._asdict()})
 
-    def _by_name(self, by_atom: Mapping[Atom, Any]) -> dict[str, dict[tuple[Constant, ...], Any]]:
+    def _by_name(
+        self, by_atom: Mapping[GroundAtom, Any]
+    ) -> dict[str, dict[tuple[Constant, ...], Any]]:
         """Return values by predicate and atom; whole numbers are given back as such."""
         result = dict[str, dict[tuple[Constant, ...], Any]]()
         for (name, constants), value in by_atom.items():
@@ -245,7 +227,7 @@ class World:
 
     def _atoms(
         self, rows: Given, part: str, numbers: dict[str, int]
-    ) -> Iterable[tuple[Atom, float | None]]:
+    ) -> Iterable[tuple[GroundAtom, float | None]]:
         for name, listed in atoms(rows, part).items():
             self._check_name(name, part)
             for row in listed:
@@ -284,7 +266,7 @@ class World:
             return f"a number from {-MOST:g} to {MOST:g}"
         return "0 to 1" if self._is_psl else "0 or 1"
 
-    def _check_change(self, part: str, atom: Atom, value: float | None) -> None:
+    def _check_change(self, part: str, atom: GroundAtom, value: float | None) -> None:
         text, present = show_ground_atom(*atom), self._world.fact(atom)
         if part in {"remove", "query"}:
             if value is not None:

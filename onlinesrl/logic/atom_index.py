@@ -8,6 +8,8 @@ from typing import TypeAlias
 Constants: TypeAlias = tuple[str, ...]
 GroundAtom: TypeAlias = tuple[str, Constants]
 """A predicate and its constants."""
+Change: TypeAlias = tuple[float | None, float | None]
+"""The old and the new value of an atom that facts leave open; None: it was, or is, not open."""
 _Index: TypeAlias = dict[Constants, dict[Constants, None]]
 
 
@@ -49,7 +51,7 @@ class AtomIndex:
     def matching(
         self, predicate: str, columns: tuple[int, ...], cells: Constants
     ) -> Mapping[Constants, object]:
-        """Return the constants of the atoms that have these cells in these columns, ascending."""
+        """Return the constants of the atoms that have these cells in these columns."""
         values = self._values.get(predicate, {})
         if not columns:
             return values

@@ -166,18 +166,18 @@ class IncrementalGrounder:
         before = {atom: self.fact(atom) for atom in facts}
         if not len(self._facts):
             old = self.everything()
-            self._set(facts)
+            self.set_facts(facts)
             try:
                 new = self.everything()
             except Infeasible:
-                self._set(before)
+                self.set_facts(before)
                 raise
             return Step(
                 {**dict.fromkeys(old.rows), **new.rows}, {**dict.fromkeys(old.atoms), **new.atoms}
             )
         constants = self._constants(facts)
         old_constants = {(kind, name) for kind, name in constants if name in self._domains[kind]}
-        self._set(facts)
+        self.set_facts(facts)
         new_constants = {(kind, name) for kind, name in constants if name in self._domains[kind]}
         moved = sorted(old_constants ^ new_constants)
         pins = [
@@ -190,23 +190,20 @@ class IncrementalGrounder:
         try:
             came = self._ground(pins)
         except Infeasible:
-            self._set(before)
+            self.set_facts(before)
             raise
         atoms = self._atoms_of(facts, moved)
-        self._set(before)
+        self.set_facts(before)
         keys = [key for key, _ in self._substitutions(pins)]
         atoms |= self._atoms_of(facts, moved)
-        self._set(facts)
+        self.set_facts(facts)
         rows: dict[Key, Row | None] = {**dict.fromkeys(keys), **came}
         return Step(rows, {atom: self._value(atom) for atom in atoms})
 
-    def restore(self, facts: Mapping[GroundAtom, float | None]) -> None:
-        """Give facts back the values that they had before a change."""
-        self._set(facts)
-
     # facts ---------------------------------------------------------------------------------------
 
-    def _set(self, facts: Mapping[GroundAtom, float | None]) -> None:
+    def set_facts(self, facts: Mapping[GroundAtom, float | None]) -> None:
+        """Give facts these values, as they had before a change; no ground clause is made."""
         for atom, value in facts.items():
             more = (value is not None) - (self.fact(atom) is not None)
             for kind, name in self._constants([atom]) if more else ():

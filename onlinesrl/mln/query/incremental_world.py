@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isnan
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.example import show_ground_atom
 from onlinesrl.logic.ast import Program
-from onlinesrl.logic.atom_index import GroundAtom
+from onlinesrl.logic.atom_index import Change, GroundAtom
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.ground.incremental_grounder import (
     GroundLiteral,
@@ -32,11 +32,8 @@ from onlinesrl.mln.ground.incremental_grounder import (
 )
 from onlinesrl.mln.inference.registry import map_engine
 
-Change: TypeAlias = tuple[float | None, float | None]
-"""The old and the new value of an open atom; None: it was, or is, not open."""
 
-
-class Certificate(NamedTuple):
+class StateCertificate(NamedTuple):
     """What is proved about a state: no state has more than ``gap`` more score, up to rounding.
 
     The score is the sum of the weights of the soft ground clauses that are true but not by the facts alone.
@@ -69,9 +66,8 @@ class MlnWorld:
         self._engine = map_engine("mpe")
         self._rows = dict[Key, Row]()
         self._atoms = dict[GroundAtom, float]()
-        self._fixed = dict[
-            GroundAtom, float
-        ]()  # by facts, alone or by a group; NaN for other atoms
+        self._fixed = dict[GroundAtom, float]()
+        """By facts, alone or by a group; NaN for other atoms."""
         self._group = dict[GroundAtom, GroundAtom]()
         self._mentions = dict[GroundAtom, dict[Key, None]]()
         self._groups = dict[GroundAtom, dict[GroundAtom, None]]()
@@ -83,11 +79,11 @@ class MlnWorld:
         self._follow(self._grounder.everything())
 
     @property
-    def certificate(self) -> Certificate:
+    def certificate(self) -> StateCertificate:
         """The certificate of the state."""
         gap = math.fsum(component.gap for component in self._loose)
         certified = all(component.certified for component in self._loose)
-        return Certificate(float(self._score), gap, certified)
+        return StateCertificate(float(self._score), gap, certified)
 
     def fact(self, atom: GroundAtom) -> float | None:
         """Return the value of a fact, NaN for a listed open atom; None if there is no such fact."""
@@ -107,7 +103,7 @@ class MlnWorld:
         try:
             return self._follow(step)
         except (Infeasible, Unsolved):
-            self._grounder.restore(before)
+            self._grounder.set_facts(before)
             raise
 
     def _follow(self, step: Step) -> dict[GroundAtom, Change]:

@@ -132,7 +132,7 @@ class _Rule:
         self.filters = [*map(_Pattern, literals)]
         self.computed = [_Pattern(term.atom) for term in form.computed]
         leaves = [term for c in compared for term in (c.left, c.right)]
-        leaves += [term for item in (*form.terms,) for term in item.atom.terms]
+        leaves += [term for item in form.terms for term in item.atom.terms]
         leaves += [term for atom in literals for term in atom.terms]
         self.constants = {_name(leaf): leaf.name for leaf in leaves if isinstance(leaf, Constant)}
         self.checks: list[Conditions] = [((item,),) for item in form.comparisons]
@@ -212,23 +212,18 @@ class IncrementalGrounder:
         function returns no value from 0 to 1. Then no atom has changed.
         """
         before = {atom: self.listed.get(atom) for atom in atoms}
-        if not len(self.listed):
-            self._set(atoms)
-            try:
-                return {**self.everything()}
-            except RuleError:
-                self._set(before)
-                raise
-        self._set({atom: value for atom, value in atoms.items() if value is not None})
-        keys = sorted({*chain.from_iterable(map(self._affected, atoms))})
-        self._set(atoms)
+        is_first = not len(self.listed)
+        self.set_facts({atom: value for atom, value in atoms.items() if value is not None})
+        keys = [] if is_first else sorted({*chain.from_iterable(map(self._affected, atoms))})
+        self.set_facts(atoms)
         try:
-            return {key: self._row(key) for key in keys}
+            return {**self.everything()} if is_first else {key: self._row(key) for key in keys}
         except RuleError:
-            self._set(before)
+            self.set_facts(before)
             raise
 
-    def _set(self, atoms: Mapping[GroundAtom, float | None]) -> None:
+    def set_facts(self, atoms: Mapping[GroundAtom, float | None]) -> None:
+        """Give atoms these values, as they had before a change; no ground rule is made."""
         for atom, value in atoms.items():
             self.listed.set(atom, value)
 

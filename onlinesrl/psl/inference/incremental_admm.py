@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.arrays import Floats, Ints, extended
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm
@@ -41,8 +41,6 @@ LARGE = 0.1
 """Terms of at least this share of the largest call for work."""
 RENEWAL = 1_000
 """Steps between two certificates that are computed anew, since sums of changes drift."""
-
-
 _NONE: Ints = np.empty(0, np.int64)
 
 
@@ -103,14 +101,13 @@ VARIABLE = "first", "y", "reduced_cost", "variable_gap"
 
 def _longer(frame: Any, **sizes: int) -> Any:
     """Return a frame whose arrays of entries, rows or variables have these sizes, or more."""
-    new = {}
+    longer = {}
     for field in fields(frame):
         about = "entry" if field.name in ENTRY else "variable" if field.name in VARIABLE else "row"
-        array = getattr(frame, field.name)
-        if len(array) < sizes.get(about, 0):
-            new[field.name] = np.zeros(max(2 * len(array), sizes[about], 64), array.dtype)
-            new[field.name][: len(array)] = array
-    return replace(frame, **new) if new else frame
+        array, size = getattr(frame, field.name), sizes.get(about, 0)
+        if size > len(array):
+            longer[field.name] = extended(array, size)
+    return replace(frame, **longer) if longer else frame
 
 
 def _no_rows() -> kernel.LinkedRows:
@@ -187,7 +184,7 @@ class IncrementalAdmm:
         before, gone = dict[int, float](), dict[Hashable, tuple[float, float]]()
         old_rows = {name: self._row(name) for name in rows if name in self._rows.of}
         self._old_duals.clear()
-        touched = self._remove_rows([name for name in rows if name in self._rows.of])
+        touched = self._remove_rows([*old_rows])
         for name in removed:
             number = self._variables.remove(name)
             assert self._linked.first[number] < 0, f"a row of {name} stays"

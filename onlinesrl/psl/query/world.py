@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from math import isnan
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError, shown
 from onlinesrl.core.io.restoring import LARGE, Expected, Misfit, restored
-from onlinesrl.logic.atom_index import GroundAtom
+from onlinesrl.logic.atom_index import Change, GroundAtom
 from onlinesrl.psl.explain.explanation import balance, reasons_of
 from onlinesrl.psl.ground.form_assembly import RuleError
 from onlinesrl.psl.ground.grounder import rule_error
@@ -27,13 +26,6 @@ from onlinesrl.psl.lang.text import show_unweighted
 
 RESOLUTION = 1e-3
 """A value has changed if it is this far from the value that was reported last."""
-
-
-class Change(NamedTuple):
-    """The old and the new value of a target; None: it was, or is, no target."""
-
-    old: float | None
-    new: float | None
 
 
 class PslWorld:
@@ -145,8 +137,7 @@ class PslWorld:
                 removed,
             )
         except Infeasible:
-            for atom, value in old.items():
-                self._grounder.listed.set(atom, value)
+            self._grounder.set_facts(old)
             raise
         return dict(self._report(moved))
 
@@ -165,7 +156,7 @@ class PslWorld:
             old = self._reported.get(atom)
             if isnan(value):
                 del self._reported[atom]
-                yield atom, Change(old, None)
+                yield atom, (old, None)
             elif old is None or abs(value - old) >= RESOLUTION:
                 self._reported[atom] = value
-                yield atom, Change(old, value)
+                yield atom, (old, value)
