@@ -104,6 +104,14 @@ class Language(Protocol):
         """Return a learner for the weights of a model."""
         ...
 
+    def facts(self, program: Any, query: Sequence[str]) -> Any:
+        """Return what the facts of a world may be, a ``logic.ground_world.FactSchema``."""
+        ...
+
+    def world(self, program: Any, query: Sequence[str], skip: bool) -> Any:
+        """Return a ``logic.ground_world.GroundWorld`` without facts. Raises UsageError, Infeasible."""
+        ...
+
     def rows_of_file(self, path: Path) -> Iterator[Row]:
         """Yield the weights in a file of weights."""
         ...

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 from msgspec import Meta
 
 from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
-from onlinesrl.core.example import MOST, Constant, arguments, number_of, show_ground_atom
+from onlinesrl.core.example import Constant, arguments, number_of, show_ground_atom
 from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.core.io import checkpoint_file
 from onlinesrl.core.io.restoring import Misfit, converted, restoring
-from onlinesrl.core.language import language_of
 from onlinesrl.core.version import __version__
 from onlinesrl.library.explain import AnyAtom, atom_of
 from onlinesrl.library.inference import Answer
@@ -107,19 +106,13 @@ class World:
     ) -> None:
         model = Model(model, "psl") if isinstance(model, str) else model
         self.model = model
-        self._arities = {name: len(types) for name, types in model.predicates.items()}
         self._names = [query] if isinstance(query, str) else [*query]
+        self._schema = model.language.facts(model.program, self._names)
         for name in self._names:
-            self._check_name(name, "query")
+            self._schema.check_name(name, "query")
         self._skip = skip
-        self._world = (
-            _psl(model, self._names, skip) if self._is_psl else _mln(model, self._names, skip)
-        )
+        self._world = model.language.world(model.program, self._names, skip)
         self._whole_numbers = dict[str, int]()
-
-    @property
-    def _is_psl(self) -> bool:
-        return self.model.language is language_of(".psl")
 
     @property
     def certificate(self) -> Certificate | StateCertificate:
@@ -150,7 +143,7 @@ class World:
             for atom, value in self._atoms(rows or {}, part, numbers):
                 if atom in changes:
                     raise DataError(f"{part}: {show_ground_atom(*atom)} is changed twice")
-                self._check_change(part, atom, value)
+                self._schema.check_change(part, atom, value, self._world.fact(atom))
                 number = 1.0 if value is None else value
                 changes[atom] = {"remove": None, "query": nan}.get(part, number)
         changed = self._world.apply(changes)
@@ -183,7 +176,7 @@ class World:
                 raise Misfit(str(error)) from None
             facts = dict[GroundAtom, float]()
             for name, constants, value in saved["facts"]:
-                if len(constants) != world._arities.get(name) or (
+                if len(constants) != world._schema.arities.get(name) or (
                     value is None and name not in world._names
                 ):
                     raise Misfit(f"{show_ground_atom(name, constants)} is no fact of the model")
@@ -208,7 +201,9 @@ class World:
         tables = {
             name: Table(
                 with_names(
-                    [None] * self._arities[name], [*zip(*by_atom, strict=True)], [*by_atom.values()]
+                    [None] * self._schema.arities[name],
+                    [*zip(*by_atom, strict=True)],
+                    [*by_atom.values()],
                 )
             )
             for name, by_atom in values.items()
@@ -229,90 +224,18 @@ class World:
         self, rows: Given, part: str, numbers: dict[str, int]
     ) -> Iterable[tuple[GroundAtom, float | None]]:
         for name, listed in atoms(rows, part).items():
-            self._check_name(name, part)
+            self._schema.check_name(name, part)
             for row in listed:
                 constants = arguments(row)
-                if len(constants) != self._arities[name]:
-                    raise DataError(
-                        f"{part}: {name} has {self._arities[name]} arguments, found {len(constants)} "
-                        f"in {show_ground_atom(name, constants)}"
-                    )
+                self._schema.check_arity(part, name, constants)
                 numbers.update(
                     (str(number), number) for number in constants if isinstance(number, int)
                 )
                 yield (name, tuple(map(str, constants))), number_of(row)
 
     def _check_psl(self, reason: str) -> None:
-        if not self._is_psl:
+        if not self._schema.soft:
             raise UsageError(f"a world of Markov logic cannot be {reason}")
-
-    def _check_name(self, name: str, part: str) -> None:
-        if name not in self._arities:
-            known = ", ".join(self._arities)
-            raise DataError(f"{part}: the model has no predicate {name}; it has {known}")
-
-    def _numeric(self, name: str) -> bool:
-        return not self._is_psl and self.model.program.predicates[name].numeric
-
-    def _fits(self, name: str, value: float | None) -> bool:
-        """Tell whether an observed atom may have a value; without one it is 1."""
-        if self._numeric(name):
-            return value is not None and abs(value) <= MOST
-        number = 1.0 if value is None else value
-        return 0.0 <= number <= 1.0 if self._is_psl else number in (0.0, 1.0)
-
-    def _range(self, name: str) -> str:
-        if self._numeric(name):
-            return f"a number from {-MOST:g} to {MOST:g}"
-        return "0 to 1" if self._is_psl else "0 or 1"
-
-    def _check_change(self, part: str, atom: GroundAtom, value: float | None) -> None:
-        text, present = show_ground_atom(*atom), self._world.fact(atom)
-        if part in {"remove", "query"}:
-            if value is not None:
-                raise DataError(f"{part}: {text} has a value; expected none")
-            if part == "remove" and present is None:
-                raise DataError(f"remove: {text} is neither observed nor a target")
-            if part == "query" and atom[0] not in self._names:
-                raise DataError(
-                    f"query: {atom[0]} has no targets; expected {', '.join(self._names)}"
-                )
-            if part == "query" and not self._is_psl:
-                raise DataError(
-                    f"query: {text} is a target unless a fact decides it: remove the fact"
-                )
-            if part == "query" and present is not None and isnan(present):
-                raise DataError(f"query: {text} is a target already")
-        elif not self._fits(atom[0], value):
-            found = "none" if value is None else f"{value:g}"
-            raise DataError(
-                f"{part}: the value of {text} is {found}; expected {self._range(atom[0])}"
-            )
-        elif part == "add" and present is not None:
-            state = "a target" if isnan(present) else f"observed, with value {present:g}"
-            raise DataError(f"add: {text} is {state} already; set changes it")
-
-
-def _psl(model: Model, query: Sequence[str], skip: bool) -> Any:
-    from onlinesrl.psl.query.world import PslWorld
-
-    return PslWorld(model.program, query, skip=skip)
-
-
-def _mln(model: Model, query: Sequence[str], skip: bool) -> Any:
-    """Return a world of Markov logic. Raises UsageError, and Infeasible if hard rules contradict."""
-    from onlinesrl.mln.query.incremental_world import MlnWorld
-
-    if skip:
-        raise UsageError(
-            "skip is for PSL: in Markov logic all atoms are targets that no fact decides"
-        )
-    for rule in model.rules:
-        if rule.weight is None and not rule.hard:
-            raise UsageError(
-                f"line {rule.line}: a rule without a weight: {rule.text}; write one before it"
-            )
-    return MlnWorld(model.program, query)
 
 
 def _text(value: float | None) -> str:

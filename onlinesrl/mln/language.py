@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onlinesrl.core.errors import ModelError
+from onlinesrl.core.errors import ModelError, UsageError
 from onlinesrl.core.io.restoring import Misfit, converted
 from onlinesrl.core.rule_instance import Row
 from onlinesrl.logic.ast import Constant, Formula, Leaf, Program, Rule, Variable, terms
@@ -19,7 +19,9 @@ from onlinesrl.mln.inference.registry import AnyMlnEngine
 if TYPE_CHECKING:
     from onlinesrl.core.background import Background
     from onlinesrl.core.language import Settings
+    from onlinesrl.logic.ground_world import FactSchema
     from onlinesrl.mln.online.learner import MlnOnlineLearner
+    from onlinesrl.mln.query.incremental_world import MlnWorld
 
 
 class MarkovLogic:
@@ -112,6 +114,32 @@ class MarkovLogic:
             reason = f"the rules alone have {fixed} weights; expected at least {2 * fixed}"
             raise config.error("learner.max_weights", reason)
         return learner
+
+    def facts(self, program: Program, query: Sequence[str]) -> FactSchema:
+        """Return what the facts of a world may be."""
+        from onlinesrl.logic.ground_world import FactSchema
+
+        predicates = program.predicates.items()
+        arities = {name: len(predicate.types) for name, predicate in predicates}
+        numeric = [name for name, predicate in predicates if predicate.numeric]
+        return FactSchema(arities, numeric, query, soft=False)
+
+    def world(self, program: Program, query: Sequence[str], skip: bool) -> MlnWorld:
+        """Return a world without facts. Raises UsageError, and Infeasible if hard rules contradict."""
+        from onlinesrl.mln.query.incremental_world import MlnWorld
+
+        if skip:
+            raise UsageError(
+                "skip is for PSL: in Markov logic all atoms are targets that no fact decides"
+            )
+        for text, weight, hard, line in (
+            entry for rule in program.rules for entry in self.lines(rule)
+        ):
+            if weight is None and not hard:
+                raise UsageError(
+                    f"line {line}: a rule without a weight: {text}; write one before it"
+                )
+        return MlnWorld(program, query)
 
     def rows_of_file(self, path: Path) -> Iterator[Row]:
         """Yield the weights of a weight file."""

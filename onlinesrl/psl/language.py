@@ -12,9 +12,11 @@ from onlinesrl.psl.inference.registry import AnyPslEngine
 if TYPE_CHECKING:
     from onlinesrl.core.background import Background
     from onlinesrl.core.language import Settings
+    from onlinesrl.logic.ground_world import FactSchema
     from onlinesrl.psl.lang.ast import PslProgram, PslRule
     from onlinesrl.psl.online.learner import PslOnlineLearner
     from onlinesrl.psl.online.rule_weights import RuleWeights
+    from onlinesrl.psl.query.world import PslWorld
 
 
 class Psl:
@@ -93,6 +95,18 @@ class Psl:
             max_atoms=config.limits.max_atoms,
         )
         return PslOnlineLearner(program, config.query, config.learner, inference, by, facts)
+
+    def facts(self, program: PslProgram, query: Sequence[str]) -> FactSchema:
+        """Return what the facts of a world may be."""
+        from onlinesrl.logic.ground_world import FactSchema
+
+        return FactSchema(program.predicates, (), query, soft=True)
+
+    def world(self, program: PslProgram, query: Sequence[str], skip: bool) -> PslWorld:
+        """Return a world without facts."""
+        from onlinesrl.psl.query.world import PslWorld
+
+        return PslWorld(program, query, skip=skip)
 
     def rows_of_file(self, path: Path) -> Iterator[Row]:
         """Yield the weights in a file of weights."""

@@ -1,0 +1,114 @@
+"""A ground world of either language: what it does, and which changes of its facts are allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import Any, Protocol
+
+from onlinesrl.core.errors import DataError
+from onlinesrl.core.example import MOST, show_ground_atom
+from onlinesrl.core.explain.explanation import Explanation
+from onlinesrl.logic.atom_index import Change, GroundAtom
+
+
+class GroundWorld(Protocol):
+    """Facts, and the certified values of the open atoms."""
+
+    @property
+    def certificate(self) -> Any:
+        """The certificate of the values, a named tuple with ``gap`` and ``certified``."""
+        ...
+
+    def fact(self, atom: GroundAtom) -> float | None:
+        """Return the value of a fact, NaN for a listed target; None if it is neither."""
+        ...
+
+    def values(self) -> Iterator[tuple[GroundAtom, float]]:
+        """Yield the open atoms and their values."""
+        ...
+
+    def apply(self, changes: Mapping[GroundAtom, float | None]) -> dict[GroundAtom, Change]:
+        """Change facts: a value is observed, NaN makes a target, None takes the atom away.
+
+        Returns the open atoms whose value changed. Raises ModelError, Infeasible; then nothing has changed.
+        """
+        ...
+
+    def explain(self, atom: GroundAtom) -> Explanation:
+        """Return why an atom has its value. Raises ExplanationError."""
+        ...
+
+
+@dataclass(frozen=True)
+class FactSchema:
+    """What the facts of a model may be.
+
+    ``arities`` has the number of arguments of each predicate. The predicates of the ``query`` may have
+    targets. The values of ``numeric`` predicates are any numbers. Others are 0 or 1; if they are ``soft``,
+    they are from 0 to 1, and targets are listed.
+    """
+
+    arities: Mapping[str, int]
+    numeric: Collection[str]
+    query: Sequence[str]
+    soft: bool
+
+    def check_name(self, name: str, part: str) -> None:
+        """Raise DataError for a predicate that the model does not have."""
+        if name not in self.arities:
+            known = ", ".join(self.arities)
+            raise DataError(f"{part}: the model has no predicate {name}; it has {known}")
+
+    def check_arity(self, part: str, name: str, constants: Sequence[object]) -> None:
+        """Raise DataError for a wrong number of arguments."""
+        if len(constants) != self.arities[name]:
+            text = f"{name}({', '.join(map(str, constants))})"
+            raise DataError(
+                f"{part}: {name} has {self.arities[name]} arguments, found {len(constants)} in {text}"
+            )
+
+    def fits(self, name: str, value: float | None) -> bool:
+        """Tell whether an observed atom may have a value; without one it is 1."""
+        if name in self.numeric:
+            return value is not None and abs(value) <= MOST
+        number = 1.0 if value is None else value
+        return 0.0 <= number <= 1.0 if self.soft else number in (0.0, 1.0)
+
+    def _range(self, name: str) -> str:
+        if name in self.numeric:
+            return f"a number from {-MOST:g} to {MOST:g}"
+        return "0 to 1" if self.soft else "0 or 1"
+
+    def check_change(
+        self, part: str, atom: GroundAtom, value: float | None, present: float | None
+    ) -> None:
+        """Raise DataError unless a ``part`` (add, set, remove, query) may change an atom.
+
+        The ``present`` value is NaN for a target, None for an atom neither observed nor a target.
+        """
+        text = show_ground_atom(*atom)
+        if part in {"remove", "query"}:
+            if value is not None:
+                raise DataError(f"{part}: {text} has a value; expected none")
+            if part == "remove" and present is None:
+                raise DataError(f"remove: {text} is neither observed nor a target")
+            if part == "query" and atom[0] not in self.query:
+                raise DataError(
+                    f"query: {atom[0]} has no targets; expected {', '.join(self.query)}"
+                )
+            if part == "query" and not self.soft:
+                raise DataError(
+                    f"query: {text} is a target unless a fact decides it: remove the fact"
+                )
+            if part == "query" and present is not None and isnan(present):
+                raise DataError(f"query: {text} is a target already")
+        elif not self.fits(atom[0], value):
+            number = "none" if value is None else f"{value:g}"
+            raise DataError(
+                f"{part}: the value of {text} is {number}; expected {self._range(atom[0])}"
+            )
+        elif part == "add" and present is not None:
+            state = "a target" if isnan(present) else f"observed, with value {present:g}"
+            raise DataError(f"add: {text} is {state} already; set changes it")
