@@ -176,7 +176,7 @@ def decode(line: bytes) -> Example:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ExampleError(f"not an example: {error}") from None
     if line.count(b":") != _keys(example):
-        json.loads(line, object_pairs_hook=_distinct)
+        json.loads(line, object_pairs_hook=distinct)
     return example
 
 
@@ -191,7 +191,7 @@ def decoded(line: bytes) -> Example | ExampleError:
 def decode_label(line: bytes) -> Label:
     """Return the truth of a JSON line. Raises ExampleError with the reason."""
     try:
-        json.loads(line, object_pairs_hook=_distinct)
+        json.loads(line, object_pairs_hook=distinct)
         return _label_decoder.decode(line)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise ExampleError(f"not a label: {error}") from None
@@ -234,7 +234,7 @@ def _keys(example: Example) -> int:
     return count + sum(x is not None for x in (example.group, example.dup_of, example.time))
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> None:
+def distinct(pairs: list[tuple[str, Any]]) -> None:
     """Refuse an object that has a key twice, of which the decoder would take the last."""
     keys = [key for key, _ in pairs]
     if len(set(keys)) < len(keys):

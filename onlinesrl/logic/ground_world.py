@@ -16,13 +16,20 @@ from onlinesrl.logic.atom_index import Change, GroundAtom
 class GroundWorld(Protocol):
     """Facts, and the certified values of the open atoms."""
 
+    touched: int
+    """The ground rules that the last step added, replaced and removed."""
+
     @property
     def certificate(self) -> Any:
-        """The certificate of the values, a named tuple with ``gap`` and ``certified``."""
+        """The certificate of the values, a named tuple with ``score``, ``gap`` and ``certified``."""
         ...
 
     def fact(self, atom: GroundAtom) -> float | None:
         """Return the value of a fact, NaN for a listed target; None if it is neither."""
+        ...
+
+    def value(self, atom: GroundAtom) -> float | None:
+        """Return the value of an open atom or a fact; None if it is neither."""
         ...
 
     def values(self) -> Iterator[tuple[GroundAtom, float]]:
@@ -34,6 +41,14 @@ class GroundWorld(Protocol):
 
         Returns the open atoms whose value changed. Raises ModelError, Infeasible; then nothing has changed.
         """
+        ...
+
+    def save(self) -> tuple[dict[GroundAtom, float], dict[str, Any]]:
+        """Return the facts, and arrays for ``resume``; this world then goes on as a resumed one does."""
+        ...
+
+    def resume(self, facts: Mapping[GroundAtom, float], arrays: Mapping[str, Any]) -> None:
+        """Become the world that was saved. Raises Misfit if the arrays are not those of the facts."""
         ...
 
     def explain(self, atom: GroundAtom) -> Explanation:

@@ -24,6 +24,7 @@ from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import RunFolder
 from onlinesrl.stream.source import Source, SourceContext, SourceSection
 from onlinesrl.stream.sources.request_queue import Requests
+from onlinesrl.stream.world_changes import ChangeDecoder, ChangeReader
 
 Stopping: TypeAlias = Callable[[], bool]
 """Tells whether the run was asked to stop."""
@@ -49,14 +50,14 @@ def make_reader(
         folder, until, stopping, warn, topics, source.max_bytes, config.batch, retention
     )
     cut = config.distribute if folder is not None else None
-    return ExampleReader(
+    return (ChangeReader if config.world else ExampleReader)(
         (requests or source).make(setting) if cut is None else cut_shards(source, cut.shards),
-        config.query,
+        () if config.world else config.query,
         source.only,
         source.without,
         labels is not None,
         dialect_of(config.dialect),
-        decoder if labels is None else None,
+        ChangeDecoder() if config.world else decoder if labels is None else None,
     )
 
 

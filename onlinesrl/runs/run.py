@@ -76,7 +76,20 @@ def new_learner(config: Config) -> Learner:
             raise config.error("learner.start", f"expected weights for {config.model.name}")
         for lost in learner.start(config.language.load(start, ALCHEMY)):
             warn(f"{start}: {lost}")
-    return learner
+    return _of_world(config, learner) if config.world else learner
+
+
+def _of_world(config: Config, learner: Learner) -> Learner:
+    """Return a learner that keeps one world, by the weights of another learner."""
+    from onlinesrl.runs.world_learner import WorldLearner
+
+    language = config.language
+    program = language.load(config.model, config.dialect)
+    if config.learner.start is not None:
+        program = language.parse(learner.weights_text("", ""), "the starting weights", ALCHEMY)
+    skip = getattr(config.inference, "targets", None) == "skip"
+    facts = background(config, program)
+    return WorldLearner(language, program, config.query, skip, learner, facts)
 
 
 def _has_state(path: Path) -> bool:
@@ -125,6 +138,8 @@ def trained_learner(config: Config, trained: Path, margins: bool = False) -> Lea
     """
     if _has_state(trained):
         return _from_checkpoint(config, trained, margins)
+    if config.world:
+        raise config.error("world", "a world has facts, which only its run folder has")
     language = language_of(trained.suffix)
     program = language.load(trained, ALCHEMY)
     language.check_trained(trained, program)
@@ -138,6 +153,7 @@ def trained_learner(config: Config, trained: Path, margins: bool = False) -> Lea
 def _from_checkpoint(config: Config, path: Path, margins: bool) -> Learner:
     saved = load_checkpoint(path)
     learner = make_learner(config, margins=margins)
+    learner = _of_world(config, learner) if config.world else learner
     check_fingerprint(saved.path, _mismatch(config, learner, saved, ("model", "query")))
     with restoring(saved.path):
         learner.restore(saved.header["learner"], saved.arrays)
@@ -263,7 +279,7 @@ def _run(
                 say(f"resuming from {saved.path.name}, after {examples} examples")
             loop = _make_loop(config, options, learner, reader, folder, stopper)
             _complete(loop, saved, ended, options, stopper)
-        _tell_end(loop, stopper, say)
+        _tell_end(config, loop, stopper, say)
         timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
         return write_results(config, loop, timing)
 
@@ -295,9 +311,9 @@ def _complete(
         loop.end()
 
 
-def _tell_end(loop: Trainer, stopper: ShutdownSignal, say: Say) -> None:
+def _tell_end(config: Config, loop: Trainer, stopper: ShutdownSignal, say: Say) -> None:
     """Say of likely mistakes, and say why an unfinished run ended."""
-    for complaint in _complaints(loop):
+    for complaint in _complaints(config, loop):
         warn(complaint)
     if not loop.finished:
         ending = "stopped" if stopper.asked or loop.enough else "nothing more"
@@ -309,14 +325,14 @@ def _showing(learner: Learner, display: Shows) -> Callable[[], object]:
     return lambda: learner.slowest.tell(display.working)
 
 
-def _complaints(loop: Trainer) -> list[str]:
+def _complaints(config: Config, loop: Trainer) -> list[str]:
     """Return likely mistakes: groups without examples, an empty source, no labels."""
     complaints, metrics = loop.reader.choice.complaints(), loop.metrics
     if loop.finished and not metrics.examples:
         complaints.append("the source has no example")
     if loop.labels is not None:
         complaints += loop.labels.complaints(ended=loop.finished)
-    elif metrics.unlabelled and not metrics.total.labelled:
+    elif metrics.unlabelled and not metrics.total.labelled and not config.world:
         complaints.append("no example has `truth`: nothing was learned or scored")
     return complaints
 

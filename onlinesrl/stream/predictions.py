@@ -1,14 +1,16 @@
-"""The answer to an example, one line of JSON: its prediction, or why there is none."""
+"""The answer to an example: lines of JSON with its prediction, or why there is none."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 
-from onlinesrl.core.example import Constant, Example
+from onlinesrl.core.example import Constant, Example, show_ground_atom
 from onlinesrl.core.learner import Outcome
 from onlinesrl.stream.records import Record
+from onlinesrl.stream.world_changes import WorldStep
 
 
 class Refusal(msgspec.Struct, omit_defaults=True):
@@ -17,6 +19,14 @@ class Refusal(msgspec.Struct, omit_defaults=True):
     line: int
     error: str
     id: Constant | None = None
+
+
+class Message(NamedTuple):
+    """A line of a sink, and the key that it has there. If it is ``gone``, there is no such key any more."""
+
+    key: str
+    value: bytes
+    gone: bool = False
 
 
 _encode = msgspec.json.Encoder().encode
@@ -28,3 +38,16 @@ def answer(record: Record, item: Any, outcome: Outcome) -> bytes:
         return _encode(outcome.prediction)
     name = item.id if isinstance(item, Example) else None
     return _encode(Refusal(record.line, outcome.error or "", name))
+
+
+def messages(record: Record, item: Any, outcome: Outcome) -> Iterator[Message]:
+    """Yield what a sink writes of an answer: of a step of a world a message for each atom that it changed."""
+    prediction = outcome.prediction
+    if not isinstance(prediction, WorldStep):
+        name = "" if prediction is None else str(prediction.id)
+        yield Message(name, answer(record, item, outcome))
+        return
+    for atom in prediction.changed:
+        key = show_ground_atom(atom.predicate, atom.args)
+        fields = {"id": prediction.id, "certified": prediction.certified}
+        yield Message(key, _encode(msgspec.to_builtins(atom) | fields), atom.value is None)

@@ -20,7 +20,7 @@ import pytest
 import yaml
 from conftest import MODEL, Job, soaked, tiers
 
-from tests.support import trust_program
+from tests.support import trust_program, world_changes
 from tests.support.late_labels import apart
 from tests.support.serving import Client, learned
 from tests.support.storage import Storage
@@ -67,6 +67,9 @@ def stream(job, citations, tmp_path):
     (tmp_path / "trust.psl").write_text(trust_program.MODEL)
     (tmp_path / "open.mln").write_text(OPEN)
     (tmp_path / "drifting.mln").write_text(DRIFTING)
+    (tmp_path / "world.psl").write_text(world_changes.PSL)
+    (tmp_path / "world.mln").write_text(world_changes.MLN)
+    worlds = {"query": "Good", "world": True, "metrics": {}, "learner": {}}
     trusts = [msgspec.json.encode(each) + b"\n" for each in trust_program.examples(8)]
     soft = {"model": str(tmp_path / "trust.psl"), "query": "Trusts", "metrics": {}}
     kinds: dict[str, tuple[list[bytes], dict[str, Any]]] = {
@@ -74,6 +77,14 @@ def stream(job, citations, tmp_path):
         "psl": (trusts, soft),
         "late labels": (late(citations[:9]), {"labels": {"pending": 3}}),
         "rounds": (citations[:9], {"distribute": {"shards": 2, "round": 2, "workers": 1}}),
+        "psl world": (
+            world_changes.encoded(world_changes.changes(12, soft=True)),
+            {**worlds, "model": str(tmp_path / "world.psl"), "inference": {"targets": "skip"}},
+        ),
+        "mln world": (
+            world_changes.encoded(world_changes.changes(12, soft=False)),
+            {**worlds, "model": str(tmp_path / "world.mln")},
+        ),
         "open types": (citations[:9], {"model": str(tmp_path / "open.mln")}),
         "drift": (
             changing(120),
@@ -110,8 +121,9 @@ def outcome(run: Job) -> Any:
 
 
 KINDS = ("mln", "psl", "late labels", "drift", "open types", "rounds")
+WORLDS = ("psl world", "mln world")
 CELLS = [
-    *(("file", kind) for kind in KINDS),
+    *(("file", kind) for kind in (*KINDS, *WORLDS)),
     *(("parquet", kind) if kind == "mln" else soaked("parquet", kind) for kind in KINDS[:-1]),
 ]
 
@@ -183,7 +195,9 @@ def test_an_error_of_the_disk_ends_a_run_that_can_go_on_later(stream, tally, cal
         tally["faults"] += 1
 
 
-@pytest.mark.parametrize("kind", ["mln", "rounds", *map(soaked, ("psl", "late labels"))])
+@pytest.mark.parametrize(
+    "kind", ["mln", "rounds", "psl world", *map(soaked, ("psl", "late labels", "mln world"))]
+)
 def test_a_signal_ends_a_run_in_good_order(stream, tally, kind):
     """Wherever it comes: what was learned is saved, the exit code is 0, and the run goes on."""
     run = stream("file", kind)

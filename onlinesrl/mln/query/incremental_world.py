@@ -76,6 +76,7 @@ class MlnWorld:
         self._loose = dict[_Component, None]()
         self._values = dict[GroundAtom, float]()
         self._score = Fraction(0)
+        self.touched = 0
         self._follow(self._grounder.everything())
 
     @property
@@ -89,6 +90,10 @@ class MlnWorld:
         """Return the value of a fact, NaN for a listed open atom; None if there is no such fact."""
         return self._grounder.fact(atom)
 
+    def value(self, atom: GroundAtom) -> float | None:
+        """Return the value of an open atom or a fact; None if it is neither."""
+        return self._values.get(atom, self.fact(atom))
+
     def values(self) -> Iterator[tuple[GroundAtom, float]]:
         """Yield the open atoms and their values, 0 or 1, in the order of names."""
         yield from sorted(self._values.items())
@@ -101,10 +106,12 @@ class MlnWorld:
         before = {atom: self.fact(atom) for atom in changes}
         step = self._grounder.change(changes)
         try:
-            return self._follow(step)
+            changed = self._follow(step)
         except (Infeasible, Unsolved):
             self._grounder.set_facts(before)
             raise
+        self.touched = len(step.rows)
+        return changed
 
     def _follow(self, step: Step) -> dict[GroundAtom, Change]:
         """Solve the components that a step touches. Raises Infeasible and Unsolved, as before the step."""

@@ -63,6 +63,11 @@ class Certificate(NamedTuple):
     violation: float
     certified: bool
 
+    @property
+    def score(self) -> float:
+        """Minus the energy."""
+        return 0.0 - self.energy
+
 
 class _Numbers:
     """Numbers for names that come and go; the number of a name that went is given out again."""

@@ -47,6 +47,7 @@ class PslWorld:
         self._grounder = IncrementalGrounder(program, opened, functions, skip)
         self._answer = IncrementalAdmm(weights_of(program))
         self._reported = dict[GroundAtom, float]()
+        self.touched = 0
 
     @property
     def certificate(self) -> Certificate:
@@ -56,6 +57,11 @@ class PslWorld:
     def fact(self, atom: GroundAtom) -> float | None:
         """Return the observed value of an atom, NaN for a target; None if it is neither."""
         return self._grounder.listed.get(atom)
+
+    def value(self, atom: GroundAtom) -> float | None:
+        """Return the value of a target or of an observed atom; None if it is neither."""
+        fact = self.fact(atom)
+        return self._answer.value(atom) if fact is not None and isnan(fact) else fact
 
     def values(self) -> Iterator[tuple[GroundAtom, float]]:
         """Yield the targets and their values."""
@@ -139,6 +145,7 @@ class PslWorld:
         except Infeasible:
             self._grounder.set_facts(old)
             raise
+        self.touched = len(rows)
         return dict(self._report(moved))
 
     def _hinge(self, row: Row) -> HingeRow:

@@ -174,6 +174,8 @@ class Config(Root):
     """a section with the path of the examples."""
     output: AnyPath
     """the run folder; the default is runs/ and the name of the configuration."""
+    world: bool = False
+    """keep one world: each record changes its facts, and the answer follows; `onlinesrl guide worlds`."""
     labels: LabelsSection | None = None
     sink: AnySink = FileSinkSection()
     learner: AnyUpdate = Standard()
@@ -194,7 +196,23 @@ class Config(Root):
         self.sink.check(self)
         if self.distribute is not None:
             self.distribute.check(self)
+        if self.world:
+            self._check_world()
         return self
+
+    def _check_world(self) -> None:
+        """Raise ValueError where another section does not go with a world."""
+        for key in ("labels", "drift", "distribute"):
+            if getattr(self, key) is not None:
+                raise ValueError(
+                    f"{key}: not for a world (world: true), whose records change facts"
+                )
+        if self.sink.kind not in {"file", "kafka"}:
+            raise ValueError(
+                "sink.kind: a world writes to a file or to Kafka; expected one of these"
+            )
+        if self.inference.engine not in {"mpe", "admm"}:
+            raise ValueError("inference.engine: a world is solved by mpe or admm; leave it out")
 
     def argument_types(self) -> dict[str, tuple[str | None, ...]]:
         """Return the types of each predicate's arguments. Raises ModelError."""

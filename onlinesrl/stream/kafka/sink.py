@@ -15,7 +15,6 @@ from concurrent.futures import wait
 from contextlib import suppress
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
-import msgspec
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import (
     AuthorizationError,
@@ -31,6 +30,7 @@ from onlinesrl.core.io.restoring import Natural
 from onlinesrl.core.learner import Outcome
 from onlinesrl.stream.daemon_calls import aside
 from onlinesrl.stream.kafka.client import ANSWER_MS, AwayError, Broker, bounds
+from onlinesrl.stream.predictions import messages
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import OutputFile
 from onlinesrl.stream.sink import Sink
@@ -42,7 +42,6 @@ FLUSH_RECORDS = 5000
 AROUND = 512
 """The bytes of a record besides its key, its value and the name of its partition."""
 PAUSE_SECONDS = 0.5
-_encode = msgspec.json.Encoder().encode
 
 
 class FencedError(LockedError):
@@ -66,7 +65,7 @@ class SinkState(TypedDict):
 class _Outgoing(NamedTuple):
     origin: Origin
     key: bytes
-    value: bytes
+    value: bytes | None
     headers: list[tuple[str, bytes]]
 
 
@@ -235,22 +234,24 @@ class KafkaSink(Sink):
             )
 
     def write(self, record: Record, item: Any, outcome: Outcome) -> None:
-        """Add a prediction, unless the topic has it. Raises ExampleError if it is too long."""
-        prediction = outcome.prediction
+        """Add the messages of an answer, unless the topic has them. Raises ExampleError for a long one."""
         origin = (record.file, record.line)
-        if prediction is None or self._there.take(origin):
+        if outcome.prediction is None or self._there.take(origin):
             return
-        key, value = str(prediction.id), _encode(prediction)
-        self._check(key, value, record)
-        self.sequence += 1
-        headers = {
-            "run": self.run,
-            "partition": record.file,
-            "offset": str(record.line),
-            "sequence": str(self.sequence),
-        }
-        encoded = [(name, text.encode()) for name, text in headers.items()]
-        self._waiting.append(_Outgoing(origin, key.encode(), value, encoded))
+        answers = [*messages(record, item, outcome)]
+        for key, value, _ in answers:
+            self._check(key, value, record)
+        for key, value, gone in answers:
+            self.sequence += 1
+            headers = {
+                "run": self.run,
+                "partition": record.file,
+                "offset": str(record.line),
+                "sequence": str(self.sequence),
+            }
+            encoded = [(name, text.encode()) for name, text in headers.items()]
+            value_or_none = None if gone else value
+            self._waiting.append(_Outgoing(origin, key.encode(), value_or_none, encoded))
 
     @property
     def due(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from onlinesrl.core.learner import Outcome
-from onlinesrl.stream.predictions import answer
+from onlinesrl.stream.predictions import messages
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import OutputFile
 from onlinesrl.stream.sink import Sink, SinkSection
@@ -22,7 +22,8 @@ class FileSink(Sink):
 
     def write(self, record: Record, item: Any, outcome: Outcome) -> None:
         """Write the answer to an example."""
-        self.file.write(answer(record, item, outcome) + b"\n")
+        for message in messages(record, item, outcome):
+            self.file.write(message.value + b"\n")
 
 
 class FileSinkSection(SinkSection):

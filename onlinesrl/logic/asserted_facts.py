@@ -1,0 +1,115 @@
+"""Facts and who asserts them: a fact stands as long as one key asserts it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import isnan, nan
+from typing import TypeAlias
+
+from onlinesrl.logic.atom_index import GroundAtom
+
+Facts: TypeAlias = dict[GroundAtom, float]
+"""Observed atoms with their values, and targets, whose value is NaN."""
+FactChanges: TypeAlias = dict[GroundAtom, float | None]
+"""New values of facts; None: the atom is no longer a fact."""
+Assertions: TypeAlias = tuple[str, tuple[str, ...], list[tuple[str, float]], list[str]]
+"""A predicate, constants, the values that keys assert, oldest first, and the keys that make it a target."""
+
+
+class AssertedFacts:
+    """What each key asserts, and the facts that follow.
+
+    Keys count, not messages: a key that asserts the same again changes nothing. Of several values of an
+    atom the one that was asserted last counts, and any value before a target.
+    """
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, Facts] = {}
+        self._values: dict[GroundAtom, dict[str, float]] = {}
+        self._targets: dict[GroundAtom, dict[str, None]] = {}
+
+    def __len__(self) -> int:
+        """Return the number of keys that assert something."""
+        return len(self._by_key)
+
+    def by(self, key: str) -> Mapping[GroundAtom, float]:
+        """Return what a key asserts."""
+        return self._by_key.get(key, {})
+
+    def replacement(self, key: str, facts: Facts) -> FactChanges:
+        """Return how what a key asserts changes if ``facts`` are all of it from now on."""
+        before = self.by(key)
+        return {
+            atom: value
+            for atom in sorted({**before, **facts})
+            if not _same(value := facts.get(atom), before.get(atom))
+        }
+
+    def consequences(self, key: str, changes: FactChanges) -> FactChanges:
+        """Return the facts that change where what a key asserts changes."""
+        now = {atom: self._fact(atom) for atom in changes}
+        later = {atom: self._fact(atom, key, value) for atom, value in changes.items()}
+        return {atom: later[atom] for atom in changes if not _same(now[atom], later[atom])}
+
+    def change(self, key: str, changes: FactChanges) -> None:
+        """Change what a key asserts."""
+        facts = self._by_key.setdefault(key, {})
+        for atom, value in changes.items():
+            for index in (self._values, self._targets):
+                keys = index.get(atom, {})
+                keys.pop(key, None)
+                if not keys:
+                    index.pop(atom, None)
+            if value is None:
+                facts.pop(atom, None)
+                continue
+            facts[atom] = value
+            if isnan(value):
+                self._targets.setdefault(atom, {})[key] = None
+            else:
+                self._values.setdefault(atom, {})[key] = value
+        if not facts:
+            del self._by_key[key]
+
+    def _fact(
+        self, atom: GroundAtom, key: str | None = None, value: float | None = None
+    ) -> float | None:
+        """Return the value of a fact, NaN for a target, if ``key`` asserts this value in place of another."""
+        if value is not None and not isnan(value):
+            return value
+        values = reversed(self._values.get(atom, {}).items())
+        last = next((other for name, other in values if name != key), None)
+        if last is not None:
+            return last
+        wanted = value is not None or any(name != key for name in self._targets.get(atom, {}))
+        return nan if wanted else None
+
+    def facts(self) -> Facts:
+        """Return all facts, in the order of names."""
+        atoms = sorted({**self._values, **self._targets})
+        return {atom: value for atom in atoms if (value := self._fact(atom)) is not None}
+
+    def save(self) -> list[Assertions]:
+        """Return who asserts what, for ``restore``."""
+        return [
+            (*atom, [*self._values.get(atom, {}).items()], [*self._targets.get(atom, ())])
+            for atom in sorted({**self._values, **self._targets})
+        ]
+
+    def restore(self, saved: Iterable[Assertions]) -> None:
+        """Restore what ``save`` returned."""
+        for name, constants, values, targets in saved:
+            atom = name, constants
+            if values:
+                self._values[atom] = dict(values)
+            if targets:
+                self._targets[atom] = dict.fromkeys(targets)
+            for key, value in (*((key, nan) for key in targets), *values):
+                self._by_key.setdefault(key, {})[atom] = value
+
+
+def _same(first: float | None, second: float | None) -> bool:
+    """Tell whether two values are the same, or both are NaN, or both None."""
+    if first is None or second is None:
+        return first is second
+    return first == second or (isnan(first) and isnan(second))

@@ -1,0 +1,112 @@
+"""Records that change a world: all that a key asserts, or facts that are added, set and removed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import msgspec
+
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import Atoms, Constant, Example, distinct
+from onlinesrl.core.learner import Prediction
+from onlinesrl.stream.decoding import Content, Decoder, ExampleReader
+from onlinesrl.stream.records import Record
+
+
+class WorldChange(Example, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A step of a world.
+
+    With an ``id`` alone, or with ``evidence`` and ``query``, it is all that this id asserts from now on.
+    With ``add``, ``set`` or ``remove`` it changes facts that no id asserts; ``query`` then adds targets.
+    """
+
+    id: Constant = ""
+    evidence: Atoms = msgspec.field(default_factory=dict)
+    add: Atoms | None = None
+    set: Atoms | None = None
+    remove: Atoms | None = None
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it replaces what its id asserted."""
+        return self.add is None and self.set is None and self.remove is None
+
+
+class ChangedAtom(msgspec.Struct):
+    """An open atom whose answer is another: None as its value says that it is no longer open."""
+
+    predicate: str
+    args: Sequence[str]
+    value: float | None
+    old: float | None
+
+
+class WorldStep(Prediction):
+    """What a step changed; ``score`` is that of the new answer, at most ``gap`` below the best."""
+
+    changed: list[ChangedAtom] = msgspec.field(default_factory=list)
+    gap: float = 0.0
+
+
+class ChangeDecoder(Decoder):
+    """Decodes lines of JSON to changes."""
+
+    _decoder = msgspec.json.Decoder(WorldChange)
+
+    def decode(self, line: bytes) -> WorldChange:
+        """Return the change of a line. Raises ExampleError."""
+        try:
+            json.loads(line, object_pairs_hook=distinct)
+            return self._decoder.decode(line)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise ExampleError(f"not a change: {error}") from None
+
+    def decode_all(self, lines: Sequence[bytes]) -> list[Example | ExampleError]:
+        """Return the change of each line, or why it is none."""
+        return [*map(self._decoded, lines)]
+
+    def _decoded(self, line: bytes) -> WorldChange | ExampleError:
+        try:
+            return self.decode(line)
+        except ExampleError as error:
+            return error
+
+
+class ChangeReader(ExampleReader):
+    """Reads a source of changes; the decoder is a ``ChangeDecoder``.
+
+    The key of a record takes the place of the ``id``; a tombstone takes back what its key asserts.
+    """
+
+    def example(self, record: Record) -> Content:
+        """Return the change of a record, or the error."""
+        key = None if record.key is None else record.key.decode(errors="backslashreplace")
+        if record.kind == "tombstone":
+            return ExampleError("a tombstone without a key") if not key else WorldChange(id=key)
+        content = super().example(record)
+        if isinstance(content, WorldChange):
+            return _keyed(content, key)
+        if isinstance(content, Example):  # a database
+            return WorldChange(id=content.id, evidence=content.evidence)
+        return content
+
+    def _contents(self, records: Sequence[Record]) -> list[Content]:
+        return [*map(self.example, records)]
+
+
+def _keyed(change: WorldChange, key: str | None) -> WorldChange | ExampleError:
+    """Return a change with the key of its record, or what is wrong with it."""
+    if not change.keyed and change.evidence:
+        return ExampleError(
+            "not a change: `evidence` is all that an id asserts, `add`, `set` and `remove` change single "
+            "facts; expected one or the other"
+        )
+    if change.keyed and key:
+        return msgspec.structs.replace(change, id=key)
+    if change.keyed and change.id == "":
+        return ExampleError(
+            "not a change: expected `add`, `set` or `remove`, or an `id` or a key of the record that "
+            "asserts the `evidence`"
+        )
+    return change
