@@ -20,13 +20,13 @@ from onlinesrl.core.explain.explanation import (
     compared,
     read_atom,
 )
-from onlinesrl.core.io.atomic_write import is_plain, plain, read_plain, storage_errors
+from onlinesrl.core.io.atomic_write import plain, storage_errors
 from onlinesrl.core.learner import Prediction
 from onlinesrl.runs.config.loading import load, run_root
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import say
 from onlinesrl.runs.inputs import make_reader
-from onlinesrl.runs.run import compile_kernels, trained_learner
+from onlinesrl.runs.run import compile_kernels, load_checkpoint, trained_learner
 from onlinesrl.stream.dead_letters import letters
 from onlinesrl.stream.run_folder import REQUESTS, parts
 
@@ -47,9 +47,9 @@ def explanations(
 ) -> Iterator[Explanation]:
     """Yield explanations of atoms of an example; without any, of the least certain ones.
 
-    ``trained`` is as for predictions, or a configuration whose run has ended, ``config`` None: that of the
-    run folder. ``change`` are atoms, or predicates, of the evidence that may change. Raises ExplanationError
-    where there is no such example or atom.
+    ``trained`` is as for predictions, or the configuration of a run; ``config`` None: that in the checkpoint.
+    The run may be running. ``change`` are atoms, or predicates, of the evidence that may change. Raises
+    ExplanationError where there is no such example or atom.
     """
     wanted = [read_atom(text) for text in atoms]
     settings, trained = _settings(trained, config, overrides)
@@ -73,26 +73,21 @@ def _settings(trained: Path, config: Path | None, overrides: Sequence[str]) -> t
     return _settings_of(trained, overrides), trained
 
 
-def _settings_of(folder: Path, overrides: Sequence[str]) -> Config:
-    """Return the configuration that a run has written to its summary; its source may be a journal."""
+def _settings_of(trained: Path, overrides: Sequence[str]) -> Config:
+    """Return the configuration in a run's checkpoint, the newest of a folder; its source may be a journal."""
     hint = "give the configuration as well: onlinesrl explain RUN CONFIG --id ID"
-    summary = folder / "summary.json"
-    if overrides or not is_plain(summary):
-        raise UsageError(
-            f"{folder}: no summary of a run that has ended, which names its configuration; {hint}"
-            if not overrides
-            else f"--set changes a configuration: {hint}"
-        )
-    with storage_errors(summary, "read"):
-        text = read_plain(summary)
+    if overrides:
+        raise UsageError(f"--set changes a configuration: {hint}")
+    has_state = trained.is_dir() or trained.suffix == ".ckpt"
+    values = load_checkpoint(trained).header.get("config") if has_state else None
+    if values is None:
+        raise UsageError(f"{trained}: has no configuration of a run; {hint}")
     try:
-        values = json.loads(text)["config"]
-        journal = parts(folder / REQUESTS)
-        if any(is_plain(part) and part.stat().st_size for part in journal):
-            values["source"] = {"path": [*map(str, journal)]}
+        if journal := parts(trained / REQUESTS) if trained.is_dir() else []:
+            values["source"] |= {"path": [*map(str, journal)]}
         return run_root(values).model_validate(values)
-    except (ValueError, KeyError, TypeError, ValidationError):
-        raise UsageError(f"{summary}: its configuration cannot be read; {hint}") from None
+    except (KeyError, TypeError, ValidationError):
+        raise UsageError(f"{trained}: its configuration cannot be read; {hint}") from None
 
 
 def find(config: Config, name: str) -> Example:

@@ -399,6 +399,7 @@ def _make_loop(
         schedule,
         config.fingerprint(learner.model_text),
         settings(config),
+        config.as_dict(),
         config.sink.make(config, lambda: stopper.asked, warn),
         options.strict,
         config.limits.bad_share,

@@ -77,6 +77,7 @@ class RunHeader(Header):
     lengths: dict[str, Natural]
     parts: NotRequired[dict[str, Natural]]
     settings: dict[str, Any]
+    config: NotRequired[dict[str, Any]]
     position: dict[str, Any] | None
     seconds: _Seconds
     finished: bool
@@ -141,6 +142,10 @@ def latest(
         except DamagedCheckpoint as error:
             warn(f"damaged checkpoint skipped: {error}")
             continue
+        except StorageError:
+            if files[number].exists():
+                raise
+            return latest(folder, warn, accepts)  # a running run has removed it for a newer one
         if accepts(intact):
             return intact
         refused = True

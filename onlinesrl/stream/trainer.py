@@ -58,7 +58,7 @@ class Trainer:
     ``settle``, or when more than ``bad_share`` of the examples are bad; StorageError when something
     cannot be written. An example in which ``crashes`` processes died is bad. ``answered`` is called
     with each record, its item and its outcome, and ``first`` with the first examples before they are learned
-    from. ``settings`` are kept in checkpoints.
+    from. ``settings`` and ``config``, all keys and values of the run, are kept in checkpoints.
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class Trainer:
         schedule: Schedule,
         fingerprint: Mapping[str, Any],
         settings: Mapping[str, Any],
+        config: Mapping[str, Any],
         sink: Sink,
         strict: bool = False,
         bad_share: float = 1.0,
@@ -84,7 +85,7 @@ class Trainer:
         self.reader = reader
         self.folder = folder
         self.schedule = schedule
-        self.fingerprint, self.settings = fingerprint, settings
+        self.fingerprint, self.settings, self.config = fingerprint, settings, config
         self.strict = strict
         self.bad_share, self.settle = bad_share, settle
         self.until = until
@@ -140,6 +141,7 @@ class Trainer:
             "version": __version__,
             "fingerprint": dict(self.fingerprint),
             "settings": dict(self.settings),
+            "config": dict(self.config),
             "model": self.learner.model_text,
             **self.outputs.state(),
             "learner": learner,

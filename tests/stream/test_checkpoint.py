@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from onlinesrl.core.errors import StorageError
+from onlinesrl.stream import checkpoints
 from onlinesrl.stream.checkpoints import DamagedCheckpoint, latest, load, save
 
 HEADER = {"position": {"file": 0, "line": 7}, "f1": 0.1 + 0.2, "ids": ["é", None, True]}
@@ -235,6 +236,18 @@ def test_latest_refuses_one_that_cannot_be_opened(tmp_path):
     (tmp_path / "checkpoint-000000000002.ckpt").mkdir()
     with pytest.raises(StorageError, match="cannot open: Is a directory"):
         latest(tmp_path, never)
+
+
+def test_latest_takes_the_one_for_which_a_run_removes_another_meanwhile(tmp_path, monkeypatch):
+    save_number(tmp_path, 1, keep=1)
+
+    def late(path):
+        if path.name.endswith("1.ckpt"):
+            save_number(tmp_path, 2, keep=1)
+        return load(path)
+
+    monkeypatch.setattr(checkpoints, "load", late)
+    assert_holds(latest(tmp_path, never), 2)
 
 
 def test_save_keeps_the_newest_and_sweeps_up(tmp_path):
