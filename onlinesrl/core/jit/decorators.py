@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numba
 from numba import types
 from numba.core import event
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 
 from onlinesrl.core.jit.cache import KernelCache, lasting
@@ -58,6 +59,19 @@ class _Kernel(_Dispatcher):
     """A function that Python calls; kernels that call it link it."""
 
     part_of: Callable[[Any], _Part]
+    called: set[tuple[int, ...]]
+
+    def compile(self, sig: Any) -> Any:
+        """Compile for argument types, or load from the cache; later calls with these types are quick.
+
+        Numba looks for the very types of the arguments, and would ask here at each call.
+        """
+        with global_compiler_lock:
+            entry, codes = super().compile(sig), tuple([kind._code for kind in sig])
+            if codes not in self.called and sig not in self.overloads:
+                self.called.add(codes)
+                self._insert([*codes], entry, False)  # type: ignore[attr-defined]
+            return entry
 
     def enable_caching(self) -> None:
         """Cache compiled code in trusted files; see ``cache``."""
@@ -121,6 +135,7 @@ def _kernel(function: F, feature: str, otherwise: Any, inline: bool = False, **o
 
     compiled = _Kernel(function, {}, OPTIONS | options | {"no_cfunc_wrapper": True}, KernelCompiler)
     compiled.enable_caching()
+    compiled.called = set()
     compiled.part_of = lambda kinds: part(
         not any(feature in getattr(kind, "without", ()) for kind in kinds)
     )

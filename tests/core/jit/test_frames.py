@@ -137,6 +137,15 @@ def test_kernels_are_compiled_once_for_all_widths_of_integers() -> None:
     assert len(kind.signatures) == 1  # type: ignore[attr-defined]
 
 
+def test_the_code_of_a_kernel_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    row, calls = np.ones(1, np.int32), list[object]()
+    assert of_all_kinds(row) + kind(np.int32(1)) + kind(1) == 6
+    for function in (of_all_kinds, kind):
+        monkeypatch.setattr(type(function), "compile", lambda _, kinds: calls.append(kinds))
+    assert of_all_kinds(row[:1]) + kind(np.int32(1)) + kind(2) == 6
+    assert not calls
+
+
 def test_a_kernel_is_compiled_anew_where_a_part_of_it_has_changed(tmp_path: Path) -> None:
     """Though the part stands in another file, which numba does not look at."""
     package = tmp_path / "onlinesrl"
