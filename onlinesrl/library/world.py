@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import isnan, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from msgspec import Meta
-
-from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
+from onlinesrl.core.errors import DataError, OnlinesrlError
 from onlinesrl.core.example import Constant, arguments, number_of, show_ground_atom
 from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.core.io import checkpoint_file
@@ -34,11 +32,12 @@ class _Saved(TypedDict):
     """The header of the file of a world."""
 
     version: str
+    language: str
     model: str
     query: list[str]
     skip: bool
     whole_numbers: dict[str, int]
-    facts: list[tuple[str, tuple[str, ...], Annotated[float, Meta(ge=0, le=1)] | None]]
+    facts: list[tuple[str, tuple[str, ...], float | None]]
 
 
 class Delta:
@@ -151,12 +150,12 @@ class World:
         return Delta(self._by_name(changed), self.certificate)
 
     def save(self, path: str | Path) -> None:
-        """Write a PSL world to a file, whole or not at all. Raises StorageError, UsageError."""
-        self._check_psl("saved: its answer follows from its facts, so keep these")
+        """Write the world to a file, whole or not at all. Raises StorageError."""
         facts, arrays = self._world.save()
         header = {
             "version": __version__,
-            "model": self.model.text,
+            "language": self.model.language.suffix[1:],
+            "model": self.model.text if self._schema.soft else self.model.program.text,
             "query": self._names,
             "skip": self._skip,
             "whole_numbers": self._whole_numbers,
@@ -171,14 +170,13 @@ class World:
             checkpoint = checkpoint_file.load(Path(path))
             saved = converted(checkpoint.header, _Saved)
             try:
-                world = cls(Model(saved["model"], "psl"), saved["query"], skip=saved["skip"])
+                model = Model(saved["model"], saved["language"], file="<world>", alone=True)
+                world = cls(model, saved["query"], skip=saved["skip"])
             except OnlinesrlError as error:
                 raise Misfit(str(error)) from None
             facts = dict[GroundAtom, float]()
             for name, constants, value in saved["facts"]:
-                if len(constants) != world._schema.arities.get(name) or (
-                    value is None and name not in world._names
-                ):
+                if not world._schema.is_fact(name, constants, value):
                     raise Misfit(f"{show_ground_atom(name, constants)} is no fact of the model")
                 facts[name, constants] = nan if value is None else value
             world._world.resume(facts, checkpoint.arrays)
@@ -186,11 +184,11 @@ class World:
         return world
 
     def explain(self, atom: AnyAtom) -> Explanation:
-        """Return why an atom has its value: how strongly each ground rule pulls it up or down.
+        """Return why an atom has its value: in PSL, how strongly each ground rule pulls it up or down.
 
-        Raises ExplanationError for an atom that is neither observed nor a target, UsageError in Markov logic.
+        In Markov logic, the ground rules for the value and against it, and the best state in which it is
+        otherwise. Raises ExplanationError for an atom that is neither observed nor a target.
         """
-        self._check_psl("explained: srl.explain takes its model and facts")
         name, constants = atom_of(atom)
         explanation: Explanation = self._world.explain((name, tuple(constants)))
         return explanation
@@ -232,10 +230,6 @@ class World:
                     (str(number), number) for number in constants if isinstance(number, int)
                 )
                 yield (name, tuple(map(str, constants))), number_of(row)
-
-    def _check_psl(self, reason: str) -> None:
-        if not self._schema.soft:
-            raise UsageError(f"a world of Markov logic cannot be {reason}")
 
 
 def _text(value: float | None) -> str:

@@ -31,6 +31,15 @@ class AtomIndex:
         """Return the value of an atom; None if it is not listed."""
         return self._values.get(atom[0], {}).get(atom[1])
 
+    def sorted(self) -> dict[GroundAtom, float]:
+        """Return the atoms with their values, in the order of their names."""
+        pairs = (
+            ((predicate, constants), value)
+            for predicate, values in self._values.items()
+            for constants, value in values.items()
+        )
+        return dict(sorted(pairs, key=lambda pair: pair[0]))
+
     def set(self, atom: GroundAtom, value: float | None) -> None:
         """Give an atom another value; None takes it off the list."""
         predicate, constants = atom

@@ -91,6 +91,14 @@ class FactSchema:
         number = 1.0 if value is None else value
         return 0.0 <= number <= 1.0 if self.soft else number in (0.0, 1.0)
 
+    def is_fact(self, name: str, constants: Sequence[str], value: float | None) -> bool:
+        """Tell whether an atom may be listed with this value; None: as a target."""
+        if len(constants) != self.arities.get(name):
+            return False
+        if value is None:
+            return self.soft and name in self.query
+        return self.fits(name, value)
+
     def _range(self, name: str) -> str:
         if name in self.numeric:
             return f"a number from {-MOST:g} to {MOST:g}"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from onlinesrl.core.explain.explanation import (
     ordered,
     shown,
 )
-from onlinesrl.logic.ast import Leaf, Variable
+from onlinesrl.logic.ast import Leaf, Program, Variable
 from onlinesrl.logic.text import quote, show, show_leaf
 from onlinesrl.mln.explain.counterfactual import least_change
 from onlinesrl.mln.explain.predicted_world import PredictedWorld, Predictor
@@ -194,31 +193,45 @@ def _undecided(world: PredictedWorld, local: State, gain: Floats) -> int:
 
 def _reasons(world: PredictedWorld, gain: Floats) -> tuple[Reason, ...]:
     """Return the ground rules whose truth differs, merged by weight and direction."""
-    effects: dict[tuple[int, tuple[str, ...], bool], float] = {}
-    numbers: dict[tuple[int, tuple[str, ...], bool], float] = {}
-    counts: Counter[tuple[int, tuple[str, ...], bool]] = Counter()
     clauses, net = world.predictor.weights.clauses, world.net
+    instances = []
     for c in np.flatnonzero(gain).tolist():
         number, key, row = _instance(world, int(world.place[c]))
-        times = float(net.row_factor[row]) * clauses[number].sign
-        weight = float(world.weight[c]) * clauses[number].sign
-        instance = number, key, bool((gain[c] > 0) == (weight > 0))
-        effects[instance] = effects.get(instance, 0.0) + float(gain[c])
-        numbers[instance] = numbers.get(instance, 0.0) + times
-        counts[instance] += 1
-    return ordered(
-        [
-            Reason(
-                _text(world, clauses[number], key),
-                (effect if holds else -effect) / numbers[number, key, holds],
-                effect,
-                counts[number, key, holds],
-                holds,
-                numbers[number, key, holds] / counts[number, key, holds],
-            )
-            for (number, key, holds), effect in effects.items()
-        ]
-    )
+        factor, weight = float(net.row_factor[row]), float(world.weight[c])
+        text = _text(world, clauses[number], key)
+        sign = clauses[number].sign
+        instances.append(Instance((number, key), text, sign, factor, weight, float(gain[c])))
+    return merged(instances)
+
+
+class Instance(NamedTuple):
+    """A ground clause whose truth differs: the name of its weight, the text of its rule, the clause's sign.
+
+    ``weight`` includes ``factor``, the product of the sign and the numeric evidence. ``gain`` is its
+    contribution to the score of the predicted state less that to the other.
+    """
+
+    name: Hashable
+    text: str
+    sign: int
+    factor: float
+    weight: float
+    gain: float
+
+
+def merged(instances: Iterable[Instance]) -> tuple[Reason, ...]:
+    """Return reasons: instances of the same weight and direction are one."""
+    together: dict[tuple[Hashable, bool], list[Instance]] = {}
+    for instance in instances:
+        holds = (instance.gain > 0) == (instance.weight * instance.sign > 0)
+        together.setdefault((instance.name, holds), []).append(instance)
+    reasons = []
+    for (_, holds), same in together.items():
+        effect, count = sum(x.gain for x in same), len(same)
+        number = sum(x.factor * x.sign for x in same)
+        weight = (effect if holds else -effect) / number
+        reasons.append(Reason(same[0].text, weight, effect, count, holds, number / count))
+    return ordered(reasons)
 
 
 def _instance(world: PredictedWorld, g: int) -> tuple[int, tuple[str, ...], int]:
@@ -251,6 +264,10 @@ def _constants(
 
 
 def _text(world: PredictedWorld, clause: Clause, key: Sequence[str]) -> str:
+    return rule_text(world.predictor.weights.layout.plan.program, clause, key)
+
+
+def rule_text(program: Program, clause: Clause, key: Sequence[str]) -> str:
     """Return the text of a rule with the template constants of its weight."""
     constants = dict(zip(clause.template, key, strict=True))
 
@@ -259,8 +276,7 @@ def _text(world: PredictedWorld, clause: Clause, key: Sequence[str]) -> str:
             return quote(constants[leaf.name])
         return show_leaf(leaf)
 
-    rule = world.predictor.weights.layout.plan.program.rules[clause.rule]
-    return show(written(clause, rule), spelled)
+    return show(written(clause, program.rules[clause.rule]), spelled)
 
 
 def _texts(world: PredictedWorld, selected: Bools) -> tuple[str, ...]:

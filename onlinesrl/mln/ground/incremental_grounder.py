@@ -129,6 +129,10 @@ class IncrementalGrounder:
         """Return the value of a fact, NaN for a listed open atom; None if there is no such fact."""
         return self._facts.get(atom)
 
+    def facts(self) -> dict[GroundAtom, float]:
+        """Return all facts in the order of their names, NaN for listed open atoms."""
+        return self._facts.sorted()
+
     def weight(self, row: Row) -> float | None:
         """Return the weight of a ground clause; None for a hard one."""
         clause = self._clauses[row.clause]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isnan
@@ -17,10 +18,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.example import show_ground_atom
+from onlinesrl.core.explain.explanation import Explanation, ExplanationError, shown
+from onlinesrl.core.io.restoring import Misfit
 from onlinesrl.logic.ast import Program
 from onlinesrl.logic.atom_index import Change, GroundAtom
+from onlinesrl.mln.explain.world_explanation import Alternative, GroundClause, explained
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.ground.incremental_grounder import (
     GroundLiteral,
@@ -53,6 +58,13 @@ class _Component:
     score: Fraction
     gap: float
     certified: bool
+
+
+class _Part(NamedTuple):
+    """The open atoms of a component, in any order, and its ground clauses."""
+
+    atoms: list[GroundAtom]
+    clauses: list[GroundClause]
 
 
 class MlnWorld:
@@ -97,6 +109,47 @@ class MlnWorld:
     def values(self) -> Iterator[tuple[GroundAtom, float]]:
         """Yield the open atoms and their values, 0 or 1, in the order of names."""
         yield from sorted(self._values.items())
+
+    def save(self) -> tuple[dict[GroundAtom, float], dict[str, Floats]]:
+        """Return the facts and no arrays, for ``resume``: the answer follows from the facts."""
+        return self._grounder.facts(), {}
+
+    def resume(self, facts: Mapping[GroundAtom, float], arrays: Mapping[str, Floats]) -> None:
+        """Become the world that was saved; this one has no facts. Raises Misfit where it cannot be."""
+        try:
+            self.apply(facts)
+        except (Infeasible, Unsolved) as error:
+            raise Misfit(str(error)) from None
+
+    def explain(self, atom: GroundAtom) -> Explanation:
+        """Return why an atom has its value. Raises ExplanationError if it is no target and no fact.
+
+        Raises Unsolved if no state with the other value is found within the engine's limit.
+        """
+        value = self._fixed.get(atom, self.fact(atom))
+        if value is None:
+            raise ExplanationError(f"{shown(atom)} is neither observed nor a target")
+        if not isnan(value):
+            return Explanation("", shown(atom), value, given=True)
+        (part,) = self._components([atom])
+        best, alternative = self._component[atom], None
+        values = dict(zip(best.atoms, best.values, strict=True))
+        with suppress(Infeasible):
+            other = self._solved(part, (not values[atom], atom))
+            others = dict(zip(other.atoms, other.values, strict=True))
+            alternative = Alternative(others, float(best.score - other.score), other.certified)
+        plan = self._grounder.plan
+        members = [a for a in self._members(atom) if isnan(self._fixed[a])]
+        return explained(
+            plan.program,
+            atom,
+            values,
+            best.certified,
+            alternative,
+            part.clauses,
+            plan.groups.get(atom[0]),
+            members,
+        )
 
     def apply(self, changes: Mapping[GroundAtom, float | None]) -> dict[GroundAtom, Change]:
         """Change facts, see ``IncrementalGrounder.change``; return the open atoms whose value changed.
@@ -245,10 +298,8 @@ class MlnWorld:
 
     # components ----------------------------------------------------------------------------------
 
-    def _components(
-        self, atoms: Iterable[GroundAtom]
-    ) -> Iterator[tuple[list[GroundAtom], list[tuple[float | None, GroundLiterals]]]]:
-        """Yield the open atoms and weighted clauses of each component that has some of these atoms."""
+    def _components(self, atoms: Iterable[GroundAtom]) -> Iterator[_Part]:
+        """Yield the open atoms and ground clauses of each component that has some of these atoms."""
         seen, rows = set[GroundAtom](), set[Key]()
         for start in atoms:
             if start in seen or not isnan(self._atoms.get(start, 1.0)):
@@ -256,7 +307,7 @@ class MlnWorld:
             seen.add(start)
             if not isnan(self._fixed[start]):
                 continue
-            component, clauses = [start], list[tuple[float | None, GroundLiterals]]()
+            component, clauses = [start], list[GroundClause]()
             for atom in component:  # it grows
                 members = self._groups[self._group[atom]] if atom in self._group else ()
                 near = [a for a in members if isnan(self._fixed[a])]
@@ -267,25 +318,26 @@ class MlnWorld:
                     row = self._rows[key]
                     weight, literals = self._grounder.weight(row), self._folded(row)
                     if weight != 0.0 and literals:
-                        clauses.append((weight, literals))
+                        clause = self._grounder.plan.clauses[row.clause].clause
+                        clauses.append(GroundClause(weight, literals, clause, row))
                         near += _atoms(literals)
                 for other in near:
                     if other not in seen:
                         seen.add(other)
                         component.append(other)
-            yield component, clauses
+            yield _Part(component, clauses)
 
-    def _solved(
-        self, part: tuple[list[GroundAtom], list[tuple[float | None, GroundLiterals]]]
-    ) -> _Component:
-        """Solve a component. Raises Infeasible and Unsolved."""
-        atoms = sorted(part[0])
+    def _solved(self, part: _Part, *units: GroundLiteral) -> _Component:
+        """Solve a component, in which these literals are to hold. Raises Infeasible and Unsolved."""
+        atoms = sorted(part.atoms)
         groups = [self._group.get(atom) for atom in atoms]
-        if not part[1] and not any(groups):
+        weighted = [(clause.weight, clause.literals) for clause in part.clauses]
+        weighted += [(None, frozenset([unit])) for unit in units]
+        if not weighted and not any(groups):
             return _Component((*atoms,), (0.0,) * len(atoms), Fraction(0), 0.0, True)
         numbers = {group: n for n, group in enumerate(g for g in dict.fromkeys(groups) if g)}
         exactly = [self._grounder.plan.groups[name].exactly for name, _ in numbers]
-        n_atoms, clauses, weight = _written(atoms, part[1])
+        n_atoms, clauses, weight = _written(atoms, weighted)
         group = np.full(n_atoms, -1, np.int32)
         group[: len(atoms)] = [-1 if g is None else numbers[g] for g in groups]
         model = GroundMRF(

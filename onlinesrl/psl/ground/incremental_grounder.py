@@ -66,15 +66,6 @@ class ListedAtoms(AtomIndex):
         super().__init__()
         self._arities = arities
 
-    def sorted(self) -> dict[GroundAtom, float]:
-        """Return the atoms with their values, in the order of their names."""
-        pairs = (
-            ((predicate, constants), value)
-            for predicate, values in self._values.items()
-            for constants, value in values.items()
-        )
-        return dict(sorted(pairs, key=lambda pair: pair[0]))
-
     def database(self) -> Database:
         """Return the atoms as a database."""
         constants = dict[str, int]()

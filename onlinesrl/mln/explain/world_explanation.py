@@ -1,0 +1,105 @@
+"""Explanation of an atom of a world that stays: ground rules for and against its value."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from onlinesrl.core.explain.explanation import Explanation, Other, shown
+from onlinesrl.logic.ast import Program
+from onlinesrl.logic.atom_index import GroundAtom
+from onlinesrl.mln.explain.explanation import Instance, merged, rule_text
+from onlinesrl.mln.ground.incremental_grounder import GroundLiterals, Row
+from onlinesrl.mln.ground.join_planner import Group
+from onlinesrl.mln.lang.clausal_form import Clause
+
+Values = Mapping[GroundAtom, float]
+"""The values of open atoms, 0 or 1."""
+
+
+class GroundClause(NamedTuple):
+    """A ground clause that facts do not decide: its weight, None if it is hard, and its open literals."""
+
+    weight: float | None
+    literals: GroundLiterals
+    clause: Clause
+    row: Row
+
+
+class Alternative(NamedTuple):
+    """The best values of a component in which an atom has its other value, and what they cost."""
+
+    values: Values
+    cost: float
+    certified: bool
+
+
+def explained(
+    program: Program,
+    atom: GroundAtom,
+    values: Values,
+    certified: bool,
+    alternative: Alternative | None,
+    clauses: Sequence[GroundClause],
+    group: Group | None,
+    members: Collection[GroundAtom],
+) -> Explanation:
+    """Explain the value of an open atom by the ground clauses of its component.
+
+    ``values`` are those of the component, ``members`` the open atoms of the atom's group. ``alternative`` is
+    None if hard rules leave no other value.
+    """
+    together = {atom: None} | dict.fromkeys(members)
+    other = {a: alternative.values[a] if alternative else 0.0 for a in together}
+    local = {**values, **other, atom: 1.0 - values[atom]}
+    turned = {a for a in together if local[a] != values[a]}
+    instances, forbidden, undecided = list[Instance](), dict[str, None](), 0
+    for weight, literals, clause, row in clauses:
+        if turned.isdisjoint(_atoms(literals)):
+            continue
+        change = int(_holds(literals, values)) - int(_holds(literals, local))
+        text = rule_text(program, clause, row.template)
+        if weight is None:
+            forbidden |= {f"{text}.": None} if change else {}
+        elif change:
+            name, sign = (row.clause, row.template), clause.sign
+            instances.append(Instance(name, text, sign, row.factor, weight, weight * change))
+        else:
+            undecided += 1
+    true = [a for a in together if values[a]]
+    otherwise = [a for a in together if local[a] and a != atom]
+    instead = shown(otherwise[0]) if otherwise else "none of its group"
+    here = f", here {shown(true[0])}" if true else ", here none"
+    return Explanation(
+        "",
+        shown(atom),
+        values[atom],
+        certified,
+        group=None if group is None else group.show(atom[0]) + here,
+        instead=instead if len(together) > 1 and values[atom] else None,
+        reasons=merged(instances),
+        undecided=undecided,
+        forbidden=() if alternative else (*forbidden,),
+        other=None if alternative is None else _other(values, together, alternative),
+    )
+
+
+def _other(values: Values, together: Collection[GroundAtom], alternative: Alternative) -> Other:
+    changed = (a for a, value in alternative.values.items() if value != values[a])
+    changes = tuple((shown(a), bool(alternative.values[a])) for a in changed if a not in together)
+    return Other(alternative.cost, alternative.certified, changes)
+
+
+def _holds(literals: GroundLiterals, values: Values) -> bool:
+    return any(
+        all((values[a] == 1.0) == sign for sign, a in content)  # type: ignore[index]
+        if isinstance(content, frozenset)
+        else (values[content] == 1.0) == positive
+        for positive, content in literals
+    )
+
+
+def _atoms(literals: GroundLiterals) -> set[GroundAtom]:
+    contents = (content for _, content in literals)
+    parts = (_atoms(c) if isinstance(c, frozenset) else {c} for c in contents)
+    return set().union(*parts)
