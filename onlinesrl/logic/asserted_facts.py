@@ -27,10 +27,11 @@ class AssertedFacts:
         self._by_key: dict[str, Facts] = {}
         self._values: dict[GroundAtom, dict[str, float]] = {}
         self._targets: dict[GroundAtom, dict[str, None]] = {}
+        self._number = 0
 
     def __len__(self) -> int:
-        """Return the number of keys that assert something."""
-        return len(self._by_key)
+        """Return the number of facts."""
+        return self._number
 
     def by(self, key: str) -> Mapping[GroundAtom, float]:
         """Return what a key asserts."""
@@ -55,6 +56,7 @@ class AssertedFacts:
         """Change what a key asserts."""
         facts = self._by_key.setdefault(key, {})
         for atom, value in changes.items():
+            self._number -= atom in self._values or atom in self._targets
             for index in (self._values, self._targets):
                 keys = index.get(atom, {})
                 keys.pop(key, None)
@@ -62,12 +64,13 @@ class AssertedFacts:
                     index.pop(atom, None)
             if value is None:
                 facts.pop(atom, None)
-                continue
-            facts[atom] = value
-            if isnan(value):
-                self._targets.setdefault(atom, {})[key] = None
             else:
-                self._values.setdefault(atom, {})[key] = value
+                facts[atom] = value
+                if isnan(value):
+                    self._targets.setdefault(atom, {})[key] = None
+                else:
+                    self._values.setdefault(atom, {})[key] = value
+            self._number += atom in self._values or atom in self._targets
         if not facts:
             del self._by_key[key]
 
@@ -106,6 +109,7 @@ class AssertedFacts:
                 self._targets[atom] = dict.fromkeys(targets)
             for key, value in (*((key, nan) for key in targets), *values):
                 self._by_key.setdefault(key, {})[atom] = value
+        self._number = len({**self._values, **self._targets})
 
 
 def _same(first: float | None, second: float | None) -> bool:

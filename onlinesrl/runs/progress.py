@@ -142,6 +142,8 @@ class Display:
             "regret bound": _show(_mean(snapshot), "{:.3g} per example"),
             "drift": _drift(snapshot.get("drift")),
             "weights": self._growth.show(snapshot.get("weights")),
+            "facts": _show(snapshot.get("facts"), "{:,}"),
+            "answers changed": _show(snapshot.get("changed_atoms"), "{:,}"),
             "solver": ", ".join(f"{k} {v:,}" for k, v in (snapshot.get("routes") or {}).items()),
             "bad": f"{snapshot['bad']:,}" if snapshot.get("bad") else "",
             "lag": _show(snapshot.get("lag"), "{:,}"),
@@ -341,6 +343,11 @@ def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
             + _show(get("dropped_weights") or None, ", {:,} dropped (learner.max_weights)"),
         ),
         *_solver_lines(summary, soft),
+        (
+            "World",
+            _show(get("facts"), "{:,} facts and targets")
+            + _show(get("changed_atoms"), ", {:,} answers changed"),
+        ),
         ("Results", str((get("config") or {}).get("output", ""))),
     ]
 

@@ -61,6 +61,9 @@ class _Line(msgspec.Struct):
     routes: dict[str, int] = {}
     errors: dict[str, int] = {}
     drift: _Drift | None = None
+    facts: int | None = None
+    changed_atoms: int | None = None
+    touched_rules: int | None = None
 
 
 class _Slow(msgspec.Struct):
@@ -98,6 +101,8 @@ class _Summary(msgspec.Struct):
     regret_bound: float | None = None
     restarted: int | None = None
     sampled: int | None = None
+    facts: int | None = None
+    changed_atoms: int | None = None
     drift: _Drift | None = None
 
 

@@ -249,10 +249,10 @@ class WorldLearner(Learner):
         return {}
 
     def certificate(self) -> dict[str, float | None]:
-        """Return the number of facts and open atoms, what steps have changed so far, and the gap."""
+        """Return the number of facts, what changes of them have changed so far, and the gap of the answer."""
         return {
             **self.learner.certificate(),
-            "keys": len(self._asserted),
+            "facts": len(self._asserted),
             "changed_atoms": self.changed,
             "touched_rules": self.touched,
             "gap": self._world.certificate.gap,

@@ -128,6 +128,29 @@ METRIC_TABLE: Mapping[str, MetricEntry] = {
         prometheus="sampled_updates",
         help="Updates of the log-likelihood by samples, where elimination was too wide.",
     ),
+    "facts": MetricEntry(
+        label="facts", format="count", prometheus="facts", help="Facts and targets of a world."
+    ),
+    "changed_atoms": MetricEntry(
+        label="changed atoms",
+        format="count",
+        prometheus="changed_atoms",
+        counter=True,
+        help="Atoms of a world whose answer changed, over all changes of its facts.",
+    ),
+    "touched_rules": MetricEntry(
+        label="touched ground rules",
+        format="count",
+        prometheus="touched_ground_rules",
+        counter=True,
+        help="Ground rules of a world that changes of its facts added, replaced or removed.",
+    ),
+    "gap": MetricEntry(
+        label="gap",
+        format="figure",
+        prometheus="gap",
+        help="The score of a world's answer is at most so far below the best.",
+    ),
     "weights": MetricEntry(
         label="weights", format="count", prometheus="weights", help="Weights held."
     ),

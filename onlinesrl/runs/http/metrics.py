@@ -180,7 +180,7 @@ _FAMILIES = {
 
 def _counters(figures: dict[str, Any]) -> Iterator[Metric]:
     for key, entry in METRIC_TABLE.items():
-        if entry.prometheus and entry.counter:
+        if entry.prometheus and entry.counter and key in figures:
             yield CounterMetricFamily(f"onlinesrl_{entry.prometheus}", entry.help, figures[key])
     yield CounterMetricFamily(
         "onlinesrl_dead_letters", "Examples put into deadletter.jsonl.", figures["bad"]

@@ -28,12 +28,14 @@ from onlinesrl.runs.report.html import (
 )
 from onlinesrl.runs.report.scores import by_predicate, by_value, confusion
 from onlinesrl.runs.report.weights import WeightRow, weights_section
+from onlinesrl.runs.report.world import cost_curve
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _ROUTES = {
     "elimination": "exact reductions, without search",
     "branch-and-bound": "a search with bounds by message passing, to its end",
     "ilp": "a 0-1 integer programme, solved to optimality",
+    "incremental": "the answer from before, solved again where the change touched it",
     "admm": "convex optimisation, until a lower bound proves the energy minimal",
 }
 
@@ -62,7 +64,7 @@ def write_report(
     config, soft = summary.get("config") or {}, "mae" in figures
     body = join(
         _figures(figures),
-        learning_curve(metrics),
+        cost_curve(metrics) if config.get("world") else learning_curve(metrics),
         reliability_curve(last),
         by_value(last),
         confusion(last),
@@ -112,7 +114,9 @@ def _figures(figures: Figures) -> Markup:
         if (value := number(figures.get(key))) is not None
     ]
     lead = paragraph(
-        "Every example was predicted before it was learned from, so all figures are about unseen "
+        "Each record changed the facts of one world, and its answer followed."
+        if (figures.get("config") or {}).get("world")
+        else "Every example was predicted before it was learned from, so all figures are about unseen "
         "examples."
     )
     return join(lead, tag("dl", *tiles, class_="figures"))
@@ -141,6 +145,9 @@ def _tiles(figures: Figures) -> list[tuple[str, str, Callable[[float], str], str
         _metric("cll", "of an atom's truth, given its probability, on average"),
         _metric("brier", "the mean squared error of the atoms' probabilities"),
         _metric("calibration_error", "between probabilities and shares of true atoms, on average"),
+        _metric("facts", "observed atoms and targets, at the end"),
+        _metric("changed_atoms", "answers that changed, over all changes"),
+        _metric("touched_rules", "added, replaced or removed by changes"),
         _metric("exact", "of the examples have no wrong atom"),
         _metric("hamming", "wrong atoms per example, on average"),
         (
