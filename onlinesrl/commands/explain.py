@@ -45,9 +45,11 @@ def explain(
     json_: Annotated[bool, typer.Option("--json", help="As JSON, to the last bit.")] = False,
 ) -> None:
     """Explain a prediction: the ground rules for and against it, and what would flip it."""
-    from onlinesrl.runs.explain import explanations
+    from onlinesrl.core.explain.explanation import read_atom
+    from onlinesrl.runs.explain import Question, explanations
 
-    explained = explanations(trained, config, set_, id_, atom, change, tries)
+    question = Question([*map(read_atom, atom)], change, tries)
+    explained = explanations(trained, config, set_, id_, question)
     if json_:
         print(json.dumps([explanation.as_dict() for explanation in explained], indent=2))
         return

@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from pydantic import ValidationError
 
 from onlinesrl.core.errors import UsageError, printable
 from onlinesrl.core.example import Example, arguments
-from onlinesrl.core.explain.counterfactual import CounterfactualQuery
+from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import (
     Atom,
     Explanation,
@@ -21,7 +22,7 @@ from onlinesrl.core.explain.explanation import (
     read_atom,
 )
 from onlinesrl.core.io.atomic_write import plain, storage_errors
-from onlinesrl.core.learner import Prediction
+from onlinesrl.core.learner import Explainable, Prediction
 from onlinesrl.runs.config.loading import load, run_root
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import say
@@ -36,31 +37,45 @@ CHOSEN = 3
 """How many atoms are explained where none is asked for."""
 
 
+class Question(NamedTuple):
+    """What is asked about an example.
+
+    Without ``atoms`` the least certain ones are explained. ``change`` are atoms, or predicates, of the
+    evidence that may change.
+    """
+
+    atoms: Sequence[Atom] = ()
+    change: Sequence[str] = ()
+    tries: int = DEFAULTS.tries
+
+    def answers(
+        self, learner: Explainable, example: Example, recorded: Prediction | None
+    ) -> Iterator[Explanation]:
+        """Yield explanations, which tell where a run has ``recorded`` another prediction.
+
+        Raises ExplanationError for what the example does not have, and what ``Explainable`` raises.
+        """
+        candidates = _candidates(example, self.change) if self.change else None
+        query = CounterfactualQuery(candidates, self.tries)
+        predicted = None if recorded is None else recorded.predicted
+        for atom in self.atoms or learner.least_certain(example, CHOSEN):
+            yield compared(learner.explain(example, atom, query), atom, predicted)
+
+
 def explanations(
-    trained: Path,
-    config: Path | None,
-    overrides: Sequence[str],
-    name: str,
-    atoms: Sequence[str],
-    change: Sequence[str],
-    tries: int,
+    trained: Path, config: Path | None, overrides: Sequence[str], name: str, question: Question
 ) -> Iterator[Explanation]:
-    """Yield explanations of atoms of an example; without any, of the least certain ones.
+    """Yield the answers to a question about an example.
 
     ``trained`` is as for predictions, or the configuration of a run; ``config`` None: that in the checkpoint.
-    The run may be running. ``change`` are atoms, or predicates, of the evidence that may change. Raises
-    ExplanationError where there is no such example or atom.
+    The run may be running. Raises ExplanationError where there is no such example or atom.
     """
-    wanted = [read_atom(text) for text in atoms]
     settings, trained = _settings(trained, config, overrides)
     _check_letters(trained, name)
     example = find(settings, name)
     learner = trained_learner(settings, trained)
     compile_kernels(learner, say)
-    query = CounterfactualQuery(_candidates(example, change) if change else None, tries)
-    for atom in wanted or learner.least_certain(example, CHOSEN):
-        explanation, recorded = learner.explain(example, atom, query), _recorded(trained, name)
-        yield compared(explanation, atom, None if recorded is None else recorded.predicted)
+    yield from question.answers(learner, example, _recorded(trained, name))
 
 
 def _settings(trained: Path, config: Path | None, overrides: Sequence[str]) -> tuple[Config, Path]:

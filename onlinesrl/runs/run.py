@@ -296,7 +296,7 @@ def _complete(
     Where the run had ``ended`` already, only what follows the last checkpoint is written.
     """
     if options.requests is not None:
-        options.requests.serve(loop.reader, loop.learner)
+        options.requests.serve(loop.reader, loop.learner, lambda: loop.labels)
     with closing(loop):
         loop.resume(saved)
         if not ended:

@@ -8,23 +8,41 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
 import msgspec
+from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
+from onlinesrl.core.errors import legible, shortened
+from onlinesrl.core.example import Example
+from onlinesrl.core.explain.counterfactual import DEFAULTS
+from onlinesrl.core.explain.explanation import ExplanationError, read_atom
+from onlinesrl.core.learner import Learner, Prediction
 from onlinesrl.runs import run as run_module
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import say
+from onlinesrl.runs.explain import Question
 from onlinesrl.runs.http.metrics import STUCK_SECONDS, RunMonitor, state_routes
 from onlinesrl.runs.http.server import At, Server
+from onlinesrl.stream.late_labels import PendingExample
 from onlinesrl.stream.run_folder import REQUESTS
-from onlinesrl.stream.sources.request_queue import PendingRequest, Requests, Unanswered, Untaken
+from onlinesrl.stream.sources.request_queue import (
+    RECENT,
+    RECENT_BYTES,
+    Explain,
+    PendingRequest,
+    Requests,
+    Unanswered,
+    Untaken,
+)
 
-JSON, LINES = "application/json", "application/x-ndjson"
+JSON, LINES, TEXT = "application/json", "application/x-ndjson", "text/plain"
+BODY = {JSON: f"{JSON}, an example", LINES: f"{LINES}, one per line"}
 END_SECONDS = 5
 """How long clients may take to receive their last answers after the end of the run."""
 BODIES = 8
@@ -92,21 +110,52 @@ class Service:
         return [
             Route("/predict", self.predict, methods=["POST"]),
             Route("/learn", self.learn, methods=["POST"]),
+            Route("/explain", self.explain, methods=["GET", "POST"]),
         ]
 
     async def predict(self, request: HttpRequest) -> Response:
         """Predict examples with the weights as they are."""
-        return await self._answer(request, learn=False)
+        return await self._answer(request, {JSON: JSON, LINES: LINES})
 
     async def learn(self, request: HttpRequest) -> Response:
         """Predict examples, then learn from them."""
-        return await self._answer(request, learn=True)
+        return await self._answer(request, {JSON: JSON, LINES: LINES}, learn=True)
 
-    async def _answer(self, request: HttpRequest, learn: bool) -> Response:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind not in {JSON, LINES}:
+    async def explain(self, request: HttpRequest) -> Response:
+        """Explain an example, or one of the last that were sent to /learn, with the weights as they are."""
+        kind = TEXT if "text/plain" in request.headers.get("accept", "") else JSON
+        try:
+            asked = _Parameters.of(request.query_params)
+            question = Question([*map(read_atom, asked.atom)], asked.change, asked.tries)
+        except (msgspec.ValidationError, ExplanationError) as error:
+            return _refusal(400, shortened(str(error)))
+        if (asked.id is None) == (request.method != "POST"):
+            return _refusal(400, "expected GET with the `id` of an example, or POST of an example")
+        if asked.id is None:
+            explain = partial(_explained, question, kind, None)
+            return await self._answer(request, {JSON: kind}, explain=explain)
+        recent = self.requests.recent.get(asked.id)
+        if recent is None:
             return _refusal(
-                415, f"expected Content-Type {JSON}, an example, or {LINES}, one per line"
+                404,
+                f"no example {shortened(asked.id)} among the last {RECENT:,} ({RECENT_BYTES:,} bytes) "
+                "that this process had by /learn: send the example itself by POST",
+            )
+        explain = partial(_explained, question, kind, recent)
+        return await self._ask(PendingRequest(bytes(recent.text), False, explain), kind)
+
+    async def _answer(
+        self,
+        request: HttpRequest,
+        kinds: Mapping[str, str],
+        learn: bool = False,
+        explain: Explain | None = None,
+    ) -> Response:
+        """Answer a request; ``kinds`` are the types that its body may have, and those of the answers."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in kinds:
+            return _refusal(
+                415, f"expected Content-Type {', or '.join(BODY[kind] for kind in kinds)}"
             )
         body = bytearray()
         try:
@@ -117,7 +166,7 @@ class Service:
                 return refusal
             text = bytes(body).removeprefix(b"\xef\xbb\xbf")
             text = text if kind == LINES else text.replace(b"\n", b" ")
-            return await self._ask(PendingRequest(text, learn), kind)
+            return await self._ask(PendingRequest(text, learn, explain), kinds[kind])
         except ClientDisconnect:
             return Response(status_code=400)
         finally:
@@ -143,8 +192,8 @@ class Service:
         return None
 
     async def _ask(self, pending: PendingRequest, kind: str) -> Response:
-        """Wait for the answers to a request."""
-        alone = kind == JSON
+        """Wait for the answers to a request, which are of a kind."""
+        alone = kind != LINES
         if pending.over:
             return _refusal(422, "no example") if alone else Response(media_type=LINES)
         if not self.requests.put(pending):
@@ -159,7 +208,39 @@ class Service:
                 "the run ended: this may have been learned from, or will be, in whole or in part",
             )
         text = b"".join(line + b"\n" for line in pending.answers)
-        return Response(text, 422 if alone and pending.bad else 200, media_type=kind)
+        if alone and pending.bad:
+            return Response(text, 422, media_type=JSON)
+        return Response(text, 202 if alone and pending.waits else 200, media_type=kind)
+
+
+class _Parameters(msgspec.Struct, forbid_unknown_fields=True):
+    """The parameters of a request for an explanation."""
+
+    id: str | None = None
+    atom: list[str] = []
+    change: list[str] = []
+    tries: Annotated[int, msgspec.Meta(ge=0, le=DEFAULTS.tries)] = DEFAULTS.tries
+
+    @classmethod
+    def of(cls, query: QueryParams) -> _Parameters:
+        """Return the parameters of a URL. Raises ValidationError."""
+        lists = {key: query.getlist(key) for key in query}
+        values = {
+            key: texts if key in {"atom", "change"} or len(texts) > 1 else texts[0]
+            for key, texts in lists.items()
+        }
+        return msgspec.convert(values, cls, strict=False)
+
+
+def _explained(
+    question: Question, kind: str, recent: PendingExample | None, learner: Learner, example: Example
+) -> bytes:
+    """Return the explanations of an example, as `onlinesrl explain` writes them."""
+    recorded = None if recent is None else msgspec.json.decode(recent.prediction, type=Prediction)
+    explanations = [*question.answers(learner, example, recorded)]
+    if kind == TEXT:
+        return legible("\n\n".join(map(str, explanations))).encode()
+    return msgspec.json.encode([explanation.as_dict() for explanation in explanations])
 
 
 def _refusal(status: int, error: str, headers: Mapping[str, str] = {}) -> Response:

@@ -54,7 +54,7 @@ class _Header(msgspec.Struct):
 _EXPECTED = {name: Expected(np.uint8, (name,), 0, 255) for name in ("pending", "early_labels")}
 
 
-class _Shelf(dict[str, PendingExample]):
+class Shelf(dict[str, PendingExample]):
     """A bounded queue by example id; beyond ``most`` entries or ``max_bytes`` the oldest is dropped.
 
     ``kind`` is the type of what waits.
@@ -89,9 +89,9 @@ class _Shelf(dict[str, PendingExample]):
             self.bytes -= entry.weight
         return entry
 
-    def copy(self) -> _Shelf:
+    def copy(self) -> Shelf:
         """Return a copy."""
-        copied = _Shelf(self.most, self.max_bytes, self.kind)
+        copied = Shelf(self.most, self.max_bytes, self.kind)
         copied.update(self)
         copied.bytes, copied.given_up = self.bytes, self.given_up
         return copied
@@ -158,8 +158,8 @@ class LabelJoiner:
     def __init__(self, limit: int, max_bytes: int) -> None:
         self.limit = limit
         self.max_bytes = max_bytes
-        self.pending = _Shelf(limit, max_bytes, Example)
-        self.early = _Shelf(limit, max_bytes, Label)
+        self.pending = Shelf(limit, max_bytes, Example)
+        self.early = Shelf(limit, max_bytes, Label)
 
     def __contains__(self, name: str) -> bool:
         return name in self.pending or name in self.early
@@ -190,6 +190,22 @@ class LabelJoiner:
         self.pending.take(name)
         self.early.put(name, early)
         return None
+
+    def told(self, label: Label) -> dict[str, Any]:
+        """Return what became of a label that ``join`` let wait, for the client that sent it."""
+        if str(label.id) not in self.early:
+            became = "an example came after it, or it was dropped for newer labels (labels.pending)"
+            return {"id": label.id, "waits": False, "label": became}
+        became = (
+            "not learned: it waits for an example with this id and without truth, until "
+            f"{self.limit} newer labels wait (labels.pending)"
+        )
+        return {
+            "id": label.id,
+            "waits": True,
+            "label": became,
+            "labels_waiting": len(self.early),
+        }
 
     def weigh(self) -> None:
         """Count the bytes of the predictions that were written too.

@@ -305,21 +305,37 @@ def test_no_room(job, citations, module, limit):
 
 
 def test_truth_that_comes_later(job, citations):
-    run = job([], labels={}, source={"path": "nowhere", "without": ["face"]})
+    run = job([], labels={"pending": 2}, source={"path": "nowhere", "without": ["face"]})
     served = Served(run)
     example = json.loads(citations[0])
     truth = {"id": example["id"], "truth": example.pop("truth")}
     left_out = example | {"id": "left out", "group": "face"}
     lines = [json.dumps(each).encode() for each in (example, left_out, truth, truth)]
     answers = served.post("/learn", lines)
-    assert [answer.get("id") for answer in answers] == [example["id"], None, example["id"], None]
+    name = example["id"]
+    assert [answer.get("id") for answer in answers] == [name, None, name, name]
     assert [answer.get("line") for answer in answers] == [None, 2, None, 4]
+    assert answers[1] == {
+        "line": 2,
+        "left_out": "its group is not read (source.only, source.without)",
+    }
     assert answers[2]["hamming"] > 0
     assert answers[2] == answers[0] | {"hamming": answers[2]["hamming"]}
+    assert (answers[3]["waits"], answers[3]["labels_waiting"]) == (True, 1)
+    assert "until 2 newer labels wait (labels.pending)" in answers[3]["label"]
+    early = [json.dumps(truth | {"id": f"early{n}"}).encode() for n in range(4)]
+    for label, waiting in zip(early, (2, 2, 2, 2), strict=True):
+        status, text = served.ask("POST", "/learn", label)
+        assert (status, json.loads(text)["labels_waiting"]) == (202, waiting)
+    both = [early[3], json.dumps(example | {"id": "early3"}).encode(), *early[:3]]
+    told, met, *others = served.post("/learn", both)
+    assert met["hamming"] > 0
+    assert not told["waits"] and told["label"].startswith("an example came after it")
+    assert [other["waits"] for other in others] == [False, True, True]
     status, text = served.ask("POST", "/predict", lines[2])
     assert (status, json.loads(text)["line"]) == (422, 1)
     assert served.stop() == 0
-    assert json.loads((run.output / "summary.json").read_bytes())["updates"] == 1
+    assert json.loads((run.output / "summary.json").read_bytes())["updates"] == 2
 
 
 def test_a_run_over_something_else_is_no_server(job, citations):

@@ -20,7 +20,7 @@ Rows: TypeAlias = Mapping[str, Sequence[list[Constant] | ValuedAtom]]
 SHOWN = 8
 """The number of reasons on each side, and of changed atoms, in texts for people."""
 _ATOM = re.compile(r"\s*([A-Za-z_][\w'-]*)\s*\((.*)\)\s*", re.DOTALL)
-_ARGUMENT = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^,"']*?))\s*(?:,|$)""")
+_ARGUMENT = re.compile(r"""\s*+(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^,"']*+))\s*+(?:,|$)""")
 _WORDS = {1: "one", 2: "two"}
 
 
@@ -44,9 +44,12 @@ def _arguments(text: str) -> list[str] | None:
     words, at = [], 0
     while at < len(text) or text[-1:] == ",":
         part = _ARGUMENT.match(text, at)
-        if part is None or (part[3] == "" and text.strip()):
+        if part is None:
             return None
         double, single, plain = part.groups()
+        plain = plain and plain.rstrip()
+        if plain == "" and text.strip():
+            return None
         quoted = double if double is not None else single
         words.append(plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted))
         at = part.end()

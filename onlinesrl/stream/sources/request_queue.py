@@ -1,9 +1,9 @@
-"""Requests of clients: examples to predict, and examples to learn from, which are kept in a journal.
+"""Requests of clients: examples to predict, to explain, and to learn from, which are kept in a journal.
 
 The journal is the run's source: `requests.jsonl` in its folder has a line for each example sent to
 /learn, in the order in which they are learned from. A line is on disk before the run reads it, so that
 a run that resumes from an earlier checkpoint learns from it again, with bit-identical results.
-Examples sent to /predict are not kept.
+Other examples are not kept.
 """
 
 from __future__ import annotations
@@ -11,23 +11,26 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Lock
 from types import FrameType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
-from onlinesrl.core.errors import ExampleError, FolderError
-from onlinesrl.core.example import Example
+import msgspec
+
+from onlinesrl.core.errors import ExampleError, FolderError, OnlinesrlError
+from onlinesrl.core.example import Example, Label
 from onlinesrl.core.io.atomic_write import plain, storage_errors, sync_folder
 from onlinesrl.core.learner import Learner, Outcome
 from onlinesrl.stream import checkpoints
 from onlinesrl.stream.batching import Pace
-from onlinesrl.stream.decoding import READ_BYTES, ExampleReader, micro_batch
-from onlinesrl.stream.predictions import answer
+from onlinesrl.stream.decoding import READ_BYTES, Content, ExampleReader, micro_batch
+from onlinesrl.stream.late_labels import LabelJoiner, PendingExample, Shelf
+from onlinesrl.stream.predictions import Refusal, answer
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import PARTS, OutputFile, RunFolder, part_of, parts
 from onlinesrl.stream.shutdown import ShutdownSignal
@@ -37,6 +40,11 @@ from onlinesrl.stream.sources.line_reader import WAIT_SECONDS, LineReader
 
 WAITING = 128
 """The most requests in the queue; more are refused."""
+RECENT, RECENT_BYTES = 1_000, 16 << 20
+"""So many of the last examples that were learned from, or wait for a label, can be explained by their id."""
+Explain: TypeAlias = Callable[[Learner, Example], bytes]
+"""Explains an example. Raises OnlinesrlError."""
+_encode = msgspec.json.Encoder().encode
 
 
 class Untaken(Exception):
@@ -48,13 +56,18 @@ class Unanswered(Exception):
 
 
 class PendingRequest:
-    """A request: its examples, one per line of its body, and the answer to each."""
+    """A request: its examples, one per line of its body, and the answer to each.
 
-    def __init__(self, body: bytes, learn: bool) -> None:
+    They are to be predicted, and learned from (``learn``), or to be explained.
+    """
+
+    def __init__(self, body: bytes, learn: bool, explain: Explain | None = None) -> None:
         self.body = body.rstrip()
-        self.learn = learn
+        self.learn, self.explain = learn, explain
         self.answers: list[bytes] = []
         self.bad = 0
+        self.waits = False
+        """Whether a line is a label that waits for its example."""
         self.left = 0
         """How many lines have been taken and not been answered."""
         self.done: Future[None] = Future()
@@ -125,6 +138,8 @@ class Requests(ShutdownSignal):
         self._turn: list[Line] = []
         self._since = 0.0
         self._lines: dict[int, Line] = {}
+        self.recent = Shelf(RECENT, RECENT_BYTES, Example)
+        self.labels: Callable[[], LabelJoiner | None] = lambda: None
 
     @property
     def accepting(self) -> bool:
@@ -169,14 +184,19 @@ class Requests(ShutdownSignal):
         self.batch = setting.batch
         return WriteAheadLog(self, setting.folder.requests, setting)
 
-    def serve(self, reader: ExampleReader, learner: Learner) -> None:
-        """Read and predict by these what clients send to /predict."""
-        self.reader, self.learner = reader, learner
+    def serve(
+        self, reader: ExampleReader, learner: Learner, labels: Callable[[], LabelJoiner | None]
+    ) -> None:
+        """Read, predict and explain by these; ``labels`` returns the separate labels, if there are any."""
+        self.reader, self.learner, self.labels = reader, learner, labels
 
     def answered(self, record: Record, item: Any, outcome: Outcome) -> None:
         """Pass the run's answer to the client, if the line was not merely read again."""
         if (line := self._lines.pop(record.line, None)) is not None:
             text = answer(record, item, outcome)
+            if isinstance(item, Example) and outcome.prediction is not None:
+                recent = PendingExample(msgspec.Raw(record.value), msgspec.Raw(text))
+                self.recent.put(str(item.id), recent)
             line.asked.answer(line.place, text, outcome.prediction is None)
 
     def take(self, journal: OutputFile, line: int) -> None:
@@ -184,21 +204,37 @@ class Requests(ShutdownSignal):
 
         All lines in the journal, whose number is ``line``, have been learned from.
         """
-        for number, line_ in self._lines.items():  # of a group left out, or a label
-            line_.asked.answer(line_.place, b'{"line":%d}' % number, False)
+        for number, line_ in self._lines.items():
+            self._tell(number, line_)
         if self._turn:
             self.pace.heed(len(self._turn), time.monotonic() - self._since)
         self.opened = True
         self._turn = self._next_turn()
         self._since = time.monotonic()
         self.asked |= self.closed and not self._turn
-        self._predict([line_ for line_ in self._turn if not line_.asked.learn])
+        asked = [line_ for line_ in self._turn if not line_.asked.learn]
+        self._predict([line_ for line_ in asked if line_.asked.explain is None])
+        for line_ in asked:
+            if line_.asked.explain is not None:
+                self._explain(line_, line_.asked.explain)
         learned = [line_ for line_ in self._turn if line_.asked.learn]
         for line_ in learned:
             journal.write(line_.text + b"\n")
         self._lines = dict(enumerate(learned, line + 1))
         if learned:
             journal.flush()
+
+    def _tell(self, number: int, line: Line) -> None:
+        """Answer a line that was not predicted: it is a label, or of a group that is left out."""
+        said: dict[str, Any] = {"line": number}
+        labels = self.labels()
+        item = None if labels is None else self._item(line.text, number)[1]
+        if labels is not None and isinstance(item, Label):
+            said |= labels.told(item)
+            line.asked.waits = True
+        else:
+            said["left_out"] = "its group is not read (source.only, source.without)"
+        line.asked.answer(line.place, _encode(said), False)
 
     def _next_turn(self) -> list[Line]:
         """Return lines for about a second: as many of each request that waits, the next one first."""
@@ -225,7 +261,7 @@ class Requests(ShutdownSignal):
 
     def _predict(self, lines: Sequence[Line]) -> None:
         """Predict with the weights as they are, in micro-batches."""
-        items = (self._item(line.text, line.place + 1) for line in lines)
+        items = (self._example(line) for line in lines)
         first = 0
         while batch := micro_batch(items, self.batch)[0]:
             self.predicting = time.monotonic()
@@ -237,14 +273,31 @@ class Requests(ShutdownSignal):
                 first += 1
         self.predicting = None
 
-    def _item(self, text: bytes, line: int) -> tuple[Record, Example | ExampleError]:
+    def _explain(self, line: Line, explain: Explain) -> None:
+        """Explain with the weights as they are."""
+        self.predicting = time.monotonic()
+        record, item = self._example(line)
+        try:
+            if isinstance(item, ExampleError):
+                raise item
+            text, bad = explain(self.learner, item.whole()), False
+        except OnlinesrlError as error:
+            text, bad = _encode(Refusal(record.line, str(error))), True
+        line.asked.answer(line.place, text, bad)
+        self.predicting = None
+
+    def _example(self, line: Line) -> tuple[Record, Example | ExampleError]:
         """Read an example to predict."""
-        too_long = len(text) > self.reader.source.max_bytes
-        record = Record(text, "", line, 0, 0, too_long=too_long)
-        item = self.reader.example(record)
+        record, item = self._item(line.text, line.place + 1)
         if not isinstance(item, Example | ExampleError):
             item = ExampleError("it is the truth of an example: there is nothing to predict")
         return record, item
+
+    def _item(self, text: bytes, line: int) -> tuple[Record, Content]:
+        """Read a line."""
+        too_long = len(text) > self.reader.source.max_bytes
+        record = Record(text, "", line, 0, 0, too_long=too_long)
+        return record, self.reader.example(record)
 
 
 class WriteAheadLog(FileSource):
