@@ -13,6 +13,7 @@ from onlinesrl.core.errors import UsageError
 
 PAGES = (
     "quickstart",
+    "mapping",
     "tables",
     "models",
     "examples",

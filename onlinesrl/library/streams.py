@@ -22,16 +22,20 @@ def read(
     paths: str | Path | Sequence[str | Path],
     query: str | Sequence[str] = (),
     *,
+    mapping: Mapping[str, Any] | None = None,
     bad: Callable[[str], object] | None = None,
 ) -> Iterator[Example]:
-    """Yield the examples of files, folders or patterns: JSON lines (also .gz), or .db files.
+    """Yield the examples of files, folders or patterns: JSON lines (also .gz), CSV, or .db files.
 
     A .db file is one example, in which atoms of the ``query`` predicates are the truth. The path of a run's
     configuration (.yaml) yields what the run would learn from: any source, its groups, and examples with
-    labels that come separately, in the order in which they are labelled. A bad record raises DataError, with
-    its place; or ``bad`` is called with the message, and reading goes on.
+    labels that come separately, in the order in which they are labelled. The ``mapping`` has the keys of
+    source.mapping, and makes examples of rows and other records. A bad record raises DataError, with its
+    place; or ``bad`` is called with the message, and reading goes on. Raises ConfigError for a bad mapping.
     """
     from onlinesrl.stream.decoding import ExampleReader
+    from onlinesrl.stream.mapping import Mapper, MappingSection
+    from onlinesrl.stream.record_form import RecordForm
     from onlinesrl.stream.sources.files import FileSource
 
     def refuse(record: Record, error: ExampleError) -> None:
@@ -48,7 +52,10 @@ def read(
 
         yield from labelled_examples(configuration.load(Path(listed[0])), refuse)
         return
-    reader = ExampleReader(FileSource([Path(path) for path in listed]), _names(query))
+    source, form = FileSource([Path(path) for path in listed]), None
+    if mapping is not None:
+        form = RecordForm(Mapper(configuration.section_of(MappingSection, mapping, "mapping")))
+    reader = ExampleReader(source, _names(query), form=form)
     for item in reader.read():
         if item is None:
             continue

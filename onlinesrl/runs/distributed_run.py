@@ -116,5 +116,6 @@ def _learned(common: Common, part: Part, note: CrashNote | None = None) -> Learn
         source.without,
         dialect=dialect_of(config.dialect),
         decoder=learner,
+        form=source.form(),
     )
     return worker.learn(learner, common.state, reader, part.position, common.asked, note)

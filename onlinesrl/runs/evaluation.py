@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from onlinesrl.core.errors import DataError, ExampleError
+import msgspec
+
+from onlinesrl.core.errors import DataError, ExampleError, shortened
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Example, Label, ambiguous_labels
 from onlinesrl.core.learner import Learner, Outcome
@@ -137,10 +139,24 @@ def check(config: Config, most: int) -> tuple[list[str], bool]:
     places = [f"{record.file}:{record.line}" for record, _ in first]
     outcomes, tally = process_batch(learner, examples, learning=False)
     bad = list(_alike((p, o.error) for p, o in zip(places, outcomes, strict=True) if o.error))
+    if config.source.form() is not None:
+        findings += _become(first)
     findings.append(f"examples: {tally.predicted} of the first {len(examples)} are good")
     whole = [example for example in examples if isinstance(example, Example)]
     ambiguous = ambiguous_labels(whole, config.query)
     return [*findings, *bad, *ambiguous, *learner.advice(whole)], not bad
+
+
+def _become(first: Sequence[tuple[Record, Example | ExampleError]]) -> Iterator[str]:
+    """Yield what the first record that is an example becomes, one line for each part of it."""
+    for record, example in first:
+        if isinstance(example, Example):
+            parts = msgspec.to_builtins(example)
+            yield f"{record.file}:{record.line} becomes"
+            for key, value in parts.items():
+                if value is not None:
+                    yield f"  {key}: {shortened(msgspec.json.encode(value).decode())}"
+            break
 
 
 def _first(config: Config, most: int) -> list[tuple[Record, Example | ExampleError]]:

@@ -58,6 +58,7 @@ def make_reader(
         labels is not None,
         dialect_of(config.dialect),
         ChangeDecoder() if config.world else decoder if labels is None else None,
+        source.form(),
     )
 
 
@@ -98,7 +99,14 @@ def examples_of(
     ``misfit`` of a key of the source, and a reason, for a group that no example has.
     """
     setting = SourceContext(None, "end", lambda: False, warn, [], source.max_bytes, 1)
-    reader = ExampleReader(source.make(setting), query, source.only, source.without, False, dialect)
+    reader = ExampleReader(
+        source.make(setting),
+        query,
+        source.only,
+        source.without,
+        dialect=dialect,
+        form=source.form(),
+    )
     place = ""
     with closing(reader.source):
         for item in reader.read(reader.source.open(None)):

@@ -59,6 +59,12 @@ def make_learner(config: Config, program: Program | None = None, margins: bool =
     language = config.language
     program = language.load(config.model, config.dialect) if program is None else program
     check_query(program, config)
+    if config.source.mapping is not None:
+        config.source.mapping.check(
+            {name: language.argument_types(program, name) for name in program.predicates},
+            config.query,
+            config.error,
+        )
     check_costs(language, program, config)
     by = counted(language, program, config, config.metrics.by)
     return language.learner(config, program, by, margins, background(config, program))

@@ -23,6 +23,7 @@ from onlinesrl.core.example import (
 )
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.stream.group_filter import Choice
+from onlinesrl.stream.record_form import RecordForm
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.source import Source
 
@@ -103,7 +104,8 @@ class ExampleReader:
     """Decodes a source's records to examples, of the groups in ``only`` and not in ``without``.
 
     With ``labels`` a record may also be a Label. A tombstone decodes to None. A record that is no
-    example becomes an ExampleError, whatever the choice of groups, since its group is not known.
+    example becomes an ExampleError, whatever the choice of groups, since its group is not known. The
+    ``form`` makes records to lines of examples; None: they are such lines.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class ExampleReader:
         labels: bool = False,
         dialect: Dialect = ALCHEMY,
         decoder: Decoder | None = None,
+        form: RecordForm | None = None,
     ):
         self.source = source
         self.query = frozenset(query)
@@ -123,6 +126,7 @@ class ExampleReader:
         self._begun: Iterator[Record | None] | None = None
         self.dialect = dialect
         self.decoder = decoder or _WholeExamples()
+        self.form = form
 
     def read(self, position: dict[str, Any] | None = None) -> Iterator[Decoded | None]:
         """Yield records and examples after a position, and None where the source has no more for now."""
@@ -186,19 +190,34 @@ class ExampleReader:
         """Decode records. From the first that does not fit in memory on, ``parts`` decodes them."""
         if all(record.kind == "json" and not record.too_long for record in records):
             try:
-                examples = self.decoder.decode_all([record.value for record in records])
+                examples = self._decode_all(records)
             except MemoryError:
                 pass
             else:
                 if not self.labels or not any(
                     isinstance(content, ExampleError) for content in examples
                 ):
-                    return [*examples]
+                    return examples
         contents: list[Content] = []
         for record in records:
             short = contents and _unread((record, contents[-1]))
             contents.append(contents[-1] if short else self.example(record))
         return contents
+
+    def _decode_all(self, records: Sequence[Record]) -> list[Content]:
+        """Decode records that are no worlds."""
+        if self.form is None:
+            return [*self.decoder.decode_all([record.value for record in records])]
+        lines = [*map(self._line, records)]
+        examples = iter(self.decoder.decode_all([x for x in lines if isinstance(x, bytes)]))
+        return [next(examples) if isinstance(line, bytes) else line for line in lines]
+
+    def _line(self, record: Record) -> bytes | ExampleError | None:
+        assert self.form is not None
+        try:
+            return self.form.line(record)
+        except ExampleError as error:
+            return error
 
     def _chosen(self, item: Decoded) -> bool:
         return not isinstance(item[1], Example) or self.choice.has(item[1].group)
@@ -229,7 +248,10 @@ class ExampleReader:
             reason = f"longer than source.max_bytes ({self.source.max_bytes})"
             return ExampleError(reason, "too_long")
         try:
-            return self._world(record) if record.kind == "db" else self.decoder.decode(record.value)
+            if record.kind == "db":
+                return self._world(record)
+            line = record.value if self.form is None else self.form.line(record)
+            return None if line is None else self.decoder.decode(line)
         except ExampleError as error:
             return self._label(record) or error
         except MemoryError:

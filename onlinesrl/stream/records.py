@@ -15,7 +15,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     it has none), `file` is its topic and partition, `line` its offset. Otherwise `line` counts from 1,
     blank lines too. If the example is longer than the source's limit, `too_long` is set and `value` is
     its first part. `index` is the file's number in the source, `offset` the bytes consumed so far
-    (in shards of tables, the example's name). Only messages of Kafka have a `key`.
+    (in shards of tables, the example's name). Only messages of Kafka have a `key`. `header` is the first
+    line of the CSV file, of which the value is a row.
     """
 
     value: bytes
@@ -26,3 +27,4 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     kind: Literal["json", "db", "tombstone"] = "json"
     too_long: bool = False
     key: bytes | None = None
+    header: bytes = b""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from pydantic import field_validator
 
 from onlinesrl.core.errors import ConfigError, UsageError
 from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count, Files, Groups, duration
+from onlinesrl.stream.mapping import Mapper, MappingSection
+from onlinesrl.stream.record_form import RecordForm
 from onlinesrl.stream.records import Record
 
 if TYPE_CHECKING:
@@ -154,6 +156,11 @@ class SourceSection(Section):
     """the longest example, in bytes; a longer one is bad."""
     patience: str = "5m"
     """for how long brokers may be away."""
+    envelope: Literal["debezium"] | None = None
+    """what records are wrapped in: of changes of a database, the row after the change is the record,
+    and deletions are passed over as tombstones are; null: nothing."""
+    mapping: MappingSection | None = None
+    """how records become examples; null: they are examples."""
 
     @field_validator("patience")
     @classmethod
@@ -171,6 +178,13 @@ class SourceSection(Section):
         """Raise ValueError, with the key, where another section does not go with this source."""
         if config.labels is not None and config.labels.topic is not None:
             raise ValueError("labels.topic: labels of a topic belong to a source of kind kafka")
+
+    def form(self) -> RecordForm | None:
+        """Return what makes examples of records; None where these are examples."""
+        if self.mapping is None and self.envelope is None:
+            return None
+        mapper = None if self.mapping is None else Mapper(self.mapping)
+        return RecordForm(mapper, envelope=self.envelope)
 
     def make(self, setting: SourceContext) -> Source:
         """Return the source."""

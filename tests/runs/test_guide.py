@@ -16,6 +16,13 @@ from onlinesrl.runs.config.mln_batch import MlnBatch
 from onlinesrl.runs.config.psl_batch import PslBatch
 from onlinesrl.runs.config.schema import MlnConfig, PslConfig
 
+SHOWN_BEFORE = {
+    "sink.security",
+    "source.mapping.truth",
+    "source.mapping.query",
+    "source.mapping.unlabelled",
+}
+"""Sections with the keys of another, source.security and source.mapping.evidence."""
 ROWS = {row.key: row for section in reference.sections() for row in section.rows}
 
 
@@ -23,9 +30,9 @@ def keys(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]
     """Every key that a configuration may have, and its default."""
     for name, field in section.model_fields.items():
         inner = sections_of(field.annotation)
-        if not inner or prefix + name == "sink.security":  # as source.security
+        if not inner or prefix + name in SHOWN_BEFORE:
             yield prefix + name, field
-        for kind in inner if prefix + name != "sink.security" else ():
+        for kind in inner if prefix + name not in SHOWN_BEFORE else ():
             yield from keys(kind, f"{prefix}{name}.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,8 @@ DEFAULTS = (
     ("drift", None),
     ("dialect", "alchemy"),
     ("labels.max_bytes", LABEL_BYTES),
+    ("source.envelope", None),
+    ("source.mapping", None),
     ("inference.threshold", None),
     ("inference.engine", "mpe"),
     ("inference.engine", "admm"),
@@ -138,6 +141,8 @@ def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
     for key, value in values.items():
         if isinstance(value, dict):
             yield from leaves(value, f"{prefix}{key}.")
+        elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+            yield prefix + key, json.dumps(value)
         else:
             yield prefix + key, value
 

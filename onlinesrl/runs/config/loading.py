@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from onlinesrl.runs.config.psl_batch import PslBatch
 
 R = TypeVar("R", bound=Root)
+S = TypeVar("S", bound=Section)
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -89,6 +90,16 @@ def of_values(values: Mapping[str, Any], overrides: Sequence[str] = ()) -> Confi
     tree = Tree()
     read = tree.read(json.dumps(values, default=str), Place("configuration"))
     return _overridden(run_root, tree, read, overrides)
+
+
+def section_of(kind: type[S], values: Mapping[str, Any], name: str) -> S:
+    """Return the section of keys and values, whose ``name`` is for messages. Raises ConfigError."""
+    tree = Tree()
+    read = tree.read(json.dumps(values, default=str), Place(name))
+    try:
+        return kind.model_validate(read)
+    except ValidationError as error:
+        raise ConfigError([_explain(kind, tree, detail) for detail in error.errors()]) from None
 
 
 def _overridden(
@@ -281,7 +292,7 @@ _WORDS = {
 }
 
 
-def _explain(root: type[Root], tree: Tree, detail: Any) -> LocatedError:
+def _explain(root: type[Section], tree: Tree, detail: Any) -> LocatedError:
     """Turn one of pydantic's errors into a message with its place."""
     key, section, whole = _located(root, detail["loc"])
     name = spelled(tuple(part for part in key if isinstance(part, str)))
@@ -309,7 +320,7 @@ def _explain(root: type[Root], tree: Tree, detail: Any) -> LocatedError:
     return tree.value_place(key).problem(f"{name}: {reason}{quoted}")
 
 
-def _unknown(root: type[Root], key: Key, section: type[BaseModel]) -> str:
+def _unknown(root: type[Section], key: Key, section: type[BaseModel]) -> str:
     """Suggest what an unknown key of a section may have meant."""
     name, names = str(key[-1]), list(section.model_fields)
     if issubclass(section, Section) and name in section.gone:
@@ -327,7 +338,7 @@ def _unknown(root: type[Root], key: Key, section: type[BaseModel]) -> str:
     return f"unknown key; {meant}known here: {', '.join(names)}"
 
 
-def _located(root: type[Root], place: Key) -> tuple[Key, type[BaseModel], bool]:
+def _located(root: type[Section], place: Key) -> tuple[Key, type[BaseModel], bool]:
     """Return the key at pydantic's location, without the kinds of sections in it.
 
     Also its section, and whether it is a section itself.
@@ -342,21 +353,23 @@ def _located(root: type[Root], place: Key) -> tuple[Key, type[BaseModel], bool]:
         section = inner.get("", section)
         key = (*key, part)
         field = section.model_fields.get(str(part))
-        kinds = sections_of(field.annotation) if field else []
+        if field is None:  # an unknown key, or a name under which there is such a section
+            continue
+        kinds = sections_of(field.annotation)
         inner = {kind_of(kind) if len(kinds) > 1 else "": kind for kind in kinds}
     return key, section, bool(inner)
 
 
-def _kinds(root: type[Root], key: Key) -> list[type[BaseModel]]:
+def _kinds(root: type[Section], key: Key) -> list[type[BaseModel]]:
     """Return the possible sections at a key."""
     kinds: list[type[BaseModel]] = [root]
     for part in map(str, key):
         fields = [kind.model_fields[part] for kind in kinds if part in kind.model_fields]
-        kinds = sections_of(fields[0].annotation)
+        kinds = sections_of(fields[0].annotation) if fields else kinds
     return kinds
 
 
-def _paths(root: type[Root]) -> Iterator[str]:
+def _paths(root: type[Section]) -> Iterator[str]:
     """Name every key, dotted."""
     for name in root.model_fields:
         yield name

@@ -1,10 +1,11 @@
 """Examples from files and from standard input, with the position to resume from after each.
 
-Kinds, by name: `.db` is one world a file; everything else holds one JSON example a line. With
-`.gz` after it the same, compressed. `-` is standard input, JSON lines. A folder stands for all
-its `*.jsonl`, `*.jsonl.gz` and `*.db`, a pattern (`*`, `?`, `[...]`, `**`) for all files that match,
-sorted by name. New files in a folder or pattern are sorted by name among the files that have not been
-started yet, so they are read after all that have been.
+Kinds, by name: `.db` is one world a file; `.csv` and `.tsv` hold rows under a header, which a mapping
+makes examples; everything else holds one JSON example a line. With `.gz` after it the same,
+compressed. `-` is standard input, JSON lines. A folder stands for all its `*.jsonl`, `*.jsonl.gz` and
+`*.db`, a pattern (`*`, `?`, `[...]`, `**`) for all files that match, sorted by name. New files in a
+folder or pattern are sorted by name among the files that have not been started yet, so they are read
+after all that have been.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from onlinesrl.core.errors import StorageError, UsageError
 from onlinesrl.core.io.atomic_write import json_lines, storage_errors
 from onlinesrl.core.io.config_types import STDIN, Inputs
 from onlinesrl.core.io.restoring import Natural
+from onlinesrl.stream.csv_rows import SUFFIXES
 from onlinesrl.stream.kafka.config import Brokers
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import OutputFile
-from onlinesrl.stream.source import Source, SourceContext, SourceSection
+from onlinesrl.stream.source import Sections, Source, SourceContext, SourceSection
 from onlinesrl.stream.sources.line_reader import (
     READ_ERRORS,
     STANDARD_INPUT,
@@ -285,8 +287,11 @@ class FileSource(Source):
             if time.monotonic() - self._looked >= LOOK_SECONDS:
                 self._look()
         self._index += 1
-        self._opened = LineReader(self.files[self._index], self.live, self.marked)
+        self._opened = self._open(self.files[self._index])
         return True
+
+    def _open(self, file: str) -> LineReader:
+        return LineReader(file, self.live, self.marked, is_rows(file))
 
     def _later(self, opened: LineReader) -> bool:
         """Tell whether a live source has a file after this one; also check this one."""
@@ -352,10 +357,24 @@ class FileSource(Source):
             opened.set_line(opened.line - 1)
             return None
         line, too_long = opened.line, len(raw) > self.max_bytes and not raw.endswith(b"\n")
-        value = line_value(raw, line, too_long)
-        if value is None:
+        first = opened.rows and not opened.header
+        value = line_value(raw, 1 if first else line, too_long)
+        if first:
+            opened.header = value or b""
+        if first or value is None:
             return None
-        return Record(value, opened.file, line, self._index, opened.offset, "json", too_long)
+        return Record(
+            value, opened.file, line, self._index, opened.offset, "json", too_long, opened.header
+        )
+
+    def _header(self, file: str) -> bytes:
+        """Return the first row of a file of which some lines were read."""
+        with LineReader(file, rows=True) as opened:
+            header = None
+            while header is None and not opened.ended:
+                raw = opened.next_line(self.max_bytes + 1)
+                header = None if raw is None else line_value(raw, 1, False)
+            return header or b""
 
     def _world(self, opened: LineReader) -> Iterator[Record | None]:
         value = b""
@@ -393,9 +412,10 @@ class FileSource(Source):
         last = files[-1]
         if last is None:
             raise StorageError(f"{read[-1].known}: is no longer a file of the source; {AGAIN}")
-        opened = LineReader(last, self.live, self.marked)
+        opened = self._open(last)
         try:
             yield from compare(opened, read[-1], whole=is_world(last) and read[-1].lines > 0)
+            opened.header = self._header(last) if opened.rows and opened.line else b""
         except BaseException:
             opened.close()
             raise
@@ -437,6 +457,11 @@ def line_value(raw: bytes, line: int, too_long: bool) -> bytes | None:
 def is_world(file: str) -> bool:
     """Tell whether a file is a database, one world."""
     return file.removesuffix(".gz").endswith(".db")
+
+
+def is_rows(file: str) -> bool:
+    """Tell whether a file has rows of CSV."""
+    return file.removesuffix(".gz").endswith(SUFFIXES)
 
 
 def expand(path: Path | str, empty: bool) -> list[str]:
@@ -481,9 +506,19 @@ class FileSection(Brokers, SourceSection):
             raise ValueError("- (standard input) cannot be one of several")
         return path
 
+    def check(self, config: Sections) -> None:
+        """Raise ValueError, with the key, where rows have no mapping."""
+        super().check(config)
+        if self.mapping is None and any(is_rows(str(path)) for path in self.path):
+            raise ValueError(
+                "source.mapping: missing; expected how a row of CSV becomes an example"
+            )
+
     @property
     def uncut(self) -> str | None:
         """See ``SourceSection.uncut``."""
+        if any(is_rows(str(path)) for path in self.path):
+            return "distribute: files of rows cannot be cut into shards; leave it out"
         stdin = STDIN in self.path
         return "distribute: standard input cannot be cut; leave it out" if stdin else None
 

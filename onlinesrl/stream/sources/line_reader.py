@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from onlinesrl.core.errors import StorageError
 from onlinesrl.core.io.atomic_write import storage_errors
 from onlinesrl.core.resources import Closing
+from onlinesrl.stream.csv_rows import delimiter_of, is_open
 
 STANDARD_INPUT = "-"
 BUFFER_BYTES = 1 << 18
@@ -135,11 +136,18 @@ class LineReader(Closing):
     incomplete line does not count. ``dry``: the last read found nothing; ``ended``: that was the end
     of the file. With ``patient`` the file may grow. Raises StorageError if it cannot be opened, and
     READ_ERRORS if it cannot be read.
+
+    With ``rows`` the lines are rows of CSV, which may have line ends within quotes; ``line`` counts these,
+    and ``header`` is the first row, once the caller has set it.
     """
 
-    def __init__(self, file: str, patient: bool = False, keep_lines: bool = False) -> None:
+    def __init__(
+        self, file: str, patient: bool = False, keep_lines: bool = False, rows: bool = False
+    ) -> None:
         self.file = file
         self.kept = keep_lines
+        self.rows, self.header = rows, b""
+        self._checked, self._inner, self._quoted = 0, 0, False
         with storage_errors(file, "read"):
             self._raw = _Raw(file)
         packed = file.endswith(".gz")
@@ -180,7 +188,7 @@ class LineReader(Closing):
         """
         raw = self._buffered.readline(limit)
         self.dry = not raw
-        if self.waiting or not raw.endswith(b"\n"):
+        if self.waiting or not raw.endswith(b"\n") or (self.rows and b'"' in raw):
             return self._gather(raw, limit)
         if self.kept:
             self.spans[-1].lines.append(raw)
@@ -198,7 +206,12 @@ class LineReader(Closing):
         self._ahead.update(raw)
         self.part += raw[: limit - len(self.part)]
         self.waiting += len(raw)
-        return self.last_line() if raw.endswith(b"\n") else None
+        if self.rows and raw.endswith(b"\n"):
+            delimiter = delimiter_of(self.header or self.part)
+            self._quoted = is_open(self.part[self._checked :], self._quoted, delimiter)
+            self._checked = len(self.part)
+            self._inner += self._quoted
+        return self.last_line() if raw.endswith(b"\n") and not self._quoted else None
 
     def last_line(self) -> bytes | None:
         """Return the incomplete line as if complete; None if there is none."""
@@ -207,7 +220,8 @@ class LineReader(Closing):
         line, self.part = self.part, b""
         self.offset += self.waiting
         self.waiting = 0
-        self.line += 1
+        self.line += 1 + self._inner
+        self._checked, self._inner, self._quoted = 0, 0, False
         hashed, self._ahead = self._ahead, None
         self.spans.append(Span(self.line, hashed, []))
         return line

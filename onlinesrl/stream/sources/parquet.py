@@ -188,6 +188,9 @@ class ParquetSection(SourceSection):
 
     def check(self, config: Sections) -> None:
         """Raise ValueError where labels come later: tables have them beside the evidence."""
+        for key in "envelope", "mapping":
+            if getattr(self, key) is not None:
+                raise ValueError(f"source.{key}: the tables have atoms; leave it out")
         if config.labels is not None:
             raise ValueError(
                 "labels: labels of tables are beside the evidence, in the folder truth"

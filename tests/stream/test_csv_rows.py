@@ -1,0 +1,86 @@
+"""Rows of CSV files: each once, whole and in order, with the place to go on from."""
+
+import csv
+import io
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.stream.csv_rows import row
+from onlinesrl.stream.sources.files import FileSource
+
+COLUMNS = ["id", 'a "b"', "two\nlines", "d"]
+cell = st.text(st.sampled_from('ab1,;"\t|\n\r é'), max_size=6)
+rows = st.lists(st.lists(cell, min_size=4, max_size=4), max_size=6)
+
+
+def reading(path, position=None, ledger=None):
+    source = FileSource([path], ledger=ledger)
+    for record in source.read(position):
+        if record is not None:
+            yield record, json.loads(json.dumps(source.after(None, [record])))
+
+
+@given(
+    rows=rows,
+    delimiter=st.sampled_from(",;\t|"),
+    end=st.sampled_from(["\n", "\r\n"]),
+    all_quoted=st.booleans(),
+    mark=st.sampled_from([b"", b"\xef\xbb\xbf"]),
+    last=st.booleans(),
+)
+@example([["1", 'x,"', "\n\n", ""]] * 3, ",", "\n", False, b"\xef\xbb\xbf", False)
+def test_rows_are_those_that_were_written_and_can_be_gone_on_from(
+    rows, delimiter, end, all_quoted, mark, last
+):
+    text = io.StringIO(newline="")
+    quoting = csv.QUOTE_ALL if all_quoted else csv.QUOTE_MINIMAL
+    csv.writer(text, delimiter=delimiter, lineterminator=end, quoting=quoting).writerows(
+        [COLUMNS, *rows]
+    )
+    data = mark + (text.getvalue() if last else text.getvalue().removesuffix(end)).encode()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "x.csv")
+        path.write_bytes(data)
+        ledger = Path(folder, "ledger")
+        read = [*reading(path, None, ledger)]
+        cells = [row(record.header, record.value) for record, _ in read]
+        assert cells == [
+            {name: value or None for name, value in zip(COLUMNS, cells, strict=True)}
+            for cells in rows
+        ]
+        for k, (record, position) in enumerate(read):
+            assert record.line == data[: record.offset].count(b"\n") + (
+                record.offset == len(data) and not last
+            )
+            assert [*reading(path, position, ledger)] == read[k + 1 :]
+
+
+def test_a_quote_within_a_cell_without_quotes_opens_nothing(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text('id,size\n1,5" disk\n2,"a\nb"\n')
+    records = [record for record, _ in reading(path)]
+    assert [record.value for record in records] == [b'1,5" disk', b'2,"a\nb"']
+    assert row(records[0].header, records[0].value) == {"id": "1", "size": '5" disk'}
+
+
+@pytest.mark.parametrize(
+    ("header", "line", "reason"),
+    [
+        (b"a,b", b"1,2,3", "a row of 3 cells, where the header has 2"),
+        (b"a;b", b"1,2", "a row of 1 cells, where the header has 2"),
+        (b"a,b", b'1,"2', "not a row of CSV: unexpected end of data"),
+        (b"a,b", b'1,"2"x', "not a row of CSV: ',' expected after '\"'"),
+        (b"a,b", b"1,\xff", "a row that is not UTF-8"),
+        (b"a,a", b"1,2", "the header has the column 'a' twice"),
+    ],
+)
+def test_a_row_that_does_not_fit_its_header(header, line, reason):
+    with pytest.raises(ExampleError) as caught:
+        row(header, line)
+    assert str(caught.value) == reason

@@ -1,0 +1,290 @@
+"""Mappings: records of any shape become examples, and what does not fit is said and put aside."""
+
+import gzip
+import json
+
+import pytest
+
+import onlinesrl as srl
+from onlinesrl.core.errors import ConfigError, ExampleError
+from onlinesrl.stream.mapping import Mapper, MappingSection, path_of
+
+MODEL = """
+Customer(order, customer)
+Item(order, sku)
+Express(order)
+Returned(order)
+
+Customer(o, +c) => Returned(o)
+Item(o, +s) => Returned(o)
+Express(o) => Returned(o)
+"""
+MAPPING = {
+    "id": "order",
+    "evidence": {
+        "Customer": {"arguments": ["order", "customer"]},
+        "Item": {"arguments": ["order", "sku"]},
+        "Express": {"arguments": ["order"], "value": "express"},
+    },
+    "truth": {"Returned": {"arguments": ["order"], "value": "returned", "optional": True}},
+}
+ORDERS = [
+    {
+        "order": n,
+        "customer": f"c{n % 3}",
+        "sku": ["shirt", "the, shoe", "two\nlines"][n % 7 % 3],
+        "express": n % 2 == 0,
+        "returned": None if n == 40 else n % 3 == 1 or n % 5 == 0,
+    }
+    for n in range(1, 61)
+]
+DOCUMENT = {
+    "id": 7,
+    "words": [{"text": "a", "index": 3}, {"text": "b", "index": 4}, {"text": "c", "index": 5}],
+    "pages": [{"n": 1, "lines": ["x", "y"]}, {"n": 2, "lines": []}, {"n": 3, "lines": ["z"]}],
+    "a.b": {"score": -2.5, "paid": False},
+    "nothing": None,
+}
+
+
+def mapped(record, place="file:1", **keys):
+    return json.loads(Mapper(MappingSection.model_validate(keys)).line(record, place))
+
+
+@pytest.mark.parametrize(
+    ("rule", "atoms"),
+    [
+        ({"arguments": ["id"]}, [["7"]]),
+        ({"from": "words[]", "arguments": ["text", "index"]}, [["a", "3"], ["b", "4"], ["c", "5"]]),
+        ({"from": "words[1:]", "arguments": ["$.id", "text"]}, [["7", "b"], ["7", "c"]]),
+        (
+            {"from": "words[:-1]", "arguments": ["position(0)", "position(1)", "=k"]},
+            [["0", "1", "k"], ["1", "2", "k"]],
+        ),
+        ({"from": "words[-1]", "arguments": ["text", "$.words[0].text"]}, [["c", "a"]]),
+        (
+            {"from": "pages[].lines[]", "arguments": ["$.pages[].n", ".", "position(1)"]},
+            [["1", "x", "1"], ["1", "y", "2"], ["3", "z", "1"]],
+        ),
+        ({"from": "words[].text", "arguments": ["."]}, [["a"], ["b"], ["c"]]),
+        ({"arguments": ["$.id"], "value": "['a.b'].score"}, [{"args": ["7"], "value": -2.5}]),
+        ({"from": "['a.b']", "arguments": [], "value": "paid"}, [{"args": [], "value": 0.0}]),
+        ([{"arguments": ["=x"]}, {"arguments": ["=y"]}], [["x"], ["y"]]),
+        ({"arguments": ["nothing"], "optional": True}, None),
+        ({"from": "none[]", "arguments": ["."], "optional": True}, None),
+    ],
+)
+def test_what_a_rule_makes_of_a_record(rule, atoms):
+    example = mapped(DOCUMENT, evidence={"P": rule})
+    assert example == {"id": "file:1", "evidence": {} if atoms is None else {"P": atoms}}
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [("true", 1), (" False ", 0), ("1e3", 1000), (True, 1), (0, 0), ("-.5", -0.5), (2.25, 2.25)],
+)
+def test_values_are_truth_or_numbers_also_as_text(value, number):
+    example = mapped({"v": value}, evidence={"P": {"arguments": [], "value": "v"}})
+    assert example["evidence"]["P"] == [{"args": [], "value": number}]
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({}, "P: words[].text: expected 'words', found an object with no keys"),
+        ({"words": None}, "P: words[].text: expected a value, found null"),
+        ({"words": {"k": 1}}, "P: words[].text: expected a list, found an object with 'k'"),
+        ({"words": ["a"]}, "P: words[].text: expected an object, found 'a'"),
+        ({"words": [{"t": 1}]}, "P: words[].text: expected 'text', found an object with 't'"),
+        ({"words": [{"text": 0.5}]}, "P: words[].text: expected text or a whole number, found 0.5"),
+        (
+            {"words": [{"text": "a", "v": "no"}]},
+            "P: words[].v: expected a number, true or false, found 'no'",
+        ),
+        ([1], "P: words[].text: expected an object, found a list of 1"),
+    ],
+)
+def test_what_does_not_fit_is_said_with_path_and_value(record, reason):
+    rule = {"from": "words[]", "arguments": ["text"], "value": "v"}
+    with pytest.raises(ExampleError) as caught:
+        mapped(record, evidence={"P": rule})
+    got = str(caught.value)
+    assert got.removeprefix("mapping.evidence.").replace("words[]:", "words[].text:") == reason
+
+
+def test_a_truth_that_lacks_is_no_truth_and_a_label_that_lacks_is_unlabelled():
+    rule = {"from": "words[]", "arguments": ["text"], "value": "name", "optional": True}
+    keys = {"evidence": {}, "truth": {"Name": rule}}
+    words = [{"text": "a", "name": True}, {"text": "b", "name": None}, {"text": "c", "name": False}]
+    example = mapped({"words": words}, **keys)
+    assert example["truth"] == {"Name": [{"args": ["a"], "value": 1}, {"args": ["c"], "value": 0}]}
+    assert example["unlabelled"] == {"Name": [["b"]]}
+    assert mapped({"words": []}, **keys)["truth"] == {"Name": []}
+    for unlabelled in ({}, {"words": [{"text": "b"}]}):
+        assert mapped(unlabelled, **keys) == {"id": "file:1", "evidence": {}}
+
+
+@pytest.mark.parametrize("text", ["", "a..b", ".a", "a[", "a]", "a[x]", "a['b]", "a b["])
+def test_what_is_no_path(text):
+    with pytest.raises(ValueError, match="expected a path"):
+        path_of(text or "..")
+
+
+def test_complaints_about_a_mapping_have_key_and_line(job):
+    mapping = {
+        "id": "a..b",
+        "evidence": {
+            "Customer": {"arguments": ["order", "a[]"]},
+            "Item": [{"arguments": ["order", "sku"]}, {"argumnts": ["order", "sku"]}],
+            "Express": {"from": "a[]", "arguments": ["$.b[].c"], "value": 3},
+        },
+        "truth": {"Returned": {"arguments": ["position(0)"]}},
+    }
+    bad = job([], source={"path": "source.jsonl", "mapping": mapping})
+    assert bad.call("check", bad.config) == 78
+    for part in (
+        "source.mapping.id: expected a path such as customer.name or words[].text, found 'a..b'",
+        "source.mapping.evidence.Customer.arguments: a[]: a list of elements belongs in `from`",
+        "source.mapping.evidence.Item.arguments: missing; expected paths",
+        "source.mapping.evidence.Item.argumnts: unknown key; did you mean arguments?",
+        "source.mapping.evidence.Express.value: expected text",
+        "source.mapping.truth.Returned.arguments: position(0) needs a list in `from`",
+    ):
+        assert part in bad.said
+    with pytest.raises(ConfigError, match=r"evidence.Customer.arguments: a\[\]"):
+        next(srl.read(bad.source, mapping=mapping))
+
+
+@pytest.mark.parametrize(
+    ("part", "rule", "reason"),
+    [
+        ("evidence", {"Itm": {"arguments": []}}, "Itm: no predicate of the model; expected one of"),
+        ("evidence", {"Item": {"arguments": ["a"]}}, "Item: expected 2 arguments, found 1"),
+        ("truth", {"Item": {"arguments": ["a", "b"]}}, "Item: expected a predicate of the query"),
+    ],
+)
+def test_a_mapping_must_fit_the_model(orders, part, rule, reason):
+    bad = orders([], mapping={**MAPPING, part: rule})
+    assert bad.call("check", bad.config) == 78
+    assert f"source.mapping.{part}.{reason}" in bad.said
+
+
+@pytest.fixture
+def orders(job, tmp_path):
+    """Jobs of orders, in a file of a name."""
+
+    def make(lines, file="source.jsonl", mapping=MAPPING, **keys):
+        model = tmp_path / "orders.mln"
+        model.write_text(MODEL)
+        name = file.replace(".", "-")
+        made = job([], name, model=str(model), query="Returned", metrics={"every": 20}, **{
+            "source": {"path": file, "mapping": mapping}, **keys,
+        })  # fmt: skip
+        data = b"".join(lines)
+        path = made.folder / file
+        path.write_bytes(gzip.compress(data) if file.endswith(".gz") else data)
+        return made
+
+    return make
+
+
+def as_json(records):
+    return [json.dumps(record).encode() + b"\n" for record in records]
+
+
+def as_csv(records):
+    def cell(value):
+        text = "" if value is None else str(value)
+        return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\n') else text
+
+    rows = [[*records[0]], *(record.values() for record in records)]
+    return [",".join(map(cell, row)).encode() + b"\n" for row in rows]
+
+
+def learned(run):
+    assert run.run() == 0, run.said
+    return run.results()
+
+
+def test_lines_rows_and_examples_learn_the_same(orders, job):
+    mapped_lines = learned(orders(as_json(ORDERS)))
+    assert mapped_lines["predictions.jsonl"].count(b"\n") == len(ORDERS)
+    assert learned(orders(as_csv(ORDERS), "orders.csv")) == mapped_lines
+    assert learned(orders(as_csv(ORDERS), "orders.csv.gz")) == mapped_lines
+    mapper = Mapper(MappingSection.model_validate(MAPPING))
+    examples = [mapper.line(record, "") + b"\n" for record in ORDERS]
+    assert learned(orders(examples, "examples.jsonl", mapping=None)) == mapped_lines
+
+
+def test_a_run_over_rows_goes_on_where_it_was(orders):
+    whole = learned(orders(as_csv(ORDERS), "orders.csv"))
+    parts = orders(as_csv(ORDERS[:23]), "part.csv")
+    learned(parts)
+    with (parts.folder / "part.csv").open("ab") as file:
+        file.write(b"".join(as_csv(ORDERS)[24:]))
+    results = learned(parts)
+    assert results["predictions.jsonl"] == whole["predictions.jsonl"]
+    assert results["weights.mln"] == whole["weights.mln"]
+
+
+def test_records_that_do_not_fit_are_dead_letters(orders):
+    good = learned(orders(as_csv(ORDERS), "good.csv"))
+    rows = as_csv(ORDERS)
+    rows[30:30] = [b"31,c1\n", b"31,c1,,true,false\n", b'31,c1,"shoe,true,false\n"x\n']
+    bad = orders(rows, "bad.csv", limits={"bad_share": 1})
+    results = learned(bad)
+    assert results["weights.mln"] == good["weights.mln"]
+    letters = [json.loads(line) for line in results["deadletter.jsonl"].splitlines()]
+    lines = [sum(row.count(b"\n") for row in rows[: 30 + n]) + 1 for n in range(3)]
+    assert [(x["line"], x["text"], x["reason"]) for x in letters] == [
+        (lines[0], "31,c1", "a row of 2 cells, where the header has 5"),
+        (lines[1], "31,c1,,true,false", "mapping.evidence.Item: sku: expected a value, found null"),
+        (lines[2] + 1, '31,c1,"shoe,true,false\n"x', "not a row of CSV: ',' expected after '\"'"),
+    ]
+
+
+def test_check_shows_what_the_first_record_becomes(orders):
+    checked = orders(as_csv(ORDERS), "orders.csv")
+    assert checked.call("check", checked.config) == 0, checked.said
+    assert "orders.csv:2 becomes\n" in checked.printed
+    assert (
+        '\n  evidence: {"Customer":[["1","c1"]],"Express":[{"args":["1"],"value":0.0}],'
+        in checked.printed
+    )
+    assert '\n  truth: {"Returned":[{"args":["1"],"value":1.0}]}\n' in checked.printed
+
+
+def test_rows_need_a_mapping(orders):
+    lacking = orders(as_csv(ORDERS), "orders.csv", mapping=None)
+    assert lacking.run() == 78
+    assert "source.mapping: missing; expected how a row of CSV becomes an example" in lacking.said
+
+
+def test_the_library_reads_rows_by_the_same_mapping(orders):
+    made = orders(as_csv(ORDERS), "orders.csv")
+    path = made.folder / "orders.csv"
+    examples = [*srl.read(path, mapping=MAPPING)]
+    assert examples == [*srl.read(made.config)]
+    assert [example.id for example in examples] == [str(order["order"]) for order in ORDERS]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_changes_of_debezium_are_the_rows_after_them(orders, wrapped):
+    plain = learned(orders(as_json(ORDERS)))
+    changes = [{"op": "c", "before": None, "after": order, "ts_ms": 1} for order in ORDERS]
+    changes[30:30] = [
+        {"op": "d", "before": ORDERS[3], "after": None},
+        {"op": "u", "before": None, "after": None},
+        {"after": ORDERS[1]},
+    ]
+    lines = as_json({"schema": {}, "payload": x} if wrapped else x for x in changes)
+    source = {"path": "changes.jsonl", "mapping": MAPPING, "envelope": "debezium"}
+    run = orders(lines, "changes.jsonl", source=source)
+    results = learned(run)
+    assert results["weights.mln"] == plain["weights.mln"]
+    letters = [json.loads(line)["reason"] for line in results["deadletter.jsonl"].splitlines()]
+    assert letters == [
+        "a change of Debezium with op 'u' and no row in after",
+        "not a change of Debezium: expected an object with the key op",
+    ]
+    assert json.loads(results["metrics.jsonl"].splitlines()[-1])["tombstones"] == 1
