@@ -277,7 +277,7 @@ def record_of(name: str, record: ConsumerRecord, max_bytes: int) -> Record:
         record.offset + 1,
         "tombstone" if record.value is None else "json",
         len(value) > max_bytes,
-        record.key,
+        key=record.key,
     )
 
 

@@ -364,7 +364,14 @@ class FileSource(Source):
         if first or value is None:
             return None
         return Record(
-            value, opened.file, line, self._index, opened.offset, "json", too_long, opened.header
+            value,
+            opened.file,
+            line,
+            self._index,
+            opened.offset,
+            "json",
+            too_long,
+            header=opened.header,
         )
 
     def _header(self, file: str) -> bytes:
