@@ -23,7 +23,7 @@ import typer
 import yaml
 from hypothesis import HealthCheck, settings
 
-from tests.support import compiling
+from tests.support import compiling, world_changes
 from tests.support.kafka_broker import (  # noqa: F401 - fixtures
     broker,
     broker_process,
@@ -291,6 +291,21 @@ def _doing(process: int) -> str:
     os.waitpid(process, 0)
     RUNNING.remove(process)
     return log.read_text()[-20_000:]
+
+
+@pytest.fixture
+def world_run(job, tmp_path: Path):
+    """Makes runs over one world from lines of changes."""
+
+    def make(lines: Sequence[dict[str, Any]], soft: bool, name: str = "run", **keys: Any) -> Job:
+        model = tmp_path / ("world.psl" if soft else "world.mln")
+        model.write_text(world_changes.PSL if soft else world_changes.MLN)
+        inference = {"inference": {"targets": "skip"}} if soft else {}
+        values = {"limits": {"bad_share": 1.0}, "metrics": {}, "learner": {}}
+        values |= {"model": str(model), "query": "Good", "world": True, **inference, **keys}
+        return job(world_changes.encoded(lines), name, **values)
+
+    return make
 
 
 @pytest.fixture

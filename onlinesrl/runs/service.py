@@ -30,7 +30,7 @@ from onlinesrl.runs.explain import Question
 from onlinesrl.runs.http.metrics import STUCK_SECONDS, RunMonitor, state_routes
 from onlinesrl.runs.http.server import At, Server
 from onlinesrl.stream.late_labels import PendingExample
-from onlinesrl.stream.run_folder import REQUESTS
+from onlinesrl.stream.run_folder import PREDICTIONS, REQUESTS
 from onlinesrl.stream.sources.request_queue import (
     RECENT,
     RECENT_BYTES,
@@ -62,14 +62,20 @@ def serve(config: Config, at: At, fresh: bool, import_seconds: float) -> dict[st
         raise config.error("distribute", "not for a server, whose requests come one by one")
     requests = Requests()
     board = _Board(requests)
-    service = Service(requests, source.max_bytes, limits.request_lines)
+    sizes = source.max_bytes, limits.request_lines
+    if config.world:
+        from onlinesrl.runs.world_service import WorldService
+
+        service: Service = WorldService(requests, *sizes, config.output / PREDICTIONS)
+    else:
+        service = Service(requests, *sizes)
     routes = [*service.routes(), *state_routes(board)]
     with Server(routes, at, END_SECONDS) as server:
 
         def begin() -> None:
             service.server = server
             server.start()
-            say(f"serving at {server.address}; what is sent to /learn is in {journal}")
+            say(f"serving at {server.address}; what is sent to /{service.taking} is in {journal}")
 
         board.locked = begin
         options = run_module.Options(fresh, until="forever", exporter=board, requests=requests)
@@ -97,6 +103,8 @@ class Service:
     """Puts requests in the queue: of at most twice ``max_bytes``, and of so many ``lines``."""
 
     server: Server
+    taking = "learn"
+    """The route of what the run takes into its journal."""
 
     def __init__(self, requests: Requests, max_bytes: int, lines: int) -> None:
         self.requests = requests
@@ -128,15 +136,15 @@ class Service:
             asked = _Parameters.of(request.query_params)
             question = Question([*map(read_atom, asked.atom)], asked.change, asked.tries)
         except (msgspec.ValidationError, ExplanationError) as error:
-            return _refusal(400, shortened(str(error)))
+            return refusal(400, shortened(str(error)))
         if (asked.id is None) == (request.method != "POST"):
-            return _refusal(400, "expected GET with the `id` of an example, or POST of an example")
+            return refusal(400, "expected GET with the `id` of an example, or POST of an example")
         if asked.id is None:
             explain = partial(_explained, question, kind, None)
             return await self._answer(request, {JSON: kind}, explain=explain)
         recent = self.requests.recent.get(asked.id)
         if recent is None:
-            return _refusal(
+            return refusal(
                 404,
                 f"no example {shortened(asked.id)} among the last {RECENT:,} ({RECENT_BYTES:,} bytes) "
                 "that this process had by /learn: send the example itself by POST",
@@ -154,16 +162,16 @@ class Service:
         """Answer a request; ``kinds`` are the types that its body may have, and those of the answers."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in kinds:
-            return _refusal(
+            return refusal(
                 415, f"expected Content-Type {', or '.join(BODY[kind] for kind in kinds)}"
             )
         body = bytearray()
         try:
-            refusal = await self._read(request, body)
-            if refusal is None and kind == LINES:
-                refusal = self._too_many(body.count(b"\n") + (not body.endswith(b"\n")))
-            if refusal is not None:
-                return refusal
+            refused = await self._read(request, body)
+            if refused is None and kind == LINES:
+                refused = self._too_many(body.count(b"\n") + (not body.endswith(b"\n")))
+            if refused is not None:
+                return refused
             text = bytes(body).removeprefix(b"\xef\xbb\xbf")
             text = text if kind == LINES else text.replace(b"\n", b" ")
             return await self._ask(PendingRequest(text, learn, explain), kinds[kind])
@@ -174,12 +182,12 @@ class Service:
 
     def _too_many(self, lines: int) -> Response | None:
         reason = f"more than {self.lines} lines (limits.request_lines): send them in parts"
-        return _refusal(413, reason) if lines > self.lines else None
+        return refusal(413, reason) if lines > self.lines else None
 
     async def _read(self, request: HttpRequest, body: bytearray) -> Response | None:
         """Read a request's body; return a refusal if it is too long, else None."""
         reason = f"longer than {self.most} bytes (twice source.max_bytes): send it in parts"
-        too_long = _refusal(413, reason)
+        too_long = refusal(413, reason)
         if int(request.headers.get("content-length", 0)) > self.most:
             return too_long
         async for chunk in request.stream():
@@ -195,7 +203,7 @@ class Service:
         """Wait for the answers to a request, which are of a kind."""
         alone = kind != LINES
         if pending.over:
-            return _refusal(422, "no example") if alone else Response(media_type=LINES)
+            return refusal(422, "no example") if alone else Response(media_type=LINES)
         if not self.requests.put(pending):
             return _busy()
         try:
@@ -203,7 +211,7 @@ class Service:
         except (Untaken, Unanswered) as ended:
             if isinstance(ended, Untaken) or not pending.learn:
                 return _busy()
-            return _refusal(
+            return refusal(
                 500,
                 "the run ended: this may have been learned from, or will be, in whole or in part",
             )
@@ -243,10 +251,11 @@ def _explained(
     return msgspec.json.encode([explanation.as_dict() for explanation in explanations])
 
 
-def _refusal(status: int, error: str, headers: Mapping[str, str] = {}) -> Response:
+def refusal(status: int, error: str, headers: Mapping[str, str] = {}) -> Response:
+    """Return a response that says what is wrong."""
     return Response(msgspec.json.encode({"error": error}) + b"\n", status, headers, JSON)
 
 
 def _busy() -> Response:
     reason = "not accepted: too many requests wait, or the run is starting or ending; try again"
-    return _refusal(503, reason, {"Retry-After": "1"})
+    return refusal(503, reason, {"Retry-After": "1"})

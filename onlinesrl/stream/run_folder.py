@@ -27,6 +27,7 @@ from onlinesrl.core.resources import Closing
 BUFFER_BYTES = 1 << 18
 REQUESTS = "requests.jsonl"
 """The file of a run folder with the requests to /learn. It is a source, so --fresh keeps it."""
+PREDICTIONS = "predictions.jsonl"
 PARTS = 8
 """The number of parts of a file whose bytes are limited."""
 _PART = re.compile(r"\.[0-9]{6}")
@@ -164,7 +165,7 @@ class RunFolder(Closing):
 
     def __init__(self, path: Path, suffix: str = ".mln") -> None:
         self.path = path
-        self.predictions = path / "predictions.jsonl"
+        self.predictions = path / PREDICTIONS
         self.metrics = path / "metrics.jsonl"
         self.deadletter = path / "deadletter.jsonl"
         self.order = path / "order.jsonl"

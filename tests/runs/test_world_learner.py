@@ -8,22 +8,7 @@ import pytest
 import onlinesrl as srl
 from onlinesrl.runs import world_learner
 from tests.support import world_changes
-from tests.support.world_changes import BAD, changes, encoded
-
-
-@pytest.fixture
-def world_run(job, tmp_path):
-    """Makes runs over one world from lines of changes."""
-
-    def make(lines, soft, name="run", **keys):
-        model = tmp_path / ("world.psl" if soft else "world.mln")
-        model.write_text(world_changes.PSL if soft else world_changes.MLN)
-        inference = {"inference": {"targets": "skip"}} if soft else {}
-        values = {"limits": {"bad_share": 1.0}, "metrics": {}, "learner": {}}
-        values |= {"model": str(model), "query": "Good", "world": True, **inference, **keys}
-        return job(encoded(lines), name, **values)
-
-    return make
+from tests.support.world_changes import BAD, changes
 
 
 def followed(lines):

@@ -13,19 +13,14 @@ from tests.support.kafka_streams import UNTIL_END, keys, predicted
 
 @tiers("kills", 3, 100)
 @pytest.mark.parametrize("soft", [True, False])
-def test_what_changed_is_written_once(broker, topic, job, tmp_path, tally, soft, kills):
+def test_what_changed_is_written_once(broker, topic, world_run, tally, soft, kills):
     """A message of an atom that is gone is a tombstone, and a tombstone takes back what its key asserted."""
     lines = world_changes.changes(80, soft, 5)
-    model = tmp_path / ("world.psl" if soft else "world.mln")
-    model.write_text(world_changes.PSL if soft else world_changes.MLN)
-    inference = {"inference": {"targets": "skip"}} if soft else {}
-    values = {"limits": {"bad_share": 1.0, "crashes": 0}, "metrics": {}, "learner": {}, **inference}
-    values |= {"model": str(model), "query": "Good", "world": True}
-    file = job(world_changes.encoded(lines), "file", **values)
+    file = world_run(lines, soft, "file")
     assert file.run() == 0, file.said
     broker.create_topic(topic, partitions=1)
     broker.produce(topic, [message(line) for line in lines])
-    run = job([], "run", **values, **keys(broker, topic))
+    run = world_run([], soft, **keys(broker, topic))
     rng, began = random.Random(0), time.monotonic()
     assert run.end(0, lambda: 0.0, *UNTIL_END) == 0
     seconds = time.monotonic() - began
@@ -36,7 +31,7 @@ def test_what_changed_is_written_once(broker, topic, job, tmp_path, tally, soft,
     ]
     assert written(broker, f"{topic}-out") == expected
     assert any(value is None for _, value in expected)
-    again = job([], "again", **values, **keys(broker, topic, f"{topic}-again"))
+    again = world_run([], soft, "again", **keys(broker, topic, f"{topic}-again"))
     tally["kills"] += again.end(kills, lambda: rng.uniform(0.3, 1) * seconds, *UNTIL_END)
     assert written(broker, f"{topic}-again-out") == expected
     for name in ("metrics.jsonl", "weights.psl" if soft else "weights.mln"):

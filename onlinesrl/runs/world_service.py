@@ -1,0 +1,139 @@
+"""A world served by HTTP: changes of its facts, its answer, explanations, and a stream of what changed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from onlinesrl.core.errors import ExampleError, legible, shown
+from onlinesrl.core.example import Atoms, Example
+from onlinesrl.core.explain.explanation import ExplanationError, read_atom
+from onlinesrl.core.learner import Learner
+from onlinesrl.runs.service import JSON, LINES, TEXT, Service, refusal
+from onlinesrl.stream.run_folder import part_of, parts
+from onlinesrl.stream.sources.request_queue import PendingRequest, Requests
+from onlinesrl.stream.world_changes import WorldChange
+
+EVENTS = "text/event-stream"
+LOOK_SECONDS = 0.1
+PIECE = 1 << 16
+_NO_CHANGE = b'{"id":"-"}'
+"""A request about the answer carries no change."""
+_PLACE = re.compile(r"(\d{1,6}):(\d{1,18})")
+
+
+class WorldService(Service):
+    """Serves one world; ``predictions`` is the file of what changed."""
+
+    taking = "changes"
+
+    def __init__(self, requests: Requests, max_bytes: int, lines: int, predictions: Path) -> None:
+        super().__init__(requests, max_bytes, lines)
+        self.predictions = predictions
+
+    def routes(self) -> list[Route]:
+        """Return what serves clients."""
+        return [
+            Route("/changes", self.change, methods=["POST"]),
+            Route("/changes", self.changes, methods=["GET"]),
+            Route("/atoms", self.atoms, methods=["GET"]),
+            Route("/explain", self.explain, methods=["GET"]),
+        ]
+
+    async def change(self, request: Request) -> Response:
+        """Change facts, and tell which answers changed."""
+        return await self._answer(request, {JSON: JSON, LINES: LINES}, learn=True)
+
+    async def atoms(self, request: Request) -> Response:
+        """Return the values of some atoms, or of all."""
+        query: Atoms = {}
+        try:
+            for name, constants in map(read_atom, request.query_params.getlist("atom")):
+                query.setdefault(name, []).append([*constants])
+        except ExplanationError as error:
+            return refusal(400, str(error))
+        answer = partial(_values, query or None)
+        return await self._ask(PendingRequest(_NO_CHANGE, False, answer), JSON)
+
+    async def explain(self, request: Request) -> Response:
+        """Explain why an atom has its value."""
+        kind = TEXT if "text/plain" in request.headers.get("accept", "") else JSON
+        listed = request.query_params.getlist("atom")
+        if not listed:
+            return refusal(400, "expected an `atom`, as in /explain?atom=Good(Bob)")
+        try:
+            atoms = [*map(read_atom, listed)]
+        except ExplanationError as error:
+            return refusal(400, str(error))
+
+        def explained(learner: Learner, example: Example) -> bytes:
+            explanations = [learner.explain(example, atom) for atom in atoms]
+            if kind == TEXT:
+                return legible("\n\n".join(map(str, explanations))).encode()
+            return msgspec.json.encode([explanation.as_dict() for explanation in explanations])
+
+        return await self._ask(PendingRequest(_NO_CHANGE, False, explained), kind)
+
+    async def changes(self, request: Request) -> Response:
+        """Send what changed, as server-sent events, from now on, or after the event that was last seen."""
+        place = request.headers.get("last-event-id", request.query_params.get("after", ""))
+        match = _PLACE.fullmatch(place)
+        if place and match is None:
+            return refusal(400, f"expected PART:OFFSET, the id of an event, found {shown(place)}")
+        start = self._end() if match is None else (int(match[1]), int(match[2]))
+        return StreamingResponse(self._events(*start), media_type=EVENTS)
+
+    def _end(self) -> tuple[int, int]:
+        """Return the last part of the file, and its length."""
+        last = parts(self.predictions)[-1]
+        return part_of(last), last.stat().st_size
+
+    async def _events(self, part: int, offset: int) -> AsyncIterator[bytes]:
+        """Yield an event for each whole line after a place in the file; its id is the place after it."""
+        yield b": changes of the answer follow\n\n"
+        while self.requests.accepting:
+            numbers = {part_of(path): path for path in parts(self.predictions)}
+            part = min((number for number in numbers if number >= part), default=part)
+            text = _read(numbers[part], offset) if part in numbers else b""
+            lines = text[: text.rfind(b"\n") + 1].splitlines(keepends=True)
+            for line in lines:
+                offset += len(line)
+                kind = b"refused" if line.startswith(b'{"line":') else b"changed"
+                yield b"id: %d:%d\nevent: %b\ndata: %b\n" % (part, offset, kind, line)
+            if not lines and part + 1 in numbers:
+                part, offset = part + 1, 0
+            elif not lines:
+                await asyncio.sleep(LOOK_SECONDS)
+
+
+def _read(path: Path, offset: int) -> bytes:
+    """Return some bytes of a file; nothing if it was removed meanwhile."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(PIECE)
+    except FileNotFoundError:
+        return b""
+
+
+def _values(query: Atoms | None, learner: Learner, example: Example) -> bytes:
+    """Return the values of atoms. Raises ExampleError for one that has none."""
+    (outcome,) = learner.predict([WorldChange(id=example.id, query=query)])
+    if outcome.prediction is None:
+        raise ExampleError(outcome.error or "")
+    prediction = outcome.prediction
+    atoms = [
+        {"predicate": name, "args": row.args, "value": row.value}
+        for name, rows in prediction.predicted.items()
+        for row in rows
+        if not isinstance(row, list)
+    ]
+    return msgspec.json.encode({"atoms": atoms, "certified": prediction.certified})
