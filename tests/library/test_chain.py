@@ -1,5 +1,6 @@
 """The tagger is the Markov logic network of its rules: the same weights, predictions and marginals."""
 
+import copy
 import itertools
 import pickle
 import random
@@ -233,6 +234,66 @@ def test_a_pickled_tagger_goes_on_with_the_same_bits() -> None:
     resumed = pickle.loads(pickle.dumps(other)).partial_fit(X[15:], y[15:])
     assert resumed.weights_text() == one.weights_text()
     assert resumed.predict_marginals(X) == one.predict_marginals(X)
+
+
+def test_a_pickle_has_what_is_not_zero() -> None:
+    """8 bytes for each number that is not 0, a bit for each of a row in use, and the names."""
+    X = [[{"word": f"word{n}", "known": n % 7}] for n in range(2000)]
+    tagger = SequenceTagger().fit(X, [[f"label{n % 50}"] for n in range(2000)])
+    weights = tagger.learned_.weights
+    columns = weights._columns().values()
+    numbers, size = sum(map(np.count_nonzero, columns)), sum(column.size for column in columns)
+    assert 20 * numbers < size
+    assert len(pickle.dumps(tagger)) < 8 * numbers + size / 8 + 8 * 2000 + 2000
+
+
+@pytest.mark.parametrize(
+    ("update", "calibrated"),
+    [
+        ({"update": "adagrad"}, False),
+        ({"update": "adagrad"}, True),
+        ({"update": "log-likelihood"}, False),
+        ({"update": "subgradient", "predict": "current"}, False),
+    ],
+    ids=["adagrad", "calibrated", "log-likelihood", "current"],
+)
+def test_a_pruned_tagger_predicts_by_what_is_left(update: Any, calibrated: bool) -> None:
+    X, y = sequences(5, 60, numbers=True)
+    tagger = SequenceTagger(update, calibrated=calibrated).fit(X[:40], y[:40])
+    pruned = pickle.loads(pickle.dumps(copy.deepcopy(tagger).prune()))
+    assert pruned.weights_text() == tagger.weights_text()
+    assert pruned.predict(X) == tagger.predict(X)
+    for p, q in zip(tagger.predict_marginals(X), pruned.predict_marginals(X), strict=True):
+        if calibrated:  # the temperature is multiplied in another order
+            assert [[*x.values()] for x in p] == [
+                pytest.approx([*x.values()], abs=1e-12) for x in q
+            ]
+        else:
+            assert p == q
+
+    threshold = float(np.median(np.abs([*tagger.state_features_.values()])))
+    assert pruned.prune(threshold) is pruned
+    for name in ("state_features_", "transition_features_"):
+        every = getattr(tagger, name).items()
+        assert getattr(pruned, name) == {key: w for key, w in every if abs(w) > threshold}
+    assert len(pickle.dumps(pruned)) < len(pickle.dumps(tagger))
+    written = srl.OnlineLearner(pruned.weights_text(), "Label")
+    assert pruned.predict(X) == [*map(labels_of, written.predict_many([*map(evidence, X)]))]
+
+
+def test_a_pruned_tagger_does_not_go_on_but_is_fitted_anew() -> None:
+    X, y = sequences(5, 20, numbers=False)
+    tagger = SequenceTagger().fit(X, y).prune(0.01)
+    before = tagger.weights_text()
+    for learn in (lambda: tagger.partial_fit(X, y), lambda: tagger.learn_one(X[0], y[0])):
+        with pytest.raises(srl.UsageError, match=r"pruned .* fit anew, or keep a copy"):
+            learn()
+    assert tagger.weights_text() == before
+    for threshold in (-1.0, float("nan"), "much"):
+        with pytest.raises(srl.UsageError, match=r"threshold is .*, expected a number, at least 0"):
+            tagger.prune(threshold)  # type: ignore[arg-type]
+    assert tagger.fit(X, y).weights_text() == SequenceTagger().fit(X, y).weights_text()
+    assert tagger.partial_fit(X, y).predict(X) != []
 
 
 @pytest.mark.parametrize("number", [1e3, 1.7e15, 1e30])

@@ -7,6 +7,7 @@ strings makes a feature of each, and a mapping one of each of its own, under ``n
 
 from __future__ import annotations
 
+import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -15,6 +16,7 @@ from itertools import repeat
 from numbers import Real
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from onlinesrl.core.errors import InputError, shown
@@ -49,8 +51,8 @@ class Rows:
 class Features:
     """Numbers features in the order in which they are first met."""
 
-    def __init__(self) -> None:
-        self.names: dict[str, int] = {}
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self.names: dict[str, int] = {name: n for n, name in enumerate(names)}
         self._known: dict[str, dict[Any, int]] = {}
 
     def __len__(self) -> int:
@@ -61,6 +63,13 @@ class Features:
         if len(self.names) > size:
             self.names = dict([*self.names.items()][:size])
             self._known = {}
+
+    def __getstate__(self) -> bytes:
+        """Return the names, compressed; pairs of names and values are known again once they are met."""
+        return zlib.compress(msgspec.json.encode([*self.names]), 1)
+
+    def __setstate__(self, state: bytes) -> None:
+        self.__init__(msgspec.json.decode(zlib.decompress(state)))  # type: ignore[misc]
 
     def read(self, position: Any, rows: Rows, adding: bool) -> None:
         """Add a position's features; with ``adding`` new ones are numbered, else they are -1.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from itertools import chain
-from typing import Any
+from itertools import chain, compress
+from numbers import Real
+from typing import Any, Self
 
 import numpy as np
 
@@ -111,19 +113,32 @@ class SequenceTagger(Estimator):
     def state_features_(self) -> dict[tuple[str, Label], float]:
         """The weights of features and labels, other than 0, as sklearn-crfsuite has them."""
         learned: Learned = self._labelling()
-        rows = learned.weights.averaged()[len(learned.classes) :].tolist()
-        return _weights(learned.features.names, learned.classes, rows)
+        rows = learned.weights.averaged()[len(learned.classes) :]
+        return dict(_weights([*learned.features.names], learned.classes, rows))
 
     @property
     def transition_features_(self) -> dict[tuple[Label, Label], float]:
         """The weights of a label and the next, other than 0, as sklearn-crfsuite has them."""
         learned: Learned = self._labelling()
-        return _weights(learned.classes, learned.classes, learned.weights.averaged().tolist())
+        rows = learned.weights.averaged()[: len(learned.classes)]
+        return dict(_weights(learned.classes, learned.classes, rows))
 
     def weights_text(self) -> str:
         """Return the model with its averaged weights in Markov logic, for ``Model`` and ``learner.start``."""
         learned: Learned = self._labelling()
         return learned.text()
+
+    def prune(self, threshold: float = 0.0) -> Self:
+        """Drop averaged weights of at most ``threshold``, plus or minus, and what only learning needs.
+
+        Pickles and ``weights_text`` are shorter after it. With threshold 0 predictions stay the same;
+        otherwise those weights are missing: the guide, estimators and results, says what that costs.
+        The tagger can be fitted anew; ``partial_fit`` and ``learn_one`` raise UsageError.
+        """
+        if not isinstance(threshold, Real) or not 0 <= threshold < math.inf:
+            raise UsageError(f"threshold is {threshold!r}, expected a number, at least 0")
+        self.learned_ = self._labelling().pruned(float(threshold))
+        return self
 
     def _new(self, update: Mapping[str, Any]) -> Learned:
         chosen: Update = validated(AnyUpdate, "learner", {**update})
@@ -146,6 +161,9 @@ class Learned:
 
     def learn(self, X: Any, y: Any, classes: Sequence[Label] | None) -> None:
         """Learn from all samples or none."""
+        if self.weights.final:
+            reason = "what learning needs was dropped; fit anew, or keep a copy that is not pruned"
+            raise UsageError(f"a pruned tagger does not go on learning: {reason}")
         samples = samples_of(X, least=1)
         with whole() if len(samples) == 1 else nullcontext():
             n_features = len(self.features)
@@ -166,6 +184,13 @@ class Learned:
         """See ``estimator.Learned.copy``."""
         other = copy.copy(self)
         other.weights = self.weights.copy()
+        return other
+
+    def pruned(self, threshold: float) -> Learned:
+        """Return what predicts alone, by the averaged weights beyond ``threshold``."""
+        other, names = copy.copy(self), [*self.features.names]
+        other.weights, features = self.weights.pruned(threshold)
+        other.features = Features(names[n] for n in features)
         return other
 
     def _learn(self, samples: list[Any], y: Any, classes: Sequence[Label]) -> None:
@@ -214,32 +239,27 @@ class Learned:
     def text(self) -> str:
         """Return the model, with weights other than 0 as rules."""
         labels, size = [quote(str(label)) for label in self.classes], len(self.classes)
-        weights = self.weights.averaged().tolist()
-        step = "Next(t, u) ^ Label(t, {}) ^ Label(u, {})"
-        rules = [
-            (w, step.format(y, z))
-            for y, row in zip(labels, weights, strict=False)
-            for z, w in zip(labels, row, strict=True)
-        ]
-        rules += [
-            (w, f"Feature(+{quote(name)}, t) ^ Label(t, {y})")
-            for name, row in zip(self.features.names, weights[size:], strict=False)
-            for y, w in zip(labels, row, strict=True)
-        ]
-        lines = [f"{w!r} {rule}\n" for w, rule in rules if w]
-        return "".join([f"label = {{{', '.join(labels)}}}\n", RULES, "\n", *lines])
+        rows = self.weights.averaged()
+        steps, rows = rows[:size], rows[size : size + len(self.features)]
+        used = np.any(rows != 0.0, axis=1)
+        names = [quote(name) for name in compress(self.features.names, used)]
+        ends = [f"{y})\n" for y in labels]
+        rules = chain(
+            _weights([f" Next(t, u) ^ Label(t, {y}) ^ Label(u, " for y in labels], ends, steps),
+            _weights([f" Feature(+{f}, t) ^ Label(t, " for f in names], ends, rows[used]),
+        )
+        head = f"label = {{{', '.join(labels)}}}\n{RULES}\n"
+        return "".join([head, *(f"{w!r}{rule}{end}" for (rule, end), w in rules)])
 
 
 def _weights(
-    names: Iterable[Any], labels: Sequence[Label], rows: Iterable[Any]
-) -> dict[Any, float]:
-    """Return the weights other than 0 of pairs, those of what has a row and of a label."""
-    return {
-        (name, label): weight
-        for name, row in zip(names, rows, strict=False)
-        for label, weight in zip(labels, row, strict=True)
-        if weight
-    }
+    names: Sequence[Any], labels: Sequence[Label], rows: Floats
+) -> Iterator[tuple[tuple[Any, Label], float]]:
+    """Yield the weights [name, label] other than 0, with the name and the label of each."""
+    name, label = rows.nonzero()
+    values = rows[name, label].tolist()
+    for n, m, weight in zip(name.tolist(), label.tolist(), values, strict=True):
+        yield (names[n], labels[m]), weight
 
 
 def _chains(rows: Rows, lengths: Sequence[int], labels: Sequence[int]) -> Chains:

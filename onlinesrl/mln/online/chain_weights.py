@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints32, enlarged
+from onlinesrl.core.arrays import Floats, Ints, Ints32, enlarged
 from onlinesrl.core.errors import InputError
 from onlinesrl.core.online.averaged_weights import BEYOND_RANGE, AveragedWeights
 from onlinesrl.core.online.update_rules.rule import Update
@@ -37,6 +38,7 @@ class ChainWeights(AveragedWeights):
         self.counts = np.zeros(0, np.int64) if balanced else None
         self.log_inverse: float | None = 0.0 if calibrated else None
         self.squares = 0.0
+        self.final = False
         empty = {name: np.zeros((0, 0)) for name in update.columns}
         self._hold({"value": np.zeros((0, 0, 2)), **empty}, np.zeros(0, np.int32), 0)
 
@@ -47,7 +49,7 @@ class ChainWeights(AveragedWeights):
         self.arrays = FeatureWeights(
             value, none, np.zeros(0), mark, none, row, np.array([size], np.int64)
         )
-        self.kept = {name: columns[name].reshape(-1) for name in self.update.columns}
+        self.kept = {name: c.reshape(-1) for name, c in columns.items() if name != "value"}
         self._how = None
 
     def _columns(self) -> dict[str, Any]:
@@ -67,6 +69,7 @@ class ChainWeights(AveragedWeights):
         other.scalar, other.labels = self.scalar.copy(), labels
         other.counts = None if self.counts is None else enlarged(self.counts, labels)
         other.log_inverse, other.squares = self.log_inverse, self.squares
+        other.final = self.final
         other._place(self._columns(), old, row)
         return other
 
@@ -82,6 +85,25 @@ class ChainWeights(AveragedWeights):
         if labels == self.labels and features <= room:
             return self
         return self.copy(room if features <= room else max(features, 2 * room), labels)
+
+    def pruned(self, threshold: float) -> tuple[ChainWeights, Ints]:
+        """Return the averaged weights beyond ``threshold``, which do not learn, and their features' numbers.
+
+        Features without such a weight are left out, and the others numbered in their order.
+        """
+        k, weights = self.labels, self.averaged()
+        weights[np.abs(weights) <= threshold] = 0.0
+        features = np.flatnonzero(weights[k:].any(axis=1))
+        value = np.zeros((k + len(features), k, 2))
+        value[:k, :, 0], value[k:, :, 0] = weights[:k], weights[k + features]
+        other = self.copy()
+        other._hold({"value": value}, k + np.arange(len(features), dtype=np.int32), len(value))
+        other.final = True
+        return other, features
+
+    def mean(self) -> tuple[float, float]:
+        """See ``AveragedWeights.mean``; of ``final`` weights only the mean is left."""
+        return (1.0, 0.0) if self.final else super().mean()
 
     def averaged(self) -> Floats:
         """Return the averaged weights, float64[row, label]: labels first, then all features in order."""
@@ -207,13 +229,28 @@ class ChainWeights(AveragedWeights):
     # pickles -------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes, the rows, and of the columns what is not 0, with a bit for each number."""
         arrays = {"arrays", "kept", "_how"}
         attributes = {name: value for name, value in self.__dict__.items() if name not in arrays}
-        return {"own": attributes, "columns": self._columns(), "row": self.arrays.row}
+        columns = np.dstack([*self._columns().values()])
+        nonzero = columns.view(np.int64) != 0
+        return {
+            "own": attributes,
+            "row": zlib.compress(self.arrays.row.tobytes(), 1),
+            "shape": columns.shape,
+            "nonzero": zlib.compress(np.packbits(nonzero).tobytes(), 1),
+            "values": columns[nonzero],
+        }
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state["own"])
-        self._place(state["columns"], self.labels, state["row"].copy())
+        row = np.frombuffer(bytearray(zlib.decompress(state["row"])), np.int32)
+        columns = np.zeros(state["shape"])
+        bits = np.frombuffer(zlib.decompress(state["nonzero"]), np.uint8)
+        nonzero = np.unpackbits(bits, count=columns.size).reshape(columns.shape)
+        columns[nonzero.view(np.bool_)] = state["values"]
+        others = zip(self.update.columns, np.moveaxis(columns[:, :, 2:], 2, 0), strict=False)
+        self._place({"value": columns[:, :, :2], **dict(others)}, self.labels, row)
 
 
 def _placed(column: Any, old: int, rows: int, labels: int) -> Any:
