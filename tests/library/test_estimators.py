@@ -232,6 +232,11 @@ def test_open_labels_and_known_ones() -> None:
         classifier.predict(unseen, [["z", None]])
     with pytest.raises(srl.InputError, match="y has no label"):
         srl.LinkedClassifier().fit(graphs[:1], [[None, None]])
+    assert classifier.score(graphs, [["a", "b"], ["a", None], [None, "b"], [None, None]]) == 0.75
+    support = [line.split()[-1] for line in classifier.report(graphs, classes).splitlines()[1:]]
+    assert support == ["2", "4"]
+    stopped = srl.LinkedClassifier(passes=9, held_out=0.25).fit(graphs * 8, classes * 8)
+    assert stopped.predict(graphs[:2]) == classes[:2]
     grown = srl.LinkedClassifier().fit(graphs[:2], classes[:2])
     grown.partial_fit([*graphs[:1], *graphs[:1]], [["a", None], ["c", "a"]])
     assert grown.classes_ == ["a", "b", "c"]

@@ -20,6 +20,8 @@ from onlinesrl.library.learner import section
 
 ClassWeight: TypeAlias = Mapping[Label, float] | Literal["balanced"]
 """The weight of each label, by default 1, or what makes rare labels count as much as frequent ones."""
+Labels: TypeAlias = list[list[Label]]
+"""The labels of each sample."""
 Samples = tuple[list[Any], list[Any]]
 """Samples, and the labels of each."""
 PATIENCE = 2
@@ -104,8 +106,7 @@ class Estimator(ABC):
         best, highest, worse, held_out = learned, -1.0, 0, None
         for _ in islice(learned.passes(*training), passes):
             held_out = learned.read(test[0]) if held_out is None else held_out
-            predicted = [*learned.label(held_out)]
-            score = accuracy(labels_of(test[1], [*map(len, predicted)], self.noun), predicted)
+            score = accuracy(*self._compared(test[1], [*learned.label(held_out)]))
             worse += 1
             if score > highest:
                 best, highest, worse = learned.copy(), score, 0
@@ -134,13 +135,16 @@ class Estimator(ABC):
 
     def report(self, X: Any, y: Any) -> str:
         """Return a table of precision, recall, F1 and support of each label."""
-        return table(label_scores(y, self.predict(X)))
+        return table(label_scores(*self._compared(y, self.predict(X))))
 
     def score(self, X: Any, y: Any, **parameters: Any) -> float:
         """Return the share of labels that are predicted right."""
         _check_none(parameters)
-        predicted = self.predict(X)
-        return accuracy(labels_of(y, [*map(len, predicted)], self.noun), predicted)
+        return accuracy(*self._compared(y, self.predict(X)))
+
+    def _compared(self, y: Any, predicted: Labels) -> tuple[Labels, Labels]:
+        """Return the true labels of each sample and the predicted ones beside them. Raises InputError."""
+        return labels_of(y, [*map(len, predicted)], self.noun), predicted
 
     @property
     def classes_(self) -> list[Label]:

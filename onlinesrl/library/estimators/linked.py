@@ -10,7 +10,7 @@ import numpy as np
 
 from onlinesrl.core.errors import InputError, shown
 from onlinesrl.core.example import Example, ValuedAtom
-from onlinesrl.library.estimators.estimator import Estimator
+from onlinesrl.library.estimators.estimator import Estimator, Labels
 from onlinesrl.library.estimators.features import check_text, flat, pairs
 from onlinesrl.library.estimators.samples import (
     Label,
@@ -47,7 +47,7 @@ class LinkedClassifier(Estimator):
     A sample of ``X`` is a pair: its things, each with features as ``SequenceTagger`` takes them, and its
     links, each ``(i, j)`` or ``(i, j, relation)`` between numbers of
     things, from 0; a link has a direction. In ``y`` a sample has a label, string or integer, for each thing,
-    or None where it is not known: such a label is completed, and no metric counts it.
+    or None where it is not known: such a label is completed, and no metric or score counts it.
     ``update``, ``loss`` and ``sigma`` are those of ``OnlineLearner``, ``passes`` and ``held_out`` say how
     often ``fit`` goes over the samples. ``class_weight`` is what a thing counts by its label: a mapping from
     labels, or ``balanced`` by the labels seen so far. The ``classes`` of the first
@@ -83,6 +83,12 @@ class LinkedClassifier(Estimator):
         """
         learned: Learned = self._labelling()
         return Lists(learned.marginals(X, known))
+
+    def _compared(self, y: Any, predicted: Labels) -> tuple[Labels, Labels]:
+        """See ``Estimator._compared``; things without a label are left out."""
+        known = known_labels_of(y, [*map(len, predicted)], self.noun)
+        pairs = zip(known, predicted, strict=True)
+        return [[*part.values()] for part in known], [[row[i] for i in part] for part, row in pairs]
 
     @property
     def learner(self) -> OnlineLearner:
