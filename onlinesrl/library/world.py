@@ -8,7 +8,7 @@ from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from onlinesrl.core.errors import DataError, OnlinesrlError
+from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
 from onlinesrl.core.example import Constant, arguments, number_of, show_ground_atom
 from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.core.io import checkpoint_file
@@ -149,13 +149,51 @@ class World:
         self._whole_numbers |= numbers
         return Delta(self._by_name(changed), self.certificate)
 
+    def set_weights(self, weights: Model | str) -> Delta:
+        """Give all rules the weights of a file of weights, and return what that changes in the answer.
+
+        ``weights`` is the file, as ``Model.read`` reads it, or its text: what a run or ``learn`` wrote, or
+        ``OnlineLearner.weights_text()``. Nothing is ground again, all that the weights touch is solved
+        again. Raises DataError where weights and rules do not fit; then nothing has changed.
+        """
+        changed = self._world.set_weights(self._model(weights).program)
+        self.model = Model(self._world.text, self.model.language.suffix[1:], file=self.model.file)
+        return Delta(self._by_name(changed), self.certificate)
+
+    def set_model(self, model: Model | str) -> Delta:
+        """Go on under another model, and return what that changes in the answer.
+
+        Only rules that are new are ground; rules that the model does not have go. Raises DataError for a
+        fact that does not fit the model, and what ``apply`` raises. Then nothing has changed.
+        """
+        model = self._model(model)
+        model.language.check_trained(Path(model.file), model.program)
+        schema = model.language.facts(model.program, self._names)
+        for name in self._names:
+            schema.check_name(name, "query")
+        for (name, constants), value in self._world.facts().items():
+            if not schema.is_fact(name, constants, None if isnan(value) else value):
+                text = show_ground_atom(name, constants)
+                raise DataError(f"the world has {text}, which is no fact of the model")
+        changed = self._world.set_model(model.program)
+        self.model, self._schema = model, schema
+        return Delta(self._by_name(changed), self.certificate)
+
+    def _model(self, model: Model | str) -> Model:
+        language = self.model.language
+        if isinstance(model, str):
+            return Model(model, language.suffix[1:])
+        if model.language is not language:
+            raise UsageError(f"expected a model in {language.name}, not in {model.language.name}")
+        return model
+
     def save(self, path: str | Path) -> None:
         """Write the world to a file, whole or not at all. Raises StorageError."""
         facts, arrays = self._world.save()
         header = {
             "version": __version__,
             "language": self.model.language.suffix[1:],
-            "model": self.model.text if self._schema.soft else self.model.program.text,
+            "model": self._world.text,
             "query": self._names,
             "skip": self._skip,
             "whole_numbers": self._whole_numbers,

@@ -43,6 +43,23 @@ class GroundWorld(Protocol):
         """
         ...
 
+    @property
+    def text(self) -> str:
+        """The program with the present weights."""
+        ...
+
+    def set_weights(self, program: Any) -> dict[GroundAtom, Change]:
+        """Give the rules the weights of a file of weights. Raises DataError; then nothing has changed."""
+        ...
+
+    def set_model(self, program: Any) -> dict[GroundAtom, Change]:
+        """Go on under another program, which the facts fit. Raises as ``apply`` does."""
+        ...
+
+    def facts(self) -> dict[GroundAtom, float]:
+        """Return the facts in the order of their names, NaN for listed targets."""
+        ...
+
     def save(self) -> tuple[dict[GroundAtom, float], dict[str, Any]]:
         """Return the facts, and arrays for ``resume``; this world then goes on as a resumed one does."""
         ...

@@ -81,6 +81,84 @@ def test_after_every_step_the_answer_of_a_cold_start(seed):
             assert value == pytest.approx(cold["Trusts"][pair], abs=0.03)
 
 
+RULES = TRUST.strip().split("\n")
+
+
+def other_rules(rng):
+    """The rules of TRUST in another order, some left out, with other weights, and perhaps one more."""
+    rules = [*RULES, "0.7: Reported(A) & Knows(A, B) -> !Trusts(A, B)"]
+    chosen = [rules[n] for n in rng.permutation(len(rules)) if rng.random() < 0.7]
+    factors = rng.choice([1.0, 1.0, 2.0, 0.0], len(chosen)).tolist()
+    return "\n".join(
+        f"{float(weight) * factor}:{rule}" if rule else weight
+        for (weight, _, rule), factor in zip(
+            (line.partition(":") for line in chosen), factors, strict=True
+        )
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rules_come_and_go_and_have_other_weights(tmp_path, seed):
+    story, rng, text = Story(seed), np.random.default_rng(seed), TRUST
+    world = srl.World(srl.Model(TRUST, "psl"), "Trusts")
+    for step in range(40):
+        if step % 4 == 3:
+            text = "0.5: Knows(A, B) & Reported(B) -> Trusts(A, B)\n" + other_rules(rng)
+            world.set_model(text)
+        elif step % 4 == 1:
+            factor = float(rng.choice([0.5, 3.0]))
+            rules = [line.partition(":") for line in text.strip().split("\n")]
+            text = "\n".join(
+                f"{float(weight) * factor}:{rule}" if rule else weight for weight, _, rule in rules
+            )
+            world.set_weights("\n".join(reversed(text.split("\n"))))
+            text = world.model.text
+        else:
+            world.apply(**story.step())
+        cold = story.cold(srl.Model(text, "psl"))
+        assert world.certificate.certified
+        assert world.certificate.energy == pytest.approx(cold.stats["objective"], abs=2e-3)
+        for pair, value in world.answer().values.get("Trusts", {}).items():
+            assert 0.0 <= value <= 1.0
+            assert world.explain(("Trusts", pair)).certified
+        if step % 10 == 9:
+            world.save(tmp_path / "world")
+            again = srl.World.load(tmp_path / "world")
+            assert digest(again) == digest(world)
+            change = story.step()
+            assert repr(world.apply(**change).changed) == repr(again.apply(**change).changed)
+            assert digest(again) == digest(world)
+
+
+@pytest.mark.parametrize(
+    ("method", "text", "message"),
+    [
+        ("set_weights", "1: Knows(A, B) -> Trusts(A, B) ^2", "no weight fits the rule `1: Knows"),
+        ("set_weights", TRUST + "1: !Knows(A, B)", "<model>, line 8: no rule of the world fits"),
+        ("set_model", "1: Knows(A) -> Trusts(A, A)", "which is no fact of the model"),
+        (
+            "set_model",
+            "1: Trusts(A, B) -> Trusts(B, A)",
+            "Knows\\(1, 2\\), which is no fact of the model",
+        ),
+        ("set_model", "1: Knows(A, B) -> Reported(A)", "no predicate Trusts"),
+        ("set_model", TRUST + "Knows(A, B) -> Trusts(B, A) .", "the rule needs"),
+        ("set_model", TRUST + "Knows(A, B) <= 0.5 .", "breaks this hard rule"),
+        ("set_model", TRUST + "Trusts(A, +B) >= 3 .", "no values satisfy"),
+    ],
+)
+def test_other_rules_that_do_not_fit_change_nothing(method, text, message):
+    world = srl.World(srl.Model(TRUST, "psl"), "Trusts")
+    pairs = [(1, 2), (1, 3)]
+    world.apply(add={"Knows": pairs, "Reported": {2: 0.5}}, query={"Trusts": pairs})
+    before = digest(world)
+    with pytest.raises(srl.OnlinesrlError, match=message):
+        getattr(world, method)(text)
+    assert digest(world) == before
+    assert world.model.text == TRUST
+    assert len(world.apply(remove={"Reported": [2]})) == 1
+
+
 BAD = {
     "no predicate Likes": {"add": {"Likes": [[1, 2]]}},
     "Knows has 2 arguments, found 1 in Knows(1)": {"add": {"Knows": [[1]]}},
@@ -189,6 +267,63 @@ def test_a_bad_change_of_markov_logic_is_refused(changes, message):
     with pytest.raises(DataError, match=message):
         world.apply(**changes)
     assert digest(world) == before
+
+
+def test_a_markov_logic_world_takes_the_weights_that_a_learner_learned():
+    text = MARKOV.replace("0.4 Has(x, Logic)", "0.4 Has(x, +t)\n0.1 Title(x, +w) => Has(x, Logic)")
+    model = srl.Model("Title(paper, word)" + text)
+    learner = srl.OnlineLearner(model, "Has")
+    facts = {"Link": [(1, 2), (2, 3)], "Title": [(1, "Sets"), (2, "Eyes")], "Score": {3: 0.5}}
+    world = srl.World(model, "Has")
+    world.apply(add=facts)
+    for truth in (
+        [(1, "Logic"), (2, "Vision"), (3, "Vision")],
+        [(1, "Vision"), (2, "Vision"), (3, "Vision")],
+    ):
+        learner.learn_one(facts, {"Has": truth})
+        weights = learner.weights_text()
+        before = targets(world.answer())
+        delta = world.set_weights(weights)
+        after = targets(world.answer())
+        assert len(delta) == sum(before[atom] != after[atom] for atom in before)
+        for other in (srl.Model(weights), world.model):
+            cold = srl.World(other, "Has")
+            cold.apply(add=facts)
+            assert digest(cold) == digest(world)
+    unlike = weights.replace("Link(x, y)", "Link(y, x)")
+    for bad, message in ((unlike, "no rule of the world fits"), ("", "no weight fits the rule")):
+        before = digest(world)
+        with pytest.raises(DataError, match=message):
+            world.set_weights(bad or "Has(paper, topic!)")
+        assert digest(world) == before
+
+
+def test_rules_of_a_markov_logic_world_come_and_go(tmp_path):
+    world = srl.World(srl.Model(MARKOV), "Has")
+    world.apply(add={"Link": [("a", "b"), ("b", "c")], "Score": {"c": 3}})
+    other = MARKOV.replace("0.4 Has(x, Logic)", "2 Has(x, Logic)\n3 Score(x) ^ Has(x, Sound)")
+    assert len(world.set_model(other)) == 3 + 5  # three atoms are new; all papers leave Vision
+    fresh = srl.World(srl.Model(other), "Has")
+    fresh.apply(add={"Link": [("a", "b"), ("b", "c")], "Score": {"c": 3}})
+    assert digest(fresh) == digest(world)
+    before = digest(world)
+    for text, message in (
+        (other + "Link(x, y) => Has(x, Sound).\nLink(x, y) => Has(x, Logic).", "hard"),
+        (other + "!Link(x, y).", "breaks the hard rule"),
+        (other + "Has(x, Sound)", "has no weight"),
+        (MARKOV.replace("Score(x)", "Link(x, x)").replace("Score(paper): real", ""), "Score"),
+        (MARKOV.replace("Link(", "Linked("), "no fact of the model"),
+    ):
+        with pytest.raises(srl.OnlinesrlError, match=message):
+            world.set_model(text)
+        assert digest(world) == before
+    with pytest.raises(UsageError, match="expected a model in Markov logic, not in PSL"):
+        world.set_model(srl.Model(TRUST, "psl"))
+    world.set_model(MARKOV.replace("topic!", "topic"))
+    assert targets(world.answer())["c", "Logic"] == targets(world.answer())["c", "Vision"] == 1
+    world.set_model(MARKOV)
+    world.save(tmp_path / "world")
+    assert digest(srl.World.load(tmp_path / "world")) == digest(world)
 
 
 def test_what_a_markov_logic_world_has_not():

@@ -13,7 +13,8 @@ the type grows: then the whole clause is ground again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from dataclasses import replace
+from itertools import count, product
 from math import nan, prod
 from typing import NamedTuple, TypeAlias
 
@@ -41,6 +42,7 @@ from onlinesrl.mln.ground.join_planner import (
 )
 from onlinesrl.mln.ground.model_index import number_of
 from onlinesrl.mln.kernels.grounding_frames import NO_NUMBER
+from onlinesrl.mln.lang.clausal_form import Clause
 
 Binding: TypeAlias = Mapping[str, str]
 """The constants of variables, and the decimal digits of those that are plain numbers."""
@@ -49,6 +51,8 @@ Key: TypeAlias = tuple[int, Constants]
 GroundLiteral: TypeAlias = "tuple[bool, GroundAtom | GroundLiterals]"
 """A sign and an atom, or the literals of a conjunction under an existential quantifier."""
 GroundLiterals: TypeAlias = frozenset[GroundLiteral]
+ClauseWeights: TypeAlias = tuple[float | None, Mapping[Constants, float]]
+"""The weight of a clause, and those of the constants of its template that have another."""
 _TypedConstant: TypeAlias = tuple[str, str]
 
 MOST_NUMBER = 4e18
@@ -95,7 +99,13 @@ class _Clause:
             evidence = [x for x in part.literals if x.positive and x.atom.predicate not in query]
             joined |= {n for x in evidence for n in _names(x.atom) if n in part.variables}
         self.free = {name: kind for name, kind in kinds.items() if name not in joined}
-        self.weights = dict(plan.clause.table or ())
+        self.weights = _weights(self.clause)
+
+    @property
+    def unweighted(self) -> ClausePlan:
+        """The plan without what its ground clauses do not depend on."""
+        clause = replace(self.clause, rule=0, weight=None, table=None, text="")
+        return replace(self.plan, clause=clause)
 
     def own(self, binding: Binding) -> Binding:
         """Return a binding without the variables of existential parts."""
@@ -106,14 +116,22 @@ class IncrementalGrounder:
     """The ground clauses and query atoms of a program over facts that change.
 
     If ``listed``, only atoms of query predicates that the facts list are open; otherwise all are, over the
-    constants that the program declares or some fact mentions.
+    constants that the program declares or some fact mentions. Clauses that an ``old`` grounder has as well,
+    with any weights, have its numbers, and all others new ones.
     """
 
-    def __init__(self, program: Program, query: Sequence[str], listed: bool = False):
+    def __init__(
+        self,
+        program: Program,
+        query: Sequence[str],
+        listed: bool = False,
+        old: IncrementalGrounder | None = None,
+    ):
         self.plan = compile_program(program, query)
-        self._listed = listed
+        self.listed = listed
         self._facts = AtomIndex()
-        self._clauses = [_Clause(plan, self.plan.query) for plan in self.plan.clauses]
+        clauses = [_Clause(plan, self.plan.query) for plan in self.plan.clauses]
+        self._clauses = old.numbered(clauses) if old else dict(enumerate(clauses))
         self._steps: dict[tuple[int, frozenset[str]], tuple[PlanStep, ...]] = {}
         self._domains: dict[str, dict[str, int]] = {
             kind: dict.fromkeys(program.types.get(kind, ()), 1)
@@ -121,7 +139,7 @@ class IncrementalGrounder:
             for kind in predicate.types
         }
         self._mentions: dict[str, list[tuple[int, Atom]]] = {}
-        for number, clause in enumerate(self._clauses):
+        for number, clause in self._clauses.items():
             for atom in clause.atoms:
                 self._mentions.setdefault(atom.predicate, []).append((number, atom))
 
@@ -133,12 +151,17 @@ class IncrementalGrounder:
         """Return all facts in the order of their names, NaN for listed open atoms."""
         return self._facts.sorted()
 
+    def clause(self, number: int) -> Clause:
+        """Return a clause by its number."""
+        return self._clauses[number].clause
+
     def weight(self, row: Row) -> float | None:
         """Return the weight of a ground clause; None for a hard one."""
         clause = self._clauses[row.clause]
         if clause.clause.hard:
             return None
-        weight = clause.weights.get(row.template, clause.clause.weight)
+        default, table = clause.weights
+        weight = table.get(row.template, default)
         return 0.0 if weight is None else weight * row.factor
 
     def group(self, atom: GroundAtom) -> GroundAtom | None:
@@ -150,11 +173,11 @@ class IncrementalGrounder:
 
     def everything(self) -> Step:
         """Return all ground clauses and query atoms. Raises Infeasible as ``change`` does."""
-        rows = self._ground([(number, {}) for number in range(len(self._clauses))])
+        rows = self._ground([(number, {}) for number in self._clauses])
         predicates = self.plan.program.predicates
         atoms = dict[GroundAtom, float | None]()
         for name in self.plan.query:
-            if self._listed:
+            if self.listed:
                 every: Iterable[Constants] = self._facts.matching(name, (), ())
             else:
                 every = product(*(self._domains[kind] for kind in predicates[name].types))
@@ -204,6 +227,71 @@ class IncrementalGrounder:
         rows: dict[Key, Row | None] = {**dict.fromkeys(keys), **came}
         return Step(rows, {atom: self._value(atom) for atom in atoms})
 
+    # rules ---------------------------------------------------------------------------------------
+
+    @property
+    def weights(self) -> dict[int, ClauseWeights]:
+        """The weights of clauses by number."""
+        return {number: clause.weights for number, clause in self._clauses.items()}
+
+    def set_weights(self, weights: Mapping[int, ClauseWeights]) -> None:
+        """Give clauses other weights; no ground clause changes."""
+        for number, clause in self._clauses.items():
+            clause.weights = weights[number]
+
+    def weights_as(self, clauses: Iterable[tuple[Clause, Clause]]) -> dict[int, ClauseWeights]:
+        """Return weights, those of some of the program's clauses as in others."""
+        other = dict[Clause, list[Clause]]()
+        for clause, weighted in clauses:
+            other.setdefault(clause, []).append(weighted)
+        weights = self.weights
+        for number, own in self._clauses.items():
+            if own.clause in other:
+                weights[number] = _weights(other[own.clause].pop(0))
+        return weights
+
+    def numbered(self, clauses: Iterable[_Clause]) -> dict[int, _Clause]:
+        """Return clauses by the numbers that they have here; others have new numbers."""
+        numbers = dict[ClausePlan, list[int]]()
+        for number, clause in reversed(self._clauses.items()):
+            numbers.setdefault(clause.unweighted, []).append(number)
+        new, result = count(max(self._clauses, default=-1) + 1), dict[int, _Clause]()
+        for clause in clauses:
+            same = numbers.get(clause.unweighted)
+            result[same.pop() if same else next(new)] = clause
+        return result
+
+    def under(
+        self, program: Program, rows: Mapping[Key, Row]
+    ) -> tuple[IncrementalGrounder, Step] | None:
+        """Return a grounder of the same facts for another program, and what differs for its reader.
+
+        ``rows`` are all ground clauses here. Only clauses that are new are ground, and others where they
+        range over a constant that comes or goes. None if predicates or groups are others: then all is new.
+        Raises Infeasible if the facts break a hard rule.
+        """
+        other = IncrementalGrounder(program, self.plan.query, self.listed, self)
+        predicates = self.plan.program.predicates
+        if other.plan.groups != self.plan.groups or any(
+            predicates.get(name, predicate) != predicate
+            for name, predicate in program.predicates.items()
+        ):
+            return None
+        other.set_facts(self.facts())
+        both = self._clauses.keys() & other._clauses.keys()
+        moved = sorted({*self._typed_constants()} ^ {*other._typed_constants()})
+        pins = [pin for kind, name in moved for pin in other._ranges(kind, name) if pin[0] in both]
+        new = [(number, dict[str, str]()) for number in other._clauses if number not in both]
+        old_weights, weights = self.weights, other.weights
+        same = {number for number in both if old_weights[number] == weights[number]}
+        changed: dict[Key, Row | None] = {
+            key: row if key[0] in both else None for key, row in rows.items() if key[0] not in same
+        }
+        changed |= dict.fromkeys(key for key, _ in self._substitutions(pins))
+        changed |= other._ground([*pins, *new])
+        atoms = self._atoms_of((), moved) | other._atoms_of((), moved)
+        return other, Step(changed, {atom: other._value(atom) for atom in atoms})
+
     # facts ---------------------------------------------------------------------------------------
 
     def set_facts(self, facts: Mapping[GroundAtom, float | None]) -> None:
@@ -217,6 +305,9 @@ class IncrementalGrounder:
                     del domain[name]
             self._facts.set(atom, value)
 
+    def _typed_constants(self) -> Iterator[_TypedConstant]:
+        return ((kind, name) for kind, names in self._domains.items() for name in names)
+
     def _constants(self, atoms: Iterable[GroundAtom]) -> list[_TypedConstant]:
         """Return the constants of atoms with their types, each once an atom."""
         predicates = self.plan.program.predicates
@@ -226,13 +317,13 @@ class IncrementalGrounder:
     def _joins(self, atom: GroundAtom, value: float | None) -> float | None:
         """Return what joins see of a fact: None where it is absent to them."""
         if atom[0] in self.plan.query:
-            return None if value is None or not self._listed else 1.0
+            return None if value is None or not self.listed else 1.0
         return value or None
 
     def _value(self, atom: GroundAtom) -> float | None:
         """Return the value of a query atom, NaN where it is open; None where it is no atom."""
         value = self.fact(atom)
-        if value is not None or self._listed:
+        if value is not None or self.listed:
             return value
         return nan if all(c in self._domains[kind] for kind, c in self._constants([atom])) else None
 
@@ -241,7 +332,7 @@ class IncrementalGrounder:
     ) -> dict[GroundAtom, None]:
         """Return the query atoms of facts, and those with a constant that came or went."""
         atoms = {atom: None for atom in facts if atom[0] in self.plan.query}
-        if self._listed:
+        if self.listed:
             return atoms
         for name in self.plan.query:
             kinds = self.plan.program.predicates[name].types
@@ -266,7 +357,7 @@ class IncrementalGrounder:
 
         The variables of existential parts are left out.
         """
-        for number, clause in enumerate(self._clauses):
+        for number, clause in self._clauses.items():
             for name, free_kind in clause.free.items():
                 if free_kind == kind:
                     yield number, clause.own({name: constant})
@@ -292,7 +383,7 @@ class IncrementalGrounder:
 
     def _pinned(self, number: int, bound: frozenset[str]) -> tuple[PlanStep, ...]:
         if (number, bound) not in self._steps:
-            steps = pinned_steps(self.plan, self.plan.clauses[number], bound, self._listed)
+            steps = pinned_steps(self.plan, self._clauses[number].plan, bound, self.listed)
             self._steps[number, bound] = steps
         return self._steps[number, bound]
 
@@ -382,7 +473,7 @@ class IncrementalGrounder:
         self, clause: _Clause, part: ExistentialPlan, binding: Binding
     ) -> Iterator[GroundLiterals]:
         """Yield the literals of each binding of an existential part that are not decided."""
-        steps = part.listed if self._listed else part.full
+        steps = part.listed if self.listed else part.full
         for extended in self._bindings(clause, steps, binding):
             literals = self._literals(part.query, extended, negated=False)
             if literals is not None and not any((not p, a) in literals for p, a in literals):
@@ -398,11 +489,15 @@ class IncrementalGrounder:
         literals = set[GroundLiteral]()
         for literal in query:
             atom = _ground(literal.atom, binding)
-            if not self._listed or self.fact(atom) is not None:
+            if not self.listed or self.fact(atom) is not None:
                 literals.add((literal.positive, atom))
             elif literal.positive != negated:
                 return None
         return literals
+
+
+def _weights(clause: Clause) -> ClauseWeights:
+    return clause.weight, dict(clause.table or ())
 
 
 def _present(rows: Mapping[Key, Row | None]) -> dict[Key, Row | None]:

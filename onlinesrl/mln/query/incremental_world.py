@@ -36,6 +36,7 @@ from onlinesrl.mln.ground.incremental_grounder import (
     Step,
 )
 from onlinesrl.mln.inference.registry import map_engine
+from onlinesrl.mln.lang.reweighting import reweighed, weights_text
 
 
 class StateCertificate(NamedTuple):
@@ -74,6 +75,8 @@ class MlnWorld:
     """
 
     def __init__(self, program: Program, query: Sequence[str], listed: bool = False):
+        self.text = program.text
+        """A program with the present weights."""
         self._grounder = IncrementalGrounder(program, query, listed)
         self._engine = map_engine("mpe")
         self._rows = dict[Key, Row]()
@@ -110,9 +113,13 @@ class MlnWorld:
         """Yield the open atoms and their values, 0 or 1, in the order of names."""
         yield from sorted(self._values.items())
 
+    def facts(self) -> dict[GroundAtom, float]:
+        """Return the facts in the order of their names, NaN for listed open atoms."""
+        return self._grounder.facts()
+
     def save(self) -> tuple[dict[GroundAtom, float], dict[str, Floats]]:
         """Return the facts and no arrays, for ``resume``: the answer follows from the facts."""
-        return self._grounder.facts(), {}
+        return self.facts(), {}
 
     def resume(self, facts: Mapping[GroundAtom, float], arrays: Mapping[str, Floats]) -> None:
         """Become the world that was saved; this one has no facts. Raises Misfit where it cannot be."""
@@ -159,11 +166,50 @@ class MlnWorld:
         before = {atom: self.fact(atom) for atom in changes}
         step = self._grounder.change(changes)
         try:
-            changed = self._follow(step)
+            return self._follow(step)
         except (Infeasible, Unsolved):
             self._grounder.set_facts(before)
             raise
-        self.touched = len(step.rows)
+
+    def set_model(self, program: Program) -> dict[GroundAtom, Change]:
+        """Go on under another program; return the open atoms whose value changed.
+
+        The facts fit both. Only what is new is ground, unless predicates or groups are others. Raises
+        Infeasible where the hard rules cannot hold, and Unsolved. Then nothing has changed.
+        """
+        old = self._grounder
+        if (change := old.under(program, self._rows)) is None:
+            world = MlnWorld(program, old.plan.query, old.listed)
+            world.apply(old.facts())
+            before, after = self._values, world._values
+            vars(self).update(vars(world))
+            pairs = {atom: (before.get(atom), after.get(atom)) for atom in {**before, **after}}
+            return {atom: pairs[atom] for atom in sorted(pairs) if len({*pairs[atom]}) > 1}
+        self._grounder, step = change
+        try:
+            changed = self._follow(step)
+        except (Infeasible, Unsolved):
+            self._grounder = old
+            raise
+        self.text = program.text
+        return changed
+
+    def set_weights(self, program: Program) -> dict[GroundAtom, Change]:
+        """Give the rules the weights of a file of weights; return the open atoms whose value changed.
+
+        Raises DataError where the two do not fit, and Unsolved. Then nothing has changed.
+        """
+        grounder, old = self._grounder, self._grounder.weights
+        clauses = reweighed(grounder.plan.program, program)
+        new = grounder.weights_as(clauses)
+        rows = {key: row for key, row in self._rows.items() if old[key[0]] != new[key[0]]}
+        grounder.set_weights(new)
+        try:
+            changed = self._follow(Step({**rows}, {}))
+        except Unsolved:
+            grounder.set_weights(old)
+            raise
+        self.text = weights_text(grounder.plan.program, [clause for _, clause in clauses])
         return changed
 
     def _follow(self, step: Step) -> dict[GroundAtom, Change]:
@@ -192,6 +238,7 @@ class MlnWorld:
             values |= zip(component.atoms, component.values, strict=True)
         changed = {atom: (self._values.pop(atom, None), values.get(atom)) for atom in affected}
         self._values |= values
+        self.touched = len(step.rows)
         return {atom: changed[atom] for atom in sorted(changed) if len({*changed[atom]}) > 1}
 
     # ground clauses and atoms --------------------------------------------------------------------
@@ -268,7 +315,7 @@ class MlnWorld:
         for key in keys:
             row = self._rows.get(key)
             if row is not None and self._folded(row) == frozenset() and self._hard(row):
-                clause = self._grounder.plan.clauses[row.clause].clause
+                clause = self._grounder.clause(row.clause)
                 raise Infeasible(f"the evidence breaks the hard rule {clause.text}")
 
     def _hard(self, row: Row) -> bool:
@@ -318,7 +365,7 @@ class MlnWorld:
                     row = self._rows[key]
                     weight, literals = self._grounder.weight(row), self._folded(row)
                     if weight != 0.0 and literals:
-                        clause = self._grounder.plan.clauses[row.clause].clause
+                        clause = self._grounder.clause(row.clause)
                         clauses.append(GroundClause(weight, literals, clause, row))
                         near += _atoms(literals)
                 for other in near:

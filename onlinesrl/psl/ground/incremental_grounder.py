@@ -11,8 +11,9 @@ as one that comes. Conditions are only looked at when the ground rule is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, count
 from math import isnan
 from typing import NamedTuple, TypeAlias
 
@@ -140,7 +141,8 @@ class IncrementalGrounder:
     """The ground rules of a program over facts that change.
 
     ``opened`` are the predicates that may have targets. An unlisted atom of theirs in a ground rule is an
-    error; with ``skip`` such ground rules are left out.
+    error; with ``skip`` such ground rules are left out. ``plans`` are by number, in the order of the rules;
+    those that an ``old`` grounder has as well, with any weights, have its numbers, and all others new ones.
     """
 
     def __init__(
@@ -149,27 +151,33 @@ class IncrementalGrounder:
         opened: Iterable[str],
         functions: Functions | None = None,
         skip: bool = False,
+        old: IncrementalGrounder | None = None,
     ):
-        self.plans = plan_program(program)
+        plans = plan_program(program)
+        self.plans = dict(enumerate(plans)) if old is None else old._numbered(plans)
         self.listed = ListedAtoms(program.predicates)
         self._functions = functions or {}
         self._opened = frozenset(opened)
         self._skip = skip
-        self._rules = [*map(_Rule, self.plans)]
+        self._rules = {number: _Rule(plan) for number, plan in self.plans.items()}
         self._mentions: dict[str, list[tuple[int, _Pattern]]] = {}
-        for number, rule in enumerate(self._rules):
+        for number, rule in self._rules.items():
             for pattern in rule.joins + rule.lookups + rule.filters:
                 self._mentions.setdefault(pattern.predicate, []).append((number, pattern))
 
     def everything(self) -> dict[Key, Row]:
         """Return all ground rules that are not trivial, by key. Raises RuleError as ``change`` does."""
+        return self._everything(self.plans)
+
+    def _everything(self, plans: Mapping[int, RulePlan]) -> dict[Key, Row]:
+        """Return the ground rules of plans."""
         listing = Listing(self.listed.database())
         listing.opened = self._opened
-        compiled = [compile_plan(plan, with_worlds=False) for plan in self.plans]
+        compiled = [compile_plan(plan, with_worlds=False) for plan in plans.values()]
         executor = ArrayJoins(compiled, listing, False, MOST, self._skip)
         targets, rows = self.listed.targets(), dict[Key, Row]()
-        for number, plan in enumerate(self.plans):
-            for joined in executor.join(number):
+        for order, (number, plan) in enumerate(plans.items()):
+            for joined in executor.join(order):
                 chosen = listed(plan, joined, self._opened) if self._skip else joined
                 keys, group = _groups(plan, chosen, listing)
                 atoms = NumberedAtoms(
@@ -212,6 +220,30 @@ class IncrementalGrounder:
         except RuleError:
             self.set_facts(before)
             raise
+
+    def _numbered(self, plans: Iterable[RulePlan]) -> dict[int, RulePlan]:
+        """Return plans by the numbers that they have here; others have new numbers."""
+        numbers = dict[RulePlan, list[int]]()
+        for number, plan in reversed(self.plans.items()):
+            numbers.setdefault(_unweighted(plan), []).append(number)
+        new, result = count(max(self.plans, default=-1) + 1), dict[int, RulePlan]()
+        for plan in plans:
+            same = numbers.get(_unweighted(plan))
+            result[same.pop() if same else next(new)] = plan
+        return result
+
+    def under(
+        self, program: PslProgram
+    ) -> tuple[IncrementalGrounder, dict[Key, Row], Collection[int]]:
+        """Return a grounder of the same facts for another program.
+
+        Also returns the ground rules of the plans that are new, and the numbers of those that are no more.
+        Raises RuleError as ``change`` does.
+        """
+        other = IncrementalGrounder(program, self._opened, self._functions, self._skip, self)
+        other.set_facts(self.listed.sorted())
+        new = {number: plan for number, plan in other.plans.items() if number not in self.plans}
+        return other, other._everything(new) if new else {}, self.plans.keys() - other.plans.keys()
 
     def set_facts(self, atoms: Mapping[GroundAtom, float | None]) -> None:
         """Give atoms these values, as they had before a change; no ground rule is made."""
@@ -327,6 +359,12 @@ class IncrementalGrounder:
         left, right = (binding[_name(term)] for term in (condition.left, condition.right))
         holds = left == right if condition.op == "=" else comes_before(left, right)
         return holds == condition.positive
+
+
+def _unweighted(plan: RulePlan) -> RulePlan:
+    """Return a plan without what its ground rules do not depend on."""
+    weight = None if plan.form.weight is None else 1.0
+    return replace(plan, form=replace(plan.form, rule=0, weight=weight))
 
 
 def _name(term: Term) -> str:

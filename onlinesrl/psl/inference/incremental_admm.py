@@ -159,6 +159,11 @@ class IncrementalAdmm:
     def __len__(self) -> int:
         return len(self._variables.of)
 
+    @property
+    def rows(self) -> Iterable[Any]:
+        """The names of the rows."""
+        return self._rows.of.keys()
+
     def value(self, variable: Hashable) -> float:
         """Return the value of a variable."""
         return float(self._linked.y[self._variables.of[variable]])
@@ -173,6 +178,18 @@ class IncrementalAdmm:
     @property
     def _allowed(self) -> float:
         return self.tolerance * max(1.0, abs(self._energy))
+
+    def set_weights(self, weights: Floats) -> None:
+        """Change the weights, and the duals of the rows in proportion; ``step`` then solves again."""
+        rows, linked = self._rows.all, self._linked
+        numbers = linked.weight_index[rows]
+        weighted = linked.kind[rows] < AT_MOST
+        old, new = self.weights[numbers], weights[numbers]
+        ratio = np.divide(new, old, out=np.ones(len(rows)), where=weighted & (old > 0.0))
+        self.weights = weights
+        self._set_conjugates(rows)
+        linked.dual[rows] *= ratio
+        self.renew()
 
     def step(
         self,

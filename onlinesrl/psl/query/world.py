@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
+from dataclasses import replace
 from math import isnan
 
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.errors import DataError, Infeasible
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError, shown
 from onlinesrl.core.io.restoring import LARGE, Expected, Misfit, restored
 from onlinesrl.logic.atom_index import Change, GroundAtom
@@ -19,10 +20,9 @@ from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HARD, HINGE
 from onlinesrl.psl.ground.incremental_grounder import IncrementalGrounder, Key, Row
 from onlinesrl.psl.ground.rule_trace import bound
 from onlinesrl.psl.inference.incremental_admm import Certificate, HingeRow, IncrementalAdmm
-from onlinesrl.psl.inference.solving import weights_of
-from onlinesrl.psl.lang.ast import PslProgram
+from onlinesrl.psl.lang.ast import PslProgram, PslRule
 from onlinesrl.psl.lang.model import Functions
-from onlinesrl.psl.lang.text import show_unweighted
+from onlinesrl.psl.lang.text import show_program, show_unweighted
 
 RESOLUTION = 1e-3
 """A value has changed if it is this far from the value that was reported last."""
@@ -45,7 +45,7 @@ class PslWorld:
         self._program, self._opened = program, opened
         self._functions, self._skip = functions, skip
         self._grounder = IncrementalGrounder(program, opened, functions, skip)
-        self._answer = IncrementalAdmm(weights_of(program))
+        self._answer = IncrementalAdmm(self._weights(self._grounder))
         self._reported = dict[GroundAtom, float]()
         self.touched = 0
 
@@ -68,14 +68,20 @@ class PslWorld:
         for atom in self._reported:
             yield atom, self._answer.value(atom)
 
+    def facts(self) -> dict[GroundAtom, float]:
+        """Return the facts in the order of their names, NaN for targets."""
+        return self._grounder.listed.sorted()
+
     def save(self) -> tuple[dict[GroundAtom, float], dict[str, Floats]]:
         """Return the facts, and arrays for ``resume``; this world then goes on as a resumed one does."""
-        facts, targets = self._grounder.listed.sorted(), sorted(self._reported)
+        facts, targets = self.facts(), sorted(self._reported)
         values, duals = self._answer.state()
+        place = {number: n for n, number in enumerate(self._grounder.plans)}
+        keys = sorted(duals, key=lambda key: (place[key[0]], key[1]))
         arrays = {
             "values": np.array([values[atom] for atom in targets]),
             "reported": np.array([self._reported[atom] for atom in targets]),
-            "duals": np.array([duals[key] for key in sorted(duals)]),
+            "duals": np.array([duals[key] for key in keys]),
         }
         self.resume(facts, arrays)
         return facts, arrays
@@ -95,7 +101,7 @@ class PslWorld:
         }
         arrays = restored(arrays, expected, targets=len(targets), rows=len(rows))
         values, reported, duals = (arrays[name].tolist() for name in expected)
-        self._grounder, self._answer = grounder, IncrementalAdmm(weights_of(self._program))
+        self._grounder, self._answer = grounder, IncrementalAdmm(self._weights(grounder))
         hinges = {key: self._hinge(row) for key, row in sorted(rows.items()) if row is not None}
         by_name = dict(zip(targets, values, strict=True)), dict(zip(hinges, duals, strict=True))
         self._answer.resume(hinges, *by_name)
@@ -153,7 +159,69 @@ class PslWorld:
         figures = row.atoms, row.coefficients, row.constant
         if form.weight is None:
             return HingeRow(*figures, HARD, 1, EQUAL if form.equality else AT_MOST)
-        return HingeRow(*figures, form.rule, form.power, HINGE)
+        return HingeRow(*figures, row.plan, form.power, HINGE)
+
+    def _weights(self, grounder: IncrementalGrounder) -> Floats:
+        """Return the weights of plans by their numbers; 0 for hard rules and for numbers without a plan."""
+        weights = np.zeros(max(grounder.plans, default=-1) + 1)
+        for number, plan in grounder.plans.items():
+            weights[number] = plan.form.weight or 0.0
+        return weights
+
+    @property
+    def text(self) -> str:
+        """The program with the present weights."""
+        return show_program(self._program)
+
+    def set_weights(self, program: PslProgram) -> dict[GroundAtom, Change]:
+        """Give the rules the weights of a file of weights; return the targets whose value changed.
+
+        Raises DataError where the two do not fit; then nothing has changed.
+        """
+        weighted = dict[PslRule, list[PslRule]]()
+        for rule in program.rules:
+            weighted.setdefault(_unweighted(rule), []).append(rule)
+        rules = list[PslRule]()
+        for rule in self._program.rules:
+            if not (same := weighted.get(_unweighted(rule))):
+                raise DataError(f"{program.file}: no weight fits the rule `{rule.text}`")
+            rules.append(replace(rule, weight=same.pop(0).weight))
+        for others in weighted.values():
+            for rule in others:
+                line = f"{program.file}, line {rule.position.line}"
+                raise DataError(f"{line}: no rule of the world fits `{rule.text}`")
+        return self.set_model(replace(self._program, rules=tuple(rules)))
+
+    def set_model(self, program: PslProgram) -> dict[GroundAtom, Change]:
+        """Go on under another program; return the targets whose value changed.
+
+        The facts fit both. Only rules that are new are ground. Raises ModelError and Infeasible as ``apply``
+        does; then nothing has changed.
+        """
+        old, before = self._grounder, self._answer.weights
+        try:
+            self._grounder, rows, gone = old.under(program)
+        except RuleError as error:
+            raise rule_error(program, error.failure) from None
+        changed = dict[Hashable, HingeRow | None]()
+        changed |= {key: None for key in self._answer.rows if key[0] in gone}
+        changed |= {key: self._hinge(row) for key, row in rows.items()}
+        weights = self._weights(self._grounder)
+        present = np.zeros(max(len(before), len(weights)))
+        present[: len(weights)] = weights
+        present[: len(before)] = before
+        self._answer.weights = present
+        try:
+            moved = self._answer.step(changed)
+        except Infeasible:
+            self._grounder, self._answer.weights = old, before
+            raise
+        self._program, self.touched = program, len(changed)
+        numbers = [*self._grounder.plans]
+        if np.any(weights[numbers] != present[numbers]):
+            self._answer.set_weights(np.append(weights, np.zeros(len(present) - len(weights))))
+            moved |= self._answer.step({})
+        return dict(self._report(moved))
 
     def _report(
         self, moved: Mapping[GroundAtom, tuple[float, float]]
@@ -167,3 +235,7 @@ class PslWorld:
             elif old is None or abs(value - old) >= RESOLUTION:
                 self._reported[atom] = value
                 yield atom, (old, value)
+
+
+def _unweighted(rule: PslRule) -> PslRule:
+    return rule if rule.weight is None else replace(rule, weight=1.0)

@@ -34,14 +34,14 @@ class Kept:
     def soft(self):
         found = Counter()
         for row in self.rows.values():
-            clause = self.grounder.plan.clauses[row.clause].clause
+            clause = self.grounder.clause(row.clause)
             if not clause.hard:
                 found[Soft(clause, row.template, row.literals)] += row.factor
         return {x: n for x, n in found.items() if n}
 
     def hard(self):
         plans, groups = self.grounder.plan, {}
-        found = {r.literals for r in self.rows.values() if plans.clauses[r.clause].clause.hard}
+        found = {r.literals for r in self.rows.values() if self.grounder.clause(r.clause).hard}
         for atom, value in self.atoms.items():
             if not math.isnan(value):
                 found.add(frozenset({(value == 1.0, atom)}))

@@ -1,17 +1,22 @@
 """A Markov logic world that stays: the best state, and after any history the bits of a cold one."""
 
 import math
+from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.errors import DataError, Infeasible
+from onlinesrl.logic.ast import Program
 from onlinesrl.mln.inference.registry import map_engine
 from onlinesrl.mln.lang.reader import parse
+from onlinesrl.mln.lang.weight_file import alchemy_text
 from onlinesrl.mln.query.incremental_world import MlnWorld
 from tests.support.fact_changes import CASES, begin_of, breaks, changes, pool_of, world_of
 from tests.support.naive_grounder import holds, model, tautology
+from tests.support.random_programs import Case
 from tests.support.soak import soaked
 
 
@@ -45,28 +50,85 @@ def follows(case, choose, steps=4) -> str:
         return "no world at all"
     world, facts, outcome = MlnWorld(case.program, case.query, listed), {}, "followed"
     pool, reported = pool_of(case, listed), dict(world.values())
+    present = case
     for number in range(steps):
-        change = changes(choose, pool, facts) if number else begin_of(case, listed)
-        new = {atom: value for atom, value in (facts | change).items() if value is not None}
-        defined = world_of(case, new, listed)
+        change, new, later = {}, facts, present
+        match (
+            choose(st.sampled_from(["facts", "facts", "model", "weights"])) if number else "facts"
+        ):
+            case "facts":
+                change = changes(choose, pool, facts) if number else begin_of(case, listed)
+                new = {a: value for a, value in (facts | change).items() if value is not None}
+                step = partial(world.apply, change)
+            case "model":
+                later = Changed(other_rules(choose, case.program), case)
+                step = partial(world.set_model, later.program)
+            case "weights":
+                later = Changed(other_weights(choose, present.program), case)
+                step = partial(world.set_weights, parse(alchemy_text(later.program)))
+        defined = world_of(later, new, listed)
         expected = best(defined)
         if expected is None:
             before = all_of(world)
             with pytest.raises(Infeasible):
-                world.apply(change)
+                step()
             assert all_of(world) == before
             outcome = "some refused"
             continue
-        for atom, (old, value) in world.apply(change).items():
+        before = all_of(world)
+        try:
+            changed = step()
+        except DataError as error:  # weight files cannot tell the constants of such a template
+            assert "no rule of the world fits" in str(error)
+            assert all_of(world) == before
+            outcome = "some weights refused"
+            continue
+        for atom, (old, value) in changed.items():
             assert reported.pop(atom, None) == old != value
             reported |= {} if value is None else {atom: value}
         assert reported == dict(world.values())
-        facts = new
+        facts, present = new, later
         optimal(world, defined, *expected)
-        cold = MlnWorld(case.program, case.query, listed)
+        cold = MlnWorld(present.program, case.query, listed)
         cold.apply(facts)
         assert all_of(cold) == all_of(world)
     return outcome
+
+
+@dataclass
+class Changed:
+    """A case under another program."""
+
+    program: Program
+    case: Case
+
+    @property
+    def query(self):
+        return self.case.query
+
+
+def other_weights(choose, program):
+    """The program with some weights changed."""
+    factor = st.sampled_from([1.0, 1.0, -0.5, 3.0, 0.0])
+    return replace(program, rules=tuple(scaled(rule, choose(factor)) for rule in program.rules))
+
+
+def scaled(rule, factor):
+    if rule.weight is None:
+        return rule
+    table = rule.table and tuple((key, factor * weight) for key, weight in rule.table)
+    return replace(rule, weight=factor * rule.weight, table=table)
+
+
+def other_rules(choose, program):
+    """The program with some weights changed, without some rules, and perhaps with one more constant."""
+    program = other_weights(choose, program)
+    rules = tuple(rule for rule in program.rules if choose(st.integers(0, 3)))
+    types = {
+        kind: (*names, "Extra") if choose(st.integers(0, 3)) == 0 else names
+        for kind, names in program.types.items()
+    }
+    return replace(program, rules=rules, types=types)
 
 
 def optimal(world, defined, soft, score):

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -75,9 +76,20 @@ def changes(draw):
     return {atom: draw(values if atom[0] in OPENED else closed) for atom in atoms}
 
 
+def other_rules(draw, program):
+    """Some of the rules, in another order, some with other weights."""
+    rules = draw(st.permutations(program.rules))
+    weights = st.sampled_from([1.0, 0.0, 2.0])
+    return tuple(
+        rule if rule.weight is None else replace(rule, weight=rule.weight * draw(weights))
+        for rule in rules
+        if draw(st.integers(0, 3))
+    )
+
+
 @given(programs(), databases(), st.data())
 def test_after_every_step_the_rows_of_a_cold_grounding(program, database, data):
-    facts = facts_of(database)
+    facts, full = facts_of(database), program
     grounder = IncrementalGrounder(program, OPENED, FUNCTIONS)
     begin = expected(program, as_database(facts))
     if begin is None:
@@ -98,6 +110,17 @@ def test_after_every_step_the_rows_of_a_cold_grounding(program, database, data):
             rows |= grounder.change(step)
             rows = {key: row for key, row in rows.items() if row}
             assert counted(grounder, rows) == count
+        if data.draw(st.booleans()):
+            other = replace(program, rules=other_rules(data.draw, full))
+            if (count := expected(other, as_database(facts))) is None:
+                with pytest.raises(RuleError, match="breaks this hard rule"):
+                    grounder.under(other)
+            else:
+                program = other
+                grounder, new, gone = grounder.under(program)
+                assert not new.keys() & rows.keys()
+                rows = {key: row for key, row in (rows | new).items() if key[0] not in gone}
+                assert counted(grounder, rows) == count
     again = grounder.everything()
     assert again.keys() == rows.keys()
     assert counted(grounder, again) == counted(grounder, rows)
