@@ -1,12 +1,17 @@
 """Mappings: records of any shape become examples, and what does not fit is said and put aside."""
 
 import gzip
+import io
 import json
 
+import fastavro
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 import onlinesrl as srl
 from onlinesrl.core.errors import ConfigError, ExampleError
+from onlinesrl.core.io import config_section
 from onlinesrl.stream.mapping import Mapper, MappingSection, path_of
 
 MODEL = """
@@ -38,6 +43,17 @@ ORDERS = [
     }
     for n in range(1, 61)
 ]
+SCHEMA = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "order", "type": "long"},
+        {"name": "customer", "type": "string"},
+        {"name": "sku", "type": "string"},
+        {"name": "express", "type": "boolean"},
+        {"name": "returned", "type": ["null", "boolean"]},
+    ],
+}
 DOCUMENT = {
     "id": 7,
     "words": [{"text": "a", "index": 3}, {"text": "b", "index": 4}, {"text": "c", "index": 5}],
@@ -201,6 +217,16 @@ def as_csv(records):
     return [",".join(map(cell, row)).encode() + b"\n" for row in rows]
 
 
+def as_file(records, file):
+    """The bytes of a Parquet or Avro file, in small groups of rows."""
+    stream = io.BytesIO()
+    if file.endswith(".parquet"):
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), stream, row_group_size=7)
+    else:
+        fastavro.writer(stream, SCHEMA, records, sync_interval=100)
+    return stream.getvalue()
+
+
 def learned(run):
     assert run.run() == 0, run.said
     return run.results()
@@ -211,9 +237,41 @@ def test_lines_rows_and_examples_learn_the_same(orders, job):
     assert mapped_lines["predictions.jsonl"].count(b"\n") == len(ORDERS)
     assert learned(orders(as_csv(ORDERS), "orders.csv")) == mapped_lines
     assert learned(orders(as_csv(ORDERS), "orders.csv.gz")) == mapped_lines
+    for file in "orders.parquet", "orders.avro":
+        assert learned(orders([as_file(ORDERS, file)], file)) == mapped_lines
     mapper = Mapper(MappingSection.model_validate(MAPPING))
     examples = [mapper.line(record, "") + b"\n" for record in ORDERS]
     assert learned(orders(examples, "examples.jsonl", mapping=None)) == mapped_lines
+
+
+@pytest.mark.parametrize("file", ["orders.csv", "orders.parquet", "orders.avro"])
+def test_a_run_over_rows_can_stop_after_any_of_them(orders, file):
+    data = as_csv(ORDERS) if file == "orders.csv" else [as_file(ORDERS, file)]
+    whole = learned(orders(data, file, checkpoint={"every": 7}))
+    parts = orders(data, f"parts-{file}", checkpoint={"every": 7})
+    for until in "1", "24", "end":
+        assert parts.run("--until", until) == 0, parts.said
+    assert parts.results() == whole
+    source = parts.folder / f"parts-{file}"
+    source.write_bytes(source.read_bytes()[::-1])
+    assert parts.run() == 74
+    assert "these bytes are different now" in parts.said
+
+
+@pytest.mark.parametrize("file", ["damaged.parquet", "damaged.avro"])
+def test_a_damaged_file_of_rows_ends_the_run(orders, file):
+    data = as_file(ORDERS, file)
+    damaged = orders([data[:40], bytes(len(data) - 40)], file)
+    assert damaged.run() == 74
+    assert f"{damaged.folder / file}" in damaged.said
+
+
+def test_avro_needs_its_package(orders, monkeypatch):
+    lacking = orders([as_file(ORDERS, "orders.avro")], "orders.avro")
+    monkeypatch.setattr(config_section, "installed", lambda module: module != "fastavro")
+    assert lacking.run() == 64
+    assert "Avro needs the extra registry: pip install 'onlinesrl[registry]'" in lacking.said
+    assert not (lacking.output / "predictions.jsonl").exists()
 
 
 def test_a_run_over_rows_goes_on_where_it_was(orders):
@@ -257,7 +315,7 @@ def test_check_shows_what_the_first_record_becomes(orders):
 def test_rows_need_a_mapping(orders):
     lacking = orders(as_csv(ORDERS), "orders.csv", mapping=None)
     assert lacking.run() == 78
-    assert "source.mapping: missing; expected how a row of CSV becomes an example" in lacking.said
+    assert "source.mapping: missing; expected how a row becomes an example" in lacking.said
 
 
 def test_the_library_reads_rows_by_the_same_mapping(orders):

@@ -8,8 +8,33 @@ from typing import Any, ClassVar, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-EXTRAS = {"clarabel": "qp", "ray": "ray", "sklearn": "bayesian"}
+from onlinesrl.core.errors import UsageError
+
+EXTRAS = {
+    "clarabel": "qp",
+    "fastavro": "registry",
+    "google.protobuf": "registry",
+    "grpc_tools": "registry",
+    "ray": "ray",
+    "sklearn": "bayesian",
+}
 """The extra with which a module comes."""
+
+
+def require(module: str, what: str) -> None:
+    """Raise UsageError, with the extra, if a module that something needs is not installed."""
+    if not installed(module):
+        raise UsageError(
+            f"{what} needs the extra {EXTRAS[module]}: pip install 'onlinesrl[{EXTRAS[module]}]'"
+        )
+
+
+def installed(module: str) -> bool:
+    """Tell whether a module is installed, without importing it."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that it is in
+        return False
 
 
 class Section(BaseModel):
@@ -35,7 +60,7 @@ class Section(BaseModel):
     @model_validator(mode="after")
     def _installed(self) -> Self:
         for key, module in self.needs().items():
-            if find_spec(module) is None:
+            if not installed(module):
                 value, extra = getattr(self, key), EXTRAS[module]
                 raise ValueError(
                     f"{key}: {value} needs the extra {extra}: pip install 'onlinesrl[{extra}]'"

@@ -1,11 +1,11 @@
 """Examples from files and from standard input, with the position to resume from after each.
 
-Kinds, by name: `.db` is one world a file; `.csv` and `.tsv` hold rows under a header, which a mapping
-makes examples; everything else holds one JSON example a line. With `.gz` after it the same,
-compressed. `-` is standard input, JSON lines. A folder stands for all its `*.jsonl`, `*.jsonl.gz` and
-`*.db`, a pattern (`*`, `?`, `[...]`, `**`) for all files that match, sorted by name. New files in a
-folder or pattern are sorted by name among the files that have not been started yet, so they are read
-after all that have been.
+Kinds, by name: `.db` is one world a file; `.csv` and `.tsv` hold rows under a header, `.parquet` and
+`.avro` rows with a schema, and a mapping makes examples of these; everything else holds one JSON
+example a line. With `.gz` after it the same, compressed, except for Parquet and Avro. `-` is standard
+input, JSON lines. A folder stands for all its `*.jsonl`, `*.jsonl.gz` and `*.db`, a pattern (`*`, `?`,
+`[...]`, `**`) for all files that match, sorted by name. New files in a folder or pattern are sorted by
+name among the files that have not been started yet, so they are read after all that have been.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from onlinesrl.stream.sources.line_reader import (
     digest_at,
     unreadable,
 )
+from onlinesrl.stream.sources.row_files import check_packages, is_row_file, rows_of
 
 AGAIN = "give the same source again, or start over with --fresh"
 MAX_BYTES = 16 << 20
@@ -186,6 +187,7 @@ class FileSource(Source):
         self.ledger = None if ledger is None else ReadLog(ledger)
         self.say = say
         self.files: list[str] = self._listed()
+        check_packages(self.files)
         self.said: set[str] = set()
         self._ended: dict[int, Read] = {}
         self._noted = 0
@@ -305,7 +307,9 @@ class FileSource(Source):
     def _records(self, opened: LineReader) -> Iterator[Record | None]:
         """Yield the rest of a file's records."""
         try:
-            if not is_world(opened.file):
+            if is_row_file(opened.file):
+                yield from self._rows(opened)
+            elif not is_world(opened.file):
                 yield from self._lines(opened)
             elif opened.line == 0:
                 yield from self._world(opened)
@@ -397,6 +401,22 @@ class FileSource(Source):
         value = value[: self.max_bytes].removeprefix(BYTE_ORDER_MARK)
         yield Record(value, opened.file, 1, self._index, opened.offset, "db", too_long)
 
+    def _rows(self, opened: LineReader) -> Iterator[Record | None]:
+        """Yield the rows of a file that cannot grow; all of its bytes count as read before the first."""
+        for _ in opened.pieces():
+            yield None
+        opened.check_length()
+        for value in rows_of(opened.file, opened.line):
+            opened.line += 1
+            yield Record(
+                value[: self.max_bytes],
+                opened.file,
+                opened.line,
+                self._index,
+                opened.offset,
+                too_long=len(value) > self.max_bytes,
+            )
+
     # resuming ------------------------------------------------------------------------------------
 
     def _resume(self, position: dict[str, Any] | None) -> Iterator[None]:
@@ -421,7 +441,8 @@ class FileSource(Source):
             raise StorageError(f"{read[-1].known}: is no longer a file of the source; {AGAIN}")
         opened = self._open(last)
         try:
-            yield from compare(opened, read[-1], whole=is_world(last) and read[-1].lines > 0)
+            whole = is_world(last) or is_row_file(last)
+            yield from compare(opened, read[-1], whole=whole and read[-1].lines > 0)
             opened.header = self._header(last) if opened.rows and opened.line else b""
         except BaseException:
             opened.close()
@@ -513,18 +534,21 @@ class FileSection(Brokers, SourceSection):
             raise ValueError("- (standard input) cannot be one of several")
         return path
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether some files have rows and not lines."""
+        return any(is_rows(path) or is_row_file(path) for path in map(str, self.path))
+
     def check(self, config: Sections) -> None:
         """Raise ValueError, with the key, where rows have no mapping."""
         super().check(config)
-        if self.mapping is None and any(is_rows(str(path)) for path in self.path):
-            raise ValueError(
-                "source.mapping: missing; expected how a row of CSV becomes an example"
-            )
+        if self.mapping is None and self.has_rows:
+            raise ValueError("source.mapping: missing; expected how a row becomes an example")
 
     @property
     def uncut(self) -> str | None:
         """See ``SourceSection.uncut``."""
-        if any(is_rows(str(path)) for path in self.path):
+        if self.has_rows:
             return "distribute: files of rows cannot be cut into shards; leave it out"
         stdin = STDIN in self.path
         return "distribute: standard input cannot be cut; leave it out" if stdin else None

@@ -1,0 +1,56 @@
+"""The rows of Parquet files and of Avro's object container files, each as a line of JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from onlinesrl.core.errors import StorageError
+from onlinesrl.core.io.config_section import require
+from onlinesrl.logic.tables import PARQUET, connect, duckdb_errors
+
+AVRO = ".avro"
+SUFFIXES = (PARQUET, AVRO)
+"""Of files of rows that are read whole, and cannot grow."""
+CHUNK_ROWS = 1024
+
+_encode = msgspec.json.Encoder().encode
+
+
+def is_row_file(file: str) -> bool:
+    """Tell whether a file has rows with a schema."""
+    return file.endswith(SUFFIXES)
+
+
+def check_packages(files: list[str]) -> None:
+    """Raise UsageError if a package that reads one of the files is missing."""
+    if any(file.endswith(AVRO) for file in files):
+        require("fastavro", "Avro")
+
+
+def rows_of(file: str, first: int) -> Iterator[bytes]:
+    """Yield the rows of a file from the number ``first`` on, from 0. Raises StorageError."""
+    rows = _parquet_rows(file, first) if file.endswith(PARQUET) else _avro_rows(file, first)
+    return map(_encode, rows)
+
+
+def _parquet_rows(file: str, first: int) -> Iterator[dict[str, Any]]:
+    with duckdb_errors(Path(file)), connect(threads=1, memory_limit="512MiB") as connection:
+        cursor = connection.execute("SELECT * FROM read_parquet(?) OFFSET ?", [[file], first])
+        names = [column[0] for column in cursor.description]
+        while chunk := cursor.fetchmany(CHUNK_ROWS):
+            yield from (dict(zip(names, row, strict=True)) for row in chunk)
+
+
+def _avro_rows(file: str, first: int) -> Iterator[Any]:
+    import fastavro
+
+    with Path(file).open("rb") as stream:
+        try:
+            yield from islice(fastavro.reader(stream), first, None)
+        except Exception as error:  # fastavro has no type for errors of damaged data
+            raise StorageError(f"{file}: cannot be read as Avro: {error}") from error
