@@ -36,7 +36,7 @@ def serve(
         settings = load(config, [*set_, "source.path=-"])
     if not settings.source.served:
         raise settings.error("source.kind", "a server learns what clients send; leave source: out")
-    from onlinesrl.runs import service as server
+    from onlinesrl.runs import serving as server
     from onlinesrl.runs.http.server import At
     from onlinesrl.runs.progress import print_summary
 

@@ -1,0 +1,67 @@
+"""A run served by HTTP, of examples or of a world."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from onlinesrl.runs import run as run_module
+from onlinesrl.runs.config.schema import Config
+from onlinesrl.runs.console import say
+from onlinesrl.runs.http.metrics import STUCK_SECONDS, RunMonitor, state_routes
+from onlinesrl.runs.http.server import At, Server
+from onlinesrl.runs.service import Service
+from onlinesrl.runs.world_service import WorldService
+from onlinesrl.stream.run_folder import PREDICTIONS, REQUESTS
+from onlinesrl.stream.sources.request_queue import Requests
+
+END_SECONDS = 5
+"""How long clients may take to receive their last answers after the end of the run."""
+
+
+def serve(config: Config, at: At, fresh: bool, import_seconds: float) -> dict[str, Any]:
+    """Learn from and predict what clients send, until a signal; return the summary.
+
+    Bad examples of clients do not end the run, whatever their share.
+    """
+    journal = config.output / REQUESTS
+    source = config.source.model_copy(update={"path": (journal,)})
+    limits = config.limits.model_copy(update={"bad_share": 1.0})
+    config = config.model_copy(update={"source": source, "limits": limits})
+    if config.distribute is not None:
+        raise config.error("distribute", "not for a server, whose requests come one by one")
+    requests = Requests()
+    board = _Board(requests)
+    sizes = source.max_bytes, limits.request_lines
+    if config.world:
+        service: Service = WorldService(requests, *sizes, config.output / PREDICTIONS)
+    else:
+        service = Service(requests, *sizes)
+    routes = [*service.routes(), *state_routes(board)]
+    with Server(routes, at, END_SECONDS) as server:
+
+        def begin() -> None:
+            service.server = server
+            server.start()
+            say(f"serving at {server.address}; what is sent to /{service.taking} is in {journal}")
+
+        board.locked = begin
+        options = run_module.Options(fresh, until="forever", exporter=board, requests=requests)
+        return run_module.run(config, options, import_seconds, say)
+
+
+class _Board(RunMonitor):
+    """The state of a run that answers requests."""
+
+    def __init__(self, requests: Requests) -> None:
+        super().__init__()
+        self.requests = requests
+
+    @property
+    def alive(self) -> bool:
+        since = self.requests.predicting
+        return super().alive and (since is None or time.monotonic() - since < STUCK_SECONDS)
+
+    @property
+    def ready(self) -> bool:
+        return self.requests.accepting and super().ready
