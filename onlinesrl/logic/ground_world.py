@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from typing import Any, Protocol
@@ -34,6 +34,15 @@ class GroundWorld(Protocol):
 
     def values(self) -> Iterator[tuple[GroundAtom, float]]:
         """Yield the open atoms and their values."""
+        ...
+
+    def neighbourhood(
+        self, atoms: Iterable[GroundAtom]
+    ) -> tuple[list[GroundAtom], dict[GroundAtom, float]]:
+        """Return atoms, with all others of their groups, and the other atoms of their ground rules.
+
+        These others have their values, 0 if they are no facts. So all ground rules of the atoms can be made.
+        """
         ...
 
     def apply(self, changes: Mapping[GroundAtom, float | None]) -> dict[GroundAtom, Change]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import isnan, nan
-from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from onlinesrl.core.errors import (
 )
 from onlinesrl.core.example import (
     Atoms,
+    Constant,
     Example,
     ValuedAtom,
     arguments,
@@ -33,45 +35,40 @@ from onlinesrl.core.example import (
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Atom, Explanation
 from onlinesrl.core.interrupt import Interrupted
-from onlinesrl.core.io.restoring import Misfit, Natural, converted
+from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.language import Language, Program
 from onlinesrl.core.learner import Item, Learner, Outcome, Prediction, Tally
 from onlinesrl.core.online.parameter_mixing import State
-from onlinesrl.logic.asserted_facts import AssertedFacts, Assertions, FactChanges
+from onlinesrl.logic.asserted_facts import FactChanges
 from onlinesrl.logic.atom_index import Change, GroundAtom
-from onlinesrl.logic.ground_world import FactSchema, GroundWorld
+from onlinesrl.logic.ground_world import FactSchema
+from onlinesrl.runs.keyed_world import KeyedWorld
 from onlinesrl.stream.world_changes import ChangedAtom, ChangeDecoder, WorldChange, WorldStep
 
 UNKEYED = ""
 """The key of facts that no id asserts."""
 BACKGROUND = "source.background"
 """The key of background facts."""
-
-
-RENEWAL = 1000
-"""After so many changes the world is noted as it is; a resumed run goes on from there."""
+AGE = 100
+"""The answer's weights are renewed when they lack one in so many updates."""
+PART = 500
+"""The most open atoms of the part of a world in which truth is learned from."""
 V = TypeVar("V")
-TARGET: Literal["target"] = "target"
-_Entry: TypeAlias = tuple[str, tuple[str, ...], float | Literal["target"] | None]
-_Steps: TypeAlias = list[tuple[str, list[_Entry]]]
-"""Changes of facts: the key, and predicates, constants and values; None: no longer a fact."""
 
 
 class _Saved(TypedDict):
-    """The state of a world in a checkpoint."""
+    """The state of a world and its learner in a checkpoint."""
 
     learner: dict[str, Any]
-    asserted: list[Assertions]
-    since: _Steps
+    world: dict[str, Any]
     seen: Natural
-    changed: Natural
-    touched: Natural
+    current: Natural
 
 
 class WorldLearner(Learner):
-    """A world of facts under a model, whose weights a ``learner`` has.
+    """A world of facts under a model, and the ``learner`` of its weights.
 
-    ``program`` is the model with these weights. ``skip`` is for PSL, see ``psl.query.world``.
+    ``program`` is the model with the weights of the learner. ``skip`` is for PSL, see ``psl.query.world``.
     """
 
     monitor = None
@@ -90,52 +87,61 @@ class WorldLearner(Learner):
         self.valued = learner.valued
         self.slowest, self.update = learner.slowest, learner.update
         self.quiet: Callable[[], object] = lambda: None
-        self.seen = 0
-        self.changed = self.touched = 0
-        """Sums over all steps: atoms whose answer changed, and ground rules that were ground again."""
-        self._schema: FactSchema = language.facts(program, query)
-        self._world: GroundWorld = language.world(program, query, skip)
-        self._asserted = AssertedFacts()
+        self.seen = self.current = 0
+        """Of updates of the weights, ``current`` is how many the answer has."""
+
+        def parse(text: str) -> Program:
+            return language.parse(text, "weights", "alchemy", alone=True)
+
+        def new() -> KeyedWorld:
+            schema: FactSchema = language.facts(program, query)
+            return KeyedWorld(language.world(program, query, skip), schema, parse)
+
+        self._new = new
+        self._world = new()
         self._background = background
-        self._noted: list[Assertions] = []
-        self._arrays: Mapping[str, Any] = {}
-        self._since: _Steps = []
-        """The world of the last renewal, and the changes of facts since then."""
 
     # the step ------------------------------------------------------------------------------------
 
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
-        """Change the world by each item in turn. A bad one changes nothing."""
-        outcomes, errors = list[Outcome](), Counter[str]()
+        """Change the world by each item in turn, and learn from its truth. A bad one changes nothing."""
+        outcomes, tally = list[Outcome](), _tally()
         for item in items:
             try:
-                outcomes.append(Outcome(self._change(item)))
+                prediction, learned = self._change(item)
+                outcomes.append(Outcome(prediction))
+                tally += replace(learned, predicted=1, certified=int(prediction.certified))
             except Interrupted:
                 break
             except (ExampleError, DataError, ModelError, Infeasible, Unsolved) as error:
                 kind = error.kind if isinstance(error, ExampleError) else _KINDS[type(error)]
-                errors[kind] += 1
+                tally += _tally(errors={kind: 1}, unsolved=int(isinstance(error, Unsolved)))
                 text = str(error).partition("\n")[0]
                 outcomes.append(Outcome(None, text, isinstance(error, Unsolved)))
             self.seen += 1
-        predictions = [outcome.prediction for outcome in outcomes if outcome.prediction is not None]
-        certified = sum(prediction.certified for prediction in predictions)
-        return outcomes, _tally(len(predictions), certified, errors)
+        return outcomes, tally
 
-    def _change(self, item: Item) -> WorldStep:
-        """Apply a change; return what it changed in the answer. Raises errors, and then nothing changed."""
+    def _change(self, item: Item) -> tuple[WorldStep, Tally]:
+        """Apply a change, and learn from it. Raises errors, and then nothing has changed."""
         if isinstance(item, ExampleError):
             raise item
         assert isinstance(item, WorldChange)
         if self._background:
-            facts = self._facts("evidence", self._background.atoms)
-            self._assert(BACKGROUND, dict(facts))
+            self._world.change(BACKGROUND, dict(self._facts("evidence", self._background.atoms)))
             self._background = Background()
-        key, changes = self._changes_of(item)
+        key, changes, truth = self._changes_of(item)
+        before = self._world.save() if truth else None
         with self.slowest.timing(item.id, len(changes), lambda: "step"):
-            changed = self._assert(key, changes)
-        certificate = self._world.certificate
-        return WorldStep(
+            changed, tally = self._world.change(key, changes), _tally(routes={"incremental": 1})
+            if before is not None:
+                try:
+                    tally = self._learn(item.id, truth, changed)
+                except Interrupted:
+                    self._world = self._new()
+                    self._world.restore(*before)
+                    raise
+        certificate = self._world.ground.certificate
+        prediction = WorldStep(
             id=item.id,
             predicted={},
             score=certificate.score,
@@ -146,56 +152,106 @@ class WorldLearner(Learner):
                 for (name, constants), (old, new) in changed.items()
             ],
             gap=certificate.gap,
+            age=self.age,
+        )
+        return prediction, tally
+
+    @property
+    def age(self) -> int:
+        """How many updates of the weights the answer lacks."""
+        updates: int = self.weights.updates
+        return updates - self.current
+
+    def _learn(
+        self, name: Constant, truth: Mapping[GroundAtom, float], changed: dict[GroundAtom, Change]
+    ) -> Tally:
+        """Learn from the truth of atoms that were open, in the part of the world around them.
+
+        Then renew the weights of the answer if they are too old, and add what that changes to ``changed``.
+        Raises Interrupted.
+        """
+        example = self._example(name, truth, changed)
+        outcomes, tally = self.learner.step([example])
+        if not outcomes:
+            raise Interrupted("the search was interrupted")
+        if self.age > self.weights.updates // AGE:
+            for atom, (old, new) in self._world.set_weights(self.weights_text("", "")).items():
+                changed[atom] = (changed[atom][0] if atom in changed else old), new
+            self.current = self.weights.updates
+        return tally
+
+    def _example(
+        self, name: Constant, truth: Mapping[GroundAtom, float], moved: Mapping[GroundAtom, Change]
+    ) -> Example:
+        """Return the part of the world in which truth is learned from, as an example.
+
+        Its open atoms are those with a truth, those whose answer it ``moved``, and from there all that
+        ground rules connect with them, as far as they are at most ``PART``; other open atoms have their
+        present values, as evidence. So it is exact where the component has at most so many.
+        """
+        frontier = [*truth, *(atom for atom in moved if atom not in truth)]
+        part, evidence = dict[GroundAtom, None](), dict[GroundAtom, float]()
+        while frontier:
+            atoms, beside = self._world.ground.neighbourhood(frontier)
+            part |= dict.fromkeys(atoms)
+            evidence |= beside
+            frontier = [atom for atom in beside if atom not in part and self._is_open(atom)]
+            if len(part) + len(frontier) > PART:
+                break
+        return Example(
+            id=name,
+            evidence=_rows({atom: value for atom, value in evidence.items() if atom not in part}),
+            truth=_rows(truth),
+            query=_rows(part),
+            unlabelled=_rows(dict.fromkeys(atom for atom in part if self._is_open(atom))),
         )
 
-    def _assert(self, key: str, changes: FactChanges) -> Mapping[GroundAtom, Change]:
-        """Change what a key asserts; return the atoms whose answer changed."""
-        facts = self._asserted.consequences(key, changes)
-        changed = self._world.apply(facts) if facts else {}
-        self._asserted.change(key, changes)
-        self.changed += len(changed)
-        self.touched += self._world.touched if facts else 0
-        entries: list[_Entry] = [
-            (*atom, TARGET if value is not None and isnan(value) else value)
-            for atom, value in changes.items()
-        ]
-        self._since.append((key, entries))
-        if len(self._since) == RENEWAL:
-            self._renew()
-        return changed
+    def _changes_of(
+        self, change: WorldChange
+    ) -> tuple[str, FactChanges, Mapping[GroundAtom, float]]:
+        """Return a key, how what it asserts changes, and the truth to learn from.
 
-    def _renew(self) -> None:
-        """Note the present world as the one from which a resumed run goes on.
-
-        The world itself goes on as a resumed one. So it does not depend on when checkpoints are written.
+        Raises DataError, ExampleError.
         """
-        _, self._arrays = self._world.save()
-        self._noted, self._since = self._asserted.save(), []
-
-    def _changes_of(self, change: WorldChange) -> tuple[str, FactChanges]:
-        """Return a key, and how what it asserts changes. Raises DataError, ExampleError."""
-        for part in ("truth", "asked", "unlabelled"):
+        for part in ("asked", "unlabelled"):
             if getattr(change, part) is not None:
-                raise ExampleError(f"{part}: a world takes evidence and query", "schema")
+                raise ExampleError(f"{part}: a world has evidence, query and truth", "schema")
+        labels = dict(self._facts("truth", change.truth))
+        for atom in labels:
+            if self._world.ground.value(atom) is None:
+                text = show_ground_atom(*atom)
+                raise DataError(f"truth: {text} is neither observed nor a target")
+        truth = {atom: value for atom, value in labels.items() if self._is_open(atom)}
         if change.keyed:
-            evidence = self._facts("evidence", change.evidence)
-            facts = _once([*evidence, *self._facts("query", change.query)])
-            return str(change.id), self._asserted.replacement(str(change.id), facts)
+            key = str(change.id)
+            evidence, query = change.evidence, change.query
+            facts = [*self._facts("evidence", evidence), *self._facts("query", query)]
+            return (
+                key,
+                self._world.asserted.replacement(key, _once([*facts, *labels.items()])),
+                truth,
+            )
         parts = {"add": change.add, "set": change.set, "query": change.query}
         rows = [row for part, atoms in parts.items() for row in self._facts(part, atoms)]
         removed = [atom for atom, _ in self._facts("remove", change.remove)]
-        return UNKEYED, _once([*rows, *((atom, None) for atom in removed)])
+        return UNKEYED, _once([*rows, *labels.items(), *((atom, None) for atom in removed)]), truth
+
+    def _is_open(self, atom: GroundAtom) -> bool:
+        """Tell whether an atom is open: it has a value and is no fact."""
+        fact = self._world.ground.fact(atom)
+        return isnan(fact) if fact is not None else self._world.ground.value(atom) is not None
 
     def _facts(self, part: str, atoms: Atoms | None) -> Iterator[tuple[GroundAtom, float]]:
         """Yield the atoms of a part of a change, with their values; those of targets are NaN."""
-        old = {} if part == "evidence" else self._asserted.by(UNKEYED)
+        schema = self._world.schema
+        old = self._world.asserted.by(UNKEYED) if part in {"add", "query", "remove"} else {}
         for name, rows in (atoms or {}).items():
-            self._schema.check_name(name, part)
+            schema.check_name(name, part)
             for row in rows:
                 constants, value = arguments(row), number_of(row)
-                self._schema.check_arity(part, name, constants)
+                schema.check_arity(part, name, constants)
                 atom = name, tuple(map(str, constants))
-                self._schema.check_change(part, atom, value, old.get(atom))
+                schema.check_change(part, atom, value, old.get(atom))
                 yield atom, nan if part == "query" else 1.0 if value is None else value
 
     def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
@@ -214,20 +270,20 @@ class WorldLearner(Learner):
         if isinstance(item, ExampleError):
             raise item
         assert isinstance(item, WorldChange)
-        values = self._world.values() if item.query is None else self._values(item.query)
+        values = self._world.ground.values() if item.query is None else self._values(item.query)
         predicted: Atoms = {}
         for (name, constants), value in values:
             predicted.setdefault(name, []).append(ValuedAtom([*constants], round(value, 6)))
-        certificate = self._world.certificate
+        certificate = self._world.ground.certificate
         return Prediction(item.id, predicted, certificate.score, certificate.certified)
 
     def _values(self, query: Atoms) -> Iterator[tuple[GroundAtom, float]]:
         """Yield atoms with their values. Raises DataError, ExampleError."""
         for name, rows in query.items():
-            self._schema.check_name(name, "query")
+            self._world.schema.check_name(name, "query")
             for row in rows:
                 atom = name, tuple(map(str, arguments(row)))
-                value = self._world.value(atom)
+                value = self._world.ground.value(atom)
                 if value is None:
                     text = show_ground_atom(*atom)
                     raise ExampleError(f"query: {text} is neither observed nor a target")
@@ -237,11 +293,13 @@ class WorldLearner(Learner):
         self, example: Example, atom: Atom, query: CounterfactualQuery = DEFAULTS
     ) -> Explanation:
         """Return why an atom has its value."""
-        return self._world.explain(atom)
+        return self._world.ground.explain(atom)
 
     def least_certain(self, example: Example, most: int) -> list[Atom]:
         """Return the open atoms whose values are nearest to 1/2."""
-        values = sorted(self._world.values(), key=lambda entry: (abs(entry[1] - 0.5), entry[0]))
+        values = sorted(
+            self._world.ground.values(), key=lambda entry: (abs(entry[1] - 0.5), entry[0])
+        )
         return [atom for atom, _ in values[:most]]
 
     def words(self, evidence: Atoms) -> dict[str, str]:
@@ -252,69 +310,29 @@ class WorldLearner(Learner):
         """Return the number of facts, what changes of them have changed so far, and the gap of the answer."""
         return {
             **self.learner.certificate(),
-            "facts": len(self._asserted),
-            "changed_atoms": self.changed,
-            "touched_rules": self.touched,
-            "gap": self._world.certificate.gap,
+            "facts": len(self._world.asserted),
+            "changed_atoms": self._world.changed,
+            "touched_rules": self._world.touched,
+            "gap": self._world.ground.certificate.gap,
         }
 
     # checkpoints ---------------------------------------------------------------------------------
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """See ``Checkpointable``."""
-        header, arrays = self.learner.save()
-        saved = _Saved(
-            learner=header,
-            asserted=self._noted,
-            since=self._since,
-            seen=self.seen,
-            changed=self.changed,
-            touched=self.touched,
-        )
-        return dict(saved), arrays | {f"world_{name}": a for name, a in self._arrays.items()}
+        learner, arrays = self.learner.save()
+        world, world_arrays = self._world.save()
+        saved = _Saved(learner=learner, world=world, seen=self.seen, current=self.current)
+        return dict(saved), arrays | world_arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """See ``Checkpointable``."""
         saved = converted(header, _Saved)
         self.learner.restore(saved["learner"], arrays)
-        try:
-            self._check(saved)
-            self._asserted.restore(saved["asserted"])
-            self._noted = saved["asserted"]
-            self._arrays = {
-                name.removeprefix("world_"): array
-                for name, array in arrays.items()
-                if name.startswith("world_")
-            }
-            if self._noted:
-                self._world.resume(self._asserted.facts(), self._arrays)
-            for key, changes in saved["since"]:
-                self._assert(
-                    key,
-                    {
-                        (name, args): nan if value == TARGET else value
-                        for name, args, value in changes
-                    },
-                )
-        except (DataError, ModelError, Infeasible, Unsolved) as error:
-            raise Misfit(str(error)) from None
-        self.seen, self.changed, self.touched = saved["seen"], saved["changed"], saved["touched"]
-        if self._asserted.by(BACKGROUND):
+        self._world.restore(saved["world"], arrays)
+        self.seen, self.current = saved["seen"], saved["current"]
+        if self._world.asserted.by(BACKGROUND):
             self._background = Background()
-
-    def _check(self, saved: _Saved) -> None:
-        """Raise DataError where the facts of a checkpoint are none of the model's."""
-        facts: list[_Entry] = [entry for _, entries in saved["since"] for entry in entries]
-        for name, args, values, targets in saved["asserted"]:
-            facts += [(name, args, value) for _, value in values]
-            facts += [(name, args, TARGET) for _ in targets]
-        for name, args, value in facts:
-            self._schema.check_name(name, "facts")
-            self._schema.check_arity("facts", name, args)
-            if value == TARGET:
-                self._schema.check_change("query", (name, args), None, None)
-            elif value is not None:
-                self._schema.check_change("facts", (name, args), value, None)
 
     # the weights' part ---------------------------------------------------------------------------
 
@@ -393,16 +411,17 @@ def _once(facts: Sequence[tuple[GroundAtom, V]]) -> dict[GroundAtom, V]:
     return by_atom
 
 
-def _tally(good: int, certified: int, errors: Mapping[str, int]) -> Tally:
-    """Return the counts of steps, none of which is labelled."""
-    return Tally(
-        counts=np.zeros(7, np.int64),
-        labelled=0,
-        predicted=good,
-        certified=certified,
-        audited=0,
-        unsolved=errors.get("unsolved", 0),
-        routes={"incremental": good} if good else {},
-        by_class={},
-        errors=errors,
-    )
+def _rows(atoms: Mapping[GroundAtom, float | None]) -> Atoms:
+    """Return atoms as examples have them; None: without a value."""
+    rows: Atoms = {}
+    for (name, constants), value in atoms.items():
+        args: list[Constant] = [*constants]
+        rows.setdefault(name, []).append(args if value is None else ValuedAtom(args, value))
+    return rows
+
+
+def _tally(**counts: Any) -> Tally:
+    """Return the counts of steps without truth."""
+    nothing = dict.fromkeys(("labelled", "predicted", "certified", "audited", "unsolved"), 0)
+    empty: dict[str, Any] = {"routes": {}, "by_class": {}, "errors": {}}
+    return Tally(counts=np.zeros(7, np.int64), **{**nothing, **empty, **counts})

@@ -43,10 +43,14 @@ class ChangedAtom(msgspec.Struct):
 
 
 class WorldStep(Prediction):
-    """What a step changed; ``score`` is that of the new answer, at most ``gap`` below the best."""
+    """What a step changed; ``score`` is that of the new answer, at most ``gap`` below the best.
+
+    ``age`` is how many updates of the weights it lacks.
+    """
 
     changed: list[ChangedAtom] = msgspec.field(default_factory=list)
     gap: float = 0.0
+    age: int = 0
 
 
 class ChangeDecoder(Decoder):

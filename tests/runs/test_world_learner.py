@@ -1,12 +1,13 @@
 """A run over one world: the answer is that of a fresh world with the same facts, whatever came before."""
 
 import json
+import random
 import shutil
 
 import pytest
 
 import onlinesrl as srl
-from onlinesrl.runs import world_learner
+from onlinesrl.runs import keyed_world
 from tests.support import world_changes
 from tests.support.world_changes import BAD, changes
 
@@ -85,7 +86,7 @@ def test_the_answer_is_that_of_a_new_world(world_run, soft, seed):
 @pytest.mark.parametrize("soft", [True, False])
 def test_a_run_that_stops_and_goes_on_gives_the_same_bits(world_run, monkeypatch, soft):
     """Wherever it stops, between renewals of the world and after them."""
-    monkeypatch.setattr(world_learner, "RENEWAL", 7)
+    monkeypatch.setattr(keyed_world, "RENEWAL", 7)
     lines = changes(60, soft, 4)
     run = world_run(lines, soft)
     assert run.run() == 0, run.said
@@ -108,3 +109,43 @@ def test_a_world_refuses_what_is_for_examples(world_run):
         assert run.run() == 78
         assert f"{word}: " in run.said
         assert "world" in run.said
+
+
+@pytest.mark.parametrize("soft", [True, False])
+def test_truth_is_learned_from_as_that_of_an_example_of_the_whole_world(world_run, soft):
+    """Beside what the truth moves nothing changes, so a part of the world teaches what the whole does."""
+    rng = random.Random(2)
+    pairs = [rng.sample("abcdefghij", 2) for _ in range(16)]
+    facts = {"Rates": pairs[:12], "Warns": pairs[12:]}
+    users = sorted({user for pair in pairs for user in pair})
+    begin = {"id": "begin", "evidence": facts}
+    begin |= {"query": {"Good": [[user] for user in users]}} if soft else {}
+    truths = [(user, float(rng.random() < 0.5)) for user in rng.sample(users, 6)]
+    lines = [begin]
+    for user, value in truths:
+        lines.append({"id": user, "truth": {"Good": [{"args": [user], "value": value}]}})
+    run = world_run(lines, soft, learner={"update": "cda2"})
+    assert run.run() == 0, run.said
+    model = srl.Model(world_changes.PSL if soft else world_changes.MLN, "psl" if soft else "mln")
+    learner = srl.OnlineLearner(model, "Good", update="cda2")
+    known, left = {}, [*users]
+    for user, value in truths:
+        left.remove(user)
+        learner.learn_one(
+            {**facts, "Good": {(name,): known[name] for name in known}},
+            {"Good": {(user,): value}},
+            query={"Good": [[name] for name in [user, *left]]},
+            unlabelled={"Good": [[name] for name in left]},
+        )
+        known[user] = value
+    expected, values = (
+        [rule.weight for rule in weights.rules if not rule.hard]
+        for weights in (
+            srl.Model(learner.weights_text(), "psl" if soft else "mln"),
+            srl.Model.read(next(run.output.glob("weights.*"))),
+        )
+    )
+    assert values == pytest.approx(expected, abs=1e-4 if soft else 1e-12)
+    assert run.lines("metrics.jsonl")[-1]["labelled"] == len(truths)
+    original = [rule.weight for rule in model.rules if not rule.hard]
+    assert max(abs(a - b) for a, b in zip(original, expected, strict=True)) > 0.05

@@ -30,6 +30,7 @@ from tests.support.waiting import until
 EVENTS = ("before", "within", "after")
 BAD = [b"{\n", b'{"id": 1, "evidence": {"Tokn": []}}\n', b"\xff\xfe\n", b"[]\n"]
 OPEN = MODEL.read_text().replace('field = {"author", "title", "venue"}', "field = {...}")
+TRUTHS = [{"id": f"truth{name}", "truth": {"Good": [[name]]}} for name in "abcde"]
 DRIFTING = "label = {A, B}\nWord(word)\nClass(label!)\nWord(+w) => Class(+c)\n"
 
 
@@ -69,7 +70,7 @@ def stream(job, citations, tmp_path):
     (tmp_path / "drifting.mln").write_text(DRIFTING)
     (tmp_path / "world.psl").write_text(world_changes.PSL)
     (tmp_path / "world.mln").write_text(world_changes.MLN)
-    worlds = {"query": "Good", "world": True, "metrics": {}, "learner": {}}
+    worlds = {"query": "Good", "world": True, "metrics": {}, "learner": {"update": "cda2"}}
     trusts = [msgspec.json.encode(each) + b"\n" for each in trust_program.examples(8)]
     soft = {"model": str(tmp_path / "trust.psl"), "query": "Trusts", "metrics": {}}
     kinds: dict[str, tuple[list[bytes], dict[str, Any]]] = {
@@ -78,11 +79,11 @@ def stream(job, citations, tmp_path):
         "late labels": (late(citations[:9]), {"labels": {"pending": 3}}),
         "rounds": (citations[:9], {"distribute": {"shards": 2, "round": 2, "workers": 1}}),
         "psl world": (
-            world_changes.encoded(world_changes.changes(12, soft=True)),
+            world_changes.encoded([*world_changes.changes(12, soft=True), *TRUTHS]),
             {**worlds, "model": str(tmp_path / "world.psl"), "inference": {"targets": "skip"}},
         ),
         "mln world": (
-            world_changes.encoded(world_changes.changes(12, soft=False)),
+            world_changes.encoded([*world_changes.changes(12, soft=False), *TRUTHS]),
             {**worlds, "model": str(tmp_path / "world.mln")},
         ),
         "open types": (citations[:9], {"model": str(tmp_path / "open.mln")}),

@@ -27,7 +27,7 @@ BAD = [
     {"add": {"Warns": [["a", "x"], ["a", "x"]]}},
     {"evidence": {"Rates": [["a", "b"]]}},
     {"id": "k1", "evidence": {"Rates": [["a", "c"]]}, "add": {"Rates": [["a", "b"]]}},
-    {"id": "k1", "truth": {"Good": [["a"]]}},
+    {"id": "k1", "truth": {"Good": [["zoe"]]}},
 ]
 
 

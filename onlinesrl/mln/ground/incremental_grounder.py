@@ -227,6 +227,22 @@ class IncrementalGrounder:
         rows: dict[Key, Row | None] = {**dict.fromkeys(keys), **came}
         return Step(rows, {atom: self._value(atom) for atom in atoms})
 
+    def atoms(self, row: Row, key: Key) -> set[GroundAtom]:
+        """Return the atoms of a ground clause, and the facts that existential parts may have."""
+        clause = self._clauses[key[0]]
+        binding = dict(zip(clause.names, key[1], strict=True))
+        result = {*atoms_of(row.literals)}
+        for atom in clause.atoms:
+            terms = [*leaves(atom)]
+            bound = [not isinstance(term, Variable) or term.name in binding for term in terms]
+            columns = tuple([place for place in range(len(terms)) if bound[place]])
+            cells = tuple([_constant(terms[place], binding) for place in columns])
+            matching = self._facts.matching(atom.predicate, columns, cells)
+            result |= {(atom.predicate, constants) for constants in matching}
+            if all(bound):
+                result.add((atom.predicate, cells))
+        return result
+
     # rules ---------------------------------------------------------------------------------------
 
     @property
@@ -510,6 +526,15 @@ def _names(atom: Atom) -> list[str]:
 
 def _constant(term: Leaf, binding: Binding) -> str:
     return binding[term.name] if isinstance(term, Variable) else term.name
+
+
+def atoms_of(literals: GroundLiterals) -> Iterator[GroundAtom]:
+    """Yield the atoms of literals, and of those of their conjunctions."""
+    for _, content in literals:
+        if isinstance(content, frozenset):
+            yield from atoms_of(content)
+        else:
+            yield content
 
 
 def _ground(atom: Atom, binding: Binding) -> GroundAtom:

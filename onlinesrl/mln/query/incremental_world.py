@@ -34,6 +34,7 @@ from onlinesrl.mln.ground.incremental_grounder import (
     Key,
     Row,
     Step,
+    atoms_of,
 )
 from onlinesrl.mln.inference.registry import map_engine
 from onlinesrl.mln.lang.reweighting import reweighed, weights_text
@@ -108,6 +109,16 @@ class MlnWorld:
     def value(self, atom: GroundAtom) -> float | None:
         """Return the value of an open atom or a fact; None if it is neither."""
         return self._values.get(atom, self.fact(atom))
+
+    def neighbourhood(
+        self, atoms: Iterable[GroundAtom]
+    ) -> tuple[list[GroundAtom], dict[GroundAtom, float]]:
+        """See ``GroundWorld.neighbourhood``."""
+        together = self._with_members(atoms)
+        keys = {key for atom in together for key in self._mentions.get(atom, ())}
+        beside = {atom for key in keys for atom in self._grounder.atoms(self._rows[key], key)}
+        values = {atom: self.value(atom) or 0.0 for atom in sorted(beside.difference(together))}
+        return sorted(together), values
 
     def values(self) -> Iterator[tuple[GroundAtom, float]]:
         """Yield the open atoms and their values, 0 or 1, in the order of names."""
@@ -248,14 +259,14 @@ class MlnWorld:
         touched = dict[GroundAtom, None]()
         for key, row in step.rows.items():
             if (old := self._rows.pop(key, None)) is not None:
-                for atom in dict.fromkeys(_atoms(old.literals)):
+                for atom in dict.fromkeys(atoms_of(old.literals)):
                     touched[atom] = None
                     del self._mentions[atom][key]
                     if not self._mentions[atom]:
                         del self._mentions[atom]
             if row is not None:
                 self._rows[key] = row
-                for atom in dict.fromkeys(_atoms(row.literals)):
+                for atom in dict.fromkeys(atoms_of(row.literals)):
                     touched[atom] = None
                     self._mentions.setdefault(atom, {})[key] = None
         for atom, value in step.atoms.items():
@@ -269,7 +280,7 @@ class MlnWorld:
                 decided = isnan(value) and self._group.get(atom) in self._true
                 self._fixed[atom] = 0.0 if decided else value
         keys = {key: None for atom in together for key in self._mentions.get(atom, ())}
-        beside = {atom: None for key in keys for atom in _atoms(self._rows[key].literals)}
+        beside = {atom: None for key in keys for atom in atoms_of(self._rows[key].literals)}
         return {**touched, **together, **beside}
 
     def _set(self, atom: GroundAtom, value: float | None) -> None:
@@ -367,7 +378,7 @@ class MlnWorld:
                     if weight != 0.0 and literals:
                         clause = self._grounder.clause(row.clause)
                         clauses.append(GroundClause(weight, literals, clause, row))
-                        near += _atoms(literals)
+                        near += atoms_of(literals)
                 for other in near:
                     if other not in seen:
                         seen.add(other)
@@ -404,14 +415,6 @@ class MlnWorld:
             max(solution.bound - solution.score, 0.0),
             solution.certified,
         )
-
-
-def _atoms(literals: GroundLiterals) -> Iterator[GroundAtom]:
-    for _, content in literals:
-        if isinstance(content, frozenset):
-            yield from _atoms(content)
-        else:
-            yield content
 
 
 def _written(

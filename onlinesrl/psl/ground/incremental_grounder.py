@@ -245,6 +245,17 @@ class IncrementalGrounder:
         new = {number: plan for number, plan in other.plans.items() if number not in self.plans}
         return other, other._everything(new) if new else {}, self.plans.keys() - other.plans.keys()
 
+    def neighbourhood(self, atoms: Iterable[GroundAtom]) -> set[GroundAtom]:
+        """Return the listed atoms of all ground rules that mention some of these atoms."""
+        result = set[GroundAtom]()
+        for number, constants in {*chain.from_iterable(map(self._affected, atoms))}:
+            rule = self._rules[number]
+            outer = rule.constants | dict(zip(rule.plan.outer, constants, strict=True))
+            for binding in self._bindings(rule.joins, outer, rule.plan.variables):
+                for pattern in rule.joins + rule.lookups + rule.filters:
+                    result.add(pattern.ground(binding))
+        return {atom for atom in result if self.listed.get(atom) is not None}
+
     def set_facts(self, atoms: Mapping[GroundAtom, float | None]) -> None:
         """Give atoms these values, as they had before a change; no ground rule is made."""
         for atom, value in atoms.items():

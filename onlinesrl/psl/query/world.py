@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import isnan
 
@@ -62,6 +62,15 @@ class PslWorld:
         """Return the value of a target or of an observed atom; None if it is neither."""
         fact = self.fact(atom)
         return self._answer.value(atom) if fact is not None and isnan(fact) else fact
+
+    def neighbourhood(
+        self, atoms: Iterable[GroundAtom]
+    ) -> tuple[list[GroundAtom], dict[GroundAtom, float]]:
+        """See ``GroundWorld.neighbourhood``."""
+        beside = sorted(self._grounder.neighbourhood(atoms) - {*atoms})
+        return sorted(atoms), {
+            atom: value for atom in beside if (value := self.value(atom)) is not None
+        }
 
     def values(self) -> Iterator[tuple[GroundAtom, float]]:
         """Yield the targets and their values."""

@@ -1,0 +1,140 @@
+"""A world whose facts keys assert, and its state in checkpoints.
+
+Values of PSL depend on their history, within the tolerance. So a checkpoint has the world of its last
+renewal and the steps since then, which a resumed run makes again: to the bit, it goes on as an unbroken one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isnan, nan
+from typing import Any, Literal, TypeAlias, TypedDict
+
+from onlinesrl.core.errors import DataError, Infeasible, ModelError, Unsolved
+from onlinesrl.core.io.restoring import Misfit, Natural, converted
+from onlinesrl.core.language import Program
+from onlinesrl.logic.asserted_facts import AssertedFacts, Assertions, FactChanges
+from onlinesrl.logic.atom_index import Change, GroundAtom
+from onlinesrl.logic.ground_world import FactSchema, GroundWorld
+
+RENEWAL = 1000
+"""After so many steps the world is noted as it is."""
+TARGET: Literal["target"] = "target"
+_Entry: TypeAlias = tuple[str, tuple[str, ...], float | Literal["target"] | None]
+"""Predicate, constants and new value of a fact; None: it is no longer a fact."""
+_Step: TypeAlias = tuple[str, list[_Entry]] | str
+"""A key with the changes of its facts, or the text of a model with new weights."""
+ARRAY = "world_"
+"""Names of the world's arrays in checkpoints begin with it."""
+
+
+class _Saved(TypedDict):
+    """The state of a world in a checkpoint."""
+
+    weights: str | None
+    asserted: list[Assertions]
+    since: list[_Step]
+    changed: Natural
+    touched: Natural
+
+
+class KeyedWorld:
+    """Facts that keys assert, and the answer under them; ``parse`` reads the text of a model."""
+
+    def __init__(
+        self, ground: GroundWorld, schema: FactSchema, parse: Callable[[str], Program]
+    ) -> None:
+        self.ground, self.schema, self.asserted = ground, schema, AssertedFacts()
+        self.changed = self.touched = 0
+        """Sums over all steps: atoms whose answer changed, and ground rules that were made again."""
+        self._parse = parse
+        self._weights: str | None = None
+        self._noted: list[Assertions] = []
+        self._arrays: Mapping[str, Any] = {}
+        self._since: list[_Step] = []
+
+    def change(self, key: str, changes: FactChanges) -> dict[GroundAtom, Change]:
+        """Change what a key asserts; return the atoms whose answer changed. Raises as ``apply`` does."""
+        facts = self.asserted.consequences(key, changes)
+        changed = self.ground.apply(facts) if facts else {}
+        self.asserted.change(key, changes)
+        self.changed += len(changed)
+        self.touched += self.ground.touched if facts else 0
+        entries: list[_Entry] = [
+            (*atom, TARGET if value is not None and isnan(value) else value)
+            for atom, value in changes.items()
+        ]
+        self._note((key, entries))
+        return changed
+
+    def set_weights(self, text: str) -> dict[GroundAtom, Change]:
+        """Give the rules the weights of a model; return the atoms whose answer changed. Raises DataError."""
+        changed = self.ground.set_weights(self._parse(text))
+        self.changed += len(changed)
+        self._note(text)
+        return changed
+
+    def _note(self, step: _Step) -> None:
+        """Note a step. Now and then note the world instead, which then goes on as a resumed one does."""
+        self._since.append(step)
+        if len(self._since) == RENEWAL:
+            texts = [step for step in self._since if isinstance(step, str)]
+            self._weights = texts[-1] if texts else self._weights
+            _, self._arrays = self.ground.save()
+            self._noted, self._since = self.asserted.save(), []
+
+    def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return header and arrays of a checkpoint."""
+        saved = _Saved(
+            weights=self._weights,
+            asserted=self._noted,
+            since=[*self._since],
+            changed=self.changed,
+            touched=self.touched,
+        )
+        return dict(saved), {f"{ARRAY}{name}": array for name, array in self._arrays.items()}
+
+    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Become, from a new world, the one that was saved. Raises Misfit."""
+        saved = converted(header, _Saved)
+        self._weights, self._noted = saved["weights"], saved["asserted"]
+        self._arrays = {
+            name.removeprefix(ARRAY): array
+            for name, array in arrays.items()
+            if name.startswith(ARRAY)
+        }
+        try:
+            self._check(saved)
+            if self._weights is not None:
+                self.ground.set_weights(self._parse(self._weights))
+            self.asserted.restore(self._noted)
+            if self._noted:
+                self.ground.resume(self.asserted.facts(), self._arrays)
+            for step in saved["since"]:
+                if isinstance(step, str):
+                    self.set_weights(step)
+                else:
+                    self.change(step[0], {entry[:2]: _number(entry[2]) for entry in step[1]})
+        except (DataError, ModelError, Infeasible, Unsolved) as error:
+            raise Misfit(str(error)) from None
+        self.changed, self.touched = saved["changed"], saved["touched"]
+
+    def _check(self, saved: _Saved) -> None:
+        """Raise DataError where the facts of a checkpoint are none of the model's."""
+        facts: list[_Entry] = [
+            entry for step in saved["since"] if not isinstance(step, str) for entry in step[1]
+        ]
+        for name, args, values, targets in saved["asserted"]:
+            facts += [(name, args, value) for _, value in values]
+            facts += [(name, args, TARGET) for _ in targets]
+        for name, args, value in facts:
+            self.schema.check_name(name, "facts")
+            self.schema.check_arity("facts", name, args)
+            if value == TARGET:
+                self.schema.check_change("query", (name, args), None, None)
+            elif value is not None:
+                self.schema.check_change("facts", (name, args), value, None)
+
+
+def _number(value: float | str | None) -> float | None:
+    return nan if isinstance(value, str) else value
