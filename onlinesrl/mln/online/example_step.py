@@ -166,6 +166,8 @@ class ExampleProcessor:
             by_class=np.zeros((int(classes[-1]), 3), np.int64),
         )
         self.results = Results(batch, worlds, out, self.routes, answered)
+        if self.tables.stop is not interrupt.flag():  # that of an earlier run in this process
+            self._make_states()
         self._set_frame()
         return self.results
 
