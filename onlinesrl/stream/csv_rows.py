@@ -41,20 +41,19 @@ def is_open(line: bytes, inside: bool, delimiter: bytes) -> bool:
 
 def row(header: bytes, line: bytes) -> dict[str, str | None]:
     """Return the cells of a row by column; an empty cell is None. Raises ExampleError."""
-    columns, delimiter = _columns(header)
-    cells = _cells(line, delimiter)
-    if len(cells) != len(columns):
-        raise ExampleError(f"a row of {len(cells)} cells, where the header has {len(columns)}")
-    return {column: cell or None for column, cell in zip(columns, cells, strict=True)}
+    names, cells = columns(header), _cells(line, delimiter_of(header).decode())
+    if len(cells) != len(names):
+        raise ExampleError(f"a row of {len(cells)} cells, where the header has {len(names)}")
+    return {name: cell or None for name, cell in zip(names, cells, strict=True)}
 
 
 @lru_cache
-def _columns(header: bytes) -> tuple[list[str], str]:
-    delimiter = delimiter_of(header).decode()
-    columns = _cells(header, delimiter)
-    if twice := {column for column in columns if columns.count(column) > 1}:
+def columns(header: bytes) -> list[str]:
+    """Return the names of the columns of a header. Raises ExampleError."""
+    names = _cells(header, delimiter_of(header).decode())
+    if twice := {name for name in names if names.count(name) > 1}:
         raise ExampleError(f"the header has the column {min(twice)!r} twice")
-    return columns, delimiter
+    return names
 
 
 def _cells(line: bytes, delimiter: str) -> list[str]:

@@ -51,7 +51,7 @@ def test_every_key_is_there_with_a_meaning() -> None:
     [
         ("model", "-", "path"),
         ("batch", "500", "integer >= 1"),
-        ("source.kind", "file", "file | kafka | parquet"),
+        ("source.kind", "file", "file | kafka | parquet | csv"),
         ("source.security.ssl_password", "null", "password | null"),
         ("learner.eta", "1.0", "number > 0"),
         ("limits.bad_share", "0.1", "0 to 1"),
@@ -77,7 +77,7 @@ def test_a_key_that_differs_between_kinds_is_shown_for_each_of_them():
     loss = [row[1:3] for row in rows if row.key == "learner.loss"]
     assert loss == [("pl", "pl | ml"), ("ml", "ml")]
     paths = [row.meaning for row in rows if row.key == "source.path"]
-    assert [path.partition(":")[0] for path in paths] == ["file", "parquet"]
+    assert [path.partition(":")[0] for path in paths] == ["file", "parquet, csv"]
 
 
 def test_keys_of_markov_logic_say_so():

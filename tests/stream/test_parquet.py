@@ -15,7 +15,7 @@ from onlinesrl.logic.tables import argument_names, read_parquet, write_parquet
 from onlinesrl.stream.distributed import parquet_splits
 from onlinesrl.stream.distributed.parquet_splits import TablePieces, TableShards
 from onlinesrl.stream.sources.parquet import TableSource
-from tests.support.tables import predicted_rows, write_tables
+from tests.support.tables import as_csv, predicted_rows, write_tables
 
 COUNT = 24
 PARQUET = {"kind": "parquet", "path": "tables"}
@@ -67,6 +67,53 @@ def test_tables_teach_what_lines_teach(job, tables, numbered, name):
     assert table.results() == lines.results()
     assert table.run("--fresh", "--threads", "2") == 0, table.said
     assert table.results() == lines.results()
+
+
+@pytest.mark.parametrize("name", ["tables", "in parts"])
+def test_tables_of_csv_teach_what_lines_teach(job, tables, numbered, name):
+    lines = job(numbered, "lines", checkpoint={"every": 7})
+    table = tables(name, source={"kind": "csv", "path": "tables"})
+    as_csv(table.folder / "tables")
+    assert lines.run() == 0, lines.said
+    assert table.run("--until", "11") == 0, table.said
+    assert table.run() == 0, table.said
+    assert table.results() == lines.results()
+
+
+def test_all_tables_of_csv_may_be_one_example(job):
+    world = job([], source={"kind": "csv", "path": "one", "by": None})
+    for part, text in (
+        ("evidence/Token", "word,pos\nfree,007\n"),
+        ("truth/InField", "p,f\n007,title\n"),
+    ):
+        path = world.folder / "one" / f"{part}.csv"
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    (example,) = srl.read(world.config)
+    assert (example.id, example.evidence) == ("one", {"Token": [["free", "007"]]})
+    assert example.truth == {"InField": [["007", "title"]]}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("id,k\n2,yes,no\n", "CSV Error on Line: 2 "),
+        ('id,k\n2,"a\n', "CSV Error on Line: 2 "),
+        ("id,value\n2,x\n", "Could not convert string 'x' to DOUBLE"),
+        ("idd,k\n", "no column id, which says the example (source.by); it has idd, k"),
+        ("id,id\n", "the header has the column 'id' twice"),
+        ("", "no header in the first line"),
+        ("id,k\n,3\n", "column id: expected an example, found an empty cell"),
+    ],
+)
+def test_a_table_of_csv_that_does_not_fit_ends_the_run(job, text, reason):
+    world = job([], source={"kind": "csv", "path": "one"})
+    path = world.folder / "one" / "evidence" / "Token.csv"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert world.run() == 65
+    assert str(path) in world.said
+    assert reason in world.said
 
 
 def test_predictions_are_in_tables_once(job, numbered):

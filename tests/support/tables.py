@@ -1,5 +1,6 @@
 """Examples as Parquet tables, and the rows of tables."""
 
+import csv
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,3 +48,13 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
     found = duckdb.connect().execute("SELECT * FROM read_parquet(?)", [[str(path)]])
     names = [column[0] for column in found.description or ()]
     return dict(zip(names, zip(*found.fetchall(), strict=True), strict=True))
+
+
+def as_csv(folder: Path) -> None:
+    """Write a folder of Parquet tables as CSV tables instead."""
+    for path in sorted(folder.rglob("*.parquet")):
+        columns = read_columns(path)
+        with path.with_suffix(".csv").open("w", newline="") as file:
+            writer = csv.writer(file, delimiter=";")
+            writer.writerows([[*columns], *zip(*columns.values(), strict=True)])
+        path.unlink()

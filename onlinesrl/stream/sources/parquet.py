@@ -77,6 +77,7 @@ class TableSource(Source):
 
     Position = TablePosition | None
     ahead = True
+    suffix = PARQUET
 
     def __init__(self, path: Path, by: str, max_bytes: int, only: Range = Range()) -> None:  # noqa: B008
         self.path = path
@@ -88,10 +89,10 @@ class TableSource(Source):
         self._opened = ExitStack()
         with storage_errors(path, "read"):
             self.tables = {
-                (part, name): files for part in PARTS for name, files in _listed(path / part)
+                (part, name): files for part in PARTS for name, files in self._listed(path / part)
             }
         if not any(part == "evidence" for part, _ in self.tables):
-            raise StorageError(f"{path / 'evidence'}: no *{PARQUET} file in this folder")
+            raise StorageError(f"{path / 'evidence'}: no *{self.suffix} file in this folder")
         self.files = [str(file) for files in self.tables.values() for file in files]
 
     def read(self, position: Any = None) -> Iterator[Record | None]:
@@ -104,10 +105,14 @@ class TableSource(Source):
             connection.execute("SET enable_progress_bar = false")
             tables = {
                 key: self._rows(connection.cursor(), [*map(str, files)])
-                for key, files in self.tables.items()
+                for key, files in self._readable(connection, spill).items()
             }
             yield None
             yield from self._after(position, self._records(tables))
+
+    def _readable(self, connection: Any, spill: str) -> Mapping[tuple[str, str], Sequence[Any]]:
+        """Return the Parquet files of the tables."""
+        return self.tables
 
     def _after(self, position: Any, records: Iterator[Record]) -> Iterator[Record | None]:
         read, self._digest = 0 if position is None else position["examples"], hashlib.sha256()
@@ -162,16 +167,15 @@ class TableSource(Source):
         """Close what is open."""
         self._opened.close()
 
-
-def _listed(folder: Path) -> Iterator[tuple[str, list[Path]]]:
-    """Yield the predicates of a folder, with their files."""
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if path.is_dir():
-            files = sorted(path.glob(f"*{PARQUET}"))
-            if files:
-                yield path.name, files
-        elif path.suffix == PARQUET:
-            yield path.stem, [path]
+    def _listed(self, folder: Path) -> Iterator[tuple[str, list[Path]]]:
+        """Yield the predicates of a folder, with their files."""
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if path.is_dir():
+                files = sorted(path.glob(f"*{self.suffix}"))
+                if files:
+                    yield path.name, files
+            elif path.suffix == self.suffix:
+                yield path.stem, [path]
 
 
 class ParquetSection(SourceSection):

@@ -1,0 +1,121 @@
+"""Examples from tables in CSV files, one per predicate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from onlinesrl.core.errors import ExampleError, TableError, UsageError
+from onlinesrl.core.io.config_types import Name
+from onlinesrl.logic.tables import PARQUET, VALUE, quoted
+from onlinesrl.stream.csv_rows import columns, delimiter_of
+from onlinesrl.stream.source import Source, SourceContext
+from onlinesrl.stream.sources.line_reader import LineReader
+from onlinesrl.stream.sources.parquet import ParquetSection, TableSource
+
+ALONE = " example "
+"""The column that says the example, where all rows are of one."""
+_NUMBER = f"""CASE lower({VALUE}) WHEN 'true' THEN 1 WHEN 'false' THEN 0 ELSE {VALUE}::DOUBLE END"""
+
+
+class CsvTableSource(TableSource):
+    """The examples of a folder of CSV files, as those of one of Parquet files.
+
+    All constants are text, and a column ``value`` numbers, true or false. The names of examples are whole
+    numbers if all of them can be; without ``by`` all rows are of one example, named after the folder.
+    """
+
+    suffix = ".csv"
+
+    def __init__(self, path: Path, by: str | None, max_bytes: int) -> None:
+        super().__init__(path, by or ALONE, max_bytes)
+
+    def _readable(self, connection: Any, spill: str) -> Mapping[tuple[str, str], Sequence[str]]:
+        """Copy the tables to Parquet files, and return these."""
+        copies: dict[tuple[str, str], list[str]] = {}
+        for number, (key, files) in enumerate(self.tables.items()):
+            for part, file in enumerate(files):
+                copy = f"{spill}/{number}-{part}{PARQUET}"
+                self._copy(connection, file, copy)
+                copies.setdefault(key, []).append(copy)
+        by, every = quoted(self.by), [copy for listed in copies.values() for copy in listed]
+        whole = f"bool_and(coalesce(TRY_CAST({by} AS BIGINT)::VARCHAR = {by}, false))"
+        if all(_first(connection, f"SELECT {whole} FROM '{copy}'") is not False for copy in every):
+            for copy in every:
+                typed = f"SELECT * REPLACE ({by}::BIGINT AS {by}) FROM '{copy}'"
+                connection.execute(f"COPY ({typed}) TO '{copy}.typed' (FORMAT parquet)")
+                Path(f"{copy}.typed").replace(copy)
+        return copies
+
+    def _copy(self, connection: Any, file: Path, copy: str) -> None:
+        """Copy the rows of a file. Raises TableError."""
+        import duckdb
+
+        try:
+            source, parameters = self._relation(file)
+            connection.execute(f"COPY (SELECT * FROM {source}) TO '{copy}'", parameters)
+        except (ExampleError, duckdb.DataError, duckdb.InvalidInputException) as error:
+            reason = " ".join(str(error).partition("\n\n")[0].split("\n")[:3])
+            raise TableError(f"{file}: {reason}") from error
+        nulls = f"SELECT 1 FROM '{copy}' WHERE {quoted(self.by)} IS NULL LIMIT 1"
+        if connection.execute(nulls).fetchall():
+            raise TableError(f"{file}, column {self.by}: expected an example, found an empty cell")
+
+    def _relation(self, file: Path) -> tuple[str, list[Any]]:
+        """Return the SQL of a file's rows, and its parameters. Raises TableError, ExampleError."""
+        header = _header(file)
+        names = columns(header)
+        kinds = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in names)
+        reading = (
+            f"read_csv(?, auto_detect=false, header=true, strict_mode=true, delim=?, quote='\"', "
+            f"escape='\"', columns={{{kinds}}}, max_line_size={self.max_bytes})"
+        )
+        selected = "*"
+        if VALUE in names:
+            selected = f"* REPLACE ({_NUMBER} AS {VALUE})"
+        if self.by == ALONE:
+            selected += f", {_text(self.path.name)} AS {quoted(ALONE)}"
+        elif self.by not in names:
+            raise TableError(
+                f"{file}: no column {self.by}, which says the example (source.by); it has {', '.join(names)}"
+            )
+        return f"(SELECT {selected} FROM {reading})", [str(file), delimiter_of(header).decode()]
+
+
+def _text(text: str) -> str:
+    """Return a text for SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _first(connection: Any, query: str) -> Any:
+    return connection.execute(query).fetchone()[0]
+
+
+def _header(file: Path) -> bytes:
+    """Return the first row of a file. Raises TableError if there is none."""
+    with LineReader(str(file), rows=True) as opened:
+        line = opened.next_line(1 << 20) or opened.last_line() or b""
+    header = line.rstrip(b"\r\n").removeprefix(b"\xef\xbb\xbf")
+    if not header:
+        raise TableError(f"{file}: no header in the first line")
+    return header
+
+
+class CsvSection(ParquetSection):
+    """Tables, one per predicate, in CSV files."""
+
+    kind: Literal["csv"] = "csv"  # type: ignore[assignment]
+    by: Name | None = "id"  # type: ignore[assignment]
+    """the column that says which example a row belongs to; null: all rows are of one example."""
+
+    @property
+    def uncut(self) -> str | None:
+        """See ``SourceSection.uncut``."""
+        return "distribute: tables of CSV cannot be cut into shards; leave it out"
+
+    def make(self, setting: SourceContext) -> Source:
+        """Return the tables' examples. Raises UsageError for a run without an end."""
+        if setting.until == "forever":
+            raise UsageError(f"{self.path}: tables have an end; leave out --until forever")
+        return CsvTableSource(self.path, self.by, self.max_bytes)
