@@ -28,6 +28,11 @@ class WorldChange(Example, frozen=True, forbid_unknown_fields=True, kw_only=True
     remove: Atoms | None = None
 
     @property
+    def labelled(self) -> bool:
+        """Whether a report may show it with its truth: it may not, since it is only part of a world."""
+        return False
+
+    @property
     def keyed(self) -> bool:
         """Whether it replaces what its id asserted."""
         return self.add is None and self.set is None and self.remove is None
