@@ -24,7 +24,10 @@ def explain(
         Path | None,
         typer.Argument(metavar="CONFIG", help="A run's YAML file; else that of the run."),
     ] = None,
-    id_: Annotated[str, typer.Option("--id", metavar="ID", help="The id of the example.")] = ...,  # type: ignore[assignment]
+    id_: Annotated[
+        str | None,
+        typer.Option("--id", metavar="ID", help="The id of the example; none for a world."),
+    ] = None,
     atom: Annotated[
         list[str],
         typer.Option(

@@ -204,7 +204,9 @@ def ambiguous_labels(examples: Iterable[Example], query: Iterable[str]) -> list[
     """
     warnings: dict[str, str] = {}
     for example in examples:
-        truth = {} if example.unlabelled is not None else example.truth or {}
+        truth = (
+            {} if example.unlabelled is not None or not example.labelled else example.truth or {}
+        )
         for name in query if truth else ():
             listed = None if example.query is None else example.query.get(name, [])
             atoms = truth.get(name)

@@ -30,6 +30,7 @@ from onlinesrl.runs.inputs import make_reader
 from onlinesrl.runs.run import compile_kernels, load_checkpoint, trained_learner
 from onlinesrl.stream.dead_letters import letters
 from onlinesrl.stream.run_folder import REQUESTS, parts
+from onlinesrl.stream.world_changes import WorldChange
 
 SHOWN_IDS = 5
 """How many ids are named where the one that is asked for is not there."""
@@ -63,14 +64,26 @@ class Question(NamedTuple):
 
 
 def explanations(
-    trained: Path, config: Path | None, overrides: Sequence[str], name: str, question: Question
+    trained: Path,
+    config: Path | None,
+    overrides: Sequence[str],
+    name: str | None,
+    question: Question,
 ) -> Iterator[Explanation]:
-    """Yield the answers to a question about an example.
+    """Yield the answers to a question about an example, or about the world that a run keeps.
 
     ``trained`` is as for predictions, or the configuration of a run; ``config`` None: that in the checkpoint.
     The run may be running. Raises ExplanationError where there is no such example or atom.
     """
     settings, trained = _settings(trained, config, overrides)
+    if settings.world != (name is None):
+        reason = (
+            "a world has no examples; leave it out" if name else "expected the id of an example"
+        )
+        raise UsageError(f"--id: {reason}")
+    if name is None:
+        yield from question.answers(trained_learner(settings, trained), WorldChange(), None)
+        return
     _check_letters(trained, name)
     example = find(settings, name)
     learner = trained_learner(settings, trained)

@@ -213,9 +213,8 @@ class WorldLearner(Learner):
 
         Raises DataError, ExampleError.
         """
-        for part in ("asked", "unlabelled"):
-            if getattr(change, part) is not None:
-                raise ExampleError(f"{part}: a world has evidence, query and truth", "schema")
+        if change.asked is not None:
+            raise ExampleError("asked: a world has evidence, query and truth", "schema")
         labels = dict(self._facts("truth", change.truth))
         for atom in labels:
             if self._world.ground.value(atom) is None:

@@ -319,16 +319,19 @@ class Mapper:
         """Whether the truth lists false atoms, and those without a value are unlabelled."""
         self.encode = msgspec.json.Encoder().encode
 
+    def name(self, record: Any, place: str) -> str:
+        """Return the id of a record's example. Raises ExampleError."""
+        return place if self.id is None else constant(self.id.value(record), self.id.text)
+
     def line(self, record: Any, place: str) -> bytes:
         """Return the line of JSON of a record's example, whose id is its place if the mapping has none.
 
         Raises ExampleError with the key of the mapping, the path, and what is there.
         """
-        example: dict[str, Any] = {"id": place, "evidence": {}}
+        example: dict[str, Any] = {"evidence": {}}
         key = "id"
         try:
-            if self.id is not None:
-                example["id"] = constant(self.id.value(record), self.id.text)
+            example["id"] = self.name(record, place)
             unlabelled = dict[str, list[Any]]()
             for part, rules in self.parts.items():
                 atoms: dict[str, list[Any]] = {}

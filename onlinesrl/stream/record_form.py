@@ -60,7 +60,21 @@ class RecordForm:
                 return None
         if self.mapper is None:
             return _encode(value)
-        return self.mapper.line(value, f"{Path(record.file).name}:{record.line}")
+        return self.mapper.line(value, _place(record))
+
+    def deleted(self, record: Record) -> str:
+        """Return the id of the row that a change deleted. Raises ExampleError."""
+        change = self.values.value(record.value)
+        row = change.get("payload", change).get("before")
+        if self.mapper is None or not isinstance(row, dict):
+            raise ExampleError(
+                "a deletion without a key: expected one of the message, or a row in before and source.mapping"
+            )
+        return self.mapper.name(row, _place(record))
+
+
+def _place(record: Record) -> str:
+    return f"{Path(record.file).name}:{record.line}"
 
 
 def after_image(change: Any) -> Any:

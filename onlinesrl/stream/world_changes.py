@@ -96,9 +96,19 @@ class ChangeReader(ExampleReader):
         content = super().example(record)
         if isinstance(content, WorldChange):
             return _keyed(content, key)
+        if content is None:  # what is left of a row that was deleted
+            return self._deleted(record, key)
         if isinstance(content, Example):  # a database
             return WorldChange(id=content.id, evidence=content.evidence)
         return content
+
+    def _deleted(self, record: Record, key: str | None) -> WorldChange | ExampleError:
+        """Return the change that takes back what a row asserted."""
+        try:
+            assert self.form is not None
+            return WorldChange(id=key or self.form.deleted(record))
+        except ExampleError as error:
+            return error
 
     def _contents(self, records: Sequence[Record]) -> list[Content]:
         return [*map(self.example, records)]

@@ -17,6 +17,7 @@ from conftest import Job, command, tiers, wait
 
 from onlinesrl.core.io.checkpoint_file import load, write
 from tests.psl.test_psl_run import LINES as TRUSTED
+from tests.support import world_changes
 from tests.support.trust_program import MODEL as TRUST
 
 ROOM = 1 << 30
@@ -54,6 +55,12 @@ def kinds(job: Callable[..., Job], folder: Path, citations: list[bytes]) -> Iter
     yield job(citations[:12], "rounds", distribute={"shards": 2, "workers": 1, "round": 3})
     yield job(citations[:12], "drift", drift={"response": "restart"}, learner=learner, **every)
     yield job([*bare[:6], *citations[6:12]], "labels", labels={}, **every)
+    for soft in (True, False):
+        model = folder / ("world.psl" if soft else "world.mln")
+        model.write_text(world_changes.PSL if soft else world_changes.MLN)
+        lines = world_changes.encoded(world_changes.changes(12, soft))
+        values = {"model": str(model), "query": "Good", "world": True, "metrics": {}}
+        yield job(lines, f"world {soft}", limits={"bad_share": 1.0}, **values, **every)
     yield job(TRUSTED[:12], "psl", drift={}, learner=learner, **psl, **every)
 
 
