@@ -49,6 +49,8 @@ UNKEYED = ""
 """The key of facts that no id asserts."""
 BACKGROUND = "source.background"
 """The key of background facts."""
+WORLD = "world"
+"""The key of the world's state in a checkpoint of the learner."""
 AGE = 100
 """The answer's weights are renewed when they lack one in so many updates."""
 PART = 500
@@ -57,10 +59,9 @@ V = TypeVar("V")
 
 
 class _Saved(TypedDict):
-    """The state of a world and its learner in a checkpoint."""
+    """The state of a world in a checkpoint, beside that of its learner."""
 
-    learner: dict[str, Any]
-    world: dict[str, Any]
+    facts: dict[str, Any]
     seen: Natural
     current: Natural
 
@@ -319,16 +320,16 @@ class WorldLearner(Learner):
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """See ``Checkpointable``."""
-        learner, arrays = self.learner.save()
-        world, world_arrays = self._world.save()
-        saved = _Saved(learner=learner, world=world, seen=self.seen, current=self.current)
-        return dict(saved), arrays | world_arrays
+        header, arrays = self.learner.save()
+        facts, world_arrays = self._world.save()
+        saved = _Saved(facts=facts, seen=self.seen, current=self.current)
+        return {**header, WORLD: saved}, arrays | world_arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """See ``Checkpointable``."""
-        saved = converted(header, _Saved)
-        self.learner.restore(saved["learner"], arrays)
-        self._world.restore(saved["world"], arrays)
+        saved = converted(header.get(WORLD), _Saved)
+        self.learner.restore({key: header[key] for key in header if key != WORLD}, arrays)
+        self._world.restore(saved["facts"], arrays)
         self.seen, self.current = saved["seen"], saved["current"]
         if self._world.asserted.by(BACKGROUND):
             self._background = Background()
