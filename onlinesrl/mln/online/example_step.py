@@ -343,6 +343,7 @@ class ExampleProcessor:
         if self.state.truth is not self.grounder.truth:
             self._make_states()
         self.weights.number(self.grounder.net, learning and bool(batch.labelled[w]))
+        self._set_frame()
         return True
 
     def _finish(self, w: int, learning: bool, audit: bool = False, wide: bool = True) -> None:

@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 
 import onlinesrl as srl
 from onlinesrl.core.online.update_rules.log_likelihood import LogLikelihood
+from onlinesrl.mln.ground import model_weights
 from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.elimination import build_structure
@@ -219,6 +220,26 @@ def test_its_probabilities_are_calibrated_where_those_of_a_margin_are_not() -> N
         ]
         losses[update] = -np.mean(np.log(atoms))
     assert losses["log-likelihood"] < 0.7 * losses["adagrad"]
+
+
+def test_engines_learn_what_the_kernel_learns_while_the_table_grows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(model_weights, "ROOM", 64)
+    citations = srl.datasets.citations()
+    learned = []
+    for presolve in ("exact", "none"):
+        learner = srl.OnlineLearner(
+            citations.model,
+            citations.query,
+            update="log-likelihood",
+            inference={"engine": "mpe", "presolve": presolve},
+        )
+        learner.learn_many([*citations.examples][:20])
+        learned.append(learner.weights_text())
+        assert "sampled" not in learner.certificate
+    assert len(learner.weights.rows) > 1_000
+    assert learned[0] == learned[1]
 
 
 def test_constant_rates_have_no_delta() -> None:
