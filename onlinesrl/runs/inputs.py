@@ -58,7 +58,7 @@ def make_reader(
         labels is not None,
         dialect_of(config.dialect),
         ChangeDecoder() if config.world else decoder if labels is None else None,
-        source.form(),
+        source.form(setting),
     )
 
 
@@ -105,7 +105,7 @@ def examples_of(
         source.only,
         source.without,
         dialect=dialect,
-        form=source.form(),
+        form=source.form(setting),
     )
     place = ""
     with closing(reader.source):

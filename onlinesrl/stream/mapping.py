@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
 import msgspec
@@ -198,6 +199,17 @@ class MappingSection(Section):
     def rules(self) -> dict[str, dict[str, tuple[AtomsSection, ...]]]:
         """The rules by part and predicate."""
         return {part: rules for part in PARTS if (rules := getattr(self, part))}
+
+    @property
+    def names(self) -> set[str]:
+        """The names of objects and columns in all of the paths."""
+        texts = [text for text in (self.id, self.group, self.time) if text is not None]
+        for rules in self.rules.values():
+            for rule in chain.from_iterable(rules.values()):
+                texts += [getattr(rule, "from"), *rule.arguments]
+                texts += [] if rule.value is None else [rule.value]
+        paths = (path_of(t) for t in texts if t[0] != "=" and not _POSITION.fullmatch(t))
+        return {step for path in paths for step in path.steps if isinstance(step, str)}
 
     def check(
         self,

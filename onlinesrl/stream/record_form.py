@@ -25,6 +25,10 @@ class Values(Protocol):
         """Return the value, as JSON would have it. Raises ExampleError."""
         ...
 
+    def origin(self, data: bytes) -> str:
+        """Return what messages about a value begin with."""
+        return ""
+
 
 class JsonValues(Values):
     """Decodes JSON."""
@@ -52,6 +56,13 @@ class RecordForm:
 
     def line(self, record: Record) -> bytes | None:
         """Return the line of a record's example; None if nothing is left of a row. Raises ExampleError."""
+        try:
+            return self._line(record)
+        except ExampleError as error:
+            origin = self.values.origin(record.value)
+            raise ExampleError(f"{origin}{error.reason}", error.kind) from None
+
+    def _line(self, record: Record) -> bytes | None:
         data = record.value
         value: Any = row(record.header, data) if record.header else self.values.value(data)
         if self.envelope is not None:

@@ -11,7 +11,7 @@ from onlinesrl.core.errors import ConfigError, UsageError
 from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count, Files, Groups, duration
 from onlinesrl.stream.mapping import Mapper, MappingSection
-from onlinesrl.stream.record_form import RecordForm
+from onlinesrl.stream.record_form import RecordForm, Values
 from onlinesrl.stream.records import Record
 
 if TYPE_CHECKING:
@@ -179,12 +179,17 @@ class SourceSection(Section):
         if config.labels is not None and config.labels.topic is not None:
             raise ValueError("labels.topic: labels of a topic belong to a source of kind kafka")
 
-    def form(self) -> RecordForm | None:
+    def form(self, setting: SourceContext | None = None) -> RecordForm | None:
         """Return what makes examples of records; None where these are examples."""
-        if self.mapping is None and self.envelope is None:
+        values = self.values(setting)
+        if self.mapping is None and self.envelope is None and values is None:
             return None
         mapper = None if self.mapping is None else Mapper(self.mapping)
-        return RecordForm(mapper, envelope=self.envelope)
+        return RecordForm(mapper, values, self.envelope)
+
+    def values(self, setting: SourceContext | None) -> Values | None:
+        """Return what decodes records; None where they are JSON."""
+        return None
 
     def make(self, setting: SourceContext) -> Source:
         """Return the source."""

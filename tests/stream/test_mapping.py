@@ -1,59 +1,16 @@
 """Mappings: records of any shape become examples, and what does not fit is said and put aside."""
 
 import gzip
-import io
 import json
 
-import fastavro
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 import onlinesrl as srl
 from onlinesrl.core.errors import ConfigError, ExampleError
 from onlinesrl.core.io import config_section
 from onlinesrl.stream.mapping import Mapper, MappingSection, path_of
+from tests.support.orders import MAPPING, MODEL, ORDERS, as_csv, as_file, as_json
 
-MODEL = """
-Customer(order, customer)
-Item(order, sku)
-Express(order)
-Returned(order)
-
-Customer(o, +c) => Returned(o)
-Item(o, +s) => Returned(o)
-Express(o) => Returned(o)
-"""
-MAPPING = {
-    "id": "order",
-    "evidence": {
-        "Customer": {"arguments": ["order", "customer"]},
-        "Item": {"arguments": ["order", "sku"]},
-        "Express": {"arguments": ["order"], "value": "express"},
-    },
-    "truth": {"Returned": {"arguments": ["order"], "value": "returned", "optional": True}},
-}
-ORDERS = [
-    {
-        "order": n,
-        "customer": f"c{n % 3}",
-        "sku": ["shirt", "the, shoe", "two\nlines"][n % 7 % 3],
-        "express": n % 2 == 0,
-        "returned": None if n == 40 else n % 3 == 1 or n % 5 == 0,
-    }
-    for n in range(1, 61)
-]
-SCHEMA = {
-    "type": "record",
-    "name": "Order",
-    "fields": [
-        {"name": "order", "type": "long"},
-        {"name": "customer", "type": "string"},
-        {"name": "sku", "type": "string"},
-        {"name": "express", "type": "boolean"},
-        {"name": "returned", "type": ["null", "boolean"]},
-    ],
-}
 DOCUMENT = {
     "id": 7,
     "words": [{"text": "a", "index": 3}, {"text": "b", "index": 4}, {"text": "c", "index": 5}],
@@ -202,29 +159,6 @@ def orders(job, tmp_path):
         return made
 
     return make
-
-
-def as_json(records):
-    return [json.dumps(record).encode() + b"\n" for record in records]
-
-
-def as_csv(records):
-    def cell(value):
-        text = "" if value is None else str(value)
-        return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\n') else text
-
-    rows = [[*records[0]], *(record.values() for record in records)]
-    return [",".join(map(cell, row)).encode() + b"\n" for row in rows]
-
-
-def as_file(records, file):
-    """The bytes of a Parquet or Avro file, in small groups of rows."""
-    stream = io.BytesIO()
-    if file.endswith(".parquet"):
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), stream, row_group_size=7)
-    else:
-        fastavro.writer(stream, SCHEMA, records, sync_interval=100)
-    return stream.getvalue()
 
 
 def learned(run):

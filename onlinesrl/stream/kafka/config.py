@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
+from urllib.parse import urlsplit
 
-from pydantic import SecretStr, model_validator
+from pydantic import SecretStr, field_validator, model_validator
 
-from onlinesrl.core.io.config_section import Section
+from onlinesrl.core.io.config_section import Section, require
 from onlinesrl.core.io.config_types import Count, Name
+from onlinesrl.stream.record_form import Values
 from onlinesrl.stream.sink import Sink, SinkSection
 from onlinesrl.stream.source import Sections, Source, SourceContext, SourceSection
 
 if TYPE_CHECKING:
+    from onlinesrl.stream.kafka.registry import SchemaRegistry
     from onlinesrl.stream.kafka.source import KafkaSource
 
 
@@ -72,10 +75,57 @@ class Brokers(Section):
     security: Security = Security()
 
 
+class RegistrySection(Section):
+    """The schema registry in whose framing the values of a topic are."""
+
+    url: Name
+    """http://host:port of the registry."""
+    username: Name | None = None
+    """the name to log in with; null: no login."""
+    password: SecretStr | None = None
+    """the password to log in with."""
+    ssl_cafile: Name | None = None
+    """certificates of the authorities to trust; null: the system's."""
+
+    @field_validator("url")
+    @classmethod
+    def _address(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+            raise ValueError("expected http://host:port or https://host:port, without a login")
+        return url.rstrip("/")
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.username is None) is not (self.password is None):
+            raise ValueError("username: expected with password, and not alone")
+        return self
+
+    def client(self, patience: float, setting: SourceContext | None) -> SchemaRegistry:
+        """Return a client. Raises UsageError if a package that reads values is missing."""
+        from onlinesrl.stream.kafka.registry import SchemaRegistry
+
+        for module in ("fastavro", "google.protobuf", "grpc_tools"):
+            require(module, "source.registry")
+        login = None
+        if self.username is not None and self.password is not None:
+            login = self.username, self.password.get_secret_value()
+        stopping, say = (_never, _ignored) if setting is None else (setting.stopping, setting.say)
+        return SchemaRegistry(self.url, login, self.ssl_cafile, patience, stopping, say)
+
+
+def _never() -> bool:
+    return False
+
+
+def _ignored(message: str) -> None:
+    pass
+
+
 class KafkaSection(Brokers, SourceSection):
     """A topic of Kafka."""
 
-    replaceable: ClassVar[frozenset[str]] = SourceSection.replaceable | {"gaps"}
+    replaceable: ClassVar[frozenset[str]] = SourceSection.replaceable | {"gaps", "registry"}
     gone: ClassVar[Mapping[str, str]] = {
         "shared": "runs no longer share a topic; leave it out, and let one run learn it in rounds of shards "
         "(section distribute; see onlinesrl guide cluster)"
@@ -93,6 +143,8 @@ class KafkaSection(Brokers, SourceSection):
     """where a new run begins."""
     gaps: Literal["stop", "skip"] = "stop"
     """what to do where records were deleted before they were read."""
+    registry: RegistrySection | None = None
+    """of values in Avro, Protobuf or JSON Schema; null: values are JSON."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -116,6 +168,15 @@ class KafkaSection(Brokers, SourceSection):
         """Return the topic as a source that ends."""
         setting = SourceContext(None, "end", lambda: False, lambda _: None, [], self.max_bytes, 1)
         return cast("KafkaSource", self.make(setting))
+
+    def values(self, setting: SourceContext | None) -> Values | None:
+        """See ``SourceSection.values``. Raises UsageError if a package is missing."""
+        if self.registry is None:
+            return None
+        from onlinesrl.stream.kafka.framed_values import FramedValues
+
+        names = set[str]() if self.mapping is None else self.mapping.names
+        return FramedValues(self.registry.client(self.patience_seconds, setting), names)
 
     def make(self, setting: SourceContext) -> Source:
         """Return the topic's records."""

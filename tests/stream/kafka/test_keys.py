@@ -26,12 +26,12 @@ CASES = [
     ),
     (
         HEAD + "source: {kind: carafe, path: m.mln}\n",
-        "run.yaml:3:16: source.kind: expected 'file', 'kafka' or 'parquet', found 'carafe'",
+        "run.yaml:3:16: source.kind: expected 'file', 'kafka', 'parquet' or 'csv', found 'carafe'",
     ),
     (
         HEAD + "source: {kind: file, path: m.mln, topic: t}\n",
         "run.yaml:3:35: source.topic: not for kind file, but for kind kafka; known here: kind, "
-        "background, only, without, max_bytes, patience, bootstrap, security, path",
+        "background, only, without, max_bytes, patience, envelope, mapping, bootstrap, security, path",
     ),
     (
         HEAD + "source: {path: m.mln}\nlabels: {topic: t}\n",
@@ -48,9 +48,9 @@ CASES = [
     ),
     (
         HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t, path: m.mln}\n",
-        "run.yaml:3:51: source.path: not for kind kafka, but for kind file or parquet; known here: kind, "
-        "background, only, without, max_bytes, patience, bootstrap, security, topic, group, "
-        "order, start, gaps",
+        "run.yaml:3:51: source.path: not for kind kafka, but for kind file or parquet or csv; known here: "
+        "kind, background, only, without, max_bytes, patience, envelope, mapping, bootstrap, security, "
+        "topic, group, order, start, gaps, registry",
     ),
     (
         GOOD + "sink: {kind: kafka}\n",
