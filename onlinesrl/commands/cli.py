@@ -6,7 +6,6 @@ import errno
 import gc
 import io
 import os
-import resource
 import sys
 import traceback
 import warnings
@@ -37,6 +36,7 @@ from onlinesrl.commands import (
 )
 from onlinesrl.commands.common import warn
 from onlinesrl.core.errors import OnlinesrlError, OnlinesrlWarning, legible
+from onlinesrl.core.operating_system import limits_memory
 from onlinesrl.core.version import __version__
 
 USAGE, UNAVAILABLE, DEFECT = 64, 69, 70
@@ -130,15 +130,10 @@ def _lacks_memory(error: BaseException | None) -> bool:
             return True
         if "failed to map segment" in message or "cannot allocate memory" in message:
             return True
-        if isinstance(error, SystemError) and _limits_memory():  # C code failed and gave no reason
+        if isinstance(error, SystemError) and limits_memory():  # C code failed and gave no reason
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-def _limits_memory() -> bool:
-    limits = resource.getrlimit(resource.RLIMIT_AS)[0], resource.getrlimit(resource.RLIMIT_DATA)[0]
-    return any(limit != resource.RLIM_INFINITY for limit in limits)
 
 
 def _say_lack_of_memory() -> int:

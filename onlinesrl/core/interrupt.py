@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinesrl.core.errors import OnlinesrlError
+from onlinesrl.core.operating_system import memory_file
 
 POLL_SECONDS = 0.05
 """Seconds between two checks for a signal while waiting for another thread or process."""
@@ -89,7 +90,7 @@ def noted() -> Iterator[None]:
     with ExitStack() as stack:
         try:
             _Now.flag = _page(stack)
-        except (AttributeError, OSError):
+        except OSError:
             _Now.flag = np.zeros(1, np.uint8)
         stack.callback(setattr, _Now, "flag", before)
         yield
@@ -97,10 +98,8 @@ def noted() -> Iterator[None]:
 
 def _page(stack: ExitStack) -> Flag:
     """Return memory to which the system writes signals."""
-    descriptor = os.memfd_create("signals", os.MFD_CLOEXEC)
+    descriptor = memory_file("signals", _PAGE)
     stack.callback(os.close, descriptor)
-    os.truncate(descriptor, _PAGE)
-    os.set_blocking(descriptor, False)
     page = mmap.mmap(descriptor, _PAGE)
     stack.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(descriptor))
     return np.frombuffer(page, np.uint8)

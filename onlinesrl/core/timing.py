@@ -5,13 +5,13 @@ Seconds are in summaries and checkpoints only, never in results that must be rep
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from onlinesrl.core.example import Constant
+from onlinesrl.core.operating_system import peak_bytes
 
 
 class Clock:
@@ -29,9 +29,8 @@ class Clock:
         self._last = now
 
     def stats(self) -> dict[str, Any]:
-        """Return the seconds of each part, and the peak memory in bytes."""
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        return {"seconds": self._seconds, "cpu_seconds": self._cpu, "peak_bytes": peak}
+        """Return the seconds of each part, and the peak memory in bytes; 0 where the system does not tell."""
+        return {"seconds": self._seconds, "cpu_seconds": self._cpu, "peak_bytes": peak_bytes()}
 
 
 KEPT = 5

@@ -95,7 +95,7 @@ def learned(common: Common, part: Part) -> Learned:
     if not (part.suspect and task.crashes):
         return _learned(common, part)
     forks = Forks(1, most_deaths=DEATHS + (task.crashes + 1) * task.examples)
-    with TemporaryDirectory(prefix="onlinesrl-") as folder:
+    with closing(forks), TemporaryDirectory(prefix="onlinesrl-") as folder:
         return next(forks.map(_noted, common, [_Noted(part, Path(folder, "started"))]))
 
 

@@ -19,6 +19,7 @@ import msgspec
 
 from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.core.io.atomic_write import plain, read_plain, storage_errors, write_atomic
+from onlinesrl.core.operating_system import head, write_at
 from onlinesrl.core.version import __version__
 
 _BYTES = 256
@@ -56,7 +57,7 @@ class CrashNote:
         if most:
             with storage_errors(path, "open"):
                 self._descriptor = plain(path, os.O_RDWR | os.O_CREAT)
-                self._inherit(os.pread(self._descriptor, _BYTES, 0))
+                self._inherit(head(self._descriptor, _BYTES))
             self._write(None)
 
     def _inherit(self, text: bytes) -> None:
@@ -112,7 +113,7 @@ class CrashNote:
         if self._descriptor >= 0:
             self._note.at_hand = None if self._excused else at_hand
             with storage_errors(self.path, "write"):
-                os.pwrite(self._descriptor, msgspec.json.encode(self._note).ljust(_BYTES), 0)
+                write_at(self._descriptor, msgspec.json.encode(self._note).ljust(_BYTES), 0)
 
     def close(self) -> None:
         """Close the note; closing twice is allowed."""

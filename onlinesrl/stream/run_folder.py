@@ -9,7 +9,6 @@
 Every operating system error becomes a `StorageError` that names the file, the action and the reason.
 """
 
-import fcntl
 import os
 import re
 from pathlib import Path
@@ -22,6 +21,7 @@ from onlinesrl.core.io.atomic_write import (
     storage_errors,
     sync_folder,
 )
+from onlinesrl.core.operating_system import head, in_forks, lock, write_at
 from onlinesrl.core.resources import Closing
 
 BUFFER_BYTES = 1 << 18
@@ -214,10 +214,10 @@ class RunFolder(Closing):
 
 def is_run(path: Path) -> bool:
     """Tell whether a folder is that of a run, as its ``lock`` says. Raises OSError."""
-    lock = path / "lock"
-    if not is_plain(lock):
+    mark = path / "lock"
+    if not is_plain(mark):
         return False
-    with open(lock, "rb", opener=plain) as stream:
+    with open(mark, "rb", opener=plain) as stream:
         return stream.read(len(_MARK)) == _MARK
 
 
@@ -232,12 +232,12 @@ def table_files(folder: Path) -> list[Path]:
 
 def _check_mark(path: Path) -> None:
     """Raise FolderError if a folder is not empty and not a run's."""
-    lock = path / "lock"
-    if lock.is_symlink():
+    mark = path / "lock"
+    if mark.is_symlink():
         raise FolderError(
-            f"{lock}: is a symbolic link, which a run does not follow; choose another output"
+            f"{mark}: is a symbolic link, which a run does not follow; choose another output"
         )
-    begun = {"lock"} if not (lock.exists() and lock.stat().st_size) else set()
+    begun = {"lock"} if not (mark.exists() and mark.stat().st_size) else set()
     begun |= {"checkpoints"} if not list((path / "checkpoints").glob("*")) else set()
     if {file.name for file in path.iterdir()} <= begun:
         return
@@ -253,16 +253,16 @@ def _take_lock(path: Path) -> int:
     with storage_errors(path, "lock"):
         descriptor = plain(path, os.O_RDWR | os.O_CREAT)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(descriptor)
             mark = _MARK + f"{os.getpid()}\n".encode()
-            os.pwrite(descriptor, mark, 0)
+            write_at(descriptor, mark, 0)
             os.ftruncate(descriptor, len(mark))
         except BlockingIOError:
-            holder = os.pread(descriptor, 80, 0).removeprefix(_MARK).decode("ascii", "replace")
+            holder = head(descriptor, 80).removeprefix(_MARK).decode("ascii", "replace")
             os.close(descriptor)
             raise LockedError(_locked_message(path.parent, holder.strip())) from None
         except OSError:
-            if os.pread(descriptor, len(_MARK), 0) != _MARK:
+            if head(descriptor, len(_MARK)) != _MARK:
                 os.ftruncate(
                     descriptor, 0
                 )  # the next process would not recognise a part of the mark
@@ -277,7 +277,7 @@ def _let_go() -> None:  # in a fork, which would hold the locks for as long as i
         os.close(_LOCKS.pop())
 
 
-os.register_at_fork(after_in_child=_let_go)
+in_forks(_let_go)
 
 
 def _locked_message(folder: Path, holder: str) -> str:

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.errors import OnlinesrlError
+from onlinesrl.core.operating_system import HANG_UP
 
 
 class Stopped(OnlinesrlError):
@@ -41,10 +42,8 @@ class ShutdownSignal:
         if self.leaves_searches:
             self.stack.enter_context(interrupt.noted())
         asking = [signal.SIGINT, signal.SIGTERM]
-        if (
-            signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
-        ):  # a process started by nohup ignores SIGHUP
-            asking.append(signal.SIGHUP)
+        if HANG_UP and signal.getsignal(HANG_UP) != signal.SIG_IGN:  # nohup's processes ignore it
+            asking.append(HANG_UP)
         for number in asking:
             self.stack.callback(signal.signal, number, signal.signal(number, self._ask))
         return self

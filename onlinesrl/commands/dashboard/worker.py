@@ -7,8 +7,6 @@ learner, so that the page does not.
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -22,6 +20,7 @@ from onlinesrl.core.example import Example
 from onlinesrl.core.explain.counterfactual import CounterfactualQuery
 from onlinesrl.core.explain.explanation import compared, read_atom
 from onlinesrl.core.learner import Learner, Outcome, heaviest
+from onlinesrl.core.operating_system import step_back
 from onlinesrl.library.learner import OnlineLearner
 from onlinesrl.library.restored import restore
 from onlinesrl.runs.summary import shown_row
@@ -117,8 +116,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Answer one request."""
-    os.nice(NICE)
-    signal.alarm(SECONDS)
+    step_back(NICE, SECONDS)
     reply = answer(json.load(sys.stdin))
     sys.stdout.buffer.write(msgspec.json.encode(reply))
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from onlinesrl.core.errors import StorageError
+from onlinesrl.core.operating_system import open_flags
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -41,8 +42,11 @@ def plain(path: Path | str, flags: int = os.O_RDONLY) -> int:
 
     Links are not followed, and only plain files are opened: a pipe would block. An opener for ``open``.
     """
-    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    links = open_flags("O_NOFOLLOW")
     try:
+        if not links and os.path.islink(path):  # noqa: PTH114 - may be text
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        flags |= links | open_flags("O_NONBLOCK", "O_CLOEXEC")
         descriptor = os.open(path, flags, 0o666)
     except OSError as error:
         if error.errno == errno.ELOOP and os.path.islink(path):  # noqa: PTH114 - may be text
@@ -117,8 +121,13 @@ def json_lines(path: Path, kind: Any) -> Iterator[Any]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable: renames and removals survive a power cut. OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Make the names in `folder` durable: renames and removals survive a power cut. OSError.
+
+    Windows opens no folders; there the system decides when names are durable.
+    """
+    if not open_flags("O_DIRECTORY"):
+        return
+    descriptor = os.open(folder, os.O_RDONLY | open_flags("O_DIRECTORY", "O_CLOEXEC"))
     try:
         os.fsync(descriptor)
     finally:

@@ -7,16 +7,15 @@ the answers.
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from multiprocessing import get_context
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from onlinesrl.core import interrupt
+from onlinesrl.core.operating_system import process_context
 from onlinesrl.core.parallel.starting import starting
 from onlinesrl.core.parallel.task_result import (
     Done,
@@ -216,11 +215,11 @@ class Here(Host):
 
 
 class Fork(Host):
-    """States in a fork of this process."""
+    """States in a fork of this process, or in a new one where ``process_context`` does not fork."""
 
     def __init__(self, build: Build, common: Any) -> None:
         self._made = build, common
-        self._context = get_context("fork")
+        self._context = process_context()
         self._process: Any = None
 
     def start(self) -> None:
@@ -228,7 +227,7 @@ class Fork(Host):
         self.close()
         self._pipe, theirs = self._context.Pipe()
         self._process = self._context.Process(
-            target=_answer, args=(theirs, os.getpid(), *self._made), daemon=True
+            target=_answer, args=(theirs, *self._made), daemon=True
         )
         with starting():
             self._process.start()
@@ -258,8 +257,8 @@ class Fork(Host):
             self._pipe.close()
 
 
-def _answer(pipe: Any, parent: int, build: Build, common: Any) -> None:  # in the fork
-    states, start = States(build, common), tried(lambda _, parent: depend_on(parent), None, parent)
+def _answer(pipe: Any, build: Build, common: Any) -> None:  # in the fork
+    states, start = States(build, common), tried(depend_on, None, None)
     while True:
         call = pipe.recv()
         failed = start.failed is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pydantic import ValidationError
@@ -66,7 +66,11 @@ def opened(section: PoolSection, inline: bool = True) -> Iterator[Pool]:
             yield connected
     else:
         workers = section.workers or cores()
-        yield Inline() if workers == 1 and inline else Forks(workers)
+        if workers == 1 and inline:
+            yield Inline()
+        else:
+            with closing(Forks(workers)) as forks:
+                yield forks
 
 
 @contextmanager

@@ -10,10 +10,12 @@ import os
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing import connection, get_context
+from contextlib import suppress
+from multiprocessing import connection
 from typing import Any, Protocol, TypeVar
 
 from onlinesrl.core import interrupt
+from onlinesrl.core.operating_system import process_context
 from onlinesrl.core.parallel.actors import ActorPool, Fork, Here, State
 from onlinesrl.core.parallel.starting import starting
 from onlinesrl.core.parallel.task_result import (
@@ -140,26 +142,46 @@ def cores() -> int:
 
 
 class Forks(Workers):
-    """A fork of this process for every part; it has ``common`` and the compiled kernels already."""
+    """A fork of this process for every part; it has ``common`` and the compiled kernels already.
+
+    Where ``process_context`` does not fork, parts are sent to new processes, which process many until
+    ``close``, because their start takes seconds.
+    """
 
     def __init__(self, workers: int, most_deaths: int | None = None) -> None:
         self.workers = workers
         self.most_deaths = most_deaths
-        self.context = get_context("fork")
+        self.context = process_context()
+        self._forking = self.context.get_start_method() == "fork"
+        self._idle = list[tuple[Any, Any]]()
+
+    def close(self) -> None:
+        """End the processes that wait for parts."""
+        while self._idle:
+            pipe, process = self._idle.pop()
+            pipe.close()
+            process.join()
 
     def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> ActorPool:
         """See ``Pool.hold``."""
         return ActorPool([Fork(build, common) for _ in parts[: self.workers]], parts)
 
     def _start(self, function: Callable[..., Any], shared: Any, part: Any) -> Any:
-        ours, theirs = self.context.Pipe(duplex=False)
-        process = self.context.Process(
-            target=_work, args=(theirs, os.getpid(), function, shared, part)
-        )
-        with starting():
-            process.start()
-        theirs.close()  # or the end of the fork would not be seen
-        return ours, process
+        work = function, shared, part
+        if not self._idle:
+            ours, theirs = self.context.Pipe(duplex=not self._forking)
+            process = self.context.Process(
+                target=_work, args=(theirs, *([work] if self._forking else []))
+            )
+            with starting():
+                process.start()
+            theirs.close()  # or the end of the fork would not be seen
+            self._idle.append((ours, process))
+        pipe, process = self._idle.pop()
+        if not self._forking:
+            with suppress(OSError):  # it has died, as `_result` will say
+                pipe.send(work)
+        return pipe, process
 
     def _ended(self, tasks: Sequence[Any]) -> Sequence[Any]:
         ready = connection.wait([pipe for pipe, _ in tasks], interrupt.POLL_SECONDS)
@@ -170,11 +192,12 @@ class Forks(Workers):
         try:
             result: Done = pipe.recv()
         except (EOFError, OSError):
+            pipe.close()
             process.join()
             raise WorkerDied(f"exit code {process.exitcode}") from None
-        finally:
-            pipe.close()
-        process.join()
+        self._idle.append(task)
+        if self._forking:
+            self.close()
         return result
 
     def _abandon(self, task: Any) -> None:
@@ -184,8 +207,8 @@ class Forks(Workers):
         pipe.close()
 
 
-def _work(
-    pipe: Any, parent: int, function: Callable[..., Any], common: Any, part: Any
-) -> None:  # in the fork
-    start = tried(lambda _, parent: depend_on(parent), None, parent)
-    pipe.send(tried(function, common, part) if start.failed is None else start)
+def _work(pipe: Any, *parts: tuple[Callable[..., Any], Any, Any]) -> None:  # in the other process
+    start = tried(depend_on, None, None)
+    with suppress(EOFError, OSError):
+        for function, common, part in parts or iter(pipe.recv, None):
+            pipe.send(tried(function, common, part) if start.failed is None else start)

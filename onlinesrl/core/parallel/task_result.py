@@ -6,16 +6,14 @@ import gc
 import os
 import signal
 import threading
-import time
 import traceback
 from collections.abc import Callable
+from multiprocessing import parent_process
 from typing import Any, NamedTuple
 
 from onlinesrl.core.errors import OnlinesrlError, UnavailableError
 from onlinesrl.core.parallel.starting import starting
 
-LOOK_SECONDS = 0.2
-"""The seconds between two checks that the parent process is alive."""
 DEATHS = 20
 """The number of successive deaths over one part that ends the work."""
 
@@ -68,7 +66,7 @@ def tried(function: Callable[..., Any], common: Any, part: Any) -> Done:
         return Done(failed=traceback.format_exc(), exit_code=70)
 
 
-def depend_on(parent: int) -> None:
+def depend_on(*_: object) -> None:
     """Leave Ctrl-C to the parent process, and end when the parent is killed.
 
     The parent's garbage is not collected here: finalizers may wait for threads that a fork lacks.
@@ -77,11 +75,11 @@ def depend_on(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with starting():
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+        threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _end_with(parent: int) -> None:
+def _end_with_parent() -> None:
     """End this process when its parent has died."""
-    while os.getppid() == parent:
-        time.sleep(LOOK_SECONDS)
-    os._exit(1)
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os._exit(1)

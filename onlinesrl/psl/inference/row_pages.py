@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints
 from onlinesrl.core.errors import StorageError, UsageError
+from onlinesrl.core.operating_system import read_at, write_at
 from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.dual import check_constants, weighted_rows
 from onlinesrl.psl.kernels.potentials import Potentials
@@ -102,7 +102,7 @@ class Pages:
         with self._stored():
             view, read = memory.data[:size], 0
             while read < size:
-                n = os.preadv(self._file.fileno(), [view[read:]], index * self.n_bytes + read)
+                n = read_at(self._file.fileno(), view[read:], index * self.n_bytes + read)
                 if not n:
                     raise StorageError(f"a page of ground rows in {self._folder} ends early")
                 read += n
@@ -180,7 +180,7 @@ class Pages:
         with self._stored():
             view, at = memory.data[:size], index * self.n_bytes
             while view:
-                written = os.pwrite(self._file.fileno(), view, at)
+                written = write_at(self._file.fileno(), view, at)
                 view, at = view[written:], at + written
 
     def _too_long(self, variables: int) -> UsageError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments, unlabelled_atoms
 from onlinesrl.core.learner import Learner, Outcome
 from onlinesrl.core.learning.batch import BatchLearner
+from onlinesrl.core.operating_system import peak_bytes
 from onlinesrl.runs.batch_learning import mln_examples, mln_problem
 from onlinesrl.runs.comparison.candidates import Configured
 from onlinesrl.runs.comparison.folds import Fold
@@ -80,7 +80,7 @@ def score(config: Configured, fold: Fold, metric: str) -> Score:
     if value is None:
         reason = "no atom of the test part is true, or predictions have no scores"
         raise DataError(f"{metric} is not defined: {reason}")
-    return Score(value, seconds, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    return Score(value, seconds, peak_bytes())
 
 
 def _online(config: Config, fold: Fold, metric: str) -> tuple[float | None, float]:

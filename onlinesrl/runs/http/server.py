@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import resource
 import socket
 import time
 import traceback
@@ -29,6 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from onlinesrl.core.errors import PortError, UnavailableError
+from onlinesrl.core.operating_system import most_files
 from onlinesrl.core.parallel.starting import starting
 
 CLIENTS = 256
@@ -103,8 +103,8 @@ def most_clients() -> int:
     As many again are left for those that are accepted before others have been closed. Raises
     UnavailableError if there is no room for any.
     """
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY:
+    limit = most_files()
+    if limit is None:
         return CLIENTS
     needed = len([*Path("/dev/fd").iterdir()]) + SPARE
     if limit < needed + 2:

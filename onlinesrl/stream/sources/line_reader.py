@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import select
 import stat
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 from onlinesrl.core.errors import StorageError
 from onlinesrl.core.io.atomic_write import storage_errors
+from onlinesrl.core.operating_system import open_flags, read_into, readiness
 from onlinesrl.core.resources import Closing
 from onlinesrl.stream.csv_rows import delimiter_of, is_open
 
@@ -33,12 +33,11 @@ class _Raw(io.RawIOBase):
     def __init__(self, file: str) -> None:
         self.ended = False
         self.owned = file != STANDARD_INPUT
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # opens a pipe without a writer too
+        flags = open_flags("O_NONBLOCK", "O_CLOEXEC")  # opens a pipe without a writer too
         self.descriptor = os.open(file, flags) if self.owned else sys.stdin.fileno()
         self.poll: Any = None
         if not stat.S_ISREG(os.fstat(self.descriptor).st_mode):
-            self.poll = select.poll()
-            self.poll.register(self.descriptor, select.POLLIN)
+            self.poll = readiness(self.descriptor)
 
     def readable(self) -> bool:
         return True
@@ -46,7 +45,7 @@ class _Raw(io.RawIOBase):
     def readinto(self, buffer: Any) -> int | None:
         if self.poll is not None and not self.poll.poll(0):
             return None
-        read = os.readv(self.descriptor, [buffer])
+        read = read_into(self.descriptor, buffer)
         self.ended = read == 0
         return read
 
