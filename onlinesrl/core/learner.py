@@ -17,6 +17,7 @@ from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Atom, Explanation
 from onlinesrl.core.online.drift import Monitor, Restarts
 from onlinesrl.core.online.parameter_mixing import State
+from onlinesrl.core.online.temperature import Temperature
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.timing import Slowest
 
@@ -212,6 +213,8 @@ class OnlineLearning(Protocol):
     slowest: Slowest
     monitor: Monitor | None
     """Watches for drift, where this is asked for."""
+    temperature: Temperature | None
+    """The temperature of probabilities, where the update is ``calibrated``."""
     seen: int
     """How many examples have been processed, good or bad; audits go by it."""
     valued: ClassVar[bool]

@@ -21,6 +21,7 @@ from onlinesrl.core.io.located_yaml import Place
 from onlinesrl.core.io.restoring import Misfit, restoring
 from onlinesrl.core.language import check_costs, check_query, counted, language_of
 from onlinesrl.core.learner import Answered, Item, Learner, Outcome
+from onlinesrl.core.online.temperature import held
 from onlinesrl.core.online.update_rules import STANDARD, AnyUpdate
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.library.checkpoint import Saved
@@ -71,8 +72,8 @@ class OnlineLearner:
     ``query`` names the predicates to predict. ``update`` is the name of the online update (``cda1``,
     ``cda2``, ``pa1``, ``simple``, ``mira``, ``subgradient``, ``perceptron``, ``adagrad``,
     ``log-likelihood``; ``cd``, which samples), or a mapping of the keys of the section ``learner`` of a
-    run's configuration; ``loss`` and ``sigma`` are two of them. ``inference`` is the name of the
-    engine, or the keys of that section.
+    run's configuration; ``loss``, ``sigma`` and ``calibrated`` are three of them. ``inference`` is the name
+    of the engine, or the keys of that section.
     ``background`` has facts that all examples share. ``by`` is an argument (``Predicate.N`` or its type)
     for each of whose values scores are kept. So many predicted examples as ``pending`` says wait for their
     ``label``; beyond it the oldest are dropped.
@@ -98,6 +99,7 @@ class OnlineLearner:
         update: str | Mapping[str, Any] = STANDARD,
         loss: str | None = None,
         sigma: float | None = None,
+        calibrated: bool | None = None,
         inference: str | Mapping[str, Any] | None = None,
         background: Given | None = None,
         by: str | None = None,
@@ -105,7 +107,7 @@ class OnlineLearner:
         pending: int = 0,
     ):
         self.model = model = Model(model) if isinstance(model, str) else model
-        overrides = {"loss": loss, "sigma": sigma}
+        overrides = {"loss": loss, "sigma": sigma, "calibrated": calibrated}
         chosen = section(update, "update") | {k: v for k, v in overrides.items() if v is not None}
         self.settings = Settings(
             (query,) if isinstance(query, str) else tuple(query),
@@ -177,19 +179,26 @@ class OnlineLearner:
             raise
 
     def learn_many(
-        self, xs: Iterable[Example | Given], ys: Iterable[Given] | None = None
+        self,
+        xs: Iterable[Example | Given],
+        ys: Iterable[Given] | None = None,
+        *,
+        again: bool = False,
     ) -> list[Prediction]:
         """Learn from examples in turn; return their predictions, each made before its truth was used.
 
         All or none: after an exception the learner is what it was before the call, for which its state is
-        copied once. Raises ExampleError, which tells the number of the bad example.
+        copied once. ``again`` says that these examples were learned from before: the temperature of a
+        ``calibrated`` learner is not fitted to them, since their truth is known to the weights. Raises
+        ExampleError, which tells the number of the bad example.
         """
         before, metrics, lines = self._state(), self._metrics.save(), len(self._lines)
         texts_before = self._texts
         predictions: list[Prediction] = []
         try:
-            for batch in self._batches(xs, ys):
-                predictions += self._step(batch, learning=True, first=len(predictions))
+            with held(self.learned.temperature if again else None):
+                for batch in self._batches(xs, ys):
+                    predictions += self._step(batch, learning=True, first=len(predictions))
         except BaseException:
             self.learned.restore(*before)
             self._metrics = Metrics.restore(metrics)
@@ -209,7 +218,8 @@ class OnlineLearner:
 
         ``query`` lists the open atoms where they are not all those over the example's constants (PSL: the
         targets). With ``marginals`` each atom is predicted by its probability, exact where the example is
-        narrow, else sampled. Raises ExampleError.
+        narrow, else sampled; those of a ``calibrated`` learner are scaled by its temperature, which
+        ``certificate`` has. Raises ExampleError.
 
         Where the learner was made with ``pending``, an example without truth waits for its ``label``. One
         whose label came before is learned from. ``prediction.id`` is its id, or a new number.
@@ -348,7 +358,10 @@ class OnlineLearner:
 
     @property
     def certificate(self) -> dict[str, float | None]:
-        """The mean loss, the dual value and the bound that it gives on the regret, as far as known."""
+        """The mean loss, the dual value and the bound that it gives on the regret, as far as known.
+
+        Also the temperature, where the learner is ``calibrated``.
+        """
         return self.learned.certificate()
 
     @property

@@ -75,6 +75,13 @@ class Psl:
                 "closed form; take an update that learns from one rival, such as adagrad, or "
                 "`onlinesrl learn` with sampled-mle or mple",
             )
+        if config.learner.calibrated:
+            raise config.error(
+                "learner.calibrated",
+                "a temperature scales the density of PSL's values, whose normaliser is an integral without a "
+                "closed form, and predictions are the most probable values, which it does not change; for "
+                "calibrated probabilities take a model in Markov logic",
+            )
         if config.learner.drawn():
             names = "cda1, cda2, adagrad and others that learn from one rival"
             raise config.error(

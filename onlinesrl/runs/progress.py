@@ -337,6 +337,7 @@ def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
             "Sampled",
             _show(get("sampled"), "{:,} updates, of worlds too wide for exact expectations"),
         ),
+        ("Temperature", _show(get("temperature"), "{:.3g}, by which probabilities are scaled")),
         (
             "Weights",
             _show(get("weights"), "{:,}")

@@ -103,6 +103,7 @@ class _Summary(msgspec.Struct):
     sampled: int | None = None
     facts: int | None = None
     changed_atoms: int | None = None
+    temperature: float | None = None
     drift: _Drift | None = None
 
 

@@ -87,6 +87,7 @@ class WorldLearner(Learner):
         self.learner = learner
         self.valued = learner.valued
         self.slowest, self.update = learner.slowest, learner.update
+        self.temperature = learner.temperature
         self.quiet: Callable[[], object] = lambda: None
         self.seen = self.current = 0
         """Of updates of the weights, ``current`` is how many the answer has."""

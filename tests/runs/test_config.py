@@ -250,7 +250,7 @@ def test_what_set_gets_wrong_is_named_by_the_argument(folder):
         "--set seed=[: not valid YAML: expected the node content, but found '<stream end>'",
         "--set learner.sigma=abc: learner.sigma: expected a number, found 'abc'",
         "--set learner.sgima=3: learner.sgima: unknown key; did you mean sigma? known here: "
-        "update, loss, max_weights, costs, label_loss, predict, start, sigma, delta",
+        "update, loss, max_weights, costs, label_loss, predict, calibrated, start, sigma, delta",
         "--set metrics.by=a b: metrics.by: expected Predicate.N or the name of an argument's "
         "type, found 'a b'",
     ]
@@ -295,7 +295,8 @@ def test_what_set_gets_wrong_is_named_by_the_argument(folder):
             GOOD + "learner: {eta: 2, loss: pl}\nmetrics: {by: 2x}\ncheckpoint: {every: 0}\n",
             [
                 "run.yaml:5:11: learner.eta: not for update adagrad, but for update perceptron or cd; "
-                "known here: update, loss, max_weights, costs, label_loss, predict, start, sigma, delta",
+                "known here: update, loss, max_weights, costs, label_loss, predict, calibrated, start, "
+                "sigma, delta",
                 "run.yaml:6:15: metrics.by: expected Predicate.N or the name of an argument's "
                 "type, found '2x'",
                 "run.yaml:7:21: checkpoint.every: expected a number of examples, or a time such "
@@ -360,6 +361,7 @@ def test_an_override_of_the_update_leaves_out_what_goes_with_that_of_the_file(fo
         "update": "mira",
         "loss": "pl",
         "predict": "averaged",
+        "calibrated": False,
         "max_weights": 9,
     }
     (said,) = complaints(folder, text, "learner.label_loss=f1")

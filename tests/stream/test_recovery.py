@@ -31,6 +31,7 @@ EVENTS = ("before", "within", "after")
 BAD = [b"{\n", b'{"id": 1, "evidence": {"Tokn": []}}\n', b"\xff\xfe\n", b"[]\n"]
 OPEN = MODEL.read_text().replace('field = {"author", "title", "venue"}', "field = {...}")
 TRUTHS = [{"id": f"truth{name}", "truth": {"Good": [[name]]}} for name in "abcde"]
+CALIBRATED = {"learner": {"calibrated": True}}
 DRIFTING = "label = {A, B}\nWord(word)\nClass(label!)\nWord(+w) => Class(+c)\n"
 
 
@@ -76,8 +77,11 @@ def stream(job, citations, tmp_path):
     kinds: dict[str, tuple[list[bytes], dict[str, Any]]] = {
         "mln": (citations[:9], {"learner": {"update": "cda2", "sigma": 0.01}}),
         "psl": (trusts, soft),
-        "late labels": (late(citations[:9]), {"labels": {"pending": 3}}),
-        "rounds": (citations[:9], {"distribute": {"shards": 2, "round": 2, "workers": 1}}),
+        "late labels": (late(citations[:9]), {"labels": {"pending": 3}, **CALIBRATED}),
+        "rounds": (
+            citations[:9],
+            {"distribute": {"shards": 2, "round": 2, "workers": 1}, **CALIBRATED},
+        ),
         "psl world": (
             world_changes.encoded([*world_changes.changes(12, soft=True), *TRUTHS]),
             {**worlds, "model": str(tmp_path / "world.psl"), "inference": {"targets": "skip"}},

@@ -58,7 +58,7 @@ class ClassBalance:
             for name, counts in self.counts.items()
         }
 
-    def merge(self, more: Mapping[str, Mapping[str, int]]) -> None:
-        """Add the counts of another."""
-        for name, counts in more.items():
+    def merge(self, gains: Sequence[Mapping[str, Mapping[str, int]]]) -> None:
+        """Add the counts of others."""
+        for name, counts in (item for gain in gains for item in gain.items()):
             self.counts.setdefault(name, Counter()).update(counts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -81,9 +81,9 @@ class Thresholds:
             counts[:] = self.counts[name] - counts
         return more.save()
 
-    def merge(self, more: Rows) -> None:
-        """Add the counts of another."""
-        for name, rows in more.items():
+    def merge(self, gains: Sequence[Rows]) -> None:
+        """Add the counts of others."""
+        for name, rows in (item for gain in gains for item in gain.items()):
             self._add(name, rows)
 
     def _add(self, name: str, rows: Any) -> None:

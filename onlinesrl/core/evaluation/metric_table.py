@@ -151,6 +151,12 @@ METRIC_TABLE: Mapping[str, MetricEntry] = {
         prometheus="gap",
         help="The score of a world's answer is at most so far below the best.",
     ),
+    "temperature": MetricEntry(
+        label="temperature of probabilities",
+        format="figure",
+        prometheus="probability_temperature",
+        help="What scores are divided by for probabilities (learner.calibrated).",
+    ),
     "weights": MetricEntry(
         label="weights", format="count", prometheus="weights", help="Weights held."
     ),

@@ -64,6 +64,7 @@ class Estimator(ABC):
         passes: int = 1,
         held_out: float | None = None,
         class_weight: ClassWeight | None = None,
+        calibrated: bool = False,
     ):
         self.update = update
         self.loss = loss
@@ -71,6 +72,7 @@ class Estimator(ABC):
         self.passes = passes
         self.held_out = held_out
         self.class_weight = class_weight
+        self.calibrated = calibrated
 
     @abstractmethod
     def _new(self, update: Mapping[str, Any]) -> Learned:
@@ -164,6 +166,8 @@ class Estimator(ABC):
         overrides = {"loss": self.loss, "sigma": self.sigma}
         chosen = {name: value for name, value in overrides.items() if value is not None}
         chosen = section(self.update, "update") | chosen
+        if self.calibrated:
+            chosen["calibrated"] = True
         if self.class_weight is not None and chosen.get("update") == "log-likelihood":
             reason = "not for update log-likelihood, which has no label loss"
             raise UsageError(f"class_weight: {reason}; set a threshold of its probabilities")

@@ -50,8 +50,8 @@ class LinkedClassifier(Estimator):
     or None where it is not known: such a label is completed, and no metric or score counts it.
     ``update``, ``loss`` and ``sigma`` are those of ``OnlineLearner``, ``passes`` and ``held_out`` say how
     often ``fit`` goes over the samples. ``class_weight`` is what a thing counts by its label: a mapping from
-    labels, or ``balanced`` by the labels seen so far. The ``classes`` of the first
-    ``partial_fit`` may be predicted though none was seen yet.
+    labels, or ``balanced`` by the labels seen so far. ``calibrated`` is that of ``SequenceTagger``. The
+    ``classes`` of the first ``partial_fit`` may be predicted though none was seen yet.
 
     It is the Markov logic network of the rules ``Feature(+f, x) ^ Label(x, +y)`` and ``Linked(+r, x, z) ^
     Label(x, +y) ^ Label(z, +w)``, learned a sample at a time and averaged: ``learner`` has it.
@@ -131,8 +131,9 @@ class Learned:
         """See ``estimator.Learned.passes``."""
         evidence, truth, self.classes = self._read(X, y, None)
         self.learner = self._new(self.classes)
-        for order in orders(len(evidence)):
-            self.learner.learn_many([evidence[n] for n in order], [truth[n] for n in order])
+        for n, order in enumerate(orders(len(evidence))):
+            xs, ys = [evidence[n] for n in order], [truth[n] for n in order]
+            self.learner.learn_many(xs, ys, again=n > 0)
             yield
 
     def copy(self) -> Learned:

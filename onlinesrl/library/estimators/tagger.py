@@ -16,7 +16,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import InputError, UsageError
 from onlinesrl.core.evaluation.class_balance import BALANCED
 from onlinesrl.core.interrupt import whole
-from onlinesrl.core.online.update_rules import STANDARD, AnyUpdate
+from onlinesrl.core.online.update_rules import AnyUpdate
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.library.estimators.estimator import ClassWeight, Estimator
 from onlinesrl.library.estimators.features import Features, Rows
@@ -57,8 +57,8 @@ class SequenceTagger(Estimator):
     label, string or integer, for each. ``update``, ``loss`` and ``sigma`` are those of ``OnlineLearner``,
     ``passes`` and ``held_out`` say how often ``fit`` goes over the samples. ``class_weight`` is what a
     position counts by its label: a mapping from labels, or ``balanced`` by the labels seen so far.
-    ``calibrated`` fits a temperature of ``predict_marginals`` in the first pass, to each truth before it is
-    learned from; labels and weights are the same without it.
+    ``calibrated`` divides scores by a temperature for ``predict_marginals``. It is fitted in the first pass,
+    to each truth before it is learned from; labels and weights are the same without it.
 
     It is the Markov logic network of the rules ``Feature(+f, t) ^ Label(t, +y)`` and ``Next(t, u) ^
     Label(t, +y) ^ Label(u, +z)``, learned a sample at a time, and averaged. A number multiplies
@@ -78,19 +78,6 @@ class SequenceTagger(Estimator):
 
     learned_: Learned
     noun = "position"
-
-    def __init__(
-        self,
-        update: str | Mapping[str, Any] = STANDARD,
-        loss: str | None = None,
-        sigma: float | None = None,
-        passes: int = 1,
-        held_out: float | None = None,
-        class_weight: ClassWeight | None = None,
-        calibrated: bool = False,
-    ):
-        super().__init__(update, loss, sigma, passes, held_out, class_weight)
-        self.calibrated = calibrated
 
     def predict_marginals(self, X: Any) -> list[list[dict[Label, float]]]:
         """Return for each position of each sample the probability of each label."""
@@ -147,16 +134,16 @@ class SequenceTagger(Estimator):
                 raise UsageError(f"learner.{key} does not apply to a tagger")
         if chosen.drawn() and not chosen.expects:
             raise UsageError(f"learner.update: {chosen.update} does not apply to a tagger")
-        return Learned(chosen, self._class_weight(), bool(self.calibrated))
+        return Learned(chosen, self._class_weight())
 
 
 class Learned:
     """What a tagger has learned: numbered features and labels, and their weights."""
 
-    def __init__(self, update: Update, class_weight: ClassWeight | None, calibrated: bool):
+    def __init__(self, update: Update, class_weight: ClassWeight | None):
         self.features = Features()
         self.classes: list[Label] = []
-        self.weights = ChainWeights(update, class_weight == BALANCED, calibrated)
+        self.weights = ChainWeights(update, class_weight == BALANCED)
         self.cost = class_weight if isinstance(class_weight, Mapping) else {}
 
     def learn(self, X: Any, y: Any, classes: Sequence[Label] | None) -> None:

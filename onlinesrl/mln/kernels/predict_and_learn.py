@@ -1,5 +1,7 @@
 """Prediction and learning by elimination: a world is ground, predicted, recorded and learned from."""
 
+from typing import Any
+
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
@@ -7,7 +9,7 @@ from onlinesrl.core.jit.decorators import kernel, kernel_of, threaded
 from onlinesrl.core.jit.frames import Frame
 from onlinesrl.core.kernels import averaging
 from onlinesrl.core.kernels.averaging import S, T
-from onlinesrl.core.online import averaged_weights
+from onlinesrl.core.online import averaged_weights, temperature
 from onlinesrl.core.online.update_rules.rule import UpdateParams, scale
 from onlinesrl.mln.kernels.elimination import (
     add_bonus,
@@ -47,11 +49,14 @@ from onlinesrl.mln.kernels.weight_lookup import (
     gap,
     log_loss_gap,
     number,
+    score_gap,
 )
 from onlinesrl.mln.kernels.weight_magnitude import HIGHEST, largest, lost
 
 GROW_WEIGHTS, GROW_TABLES, GROW_OUTPUT, GROW_CLAUSES = 4, 5, 6, 8
 TOO_WIDE, STOPPED = 9, 10
+TOGETHER = 1 << 16
+"""The largest number of cells at which the tables of prediction and rival are filled together."""
 ELIMINATION = 0
 OVERFLOW = 24
 """The status of a world whose update is beyond the range of numbers."""
@@ -76,7 +81,7 @@ class StepFrame(Frame):
     scalar: Floats  # averaging.T .. averaging.LOSS
     begun: Ints  # the weights and blocks before the world at hand
     weight: Floats  # [ground clause]
-    rival: Structure  # ``structure`` with tables of its own for the rival, or with no room for them
+    rival: Structure  # ``structure`` with tables of its own for the rival, or with little room for them
     more: Floats  # [ground clause] the weights for the rival
     state: State
     by: By
@@ -86,12 +91,17 @@ class StepFrame(Frame):
     augmented: bool  # the rival is the best state with its label loss
     f1: bool  # the label loss is 1 - F1
     current: bool  # predictions are by the next update's weights
+    heat: Floats  # the state of the temperature; empty: none is fitted
+
+    @classmethod
+    def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
+        return () if len(values["heat"]) else ("calibrated",)
 
 
 @kernel
 def both(p: StepFrame, rival: bool) -> bool:
     """Tell whether the tables of a prediction and of its ``rival`` are filled together."""
-    return rival and p.structure.size[CELLS] <= len(p.rival.table)
+    return rival and p.structure.size[CELLS] <= TOGETHER
 
 
 @kernel
@@ -238,7 +248,7 @@ def expect_gap(p: StepFrame, partly: bool) -> tuple[int, float]:
     likelihood, and the entropy is reduced by that of the states that agree with the labels. Returns -1 and 0
     where tables are too large; see ``add_expected``.
     """
-    if p.structure.size[CELLS] > len(p.rival.table):
+    if p.structure.size[CELLS] > TOGETHER:
         return -1, 0.0
     n, entropy = 0, 0.0
     if partly:
@@ -249,6 +259,38 @@ def expect_gap(p: StepFrame, partly: bool) -> tuple[int, float]:
             return n, 0.0
     n, free = add_expected(p, n, 1.0)
     return n, free - entropy
+
+
+@kernel_of("calibrated", 0.0)
+def tempered_gap(p: StepFrame) -> float:
+    """Return b <w, f(truth) - E f> by the weights b w, where w predict and 1 / b is the temperature.
+
+    It is 0 where sums do not hold the weights.
+    """
+    net, st, exact = p.net, p.structure, p.rival
+    cu, cv = mean(p)
+    b = temperature.inverse(p.heat)
+    size = b * effective(net, p.weights.value, cu, cv, p.weight)
+    for g in range(net.clause_start[net.size[ROWS]]):
+        p.weight[g] *= b
+    if fits(p, p.weight, size, False) != OK:
+        return 0.0
+    sum_product(net, st, p.weight, exact.unary, exact.table, p.more)
+    return score_gap(net, st, p.weight, p.state.truth, exact.unary, exact.table, p.more)
+
+
+@kernel_of("calibrated", 0.0)
+def temperature_slope(p: StepFrame, partly: bool) -> float:
+    """Return the slope of log P(truth) by log b; see ``core.online.temperature``.
+
+    ``partly``: it is that of log P(labels), which sums over the unlabelled atoms.
+    """
+    slope = tempered_gap(p)
+    if partly:
+        clamp(p.net, p.state.truth)
+        slope -= tempered_gap(p)
+        release(p.net)
+    return slope
 
 
 @kernel
@@ -298,18 +340,22 @@ def find_gap(p: StepFrame, filled: bool, partly: bool) -> tuple[int, float]:
 @kernel
 def learn(p: StepFrame, w: int, filled: bool) -> int:
     """Learn from the world just predicted; returns OK, or STOPPED or TOO_WIDE if it learned nothing."""
-    n, rho = find_gap(p, filled, partly_labelled(p.plans, p.batch, w))
+    partly = partly_labelled(p.plans, p.batch, w)
+    n, rho = find_gap(p, filled, partly)
     if n == -NO_COMPLETION:
         p.out.status[w] = NO_COMPLETION
         return OK
     if n < 0:
         return TOO_WIDE
+    slope = temperature_slope(p, partly)
     if p.structure.stop[0]:
         averaging.move(p.weights, n, 0.0, 0.0)  # clears the gap
         return STOPPED
     loss = averaged_weights.learn(p.weights, p.how, p.scalar, n, rho)
     p.out.loss[w] = loss
     p.out.status[w] = OVERFLOW if np.isnan(loss) else OK
+    if len(p.heat) > 0 and p.out.status[w] == OK:
+        temperature.fit(p.heat, slope)
     return OK
 
 
@@ -339,6 +385,13 @@ def learn_alone(p: StepFrame, w: int) -> int:
     """Learn from a ground world that another engine has predicted; see ``solve`` and ``learn``."""
     status = order(p)
     return learn(p, w, False) if status == OK else status
+
+
+@threaded
+def slope_alone(p: StepFrame, partly: bool) -> tuple[int, float]:
+    """Return the slope for the temperature of a ground world; see ``solve`` and ``temperature_slope``."""
+    status = order(p)
+    return status, temperature_slope(p, partly) if status == OK else 0.0
 
 
 @threaded

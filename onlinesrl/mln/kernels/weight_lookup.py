@@ -298,6 +298,30 @@ def log_loss_gap(
 
 
 @kernel
+def score_gap(
+    net: Network,
+    st: Structure,
+    weight: Floats,
+    truth: Bytes,
+    unary: Floats,
+    table: Floats,
+    false: Floats,
+) -> float:
+    """Return <w, f(truth) - E f>, 0 where it is within the error of rounding; see ``log_loss_gap``."""
+    gap, terms, total = 0.0, 0, 0.0
+    for r in range(net.size[ROWS]):
+        if net.row_weight[r] < 0:
+            continue
+        for k in range(net.row_len[r]):
+            p, _ = clause_probability(net, st, r, k, unary, table, false)
+            w = weight[net.clause_start[r] + k]
+            gap += w * (float(int(clause_true(net, r, k, truth))) - p)
+            total += abs(w)
+            terms += 1
+    return gap if abs(gap) > terms * EPSILON * total else 0.0
+
+
+@kernel
 def _drop_rounding(weights: Weights, n: int, error: float) -> None:
     """Set Delta to 0 if none of its numbers exceeds the rounding error of their sums.
 

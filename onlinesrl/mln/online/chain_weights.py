@@ -13,6 +13,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats, Ints, Ints32, enlarged
 from onlinesrl.core.errors import InputError
 from onlinesrl.core.online.averaged_weights import BEYOND_RANGE, AveragedWeights
+from onlinesrl.core.online.temperature import Temperature, fit
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.mln.kernels import chain_crf as k
 from onlinesrl.mln.kernels.chain_crf import Chains, FeatureWeights, Scores, Sums
@@ -27,17 +28,12 @@ class ChainWeights(AveragedWeights):
 
     arrays: FeatureWeights
 
-    def __init__(self, update: Update, balanced: bool = False, calibrated: bool = False):
-        """``balanced``: labels cost the more the rarer they were so far; see ``class_balance``.
-
-        ``calibrated``: marginals are those at a temperature (Guo et al., ICML 2017), whose logarithm takes
-        AdaGrad steps on the log-likelihood of each truth, given the weights before they learn from it.
-        """
+    def __init__(self, update: Update, balanced: bool = False):
+        """``balanced``: labels cost the more the rarer they were so far; see ``class_balance``."""
         super().__init__(update)
         self.labels = 0
         self.counts = np.zeros(0, np.int64) if balanced else None
-        self.log_inverse: float | None = 0.0 if calibrated else None
-        self.squares = 0.0
+        self.temperature = Temperature() if update.calibrated else None
         self.final = False
         empty = {name: np.zeros((0, 0)) for name in update.columns}
         self._hold({"value": np.zeros((0, 0, 2)), **empty}, np.zeros(0, np.int32), 0)
@@ -68,8 +64,9 @@ class ChainWeights(AveragedWeights):
         other = ChainWeights(self.update)
         other.scalar, other.labels = self.scalar.copy(), labels
         other.counts = None if self.counts is None else enlarged(self.counts, labels)
-        other.log_inverse, other.squares = self.log_inverse, self.squares
         other.final = self.final
+        if other.temperature is not None and self.temperature is not None:
+            other.temperature.restore(self.temperature.save())
         other._place(self._columns(), old, row)
         return other
 
@@ -130,8 +127,7 @@ class ChainWeights(AveragedWeights):
         counts = self.counts
         augmented, scores = self.update.loss == "ml", self._room(chains)
         sums = self._sums(scores) if self.update.expects else None
-        unseen = unseen and self.log_inverse is not None
-        heat = self._sums(scores) if unseen else None
+        heat = self._sums(scores) if unseen and self.temperature is not None else None
         self._make_room(chains)
         for c in range(len(chains.start) - 1) if order is None else order:
             cu, slope = self.scale(), 0.0
@@ -153,19 +149,12 @@ class ChainWeights(AveragedWeights):
             if math.isnan(self.learn(n, rho)):
                 raise InputError(f"sample {c}: {BEYOND_RANGE}", "overflow")
             self.counts = counts
-            if heat is not None:
-                self._fit_temperature(slope)
-
-    def _fit_temperature(self, slope: float) -> None:
-        """Make an AdaGrad step of log b, b the inverse temperature, where the slope is finite."""
-        squares = self.squares + slope * slope
-        if self.log_inverse is not None and 0.0 < squares < math.inf:
-            self.squares = squares
-            self.log_inverse += slope / math.sqrt(squares)
+            if heat is not None and self.temperature is not None:
+                fit(self.temperature.state, slope)
 
     def _tempered(self) -> tuple[float, float]:
         """Return (cu, cv) of the weights whose marginals are calibrated."""
-        (cu, cv), b = self.mean(), math.exp(self.log_inverse or 0.0)
+        (cu, cv), b = self.mean(), 1.0 if self.temperature is None else self.temperature.inverse
         return b * cu, b * cv
 
     def predict(self, chains: Chains) -> Iterator[list[int]]:

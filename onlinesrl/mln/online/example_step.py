@@ -28,6 +28,7 @@ from onlinesrl.core.interrupt import Interrupted, leavable
 from onlinesrl.core.jit.decorators import ready
 from onlinesrl.core.learner import Prediction
 from onlinesrl.core.online.drift import Monitor
+from onlinesrl.core.online.temperature import Temperature, fit
 from onlinesrl.core.timing import Slowest
 from onlinesrl.mln.ground.batch_packer import Packed
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
@@ -61,9 +62,10 @@ GROWING = {
     predict_and_learn.GROW_CLAUSES,
 }
 
-TOGETHER = 1 << 16
-"""The largest number of cells at which the tables of prediction and rival are filled together."""
 AUDIT_TOLERANCE = 1e-6
+SAMPLES = 100
+"""How many sampled states stand for the expected score of a world that is too wide for elimination."""
+NO_TEMPERATURE = np.zeros(0)
 
 
 class AuditError(OnlinesrlError):
@@ -106,9 +108,14 @@ class ExampleProcessor:
         self.costs = Costs(costs, arities) if costs else None
         self.balance = ClassBalance() if costs == BALANCED else None
         self.thresholds = Thresholds(inference.threshold or {})
-        counted = {"labels": self.balance, "scores": inference.threshold and self.thresholds}
+        self.temperature = Temperature() if weights.update.calibrated else None
+        counted = {
+            "labels": self.balance,
+            "scores": inference.threshold and self.thresholds,
+            "temperature": self.temperature,
+        }
         self.counted: dict[str, Any] = {name: part for name, part in counted.items() if part}
-        """What is counted of the examples learned from, by its name in checkpoints."""
+        """What is counted, or fitted, of the examples learned from, by its name in checkpoints."""
         update = weights.update
         self.sampled = update.drawn() > 0 and not update.expects  # the rival is always sampled
         self.slowest = Slowest()
@@ -136,7 +143,8 @@ class ExampleProcessor:
             interrupt.flag(),
             self.inference.growth,
         )
-        unary, table = np.zeros(2 * room["atoms"]), np.zeros(min(4 * tables, TOGETHER))
+        together = 4 * tables if self.temperature else min(4 * tables, predict_and_learn.TOGETHER)
+        unary, table = np.zeros(2 * room["atoms"]), np.zeros(together)
         self.rival = replace(self.tables, unary=unary, table=table)
 
     def begin(
@@ -195,7 +203,13 @@ class ExampleProcessor:
             weights.update.loss == "ml",
             weights.update.label_loss == "f1",
             weights.update.predict == "current",
+            NO_TEMPERATURE if self._fitted is None else self._fitted.state,
         )
+
+    @property
+    def _fitted(self) -> Temperature | None:
+        """The temperature, if it is fitted to the examples that are learned from."""
+        return self.temperature if self.temperature and self.temperature.fitted else None
 
     def _grow(self, status: int) -> None:
         """Enlarge the memory that a kernel reported as too small by ``status``."""
@@ -444,7 +458,7 @@ class ExampleProcessor:
         """
         from onlinesrl.mln.inference.exact_marginals import likeliest
 
-        results, net = self.results, self.grounder.net
+        results, net, weight = self.results, self.grounder.net, self._tempered(weight)
         try:
             with leavable():
                 marginals = engine.marginals(model, weight)
@@ -466,6 +480,15 @@ class ExampleProcessor:
             for name, first, atoms in self.grounder.atoms(results.batch, w)
         }
         return Solution(state, 0.0, math.inf, engine.route, certified=False)
+
+    def _tempered(self, weight: Floats) -> Floats:
+        """Return the weights whose probabilities are at the temperature. Raises _Overflow."""
+        if self.temperature is None:
+            return weight
+        tempered: Floats = self.temperature.inverse * weight
+        if not np.abs(tempered).sum() <= weight_magnitude.HIGHEST:
+            raise _Overflow(weight_magnitude.largest(self.grounder.net, self.weights.weight))
+        return tempered
 
     def _threshold(self, w: int, atoms: int) -> Floats | None:
         """Return the least probability of a true atom, float64[atom]; None: it is above 1/2."""
@@ -543,13 +566,14 @@ class ExampleProcessor:
 
         if self._partly(w) and self.weights.update.expects:
             raise _Bad(TOO_WIDE_TO_COMPLETE)
+        slope = self._slope(w, model, place)
         if not self._complete(w):
             return
         net, truth, weights = self.grounder.net, self.state.truth, self.weights
         weight = clause_weights(model, place, self._weights(averaged=False))
         chain = from_on(truth[: model.n_atoms], model, weight, self.inference.seed, weights.updates)
         samples = np.stack([*islice(chain, weights.update.drawn())])
-        self._learn(w, expected_gap(net, weights.arrays, truth, samples), 0.0)
+        self._learn(w, expected_gap(net, weights.arrays, truth, samples), 0.0, slope)
         if weights.update.expects and self.results.out.status[w] == OK:
             weights.sampled += 1
 
@@ -558,6 +582,7 @@ class ExampleProcessor:
 
         The rival is the state of highest loss-augmented score. Raises Unsolved, Infeasible.
         """
+        slope = self._slope(w, model, place)
         net, state, weights = self.grounder.net, self.state, self.weights
         if not self._complete(w):
             return
@@ -571,7 +596,32 @@ class ExampleProcessor:
             n, rho = gap(net, weights.arrays, state.truth, state.rival, state.cost)
             if weights.update.label_loss == "f1":
                 rho = by_true_atoms(net, state.truth, state.rival, rho)
-            self._learn(w, n, rho)
+            self._learn(w, n, rho, slope)
+
+    def _slope(self, w: int, model: GroundMRF, place: Ints) -> float:
+        """Return the slope for the temperature: exact if the world is narrow, else by samples.
+
+        The chain of samples starts from the truth. It is 0 where nothing is fitted, and in a wide world that
+        lists unlabelled atoms. Raises Infeasible.
+        """
+        from onlinesrl.mln.inference.mcsat import from_on
+
+        if self._fitted is None:
+            return 0.0
+        partly = self._partly(w)
+        while True:
+            status, slope = predict_and_learn.slope_alone(self.memory, partly)
+            interrupt.check()
+            if status not in GROWING:
+                break
+            self._grow(status)
+        if status != predict_and_learn.TOO_WIDE or partly:
+            return float(slope)
+        truth, weights = self.state.truth[: model.n_atoms].copy(), self.weights
+        weight = self._tempered(clause_weights(model, place, self._weights(averaged=True)))
+        chain = from_on(truth, model, weight, self.inference.seed, weights.updates)
+        scores = [model.score(state, weight) for state in islice(chain, SAMPLES)]
+        return float(model.score(truth, weight) - np.mean(scores))
 
     def _partly(self, w: int) -> bool:
         """Tell whether a world lists unlabelled atoms."""
@@ -648,12 +698,14 @@ class ExampleProcessor:
                     label[unit] = ", ".join(str(row[place]) for place in exclusive)
             yield name, [*units.values()], [label.get(unit, "") for unit in units]
 
-    def _learn(self, w: int, n: int, rho: float) -> None:
-        """Update the weights along a gap; the world's status becomes OVERFLOW if a weight overflows."""
+    def _learn(self, w: int, n: int, rho: float, slope: float) -> None:
+        """Update the weights along a gap, and the temperature; OVERFLOW is the status of too large a step."""
         loss = self.weights.learn(n, rho)
         self.results.out.loss[w] = loss
         if math.isnan(loss):
             self.results.out.status[w] = OVERFLOW
+        elif self._fitted is not None:
+            fit(self._fitted.state, slope)
 
     # audits --------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally, heaviest
 from onlinesrl.core.online.drift import Monitor
 from onlinesrl.core.online.parameter_mixing import State
+from onlinesrl.core.online.temperature import scaled_by
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.parallel.adaptive_batch import TOO_LARGE, AdaptiveBatcher
 from onlinesrl.logic.ast import Program
@@ -84,6 +85,7 @@ class MlnOnlineLearner:
         self.packer = self.grounder.packer
         counter = AtomCounter(self.grounder, by)
         self.worlds = ExampleProcessor(self.grounder, self.weights, inference, counter, margins)
+        self.temperature = self.worlds.temperature
         self.slowest = self.worlds.slowest
         self.reporter = Reporter(self.grounder, counter)
         self.together = AdaptiveBatcher()
@@ -173,7 +175,11 @@ class MlnOnlineLearner:
         self, example: Example, atom: Atom, query: CounterfactualQuery = DEFAULTS
     ) -> Explanation:
         """See ``Learner.explain``."""
-        return explain(self._predictor(), example, atom, query)
+        explanation = explain(self._predictor(), example, atom, query)
+        if self.temperature is None:
+            return explanation
+        note = scaled_by(self.temperature.value)
+        return dataclasses.replace(explanation, notes=(*explanation.notes, note))
 
     def least_certain(self, example: Example, most: int) -> list[Atom]:
         """See ``Learner.least_certain``."""
@@ -364,6 +370,8 @@ class MlnOnlineLearner:
         There is no bound if rivals need not be proven optimal, because the loss may then be too low.
         """
         certificate = self.weights.certificate()
+        if self.temperature is not None:
+            certificate["temperature"] = self.temperature.value
         return certificate if self.inference.proven else {**certificate, "regret_bound": None}
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -398,8 +406,7 @@ class MlnOnlineLearner:
         """See ``Learner.merge``."""
         self.seen += sum(gain.seen for gain in gains)
         for name, part in self.worlds.counted.items():
-            for gain in gains:
-                part.merge(gain.counted[name])
+            part.merge([gain.counted[name] for gain in gains])
         return merging.merge(self.weights, self.packer, gains, by_dual)
 
     def _forget(self) -> None:

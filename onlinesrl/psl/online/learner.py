@@ -31,6 +31,7 @@ from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally
 from onlinesrl.core.online.averaged_weights import BEYOND_RANGE
 from onlinesrl.core.online.drift import Monitor
 from onlinesrl.core.online.parameter_mixing import State
+from onlinesrl.core.online.temperature import Temperature
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.parallel.adaptive_batch import AdaptiveBatcher, Apart
 from onlinesrl.core.timing import Slowest
@@ -116,6 +117,7 @@ class PslOnlineLearner:
 
     valued = True
     apart = True
+    temperature: Temperature | None = None
 
     def __init__(
         self,
@@ -500,8 +502,7 @@ class PslOnlineLearner:
     def merge(self, gains: Sequence[merging.Gain], by_dual: bool) -> float:
         """See ``Learner.merge``."""
         if self.balance is not None:
-            for gain in gains:
-                self.balance.merge(gain["labels"])
+            self.balance.merge([gain["labels"] for gain in gains])
             gains = [{n: array for n, array in gain.items() if n != "labels"} for gain in gains]
         return merging.merge(self.weights, gains, by_dual)
 

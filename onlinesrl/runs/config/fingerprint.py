@@ -50,6 +50,7 @@ DEFAULTS = (
     ("source.envelope", None),
     ("source.mapping", None),
     ("inference.threshold", None),
+    ("learner.calibrated", False),
     ("inference.engine", "mpe"),
     ("inference.engine", "admm"),
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from onlinesrl.core.evaluation.metric_table import METRIC_TABLE
 from onlinesrl.core.io.atomic_write import plain
+from onlinesrl.core.online.temperature import scaled_by
 from onlinesrl.runs.config.fingerprint import leaves
 from onlinesrl.runs.report.curves import learning_curve, regret_bound, reliability_curve
 from onlinesrl.runs.report.examples import ExampleRow, examples_section
@@ -119,7 +120,9 @@ def _figures(figures: Figures) -> Markup:
         else "Every example was predicted before it was learned from, so all figures are about unseen "
         "examples."
     )
-    return join(lead, tag("dl", *tiles, class_="figures"))
+    temperature = number(figures.get("temperature"))
+    scaled = None if temperature is None else paragraph(f"The {scaled_by(temperature)}.")
+    return join(lead, tag("dl", *tiles, class_="figures"), scaled)
 
 
 def _metric(key: str, meaning: str) -> tuple[str, str, Callable[[float], str], str]:

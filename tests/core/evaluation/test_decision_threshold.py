@@ -43,7 +43,7 @@ def test_it_is_the_best_of_the_ranking(
     start = filled(first).save()
     other = Thresholds({"P": "f1"})
     other.restore(json.loads(json.dumps(start)))
-    other.merge(whole.since(start))
+    other.merge([whole.since(start)])
     assert (other.save(), other.of("P")) == (whole.save(), whole.of("P"))
 
 

@@ -98,7 +98,8 @@ def test_the_gradient_of_random_programs_is_that_over_all_states(
     }
     sigma, delta = 0.5, 0.25
     learner = online(
-        compile_program(case.program, case.query), LogLikelihood(sigma=sigma, delta=delta)
+        compile_program(case.program, case.query),
+        LogLikelihood(sigma=sigma, delta=delta, calibrated=True),
     )
     soft = world.soft()
     named = {(feature.clause.text, feature.key) for feature in soft}
@@ -116,6 +117,8 @@ def test_the_gradient_of_random_programs_is_that_over_all_states(
     assert outcome.prediction is not None, outcome.error
     loss = np.log(mass.sum()) + score.max() - score[true]
     assert learner.certificate()["loss"] == pytest.approx(loss, abs=1e-9)
+    slope = score[true] - mass @ score / mass.sum()
+    assert learner.temperature.save()["squares"] == pytest.approx(slope**2, abs=1e-9)
     entries = {(entry.clause.text, entry.key): entry.weight for entry in learner.weights.entries()}
     for name, column in features.items():
         gradient = column[true] - mass @ column / mass.sum()

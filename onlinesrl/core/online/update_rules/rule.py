@@ -87,6 +87,9 @@ class Update(Section, ABC):
     predict: Literal["averaged", "current"] = "averaged"
     """which weights predict, are explained and are written: the mean over all examples so far, or w_t, those
     of the next update (line 5 of Algorithm 3)."""
+    calibrated: bool = False
+    """whether probabilities of atoms are scaled by a temperature. It is fitted to the truth of each example
+    before that is learned from; weights and most probable states are the same without it."""
     start: Existing | None = None
     """what to start from: a file of weights, .mln or .psl, or a run folder or checkpoint, whose
     learning goes on whole; null: the weights of the rules."""
