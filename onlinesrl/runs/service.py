@@ -128,18 +128,20 @@ class Service:
 
     async def _read(self, request: HttpRequest, body: bytearray) -> Response | None:
         """Read a request's body; return a refusal if it is too long, else None."""
-        reason = f"longer than {self.most} bytes (twice source.max_bytes): send it in parts"
-        too_long = refusal(413, reason)
         if int(request.headers.get("content-length", 0)) > self.most:
-            return too_long
+            return self._too_long()
         async for chunk in request.stream():
             body += chunk
             self.held += len(chunk)
             if len(body) > self.most:
-                return too_long
-            if self.held + self.server.unsent > BODIES * self.most:
+                return self._too_long()
+            if chunk and self.held + self.server.unsent > BODIES * self.most:
                 return _busy()
         return None
+
+    def _too_long(self) -> Response:
+        reason = f"longer than {self.most} bytes (twice source.max_bytes): send it in parts"
+        return refusal(413, reason)
 
     async def _ask(self, pending: PendingRequest, kind: str) -> Response:
         """Wait for the answers to a request, which are of a kind."""
