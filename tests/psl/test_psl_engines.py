@@ -21,11 +21,8 @@ from onlinesrl.psl.inference.registry import ENGINES
 from onlinesrl.runs import batch_learning
 from onlinesrl.runs import run as run_module
 from onlinesrl.runs.config.loading import load, load_batch
-from tests.support.trust_program import MODEL, examples
+from tests.support.trust_program import MODEL, SQUARED, examples
 
-HARD = "Trusts(A, +B) <= 2 .\n"
-LINEAR = "Trusts(A, B) -> Trusts(B, A)\n"
-SQUARED = MODEL.replace(HARD, "").replace(LINEAR, LINEAR.replace("\n", " ^2\n"))
 EXAMPLES = examples(12)
 LINES = [msgspec.json.encode(example) + b"\n" for example in EXAMPLES]
 TOLERANCES = {

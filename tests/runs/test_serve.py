@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from conftest import Job, long, wait
 
+from onlinesrl.psl.inference.registry import ENGINES
 from onlinesrl.runs import service
 from onlinesrl.runs.http import server
 from onlinesrl.stream.sources import request_queue
@@ -182,6 +183,28 @@ def test_a_signal_lets_the_run_answer(stream):
     assert not answered.keys() & refused
     predictions = (run.output / "predictions.jsonl").read_bytes().splitlines()
     assert set(answered.values()) == set(predictions)
+
+
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "admm"])
+def test_every_engine_of_psl_serves(job, tmp_path, engine):
+    (tmp_path / "trust.psl").write_text(trust_program.SQUARED)
+    keys = {"model": str(tmp_path / "trust.psl"), "query": "Trusts", "metrics": {}}
+    keys |= {"inference": {"engine": engine}, "checkpoint": {"every": 3}}
+    lines = [msgspec.json.encode(example) for example in trust_program.examples(10)]
+    run = job([], **keys)
+    served = Served(run)
+    answers = served.post("/learn", lines[:5])
+    os.kill(served.process, signal.SIGKILL)
+    wait(served.process)
+    served = Served(run)
+    answers += served.post("/learn", lines[5:])
+    assert [answer["id"] for answer in answers] == list(range(10))
+    predicted = served.post("/predict", lines)
+    status, text = served.ask("POST", "/explain?tries=5", lines[0])
+    assert (status, json.loads(text)[0]["id"]) == (200, "0")
+    assert served.post("/predict", lines[:3]) == predicted[:3]
+    assert served.stop() == 0, run.said
+    check_journal(run, job, **keys)
 
 
 @pytest.fixture

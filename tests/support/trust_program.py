@@ -21,6 +21,8 @@ MODEL = """\
 0.5: !Trusts(A, B) ^2
 Trusts(A, +B) <= 2 .
 """
+SQUARED = MODEL.replace("Trusts(A, +B) <= 2 .\n", "").replace("Trusts(B, A)\n", "Trusts(B, A) ^2\n")
+"""The same without a hard rule and a linear one, which some engines do not take."""
 
 
 CDA2 = Cda2(loss="ml")
