@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments
+from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments, unlabelled_atoms
 from onlinesrl.core.learner import Prediction as Line
 from onlinesrl.library.constants import (
     Named,
@@ -154,8 +154,20 @@ class Prediction:
             for n, valued_atoms in values.items()
             for atom, v in valued_atoms.items()
         }
+        unlabelled = unlabelled_atoms(self.example)
+        unknown = {
+            _spelled(n, atom)
+            for part in (values, self.atoms)
+            for n, atoms in part.items()
+            for atom in atoms
+            if (n, tuple(map(str, atom))) in unlabelled
+        }
         rows = [
-            [name, valued.get(name, "yes" if name in predicted else "no"), _said(name, truth)]
+            [
+                name,
+                valued.get(name, "yes" if name in predicted else "no"),
+                "" if truth is None or name in unknown else "yes" if name in truth else "no",
+            ]
             for name in dict.fromkeys([*valued, *predicted, *(truth or ())])
         ]
         sure = "" if self.certified else ", not proven to be the best"
@@ -176,7 +188,3 @@ def _spelled(name: str, atom: Atom) -> str:
 
 def _spellings(atoms: Mapping[str, Sequence[Atom]]) -> dict[str, None]:
     return {_spelled(name, atom): None for name, rows in atoms.items() for atom in rows}
-
-
-def _said(name: str, truth: Mapping[str, None] | None) -> str:
-    return "" if truth is None else "yes" if name in truth else "no"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +11,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from onlinesrl.core.errors import OnlinesrlError
-from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments, show_ground_atom
+from onlinesrl.core.example import (
+    Constant,
+    Example,
+    ValuedAtom,
+    arguments,
+    show_ground_atom,
+    unlabelled_atoms,
+)
 from onlinesrl.core.explain.counterfactual import CounterfactualQuery
 from onlinesrl.core.explain.explanation import Atom, Explanation, Rows, compared
 from onlinesrl.core.io.atomic_write import json_lines, read_plain, storage_errors, write_atomic
@@ -158,12 +165,13 @@ def example_row(learner: Learner, example: Example, outcome: Outcome) -> Example
 
 def shown_row(learner: Learner, example: Example, outcome: Outcome) -> ExampleRow:
     """Return an example as the report shows it, without an explanation."""
-    predicted = _valued(outcome.prediction.predicted if outcome.prediction else {})
-    truth = _valued(example.truth or {})
+    rows = outcome.prediction.predicted if outcome.prediction else {}
+    predicted, truth = _valued(rows), _valued(example.truth or {})
+    unlabelled = {*_valued(_among(rows, unlabelled_atoms(example)))}
     near = [a for a, value in predicted.items() if learner.valued and abs(value - 0.5) < UNCERTAIN]
     positive = {*near, *(a for atoms in (predicted, truth) for a in atoms if atoms[a] > 0.5)}
     values = {
-        a: _value(value, truth.get(a, 0.0))
+        a: _value(value, value if a in unlabelled else truth.get(a, 0.0))
         for a, value in predicted.items()
         if learner.valued and a in positive
     }
@@ -175,7 +183,8 @@ def shown_row(learner: Learner, example: Example, outcome: Outcome) -> ExampleRo
         learner.words(example.evidence),
         values,
         near,
-        sum(a not in positive for a in predicted),
+        [a for a in predicted if a in positive and a in unlabelled],
+        sum(a not in positive and a not in unlabelled for a in predicted),
     )
 
 
@@ -186,7 +195,7 @@ def _why(learner: Explainable, example: Example, outcome: Outcome) -> Explanatio
     """
     predicted = outcome.prediction.predicted if outcome.prediction else {}
     try:
-        atoms = _wrong(predicted, example.truth or {}) or learner.least_certain(example, 1)
+        atoms = _wrong(predicted, example) or learner.least_certain(example, 1)
         if not atoms:
             return None
         explanation = learner.explain(example, atoms[0], CounterfactualQuery(tries=0))
@@ -195,10 +204,11 @@ def _why(learner: Explainable, example: Example, outcome: Outcome) -> Explanatio
     return compared(explanation, atoms[0], predicted)
 
 
-def _wrong(predicted: Rows, truth: Rows) -> list[Atom]:
+def _wrong(predicted: Rows, example: Example) -> list[Atom]:
     """Return the atoms that are predicted true and are false, then those that are true and not predicted."""
-    predicted_atoms, true_atoms = _true(predicted), _true(truth)
-    return [atom for atom in predicted_atoms if atom not in true_atoms] + [
+    predicted_atoms, true_atoms = _true(predicted), _true(example.truth or {})
+    unlabelled = unlabelled_atoms(example)
+    return [a for a in predicted_atoms if a not in true_atoms and a not in unlabelled] + [
         atom for atom in true_atoms if atom not in predicted_atoms
     ]
 
@@ -216,6 +226,14 @@ def _value(predicted: float, true: float) -> str:
     """Format a value, and the true one if it looks different."""
     text, true_text = f"{predicted:.2f}", f"{true:.2f}"
     return text if text == true_text else f"{text} \u2192 {true_text}"
+
+
+def _among(rows: Rows, atoms: Container[Atom]) -> Rows:
+    """Return the rows of these atoms."""
+    return {
+        name: [row for row in of_name if (name, tuple(map(str, arguments(row)))) in atoms]
+        for name, of_name in rows.items()
+    }
 
 
 def _valued(atoms: Rows) -> dict[str, float]:

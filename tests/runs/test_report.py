@@ -250,6 +250,15 @@ def test_predictions_stand_beside_their_truth(tmp_path):
     assert "in no atom unused 9" in page.text
 
 
+def test_what_has_no_truth_is_neither_right_nor_wrong(tmp_path):
+    row = ExampleRow("e", None, ["P(a)", "P(b)", "Q(c)"], ["P(a)"], unlabelled=["P(b)", "Q(c)"])
+    page = report(tmp_path, examples=[row, ExampleRow("f", None, ["P(d)"], [])])
+    assert "e 1 right, 0 wrong, 0 missing, 2 without a truth" in page.text
+    assert page.text.index("f 0 right, 1 wrong, 0 missing") < page.text.index("e 1 right")
+    assert "? marked so its truth is not known." in page.text
+    assert (page.classes("wrong"), page.classes("unlabelled")) == (2, 3)
+
+
 def test_a_huge_example_is_cut(tmp_path):
     atoms = [f"P({n}, a)" for n in range(1000)]
     page = report(tmp_path, examples=[ExampleRow("e", None, atoms, [*atoms[:-1], "P(1000, a)"])])

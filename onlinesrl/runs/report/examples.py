@@ -19,7 +19,7 @@ _VALUES = (
     "Atoms with their predicted value and, if different, their true value after an arrow. Values "
     "above 1/2 count as true, those within 0.1 of it as uncertain; "
 )
-_SIGNS = {"wrong": "+\u00a0", "missing": "\u2212\u00a0", "": ""}
+_SIGNS = {"wrong": "+\u00a0", "missing": "\u2212\u00a0", "unlabelled": "?\u00a0", "": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,9 @@ class ExampleRow:
 
     ``truth`` is None for an example without labels. ``words`` explains constants, as {"3": "learning"}.
     ``values`` is the text of atoms with values in [0, 1]; those of the ``uncertain`` ones are near 1/2.
-    ``negatives`` counts the other atoms that are false and predicted so; they have no text. ``why``
-    explains one of the atoms, in lines; the first one is a title.
+    The ``unlabelled`` ones have no truth, and are neither right nor wrong. ``negatives`` counts the other
+    atoms that are false and predicted so; they have no text. ``why`` explains one of the atoms, in lines;
+    the first one is a title.
     """
 
     id: str
@@ -39,20 +40,22 @@ class ExampleRow:
     words: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
     uncertain: Sequence[str] = ()
+    unlabelled: Sequence[str] = ()
     negatives: int = 0
     why: Sequence[str] = ()
 
     @property
     def rank(self) -> int:
         """0 if an atom is wrong, 1 if one is uncertain, 2 if one is true, 3 for true negatives only."""
-        if self.truth is not None and {*self.predicted} != {*self.truth}:
+        scored = {*self.predicted} - {*self.unlabelled}
+        if self.truth is not None and scored != {*self.truth}:
             return 0
         return 1 if self.uncertain else 2 if self.predicted else 3
 
 
 @dataclass(frozen=True, slots=True)
 class _Atom:
-    """A parsed atom, its rank, and its mark: ``wrong``, ``missing`` or none."""
+    """A parsed atom, its rank, and its mark: ``wrong``, ``missing``, ``unlabelled`` or none."""
 
     name: str
     terms: tuple[str, ...]
@@ -79,6 +82,9 @@ def examples_section(examples: Sequence[ExampleRow], soft: bool = False) -> Mark
         " it is predicted but not true; ",
         tag("span", "\u2212\u00a0marked so", class_="missing"),
         " it is true but was not predicted.",
+        join(" ", tag("span", "?\u00a0marked so", class_="unlabelled"), " its truth is not known.")
+        if any(example.unlabelled for example in examples)
+        else None,
         " Under each, why an atom has its value by the weights of the end: a wrong one, or else the least "
         "certain one."
         if any(example.why for example in examples)
@@ -97,8 +103,10 @@ def examples_section(examples: Sequence[ExampleRow], soft: bool = False) -> Mark
 
 def _example(example: ExampleRow) -> Markup:
     predicted, truth = set(example.predicted), set(example.truth or ())
-    wrong, missing = predicted - truth, truth - predicted
+    unlabelled = set(example.unlabelled)
+    wrong, missing = predicted - truth - unlabelled, truth - predicted
     verdict = f"{len(predicted & truth)} right, {len(wrong)} wrong, {len(missing)} missing"
+    verdict += f", {len(predicted & unlabelled)} without a truth" if unlabelled else ""
     header = tag(
         "header",
         tag("b", example.id),
@@ -107,14 +115,14 @@ def _example(example: ExampleRow) -> Markup:
     )
     marks = dict.fromkeys(missing, "missing")
     if example.truth is not None:
-        marks |= dict.fromkeys(wrong, "wrong")
+        marks |= dict.fromkeys(wrong, "wrong") | dict.fromkeys(unlabelled, "unlabelled")
     uncertain = set(example.uncertain)
     atoms = [
         _parse(
             atom,
             marks.get(atom, ""),
             example.values.get(atom, ""),
-            0 if atom in marks else 1 if atom in uncertain else 2,
+            0 if atom in wrong | missing else 1 if atom in uncertain else 2,
         )
         for atom in predicted | truth | example.values.keys()
     ]

@@ -33,8 +33,10 @@ export function examples(run, value, place) {
 
 // 0 if an atom is wrong, 1 if one is uncertain, 2 if one is true, 3 for true negatives only.
 function rank(row) {
-  const truth = new Set(row.truth ?? row.predicted);
-  if (row.predicted.length !== truth.size || row.predicted.some((atom) => !truth.has(atom))) return 0;
+  const unlabelled = new Set(row.unlabelled);
+  const scored = row.predicted.filter((atom) => !unlabelled.has(atom));
+  const truth = new Set(row.truth ?? scored);
+  if (scored.length !== truth.size || scored.some((atom) => !truth.has(atom))) return 0;
   return row.uncertain.length ? 1 : row.predicted.length ? 2 : 3;
 }
 
@@ -46,15 +48,17 @@ function example(run, row) {
   for (const atom of Object.keys(row.values)) marks.set(atom, "");
   for (const atom of predicted) marks.set(atom, truth.has(atom) ? "" : "wrong");
   for (const atom of truth) if (!predicted.has(atom)) marks.set(atom, "missed");
-  const count = (mark) => [...marks].filter(([atom, its]) => its === mark && (mark || predicted.has(atom))).length;
+  for (const atom of row.unlabelled) marks.set(atom, "unlabelled");
+  const count = (mark) => [...marks].filter(([atom, its]) => its === mark && (mark === "wrong" || mark === "missed" || predicted.has(atom))).length;
   const why = el("div", { "aria-live": "polite" });
   const explain = (atom) => (event) => ask(run, row.id, atom, why, event.currentTarget);
   const uncertain = new Set(row.uncertain);
-  const order = (atom) => (marks.get(atom) ? 0 : uncertain.has(atom) ? 1 : 2);
+  const order = (atom) => (["wrong", "missed"].includes(marks.get(atom)) ? 0 : uncertain.has(atom) ? 1 : 2);
+  const unknown = row.unlabelled.length ? `, ${count("unlabelled")} without a truth` : "";
   const ranked = natural([...marks.keys()]).sort((a, b) => order(a) - order(b));
   const head = el("p", {},
     el("b", {}, row.id), row.group ? el("span", { class: "soft" }, row.group) : "",
-    el("span", { class: "soft" }, `${count("")} correct, ${count("wrong")} wrong, ${count("missed")} missed`),
+    el("span", { class: "soft" }, `${count("")} correct, ${count("wrong")} wrong, ${count("missed")} missed${unknown}`),
     el("button", { type: "button", onclick: explain(null), "aria-label": `Explain example ${row.id}` }, "Why?"));
   const groups = (atoms) => grouped(atoms).map(([name, each]) => el("p", { class: "group" }, el("code", {}, name),
     ...each.flatMap(([atom, terms]) => [chip(row, atom, terms, marks.get(atom), explain(atom)), " "])));
@@ -86,6 +90,7 @@ const MARKS = {
   "": { label: "", sign: "" },
   wrong: { label: "Wrong: ", sign: "+\u00a0" },
   missed: { label: "Missed: ", sign: "−\u00a0" },
+  unlabelled: { label: "Truth not known: ", sign: "?\u00a0" },
 };
 const collator = new Intl.Collator("en", { numeric: true });
 const natural = (atoms) => [...atoms].sort(collator.compare);
