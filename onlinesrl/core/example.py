@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -81,7 +82,8 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     from. ``query`` lists the open atoms where they are not all groundings over the world's constants;
     for a PSL program it always does, and they are its targets. ``asked`` lists those that the example is
     about, where it has others too; scores count these alone. ``unlabelled`` lists the open atoms whose truth
-    is not known, beside a ``truth`` of the others; learning completes them. ``group`` names the fold,
+    is not known, beside a ``truth`` of the others; learning completes them. A list of predicates stands for
+    all their open atoms that the truth does not list. ``group`` names the fold,
     ``dup_of`` an earlier example that this one repeats, ``time`` is when it happened, in seconds from any
     start. A constant is a string or a whole number; ``3`` and ``"3"`` are the same constant.
     """
@@ -91,7 +93,7 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     truth: Atoms | None = None
     query: Atoms | None = None
     asked: Atoms | None = None
-    unlabelled: Atoms | None = None
+    unlabelled: Atoms | list[str] | None = None
     group: str | None = None
     dup_of: Constant | None = None
     time: float | None = None
@@ -141,7 +143,7 @@ class Label(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     id: Constant
     truth: Atoms
-    unlabelled: Atoms | None = None
+    unlabelled: Atoms | list[str] | None = None
 
     def of(self, example: Example) -> Example:
         """Return an example with this label."""
@@ -149,20 +151,46 @@ class Label(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         return msgspec.structs.replace(example, truth=self.truth, unlabelled=unlabelled)
 
 
-def unlabelled_atoms(example: Example) -> set[tuple[str, tuple[str, ...]]]:
-    """Return the atoms that an example lists as unlabelled, with their constants as text.
+@dataclass(frozen=True)
+class Unlabelled:
+    """The atoms whose truth is not known: those listed, and of some predicates all but the labelled ones."""
 
-    None are without a truth. Raises ExampleError if the truth has one of them.
+    listed: set[tuple[str, tuple[str, ...]]]
+    predicates: frozenset[str] = frozenset()
+    labelled: Collection[tuple[str, tuple[str, ...]]] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.listed or self.predicates)
+
+    def __contains__(self, atom: object) -> bool:
+        """Tell whether an atom, its predicate and its constants as text, is one of them."""
+        if isinstance(atom, tuple) and atom[0] in self.predicates:
+            return atom not in self.labelled
+        return atom in self.listed
+
+
+def unlabelled_atoms(example: Example) -> Unlabelled:
+    """Return the atoms of an example whose truth is not known.
+
+    None are without a truth. Raises ExampleError if the truth has one that is listed.
     """
     if not example.unlabelled or example.truth is None:
-        return set()
-    unlabelled = named_atoms(example.unlabelled)
-    if both := unlabelled & named_atoms(example.truth):
+        return Unlabelled(set())
+    labelled = named_atoms(example.truth)
+    if isinstance(example.unlabelled, list):
+        return Unlabelled(set(), frozenset(example.unlabelled), labelled)
+    listed = named_atoms(example.unlabelled)
+    if both := listed & labelled:
         atom = show_ground_atom(*min(both))
         raise ExampleError(
             f"contradiction: {atom} is in `truth` and in `unlabelled`", "contradiction"
         )
-    return unlabelled
+    return Unlabelled(listed)
+
+
+def listed_unlabelled(example: Example) -> Atoms:
+    """Return the unlabelled atoms that are listed; none where predicates stand for them."""
+    return example.unlabelled if isinstance(example.unlabelled, dict) else {}
 
 
 _decoder = msgspec.json.Decoder(Example)
@@ -230,7 +258,8 @@ def ambiguous_labels(examples: Iterable[Example], query: Iterable[str]) -> list[
 
 def _keys(example: Example) -> int:
     """Count the keys that an example without valued atoms has; each has a colon after it."""
-    parts = (example.truth, example.query, example.asked, example.unlabelled)
+    unlabelled = None if example.unlabelled is None else listed_unlabelled(example)
+    parts = (example.truth, example.query, example.asked, unlabelled)
     count = 2 + len(example.evidence)
     count += sum(1 + len(part) for part in parts if part is not None)
     return count + sum(x is not None for x in (example.group, example.dup_of, example.time))

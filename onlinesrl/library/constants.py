@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from itertools import chain
 from typing import TypeAlias
 
-from onlinesrl.core.example import Atoms, Constant, Example
+from onlinesrl.core.example import Atoms, Constant, Example, listed_unlabelled
 
 Kind: TypeAlias = str | tuple[str, int]
 """The type of an argument; where it has none (PSL), its predicate and place."""
@@ -65,7 +65,7 @@ def texts(types: Types, parts: Iterable[Atoms], kinds: Container[Kind]) -> froze
 
 def parts_of(example: Example) -> list[Atoms]:
     """Return the atoms of an example."""
-    return [example.evidence, example.truth or {}, example.query or {}, example.unlabelled or {}]
+    return [example.evidence, example.truth or {}, example.query or {}, listed_unlabelled(example)]
 
 
 def restored(

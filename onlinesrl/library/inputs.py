@@ -33,6 +33,9 @@ Given: TypeAlias = Mapping[str, Any]
 """Atoms by predicate: rows of constants (a lone constant is a row of one), atoms as JSON has them, a mapping
 from rows to values, or a table."""
 
+Unknown: TypeAlias = Given | Sequence[str]
+"""Atoms whose truth is not known; a predicate stands for all its atoms that the truth does not list."""
+
 Place: TypeAlias = str | tuple[str, int]
 """A field of an example, or a predicate and the number of a row, from 0."""
 T = TypeVar("T")
@@ -44,12 +47,13 @@ def example(
     x: Example | Given,
     y: Given | None = None,
     query: Given | None = None,
-    unlabelled: Given | None = None,
+    unlabelled: Unknown | None = None,
 ) -> Example:
     """Return the example of evidence ``x`` and truth ``y``, with only the atoms of ``query`` open.
 
-    ``unlabelled`` has the open atoms whose truth is not known. An Example is checked as mappings are; it has
-    its own truth, query and unlabelled atoms where others are not given. Raises ExampleError.
+    ``unlabelled`` has the open atoms whose truth is not known, or their predicates. An Example is checked as
+    mappings are; it has its own truth, query and unlabelled atoms where others are not given. Raises
+    ExampleError.
     """
     if not isinstance(x, Example):
         return Example(
@@ -57,7 +61,7 @@ def example(
             evidence=atoms(x, "evidence"),
             truth=None if y is None else atoms(y, "truth"),
             query=None if query is None else atoms(query, "query"),
-            unlabelled=None if unlabelled is None else atoms(unlabelled, "unlabelled"),
+            unlabelled=unlabelled_of(unlabelled),
         )
     y, query = x.truth if y is None else y, x.query if query is None else query
     unlabelled = x.unlabelled if unlabelled is None else unlabelled
@@ -67,11 +71,22 @@ def example(
         truth=None if y is None else atoms(y, "truth"),
         query=None if query is None else atoms(query, "query"),
         asked=None if x.asked is None else atoms(x.asked, "asked"),
-        unlabelled=None if unlabelled is None else atoms(unlabelled, "unlabelled"),
+        unlabelled=unlabelled_of(unlabelled),
         group=None if x.group is None else str(constant(x.group, "group")),
         dup_of=None if x.dup_of is None else constant(x.dup_of, "dup_of"),
         time=None if x.time is None else _value(x.time, "time"),
     )
+
+
+def unlabelled_of(given: Unknown | None) -> Atoms | list[str] | None:
+    """Return the unlabelled atoms, or their predicates, of an example. Raises ExampleError, TableError."""
+    if given is None or isinstance(given, Mapping):
+        return None if given is None else atoms(given, "unlabelled")
+    if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
+        raise _wrong(
+            "unlabelled", "a mapping from predicates to atoms, or a list of predicates", given
+        )
+    return [*given]
 
 
 def atoms(mapping: Given, place: str) -> Atoms:

@@ -27,7 +27,7 @@ from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.library.checkpoint import Saved
 from onlinesrl.library.constants import Kind, Named, is_number, parts_of, texts
 from onlinesrl.library.curves import Curves
-from onlinesrl.library.inputs import Given, atoms, constant, example, facts
+from onlinesrl.library.inputs import Given, Unknown, atoms, constant, example, facts, unlabelled_of
 from onlinesrl.library.model import Model
 from onlinesrl.library.prediction import Prediction
 from onlinesrl.library.streams import TableExamples
@@ -149,28 +149,36 @@ class OnlineLearner:
         y: Given | None = None,
         *,
         query: Given | None = None,
-        unlabelled: Given | None = None,
+        unlabelled: Unknown | None = None,
     ) -> Prediction:
         """Predict an example, then learn from its truth; return that prediction.
 
         ``x`` is the evidence and ``y`` the truth, each a mapping from predicates to atoms (rows of
         constants, or a table), or ``x`` is an Example. ``query`` is that of ``predict_one``. ``unlabelled``
-        has the open atoms whose truth is not known; they are completed. Raises ExampleError for a bad
+        has the open atoms whose truth is not known, which are completed; a list of predicates stands for all
+        their atoms that the truth does not list. Raises ExampleError for a bad
         example; then, as after KeyboardInterrupt, the learner is what it was before.
         """
         return self._step([example(x, y, query, unlabelled)], learning=True)[0]
 
-    def label(self, id: Constant, truth: Given) -> Prediction | None:
+    def label(
+        self, id: Constant, truth: Given, *, unlabelled: Unknown | None = None
+    ) -> Prediction | None:
         """Learn from the truth of an example that was predicted before; return that prediction, scored.
 
-        None: no example of this ``id`` waits, and the label waits until one is predicted. The results are
+        ``unlabelled`` is that of ``learn_one``; by default it is the example's own. None: no example of this
+        ``id`` waits, and the label waits until one is predicted. The results are
         those of a run with a section ``labels``. Raises ExampleError for a bad truth; then the example
         still waits.
         """
         if not self._labels.limit:
             raise UsageError("no example waits for its label: make the learner with pending=10_000")
         before = self._labels.copy()
-        label = Label(id=constant(id, "id"), truth=atoms(truth, "truth"))
+        label = Label(
+            id=constant(id, "id"),
+            truth=atoms(truth, "truth"),
+            unlabelled=unlabelled_of(unlabelled),
+        )
         try:
             answered = self._labels.join(label)
             return None if answered is None else self._step([answered], learning=True)[0]

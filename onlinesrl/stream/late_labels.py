@@ -131,7 +131,7 @@ def with_labels(contents: Iterable[Example | Label], most: int) -> Iterator[Exam
         name = str(content.id)
         if isinstance(content, Example) and (content.labelled or name in early):
             label = None if content.labelled else early.pop(name)
-            yield content if label is None else msgspec.structs.replace(content, truth=label.truth)
+            yield content if label is None else label.of(content)
         elif isinstance(content, Example):
             if name in waiting:
                 yield waiting.pop(name)
@@ -139,7 +139,7 @@ def with_labels(contents: Iterable[Example | Label], most: int) -> Iterator[Exam
             if len(waiting) > most:
                 yield waiting.pop(next(iter(waiting)))
         elif name in waiting:
-            yield msgspec.structs.replace(waiting.pop(name), truth=content.truth)
+            yield content.of(waiting.pop(name))
         else:
             early.pop(name, None)
             early[name] = content

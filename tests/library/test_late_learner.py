@@ -93,6 +93,20 @@ def test_few_may_wait() -> None:
     assert found == [(0, False), (1, False), (3, True), (5, True), (4, True), (2, False)]
 
 
+def test_what_a_label_leaves_open_stays_open() -> None:
+    """In streams that are read to their end, and in Python."""
+    examples = [srl.Example(id=n, evidence={}, unlabelled=["P"]) for n in range(2)]
+    labels = [Label(id=0, truth={}, unlabelled=["Q"]), Label(id=1, truth={})]
+    for contents in ([*examples, *labels], [*labels, *examples]):
+        assert [x.unlabelled for x in with_labels(contents, 2)] == [["Q"], ["P"]]
+    late, whole = (srl.OnlineLearner(SMALL, "Cancer", pending=2) for _ in range(2))
+    prediction = late.predict_one({"Smokes": ["Anna", "Bob"]})
+    late.label(prediction.id, {"Cancer": ["Anna"]}, unlabelled=["Cancer"])
+    whole.learn_one({"Smokes": ["Anna", "Bob"]}, {"Cancer": ["Anna"]}, unlabelled=["Cancer"])
+    assert late.weights_text() == whole.weights_text()
+    assert late.metrics["predicates"] == whole.metrics["predicates"]
+
+
 def test_compare_learns_in_the_order_of_labels(job: Any, citations: list[bytes]) -> None:
     late = job([line for each in citations[:60] for line in apart(each)], "late", labels={})
     plain = job(citations[:60], "plain")

@@ -93,6 +93,37 @@ def test_late_labels_and_resumed_runs_learn_the_same(stream):
     assert learned(grown) == whole
 
 
+def test_a_predicate_stands_for_all_its_atoms(stream):
+    """In runs, late labels and check; what has no truth is neither right nor wrong in the report."""
+    lines, make = stream
+    listing, naming, nothing = [], [], []
+    for line in lines:
+        entry = json.loads(line)
+        ((name, truth),) = entry["truth"].items()
+        named = [atom["args"] if isinstance(atom, dict) else atom for atom in truth]
+        places = [place for _, place in entry["evidence"].get("Token", ())]
+        every = [[place, label] for place in places for label in ("author", "title", "venue")]
+        atoms = entry["query"][name] if "query" in entry else every
+        others = [row for row in atoms if row not in named]
+        listing.append(spelled({**entry, "unlabelled": {name: others}}))
+        naming.append(spelled({**entry, "unlabelled": [name]}))
+        nothing.append(spelled({**entry, "truth": {}, "unlabelled": [name]}))
+    whole = learned(make(listing, "listing"))
+    assert learned(make(naming, "naming")) == whole
+    assert (
+        learned(make([part for line in naming for part in late(line)], "late", labels={})) == whole
+    )
+    run = make([*lines[:4], *nothing[4:]], "nothing")
+    learned(run)
+    assert run.call("check", str(run.config)) == 0, run.said
+    assert "`unlabelled`" not in run.printed
+    page = (run.output / "report.html").read_text().partition("</style>")[2]
+    assert page.count("0 right, 0 wrong, 0 missing") == page.count("without a truth") > 0
+    assert 'class="atom unlabelled"' in page
+    assert 'class="atom wrong"' not in page and 'class="atom missing"' not in page
+    assert "true negatives" not in page.partition("Some predictions")[2]
+
+
 def test_workers_of_shards_change_nothing(stream):
     lines, make = stream
     one = make(lines, "one", distribute=SHARDS | {"workers": 1})

@@ -27,6 +27,7 @@ from onlinesrl.core.example import (
     ValuedAtom,
     arguments,
     asked_atoms,
+    listed_unlabelled,
     number_of,
     show_ground_atom,
     unlabelled_atoms,
@@ -34,7 +35,7 @@ from onlinesrl.core.example import (
 from onlinesrl.mln.ground.constant_index import Constants, Domain
 from onlinesrl.mln.ground.json_line_reader import JsonLineReader, NumberedExample
 from onlinesrl.mln.ground.model_index import Layout
-from onlinesrl.mln.kernels.grounding_frames import Batch
+from onlinesrl.mln.kernels.grounding_frames import WHOLLY, Batch
 
 KEPT_NAMES = 1 << 16
 Wholly = Mapping[str, Sequence[Sequence[Constant]]]
@@ -133,12 +134,17 @@ class Packer(Constants):
         self._relations(evidence, "evidence", self.layout.evidence, start, count)
         if example.truth is not None:
             self._relations(example.truth, "truth", self.layout.truth, start, count)
-        if unlabelled_atoms(example):
+        if unlabelled := unlabelled_atoms(example):
             rows_of: Atoms = {
                 name: [arguments(atom) for atom in atoms]
-                for name, atoms in (example.unlabelled or {}).items()
+                for name, atoms in listed_unlabelled(example).items()
             }
-            self._relations(rows_of, "unlabelled", self.layout.unlabelled, start, count)
+            slots = self.layout.unlabelled
+            self._relations(rows_of, "unlabelled", slots, start, count)
+            for name in sorted(unlabelled.predicates):
+                if name not in slots:
+                    raise ExampleError(self._unknown(name, slots, "unlabelled"), "schema")
+                count[slots[name]] = WHOLLY
         if example.query is not None:
             opened = self._opened(example.query, example.evidence)
             self._relations(opened, "query", self.layout.listed, start, count)

@@ -11,7 +11,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Ints, Ints32, extended
 from onlinesrl.core.background import Background
-from onlinesrl.core.example import Atoms, Constant, Example, arguments
+from onlinesrl.core.example import Atoms, Constant, Example, arguments, listed_unlabelled
 from onlinesrl.mln.ground.background_tables import FactTables, NamesBeside
 from onlinesrl.mln.ground.model_index import Layout, number_of
 from onlinesrl.mln.kernels.grounding_frames import NO_NUMBER, Batch
@@ -205,7 +205,7 @@ class Constants:
         plain.update(dict.fromkeys(self._unshared(example.query or {})))
         of_truth = dict.fromkeys(self._unshared(example.truth or {}))
         if example.truth is not None:
-            of_truth |= dict.fromkeys(self._unshared(example.unlabelled or {}))
+            of_truth |= dict.fromkeys(self._unshared(listed_unlabelled(example)))
         return News([*(plain | of_truth)], not of_truth.keys() <= plain.keys())
 
     def _unshared(self, atoms_of: Atoms) -> Iterator[tuple[str, str]]:

@@ -33,6 +33,7 @@ from onlinesrl.mln.kernels.grounding_frames import (
     TRUTH_BREAKS_GROUP,
     TRUTH_BREAKS_RULE,
     TRUTH_NOT_OPEN,
+    WHOLLY,
     Batch,
     Plans,
     Scratch,
@@ -279,9 +280,9 @@ def _named_atom(plans: Plans, batch: Batch, w: int, q: int, slot: int, i: int, n
 
 @kernel
 def partly_labelled(plans: Plans, batch: Batch, w: int) -> bool:
-    """Tell whether a labelled world lists unlabelled atoms."""
+    """Tell whether a labelled world has unlabelled atoms."""
     for q in range(len(plans.query_unlabelled)):
-        if batch.count[w, plans.query_unlabelled[q]] > 0:
+        if batch.count[w, plans.query_unlabelled[q]] != 0:
             return True
     return False
 
@@ -308,6 +309,9 @@ def _read_truth(plans: Plans, batch: Batch, w: int, net: Network, truth: Bytes) 
     for a in range(net.size[ATOMS]):
         truth[a] = net.fixed[a] == TRUE
     for q in range(len(plans.query_truth)):
+        if batch.count[w, plans.query_unlabelled[q]] == WHOLLY:
+            for a in range(net.query_base[q], net.query_base[q + 1]):
+                net.latent[a] = net.fixed[a] == OPEN
         for slot, value in ((plans.query_truth[q], 1), (plans.query_denied[q], 0)):
             for i in range(batch.count[w, slot]):
                 atom = _named_atom(plans, batch, w, q, slot, i, net)
@@ -315,7 +319,7 @@ def _read_truth(plans: Plans, batch: Batch, w: int, net: Network, truth: Bytes) 
                     continue  # hard rules make it false, too
                 if atom < 0 or net.fixed[atom] == (FALSE if value else TRUE):
                     return TRUTH_NOT_OPEN, (slot << 32) | i
-                truth[atom] = value
+                truth[atom], net.latent[atom] = value, 0
     if partly_labelled(plans, batch, w):
         return _read_unlabelled(plans, batch, w, net)
     define(net, truth)

@@ -30,6 +30,8 @@ SPARSE = 64  # the cells of an index on few tuples, where a type has many more c
 NO_GROUP, AT_MOST_ONE, EXACTLY_ONE = 0, 1, 2
 ALL, LISTED, FOUND = 0, 1, 2
 """The open atoms of a world: all; those that it lists; those that hard rules do not make false."""
+WHOLLY = -1
+"""In place of the number of a predicate's unlabelled atoms: all those that the truth does not list."""
 LITERALS_EACH = 8
 """So many literals, or bindings of existentials, count as one more ground clause."""
 
@@ -108,7 +110,7 @@ class Batch(Frame):
     """Packed worlds: relations of integers, row after row."""
 
     start: Ints  # [world, slot] into data
-    count: Ints  # [world, slot]
+    count: Ints  # [world, slot]; or WHOLLY
     data: Ints32
     domain: Ints32  # [world, type] number of constants
     member_start: Ints  # [world, type] into member, -1: the type is not numbered by world

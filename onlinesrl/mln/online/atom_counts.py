@@ -195,7 +195,8 @@ class AtomCounter:
         true = self.true_atoms(example.truth or {}) - self.true_atoms(example.evidence)
         prediction = results.answered.get(w) or results.asked[w]
         predicted, asked = self.true_atoms(prediction.predicted), asked_atoms(example, self.query)
-        predicted -= unlabelled_atoms(example)
+        unlabelled = unlabelled_atoms(example)
+        predicted = {atom for atom in predicted if atom not in unlabelled}
         return (true, predicted) if asked is None else (true & asked, predicted & asked)
 
     def scored(

@@ -20,6 +20,7 @@ from onlinesrl.core.example import (
     Example,
     ValuedAtom,
     asked_atoms,
+    listed_unlabelled,
     show_ground_atom,
     unlabelled_atoms,
 )
@@ -149,7 +150,9 @@ class PslPacker:
     ) -> Bools:
         """Return which targets the example lists as unlabelled."""
         unlabelled = unlabelled_atoms(example)
-        for name, atoms in (example.unlabelled or {}).items() if unlabelled else ():
+        for name in sorted(unlabelled.predicates):
+            self._known(name, "unlabelled", self.query)
+        for name, atoms in listed_unlabelled(example).items() if unlabelled else ():
             self._known(name, "unlabelled", self.query)
             rows = [row.args if isinstance(row, ValuedAtom) else row for row in atoms]
             for key in self._keys(name, rows, "unlabelled"):

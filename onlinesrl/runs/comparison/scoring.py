@@ -168,9 +168,9 @@ def _ranked(example: Example, outcome: Outcome) -> Iterator[tuple[tuple[str, ...
     if prediction is None:
         raise DataError(f"example {example.id}: {outcome.error}")
     truth = dict(_valued(example.truth or {}))
-    unlabelled = {(name, *args) for name, args in unlabelled_atoms(example)}
+    unlabelled = unlabelled_atoms(example)
     for atom, value in _valued(prediction.marginals or prediction.predicted):
-        if atom not in unlabelled:
+        if (atom[0], atom[1:]) not in unlabelled:
             yield (str(example.id), *atom[:-1]), truth.get(atom, 0.0), value
 
 

@@ -150,6 +150,35 @@ def test_bad_labels_change_nothing(part, reason, presolve, update):
     assert learner.weights_text() == before and learner.metrics["updates"] == 0
 
 
+@pytest.mark.parametrize("presolve", ["exact", "none"])
+@pytest.mark.parametrize("update", ["cda2", "adagrad", "log-likelihood"])
+def test_a_predicate_stands_for_its_atoms_that_the_truth_does_not_list(update, presolve):
+    """True and false ones that it lists have their label; the bits are those of listing the others."""
+    listing, naming = learner_of(update, presolve), learner_of(update, presolve)
+    for truth, known in cases(2):
+        smokes = [p for n, p in enumerate("abc") if truth[n]]
+        likes = {p: int(truth[3 + n]) for n, p in enumerate("abc") if known[3 + n]}
+        y = {"Smokes": smokes, "Likes": likes}
+        others = {"Likes": [p for p in "abc" if p not in likes]}
+        found = [
+            learner.learn_one(FACTS, y, unlabelled=unlabelled)
+            for learner, unlabelled in ((listing, others), (naming, ["Likes"]))
+        ]
+        assert found[0].hamming == found[1].hamming
+        for row in found[1]._repr_html_().split("<tr>"):
+            if "<td>Likes(" in row:
+                unknown = row.partition("Likes(")[2][0] in others["Likes"]
+                assert unknown == ("<td></td></tr>" in row)
+    assert naming.weights_text() == listing.weights_text()
+    assert naming.metrics == listing.metrics
+    with pytest.raises(srl.ExampleError, match="unknown query predicate in unlabelled Friends"):
+        naming.learn_one(FACTS, {}, unlabelled=["Likes", "Friends"])
+    for wrong in ("Likes", [1], 3):
+        with pytest.raises(srl.ExampleError, match="unlabelled: expected a mapping from"):
+            naming.learn_one(FACTS, {}, unlabelled=wrong)
+    assert naming.weights_text() == listing.weights_text()
+
+
 def test_an_empty_list_is_no_list(job, citations):
     """The same bits, for lines that the fast reader takes and those that the decoder does."""
     empty = [

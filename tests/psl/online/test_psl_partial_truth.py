@@ -111,6 +111,21 @@ def test_atoms_in_no_rule_change_nothing():
         np.testing.assert_allclose(whole.save()[1][name], array, atol=2e-3)
 
 
+def test_a_predicate_stands_for_its_targets_that_the_truth_does_not_list():
+    listing, naming = new_learner(), new_learner()
+    for example in examples(12):
+        targets, truth = example.query["Trusts"], example.truth["Trusts"][::2]
+        named = [atom.args for atom in truth]
+        others = {"Trusts": [row for row in targets if row not in named]}
+        part = msgspec.structs.replace(example, truth={"Trusts": truth})
+        learn(listing, [msgspec.structs.replace(part, unlabelled=others)])
+        learn(naming, [msgspec.structs.replace(part, unlabelled=["Trusts"])])
+    assert state(naming) == state(listing)
+    closed = new_learner()
+    learn(closed, examples(12))
+    assert state(closed) != state(naming)
+
+
 def test_only_labelled_atoms_are_scored():
     (example,) = examples(1)
     trusts = example.query["Trusts"]
@@ -135,6 +150,7 @@ def test_only_labelled_atoms_are_scored():
             r"unlabelled atom Kind\(x\) is not listed in",
         ),
         ({"unlabelled": {"Fair": [["x"]]}}, "unknown query predicate in unlabelled Fair"),
+        ({"unlabelled": ["Kind", "Fair"]}, "unknown query predicate in unlabelled Fair"),
         ({"truth": {"Kind": [["p00"]]}}, r"Kind\(p00\) is in `truth` and in"),
     ],
 )
