@@ -19,7 +19,7 @@ MOST = 1e30
 """Numbers of atoms are from -MOST to MOST, so that products of five, and their squares, are finite."""
 
 
-class ValuedAtom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ValuedAtom(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """An atom with a truth value: 1 true, 0 false; in PSL programs any value between them.
 
     That of a numeric predicate of Markov logic is any number from -MOST to MOST. An atom without a
@@ -257,11 +257,14 @@ def ambiguous_labels(examples: Iterable[Example], query: Iterable[str]) -> list[
 
 
 def _keys(example: Example) -> int:
-    """Count the keys that an example without valued atoms has; each has a colon after it."""
+    """Count the keys of an example whose valued atoms have two each; each has a colon after it."""
     unlabelled = None if example.unlabelled is None else listed_unlabelled(example)
-    parts = (example.truth, example.query, example.asked, unlabelled)
-    count = 2 + len(example.evidence)
-    count += sum(1 + len(part) for part in parts if part is not None)
+    parts = (example.evidence, example.truth, example.query, example.asked, unlabelled)
+    count = 1
+    for part in parts:
+        if part is not None:
+            count += 1 + len(part)
+            count += sum(2 * [*map(type, atoms)].count(ValuedAtom) for atoms in part.values())
     return count + sum(x is not None for x in (example.group, example.dup_of, example.time))
 
 

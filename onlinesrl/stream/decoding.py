@@ -194,10 +194,10 @@ class ExampleReader:
             except MemoryError:
                 pass
             else:
-                if not self.labels or not any(
-                    isinstance(content, ExampleError) for content in examples
-                ):
-                    return examples
+                return [
+                    self._label(record) or content if isinstance(content, ExampleError) else content
+                    for record, content in zip(records, examples, strict=True)
+                ]
         contents: list[Content] = []
         for record in records:
             short = contents and _unread((record, contents[-1]))

@@ -41,14 +41,14 @@ class Schedule:
 def rare_collections() -> Iterator[None]:
     """Make garbage collection rare: examples are short-lived and have no reference cycles.
 
-    Existing objects are frozen, and a collection runs once per 100,000 new objects; by default
+    Existing objects are frozen, and a collection runs once per million new objects; by default
     collection would take more time than learning. In a child of `multiprocessing` nothing is frozen
     or unfrozen here: see `core.parallel.task_result.depend_on`.
     """
     thresholds, child = gc.get_threshold(), parent_process() is not None
     if not child:
         gc.freeze()
-    gc.set_threshold(100_000, *thresholds[1:])
+    gc.set_threshold(1_000_000, *thresholds[1:])
     try:
         yield
     finally:

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import UNSET
 
 from onlinesrl.core.arrays import Ints32
 from onlinesrl.core.background import Background
@@ -47,6 +49,14 @@ class Packed(NamedTuple):
 
     example: Example
     place: int
+
+
+class Values(dict[float, int]):
+    """The values of numeric atoms, numbered in order of first appearance."""
+
+    def __missing__(self, value: float) -> int:
+        number = self[value] = len(self)
+        return number
 
 
 class LimitKeys(NamedTuple):
@@ -100,7 +110,7 @@ class Packer(Constants):
         self.spans: list[bytes] = []
         self.listed = bytearray()
         self.labelled = bytearray()
-        self.values: dict[float, int] = {}
+        self.values = Values(self.fact_values)
 
     @property
     def full(self) -> bool:
@@ -184,28 +194,31 @@ class Packer(Constants):
         """Pack the atoms of numeric predicates and return the other atoms; value 0 means absent."""
         layout = self.layout
         for name in (predicate for predicate in evidence if predicate in layout.numeric):
-            rows: dict[int, list[int]] = {layout.slot(name, 0): [], layout.slot(name, 1): []}
-            values = self._values(name, evidence[name])
-            for args, value in values.items():
-                row = [self.constants[constant] for constant in args]
-                rows[layout.slot(name, value)] += [*row, self._value_number(value)]
-            for slot, data in rows.items():
-                start[slot], count[slot] = len(self.data), len(data) // self.arity[name]
-                self.data += data
+            values = self._values(name, evidence[name]).items()
+            for present in (False, True):
+                rows = [(*row, self.values[x]) for row, x in values if (x != 0) is present]
+                slot = layout.slot(name, present)
+                start[slot], count[slot] = len(self.data), len(rows)
+                self.data += chain.from_iterable(rows)
         return {name: atoms for name, atoms in evidence.items() if name not in layout.numeric}
 
     def _values(
         self, name: str, atoms: Sequence[list[Constant] | ValuedAtom]
-    ) -> dict[tuple[str, ...], float]:
-        """Return the value of each atom. Raises ExampleError for missing, bad or contradictory values."""
+    ) -> dict[tuple[int, ...], float]:
+        """Return the value of each atom, a row of packed constants.
+
+        Raises ExampleError for missing, bad or contradictory values.
+        """
         if len(atoms) > self.max_atoms:
             raise ExampleError(self._wrong(name, atoms, "evidence"), "limit")
-        arity, numbers = len(self.layout.arguments(name)), dict[tuple[str, ...], float]()
+        arity, values = len(self.layout.arguments(name)), self._distinct_values(name, atoms)
+        if values is not None:
+            return values
+        packed, values = self.constants.__getitem__, {}
         for atom in atoms:
-            args = arguments(atom)
+            args, value = arguments(atom), number_of(atom)
             if len(args) != arity:
                 raise ExampleError(self._wrong(name, [atom], "evidence"), "schema")
-            value = number_of(atom)
             if value is None:
                 form = f'{{"args": {json.dumps(args)}, "value": 0.7}}'
                 reason = f"has no value, and {name} is numeric; write {form}"
@@ -217,19 +230,28 @@ class Packer(Constants):
                 raise ExampleError(
                     f"evidence atom {show_ground_atom(name, args)} {reason}", "schema"
                 )
-            first = numbers.setdefault(tuple(map(str, args)), value)
+            first = values.setdefault(tuple(map(packed, args)), value)
             if first != value:
                 reason = f"has the values {first} and {value}"
                 message = f"contradiction: evidence atom {show_ground_atom(name, args)}"
                 raise ExampleError(f"{message} {reason}", "contradiction")
-        return numbers
+        return values
 
-    def _value_number(self, value: float) -> int:
-        """Return the index of a value in the batch's table of values; values of facts come first."""
-        number = self.fact_values.get(value)
-        if number is None:
-            return self.values.setdefault(value, len(self.fact_values) + len(self.values))
-        return number
+    def _distinct_values(
+        self, name: str, atoms: Sequence[list[Constant] | ValuedAtom]
+    ) -> dict[tuple[int, ...], float] | None:
+        """Return what ``_values`` does, without a loop; None if an atom is bad or appears twice."""
+        arity = len(self.layout.arguments(name))
+        if {*map(type, atoms)} != {ValuedAtom}:
+            return None
+        rows, numbers = ([*map(attrgetter(part), atoms)] for part in ("args", "number"))
+        if {*map(len, rows)} != {arity} or UNSET in numbers:
+            return None
+        if not all(map(MOST.__ge__, map(abs, numbers))):
+            return None
+        constants = map(self.constants.__getitem__, chain.from_iterable(rows))
+        values = dict(zip(zip(*[constants] * arity, strict=True), numbers, strict=False))
+        return values if len(values) == len(atoms) else None
 
     def _opened(self, listed: Atoms, evidence: Atoms) -> Atoms:
         """Return the listed open atoms and the atoms that evidence fixes: joins must find both."""
@@ -343,7 +365,7 @@ class Packer(Constants):
             np.frombuffer(bytes(self.labelled), np.uint8),
             self.fact_arrays,
             self.facts.own(worlds, len(data)),
-            np.array([*self.fact_values, *self.values], np.float64),
+            np.array([*self.values], np.float64),
         )
         self.make_room(len(data))
         at, early = 0, 0

@@ -44,8 +44,8 @@ class Inference:
 
     @property
     def eliminates(self) -> bool:
-        """Whether narrow worlds are solved by elimination."""
-        return self.presolve and self.marginals is None
+        """Whether narrow worlds are predicted by elimination: max-sum, or sum-product for marginals."""
+        return self.presolve
 
     def ranking(self) -> Inference:
         """Return this inference with marginals: exact in narrow components, by MC-SAT in the others."""

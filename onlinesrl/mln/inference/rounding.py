@@ -23,10 +23,8 @@ from onlinesrl.core.arrays import Bools, Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine, Marginals, Solution
-from onlinesrl.mln.kernels.weight_magnitude import FAINT, HIGHEST, LARGE, UNIT
+from onlinesrl.mln.kernels.weight_magnitude import FAINT, HIGHEST, LARGE, STEEP, UNIT
 
-STEEP = 2.0**12
-"""Weights up to this are compared in doubles for probabilities."""
 SHARE, MOST = 1e-6, 1e-3
 """The limits of the rounding if the smallest weight is smaller: a share of the sum, and a number."""
 

@@ -29,7 +29,7 @@ from onlinesrl.mln.kernels.elimination_order import (
     structure,
 )
 from onlinesrl.mln.kernels.ground import ground_labelled, partly_labelled
-from onlinesrl.mln.kernels.ground_network import ROWS, Network, clamp, release, soft_score
+from onlinesrl.mln.kernels.ground_network import ATOMS, ROWS, Network, clamp, release, soft_score
 from onlinesrl.mln.kernels.grounding_frames import (
     INFEASIBLE,
     OK,
@@ -39,7 +39,15 @@ from onlinesrl.mln.kernels.grounding_frames import (
     Plans,
     Scratch,
 )
-from onlinesrl.mln.kernels.prediction_counts import By, Output, State, record
+from onlinesrl.mln.kernels.prediction_counts import (
+    By,
+    Output,
+    Probabilities,
+    State,
+    likeliest,
+    record,
+    record_probabilities,
+)
 from onlinesrl.mln.kernels.sum_product import sum_product
 from onlinesrl.mln.kernels.weight_lookup import (
     Weights,
@@ -51,7 +59,7 @@ from onlinesrl.mln.kernels.weight_lookup import (
     number,
     score_gap,
 )
-from onlinesrl.mln.kernels.weight_magnitude import HIGHEST, largest, lost
+from onlinesrl.mln.kernels.weight_magnitude import HIGHEST, STEEP, largest, lost
 
 GROW_WEIGHTS, GROW_TABLES, GROW_OUTPUT, GROW_CLAUSES = 4, 5, 6, 8
 TOO_WIDE, STOPPED = 9, 10
@@ -86,6 +94,7 @@ class StepFrame(Frame):
     state: State
     by: By
     out: Output
+    probabilities: Probabilities
     max_atoms: int
     max_groundings: int
     augmented: bool  # the rival is the best state with its label loss
@@ -177,6 +186,28 @@ def solve(p: StepFrame, cu: float, cv: float, rival: bool) -> tuple[int, float]:
     return OK, soft_score(net, state.predicted, p.weight)
 
 
+@kernel_of("probabilities", (TOO_WIDE, 0.0))
+def rank(p: StepFrame, w: int, cu: float, cv: float) -> tuple[int, float]:
+    """Find the probabilities of the open atoms by the weights of ``solve``, and the state they predict.
+
+    Returns a status and the state's score; TOO_WIDE also where doubles are too coarse for probabilities.
+    """
+    net, st, exact, state = p.net, p.structure, p.rival, p.state
+    status = order(p)
+    if status != OK or p.probabilities.answered[w]:
+        state.predicted[: net.size[ATOMS]] = 0
+        return status, 0.0
+    total = effective(net, p.weights.value, cu, cv, p.weight)
+    if not total <= STEEP or st.size[CELLS] > len(exact.table):
+        return TOO_WIDE, 0.0
+    if sum_product(net, st, p.weight, exact.unary, exact.table, p.more) == -np.inf:
+        return INFEASIBLE, 0.0
+    likeliest(p.plans, net, exact.unary, p.probabilities.least, state.predicted)
+    if not record_probabilities(p.plans, p.batch, w, net, exact.unary, p.probabilities):
+        return GROW_OUTPUT, 0.0
+    return OK, soft_score(net, state.predicted, p.weight)
+
+
 @kernel
 def ground(p: StepFrame, w: int) -> tuple[int, int]:
     """Ground a world, with its truth; see ``ground.ground_labelled``."""
@@ -204,7 +235,10 @@ def predict(p: StepFrame, w: int, learning: bool, rival: bool) -> tuple[int, int
     if not number(p.plans, p.net, p.weights, learning and p.batch.labelled[w] == 1):
         return GROW_WEIGHTS, -1
     cu, cv = mean(p)
-    status, score = solve(p, cu, cv, rival)
+    if p.probabilities.predict:
+        status, score = rank(p, w, cu, cv)
+    else:
+        status, score = solve(p, cu, cv, rival)
     if status != OK:
         return status, largest(p.net, p.weight) if status == WEIGHTS_OVERFLOW else -1
     if not record(p.plans, p.batch, w, p.net, p.state, p.by, ELIMINATION, score, p.out):
@@ -364,9 +398,11 @@ def step(p: StepFrame, w: int, tasks: int, learning: bool) -> int:
     """Do the tasks of ``run`` for one world; returns OK, or the reason why it needs more."""
     learns = tasks & LEARN != 0 and p.batch.labelled[w] == 1
     filled = tasks & PREDICT != 0 and not partly_labelled(p.plans, p.batch, w)
+    filled &= not p.probabilities.predict
     if tasks & PREDICT:
         p.begun[0], p.begun[1] = p.weights.size[0], p.weights.size[1]
         p.out.true_start[w + 1] = p.out.true_start[w]
+        p.probabilities.start[w + 1] = p.probabilities.start[w]
         status, detail = ground(p, w)
         if status == OK:
             status, detail = predict(p, w, learning, learns and filled and not p.how.expects)

@@ -3,9 +3,11 @@
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
-from onlinesrl.mln.kernels.ground_network import OPEN, VARIABLES, Network
+from onlinesrl.mln.kernels.ground_network import ATOMS, OPEN, VARIABLES, Network, define
 from onlinesrl.mln.kernels.grounding_frames import FOUND, OK, Batch, Plans
 
+TIE = 1e-9
+"""Probabilities that differ by less are equal, since sums are rounded."""
 HITS, FALSE_ALARMS, MISSES, UNITS, RIGHT_UNITS, HAMMING, EXACT = 0, 1, 2, 3, 4, 5, 6
 
 
@@ -42,6 +44,64 @@ class Output(Frame):
     true_mark: Bytes  # 1: predicted, 2: true, 3: both; and 4 if its truth is not known
     class_start: Ints  # [world + 1]
     by_class: Ints  # [class, 3] hits, false alarms, misses
+
+
+class Probabilities(Frame):
+    """How probabilities predict worlds, and those of the open atoms of each world."""
+
+    predict: bool  # they predict, and not the best state
+    answered: Bytes  # [world] 1: predicted earlier, so that no probability is computed
+    least: Floats  # [query predicate] the least probability of a true atom
+    start: Ints  # [world + 1]
+    query: Ints32  # [open atom] query predicate
+    key: Ints  # [open atom] number among its groundings
+    value: Floats  # [open atom]
+
+    @classmethod
+    def _without(cls, values: dict[str, object]) -> tuple[str, ...]:
+        return () if values["predict"] else ("probabilities",)
+
+
+@kernel
+def likeliest(plans: Plans, net: Network, unary: Floats, least: Floats, state: Bytes) -> None:
+    """Write the most probable value of each variable; ``unary`` [value slot] is that of ``sum_product``.
+
+    An atom without a group is true if its probability is at least ``least`` [query predicate].
+    """
+    state[: net.size[ATOMS]] = 0
+    for q in range(len(plans.query_group)):
+        for a in range(net.query_base[q], net.query_base[q + 1]):
+            v = net.var_of[a]
+            first, stop = net.var_start[v], net.var_start[v + 1]
+            if stop - first == 1 and not net.exactly[v]:
+                state[a] = unary[a + v + 1] >= (least[q] if net.fixed[a] == OPEN else 0.5)
+            elif a == first:
+                best = first + v + net.exactly[v]
+                for slot in range(best + 1, stop + v + 1):
+                    if unary[slot] > unary[best] + TIE:
+                        best = slot
+                if best > first + v:
+                    state[best - v - 1] = 1
+    define(net, state)
+
+
+@kernel
+def record_probabilities(
+    plans: Plans, batch: Batch, w: int, net: Network, unary: Floats, by: Probabilities
+) -> bool:
+    """Write the probabilities of a world's open atoms; see ``likeliest``. False: no room."""
+    at = by.start[w]
+    for q in range(len(plans.query_group)):
+        for a in range(net.query_base[q], net.query_base[q + 1]):
+            if net.fixed[a] != OPEN:
+                continue
+            if at == len(by.key):
+                return False
+            by.query[at], by.value[at] = q, unary[a + net.var_of[a] + 1]
+            by.key[at] = net.key[a] if batch.listed[w] else a - net.query_base[q]
+            at += 1
+    by.start[w + 1] = at
+    return True
 
 
 @kernel

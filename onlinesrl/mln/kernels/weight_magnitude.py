@@ -12,6 +12,8 @@ LARGE = 2.0**22
 """Sums of absolute weights up to this are exact to a billionth."""
 FAINT = 1e-4
 """A rounding error below this hides no weight."""
+STEEP = 2.0**12
+"""Weights up to this are compared in doubles for probabilities."""
 HIGHEST = 1e300
 """Sums of absolute weights from here on may leave the range of doubles."""
 

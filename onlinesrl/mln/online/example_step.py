@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -173,11 +173,34 @@ class ExampleProcessor:
             class_start=classes,
             by_class=np.zeros((int(classes[-1]), 3), np.int64),
         )
-        self.results = Results(batch, worlds, out, self.routes, answered)
+        self.results = Results(batch, worlds, out, self.routes, answered, self._probabilities(n))
+        self.results.probabilities.answered[[*answered]] = 1
+        self._set_least()
         if self.tables.stop is not interrupt.flag():  # that of an earlier run in this process
             self._make_states()
         self._set_frame()
         return self.results
+
+    def _probabilities(self, worlds: int) -> prediction_counts.Probabilities:
+        """Return room for the probabilities of open atoms, none if the best states predict."""
+        predict = self.inference.marginals is not None
+        room = self.room["output"] if predict else 0
+        return prediction_counts.Probabilities(
+            predict=predict,
+            answered=np.zeros(worlds, np.uint8),
+            least=np.full(len(self.grounder.names), 0.5 + prediction_counts.TIE),
+            start=np.zeros(worlds + 1, np.int64),
+            query=np.zeros(room, np.int32),
+            key=np.zeros(room, np.int64),
+            value=np.zeros(room),
+        )
+
+    def _set_least(self) -> None:
+        """Make the kernel use the current thresholds."""
+        for q, names in enumerate(self.grounder.names):
+            value = self.thresholds.of(names.name)
+            if value is not None:
+                self.results.probabilities.least[q] = value
 
     def _set_frame(self) -> None:
         """Make the kernels use the current arrays."""
@@ -198,6 +221,7 @@ class ExampleProcessor:
             self.state,
             self.counter.by,
             self.results.out,
+            self.results.probabilities,
             limits.atoms,
             limits.groundings,
             weights.update.loss == "ml",
@@ -259,11 +283,19 @@ class ExampleProcessor:
                     self._take(w, learning, self._audited(seen, w))
                     w += 1
                 else:
+                    first = w
                     w = self.run(w, stop, PREDICT | LEARN if learning else PREDICT, learning)
+                    self._name_probabilities(first, w)
                     if w < stop:
                         updates = weights.updates
                         self._finish(w, learning)
                         w += 1
+                    elif (
+                        learning
+                        and results.batch.labelled[w - 1]
+                        and results.out.status[w - 1] == OK
+                    ):
+                        self._count(w - 1)
                 if monitor is not None and weights.updates > before:
                     self._watch(monitor, w - 1)
                 if most is not None and len(weights) > most:
@@ -282,12 +314,20 @@ class ExampleProcessor:
         update = self.weights.update
         if not self.inference.eliminates or self._audited(seen, w):
             return w
-        if self.costs is not None or self.sampled if learning else self.margins:
+        if self.costs is not None or self.sampled if learning else self._measures_margins:
             return w
         if monitor is not None or update.max_weights is not None:
             return w + 1
         interval, last = self.inference.audit_every, len(self.results.worlds)
+        if learning and self.thresholds.counts:  # the next labelled world changes them
+            labelled = self.results.batch.labelled[w:]
+            return w + 1 + int(labelled.argmax()) if labelled.any() else last
         return last if interval <= 0 else min(last, w + interval - 1 - (seen + w) % interval)
+
+    @property
+    def _measures_margins(self) -> bool:
+        """Whether predictions by elimination get a margin; those by probabilities have none."""
+        return self.margins and self.inference.marginals is None
 
     def _watch(self, monitor: Monitor, w: int) -> None:
         """Pass the errors of a world, after learning from it, to the drift monitor."""
@@ -338,7 +378,9 @@ class ExampleProcessor:
         finally:
             self.at = w  # nothing has been learned from this world yet
         out = self.results.out
-        if not wide and out.status[w] == OK and self.margins and not learning:
+        if not wide:
+            self._name_probabilities(w, w + 1)
+        if not wide and out.status[w] == OK and self._measures_margins and not learning:
             state, score = self.state, float(out.score[w])
             net, weight, best = self.grounder.net, self.weights.weight, state.predicted
             out.margin[w] = elimination.margin(
@@ -419,6 +461,28 @@ class ExampleProcessor:
             code, results.batch, w, net, self.state, self.counter.by, route, score, results.out
         ):
             self._grow(predict_and_learn.GROW_OUTPUT)
+
+    def _name_probabilities(self, first: int, stop: int) -> None:
+        """Note the probabilities that the kernel found for the worlds ``first .. stop - 1``."""
+        results, by = self.results, self.results.probabilities
+        if not by.predict:
+            return
+        results.unproven.update(range(first, stop))
+        starts = by.start[first : stop + 1].tolist()
+        span = slice(starts[0], starts[-1])
+        columns = by.query[span], by.key[span], np.round(by.value[span], 6)
+        atoms = [*zip(*(column.tolist() for column in columns), strict=True)]
+        for w, (start, end) in enumerate(pairwise(starts), first):
+            if results.out.status[w] != OK or w in results.answered:
+                continue
+            open_atoms = atoms[start - starts[0] : end - starts[0]]
+            results.marginals[w] = {}
+            for q, names in enumerate(self.grounder.names):
+                domains = [self.grounder.packer.names(results.batch, w, k) for k in names.kinds]
+                keys = [key for query, key, _ in open_atoms if query == q]
+                values = [value for query, _, value in open_atoms if query == q]
+                rows = names.constants(keys, domains)
+                results.marginals[w][names.name] = [*map(ValuedAtom, rows, values)]
 
     # prediction by engines -------------------------------------------------------------------
 
@@ -674,6 +738,7 @@ class ExampleProcessor:
             example = results.worlds[w].example
             for name, scores, true in self.counter.scored(marginals or {}, example):
                 self.thresholds.add(name, scores, true)
+            self._set_least()
 
     def _labels(self, w: int) -> Iterator[tuple[str, list[list[int]], list[str]]]:
         """Yield by predicate the open atoms of each unit, and its label, where labels are balanced."""

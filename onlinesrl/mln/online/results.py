@@ -56,6 +56,7 @@ class Results:
     out: k.Output
     routes: list[str]  # names of the numbers in ``out.route``
     answered: Mapping[int, Prediction]  # earlier predictions, by world
+    probabilities: k.Probabilities
     asked: dict[int, Prediction] = field(default_factory=dict)
     """Labelled worlds that are scored on some of their open atoms only, and their predictions."""
     unproven: set[int] = field(default_factory=set)  # worlds whose prediction is not certified
@@ -100,3 +101,8 @@ class Results:
             true_key=enlarged(out.true_key, size),
             true_mark=enlarged(out.true_mark, size),
         )
+        by = self.probabilities
+        if by.predict:
+            size = 2 * len(by.key)
+            query, key, value = (enlarged(a, size) for a in (by.query, by.key, by.value))
+            self.probabilities = replace(by, query=query, key=key, value=value)
