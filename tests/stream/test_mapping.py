@@ -10,6 +10,7 @@ from onlinesrl.core.errors import ConfigError, ExampleError
 from onlinesrl.core.io import config_section
 from onlinesrl.stream.mapping import Mapper, MappingSection, path_of
 from tests.support.orders import MAPPING, MODEL, ORDERS, as_csv, as_file, as_json
+from tests.support.serving import Served
 
 DOCUMENT = {
     "id": 7,
@@ -280,3 +281,33 @@ def test_changes_of_debezium_are_the_rows_after_them(orders, wrapped):
         "not a change of Debezium: expected an object with the key op",
     ]
     assert json.loads(results["metrics.jsonl"].splitlines()[-1])["tombstones"] == 1
+
+
+def test_a_server_maps_what_clients_send(orders):
+    lines = [line.strip() for line in as_json(ORDERS[:20])]
+    run = orders(as_json(ORDERS[:20]))
+    predicted = learned(run)["predictions.jsonl"].splitlines()
+    served = orders([], "served.jsonl", source={"path": "served.jsonl", "mapping": MAPPING})
+    server = Served(served)
+    bad = json.dumps({**ORDERS[0], "sku": 0.5}).encode()
+    answers = server.post("/learn", [*lines, bad])
+    assert answers[:-1] == [*map(json.loads, predicted)]
+    reason = "mapping.evidence.Item: sku: expected text or a whole number, found 0.5"
+    assert answers[-1] == {"line": 21, "error": reason}
+    assert server.post("/predict", lines[:1])[0]["id"] == "1"
+    assert server.stop() == 0
+    assert served.results()["weights.mln"] == run.results()["weights.mln"]
+
+
+def test_shards_of_records_learn_what_shards_of_examples_do(orders):
+    keys = {"distribute": {"shards": 3, "round": 7, "workers": 1}}
+    mapper = Mapper(MappingSection.model_validate(MAPPING))
+    records, examples = as_json(ORDERS), [mapper.line(record, "") for record in ORDERS]
+    records, examples = (  # shards are cut by bytes
+        [line.strip().ljust(400) + b"\n" for line in lines] for lines in (records, examples)
+    )
+    expected = learned(orders(examples, "examples.jsonl", mapping=None, **keys))
+    assert learned(orders(records, **keys)) == expected
+    rows = orders(as_csv(ORDERS), "orders.csv", **keys)
+    assert rows.run() == 78
+    assert "files of rows cannot be cut into shards" in rows.said
