@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
@@ -111,7 +112,8 @@ def constant(value: Any, path: str) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+        with suppress(ValueError):  # of more digits than Python writes
+            return str(value)
     hint = "; true and false may be a `value`" if isinstance(value, bool) else ""
     raise ExampleError(f"{path}: expected text or a whole number, found {described(value)}{hint}")
 

@@ -4,9 +4,12 @@ import gzip
 import json
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import onlinesrl as srl
 from onlinesrl.core.errors import ConfigError, ExampleError
+from onlinesrl.core.example import decode
 from onlinesrl.core.io import config_section
 from onlinesrl.stream.mapping import Mapper, MappingSection, path_of
 from tests.support.orders import MAPPING, MODEL, ORDERS, as_csv, as_file, as_json
@@ -311,3 +314,36 @@ def test_shards_of_records_learn_what_shards_of_examples_do(orders):
     rows = orders(as_csv(ORDERS), "orders.csv", **keys)
     assert rows.run() == 78
     assert "files of rows cannot be cut into shards" in rows.said
+
+
+leaf = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.floats(),
+    st.integers(),
+    st.sampled_from([10**400, -(2**70), "", "true", "1e999", "1_0", "é\0", " 7 "]),
+    st.text(max_size=3),
+)
+name = st.sampled_from(["id", "words", "text", "v", "a.b", "x"])
+value = st.recursive(
+    leaf, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(name, inner, max_size=4)
+)
+
+
+@given(record=st.dictionaries(name, value) | value)
+@example(record={"id": 10**5000, "words": []})
+@example(record={"id": 1, "words": [{"text": "a", "v": "7", "x": [1, "b"]}], "a.b": None})
+def test_any_record_becomes_an_example_or_is_refused(record):
+    rules = {
+        "P": {"from": "words[]", "arguments": ["text", "$.id", "position(1)"], "value": "v"},
+        "Q": {"from": "words[0:2].x[]", "arguments": ["."], "optional": True},
+        "R": {"arguments": ["['a.b']", "=c"], "optional": True},
+    }
+    for predicates in (rules, {"Q": rules["Q"]}, {"R": rules["R"]}):
+        mapper = Mapper(MappingSection.model_validate({"id": "id", "evidence": predicates}))
+        try:
+            line = mapper.line(record, "x:1")
+        except ExampleError as error:
+            assert str(error).startswith("mapping.")
+        else:
+            assert decode(line).id == str(record["id"])
