@@ -19,15 +19,13 @@ from onlinesrl.core.explain.explanation import (
     ordered,
     shown,
 )
-from onlinesrl.logic.ast import Leaf, Program, Variable
-from onlinesrl.logic.text import quote, show, show_leaf
 from onlinesrl.mln.explain.counterfactual import least_change
 from onlinesrl.mln.explain.predicted_world import PredictedWorld, Predictor
 from onlinesrl.mln.ground.ground_mrf import State
 from onlinesrl.mln.ground.model_index import Layout
 from onlinesrl.mln.kernels import ground_network as n
 from onlinesrl.mln.lang.clausal_form import Clause
-from onlinesrl.mln.lang.weight_file import written
+from onlinesrl.mln.lang.weight_file import rule_text
 
 
 def explain(
@@ -264,19 +262,8 @@ def _constants(
 
 
 def _text(world: PredictedWorld, clause: Clause, key: Sequence[str]) -> str:
-    return rule_text(world.predictor.weights.layout.plan.program, clause, key)
-
-
-def rule_text(program: Program, clause: Clause, key: Sequence[str]) -> str:
-    """Return the text of a rule with the template constants of its weight."""
     constants = dict(zip(clause.template, key, strict=True))
-
-    def spelled(leaf: Leaf) -> str:
-        if isinstance(leaf, Variable) and leaf.name in constants:
-            return quote(constants[leaf.name])
-        return show_leaf(leaf)
-
-    return show(written(clause, program.rules[clause.rule]), spelled)
+    return rule_text(world.predictor.weights.layout.plan.program, clause, constants)
 
 
 def _texts(world: PredictedWorld, selected: Bools) -> tuple[str, ...]:

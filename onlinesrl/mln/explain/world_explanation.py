@@ -8,10 +8,11 @@ from typing import NamedTuple
 from onlinesrl.core.explain.explanation import Explanation, Other, shown
 from onlinesrl.logic.ast import Program
 from onlinesrl.logic.atom_index import GroundAtom
-from onlinesrl.mln.explain.explanation import Instance, merged, rule_text
+from onlinesrl.mln.explain.explanation import Instance, merged
 from onlinesrl.mln.ground.incremental_grounder import GroundLiterals, Row
 from onlinesrl.mln.ground.join_planner import Group
 from onlinesrl.mln.lang.clausal_form import Clause
+from onlinesrl.mln.lang.weight_file import rule_text
 
 Values = Mapping[GroundAtom, float]
 """The values of open atoms, 0 or 1."""
@@ -58,7 +59,8 @@ def explained(
         if turned.isdisjoint(_atoms(literals)):
             continue
         change = int(_holds(literals, values)) - int(_holds(literals, local))
-        text = rule_text(program, clause, row.template)
+        constants = dict(zip(clause.template, row.template, strict=True))
+        text = rule_text(program, clause, constants)
         if weight is None:
             forbidden |= {f"{text}.": None} if change else {}
         elif change:

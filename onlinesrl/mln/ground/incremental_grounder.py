@@ -19,6 +19,8 @@ from math import nan, prod
 from typing import NamedTuple, TypeAlias
 
 from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.example import show_ground_atom
+from onlinesrl.core.explain.conflict import impossible
 from onlinesrl.logic.ast import Atom, Constant, Leaf, Program, Variable
 from onlinesrl.logic.atom_index import AtomIndex, Constants, GroundAtom
 from onlinesrl.logic.cnf import Literal
@@ -43,6 +45,7 @@ from onlinesrl.mln.ground.join_planner import (
 from onlinesrl.mln.ground.model_index import number_of
 from onlinesrl.mln.kernels.grounding_frames import NO_NUMBER
 from onlinesrl.mln.lang.clausal_form import Clause
+from onlinesrl.mln.lang.weight_file import rule_text
 
 Binding: TypeAlias = Mapping[str, str]
 """The constants of variables, and the decimal digits of those that are plain numbers."""
@@ -154,6 +157,16 @@ class IncrementalGrounder:
     def clause(self, number: int) -> Clause:
         """Return a clause by its number."""
         return self._clauses[number].clause
+
+    def shown(self, key: Key) -> tuple[str, list[tuple[GroundAtom, bool]]]:
+        """Return the text of a ground clause, and its evidence atoms outside of EXIST, with their truth."""
+        clause = self._clauses[key[0]]
+        binding = dict(zip(clause.names, key[1], strict=True))
+        query, program = self.plan.query, self.plan.program
+        evidence = [x.atom for x in clause.clause.literals if x.atom.predicate not in query]
+        atoms = [_ground(atom, binding) for atom in evidence]
+        text = rule_text(program, clause.clause, binding)
+        return text, [(atom, bool(self.fact(atom))) for atom in dict.fromkeys(atoms)]
 
     def weight(self, row: Row) -> float | None:
         """Return the weight of a ground clause; None for a hard one."""
@@ -474,7 +487,11 @@ class IncrementalGrounder:
             return None
         if not literals:
             if clause.clause.hard:
-                raise Infeasible(f"the evidence breaks the hard rule {clause.clause.text}")
+                text, evidence = self.shown((number, tuple([binding[x] for x in clause.names])))
+                facts = [
+                    f"{'' if is_true else '!'}{show_ground_atom(*a)}" for a, is_true in evidence
+                ]
+                raise impossible([f"{text}."], facts)
             return None
         numeric = self.plan.program.predicates
         values = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import NamedTuple, TextIO, TypeAlias
@@ -170,6 +170,17 @@ def written(clause: Clause, rule: Rule) -> Formula:
     """Return the formula of a clause in a weight file: its rule's formula if the rule has one clause."""
     as_written = clause.sign > 0 and len(rule_clauses(rule)) == 1
     return rule.formula if as_written else clause.formula
+
+
+def rule_text(program: Program, clause: Clause, constants: Mapping[str, str]) -> str:
+    """Return the rule of a clause, as in a weight file, with constants in place of some variables."""
+
+    def spelled(leaf: Leaf) -> str:
+        if isinstance(leaf, Variable) and leaf.name in constants:
+            return quote(constants[leaf.name])
+        return show_leaf(leaf)
+
+    return show(written(clause, program.rules[clause.rule]), spelled)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isnan
-from typing import NamedTuple
+from math import isnan, nan
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.example import show_ground_atom
+from onlinesrl.core.explain.conflict import impossible, smallest_conflict
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError, shown
 from onlinesrl.core.io.restoring import Misfit
 from onlinesrl.logic.ast import Program
@@ -67,6 +68,10 @@ class _Part(NamedTuple):
 
     atoms: list[GroundAtom]
     clauses: list[GroundClause]
+
+
+_Constraint: TypeAlias = tuple[Literal["fact", "group", "rule"], Any]
+"""A fact about a query atom, a group, or a ground hard rule, with its atom or key."""
 
 
 class MlnWorld:
@@ -233,9 +238,10 @@ class MlnWorld:
         try:
             self._check(step)
             new = [*map(self._solved, self._components(affected))]
-        except (Infeasible, Unsolved):
+        except (Infeasible, Unsolved) as error:
+            conflict = None if isinstance(error, Unsolved) else self._conflict(touched)
             self._update(Step(rows, atoms))
-            raise
+            raise conflict or error from None
         for component in old:
             self._score -= component.score
             self._loose.pop(component, None)
@@ -315,19 +321,15 @@ class MlnWorld:
             if true > 1 or (
                 rule.exactly and not any(self._fixed[a] != 0.0 for a in self._groups[group])
             ):
-                name = show_ground_atom(*min(self._groups[group]))
-                number = "several atoms" if true > 1 else "no atom"
-                raise Infeasible(
-                    f"{number} of the group of {name} can be true; expected {rule.show(group[0])}"
-                )
+                raise Infeasible(f"the facts break {rule.show(group[0])}")
         together = self._with_members(step.atoms)
         mentions = (key for atom in together for key in self._mentions.get(atom, ()))
         keys = dict.fromkeys([*step.rows, *mentions])
         for key in keys:
             row = self._rows.get(key)
             if row is not None and self._folded(row) == frozenset() and self._hard(row):
-                clause = self._grounder.clause(row.clause)
-                raise Infeasible(f"the evidence breaks the hard rule {clause.text}")
+                text = self._grounder.clause(row.clause).text
+                raise Infeasible(f"the evidence breaks the hard rule {text}")
 
     def _hard(self, row: Row) -> bool:
         return self._grounder.weight(row) is None
@@ -393,6 +395,23 @@ class MlnWorld:
         weighted += [(None, frozenset([unit])) for unit in units]
         if not weighted and not any(groups):
             return _Component((*atoms,), (0.0,) * len(atoms), Fraction(0), 0.0, True)
+        model, weights = self._model(atoms, weighted, groups)
+        solution = self._engine.solve(model, weights)
+        return _Component(
+            (*atoms,),
+            (*solution.state[: len(atoms)].astype(float).tolist(),),
+            model.exact_score(solution.state, weights),
+            max(solution.bound - solution.score, 0.0),
+            solution.certified,
+        )
+
+    def _model(
+        self,
+        atoms: Sequence[GroundAtom],
+        weighted: Iterable[tuple[float | None, GroundLiterals]],
+        groups: Sequence[GroundAtom | None],
+    ) -> tuple[GroundMRF, Floats]:
+        """Return clauses over atoms, each in one of the groups or none, and weights; None: hard."""
         numbers = {group: n for n, group in enumerate(g for g in dict.fromkeys(groups) if g)}
         exactly = [self._grounder.plan.groups[name].exactly for name, _ in numbers]
         n_atoms, clauses, weight = _written(atoms, weighted)
@@ -406,15 +425,78 @@ class MlnWorld:
             group,
             np.array(exactly, np.bool_),
         )
-        weights = np.array([w or 0.0 for w in weight])
-        solution = self._engine.solve(model, weights)
-        return _Component(
-            (*atoms,),
-            (*solution.state[: len(atoms)].astype(float).tolist(),),
-            model.exact_score(solution.state, weights),
-            max(solution.bound - solution.score, 0.0),
-            solution.certified,
-        )
+        return model, np.array([w or 0.0 for w in weight])
+
+    # conflicts -----------------------------------------------------------------------------------
+
+    def _conflict(self, touched: Iterable[GroundAtom]) -> Infeasible | None:
+        """Return the error with the smallest conflict of ground hard rules and facts; None: there is none."""
+        if (conflict := smallest_conflict(self._constraints(touched), self._can_hold)) is None:
+            return None
+        rules, facts = list[str](), dict[str, None]()
+        for kind, name in conflict:
+            if kind == "fact":
+                facts[_fact_text(name, self._atoms[name] == 1.0)] = None
+            elif kind == "group":
+                constraint = self._grounder.plan.groups[name[0]].show(name[0])
+                rules.append(f"{constraint}, as in {show_ground_atom(*min(self._groups[name]))}")
+            else:
+                text, evidence = self._grounder.shown(name)
+                rules.append(f"{text}.")
+                facts |= {_fact_text(atom, is_true): None for atom, is_true in evidence}
+        return impossible(rules, [*facts])
+
+    def _constraints(self, touched: Iterable[GroundAtom]) -> Iterator[_Constraint]:
+        """Yield the hard constraints that touched atoms are in, then those beside; facts end the search."""
+        start, seen = len(atoms := [*touched]), {*atoms}
+        constraints = set[_Constraint]()
+        for place, atom in enumerate(atoms):  # it grows
+            new = list[_Constraint]()
+            if atom in self._atoms and not isnan(self._atoms[atom]):
+                new.append(("fact", atom))
+            if place < start or isnan(self._atoms.get(atom, nan)):
+                new += [("group", group) for group in [self._group.get(atom)] if group]
+                new += [
+                    ("rule", key)
+                    for key in self._mentions.get(atom, ())
+                    if self._hard(self._rows[key])
+                ]
+            for constraint in new:
+                if constraint not in constraints:
+                    constraints.add(constraint)
+                    yield constraint
+                    beside = self._beside(constraint)
+                    atoms += [other for other in dict.fromkeys(beside) if other not in seen]
+                    seen |= {*beside}
+
+    def _beside(self, constraint: _Constraint) -> Sequence[GroundAtom]:
+        """Return the atoms of a constraint."""
+        kind, name = constraint
+        if kind == "fact":
+            return (name,)
+        return [*(self._groups[name] if kind == "group" else _atoms(self._rows[name].literals))]
+
+    def _can_hold(self, constraints: Sequence[_Constraint]) -> bool:
+        """Tell whether constraints can all hold."""
+        atoms = sorted({atom for constraint in constraints for atom in self._beside(constraint)})
+        chosen = {name for kind, name in constraints if kind == "group"}
+        groups = [g if (g := self._group.get(atom)) in chosen else None for atom in atoms]
+        clauses = [
+            frozenset([(self._atoms[name] == 1.0, name)])
+            if kind == "fact"
+            else self._rows[name].literals
+            for kind, name in constraints
+            if kind != "group"
+        ]
+        try:
+            self._engine.solve(*self._model(atoms, [(None, x) for x in clauses], groups))
+        except Infeasible:
+            return False
+        return True
+
+
+def _fact_text(atom: GroundAtom, is_true: bool) -> str:
+    return f"{'' if is_true else '!'}{show_ground_atom(*atom)}"
 
 
 def _written(
