@@ -133,7 +133,8 @@ class World:
         go, observed or target. Atoms are given as for ``infer``.
 
         Raises DataError for a bad change, ExampleError for what is no atom, ModelError where a rule cannot
-        be ground, and Infeasible where the hard rules cannot all hold. Then nothing has changed.
+        be ground, and Infeasible, which names a smallest conflict, where the hard rules cannot all hold. Then
+        nothing has changed.
         """
         changes = dict[GroundAtom, float | None]()
         numbers = dict[str, int]()

@@ -143,8 +143,8 @@ def test_rules_come_and_go_and_have_other_weights(tmp_path, seed):
         ),
         ("set_model", "1: Knows(A, B) -> Reported(A)", "no predicate Trusts"),
         ("set_model", TRUST + "Knows(A, B) -> Trusts(B, A) .", "the rule needs"),
-        ("set_model", TRUST + "Knows(A, B) <= 0.5 .", "breaks this hard rule"),
-        ("set_model", TRUST + "Trusts(A, +B) >= 3 .", "no values satisfy"),
+        ("set_model", TRUST + "Knows(A, B) <= 0.5 .", "the fact Knows\\(1, 2\\) = 1"),
+        ("set_model", TRUST + "Trusts(A, +B) >= 3 .", "^this cannot hold: the hard rule Tr"),
     ],
 )
 def test_other_rules_that_do_not_fit_change_nothing(method, text, message):
@@ -188,17 +188,53 @@ def test_a_bad_change_is_refused_and_changes_nothing(message):
     assert len(world.apply(remove={"Knows": [(1, 3)], "Trusts": [(1, 3)]})) == 1
 
 
-def test_hard_rules_that_cannot_all_hold_change_nothing():
-    model = srl.Model("1: !A(X) ^2  A(X) >= B(X) .  A(X) <= C(X) .", "psl")
-    world = srl.World(model, "A")
-    world.apply(add={"B": {1: 0.7}, "C": {1: 0.9}}, query={"A": [1]})
+CHAIN = """
+1: !A(X) ^2
+A(X) >= B(X) .
+A(X) <= C(X) .
+Next(X, Y) & A(X) -> A(Y) .
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "rules", "facts"),
+    [
+        (
+            {"C": {1: 0.2}},
+            ["A('1') >= B('1') .", "A('1') <= C('1') ."],
+            ["B(1) = 0.7", "C(1) = 0.2"],
+        ),
+        ({"A": {1: 0.1}}, ["A('1') >= B('1') ."], ["A(1) = 0.1", "B(1) = 0.7"]),
+        (
+            {"C": {4: 0.6, 9: 0.1}, "B": {8: 0.0}},
+            [
+                "A('1') >= B('1') .",
+                "Next('1', '2') & A('1') -> A('2') .",
+                "Next('2', '3') & A('2') -> A('3') .",
+                "Next('3', '4') & A('3') -> A('4') .",
+                "A('4') <= C('4') .",
+            ],
+            ["B(1) = 0.7", "C(4) = 0.6", "Next(1, 2) = 1", "Next(2, 3) = 1", "Next(3, 4) = 1"],
+        ),
+    ],
+)
+def test_hard_rules_that_cannot_all_hold_change_nothing(change, rules, facts):
+    world, numbers = srl.World(srl.Model(CHAIN, "psl"), "A"), range(1, 30)
+    chain = [(n, n + 1) for n in numbers[:-1]]
+    world.apply(
+        add={"B": {1: 0.7}, "C": dict.fromkeys(numbers, 0.9), "Next": chain},
+        query={"A": [*numbers]},
+    )
     before = digest(world)
-    with pytest.raises(Infeasible):
-        world.apply(set={"C": {1: 0.2}})
-    with pytest.raises(srl.ModelError, match="breaks this hard rule"):
-        world.apply(set={"A": {1: 0.1}})
+    with pytest.raises(Infeasible) as caught:
+        world.apply(set=change)
+    start, _, end = str(caught.value).partition(", and the facts ")
+    assert sorted(start.partition("hard rule")[2].removeprefix("s").strip().split("; ")) == sorted(
+        rule.replace("'", "") for rule in rules
+    )
+    assert sorted(end.split("; ")) == facts
     assert digest(world) == before
-    delta = world.apply(set={"C": {1: 0.7}, "B": {1: 0.0}})
+    delta = world.apply(set={"B": {1: 0.0}, "C": {1: 0.7}})
     assert delta.changed["A"][1,][1] == pytest.approx(0.0, abs=1e-3)
 
 

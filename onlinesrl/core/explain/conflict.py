@@ -48,9 +48,10 @@ def impossible(rules: Sequence[str], facts: Sequence[str]) -> Infeasible:
     """Return the error for rules and facts that conflict."""
     parts = [f"the hard rule{'s' * (len(rules) != 1)} {_listed(rules)}"] if rules else []
     parts += [f"the fact{'s' * (len(facts) != 1)} {_listed(facts)}"] if facts else []
-    return Infeasible(
-        f"these cannot all hold; without any one of them the others can: {', and '.join(parts)}"
-    )
+    if len(rules) + len(facts) == 1:
+        return Infeasible(f"this cannot hold: {parts[0]}")
+    message = "these cannot all hold; without any one of them the others can"
+    return Infeasible(f"{message}: {', and '.join(parts)}")
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -474,7 +474,7 @@ class MlnWorld:
         kind, name = constraint
         if kind == "fact":
             return (name,)
-        return [*(self._groups[name] if kind == "group" else _atoms(self._rows[name].literals))]
+        return [*(self._groups[name] if kind == "group" else atoms_of(self._rows[name].literals))]
 
     def _can_hold(self, constraints: Sequence[_Constraint]) -> bool:
         """Tell whether constraints can all hold."""

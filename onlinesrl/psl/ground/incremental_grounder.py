@@ -20,9 +20,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints32
+from onlinesrl.core.errors import Infeasible
 from onlinesrl.logic.ast import Atom, Constant, Term, Variable
 from onlinesrl.logic.atom_index import AtomIndex, Constants, GroundAtom
 from onlinesrl.logic.cnf import Compared, Literal
+from onlinesrl.psl.ground.conflict import HardRule, conflict
 from onlinesrl.psl.ground.form_assembly import (
     Assembler,
     Joined,
@@ -39,11 +41,13 @@ from onlinesrl.psl.ground.form_assembly import (
 from onlinesrl.psl.ground.grounder import MOST
 from onlinesrl.psl.ground.join_plan import RulePlan, plan_program
 from onlinesrl.psl.ground.memory_joins import ArrayJoins, compile_plan
+from onlinesrl.psl.ground.rule_trace import bound
 from onlinesrl.psl.kernels.linear import ACTIVE
 from onlinesrl.psl.lang.ast import Coefficient, Number, PslProgram
 from onlinesrl.psl.lang.data import AtomTable, Database, Relation, interned, no_atoms
 from onlinesrl.psl.lang.linear_form import Condition, Conditions
 from onlinesrl.psl.lang.model import Functions
+from onlinesrl.psl.lang.text import show_unweighted
 
 Binding: TypeAlias = Mapping[str, str]
 """The constants of variables."""
@@ -153,6 +157,7 @@ class IncrementalGrounder:
         skip: bool = False,
         old: IncrementalGrounder | None = None,
     ):
+        self._program = program
         plans = plan_program(program)
         self.plans = dict(enumerate(plans)) if old is None else old._numbered(plans)
         self.listed = ListedAtoms(program.predicates)
@@ -166,7 +171,7 @@ class IncrementalGrounder:
                 self._mentions.setdefault(pattern.predicate, []).append((number, pattern))
 
     def everything(self) -> dict[Key, Row]:
-        """Return all ground rules that are not trivial, by key. Raises RuleError as ``change`` does."""
+        """Return all ground rules that are not trivial, by key. Raises as ``change`` does."""
         return self._everything(self.plans)
 
     def _everything(self, plans: Mapping[int, RulePlan]) -> dict[Key, Row]:
@@ -190,7 +195,7 @@ class IncrementalGrounder:
                 grouped = Joined(chosen.atoms, chosen.bindings, group)
                 piece = Assembler(atoms, self._functions).assemble(plan, grouped)
                 if piece.broken.any():
-                    raise RuleError(broken(plan.form))
+                    raise self._impossible((number, keys[int(piece.broken.argmax())]))
                 forms = piece.forms
                 start, variable = forms.start.tolist(), forms.variable.tolist()
                 for n, place in enumerate(forms.world.tolist()):
@@ -207,8 +212,8 @@ class IncrementalGrounder:
         """Change the values of atoms: NaN makes a target, None takes an atom off the list.
 
         Returns the ground rules that may differ, by key; None: it is trivial, or is no more. Raises
-        RuleError where a hard rule cannot hold, an atom is missing, a coefficient divides by 0, or a
-        function returns no value from 0 to 1. Then no atom has changed.
+        Infeasible where facts alone break a hard rule, and RuleError where an atom is missing, a coefficient
+        divides by 0, or a function returns no value from 0 to 1. Then no atom has changed.
         """
         before = {atom: self.listed.get(atom) for atom in atoms}
         is_first = not len(self.listed)
@@ -217,7 +222,7 @@ class IncrementalGrounder:
         self.set_facts(atoms)
         try:
             return {**self.everything()} if is_first else {key: self._row(key) for key in keys}
-        except RuleError:
+        except (RuleError, Infeasible):
             self.set_facts(before)
             raise
 
@@ -238,7 +243,7 @@ class IncrementalGrounder:
         """Return a grounder of the same facts for another program.
 
         Also returns the ground rules of the plans that are new, and the numbers of those that are no more.
-        Raises RuleError as ``change`` does.
+        Raises as ``change`` does.
         """
         other = IncrementalGrounder(program, self._opened, self._functions, self._skip, self)
         other.set_facts(self.listed.sorted())
@@ -291,8 +296,34 @@ class IncrementalGrounder:
         cells = tuple([binding[name] for name in names if name in binding])
         return self.listed.matching(pattern.predicate, columns, cells)
 
-    def _row(self, key: Key) -> Row | None:
-        """Make the ground rule of a key; None if it is trivial or has no atoms. Raises RuleError."""
+    def text(self, key: Key) -> str:
+        """Return a ground rule as text."""
+        plan, constants = self.plans[key[0]], key[1]
+        rule = self._program.rules[plan.form.rule]
+        return show_unweighted(bound(rule, dict(zip(plan.outer, constants, strict=True))))
+
+    def hard_rule(self, key: Key) -> HardRule:
+        """Return a ground hard rule, which is not trivial, with its facts."""
+        row, form = self._row(key, folded=False), self.plans[key[0]].form
+        assert row is not None
+        values = [
+            function_value(form, atom, self._functions)
+            if atom[0] in self._functions
+            else self.listed.get(atom) or 0.0
+            for atom in row.atoms
+        ]
+        figures = row.atoms, values, row.coefficients, row.constant
+        return HardRule(self.text(key), form.equality, *figures)
+
+    def _impossible(self, key: Key) -> Exception:
+        """Return the error for a ground hard rule that facts alone break."""
+        return conflict([self.hard_rule(key)]) or RuleError(broken(self.plans[key[0]].form))
+
+    def _row(self, key: Key, folded: bool = True) -> Row | None:
+        """Make the ground rule of a key; None if it is trivial or has no atoms. Raises RuleError.
+
+        Facts are ``folded`` into the constant; otherwise they are among the atoms, and no rule is trivial.
+        """
         number, constants = key
         rule = self._rules[number]
         plan, form = rule.plan, rule.plan.form
@@ -312,15 +343,17 @@ class IncrementalGrounder:
         for term, distinct in zip(form.terms, map(dict, zip(*columns, strict=True)), strict=True):
             coefficient = rule.value(term.coefficient, counts)
             for atom, value in sorted(distinct.items()):
-                if isnan(value):
+                if isnan(value) or not folded:
                     linear[atom] = linear.get(atom, 0.0) + coefficient
                 else:
                     constant += coefficient * value
         linear = {atom: coefficient for atom, coefficient in linear.items() if coefficient}
+        if not folded:
+            return Row(number, tuple(linear), np.array([*linear.values()]), constant)
         if not linear:
             excess = abs(constant) if form.equality else constant
             if form.weight is None and excess > ACTIVE:
-                raise RuleError(broken(form))
+                raise self._impossible(key)
             return None
         if not form.equality and constant + sum([max(q, 0.0) for q in linear.values()]) <= ACTIVE:
             return None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import isnan
+from typing import Any
 
 import numpy as np
 
@@ -14,15 +15,15 @@ from onlinesrl.core.explain.explanation import Explanation, ExplanationError, sh
 from onlinesrl.core.io.restoring import LARGE, Expected, Misfit, restored
 from onlinesrl.logic.atom_index import Change, GroundAtom
 from onlinesrl.psl.explain.explanation import balance, reasons_of
+from onlinesrl.psl.ground.conflict import HardRule, conflict
 from onlinesrl.psl.ground.form_assembly import RuleError
 from onlinesrl.psl.ground.grounder import rule_error
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HARD, HINGE
 from onlinesrl.psl.ground.incremental_grounder import IncrementalGrounder, Key, Row
-from onlinesrl.psl.ground.rule_trace import bound
 from onlinesrl.psl.inference.incremental_admm import Certificate, HingeRow, IncrementalAdmm
 from onlinesrl.psl.lang.ast import PslProgram, PslRule
 from onlinesrl.psl.lang.model import Functions
-from onlinesrl.psl.lang.text import show_program, show_unweighted
+from onlinesrl.psl.lang.text import show_program
 
 RESOLUTION = 1e-3
 """A value has changed if it is this far from the value that was reported last."""
@@ -102,6 +103,8 @@ class PslWorld:
             rows = grounder.change(facts)
         except RuleError as error:
             raise Misfit(str(rule_error(self._program, error.failure))) from None
+        except Infeasible as error:
+            raise Misfit(str(error)) from None
         targets = [atom for atom, value in facts.items() if isnan(value)]
         expected = {
             "values": Expected(np.float64, ("targets",), 0.0, 1.0),
@@ -124,20 +127,16 @@ class PslWorld:
         if not isnan(value):
             return Explanation("", shown(atom), value, given=True)
         keys, model, solution = self._answer.around(atom)
-        reasons = reasons_of(model, solution, 0, [*map(self._text, keys)], self._answer.weights)
+        reasons = reasons_of(
+            model, solution, 0, [*map(self._grounder.text, keys)], self._answer.weights
+        )
         return balance("", atom, float(solution.y[0]), reasons, solution.certified)
-
-    def _text(self, key: Key) -> str:
-        """Return a ground rule as text."""
-        plan, constants = self._grounder.plans[key[0]], key[1]
-        rule = self._program.rules[plan.form.rule]
-        return show_unweighted(bound(rule, dict(zip(plan.outer, constants, strict=True))))
 
     def apply(self, changes: Mapping[GroundAtom, float | None]) -> dict[GroundAtom, Change]:
         """Change facts: a value is observed, NaN makes a target, None takes the atom away.
 
-        Returns the targets whose value changed. Raises ModelError where a rule cannot be ground, or cannot
-        hold, and Infeasible where the hard rules have no solution. Then nothing has changed.
+        Returns the targets whose value changed. Raises ModelError where a rule cannot be ground,
+        and Infeasible where the hard rules cannot all hold. Then nothing has changed.
         """
         old = {atom: self.fact(atom) for atom in changes}
         try:
@@ -151,15 +150,15 @@ class PslWorld:
                 added.append(atom)
             elif was and not is_target:
                 removed.append(atom)
+        hinges: dict[Any, HingeRow | None] = {
+            key: None if row is None else self._hinge(row) for key, row in rows.items()
+        }
         try:
-            moved = self._answer.step(
-                {key: None if row is None else self._hinge(row) for key, row in rows.items()},
-                added,
-                removed,
-            )
-        except Infeasible:
+            moved = self._answer.step(hinges, added, removed)
+        except Infeasible as error:
+            smallest = conflict(self._hard_rules(hinges))
             self._grounder.set_facts(old)
-            raise
+            raise smallest or error from None
         self.touched = len(rows)
         return dict(self._report(moved))
 
@@ -212,7 +211,7 @@ class PslWorld:
             self._grounder, rows, gone = old.under(program)
         except RuleError as error:
             raise rule_error(program, error.failure) from None
-        changed = dict[Hashable, HingeRow | None]()
+        changed = dict[Any, HingeRow | None]()
         changed |= {key: None for key in self._answer.rows if key[0] in gone}
         changed |= {key: self._hinge(row) for key, row in rows.items()}
         weights = self._weights(self._grounder)
@@ -222,15 +221,37 @@ class PslWorld:
         self._answer.weights = present
         try:
             moved = self._answer.step(changed)
-        except Infeasible:
+        except Infeasible as error:
+            smallest = conflict(self._hard_rules(changed))
             self._grounder, self._answer.weights = old, before
-            raise
+            raise smallest or error from None
         self._program, self.touched = program, len(changed)
         numbers = [*self._grounder.plans]
         if np.any(weights[numbers] != present[numbers]):
             self._answer.set_weights(np.append(weights, np.zeros(len(present) - len(weights))))
             moved |= self._answer.step({})
         return dict(self._report(moved))
+
+    def _hard_rules(self, changed: Mapping[Key, HingeRow | None]) -> Iterator[HardRule]:
+        """Yield the hard rules of a step that was taken back, then those that share targets with them."""
+        new = dict[Any, list[Key]]()
+        for key, row in changed.items():
+            for atom in () if row is None else row.variables:
+                new.setdefault(atom, []).append(key)
+        keys = [key for key, row in changed.items() if row is not None]
+        seen, searched = {*keys}, set[GroundAtom]()
+        for key in keys:  # it grows
+            if self._grounder.plans[key[0]].form.weight is not None:
+                continue
+            rule = self._grounder.hard_rule(key)
+            yield rule
+            for atom, value in zip(rule.atoms, rule.values, strict=True):
+                if isnan(value) and atom not in searched:
+                    searched.add(atom)
+                    old = self._answer.around(atom)[0] if atom in self._reported else ()
+                    near = [*new.get(atom, ()), *(other for other in old if other not in changed)]
+                    keys += [other for other in near if other not in seen]
+                    seen |= {*near}
 
     def _report(
         self, moved: Mapping[GroundAtom, tuple[float, float]]
