@@ -15,6 +15,7 @@ from collections.abc import Callable
 import pytest
 from conftest import REPO, Job, soaked, tiers
 
+from tests.support import world_changes
 from tests.support.waiting import PATIENCE
 
 LEARNERS = {
@@ -45,6 +46,16 @@ def test_kills_at_random_moments_leave_no_trace(job, citations, learner, kills):
     broken = job(lines, learner=LEARNERS[learner], **keys)
     broken.survives(kills, learner)
     assert len(broken.lines("deadletter.jsonl")) == len(lines) - 30
+
+
+@tiers("kills", 1, 50)
+@pytest.mark.parametrize("soft", [True, False])
+def test_kills_of_a_run_over_a_world_leave_no_trace(world_run, soft, kills):
+    lines = world_changes.changes(120, soft, 8)
+    truths = [{"id": f"truth {name}", "truth": {"Good": [[name]]}} for name in "abc"]
+    broken = world_run([*lines, *truths], soft, checkpoint={"every": 7}, learner={"update": "cda2"})
+    broken.survives(kills, soft)
+    assert broken.lines("metrics.jsonl")[-1]["labelled"]
 
 
 class Killer:
