@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -131,6 +132,7 @@ _MODULES = {
 """The module of each language, by the suffix of its files."""
 
 
+@cache
 def language_of(suffix: str) -> Language:
     """Return the language of files with a suffix; Markov logic for an unknown one."""
     language: Language = import_module(_MODULES.get(suffix, _MODULES[".mln"])).LANGUAGE

@@ -103,15 +103,7 @@ def constant_orders(constants: Sequence[str]) -> tuple[Ints32, Ints32]:
     )
 
 
-def comes_before(left: str, right: str) -> bool:
-    """Tell whether a constant comes before another: by value if both are integers, else as text."""
-    if all(name.isascii() and name.isdecimal() for name in (left, right)):
-        left, right = left.lstrip("0"), right.lstrip("0")
-        return (len(left), left) < (len(right), right)
-    return left < right
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class NumberedAtoms:
     """What an assembler reads of a listing; see ``Listing``."""
 

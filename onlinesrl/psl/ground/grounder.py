@@ -105,7 +105,7 @@ class Grounder:
         listing = Listing(database)
         inactive, skipped = np.zeros(len(self._program.rules), np.int64), np.zeros(1, np.int64)
         models = list(self.models(listing, inactive, skipped=skipped))
-        model = _united(listing.n_variables, models)
+        model = united(listing.n_variables, models)
         whole = np.array([0, model.n_variables]), np.array([0, model.n_rows])
         return Grounded(Micrographs(model, *whole), inactive, skipped, {})
 
@@ -133,7 +133,7 @@ class Grounder:
             for failure in executor.failures.values():
                 raise self._error(failure)
             inactive[plan.form.rule] += piece.inactive.sum()
-            yield _model(listing.n_variables, plan, piece.forms)
+            yield rows_of(listing.n_variables, plan, piece.forms, plan.form.rule)
         for failure in executor.failures.values():
             raise self._error(failure)
 
@@ -154,10 +154,10 @@ class Grounder:
         plans = [compiled.plan for compiled in self._compiled]
         for plan, piece in self._pieces(plans, executor, listing, skipped):
             inactive[plan.form.rule] += piece.inactive.sum()
-            models.append(_model(listing.n_variables, plan, piece.forms))
+            models.append(rows_of(listing.n_variables, plan, piece.forms, plan.form.rule))
             of_rows.append(piece.forms.world)
         world = np.concatenate(of_rows)
-        model = _united(listing.n_variables, models)
+        model = united(listing.n_variables, models)
         if worlds > 1:
             model = _reordered(model, np.argsort(world, kind="stable"))
         first = np.concatenate(([0], np.cumsum(np.bincount(world, minlength=worlds))))
@@ -225,8 +225,10 @@ def rule_error(
     )
 
 
-def _model(n_variables: int, plan: RulePlan, forms: linear.Forms) -> HingeLossMRF:
-    """Return the hinges or constraints of a plan's forms."""
+def rows_of(
+    n_variables: int, plan: RulePlan, forms: linear.Forms, weight_index: int
+) -> HingeLossMRF:
+    """Return the hinges or constraints of a plan's forms; ``weight_index`` is that of hinges."""
     form, n = plan.form, len(forms.constant)
     hard = form.weight is None
     kind = HINGE if not hard else EQUAL if form.equality else AT_MOST
@@ -236,13 +238,13 @@ def _model(n_variables: int, plan: RulePlan, forms: linear.Forms) -> HingeLossMR
         forms.variable,
         forms.coefficient,
         forms.constant,
-        np.full(n, HARD if hard else form.rule),
+        np.full(n, HARD if hard else weight_index),
         np.full(n, 1 if hard else form.power, np.uint8),
         np.full(n, kind, np.uint8),
     )
 
 
-def _united(n_variables: int, models: Sequence[HingeLossMRF]) -> HingeLossMRF:
+def united(n_variables: int, models: Sequence[HingeLossMRF]) -> HingeLossMRF:
     """Concatenate the rows of models over the same variables."""
     lengths = [np.diff(model.start) for model in models]
 

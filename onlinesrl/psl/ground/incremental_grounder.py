@@ -2,143 +2,110 @@
 
 A ground rule of a form depends on the atoms that the form mentions under its substitution, and on nothing
 else. So the changed atoms are matched with every literal of every form, in filters as well; the joins,
-begun there, lead to the substitutions of the ground rules that may differ. Rows that agree on the variables
-outside of summations are one ground rule (``RulePlan.outer``), which is made anew as a whole.
+begun there with all changed atoms of a predicate at once, lead to the substitutions of the ground rules
+that may differ. Rows that agree on the variables outside of summations are one ground rule
+(``RulePlan.outer``), which is made anew as a whole, by the form's plan begun with these variables.
 
 Atoms are joined over the old and the new facts together, so that a ground rule that goes is reached as well
-as one that comes. Conditions are only looked at when the ground rule is made.
+as one that comes. Conditions are only looked at when the ground rule is made. A form of which a step changes
+a large share of the atoms is ground from the start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, count
-from math import isnan
+from math import nan
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints32
-from onlinesrl.core.errors import Infeasible
-from onlinesrl.logic.ast import Atom, Constant, Term, Variable
-from onlinesrl.logic.atom_index import AtomIndex, Constants, GroundAtom
-from onlinesrl.logic.cnf import Compared, Literal
-from onlinesrl.psl.ground.conflict import HardRule, conflict
+from onlinesrl.core.arrays import Floats, Ints, Ints32
+from onlinesrl.logic.ast import Atom, Variable
+from onlinesrl.logic.atom_index import Constants, GroundAtom
+from onlinesrl.logic.cnf import Literal
 from onlinesrl.psl.ground.form_assembly import (
+    Assembled,
     Assembler,
     Joined,
     Listing,
     NumberedAtoms,
     RuleError,
     broken,
-    coefficient_value,
-    comes_before,
-    function_value,
     listed,
-    missing,
 )
-from onlinesrl.psl.ground.grounder import MOST
-from onlinesrl.psl.ground.join_plan import RulePlan, plan_program
-from onlinesrl.psl.ground.memory_joins import ArrayJoins, compile_plan
-from onlinesrl.psl.ground.rule_trace import bound
-from onlinesrl.psl.kernels.linear import ACTIVE
-from onlinesrl.psl.lang.ast import Coefficient, Number, PslProgram
-from onlinesrl.psl.lang.data import AtomTable, Database, Relation, interned, no_atoms
-from onlinesrl.psl.lang.linear_form import Condition, Conditions
+from onlinesrl.psl.ground.grounder import MOST, rows_of, united
+from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
+from onlinesrl.psl.ground.indexed_atoms import IndexedAtoms
+from onlinesrl.psl.ground.indexed_rows import IndexedRows, distinct
+from onlinesrl.psl.ground.join_plan import RulePlan, pinned_plan, plan_form, plan_program
+from onlinesrl.psl.ground.memory_joins import (
+    ROOM,
+    WORLD,
+    ArrayJoins,
+    CompiledPlan,
+    begin,
+    compile_plan,
+    failure_of,
+    joined_rows,
+)
+from onlinesrl.psl.kernels import join as kernel
+from onlinesrl.psl.lang.ast import Number, PslProgram
+from onlinesrl.psl.lang.data import Relation
+from onlinesrl.psl.lang.linear_form import LinearTerm
 from onlinesrl.psl.lang.model import Functions
-from onlinesrl.psl.lang.text import show_unweighted
 
-Binding: TypeAlias = Mapping[str, str]
-"""The constants of variables."""
 Key: TypeAlias = tuple[int, Constants]
 """A ground rule: the number of its plan, and the constants of the plan's outer variables."""
 
-
-class Row(NamedTuple):
-    """The linear form of a ground rule: the atoms of its variables, coefficients float64, and constant."""
-
-    plan: int
-    atoms: tuple[GroundAtom, ...]
-    coefficients: Floats
-    constant: float
+LARGE = 0.5
+"""A form is ground from the start if the shares of changed atoms of its literals add up to it."""
+FIRST = 1 << 8
+"""The rows of a plan's first chunk."""
+BEGIN = 0, 1
+"""The depth of loops that begin."""
 
 
-class ListedAtoms(AtomIndex):
-    """The listed atoms and their values, NaN for a target."""
+class Step(NamedTuple):
+    """The ground rules that may differ, by number, and targets; the number of a variable is that of its atom.
 
-    def __init__(self, arities: Mapping[str, int]) -> None:
-        super().__init__()
-        self._arities = arities
+    ``rows`` int64[model.n_rows] are the numbers of ground rules that are made anew, ``gone`` those of ground
+    rules that are no more or are trivial. ``added`` and ``removed`` are atoms that became targets, or ceased
+    to be.
+    """
 
-    def database(self) -> Database:
-        """Return the atoms as a database."""
-        constants = dict[str, int]()
-        relations = {}
-        for predicate, arity in self._arities.items():
-            values = self._values.get(predicate, {})
-            parts = [row for row in values if not isnan(values[row])], self._targets(predicate)
-            tables = []
-            for part in parts:
-                columns = np.empty((arity, len(part)), np.int32)
-                for place in range(arity):
-                    columns[place] = interned([row[place] for row in part], constants)
-                tables.append(AtomTable(columns, np.array([values[row] for row in part], float)))
-            relations[predicate] = Relation(tables[0], tables[1], no_atoms(arity))
-        return Database(tuple(constants), relations)
-
-    def targets(self) -> list[GroundAtom]:
-        """Return the targets in the order of the variables of ``database``."""
-        return [(predicate, row) for predicate in self._arities for row in self._targets(predicate)]
-
-    def _targets(self, predicate: str) -> list[Constants]:
-        return [row for row, value in self._values.get(predicate, {}).items() if isnan(value)]
+    rows: Ints
+    model: HingeLossMRF
+    gone: Ints
+    added: Ints
+    removed: Ints
 
 
-class _Pattern:
-    """An atom of a rule; a binding has the constants of the rule as well as those of its variables."""
-
-    def __init__(self, atom: Atom):
-        self.predicate = atom.predicate
-        self.names = [_name(term) for term in atom.terms]
-
-    def ground(self, binding: Binding) -> GroundAtom:
-        """Return the atom with all its constants."""
-        return self.predicate, tuple([binding[name] for name in self.names])
-
-    def matched(self, constants: Constants, binding: Binding) -> Binding | None:
-        """Return the binding under which the atom has these constants; None if there is none."""
-        extended = dict(binding)
-        for name, constant in zip(self.names, constants, strict=True):
-            if extended.setdefault(name, constant) != constant:
-                return None
-        return extended
+_Piece: TypeAlias = tuple[int, Ints32, Assembled]
+"""The forms of a plan that were made for keys [outer, n]; the world of a form is the number of its key."""
 
 
-class _Rule:
-    """A plan with its atoms as patterns; ``constants`` is the binding of the constants of the rule."""
+class _Undo(NamedTuple):
+    """What a change has done: atoms listed, and atoms removed with their relations; values that were."""
 
-    def __init__(self, plan: RulePlan):
-        self.plan, form = plan, plan.form
-        conditions = [c for item in form.summations for choice in item.choices for c in choice]
-        literals = [c.atom for c in conditions if isinstance(c, Literal)]
-        compared = [c for c in (*conditions, *form.comparisons) if isinstance(c, Compared)]
-        self.joins = [_Pattern(term.atom) for term in form.joins + form.sums]
-        self.lookups = [_Pattern(term.atom) for term in form.lookups]
-        self.filters = [*map(_Pattern, literals)]
-        self.computed = [_Pattern(term.atom) for term in form.computed]
-        leaves = [term for c in compared for term in (c.left, c.right)]
-        leaves += [term for item in form.terms for term in item.atom.terms]
-        leaves += [term for atom in literals for term in atom.terms]
-        self.constants = {_name(leaf): leaf.name for leaf in leaves if isinstance(leaf, Constant)}
-        self.checks: list[Conditions] = [((item,),) for item in form.comparisons]
-        self.checks += [item.choices for item in form.summations if () not in item.choices]
+    listed: Ints
+    removed: Ints
+    relation: Ints
+    valued: Ints
+    values: Floats
+    new_rows: Ints
+    old_rows: Ints
+    old_plan: Ints
 
-    def value(self, coefficient: Coefficient, counts: Mapping[str, float]) -> float:
-        """Return a coefficient. Raises RuleError."""
-        if isinstance(coefficient, Number):
-            return coefficient.value
-        return coefficient_value(self.plan, coefficient, counts)
+
+class _Pin(NamedTuple):
+    """A plan that leads from an atom to ground rules of some forms, and the slots of their keys in it."""
+
+    compiled: CompiledPlan
+    slots: list[int]
+    loops: kernel.Loops
+    plans: list[int]
 
 
 class IncrementalGrounder:
@@ -147,6 +114,7 @@ class IncrementalGrounder:
     ``opened`` are the predicates that may have targets. An unlisted atom of theirs in a ground rule is an
     error; with ``skip`` such ground rules are left out. ``plans`` are by number, in the order of the rules;
     those that an ``old`` grounder has as well, with any weights, have its numbers, and all others new ones.
+    The weight index of a ground rule is the number of its plan.
     """
 
     def __init__(
@@ -157,252 +125,310 @@ class IncrementalGrounder:
         skip: bool = False,
         old: IncrementalGrounder | None = None,
     ):
-        self._program = program
-        plans = plan_program(program)
-        self.plans = dict(enumerate(plans)) if old is None else old._numbered(plans)
-        self.listed = ListedAtoms(program.predicates)
         self._functions = functions or {}
-        self._opened = frozenset(opened)
-        self._skip = skip
-        self._rules = {number: _Rule(plan) for number, plan in self.plans.items()}
-        self._mentions: dict[str, list[tuple[int, _Pattern]]] = {}
-        for number, rule in self._rules.items():
-            for pattern in rule.joins + rule.lookups + rule.filters:
-                self._mentions.setdefault(pattern.predicate, []).append((number, pattern))
+        self._opened, self._skip = frozenset(opened), skip
+        plans = [
+            plan_form(plan.form, plan.clause, given=plan.outer) for plan in plan_program(program)
+        ]
+        self.plans = dict(enumerate(plans)) if old is None else old._renumbered(plans)
+        made = {n: compile_plan(plan, False, _keys_atom(plan)) for n, plan in self.plans.items()}
+        pins = _pinned(self.plans)
+        every = [*made.values(), *(compiled for _, compiled, _, _ in pins)]
+        indexes = dict.fromkeys(i for c in every for i in c.indexes if i[0] != WORLD)
+        named = dict.fromkeys(name for c in every for name in c.constants)
+        ordered = any(np.any(c.code.condition[:, 0] == kernel.BEFORE) for c in every)
+        widths = [0] * (max(self.plans, default=-1) + 1)
+        for number, plan in self.plans.items():
+            widths[number] = len(plan.outer)
+        asked = program.predicates, indexes, named, ordered, max(widths, default=0)
+        if old is None:
+            self.listed, self._rules = IndexedAtoms(*asked), IndexedRows(widths)
+        else:
+            widths += old._rules.widths[len(widths) :]
+            self.listed, self._rules = old.listed.under_rules(*asked), old._rules.under(widths)
+        self._index = {index: n for n, index in enumerate(indexes, len(self.listed.predicates))}
+        self._made = {number: self._bound(compiled) for number, compiled in made.items()}
+        self._pins: dict[int, list[_Pin]] = {}
+        for atom, compiled, slots, numbers in pins:
+            loops = begin(compiled, np.zeros(1, np.int64), np.zeros(1, np.uint8))
+            pin = _Pin(self._bound(compiled), slots, loops, numbers)
+            self._pins.setdefault(self.listed.relation_of[atom.predicate], []).append(pin)
+        self._around = dict[int, CompiledPlan]()
+        self._assembler: tuple[NumberedAtoms, Assembler] | None = None
+        self._undo: _Undo | None = None
 
-    def everything(self) -> dict[Key, Row]:
-        """Return all ground rules that are not trivial, by key. Raises as ``change`` does."""
-        return self._everything(self.plans)
-
-    def _everything(self, plans: Mapping[int, RulePlan]) -> dict[Key, Row]:
-        """Return the ground rules of plans."""
-        listing = Listing(self.listed.database())
-        listing.opened = self._opened
-        compiled = [compile_plan(plan, with_worlds=False) for plan in plans.values()]
-        executor = ArrayJoins(compiled, listing, False, MOST, self._skip)
-        targets, rows = self.listed.targets(), dict[Key, Row]()
-        for order, (number, plan) in enumerate(plans.items()):
-            for joined in executor.join(order):
-                chosen = listed(plan, joined, self._opened) if self._skip else joined
-                keys, group = _groups(plan, chosen, listing)
-                atoms = NumberedAtoms(
-                    listing.constants,
-                    listing.value,
-                    listing.variable,
-                    len(keys),
-                    listing.n_variables,
-                )
-                grouped = Joined(chosen.atoms, chosen.bindings, group)
-                piece = Assembler(atoms, self._functions).assemble(plan, grouped)
-                if piece.broken.any():
-                    raise self._impossible((number, keys[int(piece.broken.argmax())]))
-                forms = piece.forms
-                start, variable = forms.start.tolist(), forms.variable.tolist()
-                for n, place in enumerate(forms.world.tolist()):
-                    entries = slice(start[n], start[n + 1])
-                    variables = tuple(targets[j] for j in variable[entries])
-                    constant = float(forms.constant[n])
-                    row = Row(number, variables, forms.coefficient[entries], constant)
-                    rows[number, keys[place]] = row
-            for failure in executor.failures.values():
-                raise RuleError(failure)
-        return rows
-
-    def change(self, atoms: Mapping[GroundAtom, float | None]) -> dict[Key, Row | None]:
-        """Change the values of atoms: NaN makes a target, None takes an atom off the list.
-
-        Returns the ground rules that may differ, by key; None: it is trivial, or is no more. Raises
-        Infeasible where facts alone break a hard rule, and RuleError where an atom is missing, a coefficient
-        divides by 0, or a function returns no value from 0 to 1. Then no atom has changed.
-        """
-        before = {atom: self.listed.get(atom) for atom in atoms}
-        is_first = not len(self.listed)
-        self.set_facts({atom: value for atom, value in atoms.items() if value is not None})
-        keys = [] if is_first else sorted({*chain.from_iterable(map(self._affected, atoms))})
-        self.set_facts(atoms)
-        try:
-            return {**self.everything()} if is_first else {key: self._row(key) for key in keys}
-        except (RuleError, Infeasible):
-            self.set_facts(before)
-            raise
-
-    def _numbered(self, plans: Iterable[RulePlan]) -> dict[int, RulePlan]:
+    def _renumbered(self, plans: Iterable[RulePlan]) -> dict[int, RulePlan]:
         """Return plans by the numbers that they have here; others have new numbers."""
         numbers = dict[RulePlan, list[int]]()
         for number, plan in reversed(self.plans.items()):
             numbers.setdefault(_unweighted(plan), []).append(number)
-        new, result = count(max(self.plans, default=-1) + 1), dict[int, RulePlan]()
+        new, result = count(len(self._rules.widths)), dict[int, RulePlan]()
         for plan in plans:
             same = numbers.get(_unweighted(plan))
             result[same.pop() if same else next(new)] = plan
         return result
 
-    def under(
-        self, program: PslProgram
-    ) -> tuple[IncrementalGrounder, dict[Key, Row], Collection[int]]:
-        """Return a grounder of the same facts for another program.
+    def under(self, program: PslProgram) -> tuple[IncrementalGrounder, Step]:
+        """Return a grounder of the same facts for another program, and the ground rules that differ.
 
-        Also returns the ground rules of the plans that are new, and the numbers of those that are no more.
-        Raises as ``change`` does.
+        Raises RuleError as ``change`` does.
         """
-        other = IncrementalGrounder(program, self._opened, self._functions, self._skip, self)
-        other.set_facts(self.listed.sorted())
-        new = {number: plan for number, plan in other.plans.items() if number not in self.plans}
-        return other, other._everything(new) if new else {}, self.plans.keys() - other.plans.keys()
+        opened, functions, skip = self._opened, self._functions, self._skip
+        other = IncrementalGrounder(program, opened, functions, skip, self)
+        new = [number for number in other.plans if number not in self.plans]
+        none = np.empty(0, np.int64)
+        pieces = [*other._whole(new)]
+        rows, _, _ = other._numbered(pieces, [])
+        gone = [other._rules.numbers(number) for number in self.plans if number not in other.plans]
+        lost = np.concatenate([none, *gone])
+        other._rules.remove(lost)
+        return other, Step(rows, other._united(pieces), lost, none, none)
 
     def neighbourhood(self, atoms: Iterable[GroundAtom]) -> set[GroundAtom]:
         """Return the listed atoms of all ground rules that mention some of these atoms."""
-        result = set[GroundAtom]()
-        for number, constants in {*chain.from_iterable(map(self._affected, atoms))}:
-            rule = self._rules[number]
-            outer = rule.constants | dict(zip(rule.plan.outer, constants, strict=True))
-            for binding in self._bindings(rule.joins, outer, rule.plan.variables):
-                for pattern in rule.joins + rule.lookups + rule.filters:
-                    result.add(pattern.ground(binding))
-        return {atom for atom in result if self.listed.get(atom) is not None}
+        numbers = self.listed.find_atoms([*atoms])
+        result = np.empty(0, np.int32)
+        for number, keys in self._affected(numbers[numbers >= 0], []).items():
+            if number not in self._around:
+                self._around[number] = self._bound(_around(self.plans[number]))
+            self.listed.list_keys(keys)
+            for rows, _ in self._run(self._around[number], _begin(self._around[number], keys)):
+                result = np.union1d(result, rows)
+        return {self.listed.atom(number) for number in result[result >= 0].tolist()}
 
-    def set_facts(self, atoms: Mapping[GroundAtom, float | None]) -> None:
-        """Give atoms these values, as they had before a change; no ground rule is made."""
-        for atom, value in atoms.items():
-            self.listed.set(atom, value)
+    def _bound(self, compiled: CompiledPlan) -> CompiledPlan:
+        """Return a plan with the numbers of the indexes, and what is to be done with unlisted atoms."""
+        code, scratch = compiled.code, self.listed.scratch
+        index = [scratch if key[0] == WORLD else self._index[key] for key in compiled.indexes]
+        opened = np.array([name in self._opened for name in compiled.looked_up], np.uint8)
+        code = replace(
+            code,
+            probe_index=np.array(index, np.int32)[code.probe_index],
+            lookup_open=np.zeros_like(opened) if self._skip else opened,
+            without_targets=code.without_targets or (self._skip and bool(opened.any())),
+        )
+        return replace(compiled, code=code)
 
-    def _affected(self, atom: GroundAtom) -> Iterator[Key]:
-        """Yield the keys of the ground rules that mention an atom, and perhaps of some that do not."""
-        for number, pattern in self._mentions.get(atom[0], ()):
-            rule = self._rules[number]
-            if (binding := pattern.matched(atom[1], rule.constants)) is not None:
-                others = [joined for joined in rule.joins if joined is not pattern]
-                names = rule.plan.outer
-                for extended in self._bindings(others, binding, names):
-                    yield number, tuple([extended[name] for name in names])
+    def key(self, row: int) -> Key:
+        """Return a ground rule's plan and constants."""
+        plan = int(self._rules.relation[row])
+        numbers = self._rules.cells(np.array([row]))[: len(self.plans[plan].outer), 0]
+        return plan, tuple([self.listed.constants[n] for n in numbers.tolist()])
 
-    def _bindings(
-        self, patterns: Sequence[_Pattern], binding: Binding, names: Sequence[str]
-    ) -> Iterator[Binding]:
-        """Join atoms until these variables are bound, always the atom that has fewest matches."""
-        if not [name for name in names if name not in binding]:
-            yield binding
+    def ground_rules(self) -> Ints:
+        """Return the numbers of the ground rules that are not trivial."""
+        return np.flatnonzero(self._rules.relation >= 0)
+
+    def change(self, atoms: Mapping[GroundAtom, float | None]) -> Step:
+        """Change the values of atoms: NaN makes a target, None takes an atom off the list.
+
+        Returns the ground rules that may differ. Raises RuleError where a hard rule cannot hold, an atom is
+        missing, a coefficient divides by 0, or a function returns no value from 0 to 1. Then no atom has
+        changed.
+        """
+        facts = self.listed
+        facts.release()
+        self._rules.release()
+        every, listed_ = [*atoms], facts.find_atoms(atoms)
+        value = np.array([nan if value is None else value for value in atoms.values()], float)
+        goes = np.array([value is None for value in atoms.values()], np.bool_)
+        is_listed, old = listed_ >= 0, facts.value[listed_]
+        same = is_listed & ((old == value) | (np.isnan(old) & np.isnan(value)))
+        comes = ~is_listed & ~goes
+        listed_[comes] = new = facts.insert([every[n] for n in np.flatnonzero(comes).tolist()])
+        sets = (comes | is_listed) & ~goes & ~same
+        numbers, gone = listed_[sets], listed_[is_listed & goes]
+        none = np.empty(0, np.int64)
+        before = facts.value[numbers]
+        self._undo = _Undo(new, none, none, numbers, before, none, none, none)
+        touched = np.concatenate((numbers, gone))
+        was_target = facts.variable[touched] >= 0
+        everything = self._largely_changed(touched)
+        try:
+            keys = self._affected(touched, everything)
+            facts.set_values(numbers, value[sets])
+            is_target = facts.variable[touched] >= 0
+            is_target[len(numbers) :] = False
+            relation = facts.relation[gone].astype(np.int64)
+            facts.remove(gone)
+            self._undo = self._undo._replace(removed=gone, relation=relation)
+            pieces = [*(self._made_of(*item) for item in keys.items()), *self._whole(everything)]
+        except RuleError:
+            self.undo()
+            raise
+        rows, lost, new_rows = self._numbered(pieces, everything)
+        plans = self._rules.relation[lost].astype(np.int64)
+        self._undo = self._undo._replace(new_rows=new_rows, old_rows=lost, old_plan=plans)
+        self._rules.remove(lost)
+        return Step(
+            rows,
+            self._united(pieces),
+            lost,
+            touched[is_target & ~was_target],
+            touched[was_target & ~is_target],
+        )
+
+    def undo(self) -> None:
+        """Undo the last change."""
+        undo, facts = self._undo, self.listed
+        assert undo is not None
+        self._rules.remove(undo.new_rows)
+        self._rules.restore(undo.old_rows, undo.old_plan)
+        facts.restore(undo.removed, undo.relation)
+        facts.set_values(undo.valued, undo.values)
+        facts.remove(undo.listed)
+        self._undo = None
+
+    # affected ground rules -----------------------------------------------------------------------
+
+    def _largely_changed(self, touched: Ints) -> list[int]:
+        """Return the plans of which a large share of the atoms is touched."""
+        share = np.zeros(len(self._rules.widths))
+        counts = np.bincount(self.listed.relation[touched], minlength=len(self.listed.predicates))
+        for relation in np.flatnonzero(counts).tolist():
+            for pin in self._pins.get(relation, ()):
+                share[pin.plans] += counts[relation] / self.listed.size(relation)
+        return [number for number in self.plans if share[number] >= LARGE]
+
+    def _affected(self, touched: Ints, but: Sequence[int]) -> dict[int, Ints32]:
+        """Return the keys [outer, n] of the ground rules that mention atoms, by plan, and perhaps more."""
+        keys = dict[int, list[Ints32]]()
+        relation = self.listed.relation[touched]
+        for predicate in dict.fromkeys(relation.tolist()):
+            self.listed.list_rows(predicate, touched[relation == predicate])
+            for pin in self._pins.get(predicate, ()):
+                plans = [plan for plan in pin.plans if plan not in but]
+                pin.loops.depth[:], pin.loops.rows[0] = BEGIN, 0
+                for _, bindings in self._run(pin.compiled, pin.loops) if plans else ():
+                    for plan in plans:
+                        keys.setdefault(plan, []).append(bindings[pin.slots])
+        return {plan: distinct(np.concatenate(keys[plan], axis=1)) for plan in sorted(keys)}
+
+    def _run(self, compiled: CompiledPlan, loops: kernel.Loops) -> Iterator[tuple[Ints32, Ints32]]:
+        """Yield the atoms and bindings of a plan's rows, in chunks. Raises RuleError."""
+        named = [self.listed.constant(name) for name in compiled.constants]
+        constant, relations, capacity = np.array(named, np.int32), self.listed.relations, FIRST
+        while loops.depth[0] >= 0:
+            atoms = np.empty((len(loops.atom) - 1, capacity), np.int32)
+            bindings = np.empty((compiled.slots, capacity), np.int32)
+            n = kernel.rows(relations, compiled.code, loops, constant, MOST, atoms, bindings)
+            capacity = min(4 * capacity, ROOM)
+            if n:
+                yield atoms[:, :n], bindings[:, :n]
+        for world in np.flatnonzero(loops.problem).tolist():
+            loops.problem[world] = kernel.FINE
+            names = self.listed.constants
+            raise RuleError(failure_of(compiled.plan, loops, world, names, MOST))
+
+    # making ground rules -------------------------------------------------------------------------
+
+    def _made_of(self, number: int, keys: Ints32) -> _Piece:
+        """Make the ground rules of keys. Raises RuleError."""
+        plan, n = self.plans[number], keys.shape[1]
+        self.listed.list_keys(keys)
+        compiled = self._made[number]
+        loops = _begin(compiled, keys)
+        atoms, bindings = [loops.atom[1:, None][:, :0]], [loops.binding[:, None][:, :0]]
+        for chunk in self._run(compiled, loops):
+            atoms.append(chunk[0])
+            bindings.append(chunk[1])
+        joined = joined_rows(plan, np.concatenate(atoms, axis=1), np.concatenate(bindings, axis=1))
+        if self._skip:
+            joined = listed(plan, joined, self._opened)
+        assembler = self._assembler_of(n)
+        return number, keys, _sound(plan, assembler.assemble(plan, joined))
+
+    def _assembler_of(self, worlds: int) -> Assembler:
+        facts = self.listed
+        if self._assembler is None or self._assembler[0].value is not facts.value:
+            atoms = NumberedAtoms(facts.constants, facts.value, facts.variable, 0, facts.room)
+            self._assembler = atoms, Assembler(atoms, self._functions)
+        self._assembler[0].worlds = worlds
+        return self._assembler[1]
+
+    def _whole(self, numbers: Sequence[int]) -> Iterator[_Piece]:
+        """Make all ground rules of these plans. Raises RuleError."""
+        if not numbers:
             return
-        matches = [self._matching(pattern, binding) for pattern in patterns]
-        least = min(range(len(patterns)), key=lambda place: len(matches[place]))
-        others = [*patterns[:least], *patterns[least + 1 :]]
-        for constants in matches[least]:
-            if (extended := patterns[least].matched(constants, binding)) is not None:
-                yield from self._bindings(others, extended, names)
+        database, atoms, constants = self.listed.database()
+        listing = Listing(database)
+        listing.opened = self._opened
+        targets = np.concatenate([np.empty(0, np.int64), *_targets(database.relations, atoms)])
+        sizes, plans = listing.sizes(), [self.plans[number] for number in numbers]
+        plans = [plan_form(plan.form, plan.clause, sizes) for plan in plans]
+        compiled = [compile_plan(plan, with_worlds=False) for plan in plans]
+        executor = ArrayJoins(compiled, listing, False, MOST, self._skip)
+        for place, (number, plan) in enumerate(zip(numbers, plans, strict=True)):
+            for joined in executor.join(place):
+                chosen = listed(plan, joined, self._opened) if self._skip else joined
+                keys, group = _groups(plan, self.plans[number].outer, chosen, listing)
+                numbered = NumberedAtoms(
+                    listing.constants,
+                    listing.value,
+                    listing.variable,
+                    keys.shape[1],
+                    listing.n_variables,
+                )
+                grouped = Joined(chosen.atoms, chosen.bindings, group)
+                piece = Assembler(numbered, self._functions).assemble(plan, grouped)
+                forms = replace(
+                    piece.forms, variable=targets[piece.forms.variable].astype(np.int32)
+                )
+                yield (
+                    number,
+                    constants[keys].astype(np.int32),
+                    _sound(plan, replace(piece, forms=forms)),
+                )
+            for failure in executor.failures.values():
+                raise RuleError(failure)
 
-    def _matching(self, pattern: _Pattern, binding: Binding) -> Mapping[Constants, object]:
-        names = pattern.names
-        columns = tuple([place for place, name in enumerate(names) if name in binding])
-        cells = tuple([binding[name] for name in names if name in binding])
-        return self.listed.matching(pattern.predicate, columns, cells)
+    def _numbered(
+        self, pieces: Sequence[_Piece], everything: Sequence[int]
+    ) -> tuple[Ints, Ints, Ints]:
+        """Return the numbers of the ground rules of pieces, of those that went, and of new ones."""
+        rules, numbers, fresh = self._rules, list[Ints](), list[tuple[Ints, Ints32]]()
+        gone = [np.empty(0, np.int64)]
+        for plan, keys, piece in pieces:
+            number, made = rules.find(plan, keys), piece.forms.world
+            if plan not in everything:
+                is_made = np.zeros(len(number), np.bool_)
+                is_made[made] = True
+                gone.append(number[~is_made & (number >= 0)])
+            numbers.append(number[made])
+            new = keys[:, made[numbers[-1] < 0]]
+            fresh.append((np.full(new.shape[1], plan), rules.widened(new)))
+        made_rows, added = np.concatenate([gone[0], *numbers]), gone[0]
+        if fresh:
+            relations, rows = zip(*fresh, strict=True)
+            added = rules.add(np.concatenate(relations), np.concatenate(rows, axis=1))
+            made_rows[made_rows < 0] = added
+        if everything:
+            stays = np.zeros(rules.room, np.bool_)
+            stays[made_rows] = True
+            gone += [row[~stays[row]] for row in map(rules.numbers, everything)]
+        return made_rows, np.concatenate(gone), added
 
-    def text(self, key: Key) -> str:
-        """Return a ground rule as text."""
-        plan, constants = self.plans[key[0]], key[1]
-        rule = self._program.rules[plan.form.rule]
-        return show_unweighted(bound(rule, dict(zip(plan.outer, constants, strict=True))))
+    def _united(self, pieces: Sequence[_Piece]) -> HingeLossMRF:
+        """Return the ground rules of pieces as a model; the number of a variable is that of its atom."""
+        room = self.listed.room
+        return united(
+            room, [rows_of(room, self.plans[n], piece.forms, n) for n, _, piece in pieces]
+        )
 
-    def hard_rule(self, key: Key) -> HardRule:
-        """Return a ground hard rule, which is not trivial, with its facts."""
-        row, form = self._row(key, folded=False), self.plans[key[0]].form
-        assert row is not None
-        values = [
-            function_value(form, atom, self._functions)
-            if atom[0] in self._functions
-            else self.listed.get(atom) or 0.0
-            for atom in row.atoms
-        ]
-        figures = row.atoms, values, row.coefficients, row.constant
-        return HardRule(self.text(key), form.equality, *figures)
 
-    def _impossible(self, key: Key) -> Exception:
-        """Return the error for a ground hard rule that facts alone break."""
-        return conflict([self.hard_rule(key)]) or RuleError(broken(self.plans[key[0]].form))
+def _sound(plan: RulePlan, piece: Assembled) -> Assembled:
+    """Return a piece. Raises RuleError where it breaks a hard rule."""
+    if piece.broken.any():
+        raise RuleError(broken(plan.form))
+    return piece
 
-    def _row(self, key: Key, folded: bool = True) -> Row | None:
-        """Make the ground rule of a key; None if it is trivial or has no atoms. Raises RuleError.
 
-        Facts are ``folded`` into the constant; otherwise they are among the atoms, and no rule is trivial.
-        """
-        number, constants = key
-        rule = self._rules[number]
-        plan, form = rule.plan, rule.plan.form
-        outer = rule.constants | dict(zip(plan.outer, constants, strict=True))
-        rows, columns = list[Binding](), list[list[tuple[GroundAtom, float]]]()
-        for binding in self._bindings(rule.joins, outer, plan.variables):
-            if (atoms := self._atoms(rule, binding)) is not None:
-                rows.append(binding)
-                columns.append(atoms)
-        if not rows:
-            return None
-        counts = {
-            item.variable: len({binding[item.variable] for binding in rows})
-            for item in form.summations
-        }
-        constant, linear = rule.value(form.constant, counts), dict[GroundAtom, float]()
-        for term, distinct in zip(form.terms, map(dict, zip(*columns, strict=True)), strict=True):
-            coefficient = rule.value(term.coefficient, counts)
-            for atom, value in sorted(distinct.items()):
-                if isnan(value) or not folded:
-                    linear[atom] = linear.get(atom, 0.0) + coefficient
-                else:
-                    constant += coefficient * value
-        linear = {atom: coefficient for atom, coefficient in linear.items() if coefficient}
-        if not folded:
-            return Row(number, tuple(linear), np.array([*linear.values()]), constant)
-        if not linear:
-            excess = abs(constant) if form.equality else constant
-            if form.weight is None and excess > ACTIVE:
-                raise self._impossible(key)
-            return None
-        if not form.equality and constant + sum([max(q, 0.0) for q in linear.values()]) <= ACTIVE:
-            return None
-        return Row(number, tuple(linear), np.array([*linear.values()]), constant)
-
-    def _atoms(self, rule: _Rule, binding: Binding) -> list[tuple[GroundAtom, float]] | None:
-        """Return the atoms of a joined row, with values, in the order of the form's terms.
-
-        None: what is listed satisfies the rule, a condition does not hold, or an atom is to be skipped.
-        """
-        clause, atoms = rule.plan.clause, list[tuple[GroundAtom, float]]()
-        for pattern in rule.joins:
-            ground = pattern.ground(binding)
-            value = self.listed.get(ground)
-            if value is None or (clause and value == 0.0):
-                return None
-            atoms.append((ground, value))
-        for choices in rule.checks:
-            if not any(all(self._holds(item, binding) for item in choice) for choice in choices):
-                return None
-        unlisted = None
-        for place, pattern in enumerate(rule.lookups):
-            ground = pattern.ground(binding)
-            value = self.listed.get(ground)
-            if clause and value == 1.0:
-                return None
-            if value is None and pattern.predicate in self._opened and unlisted is None:
-                unlisted = place
-            atoms.append((ground, value or 0.0))
-        if unlisted is not None:
-            if self._skip:
-                return None
-            form = rule.plan.form
-            raise RuleError(missing(form, form.lookups[unlisted].atom, binding))
-        for pattern in rule.computed:
-            ground = pattern.ground(binding)
-            value = function_value(rule.plan.form, ground, self._functions)
-            atoms.append((ground, value))
-        return atoms
-
-    def _holds(self, condition: Condition, binding: Binding) -> bool:
-        if isinstance(condition, Literal):
-            value = self.listed.get(_Pattern(condition.atom).ground(binding))
-            return (
-                value is not None and value > 0.0
-            ) == condition.positive  # a target does not hold
-        left, right = (binding[_name(term)] for term in (condition.left, condition.right))
-        holds = left == right if condition.op == "=" else comes_before(left, right)
-        return holds == condition.positive
+def _literals(plan: RulePlan) -> list[Atom]:
+    form = plan.form
+    conditions = chain.from_iterable(choice for s in form.summations for choice in s.choices)
+    atoms = [term.atom for term in form.joins + form.sums + form.lookups]
+    atoms += [item.atom for item in conditions if isinstance(item, Literal)]
+    return [*dict.fromkeys(atoms)]
 
 
 def _unweighted(plan: RulePlan) -> RulePlan:
@@ -411,18 +437,62 @@ def _unweighted(plan: RulePlan) -> RulePlan:
     return replace(plan, form=replace(plan.form, rule=0, weight=weight))
 
 
-def _name(term: Term) -> str:
-    """Return the name of a variable; that of a constant cannot be a variable's."""
-    if isinstance(term, Variable):
-        return term.name
-    assert isinstance(term, Constant)
-    return f"'{term.name}"
+def _begin(compiled: CompiledPlan, keys: Ints32) -> kernel.Loops:
+    """Return the loops of a plan over keys."""
+    n = keys.shape[1]
+    return begin(compiled, np.zeros(n, np.int64), np.zeros(n, np.uint8))
 
 
-def _groups(plan: RulePlan, joined: Joined, listing: Listing) -> tuple[list[Constants], Ints32]:
-    """Return the constants of the outer variables of each ground rule, and the ground rule of each row."""
+def _around(plan: RulePlan) -> CompiledPlan:
+    """Return the plan that leads from keys to all atoms of their ground rules, whatever their values are."""
+    form = plan.form
+    joined = {term.atom for term in form.joins + form.sums}
+    others = [LinearTerm(Number(0.0), atom) for atom in _literals(plan) if atom not in joined]
+    wide = replace(form, lookups=(*others,), computed=(), summations=(), weight=None)
+    compiled = compile_plan(plan_form(wide, False, given=plan.outer), False, _keys_atom(plan))
+    return replace(compiled, looked_up=("",) * len(others))
+
+
+def _pinned(
+    plans: Mapping[int, RulePlan],
+) -> list[tuple[Atom, CompiledPlan, list[int], list[int]]]:
+    """Return the literals of plans with their compiled plans, the slots of keys, and the plans' numbers."""
+    numbers = dict[tuple[Atom, RulePlan, tuple[str, ...]], list[int]]()
+    for number, plan in plans.items():
+        for atom in _literals(plan):
+            pinned = pinned_plan(plan.form, atom, plan.outer)
+            numbers.setdefault((atom, pinned, plan.outer), []).append(number)
+    return [
+        (
+            atom,
+            compile_plan(pinned, False, atom),
+            [1 + pinned.variables.index(n) for n in outer],
+            same,
+        )
+        for (atom, pinned, outer), same in numbers.items()
+    ]
+
+
+def _keys_atom(plan: RulePlan) -> Atom:
+    """Return the atom of keys: the number of the key, and the outer variables."""
+    return Atom(WORLD, (Variable(WORLD), *map(Variable, plan.outer)))
+
+
+def _targets(relations: Mapping[str, Relation], atoms: Ints) -> Iterator[Ints]:
+    """Yield the numbers of the targets of each predicate, from those of all atoms of a listing."""
+    begin = 0
+    for relation in relations.values():
+        begin += len(relation.observed)
+        yield atoms[begin : begin + len(relation.targets)]
+        begin += len(relation.targets)
+
+
+def _groups(
+    plan: RulePlan, outer: Sequence[str], joined: Joined, listing: Listing
+) -> tuple[Ints32, Ints32]:
+    """Return the constants of the outer variables [outer, n] of ground rules, and that of each row."""
     columns = list[Ints32]()
-    for name in plan.outer:
+    for name in outer:
         atom, place, column = next(
             (atom, place, column)
             for place, atom in enumerate(term.atom for term in plan.form.joins + plan.form.sums)
@@ -433,10 +503,8 @@ def _groups(plan: RulePlan, joined: Joined, listing: Listing) -> tuple[list[Cons
         columns.append(listing.columns[atom.predicate][column][rows])
     n = joined.atoms.shape[1]
     group: Ints32 = np.arange(n, dtype=np.int32)
-    if plan.form.summations:
-        table = np.array(columns, np.int32).reshape(len(columns), n)
-        distinct, inverse = np.unique(table, axis=1, return_inverse=True)
-        columns, group = [*distinct], inverse.reshape(n).astype(np.int32)
-        n = distinct.shape[1]
-    names = [[listing.constants[c] for c in column.tolist()] for column in columns]
-    return [*zip(*names, strict=True)] if names else [()] * n, group
+    table = np.array(columns, np.int32).reshape(len(columns), n)
+    if not plan.form.summations:
+        return table, group
+    unique, inverse = np.unique(table, axis=1, return_inverse=True)
+    return unique, inverse.reshape(n).astype(np.int32)

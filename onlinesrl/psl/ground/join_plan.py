@@ -6,14 +6,14 @@ A plan is an immutable value; ``str`` prints it. `onlinesrl.psl.ground.memory_jo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
 
 from onlinesrl.logic.ast import Atom, Compare, Equal, Formula, Not, Variable
 from onlinesrl.logic.cnf import Literal, variables
-from onlinesrl.psl.lang.ast import LogicalRule, PslProgram
+from onlinesrl.psl.lang.ast import LogicalRule, Number, PslProgram
 from onlinesrl.psl.lang.linear_form import Condition, Conditions, NormalRule, normal_rules
 from onlinesrl.psl.lang.text import show_formula, show_psl_atom
 
@@ -92,25 +92,61 @@ def plan_program(program: PslProgram, sizes: Mapping[str, Size] | None = None) -
     ]
 
 
-def plan_form(form: NormalRule, clause: bool, sizes: Mapping[str, Size] | None = None) -> RulePlan:
+def plan_form(
+    form: NormalRule,
+    clause: bool,
+    sizes: Mapping[str, Size] | None = None,
+    given: Iterable[str] = (),
+) -> RulePlan:
     """Return the plan of one form: a greedy join order by estimated fanout.
 
     Estimates assume that rows are spread evenly over the constants of each column. Ties are broken by
-    the order in the rule.
+    the order in the rule. The ``given`` variables are bound before the first step.
     """
     remaining = dict(enumerate(term.atom for term in form.joins + form.sums))
     pending: list[Conditions] = [((compared,),) for compared in form.comparisons]
     pending += [item.choices for item in form.summations if () not in item.choices]
-    bound: dict[str, None] = {}
+    bound = dict.fromkeys(given)
     first = _ready(pending, bound)
     steps = []
     while remaining:
-        term = min(remaining, key=lambda n: _fanout(remaining[n], bound, sizes))
-        atom = remaining.pop(term)
-        keys = _keys(atom, bound)
-        bound |= dict.fromkeys(leaf.name for leaf in atom.terms if isinstance(leaf, Variable))
-        steps.append(JoinStep(term, atom, keys, _ready(pending, bound)))
+        steps.append(_next_step(remaining, pending, bound, sizes))
     return RulePlan(form, clause, tuple(bound), first, tuple(steps))
+
+
+def pinned_plan(form: NormalRule, atom: Atom, outer: Collection[str]) -> RulePlan:
+    """Return a plan that binds the ``outer`` variables of a form where those of an atom are bound.
+
+    It joins atoms and looks at no values, so that it leads to all ground rules that may have the atom.
+    """
+    remaining = {n: term.atom for n, term in enumerate(form.joins + form.sums) if term.atom != atom}
+    pending: list[Conditions] = [((compared,),) for compared in form.comparisons]
+    bound = dict.fromkeys(leaf.name for leaf in atom.terms if isinstance(leaf, Variable))
+    first = _ready(pending, bound)
+    steps = []
+    while not {*outer} <= bound.keys() or any(
+        len(_keys(joined, bound)) == len(joined.terms) for joined in remaining.values()
+    ):
+        steps.append(replace(_next_step(remaining, pending, bound, None), term=0))
+    return RulePlan(BARE, False, tuple(bound), first, tuple(steps))
+
+
+BARE = NormalRule(0, (), (), (), (), (), (), Number(0.0), None, 1)
+"""The form of plans that lead to ground rules of several forms."""
+
+
+def _next_step(
+    remaining: dict[int, Atom],
+    pending: list[Conditions],
+    bound: dict[str, None],
+    sizes: Mapping[str, Size] | None,
+) -> JoinStep:
+    """Remove the atom of least fanout; return its join, and bind its variables."""
+    term = min(remaining, key=lambda n: _fanout(remaining[n], bound, sizes))
+    atom = remaining.pop(term)
+    keys = _keys(atom, bound)
+    bound |= dict.fromkeys(leaf.name for leaf in atom.terms if isinstance(leaf, Variable))
+    return JoinStep(term, atom, keys, _ready(pending, bound))
 
 
 def _ready(pending: list[Conditions], bound: Mapping[str, None]) -> tuple[Conditions, ...]:

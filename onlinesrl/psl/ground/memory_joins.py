@@ -8,7 +8,7 @@ from itertools import accumulate, chain
 
 import numpy as np
 
-from onlinesrl.core.arrays import Ints32
+from onlinesrl.core.arrays import Bytes, Ints, Ints32
 from onlinesrl.logic.ast import Atom, Constant, Term, Variable
 from onlinesrl.logic.cnf import Compared, Literal
 from onlinesrl.psl.ground.form_assembly import (
@@ -103,6 +103,7 @@ class ArrayJoins:
             rows.append(row)
             masks.append(mask)
             relations.append(names.index(name))
+        bucket = np.concatenate([np.empty(0, np.int32), *buckets])
         ordered = any(np.any(p.code.condition[:, 0] == kernel.BEFORE) for p in self._plans)
         number, text = constant_orders(self._names) if ordered else (worlds[:0], worlds[:0])
         return kernel.Relations(
@@ -116,7 +117,8 @@ class ArrayJoins:
             np.array([0, *accumulate(map(len, buckets))][:-1], np.int64),
             np.array(masks, np.int64),
             np.array([0, *accumulate(map(len, rows))][:-1], np.int64),
-            np.concatenate([np.empty(0, np.int32), *buckets]),
+            bucket,
+            np.append(bucket[1:], np.int32(0)),
             np.concatenate([np.empty(0, np.int32), *rows]),
             number,
             text,
@@ -125,7 +127,8 @@ class ArrayJoins:
     def join(self, number: int) -> Iterator[Joined]:
         """Yield the rows of the plan of this number."""
         compiled = self._plans[number]
-        plan, loops, code = compiled.plan, self._begin(compiled), self._code(compiled)
+        plan, code = compiled.plan, self._code(compiled)
+        loops = begin(compiled, self._rows, self._status)
         constant = np.array([self._constant_of[name] for name in compiled.constants], np.int32)
         before = self._status.copy()
         slots = compiled.slots if plan.needs_bindings else int(self._with_worlds)
@@ -138,7 +141,7 @@ class ArrayJoins:
             if self._together is not None and self._rows.sum() > self._together:
                 raise TooManyRows
             if n:
-                chunk = self._joined(plan, atoms[:, :n], bindings[:, :n])
+                chunk = joined_rows(plan, atoms[:, :n], bindings[:, :n])
                 if plan.form.summations:
                     chunks.append(chunk)
                 else:
@@ -163,44 +166,52 @@ class ArrayJoins:
             without_targets=compiled.code.without_targets or (self._skip and bool(opened.any())),
         )
 
-    def _begin(self, compiled: CompiledPlan) -> kernel.Loops:
-        """Return the initial state of a plan's nested loops."""
-        steps, worlds = len(compiled.code.step_probe), self._listing.worlds
-        return kernel.Loops(
-            np.array([0, 1], np.int32),
-            np.zeros(steps, np.int64),
-            np.zeros(steps, np.int64),
-            np.zeros(compiled.slots, np.int32),
-            np.full(steps + len(compiled.code.lookup_probe), -1, np.int32),
-            self._rows,
-            self._status,
-            np.zeros(worlds, np.int32),
-            np.zeros((worlds, compiled.slots), np.int32),
-        )
-
-    def _joined(self, plan: RulePlan, atoms: Ints32, bindings: Ints32) -> Joined:
-        """Return rows with their terms in the order of the form."""
-        terms = [step.term for step in plan.steps]
-        order = [terms.index(n) for n in range(len(terms))]
-        order += range(len(terms), len(atoms))
-        n = atoms.shape[1]
-        worlds = bindings[0] if len(bindings) else np.zeros(n, np.int32)
-        return Joined(atoms[order], bindings[1:], worlds)
-
     def _failure(self, compiled: CompiledPlan, loops: kernel.Loops, world: int) -> GroundingFailure:
-        form = compiled.plan.form
-        if self._status[world] == kernel.TOO_MANY:
-            return too_many(form, self._most)
-        constants = [self._names[n] for n in loops.missing[world, 1:].tolist()]
-        bound = dict(zip(compiled.plan.variables, constants, strict=True))
-        return missing(form, form.lookups[loops.lookup[world]].atom, bound)
+        return failure_of(compiled.plan, loops, world, self._names, self._most)
+
+
+def begin(compiled: CompiledPlan, rows: Ints, status: Bytes) -> kernel.Loops:
+    """Return the initial state of a plan's nested loops, over worlds that have so many rows already."""
+    steps, worlds = len(compiled.code.step_probe), len(rows)
+    return kernel.Loops(
+        np.array([0, 1], np.int32),
+        np.zeros(steps, np.int64),
+        np.zeros(steps, np.int64),
+        np.zeros(compiled.slots, np.int32),
+        np.full(steps + len(compiled.code.lookup_probe), -1, np.int32),
+        rows,
+        status,
+        np.zeros(worlds, np.int32),
+        np.zeros((worlds, compiled.slots), np.int32),
+    )
+
+
+def joined_rows(plan: RulePlan, atoms: Ints32, bindings: Ints32) -> Joined:
+    """Return rows with their terms in the order of the form."""
+    terms = [step.term for step in plan.steps]
+    order = [terms.index(n) for n in range(len(terms))]
+    order += range(len(terms), len(atoms))
+    n = atoms.shape[1]
+    worlds = bindings[0] if len(bindings) else np.zeros(n, np.int32)
+    return Joined(atoms[order], bindings[1:], worlds)
+
+
+def failure_of(
+    plan: RulePlan, loops: kernel.Loops, world: int, names: Sequence[str], most: int
+) -> GroundingFailure:
+    """Return why a world cannot be grounded, where its status says so."""
+    if loops.problem[world] == kernel.TOO_MANY:
+        return too_many(plan.form, most)
+    constants = [names[n] for n in loops.missing[world, 1:].tolist()]
+    bound = dict(zip(plan.variables, constants, strict=True))
+    return missing(plan.form, plan.form.lookups[loops.lookup[world]].atom, bound)
 
 
 class _PlanCompiler:
     """Collects the probes and constants of a plan."""
 
     def __init__(self, plan: RulePlan, with_worlds: bool):
-        self.slot = {name: 1 + n for n, name in enumerate(plan.variables)}
+        self.slot = {WORLD: 0} | {name: 1 + n for n, name in enumerate(plan.variables)}
         self.with_worlds = with_worlds
         self.indexes: dict[_Index, int] = {}
         self.constants: dict[str, int] = {}
@@ -225,10 +236,16 @@ class _PlanCompiler:
         return len(self.probes) - 1
 
 
-def compile_plan(plan: RulePlan, with_worlds: bool) -> CompiledPlan:
-    """Compile a plan to arrays."""
+WORLDS = Atom(WORLD, (Variable(WORLD),))
+
+
+def compile_plan(plan: RulePlan, with_worlds: bool, first: Atom = WORLDS) -> CompiledPlan:
+    """Compile a plan to arrays. Rows of the relation of worlds bind the variables of ``first``."""
     writer = _PlanCompiler(plan, with_worlds)
-    steps, binds = [writer.add((WORLD, ()), [])], [[(0, 0)]]
+    terms = [*enumerate(first.terms)]
+    keys = [(n, writer.argument(term)) for n, term in terms if isinstance(term, Constant)]
+    bound = [(n, writer.argument(term)) for n, term in terms if isinstance(term, Variable)]
+    steps, binds = [writer.add((WORLD, ()), keys)], [bound]
     for step in plan.steps:
         steps.append(writer.probe(step.atom, step.keys))
         binds.append(

@@ -9,19 +9,18 @@ The duality gap of values y and duals u (``psl.inference.dual``) is a sum of loc
 change of rows changes the terms of these rows and of their variables, so the certificate follows at that
 cost, and the terms say where there is work left. ADMM then minimises over the variables with large terms,
 all others fixed. Variables beside them, whose own terms have grown, join them, until the whole gap is within
-the tolerance. Where that is more than half of the model, ADMM goes on with the whole model.
+the tolerance. Where that is much of the model, ADMM goes on with the whole model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints, extended
+from onlinesrl.core.arrays import Floats, Ints, extended, gathered
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm
@@ -35,24 +34,13 @@ MARGIN = 0.1
 """The share of the tolerance that a solution uses up, so that later steps have the rest."""
 LOCAL_ROUNDS = 2_000
 """Rounds of ADMM on a part of the model, before the part grows."""
-SHARE = 0.5
-"""Above this share of the variables, the whole model is solved."""
+SHARE = 0.25
+"""The whole model is solved where the parts together have more than this share of its rows."""
 LARGE = 0.1
 """Terms of at least this share of the largest call for work."""
 RENEWAL = 1_000
 """Steps between two certificates that are computed anew, since sums of changes drift."""
 _NONE: Ints = np.empty(0, np.int64)
-
-
-class HingeRow(NamedTuple):
-    """A row of a hinge-loss model: its variables by name, and the other columns of ``HingeLossMRF``."""
-
-    variables: tuple[Hashable, ...]
-    coefficients: Floats
-    constant: float
-    weight_index: int
-    power: int
-    kind: int
 
 
 class Certificate(NamedTuple):
@@ -67,36 +55,6 @@ class Certificate(NamedTuple):
     def score(self) -> float:
         """Minus the energy."""
         return 0.0 - self.energy
-
-
-class _Numbers:
-    """Numbers for names that come and go; the number of a name that went is given out again."""
-
-    def __init__(self) -> None:
-        self.of: dict[Hashable, int] = {}
-        self.names: list[Hashable] = []
-        self._free: list[int] = []
-
-    def add(self, name: Hashable) -> int:
-        """Return a number for a new name."""
-        if not self._free:
-            self._free.append(len(self.names))
-            self.names.append(None)
-        number = self.of[name] = self._free.pop()
-        self.names[number] = name
-        return number
-
-    def remove(self, name: Hashable) -> int:
-        """Return the number of a name that goes."""
-        number = self.of.pop(name)
-        self.names[number] = None
-        self._free.append(number)
-        return number
-
-    @property
-    def all(self) -> Ints:
-        """All numbers, int64[names]."""
-        return np.fromiter(self.of.values(), np.int64, len(self.of))
 
 
 ENTRY = "variable", "coefficient", "row", "following", "preceding"
@@ -134,44 +92,53 @@ def _no_rows() -> kernel.LinkedRows:
     )
 
 
+class Moved(NamedTuple):
+    """Variables with their values before and after a step; NaN: there was none, or there is none."""
+
+    variables: Ints
+    old: Floats
+    new: Floats
+
+
 class IncrementalAdmm:
     """A hinge-loss model whose rows and variables come and go, with its certified minimiser.
 
-    ``weights`` is float64[W]; ``tolerance`` and ``violation`` are those of ``Admm``.
+    The caller numbers rows and variables; the number of one that went may be used again. ``weights`` is
+    float64[W]; ``tolerance`` and ``violation`` are those of ``Admm``.
     """
 
     def __init__(self, weights: Floats, tolerance: float = 1e-6, violation: float = 1e-4):
         self.weights = weights
         self.tolerance, self.violation = tolerance, violation
-        self._variables, self._rows = _Numbers(), _Numbers()
         self._linked = _no_rows()
+        self._is_row, self._is_variable = np.zeros((2, 0), np.uint8)
+        self._size = self._n_rows = self._hard = 0
+        """The numbers of variables, of rows, and of constraints among these."""
         self._free, self._end = dict[int, list[int]](), 0
         """Where entries of removed rows were, by their number; the end of all entries."""
-        self._marks = kernel.Marks(_NONE, _NONE, np.empty(0, np.int32))
+        self._marks = kernel.Marks(_NONE, _NONE, np.empty(0, np.int32), _NONE, _NONE)
         self._mark = 0
         self._energy = self._gap = 0.0
-        self._excess = dict[int, float]()
         self._old_duals = list[tuple[Ints, Floats]]()
-        """Of the present step: duals that were replaced, to go back to."""
+        self._old_values = list[tuple[Ints, Floats]]()
+        """Of the present step: duals and values that were replaced, to go back to."""
+        self._valued = np.zeros(0, np.int64)
+        """The last step in which a variable's value was replaced."""
         self._steps = self.largest_part = 0
         """The number of steps; of the variables that the last step solved for at once."""
 
     def __len__(self) -> int:
-        return len(self._variables.of)
+        return self._size
 
     @property
-    def rows(self) -> Iterable[Any]:
-        """The names of the rows."""
-        return self._rows.of.keys()
-
-    def value(self, variable: Hashable) -> float:
-        """Return the value of a variable."""
-        return float(self._linked.y[self._variables.of[variable]])
+    def values(self) -> Floats:
+        """The values of the variables, by number."""
+        return self._linked.y
 
     @property
     def certificate(self) -> Certificate:
         """The certificate of the present values."""
-        violation = max(self._excess.values(), default=0.0)
+        violation = float(self._linked.excess.max(initial=0.0)) if self._hard else 0.0
         close = self._gap <= self._allowed and violation <= self.violation
         return Certificate(self._energy, self._gap, violation, close)
 
@@ -181,109 +148,94 @@ class IncrementalAdmm:
 
     def set_weights(self, weights: Floats) -> None:
         """Change the weights, and the duals of the rows in proportion; ``step`` then solves again."""
-        rows, linked = self._rows.all, self._linked
+        rows, linked = np.flatnonzero(self._is_row), self._linked
         numbers = linked.weight_index[rows]
         weighted = linked.kind[rows] < AT_MOST
         old, new = self.weights[numbers], weights[numbers]
         ratio = np.divide(new, old, out=np.ones(len(rows)), where=weighted & (old > 0.0))
         self.weights = weights
-        self._set_conjugates(rows)
+        self._set_conjugates(rows, self._model(rows))
         linked.dual[rows] *= ratio
         self.renew()
 
     def step(
         self,
-        rows: Mapping[Hashable, HingeRow | None],
-        added: Iterable[Hashable] = (),
-        removed: Iterable[Hashable] = (),
-    ) -> dict[Any, tuple[float, float]]:
-        """Replace, add and remove (None) rows by name, and add and remove variables; solve again.
+        rows: Ints,
+        model: HingeLossMRF,
+        gone: Ints = _NONE,
+        added: Ints = _NONE,
+        removed: Ints = _NONE,
+    ) -> Moved:
+        """Set rows to those of ``model`` in its order, remove rows, add and remove variables; solve again.
 
-        Returns the variables whose value changed, each with its old and new value (NaN: there is none). The
-        rows of a removed variable are to be removed in the same step. Raises Infeasible where the
+        The rows of a removed variable are to be set or removed in the same step. Raises Infeasible where the
         constraints have no solution; then nothing has changed.
         """
-        before, gone = dict[int, float](), dict[Hashable, tuple[float, float]]()
-        old_rows = {name: self._row(name) for name in rows if name in self._rows.of}
         self._old_duals.clear()
-        touched = self._remove_rows([*old_rows])
-        for name in removed:
-            number = self._variables.remove(name)
-            assert self._linked.first[number] < 0, f"a row of {name} stays"
-            touched.pop(number, None)
-            self._gap -= float(self._linked.variable_gap[number])
-            gone[name] = float(self._linked.y[number]), np.nan
-        for name in added:
-            number = self._variables.add(name)
-            self._reserve(variable=number + 1)
-            self._begin(number)
-            before[number] = np.nan
-        new = {name: row for name, row in rows.items() if row is not None}
-        touched |= self._add_rows(new)
-        variables = np.array([*touched], np.int64)
-        for number in variables[self._linked.first[variables] < 0].tolist():
-            before.setdefault(number, float(self._linked.y[number]))
-            self._gap -= float(self._linked.variable_gap[number])
-            self._begin(number)
-        self._refresh(np.array([self._rows.of[name] for name in new], np.int64), variables)
+        self._old_values.clear()
         self._steps += 1
+        self._reserve(row=int(rows.max(initial=-1)) + 1, variable=int(added.max(initial=-1)) + 1)
+        differs = np.empty(len(rows), np.uint8)
+        kernel.compare(self._linked, rows, self._is_row, differs, *_columns(model))
+        places = np.flatnonzero(differs)
+        rows = rows[places]
+        replaced = np.concatenate((rows[self._is_row[rows] > 0], gone))
+        old_rows = self._model(replaced), self._linked.dual[replaced]
+        touched = np.concatenate((self._variables_of(replaced), _NONE))
+        self._remove_rows(replaced)
+        linked = self._linked
+        assert np.all(linked.first[removed] < 0), "a row of a removed variable stays"
+        self._keep_values(removed)
+        self._gap -= float(linked.variable_gap[removed].sum())
+        self._remove_variables(removed)
+        self._add_variables(added)
+        self._valued[added] = self._steps
+        self._old_values.append((added, np.full(len(added), np.nan)))
+        self._add_rows(rows, _chosen(model, places))
+        touched = np.union1d(touched, self._variables_of(rows))
+        touched = touched[self._is_variable[touched] > 0]
+        single = touched[self._linked.first[touched] < 0]
+        self._keep_values(single)
+        self._gap -= float(self._linked.variable_gap[single].sum())
+        self._begin(single)
+        self._refresh(rows, touched)
         if self._steps % RENEWAL == 0:
             self.renew()
         try:
-            self._settle(variables, before)
+            self._settle(touched)
         except Infeasible:
-            self._undo(new, added, gone, old_rows, before)
+            self._undo(rows, added, removed, replaced, *old_rows)
             raise
-        names, y = self._variables.names, self._linked.y
-        return gone | {
-            names[number]: (old, float(y[number]))
-            for number, old in before.items()
-            if old != y[number]
-        }
+        variables, old = (np.concatenate(part) for part in zip(*self._old_values, strict=True))
+        new = np.where(self._is_variable[variables] > 0, self._linked.y[variables], np.nan)
+        moves = old != new
+        return Moved(variables[moves], old[moves], new[moves])
 
     def _undo(
         self,
-        new: Iterable[Hashable],
-        added: Iterable[Hashable],
-        gone: Mapping[Hashable, tuple[float, float]],
-        old_rows: Mapping[Hashable, tuple[HingeRow, float]],
-        before: Mapping[int, float],
+        new: Ints,
+        added: Ints,
+        removed: Ints,
+        replaced: Ints,
+        model: HingeLossMRF,
+        duals: Floats,
     ) -> None:
         """Restore rows, variables, values and duals as they were before a step."""
-        for rows, duals in reversed(self._old_duals):
-            self._linked.dual[rows] = duals
-        for number, value in before.items():
-            self._linked.y[number] = value
-        self._remove_rows([*new])
-        for name in added:
-            self._variables.remove(name)
-        for name, (value, _) in gone.items():
-            number = self._variables.add(name)
-            self._begin(number)
-            self._linked.y[number] = value
-        self._add_rows({name: row for name, (row, _) in old_rows.items()})
-        for name, (_, dual) in old_rows.items():
-            self._linked.dual[self._rows.of[name]] = dual
+        for rows, dual in reversed(self._old_duals):
+            self._linked.dual[rows] = dual
+        self._remove_rows(new)
+        self._remove_variables(added)
+        self._add_variables(removed)
+        for variables, values in self._old_values:
+            self._linked.y[variables] = np.where(np.isnan(values), START, values)
+        self._add_rows(replaced, model)
+        self._linked.dual[replaced] = duals
         self.renew()
 
-    def _row(self, name: Hashable) -> tuple[HingeRow, float]:
-        """Return a row and its dual."""
-        linked, number = self._linked, self._rows.of[name]
-        entries = slice(linked.start[number], linked.stop[number])
-        row = HingeRow(
-            tuple(self._variables.names[j] for j in linked.variable[entries].tolist()),
-            linked.coefficient[entries].copy(),
-            float(linked.constant[number]),
-            int(linked.weight_index[number]),
-            int(linked.power[number]),
-            int(linked.kind[number]),
-        )
-        return row, float(linked.dual[number])
-
-    def whole(self) -> tuple[list[Hashable], HingeLossMRF, HingeSolution]:
-        """Return the names of the variables in their order, the model over them, and its solution."""
-        variables, certificate = self._variables.all, self.certificate
-        rows, _, model = self._part(variables)
+    def whole(self) -> tuple[Ints, HingeLossMRF, HingeSolution]:
+        """Return the numbers of the variables, ascending, the model over them, and its solution."""
+        variables, certificate = np.flatnonzero(self._is_variable), self.certificate
+        rows, model = self._part(variables)
         solution = HingeSolution(
             self._linked.y[variables],
             certificate.energy,
@@ -294,146 +246,176 @@ class IncrementalAdmm:
             "incremental ADMM",
             certificate.certified,
         )
-        return list(self._variables.of), model, solution
+        return variables, model, solution
 
-    def state(self) -> tuple[dict[Any, float], dict[Any, float]]:
-        """Return the values of the variables and the duals of the rows, by name; for ``resume``."""
-        y, dual = self._linked.y, self._linked.dual
-        return (
-            {name: float(y[number]) for name, number in self._variables.of.items()},
-            {name: float(dual[number]) for name, number in self._rows.of.items()},
-        )
+    def duals(self, rows: Ints) -> Floats:
+        """Return the duals of rows."""
+        duals: Floats = self._linked.dual[rows]
+        return duals
 
     def resume(
-        self, rows: Mapping[Any, HingeRow], values: Mapping[Any, float], duals: Mapping[Any, float]
+        self, rows: Ints, model: HingeLossMRF, duals: Floats, variables: Ints, values: Floats
     ) -> None:
-        """Begin with variables of these values and rows of these duals, in their order, unsolved."""
-        self._reserve(variable=len(values))
-        for name, value in values.items():
-            number = self._variables.add(name)
-            self._begin(number)
-            self._linked.y[number] = value
-        self._add_rows(rows)
-        numbers = np.array([self._rows.of[name] for name in rows], np.int64)
-        self._linked.dual[numbers] = [duals[name] for name in rows]
+        """Begin with variables of these values and rows of these duals, unsolved."""
+        self._reserve(
+            row=int(rows.max(initial=-1)) + 1, variable=int(variables.max(initial=-1)) + 1
+        )
+        self._add_variables(variables)
+        self._linked.y[variables] = values
+        self._add_rows(rows, model)
+        self._linked.dual[rows] = duals
         self.renew()
 
-    def around(self, variable: Hashable) -> tuple[list[Any], HingeLossMRF, HingeSolution]:
-        """Return the names of the rows of a variable, their model over it alone, and its solution."""
-        active = np.array([self._variables.of[variable]], np.int64)
-        rows, _, model = self._part(active)
+    def around(self, variable: int) -> tuple[Ints, HingeLossMRF, HingeSolution]:
+        """Return the numbers of the rows of a variable, their model over it alone, and its solution."""
+        active = np.array([variable], np.int64)
+        rows, model = self._part(active)
         certificate = self.certificate
         figures = certificate.energy, self._linked.dual[rows], certificate.energy - certificate.gap
         y, violation = self._linked.y[active], certificate.violation
         solution = HingeSolution(y, *figures, violation, 0, "part", certificate.certified)
-        return [self._rows.names[row] for row in rows.tolist()], model, solution
+        return rows, model, solution
 
     def renew(self) -> None:
         """Compute reduced costs and the whole certificate anew."""
-        linked, rows, variables = self._linked, self._rows.all, self._variables.all
+        linked, rows = self._linked, np.flatnonzero(self._is_row)
         dual = linked.dual[rows]
         linked.reduced_cost[:] = linked.dual[rows] = 0.0
         kernel.set_duals(linked, rows, dual)
         self._energy = self._gap = 0.0
         for terms in (linked.energy, linked.row_gap, linked.variable_gap):
             terms[:] = 0.0
-        self._refresh(rows, variables)
+        self._refresh(rows, np.flatnonzero(self._is_variable))
 
-    def _begin(self, variable: int) -> None:
-        """Give a variable in no row its first value."""
-        self._linked.first[variable], self._linked.y[variable] = -1, START
-        self._linked.reduced_cost[variable] = self._linked.variable_gap[variable] = 0.0
+    # variables and rows --------------------------------------------------------------------------
+
+    def _add_variables(self, variables: Ints) -> None:
+        self._is_variable[variables] = 1
+        self._size += len(variables)
+        self._begin(variables)
+
+    def _remove_variables(self, variables: Ints) -> None:
+        self._is_variable[variables] = 0
+        self._size -= len(variables)
+
+    def _begin(self, variables: Ints) -> None:
+        """Give variables in no row their first value."""
+        linked = self._linked
+        linked.first[variables], linked.y[variables] = -1, START
+        linked.reduced_cost[variables] = linked.variable_gap[variables] = 0.0
+
+    def _keep_values(self, variables: Ints) -> None:
+        """Note the values of variables, to which this step gives others."""
+        fresh = variables[self._valued[variables] != self._steps]
+        self._valued[fresh] = self._steps
+        self._old_values.append((fresh, self._linked.y[fresh]))
 
     def _reserve(self, **sizes: int) -> None:
-        self._linked = _longer(self._linked, **sizes)
-        marks, linked = self._marks, self._linked
-        if len(marks.row) < len(linked.start) or len(marks.variable) < len(linked.first):
-            rows, variables = len(linked.start), len(linked.first)
-            fresh = [np.zeros(size, np.int64) for size in (rows, variables)]
-            self._marks = kernel.Marks(fresh[0], fresh[1], np.zeros(variables, np.int32))
+        self._linked = linked = _longer(self._linked, **sizes)
+        rows, variables = len(linked.start), len(linked.first)
+        if len(self._marks.row) < rows or len(self._marks.variable) < variables:
+            self._is_row = extended(self._is_row, rows)[:rows]
+            self._is_variable = extended(self._is_variable, variables)[:variables]
+            self._valued = extended(self._valued, variables)[:variables]
+            self._marks = kernel.Marks(
+                np.zeros(rows, np.int64),
+                np.zeros(variables, np.int64),
+                np.zeros(variables, np.int32),
+                np.empty(rows, np.int64),
+                np.empty(variables, np.int64),
+            )
             self._mark = 0
 
-    def _remove_rows(self, names: list[Hashable]) -> dict[int, None]:
-        """Remove rows; return their variables."""
-        linked, touched = self._linked, dict[int, None]()
-        numbers = np.array([self._rows.remove(name) for name in names], np.int64)
-        energy, gap = kernel.remove(linked, numbers)
+    def _remove_rows(self, rows: Ints) -> None:
+        linked = self._linked
+        energy, gap = kernel.remove(linked, rows)
         self._energy -= energy
         self._gap -= gap
-        for number in numbers.tolist():
-            start, stop = int(linked.start[number]), int(linked.stop[number])
-            touched |= dict.fromkeys(linked.variable[start:stop].tolist())
-            self._free.setdefault(stop - start, []).append(start)
-            self._excess.pop(number, None)
-        return touched
+        self._is_row[rows] = 0
+        self._n_rows -= len(rows)
+        self._hard -= int((linked.kind[rows] >= AT_MOST).sum())
+        start, sizes = linked.start[rows], linked.stop[rows] - linked.start[rows]
+        for size in np.unique(sizes).tolist():
+            self._free.setdefault(size, []).extend(start[sizes == size].tolist())
 
-    def _add_rows(self, rows: Mapping[Hashable, HingeRow]) -> dict[int, None]:
-        """Add rows; return their variables."""
-        columns, of = [*rows.values()], self._variables.of
-        new = np.array([self._rows.add(name) for name in rows], np.int64)
-        variables = [of[variable] for row in columns for variable in row.variables]
-        sizes = np.array([len(row.variables) for row in columns], np.int64)
-        start = np.array([self._place(size) for size in sizes.tolist()], np.int64)
-        self._reserve(row=int(new.max(initial=-1)) + 1, entry=self._end)
-        linked, stop = self._linked, np.cumsum(sizes)
-        entries = np.repeat(start - stop + sizes, sizes) + np.arange(len(variables))
-        linked.start[new], linked.stop[new] = start, start + sizes
-        linked.variable[entries] = variables
-        linked.coefficient[entries] = np.concatenate(
-            [np.empty(0), *(row.coefficients for row in columns)]
-        )
-        linked.constant[new] = [row.constant for row in columns]
-        linked.weight_index[new] = [row.weight_index for row in columns]
-        linked.power[new] = [row.power for row in columns]
-        linked.kind[new] = [row.kind for row in columns]
-        self._set_conjugates(new)
-        kernel.insert(self._linked, new)
-        return dict.fromkeys(variables)
+    def _add_rows(self, rows: Ints, model: HingeLossMRF) -> None:
+        sizes = np.diff(model.start)
+        start = self._places(sizes)
+        self._reserve(entry=self._end)
+        linked = self._linked
+        entries = np.repeat(start - model.start[:-1], sizes) + np.arange(len(model.variable))
+        linked.start[rows], linked.stop[rows] = start, start + sizes
+        linked.variable[entries], linked.coefficient[entries] = model.variable, model.coefficient
+        linked.constant[rows], linked.weight_index[rows] = model.constant, model.weight_index
+        linked.power[rows], linked.kind[rows] = model.power, model.kind
+        self._set_conjugates(rows, model)
+        self._is_row[rows] = 1
+        self._n_rows += len(rows)
+        self._hard += int((model.kind >= AT_MOST).sum())
+        kernel.insert(linked, rows)
 
-    def _place(self, size: int) -> int:
-        """Return where so many entries go: in the place of a removed row, or at the end."""
-        if self._free.get(size):
-            return self._free[size].pop()
-        self._end += size
-        return self._end - size
-
-    def _set_conjugates(self, rows: Ints) -> None:
-        linked, none = self._linked, np.zeros(len(rows) + 1, np.int64)
-        columns = linked.weight_index[rows], linked.power[rows], linked.kind[rows]
-        model = HingeLossMRF(
-            0, none, none[:0].astype(np.int32), np.empty(0), linked.constant[rows], *columns
-        )
-        conjugate = conjugates(weighted_rows(model, self.weights))
+    def _set_conjugates(self, rows: Ints, model: HingeLossMRF) -> None:
+        conjugate, linked = conjugates(weighted_rows(model, self.weights)), self._linked
         linked.low[rows], linked.high[rows] = conjugate.low, conjugate.high
         linked.curvature[rows] = conjugate.curvature
 
+    def _places(self, sizes: Ints) -> Ints:
+        """Return where rows with so many entries go: in the place of a removed row, or at the end."""
+        start = np.empty(len(sizes), np.int64)
+        for size in np.unique(sizes).tolist():
+            which, free = np.flatnonzero(sizes == size), self._free.get(size, [])
+            again = min(len(free), len(which))
+            start[which[:again]] = free[len(free) - again :]
+            del free[len(free) - again :]
+            start[which[again:]] = self._end + size * np.arange(len(which) - again)
+            self._end += size * (len(which) - again)
+        return start
+
+    def _model(self, rows: Ints) -> HingeLossMRF:
+        """Return rows as a model."""
+        linked = self._linked
+        sizes = linked.stop[rows] - linked.start[rows]
+        start = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+        entries = np.repeat(linked.start[rows] - start[:-1], sizes) + np.arange(start[-1])
+        return HingeLossMRF(
+            len(linked.first),
+            start,
+            linked.variable[entries],
+            linked.coefficient[entries],
+            *(getattr(linked, name)[rows] for name in OF_ROWS),
+        )
+
+    def _variables_of(self, rows: Ints) -> Ints:
+        """Return the variables of rows, each once."""
+        self._mark += 1
+        beside = self._marks.beside
+        n = kernel.variables_of(self._linked, rows, self._mark, self._marks.variable, beside)
+        return beside[:n].copy()
+
     def _refresh(self, rows: Ints, variables: Ints) -> None:
         """Compute the terms of rows and variables anew."""
-        linked = self._linked
-        energy, gap = kernel.refresh_rows(linked, rows)
+        energy, gap = kernel.refresh_rows(self._linked, rows)
         self._energy += energy
-        self._gap += gap + kernel.refresh_variables(linked, variables)
-        for row in rows[linked.kind[rows] >= AT_MOST].tolist():
-            if linked.excess[row] > 0.0:
-                self._excess[row] = float(linked.excess[row])
-            else:
-                self._excess.pop(row, None)
+        self._gap += gap + kernel.refresh_variables(self._linked, variables)
 
     def _reach(self, active: Ints) -> tuple[Ints, Ints]:
         """Return the rows around variables, and the variables beside."""
-        linked, marks = self._linked, self._marks
+        marks = self._marks
         self._mark += 1
-        around, beside = np.empty((2, max(len(linked.start), len(linked.first))), np.int64)
-        n_rows, n_beside = kernel.reach(linked, active, self._mark, marks, around, beside)
-        return around[:n_rows].copy(), beside[:n_beside].copy()
+        n_rows, n_beside = kernel.reach(self._linked, active, self._mark, marks)
+        return marks.around[:n_rows].copy(), marks.beside[:n_beside].copy()
 
-    def _part(self, active: Ints) -> tuple[Ints, Ints, HingeLossMRF]:
-        """Return the rows around variables, the variables beside, and the model of these rows.
+    def _part(self, active: Ints) -> tuple[Ints, HingeLossMRF]:
+        """Return the rows around variables, and their model, see ``_restricted``."""
+        rows, _ = self._reach(active)
+        return rows, self._restricted(rows, len(active))
 
-        Its variables are the active ones in their order; the values of the others are in the constants.
+    def _restricted(self, rows: Ints, n: int) -> HingeLossMRF:
+        """Return the model of the rows around the variables that ``_reach`` was asked for last.
+
+        It has these n variables in their order; the values of all others are in the constants.
         """
         linked = self._linked
-        rows, beside = self._reach(active)
         n_rows, n_entries = len(rows), int((linked.stop[rows] - linked.start[rows]).sum())
         part = kernel.Part(
             np.empty(n_rows + 1, np.int64),
@@ -443,31 +425,32 @@ class IncrementalAdmm:
         )
         kernel.restrict(linked, rows, self._marks.number, part)
         end = part.start[-1]
-        model = HingeLossMRF(
-            len(active),
+        return HingeLossMRF(
+            n,
             part.start,
             part.variable[:end],
             part.coefficient[:end],
             part.constant,
-            linked.weight_index[rows],
-            linked.power[rows],
-            linked.kind[rows],
+            *(getattr(linked, name)[rows] for name in OF_ROWS[1:]),
         )
-        return rows, beside, model
 
-    def _settle(self, touched: Ints, before: dict[int, float]) -> None:
+    # solving -------------------------------------------------------------------------------------
+
+    def _settle(self, touched: Ints) -> None:
         """Solve for more and more variables until the values are certified. Raises Infeasible."""
         self.largest_part = 0
-        active = self._calling(touched, self._excess)
+        unmet = np.flatnonzero(self._linked.excess > self.violation) if self._hard else _NONE
+        active, most = self._calling(touched, unmet), SHARE * self._n_rows
         while not self.certificate.certified:
-            self.largest_part = len(active)
-            if not len(active) or len(active) > SHARE * len(self):
-                self._solve_whole(before)
+            rows, beside = self._reach(active)
+            most -= len(rows)
+            if not len(active) or most < 0:
+                self._solve_whole()
                 return
-            rows, beside, model = self._part(active)
-            self._solve(rows, active, beside, model, before)
+            self.largest_part = len(active)
+            self._solve(rows, active, beside, self._restricted(rows, len(active)))
             if not self.certificate.certified:
-                active = self._larger(active, self._calling(beside, rows.tolist()))
+                active = self._larger(active, self._calling(beside, rows))
 
     def _larger(self, active: Ints, new: Ints) -> Ints:
         """Return the active variables with new ones, and those around these while at most as many are new.
@@ -482,15 +465,14 @@ class IncrementalAdmm:
                 new = np.concatenate((new, ring))
         return np.concatenate((active, new)) if len(new) else new
 
-    def _calling(self, variables: Ints, rows: Iterable[int]) -> Ints:
+    def _calling(self, variables: Ints, rows: Ints) -> Ints:
         """Return the variables whose terms are large, or that are in one of these rows and violate it."""
         linked = self._linked
         gap = linked.variable_gap[variables]
         is_large = (gap > 0.0) & (gap >= LARGE * gap.max(initial=0.0))
-        unmet = [row for row in rows if self._excess.get(row, 0.0) > self.violation]
-        entries = [linked.variable[linked.start[row] : linked.stop[row]] for row in unmet]
-        if entries:
-            is_large |= np.isin(variables, np.concatenate(entries))
+        if self._hard:
+            unmet = rows[linked.excess[rows] > self.violation]
+            is_large |= np.isin(variables, self._variables_of(unmet))
         calling: Ints = variables[is_large]
         return calling
 
@@ -500,22 +482,21 @@ class IncrementalAdmm:
         active: Ints,
         beside: Ints,
         model: HingeLossMRF,
-        before: dict[int, float],
     ) -> None:
         """Minimise over the active variables, all others fixed, if that is feasible."""
         energy = abs(float(self._linked.energy[rows].sum()))
         engine = Admm(MARGIN * self._allowed / max(1.0, energy), self.violation, LOCAL_ROUNDS)
         with suppress(Infeasible):  # the others will join them
-            self._accept(engine, rows, active, model, before)
+            self._accept(engine, rows, active, model)
             self._refresh(rows, np.concatenate((active, beside)))
 
-    def _solve_whole(self, before: dict[int, float]) -> None:
+    def _solve_whole(self) -> None:
         """Continue ADMM on the whole model. Raises Infeasible."""
-        variables = self._variables.all
-        rows, _, model = self._part(variables)
+        variables = np.flatnonzero(self._is_variable)
+        rows, model = self._part(variables)
         engine = Admm(MARGIN * self.tolerance, self.violation)
         self.largest_part = len(variables)
-        self._accept(engine, rows, variables, model, before)
+        self._accept(engine, rows, variables, model)
         self.renew()
 
     def _accept(
@@ -524,7 +505,6 @@ class IncrementalAdmm:
         rows: Ints,
         variables: Ints,
         model: HingeLossMRF,
-        before: dict[int, float],
     ) -> None:
         linked = self._linked
         y = linked.y[variables]
@@ -532,8 +512,27 @@ class IncrementalAdmm:
             y, np.nan, linked.dual[rows], -np.inf, np.nan, 0, "start", certified=False
         )
         solution = engine.solve(model, self.weights, start=start)
-        for number, value in zip(variables.tolist(), y.tolist(), strict=True):
-            before.setdefault(number, value)
+        self._keep_values(variables)
         self._old_duals.append((rows, linked.dual[rows]))
         linked.y[variables] = solution.y
         kernel.set_duals(linked, rows, solution.dual)
+
+
+OF_ROWS = "constant", "weight_index", "power", "kind"
+"""The columns of ``HingeLossMRF`` that have one number a row, as they are in ``LinkedRows``."""
+
+
+def _chosen(model: HingeLossMRF, rows: Ints) -> HingeLossMRF:
+    """Return some rows of a model."""
+    if len(rows) == model.n_rows:
+        return model
+    start, entries = gathered(model.start, rows)
+    columns = (getattr(model, name)[rows] for name in OF_ROWS)
+    return HingeLossMRF(
+        model.n_variables, start, model.variable[entries], model.coefficient[entries], *columns
+    )
+
+
+def _columns(model: HingeLossMRF) -> tuple[Any, ...]:
+    """Return the columns of a model that tell rows apart."""
+    return (model.start, model.variable, model.coefficient, *(getattr(model, n) for n in OF_ROWS))

@@ -36,6 +36,7 @@ class Relations(Frame):
     mask: Ints  # [index] number of buckets, a power of 2, minus 1
     row_offset: Ints  # [index] first row
     bucket: Ints32  # [bucket] start of its rows among the index's
+    stop: Ints32  # [bucket] their end
     row: Ints32  # [row] rows of the relation in the order of their buckets
     number: Ints32  # [constant] rank among the integers, -1 for others
     text: Ints32  # [constant] rank among all as text
@@ -77,12 +78,14 @@ class Loops(Frame):
 
 
 @kernel
-def _hashed(seed: np.uint64, constant: int) -> np.uint64:
+def hashed(seed: np.uint64, constant: int) -> np.uint64:
+    """Return the hash of a key that goes on with a constant; 0 is that of no constant."""
     return (seed ^ np.uint64(np.int64(constant))) * MULTIPLIER
 
 
 @kernel
-def _bucket(hashed: np.uint64, mask: int) -> int:
+def bucket_of(hashed: np.uint64, mask: int) -> int:
+    """Return the bucket of a hash."""
     return int(np.int64(hashed >> np.uint64(32)) & mask)
 
 
@@ -93,15 +96,15 @@ def build(data: Ints32, offset: int, n: int, keys: Ints32, bucket: Ints32, row: 
     for i in range(n):
         h = np.uint64(0)
         for c in keys:
-            h = _hashed(h, data[offset + c * n + i])
-        bucket[_bucket(h, mask) + 1] += 1
+            h = hashed(h, data[offset + c * n + i])
+        bucket[bucket_of(h, mask) + 1] += 1
     for b in range(mask + 1):
         bucket[b + 1] += bucket[b]
     for i in range(n - 1, -1, -1):
         h = np.uint64(0)
         for c in keys:
-            h = _hashed(h, data[offset + c * n + i])
-        b = _bucket(h, mask) + 1
+            h = hashed(h, data[offset + c * n + i])
+        b = bucket_of(h, mask) + 1
         bucket[b] -= 1
         row[bucket[b]] = i
     for b in range(mask + 1):
@@ -122,10 +125,10 @@ def _range(
     index = code.probe_index[probe]
     h = np.uint64(0)
     for k in range(code.probe_start[probe], code.probe_start[probe + 1]):
-        h = _hashed(h, _argument(code.key_argument[k], binding, constant))
-    b = relations.bucket_offset[index] + _bucket(h, relations.mask[index])
+        h = hashed(h, _argument(code.key_argument[k], binding, constant))
+    b = relations.bucket_offset[index] + bucket_of(h, relations.mask[index])
     first = relations.row_offset[index]
-    return first + relations.bucket[b], first + relations.bucket[b + 1]
+    return first + relations.bucket[b], first + relations.stop[b]
 
 
 @kernel

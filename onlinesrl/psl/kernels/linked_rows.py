@@ -45,6 +45,8 @@ class Marks(Frame):
     row: Ints  # [row]
     variable: Ints  # [variable]
     number: Ints32  # [variable] of an active variable in its part, -1 for one beside it
+    around: Ints  # [row] the rows that the search reached
+    beside: Ints  # [variable] the variables that it reached
 
 
 class Part(Frame):
@@ -98,6 +100,7 @@ def remove(rows: LinkedRows, numbers: Ints) -> tuple[float, float]:
     for i in numbers:
         energy += rows.energy[i]
         gap += rows.row_gap[i]
+        rows.excess[i] = 0.0
         for e in range(rows.start[i], rows.stop[i]):
             j = rows.variable[e]
             rows.reduced_cost[j] -= rows.dual[i] * rows.coefficient[e]
@@ -112,12 +115,10 @@ def remove(rows: LinkedRows, numbers: Ints) -> tuple[float, float]:
 
 
 @kernel
-def reach(
-    rows: LinkedRows, active: Ints, mark: int, marks: Marks, around: Ints, beside: Ints
-) -> tuple[int, int]:
+def reach(rows: LinkedRows, active: Ints, mark: int, marks: Marks) -> tuple[int, int]:
     """Find the rows around active variables, and the variables beside these.
 
-    Returns the numbers of rows and of variables beside. Numbers the active variables.
+    Returns how many there are in ``marks.around`` and ``marks.beside``. Numbers the active variables.
     """
     n_rows, n_beside = 0, 0
     for k in range(len(active)):
@@ -129,17 +130,61 @@ def reach(
             i = rows.row[e]
             if marks.row[i] != mark:
                 marks.row[i] = mark
-                around[n_rows] = i
+                marks.around[n_rows] = i
                 n_rows += 1
                 for other in range(rows.start[i], rows.stop[i]):
                     v = rows.variable[other]
                     if marks.variable[v] != mark:
                         marks.variable[v] = mark
                         marks.number[v] = -1
-                        beside[n_beside] = v
+                        marks.beside[n_beside] = v
                         n_beside += 1
             e = rows.following[e]
     return n_rows, n_beside
+
+
+@kernel
+def variables_of(rows: LinkedRows, numbers: Ints, mark: int, marked: Ints, out: Ints) -> int:
+    """Write the variables of rows, each once; return how many there are."""
+    n = 0
+    for i in numbers:
+        for e in range(rows.start[i], rows.stop[i]):
+            j = rows.variable[e]
+            if marked[j] != mark:
+                marked[j] = mark
+                out[n] = j
+                n += 1
+    return n
+
+
+@kernel
+def compare(
+    rows: LinkedRows,
+    numbers: Ints,
+    is_row: Bytes,
+    differs: Bytes,
+    start: Ints,
+    variable: Ints32,
+    coefficient: Floats,
+    constant: Floats,
+    weight_index: Ints,
+    power: Bytes,
+    kind: Bytes,
+) -> None:
+    """Tell which rows of a model differ from those of these numbers, or are new."""
+    for k in range(len(numbers)):
+        i = numbers[k]
+        same = is_row[i] != 0 and rows.constant[i] == constant[k] and rows.kind[i] == kind[k]
+        same = same and rows.weight_index[i] == weight_index[k] and rows.power[i] == power[k]
+        size = start[k + 1] - start[k]
+        same = same and rows.stop[i] - rows.start[i] == size
+        e = 0
+        while same and e < size:
+            own, other = rows.start[i] + e, start[k] + e
+            same = rows.variable[own] == variable[other]
+            same = same and rows.coefficient[own] == coefficient[other]
+            e += 1
+        differs[k] = not same
 
 
 @kernel

@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import isnan
-from typing import Any
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats
+from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import DataError, Infeasible
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError, shown
 from onlinesrl.core.io.restoring import LARGE, Expected, Misfit, restored
 from onlinesrl.logic.atom_index import Change, GroundAtom
 from onlinesrl.psl.explain.explanation import balance, reasons_of
-from onlinesrl.psl.ground.conflict import HardRule, conflict
 from onlinesrl.psl.ground.form_assembly import RuleError
-from onlinesrl.psl.ground.grounder import rule_error
-from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HARD, HINGE
-from onlinesrl.psl.ground.incremental_grounder import IncrementalGrounder, Key, Row
-from onlinesrl.psl.inference.incremental_admm import Certificate, HingeRow, IncrementalAdmm
+from onlinesrl.psl.ground.grounder import rule_error, united
+from onlinesrl.psl.ground.incremental_grounder import IncrementalGrounder, Key
+from onlinesrl.psl.ground.rule_trace import bound
+from onlinesrl.psl.inference.incremental_admm import Certificate, IncrementalAdmm
 from onlinesrl.psl.lang.ast import PslProgram, PslRule
 from onlinesrl.psl.lang.model import Functions
-from onlinesrl.psl.lang.text import show_program
+from onlinesrl.psl.lang.text import show_program, show_unweighted
 
 RESOLUTION = 1e-3
 """A value has changed if it is this far from the value that was reported last."""
@@ -47,7 +45,8 @@ class PslWorld:
         self._functions, self._skip = functions, skip
         self._grounder = IncrementalGrounder(program, opened, functions, skip)
         self._answer = IncrementalAdmm(self._weights(self._grounder))
-        self._reported = dict[GroundAtom, float]()
+        self._reported = np.empty(0)
+        """The values that were reported last, by number; NaN for what is no target."""
         self.touched = 0
 
     @property
@@ -62,7 +61,9 @@ class PslWorld:
     def value(self, atom: GroundAtom) -> float | None:
         """Return the value of a target or of an observed atom; None if it is neither."""
         fact = self.fact(atom)
-        return self._answer.value(atom) if fact is not None and isnan(fact) else fact
+        if fact is None or not isnan(fact):
+            return fact
+        return float(self._answer.values[self._grounder.listed.number(atom)])
 
     def neighbourhood(
         self, atoms: Iterable[GroundAtom]
@@ -75,49 +76,63 @@ class PslWorld:
 
     def values(self) -> Iterator[tuple[GroundAtom, float]]:
         """Yield the targets and their values."""
-        for atom in self._reported:
-            yield atom, self._answer.value(atom)
+        facts, values = self._grounder.listed, self._answer.values
+        for number in np.flatnonzero(facts.variable >= 0).tolist():
+            yield facts.atom(number), float(values[number])
 
     def facts(self) -> dict[GroundAtom, float]:
         """Return the facts in the order of their names, NaN for targets."""
-        return self._grounder.listed.sorted()
+        return dict(sorted(self._grounder.listed.items()))
 
     def save(self) -> tuple[dict[GroundAtom, float], dict[str, Floats]]:
         """Return the facts, and arrays for ``resume``; this world then goes on as a resumed one does."""
-        facts, targets = self.facts(), sorted(self._reported)
-        values, duals = self._answer.state()
-        place = {number: n for n, number in enumerate(self._grounder.plans)}
-        keys = sorted(duals, key=lambda key: (place[key[0]], key[1]))
+        facts = self.facts()
+        targets, rows = self._targets(facts), self._rows()
         arrays = {
-            "values": np.array([values[atom] for atom in targets]),
-            "reported": np.array([self._reported[atom] for atom in targets]),
-            "duals": np.array([duals[key] for key in keys]),
+            "values": self._answer.values[targets],
+            "reported": self._reported[targets],
+            "duals": self._answer.duals(np.array([*rows.values()], np.int64)),
         }
         self.resume(facts, arrays)
         return facts, arrays
 
     def resume(self, facts: Mapping[GroundAtom, float], arrays: Mapping[str, Floats]) -> None:
         """Become the world that was saved. Raises Misfit if the arrays are not those of the facts."""
-        grounder = IncrementalGrounder(self._program, self._opened, self._functions, self._skip)
+        other = PslWorld(self._program, self._opened, self._functions, self._skip)
         try:
-            rows = grounder.change(facts)
+            step = other._grounder.change(facts)
         except RuleError as error:
             raise Misfit(str(rule_error(self._program, error.failure))) from None
-        except Infeasible as error:
-            raise Misfit(str(error)) from None
-        targets = [atom for atom, value in facts.items() if isnan(value)]
+        targets, rows = other._targets(facts), other._rows()
         expected = {
             "values": Expected(np.float64, ("targets",), 0.0, 1.0),
             "reported": Expected(np.float64, ("targets",), 0.0, 1.0),
             "duals": Expected(np.float64, ("rows",), -LARGE, LARGE),
         }
         arrays = restored(arrays, expected, targets=len(targets), rows=len(rows))
-        values, reported, duals = (arrays[name].tolist() for name in expected)
-        self._grounder, self._answer = grounder, IncrementalAdmm(self._weights(grounder))
-        hinges = {key: self._hinge(row) for key, row in sorted(rows.items()) if row is not None}
-        by_name = dict(zip(targets, values, strict=True)), dict(zip(hinges, duals, strict=True))
-        self._answer.resume(hinges, *by_name)
-        self._reported = dict(zip(targets, reported, strict=True))
+        duals = np.empty(len(rows))
+        place = {row: n for n, row in enumerate(step.rows.tolist())}
+        duals[[place[row] for row in rows.values()]] = arrays["duals"]
+        other._answer.resume(step.rows, step.model, duals, targets, arrays["values"])
+        other._reported = np.full(other._grounder.listed.room, np.nan)
+        other._reported[targets] = arrays["reported"]
+        self._grounder, self._answer, self._reported = (
+            other._grounder,
+            other._answer,
+            other._reported,
+        )
+
+    def _targets(self, facts: Mapping[GroundAtom, float]) -> Ints:
+        """Return the numbers of the targets in the order of facts."""
+        number = self._grounder.listed.number
+        return np.array([number(atom) for atom, value in facts.items() if isnan(value)], np.int64)
+
+    def _rows(self) -> dict[Key, int]:
+        """Return the numbers of the ground rules in the order of their keys."""
+        place = {number: n for n, number in enumerate(self._grounder.plans)}
+        keys = {self._grounder.key(row): row for row in self._grounder.ground_rules().tolist()}
+        order = sorted(keys, key=lambda key: (place[key[0]], key[1]))
+        return {key: keys[key] for key in order}
 
     def explain(self, atom: GroundAtom) -> Explanation:
         """Return why an atom has its value. Raises ExplanationError if it is no target and not observed."""
@@ -126,48 +141,34 @@ class PslWorld:
             raise ExplanationError(f"{shown(atom)} is neither observed nor a target")
         if not isnan(value):
             return Explanation("", shown(atom), value, given=True)
-        keys, model, solution = self._answer.around(atom)
-        reasons = reasons_of(
-            model, solution, 0, [*map(self._grounder.text, keys)], self._answer.weights
-        )
+        rows, model, solution = self._answer.around(self._grounder.listed.number(atom))
+        texts = [self._text(self._grounder.key(row)) for row in rows.tolist()]
+        reasons = reasons_of(model, solution, 0, texts, self._answer.weights)
         return balance("", atom, float(solution.y[0]), reasons, solution.certified)
+
+    def _text(self, key: Key) -> str:
+        """Return a ground rule as text."""
+        plan, constants = self._grounder.plans[key[0]], key[1]
+        rule = self._program.rules[plan.form.rule]
+        return show_unweighted(bound(rule, dict(zip(plan.outer, constants, strict=True))))
 
     def apply(self, changes: Mapping[GroundAtom, float | None]) -> dict[GroundAtom, Change]:
         """Change facts: a value is observed, NaN makes a target, None takes the atom away.
 
-        Returns the targets whose value changed. Raises ModelError where a rule cannot be ground,
-        and Infeasible where the hard rules cannot all hold. Then nothing has changed.
+        Returns the targets whose value changed. Raises ModelError where a rule cannot be ground, or cannot
+        hold, and Infeasible where the hard rules have no solution. Then nothing has changed.
         """
-        old = {atom: self.fact(atom) for atom in changes}
         try:
-            rows = self._grounder.change(changes)
+            step = self._grounder.change(changes)
         except RuleError as error:
             raise rule_error(self._program, error.failure) from None
-        added, removed = list[GroundAtom](), list[GroundAtom]()
-        for atom, value in changes.items():
-            was, is_target = (x is not None and isnan(x) for x in (old[atom], value))
-            if is_target and not was:
-                added.append(atom)
-            elif was and not is_target:
-                removed.append(atom)
-        hinges: dict[Any, HingeRow | None] = {
-            key: None if row is None else self._hinge(row) for key, row in rows.items()
-        }
         try:
-            moved = self._answer.step(hinges, added, removed)
-        except Infeasible as error:
-            smallest = conflict(self._hard_rules(hinges))
-            self._grounder.set_facts(old)
-            raise smallest or error from None
-        self.touched = len(rows)
-        return dict(self._report(moved))
-
-    def _hinge(self, row: Row) -> HingeRow:
-        form = self._grounder.plans[row.plan].form
-        figures = row.atoms, row.coefficients, row.constant
-        if form.weight is None:
-            return HingeRow(*figures, HARD, 1, EQUAL if form.equality else AT_MOST)
-        return HingeRow(*figures, row.plan, form.power, HINGE)
+            moved = self._answer.step(step.rows, step.model, step.gone, step.added, step.removed)
+        except Infeasible:
+            self._grounder.undo()
+            raise
+        self.touched = len(step.rows) + len(step.gone)
+        return dict(self._report(moved.variables, moved.new))
 
     def _weights(self, grounder: IncrementalGrounder) -> Floats:
         """Return the weights of plans by their numbers; 0 for hard rules and for numbers without a plan."""
@@ -208,63 +209,40 @@ class PslWorld:
         """
         old, before = self._grounder, self._answer.weights
         try:
-            self._grounder, rows, gone = old.under(program)
+            self._grounder, step = old.under(program)
         except RuleError as error:
             raise rule_error(program, error.failure) from None
-        changed = dict[Any, HingeRow | None]()
-        changed |= {key: None for key in self._answer.rows if key[0] in gone}
-        changed |= {key: self._hinge(row) for key, row in rows.items()}
         weights = self._weights(self._grounder)
         present = np.zeros(max(len(before), len(weights)))
         present[: len(weights)] = weights
         present[: len(before)] = before
         self._answer.weights = present
         try:
-            moved = self._answer.step(changed)
-        except Infeasible as error:
-            smallest = conflict(self._hard_rules(changed))
+            moved = self._answer.step(step.rows, step.model, step.gone)
+        except Infeasible:
             self._grounder, self._answer.weights = old, before
-            raise smallest or error from None
-        self._program, self.touched = program, len(changed)
+            raise
+        self._program, self.touched = program, len(step.rows) + len(step.gone)
+        variables = moved.variables
         numbers = [*self._grounder.plans]
         if np.any(weights[numbers] != present[numbers]):
             self._answer.set_weights(np.append(weights, np.zeros(len(present) - len(weights))))
-            moved |= self._answer.step({})
-        return dict(self._report(moved))
+            moved = self._answer.step(step.gone[:0], united(0, []))
+            variables = np.union1d(variables, moved.variables)
+        return dict(self._report(variables, self._answer.values[variables]))
 
-    def _hard_rules(self, changed: Mapping[Key, HingeRow | None]) -> Iterator[HardRule]:
-        """Yield the hard rules of a step that was taken back, then those that share targets with them."""
-        new = dict[Any, list[Key]]()
-        for key, row in changed.items():
-            for atom in () if row is None else row.variables:
-                new.setdefault(atom, []).append(key)
-        keys = [key for key, row in changed.items() if row is not None]
-        seen, searched = {*keys}, set[GroundAtom]()
-        for key in keys:  # it grows
-            if self._grounder.plans[key[0]].form.weight is not None:
-                continue
-            rule = self._grounder.hard_rule(key)
-            yield rule
-            for atom, value in zip(rule.atoms, rule.values, strict=True):
-                if isnan(value) and atom not in searched:
-                    searched.add(atom)
-                    old = self._answer.around(atom)[0] if atom in self._reported else ()
-                    near = [*new.get(atom, ()), *(other for other in old if other not in changed)]
-                    keys += [other for other in near if other not in seen]
-                    seen |= {*near}
-
-    def _report(
-        self, moved: Mapping[GroundAtom, tuple[float, float]]
-    ) -> Iterator[tuple[GroundAtom, Change]]:
-        """Yield what is new about the targets whose values moved."""
-        for atom, (_, value) in moved.items():
-            old = self._reported.get(atom)
-            if isnan(value):
-                del self._reported[atom]
-                yield atom, (old, None)
-            elif old is None or abs(value - old) >= RESOLUTION:
-                self._reported[atom] = value
-                yield atom, (old, value)
+    def _report(self, variables: Ints, new: Floats) -> Iterator[tuple[GroundAtom, Change]]:
+        """Yield what is new about the targets that have new values."""
+        listed, n = self._grounder.listed, len(self._reported)
+        if n < listed.room:
+            self._reported = np.concatenate((self._reported, np.full(listed.room - n, np.nan)))
+        old = self._reported[variables]
+        told = ~(np.abs(new - old) < RESOLUTION)
+        variables, old, new = variables[told], old[told], new[told]
+        self._reported[variables] = new
+        for number, *values in zip(*(x.tolist() for x in (variables, old, new)), strict=True):
+            before, after = (None if isnan(value) else value for value in values)
+            yield listed.atom(number), (before, after)
 
 
 def _unweighted(rule: PslRule) -> PslRule:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onlinesrl.core.errors import ModelError, StorageError
 from onlinesrl.psl.ground.duckdb_joins import DuckDb, _whole_groups
 from onlinesrl.psl.ground.form_assembly import Listing
-from onlinesrl.psl.ground.grounder import Grounder, _united
+from onlinesrl.psl.ground.grounder import Grounder, united
 from onlinesrl.psl.ground.join_plan import plan_program
 from onlinesrl.psl.ground.sql import Cut
 from onlinesrl.psl.lang.data import Database, Relation
@@ -58,7 +58,7 @@ def ground(program, data, folder, functions=None, *, most=10**6, memory=MEMORY, 
     inactive = np.zeros(len(program.rules), np.int64)
     with DuckDb(folder, memory, cut) as engine:
         models = list(Grounder(program, functions, most).models(listing, inactive, engine))
-    return _united(listing.n_variables, models), inactive
+    return united(listing.n_variables, models), inactive
 
 
 @FEWER
@@ -129,7 +129,7 @@ def test_ground_rules_that_reach_a_missing_atom_are_left_out(folder, program, da
     worlds = grounder.ground_worlds(side_by_side([fewer, data, fewer]), 3, "TU")
 
     assert counted(arrays.graphs.model, names(fewer)) == rows
-    assert counted(_united(listing.n_variables, models), names(fewer)) == rows
+    assert counted(united(listing.n_variables, models), names(fewer)) == rows
     assert arrays.skipped == skipped
     assert worlds.skipped.tolist() == [skipped[0], 0, skipped[0]]
     assert counted(worlds.graphs.micrograph(2), names(fewer)) == rows
