@@ -234,7 +234,23 @@ class World:
 
     def answer(self) -> Answer:
         """Return the values of all targets."""
-        values = self._by_name(dict(self._world.values()))
+        stats = {"method": "incremental", **self.certificate._asdict()}
+        return self._answer(dict(self._world.values()), stats)
+
+    def marginals(self) -> Answer:
+        """Return the probabilities of all targets; for Markov logic only, else UsageError.
+
+        They are exact where the ground model is narrow enough, and sampled by MC-SAT elsewhere, as the
+        statistic ``route`` says. Only what steps have touched since the last call is computed.
+        """
+        if self._schema.soft:
+            raise UsageError(
+                "marginals are for Markov logic: the values of PSL are no probabilities"
+            )
+        values, stats = self._world.marginals()
+        return self._answer(values, {"method": "exact", **stats})
+
+    def _answer(self, values: Mapping[GroundAtom, float], stats: Mapping[str, Any]) -> Answer:
         tables = {
             name: Table(
                 with_names(
@@ -243,9 +259,9 @@ class World:
                     [*by_atom.values()],
                 )
             )
-            for name, by_atom in values.items()
+            for name, by_atom in self._by_name(values).items()
         }
-        return Answer(tables, {"method": "incremental", **self.certificate._asdict()})
+        return Answer(tables, stats)
 
     def _by_name(
         self, by_atom: Mapping[GroundAtom, Any]

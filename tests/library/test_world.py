@@ -287,6 +287,28 @@ def test_a_markov_logic_world_has_the_most_probable_state_of_a_cold_start():
     assert refused
 
 
+def test_marginals_are_those_of_a_cold_start():
+    model, world = srl.Model(MARKOV), srl.World(srl.Model(MARKOV), "Has")
+    links = [("a", "b"), ("b", "c"), ("d", "e")]
+    facts = {"Link": links, "Score": {"a": 1.5, "d": -2.0}, "Has": {("e", "Logic"): 1.0}}
+    world.apply(add=facts)
+    for change, other in (
+        ({"set": {"Score": {"d": 0.5}}}, {"Score": {"a": 1.5, "d": 0.5}}),
+        ({"add": {"Link": [("e", "f")]}}, {"Link": [*links, ("e", "f")]}),
+        ({"remove": {"Has": [("e", "Logic")]}}, {"Has": {}}),
+    ):
+        world.apply(**change)
+        facts |= other
+        cold, answer = srl.infer(model, facts, "Has", method="exact"), world.marginals()
+        expected = {a: p for a, p in targets(cold).items() if a not in facts["Has"]}
+        assert targets(answer).keys() == targets(world.answer()).keys()
+        for atom, probability in targets(answer).items():
+            assert probability == pytest.approx(expected[atom], abs=1e-12)
+        assert answer.stats["route"] == "exact"
+    with pytest.raises(UsageError, match="marginals are for Markov logic"):
+        srl.World(srl.Model(TRUST, "psl"), "Trusts").marginals()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -37,7 +37,8 @@ from onlinesrl.mln.ground.incremental_grounder import (
     Step,
     atoms_of,
 )
-from onlinesrl.mln.inference.registry import map_engine
+from onlinesrl.mln.inference.protocols import Marginals
+from onlinesrl.mln.inference.registry import map_engine, marginal_engine
 from onlinesrl.mln.lang.reweighting import reweighed, weights_text
 
 
@@ -95,6 +96,7 @@ class MlnWorld:
         self._true = dict[GroundAtom, dict[GroundAtom, None]]()
         self._component = dict[GroundAtom, _Component]()
         self._loose = dict[_Component, None]()
+        self._marginals = dict[_Component, Marginals]()
         self._values = dict[GroundAtom, float]()
         self._score = Fraction(0)
         self.touched = 0
@@ -174,6 +176,31 @@ class MlnWorld:
             members,
         )
 
+    def marginals(self) -> tuple[dict[GroundAtom, float], dict[str, Any]]:
+        """Return the probabilities of the open atoms, in the order of names, and statistics.
+
+        They are exact in components that are narrow enough, and sampled in others. Components that no step
+        has touched since the last call keep theirs.
+        """
+        present = dict.fromkeys(self._component.values())
+        new = [component.atoms[0] for component in present if component not in self._marginals]
+        engine = marginal_engine("exact")
+        for part in self._components(new):
+            marginals = engine.marginals(*self._model_of(part))
+            self._marginals[self._component[part.atoms[0]]] = marginals
+        values = dict.fromkeys(self._values, 0.0)  # of those that a group decides
+        for component in present:
+            probability = self._marginals[component].probability[: len(component.atoms)]
+            values |= zip(component.atoms, probability.tolist(), strict=True)
+        all_marginals = [self._marginals[component] for component in present]
+        routes = {route for one in all_marginals for route in one.route.split("+")}
+        stats = {
+            "route": "+".join(sorted(routes)) or "exact",
+            "samples": max((one.samples for one in all_marginals), default=0),
+            "rounding": max((one.rounding for one in all_marginals), default=0.0),
+        }
+        return dict(sorted(values.items())), stats
+
     def apply(self, changes: Mapping[GroundAtom, float | None]) -> dict[GroundAtom, Change]:
         """Change facts, see ``IncrementalGrounder.change``; return the open atoms whose value changed.
 
@@ -245,6 +272,7 @@ class MlnWorld:
         for component in old:
             self._score -= component.score
             self._loose.pop(component, None)
+            self._marginals.pop(component, None)
             for atom in component.atoms:
                 del self._component[atom]
         values = {atom: 0.0 for atom in affected if isnan(self._atoms.get(atom, 1.0))}
@@ -390,12 +418,9 @@ class MlnWorld:
     def _solved(self, part: _Part, *units: GroundLiteral) -> _Component:
         """Solve a component, in which these literals are to hold. Raises Infeasible and Unsolved."""
         atoms = sorted(part.atoms)
-        groups = [self._group.get(atom) for atom in atoms]
-        weighted = [(clause.weight, clause.literals) for clause in part.clauses]
-        weighted += [(None, frozenset([unit])) for unit in units]
-        if not weighted and not any(groups):
+        model, weights = self._model_of(part, units)
+        if not model.n_clauses and not len(model.exactly):
             return _Component((*atoms,), (0.0,) * len(atoms), Fraction(0), 0.0, True)
-        model, weights = self._model(atoms, weighted, groups)
         solution = self._engine.solve(model, weights)
         return _Component(
             (*atoms,),
@@ -404,6 +429,15 @@ class MlnWorld:
             max(solution.bound - solution.score, 0.0),
             solution.certified,
         )
+
+    def _model_of(
+        self, part: _Part, units: Iterable[GroundLiteral] = ()
+    ) -> tuple[GroundMRF, Floats]:
+        """Return the model of a component in the order of the names of its atoms, and its weights."""
+        atoms = sorted(part.atoms)
+        weighted = [(clause.weight, clause.literals) for clause in part.clauses]
+        weighted += [(None, frozenset([unit])) for unit in units]
+        return self._model(atoms, weighted, [self._group.get(atom) for atom in atoms])
 
     def _model(
         self,

@@ -37,7 +37,7 @@ def best(world):
 
 
 def all_of(world):
-    return [*world.values()], world.certificate
+    return [*world.values()], world.certificate, world.marginals()
 
 
 def follows(case, choose, steps=4) -> str:
