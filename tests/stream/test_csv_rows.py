@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.stream.csv_rows import row
+from onlinesrl.stream.sources import files
 from onlinesrl.stream.sources.files import FileSource
 
 COLUMNS = ["id", 'a "b"', "two\nlines", "d"]
@@ -84,3 +85,24 @@ def test_a_row_that_does_not_fit_its_header(header, line, reason):
     with pytest.raises(ExampleError) as caught:
         row(header, line)
     assert str(caught.value) == reason
+
+
+def test_a_row_that_is_still_written_is_waited_for(tmp_path, monkeypatch):
+    """Wherever it has been cut: in the header, within quotes, before a line end."""
+    monkeypatch.setattr(files, "WAIT_SECONDS", 0.0)
+    data = b'id,note\n1,"two\nlines, ""q"""\n2,x\n'
+    for cut in range(len(data)):
+        path = tmp_path / f"{cut}.csv"
+        path.write_bytes(data[:cut])
+        source = FileSource([path], live=True, ledger=tmp_path / f"{cut}.ledger")
+        records = source.read()
+        before = [record for record in (next(records) for _ in range(6)) if record is not None]
+        position = source.after(None, before) if before else None
+        with path.open("ab") as file:
+            file.write(data[cut:])
+        after = [record for record in (next(records) for _ in range(9)) if record is not None]
+        cells = [row(record.header, record.value) for record in (*before, *after)]
+        assert cells == [{"id": "1", "note": 'two\nlines, "q"'}, {"id": "2", "note": "x"}]
+        assert [record.line for record in (*before, *after)] == [3, 4]
+        again = FileSource([path], ledger=tmp_path / f"{cut}.ledger")
+        assert [*filter(None, again.read(position))] == after

@@ -22,6 +22,28 @@ from onlinesrl.stream.kafka.registry import Schema, SchemaRegistry
 from onlinesrl.stream.record_form import JsonValues, Values
 
 _COMPLAINT = re.compile(r"\S+\.proto:")
+_BUILT_IN = {
+    "confluent/meta.proto": """
+        syntax = "proto3";
+        package confluent;
+        import "google/protobuf/descriptor.proto";
+        message Meta {
+          string doc = 1; map<string, string> params = 2; repeated string tags = 3; repeated Rule rules = 4;
+        }
+        message Rule { string name = 1; string doc = 2; string expr = 3; string sql = 4; }
+        extend google.protobuf.FileOptions { Meta file_meta = 1088; }
+        extend google.protobuf.MessageOptions { Meta message_meta = 1088; }
+        extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
+        extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
+        extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }
+    """,
+    "confluent/type/decimal.proto": """
+        syntax = "proto3";
+        package confluent.type;
+        message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
+    """,
+}
+"""What a schema of Protobuf may import without a reference: what Kafka Connect writes imports it."""
 PREFIX = 5
 """Bytes of the framing."""
 COMPILE_SECONDS = 60
@@ -193,6 +215,8 @@ def _compiled(schema: Schema) -> bytes:
 
     with tempfile.TemporaryDirectory(prefix="onlinesrl-") as folder:
         main = "onlinesrl_schema.proto"
+        for name, text in _BUILT_IN.items():
+            _write(Path(folder), name, Schema("PROTOBUF", text, {}))
         _write(Path(folder), main, schema)
         well_known = Path(grpc_tools.__file__).with_name("_proto")
         command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"-I{well_known}"]

@@ -107,6 +107,21 @@ def test_schemas_may_refer_to_others(registry):
     }
 
 
+def test_what_kafka_connect_imports_is_there(registry):
+    text = """
+        syntax = "proto3";
+        import "confluent/meta.proto";
+        import "confluent/type/decimal.proto";
+        message Row {
+          int64 order = 1 [(confluent.field_meta) = { doc: "its number" }];
+          confluent.type.Decimal price = 2;
+        }
+    """
+    number = registry.add(text, "PROTOBUF")
+    value = values(registry).value(framed(number, b"\x00\x08\x07\x12\x04\x0a\x02\x03\xe8"))
+    assert value == {"order": "7", "price": {"value": "A+g=", "precision": 0, "scale": 0}}
+
+
 def test_fields_are_read_under_another_name_of_theirs_that_is_asked_for(registry):
     fields = [
         {"name": "product", "type": "string", "aliases": ["sku", "article"]},
