@@ -131,6 +131,16 @@ def test_after_a_restart_the_bound_is_of_the_updates_since(run):
     assert curves["drift"] == [7]
 
 
+def test_what_a_change_of_a_world_touches_is_on_average_since_the_point_before(run):
+    first, second = (point(at, touched_rules=10 * at, changed_atoms=at // 2) for at in (2, 6))
+    (run / "metrics.jsonl").write_bytes(first + second + point(8))
+    watched = Watched(run)
+    watched.look()
+    curves = watched.parts()["curves"]
+    assert curves["touched"] == [10.0, 10.0, None]
+    assert curves["changed"] == [0.5, 0.5, None]
+
+
 @pytest.mark.parametrize("bad", [b"\xff\n", b"[]\n", b'{"examples": "1"}\n', b"{\n", b"[" * 9999])
 def test_damaged_lines_are_left_out(bad, run):
     for name in ("metrics", "predictions", "deadletter"):

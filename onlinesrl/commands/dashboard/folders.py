@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -59,6 +59,9 @@ class Point(msgspec.Struct):
     certified: int = 0
     audited: int = 0
     unsolved: int = 0
+    facts: int | None = None
+    changed_atoms: int | None = None
+    touched_rules: int | None = None
 
 
 class Prediction(msgspec.Struct):
@@ -242,6 +245,8 @@ class Watched:
             "loss": [point.loss for point in points],
             "regret": [_per_update(point) for point in points],
             "drift": points[-1].drift.at if points else [],
+            "touched": _means(points, "touched_rules"),
+            "changed": _means(points, "changed_atoms"),
         }
         return columns | {"wrong": [example.hamming for example in self._newest]}
 
@@ -266,6 +271,17 @@ class Watched:
                 for checkpoint in reversed(self._saved)
             ],
         }
+
+
+def _means(points: Sequence[Point], name: str) -> list[float | None]:
+    """Return the mean of a sum over the examples since the point before; None: there is no such sum."""
+    means, examples, total = list[float | None](), 0, 0
+    for point in points:
+        value = getattr(point, name)
+        count = point.examples - examples
+        means.append(None if value is None or count < 1 else (value - total) / count)
+        examples, total = point.examples, value or 0
+    return means
 
 
 def _extend(records: deque[T], tail: Tail, kind: type[T]) -> None:

@@ -5,6 +5,8 @@ const CHARTS = [
   { name: "F1", columns: ["f1", "window"], x: "examples" },
   { name: "Loss", columns: ["loss"], x: "examples" },
   { name: "Regret bound per example", columns: ["regret"], x: "examples" },
+  { name: "Ground rules that a change of a world touches", columns: ["touched"], x: "examples", rare: true },
+  { name: "Answers that a change of a world changes", columns: ["changed"], x: "examples", rare: true },
   { name: "Wrong atoms of the newest predictions", columns: ["wrong"], x: null },
 ];
 const HEIGHT = 240;
@@ -105,6 +107,7 @@ function draw() {
 function say(each, runs) {
   each.place.setAttribute("aria-label", label(each.chart, runs));
   each.note.textContent = note(each.chart, runs);
+  each.place.parentElement.hidden = Boolean(each.chart.rare) && empty(each.chart, runs);
   const hidden = each.place.hidden;
   each.place.hidden = empty(each.chart, runs);
   if (hidden && !each.place.hidden) each.plot.setSize({ width: each.place.clientWidth, height: HEIGHT });

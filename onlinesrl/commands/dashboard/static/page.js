@@ -39,6 +39,8 @@ const show = {
       F1: fixed(last.f1),
       "F1, last window": fixed(last.window?.f1),
       "mean absolute error": last.mae == null ? undefined : fixed(last.mae),
+      facts: last.facts == null ? undefined : number(last.facts),
+      "answers changed": last.changed_atoms == null ? undefined : number(last.changed_atoms),
       loss: fixed(last.loss),
       "drift, at example": last.drift?.at.length ? number(last.drift.at.at(-1)) : undefined,
       "regret bound, per example": fixed(each),
