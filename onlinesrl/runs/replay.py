@@ -24,6 +24,7 @@ from onlinesrl.core.errors import (
 from onlinesrl.core.io.atomic_write import storage_errors
 from onlinesrl.logic.database import separate
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
+from onlinesrl.stream.csv_rows import row
 from onlinesrl.stream.decoding import ExampleReader
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.shutdown import ShutdownSignal, Stopped
@@ -80,7 +81,7 @@ def message_of(value: bytes, place: str) -> Message:
 
 
 def messages(path: Path, query: Collection[str], dialect: Dialect = ALCHEMY) -> Iterator[Message]:
-    """Yield the records of a file, a folder or ``-``: lines as they are, worlds as JSON examples.
+    """Yield the records of a file, a folder or ``-``: lines as they are, rows and worlds as JSON.
 
     The atoms of ``query`` are the truth of a world; in pracmln's ``dialect`` a database may have several
     worlds, and their examples a number after its name. Raises DataError for a record that is too long
@@ -96,8 +97,18 @@ def messages(path: Path, query: Collection[str], dialect: Dialect = ALCHEMY) -> 
         place = f"{record.file}:{record.line}"
         if record.too_long:
             raise DataError(f"{place}: longer than {MAX_BYTES:,} bytes")
-        values = [record.value] if record.kind == "json" else _worlds(reader, record)
+        values = [_json(record, place)] if record.kind == "json" else _worlds(reader, record)
         yield from (message_of(value, place) for value in values)
+
+
+def _json(record: Record, place: str) -> bytes:
+    """Return the value of a record; of a row of CSV as an object. Raises DataError."""
+    try:
+        return (
+            msgspec.json.encode(row(record.header, record.value)) if record.header else record.value
+        )
+    except ExampleError as error:
+        raise DataError(f"{place}: {error}") from None
 
 
 def _worlds(reader: ExampleReader, record: Record) -> Iterator[bytes]:

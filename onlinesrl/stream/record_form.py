@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import distinct
 from onlinesrl.stream.csv_rows import row
 from onlinesrl.stream.mapping import Mapper
 from onlinesrl.stream.records import Record
@@ -34,11 +37,21 @@ class JsonValues(Values):
     """Decodes JSON."""
 
     def value(self, data: bytes) -> Any:
-        """Return the value. Raises ExampleError."""
+        """Return the value. Raises ExampleError, also for an object that has a key twice."""
         try:
-            return _decode(data)
+            value = _decode(data)
+            if data.count(b":") != _n_keys(value):
+                json.loads(data, object_pairs_hook=distinct)
+            return value
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ExampleError(f"not JSON: {error}") from None
+
+
+def _n_keys(value: Any) -> int:
+    """Return how many keys all objects in a value have; each has a colon after it."""
+    if isinstance(value, dict):
+        return len(value) + sum(map(_n_keys, value.values()))
+    return sum(map(_n_keys, value)) if isinstance(value, list) else 0
 
 
 class RecordForm:
@@ -85,7 +98,8 @@ class RecordForm:
 
 
 def _place(record: Record) -> str:
-    return f"{Path(record.file).name}:{record.line}"
+    name = os.fsencode(Path(record.file).name).decode(errors="backslashreplace")
+    return f"{name}:{record.line}"
 
 
 def after_image(change: Any) -> Any:

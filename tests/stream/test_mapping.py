@@ -2,16 +2,20 @@
 
 import gzip
 import json
+import os
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 import onlinesrl as srl
-from onlinesrl.core.errors import ConfigError, ExampleError
+from onlinesrl.core.errors import ConfigError, DataError, ExampleError
 from onlinesrl.core.example import decode
 from onlinesrl.core.io import config_section
+from onlinesrl.runs.replay import messages
 from onlinesrl.stream.mapping import Mapper, MappingSection, path_of
+from onlinesrl.stream.record_form import RecordForm
+from onlinesrl.stream.records import Record
 from tests.support.orders import MAPPING, MODEL, ORDERS, as_csv, as_file, as_json
 from tests.support.serving import Served
 
@@ -130,6 +134,14 @@ def test_complaints_about_a_mapping_have_key_and_line(job):
         assert part in bad.said
     with pytest.raises(ConfigError, match=r"evidence.Customer.arguments: a\[\]"):
         next(srl.read(bad.source, mapping=mapping))
+
+
+def test_brackets_without_quotes_are_told(orders):
+    bad = orders([])
+    text = bad.config.read_text()
+    bad.config.write_text(f"{text}\nlabels: {{from: words[], arguments: [text]}}\n")
+    assert bad.call("check", bad.config) == 78
+    assert "expected ',' or '}', but got '['; text with brackets needs quotes here" in bad.said
 
 
 @pytest.mark.parametrize(
@@ -347,3 +359,33 @@ def test_any_record_becomes_an_example_or_is_refused(record):
             assert str(error).startswith("mapping.")
         else:
             assert decode(line).id == str(record["id"])
+
+
+def test_a_record_with_a_key_twice_is_bad():
+    rule = {"from": "words[]", "arguments": ["text"]}
+    form = RecordForm(Mapper(MappingSection.model_validate({"evidence": {"P": rule}})))
+    good = b'{"words": [{"text": "a: b"}, {"text": ""}]}'
+    line = b'{"evidence":{"P":[["a: b"],[""]]},"id":"x:1"}'
+    assert form.line(Record(good, "x", 1, 0, 0)) == line
+    with pytest.raises(ExampleError, match="the key text appears twice"):
+        form.line(Record(good.replace(b'": "a', b'": "b", "text": "a'), "x", 1, 0, 0))
+
+
+def test_a_file_of_any_name_names_examples(tmp_path):
+    path = tmp_path / os.fsdecode(b"\xff.csv")
+    path.write_bytes(b"a\n1\n")
+    (example,) = srl.read(path, mapping={"evidence": {"P": {"arguments": ["a"]}}})
+    assert (example.id, example.evidence) == ("\\xff.csv:2", {"P": [["1"]]})
+
+
+def test_rows_are_replayed_as_records(orders, tmp_path):
+    path = tmp_path / "orders.csv"
+    path.write_bytes(b"".join(as_csv(ORDERS)))
+    sent = [json.loads(message.value) for message in messages(path, ())]
+    assert sent == [
+        {key: None if value is None else str(value) for key, value in order.items()}
+        for order in ORDERS
+    ]
+    path.write_bytes(b"a,b\n1\n")
+    with pytest.raises(DataError, match=r"orders.csv:2: a row of 1 cells"):
+        next(messages(path, ()))

@@ -127,7 +127,10 @@ class Tree:
             return yaml.compose(text, Loader=_Loader)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark
-            self._syntax(place, text, error.problem or str(error), mark.index if mark else 0)
+            index = mark.index if mark else 0
+            bracket = index > 0 and text[index : index + 1] == "[" and text[index - 1].isalnum()
+            hint = "; text with brackets needs quotes here" if bracket else ""
+            self._syntax(place, text, (error.problem or str(error)) + hint, index)
         except yaml.reader.ReaderError as error:
             self._syntax(place, text, f"U+{error.character:04X} is not allowed", error.position)
         except RecursionError:
