@@ -204,8 +204,8 @@ seed: 99999999999999999999999
 batch: 0
 """
     known = (
-        "model, dialect, query, source, output, labels, sink, learner, inference, checkpoint, metrics, "
-        "limits, drift, distribute, seed, batch"
+        "model, dialect, query, source, output, world, labels, sink, learner, inference, checkpoint, "
+        "metrics, limits, drift, distribute, seed, batch"
     )
     assert complaints(folder, text) == [
         "run.yaml:1:8: model: expected a file that can be read (No such file or directory), "
