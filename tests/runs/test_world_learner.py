@@ -149,3 +149,39 @@ def test_truth_is_learned_from_as_that_of_an_example_of_the_whole_world(world_ru
     assert run.lines("metrics.jsonl")[-1]["labelled"] == len(truths)
     original = [rule.weight for rule in model.rules if not rule.hard]
     assert max(abs(a - b) for a, b in zip(original, expected, strict=True)) > 0.05
+
+
+def test_changes_of_a_database_are_changes_of_the_world(world_run):
+    """A row asserts its facts until it is updated or deleted, as Debezium tells."""
+
+    def row(number, rater, rated, kind="Rates"):
+        return {"number": number, "rater": rater, "rated": rated, "warns": kind == "Warns"}
+
+    first, second, third = row(1, "a", "b"), row(2, "b", "c"), row(2, "b", "c", "Warns")
+    rows = [
+        {"op": "r", "before": None, "after": first},
+        {"payload": {"op": "c", "before": None, "after": second}},
+        {"op": "u", "before": second, "after": third},
+        {"op": "d", "before": first, "after": None},
+        {"op": "d", "before": None, "after": None},
+    ]
+    rates, warns = {"arguments": ["rater", "rated"]}, {"arguments": ["rater", "rated"]}
+    mapping = {"id": "number", "evidence": {"Rates": rates, "Warns": warns | {"value": "warns"}}}
+    run = world_run(
+        rows,
+        False,
+        source={"path": "source.jsonl", "envelope": "debezium", "mapping": mapping},
+    )
+    assert run.run() == 0, run.said
+    (letter,) = run.lines("deadletter.jsonl")
+    assert "a deletion without a key" in letter["reason"]
+    plain = [{"id": "1", "evidence": {"Rates": [["a", "b"]]}}]
+    for kind in (0, 1):
+        warns = {"args": ["b", "c"], "value": kind}
+        plain.append({"id": "2", "evidence": {"Rates": [["b", "c"]], "Warns": [warns]}})
+    plain.append({"id": "1"})
+    other = world_run(plain, False, "plain")
+    assert other.run() == 0, other.said
+    lines = [line for line in run.lines("predictions.jsonl") if "predicate" in line]
+    assert lines == other.lines("predictions.jsonl")
+    assert any(line["value"] is None for line in lines)
