@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import accumulate, dropwhile, islice
+from math import inf
 
 from msgspec.structs import replace
 
@@ -15,6 +16,8 @@ TOGETHER = 32
 """The number of changes that are predicted in one call."""
 SLACK = 1e-9
 """What rounding may add to a bound, relative to the gap."""
+ROUNDING = 1e-12
+"""What rounding may take from a difference of sums of reaches, relative to the sum of all."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Candidate:
 
     atom: Atom
     value: bool
-    reach: float = field(default=float("inf"))
+    reach: float = field(default=inf)
 
 
 def candidates_of(example: Example, query: CounterfactualQuery) -> list[Candidate]:
@@ -67,10 +70,7 @@ def changed(example: Example, change: Sequence[Candidate]) -> Example:
     for candidate in change:
         name, args = candidate.atom
         row: list[Constant] = list(args)
-        evidence[name] = [
-            *evidence.get(name, []),
-            row if candidate.value else ValuedAtom(row, 0.0),
-        ]
+        evidence.setdefault(name, []).append(row if candidate.value else ValuedAtom(row, 0.0))
     return replace(example, evidence=evidence, truth=None)
 
 
@@ -86,10 +86,13 @@ def search(
     score difference to the best state with the other value. No set whose reaches sum to less can flip the
     prediction.
     """
-    ranked = sorted(candidates, key=lambda candidate_set: -candidate_set.reach)
-    tried = 0
+    ranked = sorted(candidates, key=lambda candidate: -candidate.reach)
+    bounded = dropwhile(inf.__eq__, (candidate.reach for candidate in ranked))
+    sums = [*accumulate(bounded, initial=0.0)]
+    sums = [0.0] * (len(ranked) + 1 - len(sums)) + sums  # of the bounded reaches before a place
+    least, tried = gap * (1 - SLACK) - ROUNDING * sums[-1], 0
     for size in range(1, len(ranked) + 1):
-        sets = _sets(ranked, size, gap * (1 - SLACK))
+        sets = _sets(ranked, sums, size, least)
         while batch := [*islice(sets, min(TOGETHER, tries - tried))]:
             tried += len(batch)
             for candidate_set, becomes in zip(batch, flipped(batch), strict=True):
@@ -101,18 +104,26 @@ def search(
     return Flip(len(ranked), (), None, len(ranked), tried, complete=True)
 
 
-def _sets(ranked: Sequence[Candidate], size: int, gap: float) -> Iterator[list[Candidate]]:
-    """Yield the sets of a size whose reaches add up to the gap; candidates are ranked by reach."""
+def _sets(
+    ranked: Sequence[Candidate], sums: Sequence[float], size: int, least: float
+) -> Iterator[list[Candidate]]:
+    """Yield the sets of a size whose reaches add up to ``least``; candidates are ranked by reach.
 
-    def extend(chosen: list[Candidate], first: int, sum_: float) -> Iterator[list[Candidate]]:
-        missing = size - len(chosen)
+    ``sums`` has the sum of the bounded reaches before each place.
+    """
+    places, reached, at = list[int](), [0.0], 0
+    while True:
+        missing = size - len(places)
         if not missing:
-            yield chosen
+            yield [ranked[place] for place in places]
+        elif at + missing <= len(ranked):
+            most = inf if ranked[at].reach == inf else sums[at + missing] - sums[at]
+            if reached[-1] + most >= least:
+                places.append(at)
+                reached.append(reached[-1] + ranked[at].reach)
+                at += 1
+                continue
+        if not places:
             return
-        for at in range(first, len(ranked) - missing + 1):
-            most = sum_ + sum(candidate.reach for candidate in ranked[at : at + missing])
-            if most < gap:
-                return
-            yield from extend([*chosen, ranked[at]], at + 1, sum_ + ranked[at].reach)
-
-    return extend([], 0, 0.0)
+        at = places.pop() + 1
+        reached.pop()
