@@ -39,6 +39,10 @@ JSON, LINES, TEXT = "application/json", "application/x-ndjson", "text/plain"
 BODY = {JSON: f"{JSON}, an example", LINES: f"{LINES}, one per line"}
 BODIES = 8
 """So many requests of the largest size may be in memory at the same time, answers on their way included."""
+EXPLAINED = 10
+"""The most atoms of which one request may ask why."""
+TRIED_ATOMS = 200_000
+"""The most evidence atoms, of all changes together, of a search that keeps other clients waiting."""
 
 
 class Service:
@@ -169,7 +173,7 @@ class _Parameters(msgspec.Struct, forbid_unknown_fields=True):
     """The parameters of a request for an explanation."""
 
     id: str | None = None
-    atom: list[str] = []
+    atom: Annotated[list[str], msgspec.Meta(max_length=EXPLAINED)] = []
     change: list[str] = []
     tries: Annotated[int, msgspec.Meta(ge=0, le=DEFAULTS.tries)] = DEFAULTS.tries
 
@@ -189,6 +193,8 @@ def _explained(
 ) -> bytes:
     """Return the explanations of an example, as `onlinesrl explain` writes them."""
     recorded = None if recent is None else msgspec.json.decode(recent.prediction, type=Prediction)
+    most = max(1, TRIED_ATOMS // max(1, sum(map(len, example.evidence.values()))))
+    question = question._replace(tries=min(question.tries, most))
     explanations = [*question.answers(learner, example, recorded)]
     if kind == TEXT:
         return legible("\n\n".join(map(str, explanations))).encode()

@@ -13,6 +13,18 @@ TOKENS = b'{"id": "e", "evidence": {"Token": [["a", 0], ["b", 1]], "Next": [[0, 
 NAME = "\u00fc5"
 
 
+def test_of_large_examples_fewer_changes_are_tried(job, citations):
+    served = Served(job([]))
+    served.post("/learn", [line.rstrip() for line in citations[:12]])
+    large = json.loads(citations[2])
+    large["evidence"]["Token"] += [["and", n] for n in range(1000, 5000)]
+    path, body = "/explain?atom=InField(1,venue)", json.dumps(large).encode()
+    (explained,) = json.loads(served.ask("POST", path, body)[1])
+    atoms = sum(map(len, large["evidence"].values()))
+    assert (explained["flip"]["tried"], explained["flip"]["complete"]) == (200_000 // atoms, False)
+    assert served.stop() == 0
+
+
 @pytest.mark.parametrize("language", ["mln", "psl"])
 def test_they_are_those_of_the_command_and_change_nothing(job, citations, tmp_path, language):
     lines, keys = [line.rstrip() for line in citations[:12]], {}
@@ -70,6 +82,7 @@ ODD = [
     ("?tries=1001", TOKENS, JSON, 400, "Expected `int` <= 1000"),
     ("?tries=1&tries=2", TOKENS, JSON, 400, "Expected `int`, got `array`"),
     ("?Atom=InField(0,title)", TOKENS, JSON, 400, "unknown field `Atom`"),
+    ("?" + 11 * "&atom=InField(0,title)", TOKENS, JSON, 400, "Expected `array` of length <= 10"),
     ("?id=e", TOKENS, JSON, 400, "expected GET with the `id` of an example, or POST"),
     ("?atom=" + "P(" + "+" * 30_000 + "'", TOKENS, JSON, 400, "not an atom: P("),
 ]
