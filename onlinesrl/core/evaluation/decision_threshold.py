@@ -46,18 +46,15 @@ class Thresholds:
     def add(self, predicate: str, scores: Floats, true: Bools) -> None:
         """Count the scores, float64[atoms] in [0, 1], of atoms of which some are true, bool[atoms]."""
         if predicate in self.counts:
-            np.add.at(self.counts[predicate], (rounded(scores), true.astype(np.int64)), 1)
+            for score, label in zip(rounded(scores).tolist(), true.tolist(), strict=True):
+                self.counts[predicate][score, int(label)] += 1
             self._choose(predicate)
 
     def _choose(self, predicate: str) -> None:
-        counts = self.counts[predicate][::-1]
-        hits = np.cumsum(counts[:, 1])
-        if not hits[-1]:
-            self.values[predicate] = STANDARD
-            return
-        predicted = np.cumsum(counts.sum(axis=1))
-        best = BINS - int(np.argmax(2 * hits / (predicted + hits[-1])))
-        self.values[predicate] = max((best - 0.5) / BINS, 0.0)
+        from onlinesrl.core.kernels.best_threshold import best_threshold
+
+        best = best_threshold(self.counts[predicate])
+        self.values[predicate] = STANDARD if best < 0 else max((best - 0.5) / BINS, 0.0)
 
     def save(self) -> Rows:
         """Return the counts as JSON can hold them."""
