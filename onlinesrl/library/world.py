@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import isnan, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
 from onlinesrl.core.example import Constant, arguments, number_of, show_ground_atom
@@ -20,12 +20,17 @@ from onlinesrl.library.inputs import Given, atoms
 from onlinesrl.library.model import Model
 from onlinesrl.library.notebook import table_html
 from onlinesrl.library.tables import Table
+from onlinesrl.logic.accepting_world import AcceptingWorld, Conflict
 from onlinesrl.logic.atom_index import Change, GroundAtom
 from onlinesrl.logic.tables import with_names
 
 if TYPE_CHECKING:
     from onlinesrl.mln.query.incremental_world import StateCertificate
     from onlinesrl.psl.inference.incremental_admm import Certificate
+
+
+_Listed: TypeAlias = tuple[str, tuple[str, ...], float | None]
+"""A predicate, the constants and the value of a fact; None: a target."""
 
 
 class _Saved(TypedDict):
@@ -37,22 +42,28 @@ class _Saved(TypedDict):
     query: list[str]
     skip: bool
     whole_numbers: dict[str, int]
-    facts: list[tuple[str, tuple[str, ...], float | None]]
+    facts: list[_Listed]
+    keep_conflicts: bool
+    conflicts: list[tuple[list[_Listed], list[tuple[str, tuple[str, ...]]], str]]
+    """Facts that wait, atoms that wait to go, and why."""
 
 
 class Delta:
     """What a step changed: the atoms whose answer is another, and the certificate of the new answer.
 
-    ``changed`` has the old and the new value by predicate and atom; None: there is none.
+    ``changed`` has the old and the new value by predicate and atom; None: there is none. ``conflicts`` are
+    those of the world, see ``World``.
     """
 
     def __init__(
         self,
         changed: Mapping[str, Mapping[tuple[Constant, ...], Change]],
         certificate: Certificate | StateCertificate,
+        conflicts: Sequence[str] = (),
     ):
         self.changed = changed
         self.certificate = certificate
+        self.conflicts = (*conflicts,)
 
     @cached_property
     def table(self) -> Table:
@@ -70,7 +81,9 @@ class Delta:
     def __repr__(self) -> str:
         state = "certified" if self.certificate.certified else "not certified"
         atoms = "atom" if len(self) == 1 else "atoms"
-        return f"<Delta: {len(self):,} {atoms} changed, {state}>"
+        number = len(self.conflicts)
+        conflicts = f", {number:,} conflict{'s' * (number != 1)}" if number else ""
+        return f"<Delta: {len(self):,} {atoms} changed, {state}{conflicts}>"
 
     def __str__(self) -> str:
         lines = (f"{atom}: {_text(old)} -> {_text(new)}" for atom, old, new in self.table.rows())
@@ -88,6 +101,9 @@ class World:
     probable state. In PSL targets are listed; ``skip`` leaves out ground rules with an atom that is
     neither observed nor a target, otherwise such a ground rule is an error.
 
+    A change under which the hard rules cannot all hold is refused. With ``keep_conflicts`` it is accepted,
+    and waits: the values are the best ones without it, until another change lets all hard rules hold.
+
     Each ``apply`` is one step, all or nothing. It grounds only what the changed facts touch, and solves
     only where the answer may move; the answer is as good as one from a cold start.
 
@@ -101,7 +117,12 @@ class World:
     """
 
     def __init__(
-        self, model: Model | str, query: str | Sequence[str], *, skip: bool = False
+        self,
+        model: Model | str,
+        query: str | Sequence[str],
+        *,
+        skip: bool = False,
+        keep_conflicts: bool = False,
     ) -> None:
         model = Model(model, "psl") if isinstance(model, str) else model
         self.model = model
@@ -111,7 +132,21 @@ class World:
             self._schema.check_name(name, "query")
         self._skip = skip
         self._world = model.language.world(model.program, self._names, skip)
+        if keep_conflicts:
+            self._world = AcceptingWorld(self._world)
         self._whole_numbers = dict[str, int]()
+
+    @property
+    def conflicts(self) -> tuple[str, ...]:
+        """Why changes wait: for each a smallest conflict of ground hard rules and facts."""
+        return tuple(conflict.reason for conflict in self._waiting)
+
+    @property
+    def _waiting(self) -> list[Conflict]:
+        return self._world.conflicts if isinstance(self._world, AcceptingWorld) else []
+
+    def _delta(self, changed: Mapping[GroundAtom, Change]) -> Delta:
+        return Delta(self._by_name(changed), self.certificate, self.conflicts)
 
     @property
     def certificate(self) -> Certificate | StateCertificate:
@@ -148,7 +183,7 @@ class World:
                 changes[atom] = {"remove": None, "query": nan}.get(part, number)
         changed = self._world.apply(changes)
         self._whole_numbers |= numbers
-        return Delta(self._by_name(changed), self.certificate)
+        return self._delta(changed)
 
     def set_weights(self, weights: Model | str) -> Delta:
         """Give all rules the weights of a file of weights, and return what that changes in the answer.
@@ -159,7 +194,7 @@ class World:
         """
         changed = self._world.set_weights(self._model(weights).program)
         self.model = Model(self._world.text, self.model.language.suffix[1:], file=self.model.file)
-        return Delta(self._by_name(changed), self.certificate)
+        return self._delta(changed)
 
     def set_model(self, model: Model | str) -> Delta:
         """Go on under another model, and return what that changes in the answer.
@@ -178,7 +213,7 @@ class World:
                 raise DataError(f"the world has {text}, which is no fact of the model")
         changed = self._world.set_model(model.program)
         self.model, self._schema = model, schema
-        return Delta(self._by_name(changed), self.certificate)
+        return self._delta(changed)
 
     def _model(self, model: Model | str) -> Model:
         language = self.model.language
@@ -198,7 +233,12 @@ class World:
             "query": self._names,
             "skip": self._skip,
             "whole_numbers": self._whole_numbers,
-            "facts": [[*atom, None if isnan(value) else value] for atom, value in facts.items()],
+            "facts": _rows(facts),
+            "keep_conflicts": isinstance(self._world, AcceptingWorld),
+            "conflicts": [
+                (_rows(changes), [atom for atom, x in changes.items() if x is None], reason)
+                for changes, reason in self._waiting
+            ],
         }
         checkpoint_file.write(Path(path), 1, header, arrays)
 
@@ -210,17 +250,25 @@ class World:
             saved = converted(checkpoint.header, _Saved)
             try:
                 model = Model(saved["model"], saved["language"], file="<world>", alone=True)
-                world = cls(model, saved["query"], skip=saved["skip"])
+                keep = saved["keep_conflicts"]
+                world = cls(model, saved["query"], skip=saved["skip"], keep_conflicts=keep)
             except OnlinesrlError as error:
                 raise Misfit(str(error)) from None
-            facts = dict[GroundAtom, float]()
-            for name, constants, value in saved["facts"]:
-                if not world._schema.is_fact(name, constants, value):
-                    raise Misfit(f"{show_ground_atom(name, constants)} is no fact of the model")
-                facts[name, constants] = nan if value is None else value
-            world._world.resume(facts, checkpoint.arrays)
+            world._world.resume(world._restored(saved["facts"]), checkpoint.arrays)
+            for listed, gone, reason in saved["conflicts"]:
+                changes = {**world._restored(listed), **dict.fromkeys(gone)}
+                world._waiting.append(Conflict(changes, reason))
             world._whole_numbers = saved["whole_numbers"]
         return world
+
+    def _restored(self, rows: Iterable[_Listed]) -> dict[GroundAtom, float]:
+        """Return saved facts. Raises Misfit where they do not fit the model."""
+        facts = dict[GroundAtom, float]()
+        for name, constants, value in rows:
+            if not self._schema.is_fact(name, constants, value):
+                raise Misfit(f"{show_ground_atom(name, constants)} is no fact of the model")
+            facts[name, constants] = nan if value is None else value
+        return facts
 
     def explain(self, atom: AnyAtom) -> Explanation:
         """Return why an atom has its value: in PSL, how strongly each ground rule pulls it up or down.
@@ -285,6 +333,14 @@ class World:
                     (str(number), number) for number in constants if isinstance(number, int)
                 )
                 yield (name, tuple(map(str, constants))), number_of(row)
+
+
+def _rows(facts: Mapping[GroundAtom, float | None]) -> list[_Listed]:
+    return [
+        (*atom, None if isnan(value) else value)
+        for atom, value in facts.items()
+        if value is not None
+    ]
 
 
 def _text(value: float | None) -> str:

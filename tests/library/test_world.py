@@ -238,6 +238,87 @@ def test_hard_rules_that_cannot_all_hold_change_nothing(change, rules, facts):
     assert delta.changed["A"][1,][1] == pytest.approx(0.0, abs=1e-3)
 
 
+def test_conflicts_may_be_kept(tmp_path):
+    def begun(keep):
+        world, numbers = srl.World(srl.Model(CHAIN, "psl"), "A", keep_conflicts=keep), range(1, 6)
+        chain = [(n, n + 1) for n in numbers[:-1]]
+        world.apply(
+            add={"B": {1: 0.7}, "C": dict.fromkeys(numbers, 0.9), "Next": chain},
+            query={"A": [*numbers]},
+        )
+        return world
+
+    world, plain = begun(keep=True), begun(keep=False)
+    delta = world.apply(set={"C": {1: 0.2}})
+    assert repr(delta) == "<Delta: 0 atoms changed, certified, 1 conflict>"
+    assert delta.conflicts == world.conflicts
+    assert "C(1) = 0.2" in world.conflicts[0]
+    assert digest(world) == digest(plain)
+    with pytest.raises(DataError, match=r"add: C\(1\) is observed, with value 0.2 already"):
+        world.apply(add={"C": {1: 0.3}})
+    assert len(world.apply(set={"C": {4: 0.3}, "B": {4: 0.1}}).conflicts) == 2
+    world.save(tmp_path / "world")
+    again = srl.World.load(tmp_path / "world")
+    for one in (world, again):
+        assert len(one.apply(set={"B": {2: 0.65}}).conflicts) == 2  # what fits goes on
+        assert len(one.apply(remove={"Next": [(2, 3)]}).conflicts) == 1
+        delta = one.apply(set={"B": {1: 0.1}})
+        assert not delta.conflicts
+        assert delta.changed["A"][1,][1] == pytest.approx(0.1, abs=1e-2)
+    assert digest(world) == digest(again)
+    plain.apply(
+        set={"B": {1: 0.1, 2: 0.65, 4: 0.1}, "C": {1: 0.2, 4: 0.3}}, remove={"Next": [(2, 3)]}
+    )
+    assert world.certificate.energy == pytest.approx(plain.certificate.energy, abs=1e-5)
+
+
+def test_what_waits_may_lose_its_targets():
+    world = srl.World(srl.Model("B(X) -> A(X) .", "psl"), "A", keep_conflicts=True)
+    world.apply(query={"A": [1, 2]}, add={"B": {1: 0.5, 2: 0.5}})
+    assert len(world.apply(set={"A": {1: 0.2}}).conflicts) == 1
+    assert len(world.apply(set={"A": {2: 0.2}}).conflicts) == 2
+    with pytest.raises(srl.ModelError, match="neither observed nor a target"):
+        world.apply(add={"B": {3: 0.5}})
+    assert len(world.conflicts) == 2
+    assert len(world.apply(remove={"A": [1], "B": [1]}).conflicts) == 1
+    assert not world.apply(set={"B": {2: 0.2}}).conflicts
+
+
+def test_conflicts_of_a_markov_logic_world_may_be_kept():
+    world, plain = (srl.World(srl.Model(MARKOV), "Has", keep_conflicts=k) for k in (True, False))
+    rng, facts = np.random.default_rng(0), {"Link": {}, "Has": {}}
+    counts = []
+    for _ in range(60):
+        name = str(rng.choice([*facts]))
+        one, other = rng.choice(4, 2).tolist()
+        atom = (one, other) if name == "Link" else (one, ["Logic", "Vision"][other % 2])
+        part = "remove" if facts[name].pop(atom, None) else "add"
+        if part == "add":
+            facts[name][atom] = 1.0
+        counts.append(len(world.apply(**{part: {name: [atom]}}).conflicts))
+        fresh = srl.World(srl.Model(MARKOV), "Has")
+        try:
+            fresh.apply(add=facts)
+        except Infeasible:
+            assert counts[-1]
+        else:
+            assert not counts[-1]
+            assert digest(fresh) == digest(world)
+    assert 0 in counts
+    assert max(counts) > 1
+    with pytest.raises(Infeasible):
+        plain.apply(add={"Has": [("a", "Logic"), ("a", "Vision")]})
+
+
+def test_conflicts_that_only_hold_together_are_resolved_together():
+    world = srl.World(srl.Model("P(t)\nP(A) <=> P(B)."), "P", keep_conflicts=True)
+    world.apply(add={"P": {"A": 0, "B": 0}})
+    assert len(world.apply(set={"P": {"A": 1}}).conflicts) == 1
+    assert not world.apply(set={"P": {"B": 1}}).conflicts
+    assert world.answer().values == {}
+    assert [world.explain(f"P({name})").value for name in "AB"] == [1, 1]
+
+
 MARKOV = """
 topic = {Logic, Vision}
 Link(paper, paper)
