@@ -12,6 +12,9 @@ from onlinesrl.core.example import MOST, show_ground_atom
 from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.logic.atom_index import Change, GroundAtom
 
+ATOM = "<atom>"
+"""Stands for an atom in a complaint, since its text is needed only there."""
+
 
 class GroundWorld(Protocol):
     """Facts, and the certified values of the open atoms."""
@@ -137,27 +140,29 @@ class FactSchema:
 
         The ``present`` value is NaN for a target, None for an atom neither observed nor a target.
         """
-        text = show_ground_atom(*atom)
+        complaint = self._complaint(part, atom[0], value, present)
+        if complaint:
+            raise DataError(f"{part}: {complaint.replace(ATOM, show_ground_atom(*atom))}")
+
+    def _complaint(
+        self, part: str, name: str, value: float | None, present: float | None
+    ) -> str | None:
+        """Return what is wrong with a change of an atom, which is called ATOM."""
         if part in {"remove", "query"}:
             if value is not None:
-                raise DataError(f"{part}: {text} has a value; expected none")
+                return f"{ATOM} has a value; expected none"
             if part == "remove" and present is None:
-                raise DataError(f"remove: {text} is neither observed nor a target")
-            if part == "query" and atom[0] not in self.query:
-                raise DataError(
-                    f"query: {atom[0]} has no targets; expected {', '.join(self.query)}"
-                )
+                return f"{ATOM} is neither observed nor a target"
+            if part == "query" and name not in self.query:
+                return f"{name} has no targets; expected {', '.join(self.query)}"
             if part == "query" and not self.soft:
-                raise DataError(
-                    f"query: {text} is a target unless a fact decides it: remove the fact"
-                )
+                return f"{ATOM} is a target unless a fact decides it: remove the fact"
             if part == "query" and present is not None and isnan(present):
-                raise DataError(f"query: {text} is a target already")
-        elif not self.fits(atom[0], value):
+                return f"{ATOM} is a target already"
+        elif not self.fits(name, value):
             number = "none" if value is None else f"{value:g}"
-            raise DataError(
-                f"{part}: the value of {text} is {number}; expected {self._range(atom[0])}"
-            )
+            return f"the value of {ATOM} is {number}; expected {self._range(name)}"
         elif part == "add" and present is not None:
             state = "a target" if isnan(present) else f"observed, with value {present:g}"
-            raise DataError(f"add: {text} is {state} already; set changes it")
+            return f"{ATOM} is {state} already; set changes it"
+        return None
