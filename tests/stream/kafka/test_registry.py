@@ -2,9 +2,11 @@
 
 import copy
 import json
+import os
+import signal
 
 import pytest
-from conftest import Job
+from conftest import Job, wait
 
 from tests.support.kafka_streams import UNTIL_END, fill, source
 from tests.support.orders import (
@@ -22,6 +24,7 @@ from tests.support.orders import (
     framed,
 )
 from tests.support.schema_registry import LOGIN, serving
+from tests.support.waiting import until
 
 FILES = {
     "orders.jsonl": as_json(ORDERS),
@@ -178,3 +181,32 @@ def test_changes_in_avro_are_the_rows_after_them(orders, from_topic, registry, e
     assert run.run(*UNTIL_END, *values) == 0, run.said
     assert run.results()["weights.mln"] == expected["weights.mln"]
     assert run.results()["predictions.jsonl"] == expected["predictions.jsonl"]
+
+
+def test_a_registry_that_stays_away_ends_a_run_that_goes_on_later(
+    forms, from_topic, registry, expected
+):
+    run = from_topic(forms["AVRO"])
+    assert run.run("--until", "10") == 0, run.said
+    registry.faults = [(503, {})] * 10_000
+    try:
+        assert run.run(*UNTIL_END, "--set", "source.patience=1s") == 69
+    finally:
+        registry.faults = []
+    assert "does not answer: 503 Service Unavailable" in run.said
+    assert "(source.patience)" in run.said
+    assert learned(run, *UNTIL_END) == expected
+
+
+def test_a_signal_ends_the_wait_for_a_registry(forms, from_topic, registry, expected):
+    run = from_topic(forms["AVRO"])
+    registry.faults = [(503, {})] * 10_000
+    try:
+        process = run.fork("run", str(run.config), *UNTIL_END)
+        until(lambda: "waiting for it" in run.said)
+        os.kill(process, signal.SIGTERM)
+        assert wait(process) == 0
+    finally:
+        registry.faults = []
+    assert "run it again to resume" in run.said
+    assert learned(run, *UNTIL_END) == expected
