@@ -32,6 +32,7 @@ from onlinesrl.commands import (
     run,
     schema,
     serve,
+    warm,
     weights,
 )
 from onlinesrl.commands.common import warn
@@ -66,6 +67,7 @@ for command in (
     count.count,
     guide.guide,
     schema.schema,
+    warm.warm,
     replay.replay,
     dashboard.dashboard,
 ):

@@ -132,7 +132,7 @@ def evaluate(config: Config, trained: Path) -> dict[str, Any]:
 def check(config: Config, most: int) -> tuple[list[str], bool]:
     """Validate configuration, model and first examples; return the findings, and whether all is good."""
     learner = new_learner(config)
-    first = _first(config, most)
+    first = first_examples(config, most)
     compile_kernels(learner, say)
     findings = [f"model: {learner.describe()}"]
     examples = [example for _, example in first]
@@ -159,7 +159,7 @@ def _become(first: Sequence[tuple[Record, Example | ExampleError]]) -> Iterator[
             break
 
 
-def _first(config: Config, most: int) -> list[tuple[Record, Example | ExampleError]]:
+def first_examples(config: Config, most: int) -> list[tuple[Record, Example | ExampleError]]:
     """Read the first examples, at most ``most``, until their bytes reach READ_BYTES.
 
     Labels that come later are joined with their examples, if they come soon enough.

@@ -3,10 +3,13 @@
 import json
 import os
 import signal
+from pathlib import Path
 
+import numba
 import pytest
 from conftest import REPO, Job, wait
 
+from onlinesrl.core.jit import cache
 from onlinesrl.stream import checkpoints as checkpoints_module
 from onlinesrl.stream.dead_letters import DeadLetters
 from onlinesrl.stream.records import Record
@@ -211,3 +214,20 @@ def test_all_of_it_while_a_run_is_going(job, citations):
     assert wait(process) == 0
     os.close(there)
     os.close(back)
+
+
+# kernels ------------------------------------------------------------------------------------------
+
+
+def test_kernels_are_compiled_before_runs_where_they_can_be_kept(done, monkeypatch):
+    assert done.call("warm", done.config) == 0, done.said
+    assert done.printed == f"{done.config}: its kernels are in {cache.kernel_folder()}\n"
+    for folder in "CACHE_DIR", "PACKAGE":
+        target = numba.config if folder == "CACHE_DIR" else cache
+        monkeypatch.setattr(target, folder, Path("/proc/nowhere"))
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    cache.kernel_folder.cache_clear()
+    assert done.call("warm", done.config) == 74
+    assert "compiled kernels cannot be cached (" in done.said
+    monkeypatch.undo()
+    cache.kernel_folder.cache_clear()

@@ -1,7 +1,8 @@
 """The cache of compiled kernels on disk: its folder, and the files that are trusted.
 
 A compiled kernel is a pickle, and loading a pickle runs code. So a folder or file is used only if no user but
-this one and root can write it. A file is loaded only if its content has the hash at its start.
+this one and root can write it. A file is loaded only if its content has the hash at its start. Kernels are
+loaded also from such folders as this process cannot write, those of an image.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import uuid
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
@@ -70,39 +71,40 @@ class KernelCache(_Cache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the code compiled for these types; None if no sound file of this version has it."""
-        path = self._path(sig, target_context)
-        content = None if path is None else _trusted(path)
-        if path is None or content is None:
+        if not self.enabled:
             return None
-        digest, stamp = content[:_HASH], content[_HASH : 2 * _HASH]
-        if digest != _hash(path, content[_HASH:]) or stamp != self._stamp():
-            return None
-        return CompileResult._rebuild(target_context, *serialize.loads(content[2 * _HASH :]))
+        name = self._name(sig, target_context)
+        for folder in _sound_folders():
+            content = _trusted(folder / name)
+            if content is None or content[:_HASH] != _hash(name, content[_HASH:]):
+                continue
+            if content[_HASH : 2 * _HASH] == self._stamp():
+                parts = serialize.loads(content[2 * _HASH :])
+                return CompileResult._rebuild(target_context, *parts)
+        return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Write compiled code; if that fails, warn and go on without a cache."""
-        path = self._path(sig, data.target_context)
-        if path is None or data.library.has_dynamic_globals:
+        folder = kernel_folder() if self.enabled else None
+        if folder is None or data.library.has_dynamic_globals:
             return
+        path = folder / self._name(sig, data.target_context)
         content = self._stamp() + serialize.dumps(data._reduce())
         temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}")
         try:
-            temporary.touch(mode=0o600, exist_ok=False)
-            temporary.write_bytes(_hash(path, content) + content)
+            temporary.touch(mode=0o644, exist_ok=False)
+            temporary.write_bytes(_hash(path.name, content) + content)
             temporary.replace(path)
         except OSError as error:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
             _warn(f"compiled kernels cannot be cached in {path.parent} ({error.strerror})")
 
-    def _path(self, sig: Any, target_context: Any) -> Path | None:
-        folder = kernel_folder() if self.enabled else None
-        if folder is None:
-            return None
+    def _name(self, sig: Any, target_context: Any) -> str:
         code, machine = self.function.__code__, target_context.codegen().magic_tuple()
         identity = (code.co_filename, code.co_firstlineno, self.function.__qualname__)
         key = repr((*identity, str(sig), machine, sys.implementation.cache_tag)).encode()
-        return folder / f"{self.function.__name__}-{sha256(key).hexdigest()[:32]}"
+        return f"{self.function.__name__}-{sha256(key).hexdigest()[:32]}"
 
     def _stamp(self) -> bytes:
         """Return a hash of everything that the compiled code depends on."""
@@ -110,21 +112,21 @@ class KernelCache(_Cache):
         cells = tuple(cell.cell_contents for cell in function.__closure__ or ())
         versions = (numba.__version__, llvmlite.__version__, sys.version)
         code = (function.__code__.co_code, serialize.dumps(cells) if cells else b"")
-        source_stamp = _file_stamp(function.__code__.co_filename)
+        source_stamp = file_stamp(function.__code__.co_filename)
         return sha256(repr((versions, self.sources(), source_stamp, code)).encode()).digest()
 
 
 @cache
-def _file_stamp(file: str) -> tuple[int, int] | None:
+def file_stamp(file: str | Path) -> str | None:
+    """Return a hash of a source file: its time may be another in an image than where the image was made."""
     with suppress(OSError):
-        status = Path(file).stat()
-        return status.st_mtime_ns, status.st_size
+        return sha256(Path(file).read_bytes()).hexdigest()
     return None
 
 
-def _hash(path: Path, content: bytes) -> bytes:
+def _hash(name: str, content: bytes) -> bytes:
     """Return the hash of a file's content and name, so that a renamed file does not match."""
-    return sha256(path.name.encode() + content).digest()
+    return sha256(name.encode() + content).digest()
 
 
 def _own(status: os.stat_result, sticky: bool = False) -> bool:
@@ -147,7 +149,7 @@ def _trusted(path: Path) -> bytes | None:
 
 @cache
 def kernel_folder() -> Path | None:
-    """Return the first folder that can be used, or else a temporary one; None if that fails, too."""
+    """Return the first folder where this process can write, or else a temporary one, or None."""
     refused: list[str] = []
     for folder in _folders():
         reason = _unusable(folder)
@@ -166,7 +168,7 @@ def _cache_setting() -> str:
 
 
 def lasting() -> bool:
-    """Tell whether later processes find the kernels that this one compiles."""
+    """Tell whether later processes load the kernels that this one compiles."""
     return kernel_folder() in {*_folders()}
 
 
@@ -180,18 +182,37 @@ def _folders() -> list[Path]:
 
 
 def _unusable(folder: Path) -> str | None:
-    """Create a folder if needed; return the reason why it cannot be used, or None."""
+    """Create a folder if needed; return the reason why nothing can be written there, or None."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        above = folder.parent
-        setting = _cache_setting() and above == Path(_cache_setting()).absolute()
-        if not _own(folder.stat()) or (setting and not _own(above.stat(), sticky=True)):
-            return OTHERS
-        if user() is None and not folder.resolve().is_relative_to(Path.home().resolve()):
-            return "this system closes only your home folder to other users"
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if reason := _unsound(folder):
+            return reason
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         return error.strerror or str(error)
+    return None
+
+
+def _sound_folders() -> Iterator[Path]:
+    """Yield the folders from which kernels may be loaded: those before the one to write to, and that one."""
+    for folder in _folders():
+        with suppress(OSError):
+            if not _unsound(folder):
+                yield folder
+        if not _unusable(folder):
+            return
+    if temporary := kernel_folder():
+        yield temporary
+
+
+def _unsound(folder: Path) -> str | None:
+    """Return why what a folder has must not be loaded, or None. Raises OSError if it does not exist."""
+    above = folder.parent
+    setting = _cache_setting() and above == Path(_cache_setting()).absolute()
+    if not _own(folder.stat()) or (setting and not _own(above.stat(), sticky=True)):
+        return OTHERS
+    if user() is None and not folder.resolve().is_relative_to(Path.home().resolve()):
+        return "this system closes only your home folder to other users"
     return None
 
 

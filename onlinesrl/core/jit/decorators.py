@@ -19,7 +19,7 @@ from numba.core import event
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 
-from onlinesrl.core.jit.cache import KernelCache, lasting
+from onlinesrl.core.jit.cache import KernelCache, file_stamp, lasting
 from onlinesrl.core.jit.frames import Column
 from onlinesrl.core.jit.pipeline import KernelCompiler, PartCompiler
 
@@ -87,12 +87,12 @@ class _Kernel(_Dispatcher):
 
 
 @cache
-def _sources() -> tuple[tuple[str, int, int], ...]:
-    """Return name, time and size of all kernel files, because a kernel may depend on any of them."""
+def _sources() -> tuple[tuple[str, str | None], ...]:
+    """Return the names and hashes of all kernel files, because a kernel may depend on any of them."""
     package = Path(__file__).parents[2]
     folders = "core/jit", "core/online", "core/online/update_rules", "*/kernels"
     files = sorted(file for folder in folders for file in package.glob(f"{folder}/*.py"))
-    return tuple((str(file), (at := file.stat()).st_mtime_ns, at.st_size) for file in files)
+    return tuple((str(file), file_stamp(file)) for file in files)
 
 
 def kernel(function: F) -> F:

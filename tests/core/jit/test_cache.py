@@ -29,7 +29,7 @@ def loaded() -> int:
     """Compile the kernel or load it, use it, and return how often it was loaded."""
     anew: Any = kernel(tripled)
     assert anew(5) == 15
-    return sum(anew.stats.cache_hits.values())
+    return sum(anew._cache_hits.values())
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def only_file(folder: Path) -> Path:
 
 def test_a_kernel_is_loaded_from_a_folder_of_its_own(folder: Path) -> None:
     assert [loaded(), loaded()] == [0, 1]
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
     assert only_file(folder).name.startswith("tripled-")
 
 
@@ -62,7 +62,7 @@ def test_the_umask_lets_nobody_else_write(folder: Path) -> None:
         assert [loaded(), loaded()] == [0, 1]
     finally:
         os.umask(before)
-    assert stat.S_IMODE(only_file(folder).stat().st_mode) == 0o600
+    assert stat.S_IMODE(only_file(folder).stat().st_mode) == 0o644
 
 
 def test_a_damaged_file_is_compiled_anew(folder: Path) -> None:
@@ -176,3 +176,37 @@ def test_a_full_disk_is_told_and_nothing_else(
         with pytest.warns(OnlinesrlWarning, match=rf"in {folder} \(No space left on device\)"):
             assert loaded() == 0
     assert [loaded(), loaded()] == [0, 1]
+
+
+def test_a_folder_that_this_process_cannot_write_is_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As in an image, whose kernels root has compiled; but not from a folder that others can write."""
+    loaded()
+    own, temporary = tmp_path / "own", cache.tempfile.TemporaryFile
+
+    def only_in_own(dir: Path) -> Any:
+        return temporary(dir=dir) if dir.is_relative_to(own) else fail()
+
+    monkeypatch.setattr(cache.tempfile, "TemporaryFile", only_in_own)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(own))
+    cache.kernel_folder.cache_clear()
+    assert loaded() == 1
+    assert not own.exists()
+    folder.chmod(0o777)
+    with pytest.warns(OnlinesrlWarning, match=f"cached in {own}/onlinesrl; .*another user"):
+        assert loaded() == 0
+    assert only_file(own / "onlinesrl").name == only_file(folder).name
+
+
+def test_sources_are_told_apart_by_their_content(tmp_path: Path) -> None:
+    """Their times may be others in an image than where it was made."""
+    one, other = tmp_path / "one.py", tmp_path / "other.py"
+    one.write_text("x = 1")
+    other.write_text("x = 1")
+    os.utime(other, (0, 0))
+    assert cache.file_stamp(one) == cache.file_stamp(other)
+    other.write_text("x = 2")
+    os.utime(other, ns=(one.stat().st_atime_ns, one.stat().st_mtime_ns))
+    cache.file_stamp.cache_clear()
+    assert cache.file_stamp(one) != cache.file_stamp(other)
