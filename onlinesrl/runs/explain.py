@@ -76,7 +76,7 @@ def explanations(
     The run may be running. Raises ExplanationError where there is no such example or atom.
     """
     settings, trained = _settings(trained, config, overrides)
-    if settings.world != (name is None):
+    if bool(settings.world) != (name is None):
         reason = (
             "a world has no examples; leave it out" if name else "expected the id of an example"
         )

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 from onlinesrl.core.errors import DataError, Infeasible, ModelError, Unsolved
 from onlinesrl.core.io.restoring import Misfit, Natural, converted
 from onlinesrl.core.language import Program
+from onlinesrl.logic.accepting_world import AcceptingWorld, Conflict
 from onlinesrl.logic.asserted_facts import AssertedFacts, Assertions, FactChanges
 from onlinesrl.logic.atom_index import Change, GroundAtom
 from onlinesrl.logic.ground_world import FactSchema, GroundWorld
@@ -24,6 +25,8 @@ _Entry: TypeAlias = tuple[str, tuple[str, ...], float | Literal["target"] | None
 """Predicate, constants and new value of a fact; None: it is no longer a fact."""
 _Step: TypeAlias = tuple[str, list[_Entry]] | str
 """A key with the changes of its facts, or the text of a model with new weights."""
+_Waiting: TypeAlias = tuple[list[_Entry], list[_Entry], str]
+"""A change that waits, the facts that its atoms have in the answer, and its conflict."""
 ARRAY = "world_"
 """Names of the world's arrays in checkpoints begin with it."""
 
@@ -33,6 +36,7 @@ class _Saved(TypedDict):
 
     weights: str | None
     asserted: list[Assertions]
+    waiting: list[_Waiting]
     since: list[_Step]
     changed: Natural
     touched: Natural
@@ -50,6 +54,7 @@ class KeyedWorld:
         self._parse = parse
         self._weights: str | None = None
         self._noted: list[Assertions] = []
+        self._waiting: list[_Waiting] = []
         self._arrays: Mapping[str, Any] = {}
         self._since: list[_Step] = []
 
@@ -60,12 +65,13 @@ class KeyedWorld:
         self.asserted.change(key, changes)
         self.changed += len(changed)
         self.touched += self.ground.touched if facts else 0
-        entries: list[_Entry] = [
-            (*atom, TARGET if value is not None and isnan(value) else value)
-            for atom, value in changes.items()
-        ]
-        self._note((key, entries))
+        self._note((key, _entries(changes)))
         return changed
+
+    @property
+    def conflicts(self) -> list[Conflict]:
+        """The changes that wait until the hard rules can hold."""
+        return self.ground.conflicts if isinstance(self.ground, AcceptingWorld) else []
 
     def set_weights(self, text: str) -> dict[GroundAtom, Change]:
         """Give the rules the weights of a model; return the atoms whose answer changed. Raises DataError."""
@@ -80,7 +86,11 @@ class KeyedWorld:
         if len(self._since) == RENEWAL:
             texts = [step for step in self._since if isinstance(step, str)]
             self._weights = texts[-1] if texts else self._weights
-            _, self._arrays = self.ground.save()
+            facts, self._arrays = self.ground.save()
+            self._waiting = [
+                (_entries(changes), _entries({atom: facts.get(atom) for atom in changes}), reason)
+                for changes, reason in self.conflicts
+            ]
             self._noted, self._since = self.asserted.save(), []
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -88,6 +98,7 @@ class KeyedWorld:
         saved = _Saved(
             weights=self._weights,
             asserted=self._noted,
+            waiting=self._waiting,
             since=[*self._since],
             changed=self.changed,
             touched=self.touched,
@@ -108,13 +119,21 @@ class KeyedWorld:
             if self._weights is not None:
                 self.ground.set_weights(self._parse(self._weights))
             self.asserted.restore(self._noted)
+            facts: FactChanges = {**self.asserted.facts()}
+            self._waiting = saved["waiting"]
+            for entries, present, reason in self._waiting:
+                facts |= _changes(present)
+                self.conflicts.append(Conflict(_changes(entries), reason))
             if self._noted:
-                self.ground.resume(self.asserted.facts(), self._arrays)
+                self.ground.resume(
+                    {atom: x for atom, x in sorted(facts.items(), key=_name) if x is not None},
+                    self._arrays,
+                )
             for step in saved["since"]:
                 if isinstance(step, str):
                     self.set_weights(step)
                 else:
-                    self.change(step[0], {entry[:2]: _number(entry[2]) for entry in step[1]})
+                    self.change(step[0], _changes(step[1]))
         except (DataError, ModelError, Infeasible, Unsolved) as error:
             raise Misfit(str(error)) from None
         self.changed, self.touched = saved["changed"], saved["touched"]
@@ -127,6 +146,8 @@ class KeyedWorld:
         for name, args, values, targets in saved["asserted"]:
             facts += [(name, args, value) for _, value in values]
             facts += [(name, args, TARGET) for _ in targets]
+        for entries, present, _ in saved["waiting"]:
+            facts += [*entries, *present]
         for name, args, value in facts:
             self.schema.check_name(name, "facts")
             self.schema.check_arity("facts", name, args)
@@ -136,5 +157,18 @@ class KeyedWorld:
                 self.schema.check_change("facts", (name, args), value, None)
 
 
-def _number(value: float | str | None) -> float | None:
-    return nan if isinstance(value, str) else value
+def _name(fact: tuple[GroundAtom, object]) -> GroundAtom:
+    return fact[0]
+
+
+def _entries(changes: Mapping[GroundAtom, float | None]) -> list[_Entry]:
+    """Return changes as JSON can hold them."""
+    return [
+        (*atom, TARGET if value is not None and isnan(value) else value)
+        for atom, value in changes.items()
+    ]
+
+
+def _changes(entries: list[_Entry]) -> FactChanges:
+    """Return the changes of entries."""
+    return {(name, args): nan if isinstance(value, str) else value for name, args, value in entries}

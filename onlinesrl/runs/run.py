@@ -25,7 +25,7 @@ from onlinesrl.runs.config.fingerprint import (
     mismatch,
     settings,
 )
-from onlinesrl.runs.config.schema import Config
+from onlinesrl.runs.config.schema import KEEP_CONFLICTS, Config
 from onlinesrl.runs.console import Say, acknowledge, warn
 from onlinesrl.runs.distributed_run import distribution
 from onlinesrl.runs.inputs import background, check_apart, make_reader
@@ -95,7 +95,8 @@ def _of_world(config: Config, learner: Learner) -> Learner:
         program = language.parse(learner.weights_text("", ""), "the starting weights", ALCHEMY)
     skip = getattr(config.inference, "targets", None) == "skip"
     facts = background(config, program)
-    return WorldLearner(language, program, config.query, skip, learner, facts)
+    keep = config.world == KEEP_CONFLICTS
+    return WorldLearner(language, program, config.query, skip, keep, learner, facts)
 
 
 def _has_state(path: Path) -> bool:

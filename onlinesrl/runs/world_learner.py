@@ -39,9 +39,10 @@ from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.language import Language, Program
 from onlinesrl.core.learner import Item, Learner, Outcome, Prediction, Tally
 from onlinesrl.core.online.parameter_mixing import State
+from onlinesrl.logic.accepting_world import AcceptingWorld
 from onlinesrl.logic.asserted_facts import FactChanges
 from onlinesrl.logic.atom_index import Change, GroundAtom
-from onlinesrl.logic.ground_world import FactSchema
+from onlinesrl.logic.ground_world import FactSchema, GroundWorld
 from onlinesrl.runs.keyed_world import KeyedWorld
 from onlinesrl.stream.world_changes import ChangedAtom, ChangeDecoder, WorldChange, WorldStep
 
@@ -70,6 +71,7 @@ class WorldLearner(Learner):
     """A world of facts under a model, and the ``learner`` of its weights.
 
     ``program`` is the model with the weights of the learner. ``skip`` is for PSL, see ``psl.query.world``.
+    Changes under which the hard rules cannot all hold are refused, or wait: ``keep_conflicts``.
     """
 
     monitor = None
@@ -81,6 +83,7 @@ class WorldLearner(Learner):
         program: Program,
         query: Sequence[str],
         skip: bool,
+        keep_conflicts: bool,
         learner: Learner,
         background: Background,
     ) -> None:
@@ -97,7 +100,8 @@ class WorldLearner(Learner):
 
         def new() -> KeyedWorld:
             schema: FactSchema = language.facts(program, query)
-            return KeyedWorld(language.world(program, query, skip), schema, parse)
+            ground: GroundWorld = language.world(program, query, skip)
+            return KeyedWorld(AcceptingWorld(ground) if keep_conflicts else ground, schema, parse)
 
         self._new = new
         self._world = new()
@@ -155,6 +159,7 @@ class WorldLearner(Learner):
             ],
             gap=certificate.gap,
             age=self.age,
+            conflicts=[conflict.reason for conflict in self._world.conflicts],
         )
         return prediction, tally
 
@@ -313,6 +318,7 @@ class WorldLearner(Learner):
             **self.learner.certificate(),
             "facts": len(self._world.asserted),
             "changed_atoms": self._world.changed,
+            **({"conflicts": len(self._world.conflicts)} if self._world.conflicts else {}),
             "touched_rules": self._world.touched,
             "gap": self._world.ground.certificate.gap,
         }

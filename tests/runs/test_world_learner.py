@@ -185,3 +185,47 @@ def test_changes_of_a_database_are_changes_of_the_world(world_run):
     lines = [line for line in run.lines("predictions.jsonl") if "predicate" in line]
     assert lines == other.lines("predictions.jsonl")
     assert any(line["value"] is None for line in lines)
+
+
+HARD = """
+Banned(user)
+Knows(user, user)
+Good(user)
+!Banned(x) v !Good(x).
+1 Knows(x, y) ^ Good(x) => Good(y)
+"""
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_change_that_breaks_hard_rules_is_bad_or_waits(world_run, tmp_path, monkeypatch, keep):
+    monkeypatch.setattr(keyed_world, "RENEWAL", 2)
+    (tmp_path / "hard.mln").write_text(HARD)
+    lines = [
+        {"id": "1", "evidence": {"Knows": [["a", "b"]], "Good": [["a"]]}},
+        {"id": "2", "evidence": {"Banned": [["a"], ["b"]]}},
+        {"id": "3", "evidence": {"Knows": [["b", "c"]]}},
+        {"id": "1"},
+        {"id": "4", "evidence": {"Good": [["c"]]}},
+    ]
+    keys = {"world": "keep_conflicts"} if keep else {}
+    run = world_run(lines, False, model=str(tmp_path / "hard.mln"), **keys)
+    assert run.run() == 0, run.said
+    results = run.results()
+    shutil.rmtree(run.output)
+    for until in range(1, 6):
+        assert run.run("--until", str(until)) == 0, run.said
+        last = run.lines("metrics.jsonl")[-1]
+        if until == 2 and keep:
+            assert last["conflicts"] == 1
+    assert run.run() == 0
+    assert run.results() == results
+    values = followed(run.lines("predictions.jsonl"))
+    letters = run.lines("deadletter.jsonl")
+    if keep:
+        assert not letters
+        assert "conflicts" not in last
+        assert values == {("Good", ("a",)): 0.0, ("Good", ("b",)): 0.0}
+    else:
+        assert [letter["line"] for letter in letters] == [2]
+        assert "!Banned" in letters[0]["reason"] or "Banned(a)" in letters[0]["reason"]
+        assert values == {("Good", ("b",)): 0.0}

@@ -35,6 +35,9 @@ from onlinesrl.stream.sources import AnySource
 DialectName = Literal["alchemy", "tuffy", "rockit", "pracmln", "pracmln-standard", "lomrf"]
 
 
+KEEP_CONFLICTS: Literal["keep_conflicts"] = "keep_conflicts"
+
+
 class LabelsSection(Section):
     """Labels that come separately from their examples: on ``topic``, or later in the source."""
 
@@ -174,8 +177,9 @@ class Config(Root):
     """a section with the path of the examples."""
     output: AnyPath
     """the run folder; the default is runs/ and the name of the configuration."""
-    world: bool = False
-    """keep one world: each record changes its facts, and the answer follows; `onlinesrl guide worlds`."""
+    world: bool | Literal["keep_conflicts"] = False
+    """keep one world: each record changes its facts, and the answer follows; `onlinesrl guide worlds`.
+    Changes under which the hard rules cannot all hold are bad; with keep_conflicts they wait."""
     labels: LabelsSection | None = None
     sink: AnySink = FileSinkSection()
     learner: AnyUpdate = Standard()
