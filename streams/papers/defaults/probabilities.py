@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,11 +19,17 @@ from real_data import Task, tasks
 
 import onlinesrl as srl
 
-UPDATES = ({"update": "adagrad"}, {"update": "adagrad", "loss": "ml"}, {"update": "log-likelihood"})
+UPDATES: tuple[dict[str, Any], ...] = (
+    {"update": "adagrad"},
+    {"update": "adagrad", "calibrated": True},
+    {"update": "adagrad", "loss": "ml"},
+    {"update": "adagrad", "loss": "ml", "calibrated": True},
+    {"update": "log-likelihood"},
+)
 BINS = 10
 
 
-def probabilities(task: Task, update: dict[str, str]) -> tuple[np.ndarray, np.ndarray]:
+def probabilities(task: Task, update: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """Return probability and truth of each open atom that is held out, over all folds."""
     probability, truth = [], []
     for fold in task.folds:
@@ -52,7 +59,7 @@ def main() -> None:
     for task in tasks(Path(sys.argv[1]), Path(sys.argv[1])):
         for update in UPDATES if task.query else ():
             loss, brier, error = figures(*probabilities(task, update))
-            name = ", ".join(update.values())
+            name = ", ".join("calibrated" if key == "calibrated" else update[key] for key in update)
             print(f"| {task.name} | {name} | {loss:.4f} | {brier:.4f} | {error:.4f} |", flush=True)
 
 
