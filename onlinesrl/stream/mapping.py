@@ -22,7 +22,7 @@ from onlinesrl.core.io.config_types import Name
 
 Step: TypeAlias = str | int | slice
 """A name in an object, an index of a list, or a slice of it: one element after the other."""
-Values: TypeAlias = Sequence[Any]
+Elements: TypeAlias = Sequence[Any]
 """The record, and the elements at which the slices of a path are."""
 
 _STEP = re.compile(
@@ -247,7 +247,7 @@ class Atoms:
         self.arguments = [self._argument(text) for text in rule.arguments]
         self.value = None if rule.value is None else self._getter("value", rule.value, number)
 
-    def _argument(self, text: str) -> Callable[[Values, int], Any]:
+    def _argument(self, text: str) -> Callable[[Elements, int], Any]:
         """Return the function from elements, and the position of the last, to an argument."""
         if text.startswith("="):
             return lambda values, place: text[1:]
@@ -260,7 +260,7 @@ class Atoms:
 
     def _getter(
         self, key: str, text: str, typed: Callable[[Any, str], Any]
-    ) -> Callable[[Values, int], Any]:
+    ) -> Callable[[Elements, int], Any]:
         """Return the function from elements to the value at a path in them, of a type."""
         try:
             path = path_of(text)
@@ -302,7 +302,7 @@ class Atoms:
             raise lacking
         return atoms, unvalued
 
-    def _elements(self, values: Values, first: int, place: int) -> Iterator[tuple[Values, int]]:
+    def _elements(self, values: Elements, first: int, place: int) -> Iterator[tuple[Elements, int]]:
         """Yield the record and the elements of all slices, with what ``from`` is at, and its position."""
         depth = len(values) - 1
         if depth == len(self.loops):
