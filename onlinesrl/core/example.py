@@ -197,12 +197,16 @@ _decoder = msgspec.json.Decoder(Example)
 _label_decoder = msgspec.json.Decoder(Label)
 
 
+_LATE = " (a label that comes later than its example needs the section `labels: {}`)"
+
+
 def decode(line: bytes) -> Example:
     """Return the example of a JSON line. Raises ExampleError with the reason."""
     try:
         example = _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ExampleError(f"not an example: {error}") from None
+        hint = _LATE if "field `evidence`" in str(error) and b'"truth"' in line else ""
+        raise ExampleError(f"not an example: {error}{hint}") from None
     if line.count(b":") != _keys(example):
         json.loads(line, object_pairs_hook=distinct)
     return example

@@ -220,6 +220,9 @@ def test_what_is_refused(served, citations):
         return code, json.loads(text) if text.startswith(b"{") else text.decode()
 
     assert status("POST", "/learn", good, "text/plain")[0] == 415
+    code, said = status("POST", "/predict", b'{"id": 1, "truth": {"InField": []}}', JSON)
+    assert code == 422
+    assert said["error"].endswith("needs the section `labels: {}`)")
     assert status("POST", "/learn", b"", JSON) == (422, {"error": "no example"})
     assert status("POST", "/learn", b" \n\n", LINES) == (200, "")
     assert status("POST", "/learn", b"\xef\xbb\xbf", LINES) == (200, "")
