@@ -1,11 +1,13 @@
 """The CPU of a step of a Markov logic world beside that of a cold answer: topics of CiteSeer, growth."""
 
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 import onlinesrl as srl
+from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.lang.reader import parse
 from onlinesrl.mln.query.incremental_world import MlnWorld
 from tests.benchmarks.measure import show
@@ -26,29 +28,40 @@ def rows(name):
     return [tuple(line.split()) for line in (DATA / name).read_text().splitlines()]
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="needs the papers of CiteSeer")
-@pytest.mark.parametrize("seen", [0.5, 0.8])
-def test_topics(seen):
-    """A step corrects the topic of a paper that is seen, or takes a link away or puts it back."""
+def topics_of(seen):
+    """The papers of CiteSeer: the topics, the model's text by the weight of its rule, links, topics seen."""
     topic_of, links = dict(rows("citeseer.labels")), rows("citeseer.links")
     rng = np.random.default_rng(0)
     topics = sorted({*topic_of.values()})
     priors = [f"0.{name} Has(x, {name})" for name in topics]
-    rule = "1.0 Link(x, y) ^ Has(x, t) => Has(y, t)"
     header = [f"topic = {{{', '.join(topics)}}}", "Link(paper, paper)", "Has(paper, topic!)"]
-    text = "\n".join([*header, rule, *priors])
+
+    def text(weight=1.0):
+        rule = f"{weight} Link(x, y) ^ Has(x, t) => Has(y, t)"
+        return "\n".join([*header, rule, *priors])
+
     observed = [("Has", (p, t)) for p, t in sorted(topic_of.items()) if rng.random() < seen]
+    return topics, text, links, observed, rng
+
+
+def cold_of(model, facts):
+    """The CPU of a cold answer, the median of five."""
+    evidence = {}
+    for name, row in facts:
+        evidence.setdefault(name, []).append([*row])
+    answer = lambda: srl.infer(model, evidence, "Has")  # noqa: E731
+    answer()  # loads the kernels
+    return float(np.median([timed(answer)[0] for _ in range(5)]))
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="needs the papers of CiteSeer")
+@pytest.mark.parametrize("seen", [0.5, 0.8])
+def test_topics(seen):
+    """A step corrects the topic of a paper that is seen, or takes a link away or puts it back."""
+    topics, text_of, links, observed, rng = topics_of(seen)
+    text = text_of()
     facts = {("Link", link): 1.0 for link in links} | dict.fromkeys(observed, 1.0)
-    model = srl.Model(text)
-
-    def cold():
-        evidence = {}
-        for name, row in facts:
-            evidence.setdefault(name, []).append([*row])
-        return srl.infer(model, evidence, "Has")
-
-    cold()  # loads the kernels
-    seconds = float(np.median([timed(cold)[0] for _ in range(5)]))
+    seconds = cold_of(srl.Model(text), facts)
     world = MlnWorld(parse(text), ["Has"])
     first, _ = timed(lambda: world.apply(facts))
     times = {"topic": [], "link": []}
@@ -75,6 +88,65 @@ def test_topics(seen):
     again.apply(facts)
     assert [*again.values()] == [*world.values()]
     assert again.certificate == world.certificate
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="needs the papers of CiteSeer")
+def test_rules():
+    """Weights and rules change, probabilities are asked for, a topic is refused; half of them are seen."""
+    topics, text, links, observed, _ = topics_of(0.5)
+    facts = {("Link", link): 1.0 for link in links} | dict.fromkeys(observed, 1.0)
+    seconds, world = cold_of(srl.Model(text()), facts), MlnWorld(parse(text()), ["Has"])
+    first, _ = timed(lambda: world.apply(facts))
+    more = text() + f"\n0.3 Link(x, y) ^ Has(x, {topics[0]}) => Has(y, {topics[1]})"
+    likely = next(atom for atom, value in world.values() if value)
+    other = next(atom for atom in world.values() if atom[0][1][0] == likely[1][0] and not atom[1])[
+        0
+    ]
+    world.marginals()
+    steps = {
+        "weights": lambda: world.set_weights(parse(text(1.1))),
+        "weights again": lambda: world.set_weights(parse(text())),
+        "rule comes": lambda: world.set_model(parse(more)),
+        "rule goes": lambda: world.set_model(parse(text())),
+        "marginals": world.marginals,
+        "topic": lambda: world.apply({likely: 1.0}),
+        "marginals after it": world.marginals,
+        "explanation": lambda: world.explain(next(iter(world.values()))[0]),
+    }
+    table = [("first", first / seconds)]
+    table += [(name, timed(step)[0] / seconds) for name, step in steps.items()]
+
+    def refused():
+        with pytest.raises(Infeasible, match="exactly one Has"):
+            world.apply({other: 1.0})
+
+    table.append(("refused", timed(refused)[0] / seconds))
+    show("Rules of CiteSeer", ("step", f"of {seconds:.2f} s"), table)
+
+
+@pytest.mark.parametrize("atoms", [1_000, 10_000, 100_000])
+def test_chain(atoms):
+    """One component: a fact about one of its atoms comes or goes."""
+    text = """
+Next(p, p)
+Wet(p)
+Rain(p)
+1.0 Next(x, y) ^ Wet(x) => Wet(y)
+0.7 Next(x, y) ^ Wet(y) => Wet(x)
+-0.4 Wet(x)
+1.3 Rain(x) => Wet(x)
+"""
+    rng, names = np.random.default_rng(0), [str(n) for n in range(atoms)]
+    facts = {("Next", pair): 1.0 for pair in pairwise(names)}
+    facts |= {("Rain", (names[n],)): 1.0 for n in rng.choice(atoms, atoms // 5, replace=False)}
+    world, times = MlnWorld(parse(text), ["Wet"]), []
+    first, _ = timed(lambda: world.apply(facts))
+    for _ in range(10):
+        atom = ("Rain", (names[rng.integers(atoms)],))
+        change = {atom: None if world.fact(atom) else 1.0}
+        times.append(timed(lambda change=change: world.apply(change))[0])
+    assert world.certificate.certified
+    show("A chain", ("atoms", "first, s", "median, s"), [(atoms, first, float(np.median(times)))])
 
 
 def test_growth():

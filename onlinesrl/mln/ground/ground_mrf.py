@@ -68,9 +68,12 @@ class GroundMRF:
 
     def exact_score(self, state: State, weight: Floats, bonus: Floats | None = None) -> Fraction:
         """Return ``score`` without rounding."""
-        gains = weight[self.satisfied(state)].tolist()
-        gains += [] if bonus is None else bonus[state != 0].tolist()
-        return sum(map(Fraction, gains), Fraction(0))
+        gains = [weight[self.satisfied(state)]] + ([] if bonus is None else [bonus[state != 0]])
+        distinct, counts = np.unique(np.concatenate(gains), return_counts=True)
+        parts = (
+            n * Fraction(gain) for gain, n in zip(distinct.tolist(), counts.tolist(), strict=True)
+        )
+        return sum(parts, Fraction(0))
 
     def feasible(self, state: State) -> bool:
         """Tell whether every hard clause is true and every group has an allowed number of true atoms."""

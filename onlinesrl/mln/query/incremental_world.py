@@ -245,13 +245,14 @@ class MlnWorld:
         grounder, old = self._grounder, self._grounder.weights
         clauses = reweighed(grounder.plan.program, program)
         new = grounder.weights_as(clauses)
-        rows = {key: row for key, row in self._rows.items() if old[key[0]] != new[key[0]]}
+        rows = [row for row in self._rows.values() if old[row.clause] != new[row.clause]]
         grounder.set_weights(new)
         try:
-            changed = self._follow(Step({**rows}, {}))
+            changed = self._solve({atom: None for row in rows for atom in atoms_of(row.literals)})
         except Unsolved:
             grounder.set_weights(old)
             raise
+        self.touched = len(rows)
         self.text = weights_text(grounder.plan.program, [clause for _, clause in clauses])
         return changed
 
@@ -260,15 +261,24 @@ class MlnWorld:
         rows = {key: self._rows.get(key) for key in step.rows}
         atoms = {atom: self._atoms.get(atom) for atom in step.atoms}
         touched = self._update(step)
-        old = {self._component[atom]: None for atom in touched if atom in self._component}
-        affected = {**touched, **{atom: None for component in old for atom in component.atoms}}
         try:
             self._check(step)
-            new = [*map(self._solved, self._components(affected))]
+            changed = self._solve(touched)
         except (Infeasible, Unsolved) as error:
             conflict = None if isinstance(error, Unsolved) else self._conflict(touched)
             self._update(Step(rows, atoms))
             raise conflict or error from None
+        self.touched = len(step.rows)
+        return changed
+
+    def _solve(self, touched: Mapping[GroundAtom, None]) -> dict[GroundAtom, Change]:
+        """Solve the components of touched atoms; return the open atoms whose value changed.
+
+        Raises Infeasible and Unsolved; then no answer has changed.
+        """
+        old = {self._component[atom]: None for atom in touched if atom in self._component}
+        affected = {**touched, **{atom: None for component in old for atom in component.atoms}}
+        new = [*map(self._solved, self._components(affected))]
         for component in old:
             self._score -= component.score
             self._loose.pop(component, None)
@@ -283,7 +293,6 @@ class MlnWorld:
             values |= zip(component.atoms, component.values, strict=True)
         changed = {atom: (self._values.pop(atom, None), values.get(atom)) for atom in affected}
         self._values |= values
-        self.touched = len(step.rows)
         return {atom: changed[atom] for atom in sorted(changed) if len({*changed[atom]}) > 1}
 
     # ground clauses and atoms --------------------------------------------------------------------
@@ -364,19 +373,22 @@ class MlnWorld:
 
     def _folded(self, row: Row) -> GroundLiterals | None:
         """Return the literals of a ground clause that facts do not decide; None if it is true."""
+        fixed = self._fixed
+        if all(not isinstance(x, frozenset) and isnan(fixed[x]) for _, x in row.literals):
+            return row.literals
         literals = set[GroundLiteral]()
         for positive, content in row.literals:
             if not isinstance(content, frozenset):
-                value = self._fixed[content]
+                value = fixed[content]
                 if isnan(value):
                     literals.add((positive, content))
                 elif value == positive:
                     return None
                 continue
-            fixed = {(p, atom): self._fixed[atom] for p, atom in content}  # type: ignore[index]
-            if any(value == (not p) for (p, _), value in fixed.items()):
+            values = {(p, atom): fixed[atom] for p, atom in content}  # type: ignore[index]
+            if any(value == (not p) for (p, _), value in values.items()):
                 continue
-            conjunction = frozenset(literal for literal, value in fixed.items() if isnan(value))
+            conjunction = frozenset(literal for literal, value in values.items() if isnan(value))
             if not conjunction:
                 return None
             literals.add((True, conjunction) if len(conjunction) > 1 else next(iter(conjunction)))
