@@ -206,16 +206,16 @@ class ExampleReader:
 
     def _decode_all(self, records: Sequence[Record]) -> list[Content]:
         """Decode records that are no worlds."""
-        if self.form is None:
-            return [*self.decoder.decode_all([record.value for record in records])]
         lines = [*map(self._line, records)]
         examples = iter(self.decoder.decode_all([x for x in lines if isinstance(x, bytes)]))
         return [next(examples) if isinstance(line, bytes) else line for line in lines]
 
-    def _line(self, record: Record) -> bytes | ExampleError | None:
-        assert self.form is not None
+    def _line(self, record: Record) -> bytes | Label | ExampleError | None:
+        """Return the line of an example, or what else a record is; labels are never mapped."""
+        if self.form is None:
+            return record.value
         try:
-            return self.form.line(record)
+            return self._label(record) or self.form.line(record)
         except ExampleError as error:
             return error
 
@@ -250,8 +250,8 @@ class ExampleReader:
         try:
             if record.kind == "db":
                 return self._world(record)
-            line = record.value if self.form is None else self.form.line(record)
-            return None if line is None else self.decoder.decode(line)
+            line = self._line(record)
+            return self.decoder.decode(line) if isinstance(line, bytes) else line
         except ExampleError as error:
             return self._label(record) or error
         except MemoryError:

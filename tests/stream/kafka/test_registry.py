@@ -210,3 +210,31 @@ def test_a_signal_ends_the_wait_for_a_registry(forms, from_topic, registry, expe
         registry.faults = []
     assert "run it again to resume" in run.said
     assert learned(run, *UNTIL_END) == expected
+
+
+def test_labels_of_examples_in_avro_are_json_and_not_mapped(orders, from_topic, registry, expected):
+    """Also if the mapping finds in them all that it must have."""
+    number = registry.add(AVRO)
+    known = [order for order in ORDERS if order["returned"] is not None]
+    labels = [
+        {
+            "id": str(order["order"]),
+            "truth": {"Returned": [{"args": [order["order"]], "value": order["returned"] + 0}]},
+            "unlabelled": {},
+        }
+        for order in known
+    ]
+    values = [framed(number, as_avro({**order, "returned": None})) for order in known]
+    stream = [x for pair in zip(values, as_json(labels), strict=True) for x in pair]
+    run = from_topic(stream, labels={})
+    evidence = {name: {**rule, "optional": True} for name, rule in MAPPING["evidence"].items()}
+    loose = json.dumps({**MAPPING, "id": "id", "evidence": evidence})
+    lines = orders("lines-and-labels", {"path": "source.jsonl"}, labels={})
+    examples = as_json({**order, "returned": None, "id": order["order"]} for order in known)
+    text = [x for pair in zip(examples, as_json(labels), strict=True) for x in pair]
+    lines.source.write_bytes(b"".join(text))
+    assert lines.run("--set", f"source.mapping={loose}") == 0, lines.said
+    assert run.run(*UNTIL_END) == 0, run.said
+    for results in run.results(), lines.results():
+        assert results["weights.mln"] == expected["weights.mln"]
+        assert results["deadletter.jsonl"] == b""
