@@ -32,6 +32,7 @@ from onlinesrl.runs.inputs import background, check_apart, make_reader
 from onlinesrl.runs.progress import Display, Shows
 from onlinesrl.runs.summary import read_summary, write_results
 from onlinesrl.stream import checkpoints as checkpoints_module
+from onlinesrl.stream.checkpoint_copies import CheckpointCopies
 from onlinesrl.stream.decoding import Batch, ExampleReader
 from onlinesrl.stream.distributed.coordinator import Rounds
 from onlinesrl.stream.late_labels import LabelJoiner
@@ -269,8 +270,7 @@ def _run(
             config, options.until, folder, lambda: stopper.asked, requests, learner
         )
         check_apart(config, reader.source, folder)
-        if options.fresh:
-            folder.clear()
+        copies = _copies(config, folder, options.fresh, say)
         with closing(reader.source):
             compile_seconds = compile_kernels(learner, say)
             saved = _accepted(config, folder, reader.source, fingerprint)
@@ -284,7 +284,7 @@ def _run(
                 _tell_version(saved)
                 examples = saved.header["metrics"].get("examples", 0)
                 say(f"resuming from {saved.path.name}, after {examples} examples")
-            loop = _make_loop(config, options, learner, reader, folder, stopper)
+            loop = _make_loop(config, options, learner, reader, folder, stopper, copies)
             _complete(loop, saved, ended, options, stopper)
         _tell_end(config, loop, stopper, say)
         timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
@@ -379,6 +379,21 @@ def _accepted(
     return checkpoints_module.latest(folder.checkpoints, warn, accepts)
 
 
+def _copies(config: Config, folder: RunFolder, fresh: bool, say: Say) -> CheckpointCopies | None:
+    """Clear the folder and its copies if the run starts over, or else fill an empty folder from them."""
+    if fresh:
+        folder.clear()
+    section = config.checkpoint
+    if section.copy_to is None:
+        return None
+    copies = CheckpointCopies(section.copy_to, section.keep, warn)
+    if fresh:
+        copies.clear()
+    elif not checkpoints_module.numbered(folder.checkpoints) and copies.fetch(folder.checkpoints):
+        say(f"checkpoints from {section.copy_to}; what was written before them is not here")
+    return copies
+
+
 def _make_loop(
     config: Config,
     options: Options,
@@ -386,6 +401,7 @@ def _make_loop(
     reader: ExampleReader,
     folder: RunFolder,
     stopper: ShutdownSignal,
+    copies: CheckpointCopies | None,
 ) -> Trainer:
     schedule = Schedule(
         config.checkpoint.examples,
@@ -419,6 +435,7 @@ def _make_loop(
         threads=options.threads,
         answered=None if options.requests is None else options.requests.answered,
         first=lambda examples: [*map(warn, ambiguous_labels(examples, config.query))],
+        copies=copies,
     )
 
 

@@ -42,7 +42,7 @@ __all__ = [
 
 COPIED_BYTES = 64 << 20
 """Larger arrays are written by the calling thread, since a copy might not fit in memory."""
-_NAME = re.compile(r"checkpoint-(\d{12,})\.ckpt")
+NAME = re.compile(r"checkpoint-(\d{12,})\.ckpt")
 FOLDER = "checkpoints"
 _Scalar: TypeAlias = str | int | float | bool | None
 _Value: TypeAlias = _Scalar | list[_Scalar | list[_Scalar] | dict[str, _Scalar]]
@@ -163,14 +163,24 @@ def numbered(folder: Path) -> dict[int, Path]:
         if folder.name == FOLDER:
             check_folder(folder)
         paths = sorted(folder.iterdir()) if folder.exists() else []
-    return {int(match[1]): path for path in paths if (match := _NAME.fullmatch(path.name))}
+    return {int(match[1]): path for path in paths if (match := NAME.fullmatch(path.name))}
 
 
 class CheckpointWriter:
-    """Writes checkpoints to a folder, each after the outputs are on disk, and keeps the last ``keep``."""
+    """Writes checkpoints to a folder, each after the outputs are on disk, and keeps the last ``keep``.
 
-    def __init__(self, folder: Path, keep: int, outputs: Sequence[OutputFile]) -> None:
+    ``written`` is called with the file of each.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        keep: int,
+        outputs: Sequence[OutputFile],
+        written: Callable[[Path], object] = lambda path: None,
+    ) -> None:
         self.folder = folder
+        self.written = written
         self.keep = keep
         self.outputs = outputs
         self._other = BackgroundWorker(threaded=False)
@@ -217,4 +227,4 @@ class CheckpointWriter:
         for file in self.outputs:
             file.sync()
         header["shown"] = examples.save()
-        save(self.folder, number, header, arrays, self.keep)
+        self.written(save(self.folder, number, header, arrays, self.keep))

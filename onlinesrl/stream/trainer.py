@@ -17,6 +17,7 @@ from onlinesrl.core.learner import Answered, Item, Learner, Outcome
 from onlinesrl.core.version import __version__
 from onlinesrl.stream import checkpoints as checkpoints_module
 from onlinesrl.stream.batching import Batches
+from onlinesrl.stream.checkpoint_copies import CheckpointCopies
 from onlinesrl.stream.checkpoints import CheckpointWriter
 from onlinesrl.stream.crash_notes import CrashNote, run_of
 from onlinesrl.stream.decoding import Batch, Content, Decoded, ExampleReader, unread
@@ -80,6 +81,7 @@ class Trainer:
         threads: int = 1,
         answered: Callable[[Record, Any, Outcome], object] | None = None,
         first: Callable[[Sequence[Example]], object] | None = None,
+        copies: CheckpointCopies | None = None,
     ):
         self.learner = learner
         self.reader = reader
@@ -95,6 +97,7 @@ class Trainer:
         self.sink = sink
         self.answered = answered
         self.first = first
+        self.copies = copies
         self.sink_state: dict[str, Any] | None = None
         self.metrics = Metrics()
         self.position: dict[str, Any] | None = None
@@ -104,7 +107,10 @@ class Trainer:
         self.outputs = outputs = Outputs(folder, reader.source.retention)
         self.predictions, self.lines, self.dead = outputs.predictions, outputs.metrics, outputs.dead
         self.saver = CheckpointWriter(
-            folder.checkpoints, schedule.keep, [*self.outputs.files.values()]
+            folder.checkpoints,
+            schedule.keep,
+            [*self.outputs.files.values()],
+            *([] if copies is None else [copies.put]),
         )
         self.crash = CrashNote(folder.started, run_of(fingerprint), crashes)
 
@@ -418,6 +424,7 @@ class Trainer:
             "weights": len(self.learner.weights),
             "dropped_weights": self.learner.weights.dropped,
             **(self.labels.counts() if self.labels is not None else {}),
+            **({} if self.copies is None else {"failed_copies": self.copies.failures}),
         }
 
     def write_metrics(self) -> None:

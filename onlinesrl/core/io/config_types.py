@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from onlinesrl.core.io.remote import is_address
+
 STDIN = Path("-")
 _TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smh])")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -56,6 +58,12 @@ def _source(path: Path) -> Path:
     return path if path == STDIN or pattern else _there(path)
 
 
+def _address(text: str) -> str:
+    if not is_address(text):
+        raise ValueError("expected an address such as s3://bucket/run")
+    return text
+
+
 def _distinct(names: tuple[Any, ...]) -> tuple[Any, ...]:
     if len(set(names)) < len(names):
         raise ValueError("expected every name once")
@@ -75,6 +83,7 @@ Groups = Annotated[
     AfterValidator(_distinct),
     AfterValidator(lambda names: names or None),
 ]
+Address = Annotated[str, AfterValidator(_address)]
 AnyPath = Annotated[Path, BeforeValidator(_as_path)]
 File = Annotated[AnyPath, AfterValidator(_file)]
 Existing = Annotated[AnyPath, AfterValidator(_there)]

@@ -17,6 +17,7 @@ FREE = (
     "batch",
     "checkpoint.every",
     "checkpoint.keep",
+    "checkpoint.copy_to",
     "inference.max_nodes",
     "inference.max_work",
     "inference.unsolved",

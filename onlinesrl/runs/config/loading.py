@@ -19,6 +19,7 @@ from onlinesrl.core.errors import ConfigError, LocatedError, shortened
 from onlinesrl.core.io.config_section import Section, kind_of, not_for, sections_of
 from onlinesrl.core.io.config_types import STDIN
 from onlinesrl.core.io.located_yaml import Key, Place, Tree, secretive, spelled
+from onlinesrl.core.io.remote import is_address, local_copy
 from onlinesrl.core.language import Language, language_of
 from onlinesrl.core.online.update_rules import UPDATES
 from onlinesrl.runs.config.fingerprint import show
@@ -180,7 +181,9 @@ def _rebase(values: Any, folder: Path) -> Any:
     ):
         inside = values.get(section) if section and isinstance(values, dict) else values
         if isinstance(inside, dict) and name in inside:
-            inside[name] = _join(folder, inside[name])
+            value = inside[name]
+            elsewhere = name in ("model", "start") and isinstance(value, str) and is_address(value)
+            inside[name] = str(local_copy(value)) if elsewhere else _join(folder, value)
     return values
 
 

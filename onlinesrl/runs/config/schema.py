@@ -10,6 +10,7 @@ from onlinesrl.core.engine import EngineSection
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import (
+    Address,
     AnyPath,
     Count,
     File,
@@ -56,6 +57,8 @@ class CheckpointSection(Section):
     """a number of examples, or a time such as 30s."""
     keep: Count = 3
     """how many checkpoints are kept."""
+    copy_to: Address | None = None
+    """such as s3://bucket/run: where each is copied to, and read from if the run folder has none."""
 
     @field_validator("every", mode="before")
     @classmethod

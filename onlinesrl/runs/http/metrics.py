@@ -225,6 +225,9 @@ def _checkpoint(loop: Trainer) -> Iterator[Metric]:
     yield _gauge("checkpoint_number", "Number of the newest checkpoint.", number)
     yield _gauge("checkpoint_bytes", "Size of the newest checkpoint.", status.st_size)
     yield _gauge("checkpoint_age_seconds", "Time since the newest checkpoint.", age)
+    if loop.copies is not None:
+        failures, words = loop.copies.failures, "Copies of checkpoints that failed."
+        yield CounterMetricFamily("onlinesrl_failed_checkpoint_copies", words, failures)
 
 
 # the server --------------------------------------------------------------------------------------

@@ -1,0 +1,162 @@
+"""Copies of checkpoints elsewhere: the newest intact one resumes a run whose folder is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+import s3fs
+from conftest import MODEL, Job, wait
+from moto.server import ThreadedMotoServer
+
+from onlinesrl.stream.checkpoint_copies import CheckpointCopies
+from tests.support.waiting import until
+
+EVERY = {"every": 7}
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[str]:
+    """An address in memory."""
+    yield f"memory://{tmp_path.name}/run"
+    fsspec.filesystem("memory").store.clear()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """The address of a server of S3's protocol on this machine."""
+    served = ThreadedMotoServer(port=0, verbose=False)
+    served.start()
+    yield "http://{}:{}".format(*served.get_host_and_port())
+    served.stop()
+
+
+@pytest.fixture
+def s3(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An address in an empty bucket of the server, and the environment that leads to it."""
+    for name, value in {
+        "AWS_ENDPOINT_URL": server,
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    s3fs.S3FileSystem.clear_instance_cache()
+    files = s3fs.S3FileSystem()
+    files.mkdir("bucket")
+    yield "s3://bucket/run"
+    files.rm("bucket", recursive=True)
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+def copies(address: str) -> list[str]:
+    files, path = fsspec.url_to_fs(address)
+    files.invalidate_cache()
+    return sorted(name.rpartition("/")[2] for name in files.ls(path, detail=False))
+
+
+@pytest.mark.parametrize("kind", ["memory", "s3"])
+def test_a_run_whose_folder_is_lost_goes_on_from_the_newest_intact_copy(
+    kind: str, request: pytest.FixtureRequest, job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    address = request.getfixturevalue(kind)
+    run = job(citations[:40], checkpoint=EVERY)
+    assert run.run() == 0
+    expected = run.results()
+    options = ["--set", f"checkpoint.copy_to={address}"]
+    assert run.run("--fresh", "--until", "20", *options) == 0, run.said
+    local = [path.name for path in run.checkpoints()]
+    assert copies(address) == local and len(local) == 3
+    assert run.lines("metrics.jsonl")[-1]["failed_copies"] == 0
+    files, path = fsspec.url_to_fs(address)
+    newest = files.cat_file(f"{path}/{local[-1]}")
+    files.pipe_file(f"{path}/{local[-1]}", newest[: len(newest) // 2])
+    files.pipe_file(f"{path}/.checkpoint-000000000099.ckpt.tmp", newest)
+    shutil.rmtree(run.output)
+    assert run.run(*options) == 0, run.said
+    assert "damaged copy of a checkpoint skipped" in run.said
+    assert f"resuming from {local[-2]}" in run.said
+    found = run.results()
+    assert found["weights.mln"] == expected["weights.mln"]
+    predicted = expected["predictions.jsonl"].splitlines()
+    assert found["predictions.jsonl"].splitlines() == predicted[14:]
+    assert run.run("--fresh", *options) == 0, run.said
+    lines = expected["metrics.jsonl"].splitlines()
+    plain = [{**json.loads(line), "failed_copies": 0} for line in lines]
+    assert run.lines("metrics.jsonl") == plain
+
+
+def test_a_kill_leaves_copies_that_resume_to_the_same_bits(
+    s3: str, job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    """Killed within a copy or between two; then the run's folder is lost."""
+    run = job(citations[:60], checkpoint={"every": 3, "copy_to": s3})
+    assert run.run() == 0, run.said
+    weights = run.results()["weights.mln"]
+    assert run.run("--fresh", "--until", "1") == 0
+    for _ in range(3):
+        before = copies(s3)
+        process = run.start()
+        until(lambda known=before: copies(s3) != known)
+        os.kill(process, signal.SIGKILL)
+        assert wait(process) == -signal.SIGKILL
+        shutil.rmtree(run.output)
+    assert run.run() == 0, run.said
+    assert f"checkpoints from {s3}" in run.said
+    assert run.results()["weights.mln"] == weights
+
+
+def test_a_copy_that_fails_is_counted_and_made_again(
+    memory: str, job: Callable[..., Job], citations: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = job(citations[:40], checkpoint={"every": 7, "copy_to": memory})
+    put, numbers = CheckpointCopies.put, list[int]()
+
+    def failing(self: CheckpointCopies, path: Path) -> None:
+        numbers.append(len(numbers))
+        if len(numbers) in (1, 3):
+            path = path.with_name("missing-1.ckpt")
+        put(self, path)
+
+    monkeypatch.setattr(CheckpointCopies, "put", failing)
+    assert run.run() == 0
+    assert run.said.count("the next checkpoint is copied again") == 2
+    assert run.lines("metrics.jsonl")[-1]["failed_copies"] == 2
+    assert copies(memory) == [path.name for path in run.checkpoints()]
+
+
+def test_an_address_that_cannot_be_read_ends_the_start_and_none_is_refused(
+    job: Callable[..., Job], citations: list[bytes], s3: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a run whose folder is lost would start from nothing."""
+    run = job(citations[:5])
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    s3fs.S3FileSystem.clear_instance_cache()
+    assert run.run("--set", f"checkpoint.copy_to={s3}") == 74
+    assert f"{s3}: cannot list copies: " in run.said
+    assert run.run("--set", "checkpoint.copy_to=/tmp") == 78
+    assert "expected an address such as s3://bucket/run" in run.said
+
+
+def test_a_model_and_a_start_are_read_from_an_address(
+    memory: str, job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    run = job(citations[:20], checkpoint={"every": 7, "copy_to": memory})
+    assert run.run() == 0, run.said
+    saved = run.checkpoints()[-1]
+    files, path = fsspec.url_to_fs(memory)
+    files.pipe_file(f"{path}/model.mln", MODEL.read_bytes())
+    other = Job(run.folder / "other", citations[20:40], model=f"{memory}/model.mln")
+    options = ["--set", f"learner.start={memory}/{saved.name}"]
+    assert other.run(*options) == 0, other.said
+    expected = Job(run.folder / "expected", citations[20:40])
+    assert expected.run("--set", f"learner.start={saved}") == 0, expected.said
+    assert other.results() == expected.results()
+    assert other.run("--set", f"learner.start={memory}/nothing.ckpt") == 74
+    assert f"{memory}/nothing.ckpt: cannot read: " in other.said
