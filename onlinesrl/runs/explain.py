@@ -22,6 +22,7 @@ from onlinesrl.core.explain.explanation import (
     read_atom,
 )
 from onlinesrl.core.io.atomic_write import plain, storage_errors
+from onlinesrl.core.io.config_types import STDIN
 from onlinesrl.core.learner import Explainable, Prediction
 from onlinesrl.runs.config.loading import load, run_root
 from onlinesrl.runs.config.schema import Config
@@ -113,9 +114,12 @@ def _settings_of(trained: Path, overrides: Sequence[str]) -> Config:
     try:
         if journal := parts(trained / REQUESTS) if trained.is_dir() else []:
             values["source"] |= {"path": [*map(str, journal)]}
-        return run_root(values).model_validate(values)
+        settings = run_root(values).model_validate(values)
     except (KeyError, TypeError, ValidationError):
         raise UsageError(f"{trained}: its configuration cannot be read; {hint}") from None
+    if STDIN in getattr(settings.source, "path", ()):
+        raise UsageError(f"{trained}: its examples came from standard input; {hint}")
+    return settings
 
 
 def find(config: Config, name: str) -> Example:

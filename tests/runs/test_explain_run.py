@@ -47,3 +47,14 @@ def test_a_live_process(job, citations, kind):
     assert [{**each, "notes": []} for each in json.loads(reader.printed)] == notes
     assert reader.call("explain", run.output / "weights.mln", "--id", "c5") == 64
     assert "has no configuration of a run; give the configuration as well" in reader.said
+
+
+def test_examples_that_came_from_standard_input(job, citations):
+    run = job(citations[:3])
+
+    def read() -> None:
+        os.dup2(os.open(run.source, os.O_RDONLY), 0)
+
+    assert run.call("run", run.config, "--set", "source.path=-", first=read) == 0, run.said
+    assert run.call("explain", run.output, "--id", "a") == 64
+    assert "its examples came from standard input; give the configuration as well" in run.said
