@@ -122,8 +122,10 @@ def asked_atoms(
     """
     if example.asked is None:
         return None
-    asked, evidence, listed = map(
-        named_atoms, (example.asked, example.evidence, example.query or {})
+    asked = named_atoms(example.asked)
+    evidence, listed = (
+        named_atoms({name: atoms[name] for name in example.asked if name in atoms})
+        for atoms in (example.evidence, example.query or {})
     )
     for name, args in sorted(asked):
         reason = None

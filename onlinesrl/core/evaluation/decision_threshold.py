@@ -51,9 +51,9 @@ class Thresholds:
             self._choose(predicate)
 
     def _choose(self, predicate: str) -> None:
-        from onlinesrl.core.kernels.best_threshold import best_threshold
+        from onlinesrl.core.kernels.best_threshold import Scored, best_threshold
 
-        best = best_threshold(self.counts[predicate])
+        best = best_threshold(Scored(self.counts[predicate]))
         self.values[predicate] = STANDARD if best < 0 else max((best - 0.5) / BINS, 0.0)
 
     def save(self) -> Rows:

@@ -2,15 +2,22 @@
 
 from onlinesrl.core.arrays import Ints
 from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.jit.frames import Frame
+
+
+class Scored(Frame):
+    """Atoms counted by their scores."""
+
+    counts: Ints  # [score, 2] false and true atoms
 
 
 @kernel
-def best_threshold(counts: Ints) -> int:
+def best_threshold(scored: Scored) -> int:
     """Return the highest score of best F1, if atoms from it on are predicted true; -1: no atom is true.
 
-    ``counts`` is int64[score, 2]: the false and the true atoms of each score, which is a row's number.
+    A score is the number of a row.
     """
-    true = 0
+    counts, true = scored.counts, 0
     for score in range(len(counts)):
         true += counts[score, 1]
     if true == 0:
