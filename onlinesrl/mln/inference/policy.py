@@ -47,11 +47,23 @@ class Inference:
         """Whether narrow worlds are predicted by elimination: max-sum, or sum-product for marginals."""
         return self.presolve
 
+    @property
+    def sums(self) -> bool:
+        """Whether narrow worlds are predicted by exact marginals of sum-product elimination."""
+        from onlinesrl.mln.inference.exact_marginals import ExactOrSampled
+
+        return (
+            self.presolve and self.threshold is None and isinstance(self.marginals, ExactOrSampled)
+        )
+
     def ranking(self) -> Inference:
-        """Return this inference with marginals: exact in narrow components, by MC-SAT in the others."""
+        """Return this inference with marginals: exact in narrow components, by MC-SAT in the others.
+
+        It audits nothing, since the most probable values of atoms need not be a best state.
+        """
         from onlinesrl.mln.inference.exact_marginals import ExactOrSampled
         from onlinesrl.mln.inference.mcsat import McSat
 
         if self.marginals is not None:
             return self
-        return replace(self, marginals=ExactOrSampled(McSat(seed=self.seed)))
+        return replace(self, marginals=ExactOrSampled(McSat(seed=self.seed)), audit_every=0)
