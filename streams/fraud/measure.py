@@ -3,9 +3,10 @@
 usage: python streams/fraud/measure.py FOLDER
 
 FOLDER has transactions.csv and labels.csv. The files of the page are written there. Prints the average
-precision, the calibration error (ten bins), and F1 at the threshold that was best on all labels seen before
-each day, from the tenth day on; and CPU seconds. Logistic regression has the numbers of the payment asked
-about, and is fitted anew each day to all payments whose label is known. It needs scikit-learn.
+precision, the calibration error (ten bins), and F1 of what was predicted, from the tenth day on; and
+CPU seconds. Logistic regression has the numbers of the payment asked about, and is fitted anew each day to
+all payments whose label is known. It predicts by the threshold that was best on the labels known before that
+day. It needs scikit-learn.
 """
 
 import json
@@ -47,20 +48,20 @@ def cpu(command: list[str], folder: Path) -> float:
     return end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
 
 
-def asked(path: Path) -> dict[str, float]:
-    """Return the probability of the payment that each example is about."""
+def asked(path: Path) -> dict[str, tuple[float, bool]]:
+    """Return the probability of the payment that each example is about, and whether it is predicted."""
     with path.open(encoding="utf-8") as file:
         predictions = map(json.loads, file)
         return {
-            prediction["id"]: atom["value"]
+            prediction["id"]: (atom["value"], atom["args"] in prediction["predicted"]["Fraud"])
             for prediction in predictions
             for atom in prediction.get("marginals", {}).get("Fraud", ())
             if atom["args"] == [prediction["id"]]
         }
 
 
-def measures(label: Any, probability: Any, day: Any) -> str:
-    """Return the scores from FIRST_DAY on; F1 at thresholds chosen before each day."""
+def best_before(label: Any, probability: Any, day: Any) -> Any:
+    """Return what is predicted by the threshold that was best on the labels known before each day."""
     chosen = np.zeros(len(label), bool)
     for today in range(FIRST_DAY, day.max() + 1):
         past = day < today - LABEL_DAYS
@@ -70,6 +71,11 @@ def measures(label: Any, probability: Any, day: Any) -> str:
             f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
             threshold = values[f1[:-1].argmax()]
         chosen[day == today] = probability[day == today] >= threshold
+    return chosen
+
+
+def measures(label: Any, probability: Any, chosen: Any, day: Any) -> str:
+    """Return the scores from FIRST_DAY on."""
     late = day >= FIRST_DAY
     label, probability, chosen = label[late], probability[late], chosen[late]
     bins = np.minimum((probability * 10).astype(int), 9)
@@ -120,10 +126,9 @@ def main(folder: Path) -> None:
         probability[day == today] = fitted.predict_proba(table[day == today])[:, 1]
     late = day >= FIRST_DAY
     seconds = time.process_time() - begin
-    print(
-        f"logistic regression: {measures(y[late], probability[late], day[late])}, {seconds:.1f} s",
-        flush=True,
-    )
+    y_late, p_late, day_late = y[late], probability[late], day[late]
+    scores = measures(y_late, p_late, best_before(y_late, p_late, day_late), day_late)
+    print(f"logistic regression: {scores}, {seconds:.1f} s", flush=True)
 
     command = str(Path(sys.executable).parent / "onlinesrl")
     for name in "alone", "fraud":
@@ -132,8 +137,8 @@ def main(folder: Path) -> None:
             [command, "run", "fraud.yaml", "--set", model, "--set", f"output=runs/{name}"], folder
         )
         by_id = asked(run / "predictions.jsonl")
-        p = np.array([by_id[line["id"]] for line in examples])
-        print(f"{name}.mln: {measures(y, p, day)}, {seconds:.1f} s", flush=True)
+        p, chosen = map(np.array, zip(*(by_id[line["id"]] for line in examples), strict=True))
+        print(f"{name}.mln: {measures(y, p, chosen, day)}, {seconds:.1f} s", flush=True)
 
 
 if __name__ == "__main__":
