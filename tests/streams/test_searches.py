@@ -34,14 +34,33 @@ def test_markov_logic_learns_categories_from_words_and_links(markov):
         links = {("k", f"{names}0"): 1.0, (f"{names}0", f"{names}2"): 1.0}
         return markov.Asked({"Link": links, "Text": text, "HasCat": known}, truth)
 
-    evidence = markov.example(ask("a"), "learn")["evidence"]
+    task = markov.TASKS["citeseer"]
+    evidence = markov.example(task, ask("a"), "learn")["evidence"]
     assert evidence["Link"] == [["a0", "a2"]]
     assert evidence["Seen"] == [["a0", "k", "c1"]]
     assert evidence["Words"][:2] == [["a0", "c1"], ["a1", "c2"]]
-    learner = {"kind": "random", "metric": markov.METRIC, "configurations": 3}
-    score, seconds = markov.tested(learner, ask("a"), ask("b"))
+    (metric,) = task.metrics
+    learner = {"kind": "random", "metric": metric, "configurations": 3}
+    score, seconds = markov.tested(task, metric, learner, ask("a"), ask("b"))
     assert score == 1.0
     assert seconds > 0.0
+
+
+def test_opinions_are_joined_by_the_people_they_share(markov):
+    pairs = [("a", "b"), ("b", "c"), ("a", "c"), ("c", "a"), ("d", "c")]
+    trust = {pair: float(pair != ("b", "c")) for pair in pairs}
+    asked = markov.ask_opinions(trust, [("a", "c")], [p for p in pairs if p != ("a", "c")])
+    example = markov.example(markov.TASKS["epinions"], asked, "one")
+    evidence, target = example["evidence"], {"b c", "d c"}
+    assert evidence["Triangle"] == [["a b", "b c", "a c"]]
+    assert evidence["Circle"] == []  # that of a, b and c asks for nothing
+    assert sorted(evidence["Returned"]) == [["a c", "c a"], ["c a", "a c"]]
+    assert {*map(tuple, evidence["SameTarget"])} == {
+        pair for one in target for pair in ((one, "a c"), ("a c", one))
+    }
+    assert {*map(tuple, evidence["SameSource"])} == {("a b", "a c"), ("a c", "a b")}
+    assert {"args": ["b c"], "value": 0.0} in evidence["Trusts"]
+    assert example["truth"] == {"Trusts": [["a c"]]}
 
 
 @pytest.fixture
