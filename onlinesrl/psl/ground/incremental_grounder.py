@@ -22,9 +22,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
+from onlinesrl.core.errors import Infeasible
 from onlinesrl.logic.ast import Atom, Variable
 from onlinesrl.logic.atom_index import Constants, GroundAtom
 from onlinesrl.logic.cnf import Literal
+from onlinesrl.psl.ground.conflict import HardRule, conflict
 from onlinesrl.psl.ground.form_assembly import (
     Assembled,
     Assembler,
@@ -50,11 +52,13 @@ from onlinesrl.psl.ground.memory_joins import (
     failure_of,
     joined_rows,
 )
+from onlinesrl.psl.ground.rule_trace import bound
 from onlinesrl.psl.kernels import join as kernel
 from onlinesrl.psl.lang.ast import Number, PslProgram
 from onlinesrl.psl.lang.data import Relation
 from onlinesrl.psl.lang.linear_form import LinearTerm
 from onlinesrl.psl.lang.model import Functions
+from onlinesrl.psl.lang.text import show_unweighted
 
 Key: TypeAlias = tuple[int, Constants]
 """A ground rule: the number of its plan, and the constants of the plan's outer variables."""
@@ -125,7 +129,7 @@ class IncrementalGrounder:
         skip: bool = False,
         old: IncrementalGrounder | None = None,
     ):
-        self._functions = functions or {}
+        self._program, self._functions = program, functions or {}
         self._opened, self._skip = frozenset(opened), skip
         plans = [
             plan_form(plan.form, plan.clause, given=plan.outer) for plan in plan_program(program)
@@ -171,7 +175,7 @@ class IncrementalGrounder:
     def under(self, program: PslProgram) -> tuple[IncrementalGrounder, Step]:
         """Return a grounder of the same facts for another program, and the ground rules that differ.
 
-        Raises RuleError as ``change`` does.
+        Raises RuleError and Infeasible as ``change`` does.
         """
         opened, functions, skip = self._opened, self._functions, self._skip
         other = IncrementalGrounder(program, opened, functions, skip, self)
@@ -211,9 +215,13 @@ class IncrementalGrounder:
 
     def key(self, row: int) -> Key:
         """Return a ground rule's plan and constants."""
+        plan, key = self.cells(row)
+        return plan, self._constants(key[:, 0])
+
+    def cells(self, row: int) -> tuple[int, Ints32]:
+        """Return a ground rule's plan, and the numbers of its constants [outer, 1]."""
         plan = int(self._rules.relation[row])
-        numbers = self._rules.cells(np.array([row]))[: len(self.plans[plan].outer), 0]
-        return plan, tuple([self.listed.constants[n] for n in numbers.tolist()])
+        return plan, self._rules.cells(np.array([row]))[: len(self.plans[plan].outer)]
 
     def ground_rules(self) -> Ints:
         """Return the numbers of the ground rules that are not trivial."""
@@ -222,9 +230,9 @@ class IncrementalGrounder:
     def change(self, atoms: Mapping[GroundAtom, float | None]) -> Step:
         """Change the values of atoms: NaN makes a target, None takes an atom off the list.
 
-        Returns the ground rules that may differ. Raises RuleError where a hard rule cannot hold, an atom is
-        missing, a coefficient divides by 0, or a function returns no value from 0 to 1. Then no atom has
-        changed.
+        Returns the ground rules that may differ. Raises Infeasible where facts alone break a hard rule, and
+        RuleError where an atom is missing, a coefficient divides by 0, or a function returns no value from 0
+        to 1. Then no atom has changed.
         """
         facts = self.listed
         facts.release()
@@ -253,7 +261,7 @@ class IncrementalGrounder:
             facts.remove(gone)
             self._undo = self._undo._replace(removed=gone, relation=relation)
             pieces = [*(self._made_of(*item) for item in keys.items()), *self._whole(everything)]
-        except RuleError:
+        except (RuleError, Infeasible):
             self.undo()
             raise
         rows, lost, new_rows = self._numbered(pieces, everything)
@@ -324,19 +332,54 @@ class IncrementalGrounder:
 
     def _made_of(self, number: int, keys: Ints32) -> _Piece:
         """Make the ground rules of keys. Raises RuleError."""
-        plan, n = self.plans[number], keys.shape[1]
+        assembler = self._assembler_of(keys.shape[1])
+        piece = assembler.assemble(self.plans[number], self._joined(number, keys))
+        return number, keys, self._sound(number, keys, piece)
+
+    def _joined(self, number: int, keys: Ints32) -> Joined:
+        """Return the rows of keys. Raises RuleError."""
+        plan, compiled = self.plans[number], self._made[number]
         self.listed.list_keys(keys)
-        compiled = self._made[number]
         loops = _begin(compiled, keys)
         atoms, bindings = [loops.atom[1:, None][:, :0]], [loops.binding[:, None][:, :0]]
         for chunk in self._run(compiled, loops):
             atoms.append(chunk[0])
             bindings.append(chunk[1])
         joined = joined_rows(plan, np.concatenate(atoms, axis=1), np.concatenate(bindings, axis=1))
-        if self._skip:
-            joined = listed(plan, joined, self._opened)
-        assembler = self._assembler_of(n)
-        return number, keys, _sound(plan, assembler.assemble(plan, joined))
+        return listed(plan, joined, self._opened) if self._skip else joined
+
+    def hard_rule(self, number: int, key: Ints32) -> HardRule:
+        """Return the ground hard rule of a plan and a key [outer, 1], with its facts among its atoms."""
+        plan, facts = self.plans[number], self.listed
+        every = np.arange(facts.room, dtype=np.int32)
+        atoms = NumberedAtoms(facts.constants, facts.value, every, 1, facts.room)
+        forms = Assembler(atoms, self._functions).assemble(plan, self._joined(number, key)).forms
+        numbers = forms.variable.tolist()
+        return HardRule(
+            self.text((number, self._constants(key[:, 0]))),
+            plan.form.equality,
+            [facts.atom(n) for n in numbers],
+            facts.value[numbers].tolist(),
+            forms.coefficient,
+            float(forms.constant[0]),
+        )
+
+    def text(self, key: Key) -> str:
+        """Return a ground rule as text."""
+        plan = self.plans[key[0]]
+        rule = self._program.rules[plan.form.rule]
+        return show_unweighted(bound(rule, dict(zip(plan.outer, key[1], strict=True))))
+
+    def _constants(self, numbers: Ints32) -> Constants:
+        return tuple([self.listed.constants[n] for n in numbers.tolist()])
+
+    def _sound(self, number: int, keys: Ints32, piece: Assembled) -> Assembled:
+        """Return a piece. Raises Infeasible where facts break a hard rule."""
+        if piece.broken.any():
+            place = int(piece.broken.argmax())
+            rule = self.hard_rule(number, keys[:, place : place + 1])
+            raise conflict([rule]) or RuleError(broken(self.plans[number].form))
+        return piece
 
     def _assembler_of(self, worlds: int) -> Assembler:
         facts = self.listed
@@ -374,11 +417,8 @@ class IncrementalGrounder:
                 forms = replace(
                     piece.forms, variable=targets[piece.forms.variable].astype(np.int32)
                 )
-                yield (
-                    number,
-                    constants[keys].astype(np.int32),
-                    _sound(plan, replace(piece, forms=forms)),
-                )
+                named = constants[keys].astype(np.int32)
+                yield number, named, self._sound(number, named, replace(piece, forms=forms))
             for failure in executor.failures.values():
                 raise RuleError(failure)
 
@@ -414,13 +454,6 @@ class IncrementalGrounder:
         return united(
             room, [rows_of(room, self.plans[n], piece.forms, n) for n, _, piece in pieces]
         )
-
-
-def _sound(plan: RulePlan, piece: Assembled) -> Assembled:
-    """Return a piece. Raises RuleError where it breaks a hard rule."""
-    if piece.broken.any():
-        raise RuleError(broken(plan.form))
-    return piece
 
 
 def _literals(plan: RulePlan) -> list[Atom]:

@@ -14,14 +14,14 @@ from onlinesrl.core.explain.explanation import Explanation, ExplanationError, sh
 from onlinesrl.core.io.restoring import LARGE, Expected, Misfit, restored
 from onlinesrl.logic.atom_index import Change, GroundAtom
 from onlinesrl.psl.explain.explanation import balance, reasons_of
+from onlinesrl.psl.ground.conflict import HardRule, conflict
 from onlinesrl.psl.ground.form_assembly import RuleError
 from onlinesrl.psl.ground.grounder import rule_error, united
-from onlinesrl.psl.ground.incremental_grounder import IncrementalGrounder, Key
-from onlinesrl.psl.ground.rule_trace import bound
+from onlinesrl.psl.ground.incremental_grounder import IncrementalGrounder, Key, Step
 from onlinesrl.psl.inference.incremental_admm import Certificate, IncrementalAdmm
 from onlinesrl.psl.lang.ast import PslProgram, PslRule
 from onlinesrl.psl.lang.model import Functions
-from onlinesrl.psl.lang.text import show_program, show_unweighted
+from onlinesrl.psl.lang.text import show_program
 
 RESOLUTION = 1e-3
 """A value has changed if it is this far from the value that was reported last."""
@@ -103,6 +103,8 @@ class PslWorld:
             step = other._grounder.change(facts)
         except RuleError as error:
             raise Misfit(str(rule_error(self._program, error.failure))) from None
+        except Infeasible as error:
+            raise Misfit(str(error)) from None
         targets, rows = other._targets(facts), other._rows()
         expected = {
             "values": Expected(np.float64, ("targets",), 0.0, 1.0),
@@ -142,21 +144,15 @@ class PslWorld:
         if not isnan(value):
             return Explanation("", shown(atom), value, given=True)
         rows, model, solution = self._answer.around(self._grounder.listed.number(atom))
-        texts = [self._text(self._grounder.key(row)) for row in rows.tolist()]
+        texts = [self._grounder.text(self._grounder.key(row)) for row in rows.tolist()]
         reasons = reasons_of(model, solution, 0, texts, self._answer.weights)
         return balance("", atom, float(solution.y[0]), reasons, solution.certified)
-
-    def _text(self, key: Key) -> str:
-        """Return a ground rule as text."""
-        plan, constants = self._grounder.plans[key[0]], key[1]
-        rule = self._program.rules[plan.form.rule]
-        return show_unweighted(bound(rule, dict(zip(plan.outer, constants, strict=True))))
 
     def apply(self, changes: Mapping[GroundAtom, float | None]) -> dict[GroundAtom, Change]:
         """Change facts: a value is observed, NaN makes a target, None takes the atom away.
 
-        Returns the targets whose value changed. Raises ModelError where a rule cannot be ground, or cannot
-        hold, and Infeasible where the hard rules have no solution. Then nothing has changed.
+        Returns the targets whose value changed. Raises ModelError where a rule cannot be ground,
+        and Infeasible where the hard rules cannot all hold. Then nothing has changed.
         """
         try:
             step = self._grounder.change(changes)
@@ -164,9 +160,10 @@ class PslWorld:
             raise rule_error(self._program, error.failure) from None
         try:
             moved = self._answer.step(step.rows, step.model, step.gone, step.added, step.removed)
-        except Infeasible:
+        except Infeasible as error:
+            smallest = conflict(self._hard_rules(step))
             self._grounder.undo()
-            raise
+            raise smallest or error from None
         self.touched = len(step.rows) + len(step.gone)
         return dict(self._report(moved.variables, moved.new))
 
@@ -219,9 +216,10 @@ class PslWorld:
         self._answer.weights = present
         try:
             moved = self._answer.step(step.rows, step.model, step.gone)
-        except Infeasible:
+        except Infeasible as error:
+            smallest = conflict(self._hard_rules(step))
             self._grounder, self._answer.weights = old, before
-            raise
+            raise smallest or error from None
         self._program, self.touched = program, len(step.rows) + len(step.gone)
         variables = moved.variables
         numbers = [*self._grounder.plans]
@@ -230,6 +228,31 @@ class PslWorld:
             moved = self._answer.step(step.gone[:0], united(0, []))
             variables = np.union1d(variables, moved.variables)
         return dict(self._report(variables, self._answer.values[variables]))
+
+    def _hard_rules(self, step: Step) -> Iterator[HardRule]:
+        """Yield the hard rules of a step that was taken back, then those that share targets with them."""
+        grounder, model = self._grounder, step.model
+        changed, added = {*step.rows.tolist(), *step.gone.tolist()}, {*step.added.tolist()}
+        new = dict[int, list[int]]()
+        owner = np.repeat(step.rows, np.diff(model.start))
+        for row, variable in zip(owner.tolist(), model.variable.tolist(), strict=True):
+            new.setdefault(variable, []).append(row)
+        rows = step.rows.tolist()
+        seen, searched = {*rows}, set[int]()
+        for row in rows:  # it grows
+            plan, key = grounder.cells(row)
+            if grounder.plans[plan].form.weight is not None:
+                continue
+            rule = grounder.hard_rule(plan, key)
+            yield rule
+            for atom, value in zip(rule.atoms, rule.values, strict=True):
+                variable = grounder.listed.number(atom)
+                if isnan(value) and variable not in searched:
+                    searched.add(variable)
+                    old = () if variable in added else self._answer.around(variable)[0].tolist()
+                    near = [*new.get(variable, ()), *(x for x in old if x not in changed)]
+                    rows += [other for other in near if other not in seen]
+                    seen |= {*near}
 
     def _report(self, variables: Ints, new: Floats) -> Iterator[tuple[GroundAtom, Change]]:
         """Yield what is new about the targets that have new values."""
