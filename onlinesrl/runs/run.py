@@ -29,6 +29,7 @@ from onlinesrl.runs.config.schema import KEEP_CONFLICTS, Config
 from onlinesrl.runs.console import Say, acknowledge, warn
 from onlinesrl.runs.distributed_run import distribution
 from onlinesrl.runs.inputs import background, check_apart, make_reader
+from onlinesrl.runs.mlflow_log import MlflowLog
 from onlinesrl.runs.progress import Display, Shows
 from onlinesrl.runs.summary import read_summary, write_results
 from onlinesrl.stream import checkpoints as checkpoints_module
@@ -285,7 +286,13 @@ def _run(
                 examples = saved.header["metrics"].get("examples", 0)
                 say(f"resuming from {saved.path.name}, after {examples} examples")
             loop = _make_loop(config, options, learner, reader, folder, stopper, copies)
+            log = None
+            if config.metrics.mlflow is not None:
+                log = MlflowLog(config.metrics.mlflow, config.output.name, folder.mlflow, warn)
+                loop.log = log.log
             _complete(loop, saved, ended, options, stopper)
+            if log is not None:
+                log.end(loop.finished)
         _tell_end(config, loop, stopper, say)
         timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
         return write_results(config, loop, timing)

@@ -98,6 +98,7 @@ class Trainer:
         self.answered = answered
         self.first = first
         self.copies = copies
+        self.log: Callable[[Mapping[str, Any]], object] | None = None
         self.sink_state: dict[str, Any] | None = None
         self.metrics = Metrics()
         self.position: dict[str, Any] | None = None
@@ -429,7 +430,10 @@ class Trainer:
 
     def write_metrics(self) -> None:
         """Write a line of metrics, and start a new window."""
-        self.lines.write(msgspec.json.encode(self.line()) + b"\n")
+        line = self.line()
+        self.lines.write(msgspec.json.encode(line) + b"\n")
+        if self.log is not None:
+            self.log(line)
         self.metrics.next_window()
 
     def close(self) -> None:

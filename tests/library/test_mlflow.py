@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
-from conftest import CITATIONS, REPO
+from conftest import CITATIONS, REPO, Job
 
 import onlinesrl as srl
 from onlinesrl.library.mlflow_model import save_model
@@ -47,3 +48,29 @@ def test_a_model_predicts_in_a_fresh_process_the_same_bits(tmp_path: Path) -> No
     described = (tmp_path / "model" / "MLmodel").read_text()
     assert "signature:" in described and "saved_input_example_info:" in described
     assert json.loads((tmp_path / "model" / "input_example.json").read_text()) == [lines[0]]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_metrics_are_logged_while_a_run_runs_and_go_on(
+    job: Callable[..., Job], citations: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "tracked").as_uri())
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # mlflow-skinny has no database
+    run = job(citations[:40], metrics={"mlflow": "citations"})
+    assert run.run("--until", "20") == 0, run.said
+    assert run.run() == 0, run.said
+    from mlflow import MlflowClient
+
+    client = MlflowClient()
+    experiment = client.get_experiment_by_name("citations")
+    [tracked] = client.search_runs([experiment.experiment_id])
+    assert tracked.info.status == "FINISHED"
+    logged = {
+        metric.step: metric.value for metric in client.get_metric_history(tracked.info.run_id, "f1")
+    }
+    lines = run.lines("metrics.jsonl")
+    assert logged == {line["examples"]: line["f1"] for line in lines}
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "file:///proc/nowhere")
+    assert run.run("--fresh") == 0
+    assert run.said.count("metrics are not logged to MLflow: ") == 1
+    assert run.lines("metrics.jsonl") == lines

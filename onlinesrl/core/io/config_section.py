@@ -15,6 +15,7 @@ EXTRAS = {
     "fastavro": "registry",
     "google.protobuf": "registry",
     "grpc_tools": "registry",
+    "mlflow": "mlflow",
     "ray": "ray",
     "sklearn": "bayesian",
 }

@@ -18,6 +18,7 @@ FREE = (
     "checkpoint.every",
     "checkpoint.keep",
     "checkpoint.copy_to",
+    "metrics.mlflow",
     "inference.max_nodes",
     "inference.max_work",
     "inference.unsolved",

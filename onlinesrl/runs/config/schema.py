@@ -87,6 +87,12 @@ class MetricsSection(Section):
     by: Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[1-9][0-9]*)?$")] | None = None
     """also report precision, recall and F1 for each value of this argument: Predicate.N, counted
     from 1, or the name of its type."""
+    mlflow: Name | None = None
+    """the experiment of MLflow to which each line of metrics is logged."""
+
+    def needs(self) -> dict[str, str]:
+        """See ``Section.needs``."""
+        return {} if self.mlflow is None else {"mlflow": "mlflow"}
 
 
 class LimitsSection(Section):
