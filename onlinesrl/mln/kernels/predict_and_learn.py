@@ -188,7 +188,7 @@ def solve(p: StepFrame, cu: float, cv: float, rival: bool) -> tuple[int, float]:
 
 @kernel_of("probabilities", (TOO_WIDE, 0.0))
 def rank(p: StepFrame, w: int, cu: float, cv: float) -> tuple[int, float]:
-    """Find the probabilities of the open atoms by the weights of ``solve``, and the state they predict.
+    """Find the probabilities of the open atoms at the temperature, and the state they predict.
 
     Returns a status and the state's score; TOO_WIDE also where doubles are too coarse for probabilities.
     """
@@ -197,7 +197,10 @@ def rank(p: StepFrame, w: int, cu: float, cv: float) -> tuple[int, float]:
     if status != OK or p.probabilities.answered[w]:
         state.predicted[: net.size[ATOMS]] = 0
         return status, 0.0
-    total = effective(net, p.weights.value, cu, cv, p.weight)
+    b = temperature.inverse(p.probabilities.heat)
+    total = b * effective(net, p.weights.value, cu, cv, p.weight)
+    for g in range(net.clause_start[net.size[ROWS]]):
+        p.weight[g] *= b
     if not total <= STEEP or st.size[CELLS] > len(exact.table):
         return TOO_WIDE, 0.0
     if sum_product(net, st, p.weight, exact.unary, exact.table, p.more) == -np.inf:
@@ -205,7 +208,7 @@ def rank(p: StepFrame, w: int, cu: float, cv: float) -> tuple[int, float]:
     likeliest(p.plans, net, exact.unary, p.probabilities.least, state.predicted)
     if not record_probabilities(p.plans, p.batch, w, net, exact.unary, p.probabilities):
         return GROW_OUTPUT, 0.0
-    return OK, soft_score(net, state.predicted, p.weight)
+    return OK, soft_score(net, state.predicted, p.weight) / b
 
 
 @kernel

@@ -50,6 +50,7 @@ class Probabilities(Frame):
     """How probabilities predict worlds, and those of the open atoms of each world."""
 
     predict: bool  # they predict, and not the best state
+    heat: Floats  # the state of the temperature, see ``core.online.temperature``
     answered: Bytes  # [world] 1: predicted earlier, so that no probability is computed
     least: Floats  # [query predicate] the least probability of a true atom
     start: Ints  # [world + 1]

@@ -189,6 +189,7 @@ class ExampleProcessor:
         room = self.room["output"] if predict else 0
         return prediction_counts.Probabilities(
             predict=predict,
+            heat=np.zeros(2) if self.temperature is None else self.temperature.state,
             answered=np.zeros(worlds, np.uint8),
             least=np.full(len(self.grounder.names), 0.5 + prediction_counts.TIE),
             start=np.zeros(worlds + 1, np.int64),
