@@ -263,14 +263,16 @@ def ambiguous_labels(examples: Iterable[Example], query: Iterable[str]) -> list[
 
 
 def _keys(example: Example) -> int:
-    """Count the keys of an example whose valued atoms have two each; each has a colon after it."""
+    """Count the keys of an example; each has a colon after it."""
     unlabelled = None if example.unlabelled is None else listed_unlabelled(example)
     parts = (example.evidence, example.truth, example.query, example.asked, unlabelled)
     count = 1
     for part in parts:
         if part is not None:
             count += 1 + len(part)
-            count += sum(2 * [*map(type, atoms)].count(ValuedAtom) for atoms in part.values())
+            for atoms in part.values():
+                numbers = [atom.number for atom in atoms if type(atom) is ValuedAtom]
+                count += 2 * len(numbers) - numbers.count(UNSET)
     return count + sum(x is not None for x in (example.group, example.dup_of, example.time))
 
 

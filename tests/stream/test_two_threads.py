@@ -52,11 +52,11 @@ def results(run: Job) -> dict[str, bytes]:
 
 
 def saved(run: Job) -> list[Any]:
-    """What the checkpoints of a run hold, but for times."""
-    found = []
+    """What the checkpoints of a run hold, but for times, and the configuration with its output."""
+    found, other = [], {"seconds", "fingerprint", "config"}
     for path in run.checkpoints():
         read = checkpoints_module.load(path)
-        header = {k: v for k, v in read.header.items() if k not in {"seconds", "fingerprint"}}
+        header = {k: v for k, v in read.header.items() if k not in other}
         position = {k: v for k, v in header.pop("position").items() if k != "path"}
         arrays = {name: array.tobytes() for name, array in read.arrays.items()}
         found.append((header, position, arrays))
