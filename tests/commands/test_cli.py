@@ -401,6 +401,7 @@ COMMANDS = [
     "predict {run} {config}",
     "evaluate {run} {config}",
     "check {config}",
+    "warm {config}",
     "weights {run}",
     "explain {run} --id online-max-margin-01 --tries 5",
     "infer --model {mln} --query Smokes --closed Friends",

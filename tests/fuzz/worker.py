@@ -43,6 +43,7 @@ QUERY = {
     "yeast": "function",
     "cora": "Samebib",
     "markov": "HasCat",
+    "trust": "Trusts",
     "scores": "Fake",
     "tastes": "Read",
     "collective": "Topic",
