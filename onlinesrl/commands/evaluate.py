@@ -12,4 +12,6 @@ def evaluate(trained: Trained, config: ConfigPath, set_: Overrides = []) -> None
     from onlinesrl.runs import evaluation
     from onlinesrl.runs.config.loading import load
 
-    print(json.dumps(evaluation.evaluate(load(config, set_), trained), indent=2))
+    settings = load(config, set_)
+    settings.check_examples()
+    print(json.dumps(evaluation.evaluate(settings, trained), indent=2))

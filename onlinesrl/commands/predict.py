@@ -31,6 +31,7 @@ def predict(
     from onlinesrl.runs.config.loading import load
 
     settings = load(config, set_)
+    settings.check_examples()
     if distribute:
         if tables is not None:
             raise UsageError("--distribute writes lines; leave --tables out")

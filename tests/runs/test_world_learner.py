@@ -99,6 +99,11 @@ def test_a_run_that_stops_and_goes_on_gives_the_same_bits(world_run, monkeypatch
 
 
 def test_a_world_refuses_what_is_for_examples(world_run):
+    run = world_run(changes(9, soft=False), False)
+    assert run.run() == 0
+    for command in (["predict", run.output], ["evaluate", run.output], ["compare"]):
+        assert run.call(*command, run.config) == 78
+        assert "world: predictions and scores are of examples" in run.said
     for keys, word in (
         ({"labels": {}}, "labels"),
         ({"drift": {}}, "drift"),

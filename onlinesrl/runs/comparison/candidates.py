@@ -33,7 +33,10 @@ class Candidate(NamedTuple):
 
     def load(self, more: Overrides = ()) -> Configured:
         """Read the configuration, with more that is set in it. Raises ConfigError."""
-        return load_as(_root, self.path, [*self.overrides, *more])
+        config = load_as(_root, self.path, [*self.overrides, *more])
+        if isinstance(config, Config):
+            config.check_examples()
+        return config
 
     def command(self) -> str:
         """Return the command that runs it, or that learns from its batch."""

@@ -227,6 +227,13 @@ class Config(Root):
         if self.inference.engine not in {"mpe", "admm"}:
             raise ValueError("inference.engine: a world is solved by mpe or admm; leave it out")
 
+    def check_examples(self) -> None:
+        """Raise ConfigError where records change a world and are no examples."""
+        if self.world:
+            raise self.error(
+                "world", "predictions and scores are of examples; a world answers in its run"
+            )
+
     def argument_types(self) -> dict[str, tuple[str | None, ...]]:
         """Return the types of each predicate's arguments. Raises ModelError."""
         program, types_of = (
