@@ -50,7 +50,7 @@ def test_kills_at_random_moments_leave_no_trace(job, citations, learner, kills):
 
 @tiers("kills", 1, 50)
 @pytest.mark.parametrize("soft", [True, False])
-def test_kills_of_a_run_over_a_world_leave_no_trace(world_run, soft, kills):
+def test_a_run_over_a_world_that_dies_leaves_no_trace(world_run, soft, kills):
     lines = world_changes.changes(120, soft, 8)
     truths = [{"id": f"truth {name}", "truth": {"Good": [[name]]}} for name in "abc"]
     broken = world_run([*lines, *truths], soft, checkpoint={"every": 7}, learner={"update": "cda2"})
