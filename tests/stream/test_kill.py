@@ -53,7 +53,8 @@ def test_kills_at_random_moments_leave_no_trace(job, citations, learner, kills):
 def test_a_run_over_a_world_that_dies_leaves_no_trace(world_run, soft, kills):
     lines = world_changes.changes(120, soft, 8)
     truths = [{"id": f"truth {name}", "truth": {"Good": [[name]]}} for name in "abc"]
-    broken = world_run([*lines, *truths], soft, checkpoint={"every": 7}, learner={"update": "cda2"})
+    keys = {"checkpoint": {"every": 7}, "limits": {"bad_share": 1.0, "crashes": 0}}
+    broken = world_run([*lines, *truths], soft, learner={"update": "cda2"}, **keys)
     broken.survives(kills, soft)
     assert broken.lines("metrics.jsonl")[-1]["labelled"]
 
