@@ -301,7 +301,7 @@ def world_run(job, tmp_path: Path):
         model = tmp_path / ("world.psl" if soft else "world.mln")
         model.write_text(world_changes.PSL if soft else world_changes.MLN)
         inference = {"inference": {"targets": "skip"}} if soft else {}
-        values = {"limits": {"bad_share": 1.0}, "metrics": {}, "learner": {}}
+        values = {"limits": {"bad_share": 1.0, "crashes": 0}, "metrics": {}, "learner": {}}
         values |= {"model": str(model), "query": "Good", "world": True, **inference, **keys}
         return job(world_changes.encoded(lines), name, **values)
 
