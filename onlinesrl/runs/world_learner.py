@@ -6,8 +6,10 @@ are those of any run.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import isnan, nan
 from typing import Any, TypedDict, TypeVar
@@ -366,8 +368,18 @@ class WorldLearner(Learner):
         raise NotImplementedError
 
     def compile(self) -> float:
-        """Compile nothing: kernels are compiled at the first step that needs them."""
-        return 0.0
+        """Compile the kernels of the learner, and those that a change of a small world needs."""
+        seconds, started = self.learner.compile(), time.perf_counter()
+        world = self._new()
+        schema = world.schema
+        facts: FactChanges = {
+            (name, ("0",) * arity): nan if name in schema.query else 1.0
+            for name, arity in schema.arities.items()
+            if schema.soft or name not in schema.query
+        }
+        with suppress(DataError, ModelError, Infeasible, Unsolved):
+            world.change(UNKEYED, facts)
+        return seconds + time.perf_counter() - started
 
     def decode(self, line: bytes) -> Example:
         """Return the change of a line. Raises ExampleError."""
