@@ -17,7 +17,7 @@ from onlinesrl.core.errors import ExampleError, legible, shown
 from onlinesrl.core.example import Atoms, Example
 from onlinesrl.core.explain.explanation import ExplanationError, read_atom
 from onlinesrl.core.learner import Learner
-from onlinesrl.runs.service import JSON, LINES, TEXT, Service, refusal
+from onlinesrl.runs.service import EXPLAINED, JSON, LINES, TEXT, Service, refusal
 from onlinesrl.stream.run_folder import part_of, parts
 from onlinesrl.stream.sources.request_queue import PendingRequest, Requests
 from onlinesrl.stream.world_changes import WorldChange
@@ -67,8 +67,9 @@ class WorldService(Service):
         """Explain why an atom has its value."""
         kind = TEXT if "text/plain" in request.headers.get("accept", "") else JSON
         listed = request.query_params.getlist("atom")
-        if not listed:
-            return refusal(400, "expected an `atom`, as in /explain?atom=Good(Bob)")
+        if not 0 < len(listed) <= EXPLAINED:
+            reason = f"expected an `atom`, at most {EXPLAINED}, as in /explain?atom=Good(Bob)"
+            return refusal(400, reason)
         try:
             atoms = [*map(read_atom, listed)]
         except ExplanationError as error:

@@ -79,6 +79,7 @@ def test_what_is_odd_has_one_clear_error(world_run):
         ("/atoms?atom=Bad(zoe)", 422, "the model has no predicate Bad"),
         ("/atoms?atom=Good", 400, "Good"),
         ("/explain", 400, "expected an `atom`"),
+        (f"/explain?{'&'.join(['atom=Good(zoe)'] * 11)}", 400, "expected an `atom`, at most 10"),
         ("/explain?atom=Good(zoe)", 422, "Good(zoe)"),
         ("/changes?after=x", 400, "expected PART:OFFSET"),
         ("/predict", 404, "Not Found"),
