@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onlinesrl.core.background import Background
 from onlinesrl.core.errors import StorageError, printable, shortened
 from onlinesrl.core.example import ambiguous_labels
 from onlinesrl.core.interrupt import Interrupted, leavable, polled
@@ -69,7 +70,8 @@ def make_learner(config: Config, program: Program | None = None, margins: bool =
         )
     check_costs(language, program, config)
     by = counted(language, program, config, config.metrics.by)
-    return language.learner(config, program, by, margins, background(config, program))
+    facts = Background() if config.world else background(config, program)  # a world has them itself
+    return language.learner(config, program, by, margins, facts)
 
 
 def new_learner(config: Config) -> Learner:
@@ -96,8 +98,8 @@ def _of_world(config: Config, learner: Learner) -> Learner:
     if config.learner.start is not None:
         program = language.parse(learner.weights_text("", ""), "the starting weights", ALCHEMY)
     skip = getattr(config.inference, "targets", None) == "skip"
-    facts = background(config, program)
     keep = config.world == KEEP_CONFLICTS
+    facts = background(config, program)
     return WorldLearner(language, program, config.query, skip, keep, learner, facts)
 
 

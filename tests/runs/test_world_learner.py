@@ -201,6 +201,23 @@ Good(user)
 """
 
 
+def test_background_facts_are_facts_of_the_world(world_run, tmp_path):
+    """They are asserted once, and truth is learned from beside them as beside any facts."""
+    (tmp_path / "rates.db").write_text("Rates(A, B)\nRates(B, C)\nWarns(A, D)\n")
+    lines = [{"id": "k", "evidence": {"Rates": [["C", "D"]]}}]
+    lines += [{"id": f"truth {name}", "truth": {"Good": [[name]]}} for name in "BD"]
+    beside = {"Rates": [["A", "B"], ["B", "C"]], "Warns": [["A", "D"]]}
+    keys = {"learner": {"update": "cda2"}}
+    source = {"path": "source.jsonl", "background": str(tmp_path / "rates.db")}
+    run = world_run(lines, False, source=source, **keys)
+    other = world_run([{"id": "facts", "evidence": beside}, *lines], False, "other", **keys)
+    assert run.run() == other.run() == 0, (run.said, other.said)
+    assert (run.output / "weights.mln").read_text() == (other.output / "weights.mln").read_text()
+    last, expected = (each.lines("predictions.jsonl")[-1] for each in (run, other))
+    assert last == expected
+    assert last["id"] == "truth D"
+
+
 @pytest.mark.parametrize("keep", [False, True])
 def test_a_change_that_breaks_hard_rules_is_bad_or_waits(world_run, tmp_path, monkeypatch, keep):
     monkeypatch.setattr(keyed_world, "RENEWAL", 2)
