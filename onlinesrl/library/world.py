@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
-from onlinesrl.core.example import Constant, arguments, number_of, show_ground_atom
+from onlinesrl.core.example import Constant, show_ground_atom
 from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.core.io import checkpoint_file
 from onlinesrl.core.io.restoring import Misfit, converted, restoring
@@ -324,15 +324,9 @@ class World:
     def _atoms(
         self, rows: Given, part: str, numbers: dict[str, int]
     ) -> Iterable[tuple[GroundAtom, float | None]]:
-        for name, listed in atoms(rows, part).items():
-            self._schema.check_name(name, part)
-            for row in listed:
-                constants = arguments(row)
-                self._schema.check_arity(part, name, constants)
-                numbers.update(
-                    (str(number), number) for number in constants if isinstance(number, int)
-                )
-                yield (name, tuple(map(str, constants))), number_of(row)
+        for name, constants, value in self._schema.rows(atoms(rows, part), part):
+            numbers.update((str(number), number) for number in constants if isinstance(number, int))
+            yield (name, tuple(map(str, constants))), value
 
 
 def _rows(facts: Mapping[GroundAtom, float | None]) -> list[_Listed]:

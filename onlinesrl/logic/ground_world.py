@@ -8,7 +8,14 @@ from math import isnan
 from typing import Any, Protocol
 
 from onlinesrl.core.errors import DataError
-from onlinesrl.core.example import MOST, show_ground_atom
+from onlinesrl.core.example import (
+    MOST,
+    Atoms,
+    Constant,
+    arguments,
+    number_of,
+    show_ground_atom,
+)
 from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.logic.atom_index import Change, GroundAtom
 
@@ -99,19 +106,24 @@ class FactSchema:
     query: Sequence[str]
     soft: bool
 
+    def rows(self, atoms: Atoms, part: str) -> Iterator[tuple[str, list[Constant], float | None]]:
+        """Yield the predicate, constants and value of atoms. Raises DataError for what the model lacks."""
+        for name, listed in atoms.items():
+            self.check_name(name, part)
+            for row in listed:
+                constants = arguments(row)
+                if len(constants) != self.arities[name]:
+                    raise DataError(
+                        f"{part}: {name} has {self.arities[name]} arguments, found {len(constants)} "
+                        f"in {show_ground_atom(name, constants)}"
+                    )
+                yield name, constants, number_of(row)
+
     def check_name(self, name: str, part: str) -> None:
         """Raise DataError for a predicate that the model does not have."""
         if name not in self.arities:
             known = ", ".join(self.arities)
             raise DataError(f"{part}: the model has no predicate {name}; it has {known}")
-
-    def check_arity(self, part: str, name: str, constants: Sequence[object]) -> None:
-        """Raise DataError for a wrong number of arguments."""
-        if len(constants) != self.arities[name]:
-            text = f"{name}({', '.join(map(str, constants))})"
-            raise DataError(
-                f"{part}: {name} has {self.arities[name]} arguments, found {len(constants)} in {text}"
-            )
 
     def fits(self, name: str, value: float | None) -> bool:
         """Tell whether an observed atom may have a value; without one it is 1."""

@@ -11,6 +11,7 @@ from math import isnan, nan
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from onlinesrl.core.errors import DataError, Infeasible, ModelError, Unsolved
+from onlinesrl.core.example import show_ground_atom
 from onlinesrl.core.io.restoring import Misfit, Natural, converted
 from onlinesrl.core.language import Program
 from onlinesrl.logic.accepting_world import AcceptingWorld, Conflict
@@ -114,21 +115,19 @@ class KeyedWorld:
             for name, array in arrays.items()
             if name.startswith(ARRAY)
         }
+        self._check(saved)
         try:
-            self._check(saved)
             if self._weights is not None:
                 self.ground.set_weights(self._parse(self._weights))
             self.asserted.restore(self._noted)
             facts: FactChanges = {**self.asserted.facts()}
             self._waiting = saved["waiting"]
-            for entries, present, reason in self._waiting:
-                facts |= _changes(present)
+            for entries, held, reason in self._waiting:
+                facts |= _changes(held)
                 self.conflicts.append(Conflict(_changes(entries), reason))
             if self._noted:
-                self.ground.resume(
-                    {atom: x for atom, x in sorted(facts.items(), key=_name) if x is not None},
-                    self._arrays,
-                )
+                present = {atom: x for atom in sorted(facts) if (x := facts[atom]) is not None}
+                self.ground.resume(present, self._arrays)
             for step in saved["since"]:
                 if isinstance(step, str):
                     self.set_weights(step)
@@ -139,26 +138,22 @@ class KeyedWorld:
         self.changed, self.touched = saved["changed"], saved["touched"]
 
     def _check(self, saved: _Saved) -> None:
-        """Raise DataError where the facts of a checkpoint are none of the model's."""
+        """Raise Misfit where the facts of a checkpoint are none of the model's."""
         facts: list[_Entry] = [
             entry for step in saved["since"] if not isinstance(step, str) for entry in step[1]
         ]
         for name, args, values, targets in saved["asserted"]:
             facts += [(name, args, value) for _, value in values]
             facts += [(name, args, TARGET) for _ in targets]
-        for entries, present, _ in saved["waiting"]:
-            facts += [*entries, *present]
+        for entries, held, _ in saved["waiting"]:
+            facts += [*entries, *held]
         for name, args, value in facts:
-            self.schema.check_name(name, "facts")
-            self.schema.check_arity("facts", name, args)
-            if value == TARGET:
-                self.schema.check_change("query", (name, args), None, None)
-            elif value is not None:
-                self.schema.check_change("facts", (name, args), value, None)
-
-
-def _name(fact: tuple[GroundAtom, object]) -> GroundAtom:
-    return fact[0]
+            if value is None:
+                fits = len(args) == self.schema.arities.get(name)
+            else:
+                fits = self.schema.is_fact(name, args, None if value == TARGET else value)
+            if not fits:
+                raise Misfit(f"{show_ground_atom(name, args)} is no fact of the model")
 
 
 def _entries(changes: Mapping[GroundAtom, float | None]) -> list[_Entry]:

@@ -6,7 +6,7 @@ The server has its own thread and shares only the queue with the run: see ``sour
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -20,7 +20,7 @@ from starlette.routing import Route
 from onlinesrl.core.errors import legible, shortened
 from onlinesrl.core.example import Example
 from onlinesrl.core.explain.counterfactual import DEFAULTS
-from onlinesrl.core.explain.explanation import ExplanationError, read_atom
+from onlinesrl.core.explain.explanation import Explanation, ExplanationError, read_atom
 from onlinesrl.core.learner import Learner, Prediction
 from onlinesrl.runs.explain import Question
 from onlinesrl.runs.http.server import Server
@@ -191,11 +191,15 @@ class _Parameters(msgspec.Struct, forbid_unknown_fields=True):
 def _explained(
     question: Question, kind: str, recent: PendingExample | None, learner: Learner, example: Example
 ) -> bytes:
-    """Return the explanations of an example, as `onlinesrl explain` writes them."""
+    """Return the explanations of an example, of a kind."""
     recorded = None if recent is None else msgspec.json.decode(recent.prediction, type=Prediction)
     most = max(1, TRIED_ATOMS // max(1, sum(map(len, example.evidence.values()))))
     question = question._replace(tries=min(question.tries, most))
-    explanations = [*question.answers(learner, example, recorded)]
+    return written([*question.answers(learner, example, recorded)], kind)
+
+
+def written(explanations: Sequence[Explanation], kind: str) -> bytes:
+    """Return explanations as text or as JSON, as `onlinesrl explain` writes them."""
     if kind == TEXT:
         return legible("\n\n".join(map(str, explanations))).encode()
     return msgspec.json.encode([explanation.as_dict() for explanation in explanations])

@@ -31,7 +31,6 @@ from onlinesrl.core.example import (
     Example,
     ValuedAtom,
     arguments,
-    number_of,
     show_ground_atom,
 )
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
@@ -253,14 +252,10 @@ class WorldLearner(Learner):
         """Yield the atoms of a part of a change, with their values; those of targets are NaN."""
         schema = self._world.schema
         old = self._world.asserted.by(UNKEYED) if part in {"add", "query", "remove"} else {}
-        for name, rows in (atoms or {}).items():
-            schema.check_name(name, part)
-            for row in rows:
-                constants, value = arguments(row), number_of(row)
-                schema.check_arity(part, name, constants)
-                atom = name, tuple(map(str, constants))
-                schema.check_change(part, atom, value, old.get(atom))
-                yield atom, nan if part == "query" else 1.0 if value is None else value
+        for name, constants, value in schema.rows(atoms or {}, part):
+            atom = name, tuple(map(str, constants))
+            schema.check_change(part, atom, value, old.get(atom))
+            yield atom, nan if part == "query" else 1.0 if value is None else value
 
     def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
         """Return the values of the atoms that each item lists in ``query``; without it, those of all."""

@@ -13,11 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from onlinesrl.core.errors import ExampleError, legible, shown
+from onlinesrl.core.errors import ExampleError, shown
 from onlinesrl.core.example import Atoms, Example
 from onlinesrl.core.explain.explanation import ExplanationError, read_atom
 from onlinesrl.core.learner import Learner
-from onlinesrl.runs.service import EXPLAINED, JSON, LINES, TEXT, Service, refusal
+from onlinesrl.runs.service import EXPLAINED, JSON, LINES, TEXT, Service, refusal, written
 from onlinesrl.stream.run_folder import part_of, parts
 from onlinesrl.stream.sources.request_queue import PendingRequest, Requests
 from onlinesrl.stream.world_changes import WorldChange
@@ -76,10 +76,7 @@ class WorldService(Service):
             return refusal(400, str(error))
 
         def explained(learner: Learner, example: Example) -> bytes:
-            explanations = [learner.explain(example, atom) for atom in atoms]
-            if kind == TEXT:
-                return legible("\n\n".join(map(str, explanations))).encode()
-            return msgspec.json.encode([explanation.as_dict() for explanation in explanations])
+            return written([learner.explain(example, atom) for atom in atoms], kind)
 
         return await self._ask(PendingRequest(_NO_CHANGE, False, explained), kind)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -13,6 +13,7 @@ import msgspec
 from onlinesrl.commands.dashboard.tail import Tail
 from onlinesrl.core.errors import FolderError, StorageError
 from onlinesrl.core.example import Atoms, Constant, ValuedAtom, arguments, show_ground_atom
+from onlinesrl.runs.report.world import means_between
 from onlinesrl.stream.checkpoints import numbered
 from onlinesrl.stream.run_folder import is_run, parts
 
@@ -238,15 +239,16 @@ class Watched:
 
     def _curves(self) -> dict[str, Any]:
         points = [self._points[examples] for examples in sorted(self._points)]
+        examples = [point.examples for point in points]
         columns = {
-            "examples": [point.examples for point in points],
+            "examples": examples,
             "f1": [point.f1 for point in points],
             "window": [point.window.f1 for point in points],
             "loss": [point.loss for point in points],
             "regret": [_per_update(point) for point in points],
             "drift": points[-1].drift.at if points else [],
-            "touched": _means(points, "touched_rules"),
-            "changed": _means(points, "changed_atoms"),
+            "touched": means_between(examples, [point.touched_rules for point in points]),
+            "changed": means_between(examples, [point.changed_atoms for point in points]),
         }
         return columns | {"wrong": [example.hamming for example in self._newest]}
 
@@ -271,17 +273,6 @@ class Watched:
                 for checkpoint in reversed(self._saved)
             ],
         }
-
-
-def _means(points: Sequence[Point], name: str) -> list[float | None]:
-    """Return the mean of a sum over the examples since the point before; None: there is no such sum."""
-    means, examples, total = list[float | None](), 0, 0
-    for point in points:
-        value = getattr(point, name)
-        count = point.examples - examples
-        means.append(None if value is None or count < 1 else (value - total) / count)
-        examples, total = point.examples, value or 0
-    return means
 
 
 def _extend(records: deque[T], tail: Tail, kind: type[T]) -> None:

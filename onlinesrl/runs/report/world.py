@@ -26,11 +26,20 @@ def cost_curve(metrics: Sequence[Figures]) -> Markup:
 
 
 def _means(metrics: Sequence[Figures], key: str) -> list[Point]:
-    """Return the mean of a sum over the changes between two lines of metrics."""
-    points, before = list[Point](), (0.0, 0.0)
-    for line in metrics:
-        examples, total = number(line.get("examples")), number(line.get(key))
-        if examples is not None and total is not None and examples > before[0]:
-            points.append((examples, (total - before[1]) / (examples - before[0])))
-            before = examples, total
-    return points
+    """Return the means of a sum over the changes between lines of metrics."""
+    examples, totals = ([number(line.get(name)) for line in metrics] for name in ("examples", key))
+    means = zip(examples, means_between(examples, totals), strict=True)
+    return [(at, mean) for at, mean in means if at is not None and mean is not None]
+
+
+def means_between(
+    examples: Sequence[float | None], totals: Sequence[float | None]
+) -> list[float | None]:
+    """Return the mean of a sum over the examples since the point before; None where it is not known."""
+    means, before = list[float | None](), (0.0, 0.0)
+    for at, total in zip(examples, totals, strict=True):
+        mean = None
+        if at is not None and total is not None and at > before[0]:
+            mean, before = (total - before[1]) / (at - before[0]), (at, total)
+        means.append(mean)
+    return means
