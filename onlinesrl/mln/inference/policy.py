@@ -47,15 +47,6 @@ class Inference:
         """Whether narrow worlds are predicted by elimination: max-sum, or sum-product for marginals."""
         return self.presolve
 
-    @property
-    def sums(self) -> bool:
-        """Whether narrow worlds are predicted by exact marginals of sum-product elimination."""
-        from onlinesrl.mln.inference.exact_marginals import ExactOrSampled
-
-        return (
-            self.presolve and self.threshold is None and isinstance(self.marginals, ExactOrSampled)
-        )
-
     def ranking(self) -> Inference:
         """Return this inference with marginals: exact in narrow components, by MC-SAT in the others.
 

@@ -9,7 +9,6 @@ elimination; the engines of ``inference`` solve them.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.core import interrupt
-from onlinesrl.core.arrays import Floats, Ints, enlarged
+from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible, OnlinesrlError, Unsolved
 from onlinesrl.core.evaluation.class_balance import BALANCED, LABELS, ClassBalance
 from onlinesrl.core.evaluation.decision_threshold import Thresholds
@@ -43,7 +42,6 @@ from onlinesrl.mln.kernels import (
     ground_network,
     grounding_frames,
     predict_and_learn,
-    predict_marginals,
     prediction_counts,
     weight_magnitude,
 )
@@ -277,13 +275,8 @@ class ExampleProcessor:
         w, weights, results = 0, self.weights, self.results
         most = weights.update.max_weights
         updates = None  # number of updates before the current world, if it is processed alone
-        sums = not learning and self.inference.marginals is not None and self.inference.sums
         try:
             while w < len(results.worlds):
-                if sums:
-                    w = self._sum_out(w)
-                    if w == len(results.worlds):
-                        break
                 before, updates = weights.updates, None
                 stop = self._eliminated(w, seen, learning, monitor)
                 if stop == w:
@@ -363,46 +356,6 @@ class ExampleProcessor:
             if status not in GROWING:
                 return first
             self._grow(status)
-
-    def _sum_out(self, first: int) -> int:
-        """Predict worlds by exact marginals; return their number, or the first that needs an engine."""
-        results, last = self.results, len(self.results.worlds)
-        route = self.inference.marginals.route if self.inference.marginals else ""
-        if route not in results.routes:
-            results.routes.append(route)
-        start, room, w = np.zeros(last + 1, np.int64), len(results.out.true_key), first
-        place = results.routes.index(route)
-        columns = np.zeros(room, np.int32), np.zeros(room, np.int64), np.zeros(room)
-        inverse = 1.0 if self.temperature is None else self.temperature.inverse
-        while True:
-            probabilities = predict_marginals.Probabilities(inverse, place, start, *columns)
-            self.at, status = predict_marginals.run(self.memory, probabilities, w, last)
-            self._list(probabilities, w, self.at)
-            w = self.at
-            interrupt.check()
-            if status not in GROWING:
-                return w
-            self._grow(status)
-            if status == predict_and_learn.GROW_OUTPUT:
-                columns = tuple(enlarged(column, 2 * len(column)) for column in columns)
-
-    def _list(self, found: predict_marginals.Probabilities, first: int, stop: int) -> None:
-        """Write the probabilities of the open atoms of worlds to the results."""
-        results, grounder = self.results, self.grounder
-        begin, end = found.start[[first, stop]].tolist()
-        query, keys = found.query[begin:end].tolist(), found.key[begin:end].tolist()
-        values = np.round(found.probability[begin:end], 6).tolist()
-        for w in range(first, stop):
-            if results.out.status[w] != OK:
-                continue
-            results.unproven.add(w)
-            marginals = results.marginals[w] = {}
-            at, end = (found.start[w : w + 2] - begin).tolist()
-            for q, names in enumerate(grounder.names):
-                domains = [grounder.packer.names(results.batch, w, kind) for kind in names.kinds]
-                part = slice(at, bisect_right(query, q, at, end))
-                rows, at = names.constants(keys[part], domains), part.stop
-                marginals[names.name] = [*map(ValuedAtom, rows, values[part])]
 
     # one world -----------------------------------------------------------------------------
 

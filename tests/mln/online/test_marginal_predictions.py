@@ -23,7 +23,7 @@ def test_a_kernel_predicts_what_engines_do(monkeypatch) -> None:
     """Also from little room, and one by one; no world of these needs an engine."""
     learner, seen = learner_of(), EXAMPLES[40:100]
     with monkeypatch.context() as patch:
-        patch.setattr(Inference, "sums", False)
+        patch.setattr(Inference, "eliminates", False)
         expected = learner.predict_many(seen, marginals=True)
     learner.learned.worlds.allocate(tables=64, output=8)
     monkeypatch.setattr(ExampleProcessor, "_take", None)
