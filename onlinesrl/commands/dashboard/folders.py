@@ -12,8 +12,8 @@ import msgspec
 
 from onlinesrl.commands.dashboard.tail import Tail
 from onlinesrl.core.errors import FolderError, StorageError
+from onlinesrl.core.evaluation.means_between import means_between
 from onlinesrl.core.example import Atoms, Constant, ValuedAtom, arguments, show_ground_atom
-from onlinesrl.runs.report.world import means_between
 from onlinesrl.stream.checkpoints import numbered
 from onlinesrl.stream.run_folder import is_run, parts
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onlinesrl.core.evaluation.means_between import means_between
 from onlinesrl.runs.report.chart import Point, Series, line_chart
 from onlinesrl.runs.report.html import Figures, Markup, figure, number, paragraph, section
 
@@ -30,16 +31,3 @@ def _means(metrics: Sequence[Figures], key: str) -> list[Point]:
     examples, totals = ([number(line.get(name)) for line in metrics] for name in ("examples", key))
     means = zip(examples, means_between(examples, totals), strict=True)
     return [(at, mean) for at, mean in means if at is not None and mean is not None]
-
-
-def means_between(
-    examples: Sequence[float | None], totals: Sequence[float | None]
-) -> list[float | None]:
-    """Return the mean of a sum over the examples since the point before; None where it is not known."""
-    means, before = list[float | None](), (0.0, 0.0)
-    for at, total in zip(examples, totals, strict=True):
-        mean = None
-        if at is not None and total is not None and at > before[0]:
-            mean, before = (total - before[1]) / (at - before[0]), (at, total)
-        means.append(mean)
-    return means
