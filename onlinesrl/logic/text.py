@@ -39,6 +39,7 @@ NAME = r"[A-Za-z_](?:[A-Za-z0-9_']|-(?!-(?![A-Za-z0-9_'\-])))*"
 
 _PLAIN = re.compile(rf"(?!(?i:exist|forall)$)(?=[A-Z]){NAME}|-?(?:0|[1-9][0-9]*)", re.ASCII)
 _QUOTED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t", "\r": r"\r"})
+_SPECIAL = re.compile(r'[\\"\n\t\r]')
 
 _CONNECTIVE = {And: " ^ ", Or: " v ", Implies: " => ", Iff: " <=> "}
 _BINDING = {Exists: 0, Forall: 0, Iff: 1, Implies: 2, Or: 3, And: 4, Not: 5}
@@ -53,7 +54,8 @@ def quote(constant: str) -> str:
     """Spell a constant, in quotes if Alchemy's syntax requires them."""
     if _PLAIN.fullmatch(constant) and constant != "-0":
         return constant
-    return f'"{constant.translate(_QUOTED)}"'
+    escaped = constant.translate(_QUOTED) if _SPECIAL.search(constant) else constant
+    return f'"{escaped}"'
 
 
 def unquote(spelling: str) -> str:

@@ -10,6 +10,7 @@ from itertools import chain, compress
 from numbers import Real
 from typing import Any, Self
 
+import msgspec
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
@@ -231,12 +232,12 @@ class Learned:
         used = np.any(rows != 0.0, axis=1)
         names = [quote(name) for name in compress(self.features.names, used)]
         ends = [f"{y})\n" for y in labels]
-        rules = chain(
-            _weights([f" Next(t, u) ^ Label(t, {y}) ^ Label(u, " for y in labels], ends, steps),
-            _weights([f" Feature(+{f}, t) ^ Label(t, " for f in names], ends, rows[used]),
-        )
         head = f"label = {{{', '.join(labels)}}}\n{RULES}\n"
-        return "".join([head, *(f"{w!r}{rule}{end}" for (rule, end), w in rules)])
+        rules = chain(
+            _lines([f" Next(t, u) ^ Label(t, {y}) ^ Label(u, " for y in labels], ends, steps),
+            _lines([f" Feature(+{f}, t) ^ Label(t, " for f in names], ends, rows[used]),
+        )
+        return "".join([head, *chain.from_iterable(rules)])
 
 
 def _weights(
@@ -247,6 +248,16 @@ def _weights(
     values = rows[name, label].tolist()
     for n, m, weight in zip(name.tolist(), label.tolist(), values, strict=True):
         yield (names[n], labels[m]), weight
+
+
+def _lines(
+    names: Sequence[str], ends: Sequence[str], rows: Floats
+) -> Iterator[tuple[str, str, str]]:
+    """Return the weights [name, label] other than 0 as text, each with its name and the label's end."""
+    name, label = rows.nonzero()
+    numbers = msgspec.json.encode(rows[name, label].tolist()).decode()[1:-1].split(",")
+    starts, rests = map(names.__getitem__, name.tolist()), map(ends.__getitem__, label.tolist())
+    return zip(numbers, starts, rests, strict=False)  # of no weight the text is one empty number
 
 
 def _chains(rows: Rows, lengths: Sequence[int], labels: Sequence[int]) -> Chains:
