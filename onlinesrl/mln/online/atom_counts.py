@@ -206,17 +206,16 @@ class AtomCounter:
         true, asked = self.true_atoms(example.truth or {}), asked_atoms(example, self.query)
         unlabelled = unlabelled_atoms(example)
         for name, open_atoms in marginals.items():
-            named = [(atom, (name, tuple(map(str, atom.args)))) for atom in open_atoms]
-            counted = [
-                pair
-                for pair in named
-                if pair[1] not in unlabelled and (asked is None or pair[1] in asked)
-            ]
-            if not counted:
-                continue
-            atoms, is_true = [atom for atom, _ in counted], [key in true for _, key in counted]
-            scores = np.array([atom.value for atom in atoms], np.float64)
-            yield name, scores, np.array(is_true, np.bool_)
+            atoms = [(name, tuple(map(str, atom.args))) for atom in open_atoms]
+            scores = np.array([atom.value for atom in open_atoms], np.float64)
+            is_true = np.array([atom in true for atom in atoms], np.bool_)
+            if unlabelled or asked is not None:
+                counted = [
+                    atom not in unlabelled and (asked is None or atom in asked) for atom in atoms
+                ]
+                scores, is_true = scores[counted], is_true[counted]
+            if len(scores):
+                yield name, scores, is_true
 
     def true_atoms(self, atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]]) -> set[Atom]:
         """Return the true atoms of query predicates."""

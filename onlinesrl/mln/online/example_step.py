@@ -9,10 +9,11 @@ elimination; the engines of ``inference`` solve them.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -469,21 +470,19 @@ class ExampleProcessor:
         if not by.predict:
             return
         results.unproven.update(range(first, stop))
-        starts = by.start[first : stop + 1].tolist()
-        span = slice(starts[0], starts[-1])
-        columns = by.query[span], by.key[span], np.round(by.value[span], 6)
-        atoms = [*zip(*(column.tolist() for column in columns), strict=True)]
-        for w, (start, end) in enumerate(pairwise(starts), first):
+        begin, end = by.start[[first, stop]].tolist()
+        query, keys = by.query[begin:end].tolist(), by.key[begin:end].tolist()
+        values = np.round(by.value[begin:end], 6).tolist()
+        for w in range(first, stop):
             if results.out.status[w] != OK or w in results.answered:
                 continue
-            open_atoms = atoms[start - starts[0] : end - starts[0]]
-            results.marginals[w] = {}
+            at, end = (by.start[w : w + 2] - begin).tolist()
+            marginals = results.marginals[w] = {}
             for q, names in enumerate(self.grounder.names):
                 domains = [self.grounder.packer.names(results.batch, w, k) for k in names.kinds]
-                keys = [key for query, key, _ in open_atoms if query == q]
-                values = [value for query, _, value in open_atoms if query == q]
-                rows = names.constants(keys, domains)
-                results.marginals[w][names.name] = [*map(ValuedAtom, rows, values)]
+                part = slice(at, bisect_right(query, q, at, end))
+                rows, at = names.constants(keys[part], domains), part.stop
+                marginals[names.name] = [*map(ValuedAtom, rows, values[part])]
 
     # prediction by engines -------------------------------------------------------------------
 
