@@ -39,8 +39,18 @@ class FactTables:
         self.constants: list[Ints32] = []
         self.shared: list[int] = []
         self.appearance: list[tuple[Ints32, Ints, Ints32, Ints]] = []
-        for kind in range(len(layout.types)):
-            self._add(kind)
+        for kind, place in enumerate(shared_place):
+            first, shared = dict[int, int](), int(place.max(initial=-1)) + 1
+            for column, cells in self._columns(kind) if local[kind] else ():
+                for c in cells.tolist():
+                    if place[c] < 0:
+                        first.setdefault(c, column)
+            packed, columns = np.array([*first], np.int32), np.array([*first.values()], np.int32)
+            place[packed] = shared + np.arange(len(packed))
+            arriving = np.bincount(columns, minlength=self.slot_start[-1]).astype(np.int64)
+            self.constants.append(packed)
+            self.shared.append(shared + len(packed))
+            self.appearance.append((columns, arriving, packed, np.zeros_like(arriving)))
 
     def _columns(self, kind: int) -> Iterator[tuple[int, Ints32]]:
         """Yield the number and the content of each column of a type."""
@@ -56,38 +66,25 @@ class FactTables:
         cells = (column.tolist() for _, column in self._columns(kind))
         return list(dict.fromkeys(chain.from_iterable(cells)))
 
-    def _add(self, kind: int) -> None:
-        place, first = self.shared_place[kind], dict[int, int]()
-        shared = int(place.max(initial=-1)) + 1
-        for column, cells in self._columns(kind) if self.local[kind] else ():
-            for c in cells.tolist():
-                if place[c] < 0:
-                    first.setdefault(c, column)
-        packed, columns = np.array([*first], np.int32), np.array([*first.values()], np.int32)
-        place[packed] = shared + np.arange(len(packed))
-        arriving = np.bincount(columns, minlength=self.slot_start[-1]).astype(np.int64)
-        self.constants.append(packed)
-        self.shared.append(shared + len(packed))
-        self.appearance.append((columns, arriving, packed, np.zeros_like(arriving)))
-
     def arrays(self, stream_numbers: Sequence[Ints32]) -> Facts:
         """Return the arrays of the kernels; columns of types that are not local have stream numbers."""
         layout, slots = self.layout, self.layout.slots
         names = layout.slot_predicates()
+        number_of = [  # by type, the numbers of its constants by packed number
+            (self.shared_place if local else stream_numbers)[kind]
+            for kind, local in enumerate(self.local)
+        ]
         start, count = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
         order_start, column_start = np.zeros(slots, np.int64), np.zeros(slots, np.int32)
         numbered, column_type, order, offset = dict[int, Ints32](), list[int](), list[Ints](), 0
         for slot, rows in self.rows.items():
             kinds = [layout.type_number[name] for name in layout.columns(names[slot])]
             columns = [
-                self._numbers(kind, stream_numbers)[cells] if kind >= 0 else cells
+                number_of[kind][cells] if kind >= 0 else cells
                 for kind, cells in zip(kinds, rows.T, strict=True)
             ]
-            start[slot], count[slot], order_start[slot] = (
-                offset,
-                len(rows),
-                sum(map(len, order)),
-            )
+            start[slot], count[slot] = offset, len(rows)
+            order_start[slot] = sum(map(len, order))
             column_start[slot] = len(column_type)
             column_type += [
                 kind if kind >= 0 and len(self.constants[kind]) else -1 for kind in kinds
@@ -108,26 +105,13 @@ class FactTables:
             np.array([*map(len, self.constants)], np.int32),
         )
 
-    def _numbers(self, kind: int, stream_numbers: Sequence[Ints32]) -> Ints32:
-        """Return the shared numbers (local types) or stream numbers of constants, by packed number."""
-        return (self.shared_place if self.local[kind] else stream_numbers)[kind]
-
     def _indexes(self, numbered: Mapping[int, Ints32]) -> tuple[Ints, Ints32, Ints32]:
         """Return the start of each index of the plans, the cells of the indexes, and their rows."""
         plans = self.plans
-        starts, cells, rows, offset, row_at = (
-            [],
-            [np.zeros(0, np.int64)],
-            [np.zeros(0, np.int64)],
-            0,
-            0,
-        )
-        for slot, argument, kind in zip(
-            plans.index_slot.tolist(),
-            plans.index_argument.tolist(),
-            plans.index_type.tolist(),
-            strict=True,
-        ):
+        starts, cells, rows = [], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        offset = row_at = 0
+        indexes = (plans.index_slot, plans.index_argument, plans.index_type)
+        for slot, argument, kind in np.stack(indexes, 1).tolist():
             starts.append(offset)
             if slot in numbered:
                 column = numbered[slot][:, argument]

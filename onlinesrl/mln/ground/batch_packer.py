@@ -18,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import UNSET
 
-from onlinesrl.core.arrays import Ints32
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import (
@@ -49,14 +48,6 @@ class Packed(NamedTuple):
 
     example: Example
     place: int
-
-
-class Values(dict[float, int]):
-    """The values of numeric atoms, numbered in order of first appearance."""
-
-    def __missing__(self, value: float) -> int:
-        number = self[value] = len(self)
-        return number
 
 
 class LimitKeys(NamedTuple):
@@ -110,7 +101,7 @@ class Packer(Constants):
         self.spans: list[bytes] = []
         self.listed = bytearray()
         self.labelled = bytearray()
-        self.values = Values(self.fact_values)
+        self.values = dict(self.fact_values)  # values of numeric atoms, numbered as they appear
 
     @property
     def full(self) -> bool:
@@ -132,7 +123,13 @@ class Packer(Constants):
         constants of each argument; all their combinations become open atoms.
         """
         if isinstance(example, NumberedExample):
-            self._add_numbered(example, place)
+            numbered: NumberedExample | None = example
+            if example.domain is not self.constants:  # its numbers are outdated
+                numbered = self.lines.read(example.line)
+            assert numbered is not None, "a line that was read once can be read again"
+            self.rows.append(numbered.row)
+            self.spans.append(numbered.place)
+            self._append(example, place, False, example.labelled)
             return
         asked_atoms(example, self.layout.plan.query)
         example = self.background.beside(example, self.layout.plan.query)
@@ -145,10 +142,8 @@ class Packer(Constants):
         if example.truth is not None:
             self._relations(example.truth, "truth", self.layout.truth, start, count)
         if unlabelled := unlabelled_atoms(example):
-            rows_of: Atoms = {
-                name: [arguments(atom) for atom in atoms]
-                for name, atoms in listed_unlabelled(example).items()
-            }
+            listed = listed_unlabelled(example)
+            rows_of: Atoms = {name: [*map(arguments, atoms)] for name, atoms in listed.items()}
             slots = self.layout.unlabelled
             self._relations(rows_of, "unlabelled", slots, start, count)
             for name in sorted(unlabelled.predicates):
@@ -156,34 +151,25 @@ class Packer(Constants):
                     raise ExampleError(self._unknown(name, slots, "unlabelled"), "schema")
                 count[slots[name]] = WHOLLY
         if example.query is not None:
-            opened = self._opened(example.query, example.evidence)
-            self._relations(opened, "query", self.layout.listed, start, count)
+            opened: Atoms = {name: [*atoms] for name, atoms in example.query.items()}
+            for (
+                name
+            ) in self.layout.plan.query:  # joins must also find the atoms that evidence fixes
+                opened.setdefault(name, []).extend(example.evidence.get(name, ()))
+            rows_of = {name: [arguments(atom) for atom in atoms] for name, atoms in opened.items()}
+            self._relations(rows_of, "query", self.layout.listed, start, count)
         rows = array("i", self.data).tobytes()
         for name, columns in wholly.items():
-            slot, grid = self.layout.listed[name], self._grid(columns)
+            numbers = [np.array([self.constants[c] for c in names], np.int32) for names in columns]
+            grid = np.zeros((1, 0), np.int32)  # all combinations, int32[atoms, arguments]
+            if numbers:
+                grid = np.stack(np.meshgrid(*numbers, indexing="ij"), -1).reshape(-1, len(numbers))
+            slot = self.layout.listed[name]
             start[slot], count[slot] = len(rows) // grid.itemsize, len(grid)
             rows += grid.tobytes()
         self.rows.append(rows)
         self.spans.append(array("q", start + count).tobytes())
         self._append(example, place, example.query is not None, example.truth is not None)
-
-    def _grid(self, columns: Sequence[Sequence[Constant]]) -> Ints32:
-        """Return the constants' numbers of all combinations of arguments, int32[atoms, arguments]."""
-        numbers = [np.array([self.constants[name] for name in c], np.int32) for c in columns]
-        if not numbers:
-            return np.zeros((1, 0), np.int32)
-        return np.stack(np.meshgrid(*numbers, indexing="ij"), -1).reshape(-1, len(numbers))
-
-    def _add_numbered(self, example: NumberedExample, place: int) -> None:
-        """Pack an example with numbered constants; if the numbers are outdated, read its line again."""
-        numbered = example
-        if example.domain is not self.constants:
-            reread = self.lines.read(example.line)
-            assert reread is not None, "a line that was read once can be read again"
-            numbered = reread
-        self.rows.append(numbered.row)
-        self.spans.append(numbered.place)
-        self._append(example, place, False, example.labelled)
 
     def _append(self, example: Example, place: int, listed: bool, labelled: bool) -> None:
         self.listed.append(listed)
@@ -196,7 +182,11 @@ class Packer(Constants):
         for name in (predicate for predicate in evidence if predicate in layout.numeric):
             values = self._values(name, evidence[name]).items()
             for present in (False, True):
-                rows = [(*row, self.values[x]) for row, x in values if (x != 0) is present]
+                rows = [
+                    (*row, self.values.setdefault(x, len(self.values)))
+                    for row, x in values
+                    if (x != 0) is present
+                ]
                 slot = layout.slot(name, present)
                 start[slot], count[slot] = len(self.data), len(rows)
                 self.data += chain.from_iterable(rows)
@@ -252,13 +242,6 @@ class Packer(Constants):
         constants = map(self.constants.__getitem__, chain.from_iterable(rows))
         values = dict(zip(zip(*[constants] * arity, strict=True), numbers, strict=False))
         return values if len(values) == len(atoms) else None
-
-    def _opened(self, listed: Atoms, evidence: Atoms) -> Atoms:
-        """Return the listed open atoms and the atoms that evidence fixes: joins must find both."""
-        opened: Atoms = {name: [*atoms] for name, atoms in listed.items()}
-        for name in self.layout.plan.query:
-            opened.setdefault(name, []).extend(evidence.get(name, ()))
-        return {name: [arguments(atom) for atom in atoms] for name, atoms in opened.items()}
 
     def _relations(
         self,

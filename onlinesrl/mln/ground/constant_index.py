@@ -43,18 +43,11 @@ class Domain(dict[Constant, int]):
         number = self.get(text)
         if number is None:
             number = len(self.names)
-            self.names.append(_name(text))
+            whole = text.isascii() and text.removeprefix("-").isdigit() and len(text) < 19
+            self.names.append(int(text) if whole and str(int(text)) == text else text)
             self[text] = number
         self[constant] = number
         return number
-
-
-def _name(text: str) -> Constant:
-    """Return the integer that a text spells, else the text."""
-    if text.isascii() and text.removeprefix("-").isdigit() and len(text) < 19:
-        number = int(text)
-        return number if str(number) == text else text
-    return text
 
 
 class News(NamedTuple):
@@ -131,33 +124,6 @@ class Constants:
             showing = [row for row in rows if any(self._unshared({name: [row]}))]
             self.unshared |= {name: showing} if showing else {}
 
-    def _tables(self) -> tuple[Ints32, Ints, Ints32, Ints]:
-        """Return a batch's columns of shared constants.
-
-        These are, by type, their count and start; by constant, the stream number and the integer value.
-        """
-        more = [[self.constants.names[c] for c in row] for row in self.facts.constants]
-        self.names_shared = [
-            [*d.names, *new] for d, new in zip(self.shared.values(), more, strict=True)
-        ]
-        names = self.names_shared
-        numbers = [self.constants[name] for row in names for name in row]
-        self.shared_constants = np.array(numbers, np.int32)
-        start = np.cumsum([0, *map(len, names)])
-        streams = [self.stream.get(kind) for kind in self.layout.types]
-        stream = [
-            -1 if s is None else s.get(str(name), -1)
-            for s, row in zip(streams, names, strict=True)
-            for name in row
-        ]
-        numeric = chain.from_iterable(names) if self.layout.plan.numeric else ()
-        return (
-            np.diff(start).astype(np.int32),
-            start.astype(np.int64),
-            np.asarray(stream, np.int32),
-            np.asarray([number_of(str(name)) for name in numeric], np.int64),
-        )
-
     def _fact_rows(self) -> dict[int, Ints32]:
         """Return the facts of evidence predicates by slot, as rows of packed numbers.
 
@@ -174,9 +140,36 @@ class Constants:
         return {slot: np.array(packed, np.int32) for slot, packed in rows.items()}
 
     def _number_facts(self) -> None:
-        """Update the tables of facts and shared constants to the current numbers."""
-        numbers = [self._stream_numbers(kind) for kind in range(len(self.layout.types))]
-        self.tables, self.fact_arrays = self._tables(), self.facts.arrays(numbers)
+        """Update the tables of facts and shared constants to the current numbers.
+
+        ``tables`` are a batch's columns of shared constants: by type, their count and start; by constant,
+        the stream number and the integer value.
+        """
+        more = [[self.constants.names[c] for c in row] for row in self.facts.constants]
+        self.names_shared = names = [
+            [*d.names, *new] for d, new in zip(self.shared.values(), more, strict=True)
+        ]
+        self.shared_constants = np.array(
+            [self.constants[c] for row in names for c in row], np.int32
+        )
+        start = np.cumsum([0, *map(len, names)])
+        nothing: Mapping[Constant, int] = {}
+        streams = [self.stream.get(kind, nothing) for kind in self.layout.types]
+        stream = [
+            s.get(str(name), -1) for s, row in zip(streams, names, strict=True) for name in row
+        ]
+        numeric = chain.from_iterable(names) if self.layout.plan.numeric else ()
+        self.tables: tuple[Ints32, Ints, Ints32, Ints] = (
+            np.diff(start).astype(np.int32),
+            start.astype(np.int64),
+            np.asarray(stream, np.int32),
+            np.asarray([number_of(str(name)) for name in numeric], np.int64),
+        )
+        texts, unknown = [*map(str, self.constants.names[: self.first])], -2 - np.arange(self.first)
+        known = [np.array([s.get(text, -1) for text in texts], np.int64) for s in streams]
+        # the stream numbers of shared and fact constants, negative if unknown as in ``localise``
+        numbers = [np.where(n < 0, unknown, n).astype(np.int32) for n in known]
+        self.fact_arrays = self.facts.arrays(numbers)
         self.strange = [  # (type, text) of fact constants without a stream number
             (name, str(self.constants.names[c]))
             for kind, name in enumerate(self.layout.types)
@@ -184,12 +177,6 @@ class Constants:
             for c in self.facts.named(kind)
             if numbers[kind][c] < 0
         ]
-
-    def _stream_numbers(self, kind: int) -> Ints32:
-        """Return the stream numbers of shared and fact constants, negative if unknown as in ``localise``."""
-        stream: Mapping[Constant, int] = self.stream.get(self.layout.types[kind], {})
-        numbers = [stream.get(str(name), -1) for name in self.constants.names[: self.first]]
-        return np.where(np.array(numbers) < 0, -2 - np.arange(self.first), numbers).astype(np.int32)
 
     # open types ----------------------------------------------------------------------------------
 

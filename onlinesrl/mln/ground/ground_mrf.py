@@ -108,7 +108,14 @@ def validate(model: GroundMRF) -> None:
     Raises ValueError if shapes or types do not fit, a literal or a group is out of range, a soft clause is
     empty, a clause has an atom twice, or a group has no atom.
     """
-    _check_shapes(model)
+    expected: dict[str, tuple[type[np.generic], int]] = {
+        "start": (np.int64, model.n_clauses + 1),
+        "literals": (np.int32, int(model.start[-1])),
+        "hard": (np.bool_, model.n_clauses),
+        "group": (np.int32, model.n_atoms),
+        "exactly": (np.bool_, len(model.exactly)),
+    }
+    check_rows(model, expected)
     length = np.diff(model.start)
     atom = np.abs(model.literals.astype(np.int64)) - 1
     clause = np.repeat(np.arange(model.n_clauses), length)
@@ -126,15 +133,3 @@ def validate(model: GroundMRF) -> None:
     broken = [rule for rule, holds in rules.items() if not holds]
     if broken:
         raise ValueError(f"not a ground model: {'; '.join(broken)}")
-
-
-def _check_shapes(model: GroundMRF) -> None:
-    """Raise ValueError unless the types and lengths of all arrays are consistent."""
-    expected: dict[str, tuple[type[np.generic], int]] = {
-        "start": (np.int64, model.n_clauses + 1),
-        "literals": (np.int32, int(model.start[-1])),
-        "hard": (np.bool_, model.n_clauses),
-        "group": (np.int32, model.n_atoms),
-        "exactly": (np.bool_, len(model.exactly)),
-    }
-    check_rows(model, expected)

@@ -7,7 +7,6 @@ from onlinesrl.logic.text import quote
 from onlinesrl.mln.ground.batch_packer import Packer
 from onlinesrl.mln.kernels import grounding_frames
 from onlinesrl.mln.kernels.weight_magnitude import HIGHEST
-from onlinesrl.mln.lang.clausal_form import Clause
 
 KINDS = {
     grounding_frames.TRUTH_NOT_OPEN: "not_open",
@@ -41,39 +40,30 @@ class Reasons:
         if status == grounding_frames.TOO_MANY_ATOMS:
             return f"more query atoms than {self.packer.keys.atoms} ({self.most_atoms})"
         clause = self.clauses[detail]
+        line = self.layout.plan.program.rules[clause.rule].position.line
         if status == grounding_frames.TOO_MANY_GROUNDINGS:
-            return self._too_many(clause)
+            keys, most = self.packer.keys, self.most_groundings
+            long = (
+                f", where {grounding_frames.LITERALS_EACH} more literals count as one more clause"
+            )
+            return (
+                f"more ground clauses than {keys.groundings} ({most}), reached in the rule {clause.text} "
+                f"(line {line}){long if clause.exists else ''}; {keys.advice} a condition that evidence "
+                f"decides to the rule, or a hard rule that decides atoms; or raise {keys.groundings}"
+            )
         if status == grounding_frames.WEIGHTS_OVERFLOW:
-            return self._overflow(clause)
+            return (
+                f"the weights of the ground clauses add up to more than {HIGHEST:g}; the largest one is "
+                f"in the rule {clause.text} (line {line}): expected smaller weights and numbers, or a hard "
+                "rule, which ends in a period"
+            )
         part = "truth" if status == grounding_frames.TRUTH_BREAKS_RULE else "evidence"
         return f"the {part} breaks the hard rule {clause.text}"
 
-    def _too_many(self, clause: Clause) -> str:
-        """Return the message that a rule has too many ground clauses, with advice."""
-        keys, most = self.packer.keys, self.most_groundings
-        line = self.layout.plan.program.rules[clause.rule].position.line
-        long = f", where {grounding_frames.LITERALS_EACH} more literals count as one more clause"
-        return (
-            f"more ground clauses than {keys.groundings} ({most}), reached in the rule {clause.text} "
-            f"(line {line}){long if clause.exists else ''}; {keys.advice} a condition that evidence "
-            f"decides to the rule, or a hard rule that decides atoms; or raise {keys.groundings}"
-        )
-
-    def _overflow(self, clause: Clause) -> str:
-        """Return the message that weights overflow, with the rule of the largest weight and advice."""
-        line = self.layout.plan.program.rules[clause.rule].position.line
-        return (
-            f"the weights of the ground clauses add up to more than {HIGHEST:g}; the largest one is in "
-            f"the rule {clause.text} (line {line}): expected smaller weights and numbers, or a hard rule, "
-            "which ends in a period"
-        )
-
     def _not_open(self, batch: grounding_frames.Batch, w: int, detail: int) -> str:
         slot, row = detail >> 32, detail & 0xFFFFFFFF
-        name, named = (
-            self.layout.slot_predicates()[slot],
-            self.packer.truth_constants(batch, slot, w, row),
-        )
+        name = self.layout.slot_predicates()[slot]
+        named = self.packer.truth_constants(batch, slot, w, row)
         atom = show_ground_atom(name, [constant for constant, _ in named])
         unlabelled = slot in self.layout.unlabelled.values()
         part = "unlabelled" if unlabelled else "truth"

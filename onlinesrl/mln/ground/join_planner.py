@@ -235,24 +235,6 @@ def _bare(term: Term) -> Term:
     return Variable(term.name) if isinstance(term, Variable) else term
 
 
-def _groups(
-    program: Program, query: Sequence[str], all_clauses: Sequence[Clause]
-) -> tuple[dict[str, Group], set[int]]:
-    """Return the groups, and the numbers of the clauses that the groups make redundant."""
-    groups = {
-        name: Group(program.predicates[name].exactly_one, True)
-        for name in query
-        if program.predicates[name].exactly_one
-    }
-    covered = set()
-    for number, clause in enumerate(all_clauses):
-        for name in query:
-            k = at_most_one(clause, program.predicates[name])
-            if k is not None and k in groups.setdefault(name, Group((k,), False)).arguments:
-                covered.add(number)
-    return groups, covered
-
-
 class _Compiler:
     def __init__(self, program: Program, query: tuple[str, ...]):
         self.program = program
@@ -263,7 +245,7 @@ class _Compiler:
         parts = _parts(clause)
         types = {v.name: NUMBER for part in parts for v, *_ in part.computed}
         types |= {name: kind for part in parts for name, kind in part.domains}
-        for literal in [*clause.literals, *(x for e in clause.exists for x in e.literals)]:
+        for literal in (x for part in parts for x in part.literals):
             declared = self.program.predicates[literal.atom.predicate].types
             for term, kind in zip(literal.atom.terms, declared, strict=True):
                 if isinstance(term, Variable):
@@ -332,21 +314,16 @@ class _Compiler:
         checks: list[Check] = [Absent(x.atom) for x in evidence if x.positive]
         checks += [Compare(not equal, a, b) for equal, a, b in clause.equalities]
         checks += number_checks(clause, wanted=False)
-        steps = arrange(joins, checks, self.domain_order(clause, types, query), types, {*bound})
+        inner = {v for e in clause.exists for v in e.variables}
+        free = (v for v, kind in types.items() if v not in inner and kind != VALUE)
+        candidate = self.run_candidate(clause, query, types)
+        order = sorted(free, key=lambda v: v == candidate)  # the candidate for a run comes last
+        steps = arrange(joins, checks, order, types, {*bound})
         values = self.values(clause)
         return tuple(
             replace(step, value=values.get(step.atom)) if isinstance(step, Scan) else step
             for step in steps
         )
-
-    def domain_order(
-        self, clause: Clause, types: Mapping[str, str], query: tuple[Literal, ...]
-    ) -> list[str]:
-        """Order free variables so that the candidate for a run comes last."""
-        candidate = self.run_candidate(clause, query, types)
-        inner = {v for e in clause.exists for v in e.variables}
-        free = (v for v, kind in types.items() if v not in inner and kind != VALUE)
-        return sorted(free, key=lambda v: v == candidate)
 
     def run_candidate(
         self, clause: Clause, query: tuple[Literal, ...], types: Mapping[str, str]
@@ -428,15 +405,14 @@ def number_checks(part: Clause | Existential, wanted: bool) -> list[Check]:
         order = Order(op, left, right)
         if op in (">", ">="):
             order = Order(op.replace(">", "<"), right, left)
-        checks.append(order if positive == wanted else _opposite(order))
+        if positive == wanted:
+            checks.append(order)
+        elif order.op == "=":
+            checks.append(Order("!=", order.left, order.right))
+        else:
+            checks.append(Order("<=" if order.op == "<" else "<", order.right, order.left))
     checks += [Compute(*computed) for computed in part.computed]
     return checks
-
-
-def _opposite(order: Order) -> Order:
-    if order.op == "=":
-        return Order("!=", order.left, order.right)
-    return Order("<=" if order.op == "<" else "<", order.right, order.left)
 
 
 def _ready(checks: list[Check], bound: set[str]) -> list[Step]:
@@ -489,11 +465,13 @@ def _local_types(program: Program, query: Sequence[str], plans: Iterable[ClauseP
             if isinstance(step, Domain):
                 local.add(step.type)
             elif isinstance(step, Order | Compute):
-                local |= {plan.types[v] for v in _step_variables(step)} - {NUMBER}
+                terms = [step.left, step.right]
+                terms += [step.variable] if isinstance(step, Compute) else []
+                local |= {plan.types[v] for v in _variables(terms)} - {NUMBER}
         parts = _parts(plan.clause)
         literals = [x.atom.terms for part in parts for x in part.literals]
-        for terms in [*literals, *((a, b) for part in parts for _, a, b in part.equalities)]:
-            for v in _variables(terms):
+        for pair in [*literals, *((a, b) for part in parts for _, a, b in part.equalities)]:
+            for v in _variables(pair):
                 if v in seen:
                     local.add(plan.types[v])
                 seen.add(v)
@@ -501,17 +479,8 @@ def _local_types(program: Program, query: Sequence[str], plans: Iterable[ClauseP
     return local | (used - template)
 
 
-def _all_literals(clause: Clause) -> list[Literal]:
-    return [*clause.literals, *(x for e in clause.exists for x in e.literals)]
-
-
 def _parts(clause: Clause) -> list[Clause | Existential]:
     return [clause, *clause.exists]
-
-
-def _step_variables(step: Order | Compute) -> list[str]:
-    terms = (step.left, step.right)
-    return _variables(terms if isinstance(step, Order) else (step.variable, *terms))
 
 
 def compile_program(program: Program, query: Sequence[str], templates: Iterable[str] = ()) -> Plan:
@@ -528,13 +497,26 @@ def compile_program(program: Program, query: Sequence[str], templates: Iterable[
             raise OnlinesrlError(f"{name} is numeric: it is evidence, and cannot be queried")
     query = tuple(dict.fromkeys(query))
     all_clauses = clauses(program)
-    groups, covered = _groups(program, query, all_clauses)
+    groups = {
+        name: Group(program.predicates[name].exactly_one, True)
+        for name in query
+        if program.predicates[name].exactly_one
+    }
+    covered = set()  # the clauses that groups make redundant
+    for number, clause in enumerate(all_clauses):
+        for name in query:
+            k = at_most_one(clause, program.predicates[name])
+            if k is not None and k in groups.setdefault(name, Group((k,), False)).arguments:
+                covered.add(number)
     compiler = _Compiler(program, query)
     needed = [
         clause
         for number, clause in enumerate(all_clauses)
         if number not in covered
-        and (clause.hard or any(x.atom.predicate in query for x in _all_literals(clause)))
+        and (
+            clause.hard
+            or any(x.atom.predicate in query for part in _parts(clause) for x in part.literals)
+        )
     ]
     plans = tuple(compiler.compile(clause) for clause in needed)
     template = {plan.types[v] for plan in plans for v in plan.clause.template} | set(templates)

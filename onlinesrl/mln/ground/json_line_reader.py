@@ -97,8 +97,12 @@ class JsonLineReader:
         content = np.frombuffer(text, np.uint8)  # writable: kernels have one signature
         stops = np.cumsum([len(line) + 1 for line in lines], dtype=np.int64)
         k.scan(content, stops, self.scan)
-        if self.size.item() > self.known:
-            self._name(domain)
+        if (size := self.size.item()) > self.known:  # name the new constants
+            self.domain = None  # until all constants have names
+            ends = self.texts.start[self.known : size + 1].tolist()
+            for first, stop in pairwise(ends):
+                domain[self.texts.byte[first:stop].tobytes().decode()]
+            self.domain, self.known, self.used = domain, size, ends[-1]
         return self._examples(domain, lines)
 
     def _examples(self, domain: Domain, lines: Sequence[bytes]) -> list[NumberedExample | None]:
@@ -149,15 +153,6 @@ class JsonLineReader:
         )
         self.domain, self.known = domain, len(domain.names)
         self.used += len(joined)
-
-    def _name(self, domain: Domain) -> None:
-        """Add the new constants of scanned lines to the domain."""
-        self.domain = None
-        size, start = self.size.item(), self.texts.start
-        stops = start[self.known : size + 1].tolist()
-        for first, stop in pairwise(stops):
-            domain[self.texts.byte[first:stop].tobytes().decode()]
-        self.domain, self.known, self.used = domain, size, stops[-1]
 
     def _make_room(self, names: int, size: int) -> None:
         """Enlarge the tables for ``names`` more constants of ``size`` bytes together."""

@@ -5,9 +5,9 @@ A hash table maps each template instance (clause, constants) to a block of weigh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,27 +21,6 @@ from onlinesrl.mln.lang.clausal_form import Clause
 
 ROOM, SLOTS = 1 << 16, 1 << 13
 """The initial number of weights and of hash slots. Unused ones take no memory; growing takes time."""
-
-
-class _Column(NamedTuple):
-    """A template variable: its constants, its stride in a block, the number of declared constants."""
-
-    names: list[Constant]
-    stride: int
-    size: int
-
-
-def _keys(columns: Sequence[_Column], row: Sequence[int]) -> list[tuple[int, tuple[str, ...]]]:
-    """Return the offsets in a block, each with its template constants."""
-    keys: list[tuple[int, tuple[str, ...]]] = [(0, ())]
-    for (names, stride, size), constant in zip(columns, row, strict=False):
-        if stride and not constant:
-            choices = list(enumerate(map(str, names[:size])))
-            keys = [(o + stride * c, (*key, name)) for o, key in keys for c, name in choices]
-        else:
-            name = str(names[constant - 1 if stride else constant])
-            keys = [(o, (*key, name)) for o, key in keys]
-    return keys
 
 
 class ModelWeights:
@@ -91,19 +70,12 @@ class ModelWeights:
 
     def grow(self) -> None:
         """Double the memory that is too small for a new block: hash slots, or weights and blocks."""
-        if self._crowded(int(self.arrays.size[1]) + 1):
-            self._grow_slots()
+        a = self.arrays
+        if 2 * (int(a.size[1]) + 1) > len(a.slot):  # at most half of the slots are in use
+            self.arrays = replace(a, slot=np.full(2 * len(a.slot), -1, np.int32))
+            k.rehash(self.arrays)
         else:
             self._grow_weights()
-
-    def _crowded(self, blocks: int) -> bool:
-        """Tell whether ``blocks`` exceed half of the hash slots."""
-        return 2 * blocks > len(self.arrays.slot)
-
-    def _grow_slots(self) -> None:
-        a = self.arrays
-        self.arrays = replace(a, slot=np.full(2 * len(a.slot), -1, np.int32))
-        k.rehash(self.arrays)
 
     def _grow_weights(self) -> None:
         columns = ("value", "uses", "delta", "mark", "touched", "key", "block")
@@ -136,16 +108,13 @@ class ModelWeights:
 
     # names ---------------------------------------------------------------------------------
 
-    def _place(self, number: int, key: tuple[str, ...]) -> tuple[Any, int]:
-        """Return the hash key and the offset of a clause's template constants."""
-        clause_plan = self.layout.plan.clauses[number]
-        strides, _ = self.strides[number]
-        row = np.zeros(self.arrays.key.shape[1] - 1, np.int32)
-        offset = 0
-        for j, (name, constant, stride) in enumerate(
-            zip(clause_plan.clause.template, key, strides, strict=True)
-        ):
-            kind = clause_plan.types[name]
+    def set(self, number: int, key: tuple[str, ...], weight: float) -> None:
+        """Set the starting value (base) of one weight, adding it if need be."""
+        plan, (strides, _) = self.layout.plan.clauses[number], self.strides[number]
+        row, offset = np.zeros(self.arrays.key.shape[1] - 1, np.int32), 0
+        template = zip(plan.clause.template, key, strides, strict=True)
+        for j, (name, constant, stride) in enumerate(template):
+            kind = plan.types[name]
             constant_number = self.stream[kind][constant]
             if stride == 0:
                 row[j] = constant_number
@@ -153,11 +122,6 @@ class ModelWeights:
                 offset += constant_number * stride
             else:
                 row[j] = constant_number + 1
-        return row, offset
-
-    def set(self, number: int, key: tuple[str, ...], weight: float) -> None:
-        """Set the starting value (base) of one weight, adding it if need be."""
-        row, offset = self._place(number, key)
         if not row.any() and not self.arrays.keyed[number]:
             first = int(self.plans.first_weight[number])
         else:
@@ -177,25 +141,31 @@ class ModelWeights:
 
     def numbered(self) -> Iterator[tuple[int, Clause, tuple[str, ...]]]:
         """Yield the number of every weight, its clause, and the constants of its template."""
-        columns = [self._columns(number) for number in range(len(self.clauses))]
-        for number, first, row in self._blocks():
-            for offset, key in _keys(columns[number], row):
-                yield first + offset, self.clauses[number], key
-
-    def _blocks(self) -> Iterator[tuple[int, int, list[int]]]:
         a, blocks = self.arrays, int(self.arrays.size[1])
-        for number, clause in enumerate(self.clauses):
-            if not clause.hard and not a.keyed[number]:
-                yield number, int(self.plans.first_weight[number]), [0] * len(clause.template)
-        rows = a.key[:blocks].tolist()
-        for row, first in zip(rows, a.block[:blocks].tolist(), strict=True):
-            yield row[0], first, row[1:]
-
-    def _columns(self, number: int) -> list[_Column]:
-        """Return the description of a block's row, one entry per template variable of the clause."""
-        plan, (strides, _) = self.layout.plan.clauses[number], self.strides[number]
-        types = (plan.types[variable] for variable in plan.clause.template)
-        return [
-            _Column(self.stream[t].names, stride, len(self.layout.constants[t]))
-            for t, stride in zip(types, strides, strict=True)
-        ]
+        starts: list[tuple[int, int, list[int]]] = []  # clause, first weight and key of each block
+        variables: list[list[tuple[list[Constant], int, int]]] = []  # constants, declared, stride
+        for number, plan in enumerate(self.layout.plan.clauses):
+            types = [plan.types[variable] for variable in plan.clause.template]
+            variables.append(
+                [
+                    (self.stream[t].names, len(self.layout.constants[t]), stride)
+                    for t, stride in zip(types, self.strides[number][0], strict=True)
+                ]
+            )
+            if not plan.clause.hard and not a.keyed[number]:
+                starts.append((number, int(self.plans.first_weight[number]), [0] * len(types)))
+        rows = zip(a.key[:blocks].tolist(), a.block[:blocks].tolist(), strict=True)
+        starts += [(row[0], first, row[1:]) for row, first in rows]
+        for number, first, row in starts:
+            keys: list[tuple[int, tuple[str, ...]]] = [(first, ())]
+            for (names, size, stride), constant in zip(variables[number], row, strict=False):
+                if stride and not constant:
+                    choices = list(enumerate(map(str, names[:size])))
+                    keys = [
+                        (n + stride * c, (*key, name)) for n, key in keys for c, name in choices
+                    ]
+                else:
+                    name = str(names[constant - 1 if stride else constant])
+                    keys = [(n, (*key, name)) for n, key in keys]
+            for n, key in keys:
+                yield n, self.clauses[number], key

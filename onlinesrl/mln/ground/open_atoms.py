@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from onlinesrl.logic.ast import Atom, Constant, Leaf, Variable
+from onlinesrl.logic.ast import Atom, Constant, Variable
 from onlinesrl.mln.ground.join_planner import (
     Absent,
     Check,
@@ -147,13 +147,12 @@ def _candidates(
         else:
             terms = leaves(decider.own.atom)
             place = {t.name: f"${n}" for n, t in enumerate(terms) if isinstance(t, Variable)}
-            renamed = tuple(_renamed(term, place) for term in leaves(decider.joined))
-            joins.append((Atom(decider.joined.predicate, renamed), opened))
+            renamed = [
+                Variable(place[term.name]) if isinstance(term, Variable) else term
+                for term in leaves(decider.joined)
+            ]
+            joins.append((Atom(decider.joined.predicate, tuple(renamed)), opened))
     return Candidates(name, arrange(joins, [], [*types], types, set()), tuple(exclusions), types)
-
-
-def _renamed(term: Leaf, place: Mapping[str, str]) -> Leaf:
-    return Variable(place[term.name]) if isinstance(term, Variable) else term
 
 
 def _exclusion(decider: _Decider, arguments: Mapping[str, str]) -> Exclusion:

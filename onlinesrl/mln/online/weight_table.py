@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -146,27 +147,21 @@ class WeightTable(ModelWeights, AveragedWeights):
         weakest = np.argsort(strength, kind="stable")
         excess = n - int(KEPT_SHARE * most)
         gone = weakest[np.cumsum(sizes[weakest]) - sizes[weakest] < excess]
-        keep = np.ones(blocks, bool)
-        keep[gone] = False
-        self._compact(keep, sizes)
-        self.dropped += n - len(self)
-        return n - len(self)
-
-    def _compact(self, keep: Any, sizes: Any) -> None:
-        a, n, blocks = self.arrays, len(self), len(keep)
-        kept_weights = np.concatenate([np.ones(self.reserved, bool), np.repeat(keep, sizes)])
-        n_weights = int(kept_weights.sum())
+        left = np.ones(blocks, bool)
+        left[gone] = False
+        left_weights = np.concatenate([np.ones(self.reserved, bool), np.repeat(left, sizes)])
+        n_weights, n_blocks = int(left_weights.sum()), int(left.sum())
         for array in (a.value, a.uses, *self.kept.values()):
-            array[:n_weights] = array[:n][kept_weights]
+            array[:n_weights] = array[:n][left_weights]
             array[n_weights:n] = 0
-        n_blocks = int(keep.sum())
-        a.key[:n_blocks] = a.key[:blocks][keep]
-        ends = np.cumsum(sizes[keep])
-        a.block[:n_blocks] = self.reserved + ends - sizes[keep]
+        a.key[:n_blocks] = a.key[:blocks][left]
+        a.block[:n_blocks] = self.reserved + np.cumsum(sizes[left]) - sizes[left]
         a.size[:] = n_weights, n_blocks
         self.scalar[NORM] = float(np.sum(a.value[:n_weights, 1] ** 2))
         a.slot[:] = -1
         k.rehash(a)
+        self.dropped += n - n_weights
+        return n - n_weights
 
     # constants -----------------------------------------------------------------------------
 
@@ -243,7 +238,14 @@ class WeightTable(ModelWeights, AveragedWeights):
         saved = converted(header, _Header)
         if saved.constants.keys() != self.stream.keys():
             raise Misfit("the types of its constants are not the types of the model")
-        stream = {kind: self._domain(kind, saved.constants[kind]) for kind in self.stream}
+        stream = {kind: Domain(saved.constants[kind]) for kind in self.stream}
+        for kind, domain in stream.items():
+            declared = Domain(self.layout.constants.get(kind, ())).names
+            distinct = len(domain.names) == len(saved.constants[kind])
+            if not distinct or domain.names[: len(declared)] != declared:
+                raise Misfit(
+                    f"the constants of {kind} do not start with the constants of the model, or repeat one"
+                )
         expected = _EXPECTED | dict.fromkeys(self.kept, _COLUMN)
         columns = restored(arrays, expected, row=self.arrays.key.shape[1])
         if columns["scalar"][T] % 1:
@@ -254,8 +256,10 @@ class WeightTable(ModelWeights, AveragedWeights):
         n, blocks = len(columns["uses"]), len(columns["block"])
         while n > len(self.arrays.uses):
             self._grow_weights()
-        while self._crowded(blocks + 1):
-            self._grow_slots()
+        slots = len(self.arrays.slot)
+        while 2 * (blocks + 1) > slots:
+            slots *= 2
+        self.arrays = replace(self.arrays, slot=np.full(slots, -1, np.int32))
         a, old = self.arrays, len(self)
         a.value[:n], a.value[n:old] = columns["value"], 0.0
         a.uses[:n], a.uses[n:old] = columns["uses"], 0
@@ -265,19 +269,9 @@ class WeightTable(ModelWeights, AveragedWeights):
         for name, column in self.kept.items():
             column[:n], column[n:old] = columns[name], 0.0
         a.size[:] = n, blocks
-        a.slot[:] = -1
         k.rehash(a)
         if np.count_nonzero(a.slot >= 0) != blocks:
             raise Misfit("the array key has the same constants twice")
-
-    def _domain(self, kind: str, names: Sequence[Constant]) -> Domain:
-        """Return the distinct constants of a type, the constants of the model first. Raises Misfit."""
-        domain, declared = Domain(names), Domain(self.layout.constants.get(kind, ()))
-        if len(domain.names) < len(names) or domain.names[: len(declared.names)] != declared.names:
-            raise Misfit(
-                f"the constants of {kind} do not start with the constants of the model, or repeat one"
-            )
-        return domain
 
     def _check_blocks(self, stream: Mapping[str, Domain], columns: Mapping[str, Any]) -> None:
         """Raise Misfit if keys have no clause or constant, or blocks are not contiguous."""
