@@ -155,9 +155,9 @@ class ExampleProcessor:
         answered: Mapping[int, Prediction],
     ) -> Results:
         """Return empty results for the batch that is processed next."""
-        room, n, by = self.room["output"], len(batch.listed), self.counter.by
+        room, n = self.room["output"], len(batch.listed)
         classes = np.zeros(n + 1, np.int64)
-        if by.query >= 0:
+        if self.counter.by.query >= 0:
             np.cumsum(batch.domain[:, self.counter.kind], out=classes[1:])
         out = prediction_counts.Output(
             status=np.zeros(n, np.int32),
@@ -174,28 +174,25 @@ class ExampleProcessor:
             class_start=classes,
             by_class=np.zeros((int(classes[-1]), 3), np.int64),
         )
-        self.results = Results(batch, worlds, out, self.routes, answered, self._probabilities(n))
-        self.results.probabilities.answered[[*answered]] = 1
+        predict = self.inference.marginals is not None
+        room = room if predict else 0
+        probabilities = prediction_counts.Probabilities(
+            predict=predict,
+            heat=np.zeros(2) if self.temperature is None else self.temperature.state,
+            answered=np.zeros(n, np.uint8),
+            least=np.full(len(self.grounder.names), 0.5 + prediction_counts.TIE),
+            start=np.zeros(n + 1, np.int64),
+            query=np.zeros(room, np.int32),
+            key=np.zeros(room, np.int64),
+            value=np.zeros(room),
+        )
+        probabilities.answered[[*answered]] = 1
+        self.results = Results(batch, worlds, out, self.routes, answered, probabilities)
         self._set_least()
         if self.tables.stop is not interrupt.flag():  # that of an earlier run in this process
             self._make_states()
         self._set_frame()
         return self.results
-
-    def _probabilities(self, worlds: int) -> prediction_counts.Probabilities:
-        """Return room for the probabilities of open atoms, none if the best states predict."""
-        predict = self.inference.marginals is not None
-        room = self.room["output"] if predict else 0
-        return prediction_counts.Probabilities(
-            predict=predict,
-            heat=np.zeros(2) if self.temperature is None else self.temperature.state,
-            answered=np.zeros(worlds, np.uint8),
-            least=np.full(len(self.grounder.names), 0.5 + prediction_counts.TIE),
-            start=np.zeros(worlds + 1, np.int64),
-            query=np.zeros(room, np.int32),
-            key=np.zeros(room, np.int64),
-            value=np.zeros(room),
-        )
 
     def _set_least(self) -> None:
         """Make the kernel use the current thresholds."""
@@ -366,43 +363,33 @@ class ExampleProcessor:
         Raises Interrupted before learning from the world.
         """
         self.at, self.begun[:] = w, self.weights.arrays.size
-        start = self.results.out.true_start
-        start[w + 1] = start[w]
-        wide = (
-            self._predict(w, learning) if self.inference.eliminates else self._ground(w, learning)
-        )
-        self._finish(w, learning, audit, wide)
-
-    def _predict(self, w: int, learning: bool) -> bool:
-        """Ground a world and predict it by elimination; tell whether it is too wide for elimination."""
-        try:
-            wide = self.run(w, w + 1, PREDICT, learning) == w
-        finally:
-            self.at = w  # nothing has been learned from this world yet
-        out = self.results.out
-        if not wide:
-            self._name_probabilities(w, w + 1)
-        if not wide and out.status[w] == OK and self._measures_margins and not learning:
-            state, score = self.state, float(out.score[w])
-            net, weight, best = self.grounder.net, self.weights.weight, state.predicted
-            out.margin[w] = elimination.margin(
-                net, self.tables, weight, best, score, state.bonus, state.rival
-            )
-            interrupt.check()
-        return wide
-
-    def _ground(self, w: int, learning: bool) -> bool:
-        """Ground a world for the engines; return False if it is bad (the results have its status)."""
         batch, out = self.results.batch, self.results.out
-        status, detail = self.grounder.ground(batch, w)
-        if status != OK:
-            out.status[w], out.detail[w] = status, detail
-            return False
-        if self.state.truth is not self.grounder.truth:
-            self._make_states()
-        self.weights.number(self.grounder.net, learning and bool(batch.labelled[w]))
-        self._set_frame()
-        return True
+        out.true_start[w + 1] = out.true_start[w]
+        if self.inference.eliminates:
+            try:
+                wide = self.run(w, w + 1, PREDICT, learning) == w
+            finally:
+                self.at = w  # nothing has been learned from this world yet
+            if not wide:
+                self._name_probabilities(w, w + 1)
+            if not wide and out.status[w] == OK and self._measures_margins and not learning:
+                state, score = self.state, float(out.score[w])
+                net, weight, best = self.grounder.net, self.weights.weight, state.predicted
+                out.margin[w] = elimination.margin(
+                    net, self.tables, weight, best, score, state.bonus, state.rival
+                )
+                interrupt.check()
+        else:
+            status, detail = self.grounder.ground(batch, w)
+            wide = status == OK
+            if wide:
+                if self.state.truth is not self.grounder.truth:
+                    self._make_states()
+                self.weights.number(self.grounder.net, learning and bool(batch.labelled[w]))
+                self._set_frame()
+            else:
+                out.status[w], out.detail[w] = status, detail
+        self._finish(w, learning, audit, wide)
 
     def _finish(self, w: int, learning: bool, audit: bool = False, wide: bool = True) -> None:
         """Complete the step of a ground world.
@@ -450,7 +437,12 @@ class ExampleProcessor:
                 self.state.predicted[: model.n_atoms] = 0
                 self._record(w, ILP, 0.0)
             if learning and self.weights.update.expects:
-                self._learn_expected(w, model, place)
+                # from exact marginals if the world is narrow, else from samples
+                while (status := predict_and_learn.learn_alone(self.memory, w)) in GROWING:
+                    self._grow(status)
+                interrupt.check()
+                if status in {predict_and_learn.TOO_WIDE, INFEASIBLE}:
+                    self._contrast(w, model, place)
             elif learning and self.sampled:
                 self._contrast(w, model, place)
             elif learning:
@@ -529,7 +521,13 @@ class ExampleProcessor:
         except Unsolved:
             results.unsolved.add(w)
             raise
-        threshold = self._threshold(w, model.n_atoms)
+        threshold = None  # the least probability of a true atom, above 1/2
+        if self.thresholds.values:
+            threshold = np.full(model.n_atoms, np.nextafter(0.5, 1.0))
+            for part in self.grounder.named(results.batch, w):
+                value = self.thresholds.of(part.names.name)
+                if value is not None:
+                    threshold[part.first : part.first + len(part.keys)] = value
         state = likeliest(model, marginals.probability, threshold)
         ground_network.define(net, state)
         values = np.round(marginals.probability, 6).tolist()
@@ -553,17 +551,6 @@ class ExampleProcessor:
         if not np.abs(tempered).sum() <= weight_magnitude.HIGHEST:
             raise _Overflow(weight_magnitude.largest(self.grounder.net, self.weights.weight))
         return tempered
-
-    def _threshold(self, w: int, atoms: int) -> Floats | None:
-        """Return the least probability of a true atom, float64[atom]; None: it is above 1/2."""
-        if not self.thresholds.values:
-            return None
-        threshold = np.full(atoms, np.nextafter(0.5, 1.0))
-        for part in self.grounder.named(self.results.batch, w):
-            value = self.thresholds.of(part.names.name)
-            if value is not None:
-                threshold[part.first : part.first + len(part.keys)] = value
-        return threshold
 
     def _margin(self, model: GroundMRF, weight: Floats, best: Solution) -> float:
         """Return the score of the best state minus the score of the second best state.
@@ -609,17 +596,6 @@ class ExampleProcessor:
         if self.run(w, w + 1, LEARN, True) == w:
             learn = self._contrast if self.weights.update.expects else self._find_rival
             learn(w, *clause_model(self.grounder.net))
-
-    def _learn_expected(self, w: int, model: GroundMRF, place: Ints) -> None:
-        """Learn from a world that the engines predicted: by exact marginals if it is narrow, else by samples.
-
-        Raises Infeasible.
-        """
-        while (status := predict_and_learn.learn_alone(self.memory, w)) in GROWING:
-            self._grow(status)
-        interrupt.check()
-        if status in {predict_and_learn.TOO_WIDE, INFEASIBLE}:
-            self._contrast(w, model, place)
 
     def _contrast(self, w: int, model: GroundMRF, place: Ints) -> None:
         """Learn from the truth of a world and states sampled from a chain that starts there.

@@ -35,7 +35,6 @@ from onlinesrl.logic.ast import Program
 from onlinesrl.mln.explain.explanation import explain, least_certain, words_of
 from onlinesrl.mln.explain.predicted_world import Predictor
 from onlinesrl.mln.ground.advice import largest, undeclared
-from onlinesrl.mln.ground.batch_packer import Packed
 from onlinesrl.mln.ground.constant_index import NO_NEWS, News
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.ground.join_planner import Plan
@@ -46,9 +45,8 @@ from onlinesrl.mln.lang import weight_file as weight_files
 from onlinesrl.mln.online import merging
 from onlinesrl.mln.online.atom_counts import AtomCounter
 from onlinesrl.mln.online.example_step import ExampleProcessor, check_audits
-from onlinesrl.mln.online.packing_queue import PackedBatch, PackingQueue
+from onlinesrl.mln.online.packing_queue import PackingQueue
 from onlinesrl.mln.online.reporting import Reporter
-from onlinesrl.mln.online.results import Results
 from onlinesrl.mln.online.weight_table import WeightTable
 
 
@@ -195,11 +193,11 @@ class MlnOnlineLearner:
             finally:
                 self.seen = seen
 
-        return Predictor(self.grounder, self.weights, self.inference, predict, self._averaged)
+        def averaged(net: Network) -> Floats:
+            self.weights.number(net, learning=False)
+            return self.weights.of(net, averaged=True).copy()
 
-    def _averaged(self, net: Network) -> Floats:
-        self.weights.number(net, learning=False)
-        return self.weights.of(net, averaged=True).copy()
+        return Predictor(self.grounder, self.weights, self.inference, predict, averaged)
 
     def decode(self, line: bytes) -> Example:
         """See ``Learner.decode``."""
@@ -226,7 +224,12 @@ class MlnOnlineLearner:
             return self._step(items, learning)
         first, parts = 0, []
         for place, item in enumerate(items):
-            news = self._news(item)
+            news: News | None = NO_NEWS
+            if not isinstance(item, ExampleError):
+                try:
+                    news = self.packer.news(item.example if isinstance(item, Answered) else item)
+                except MemoryError:
+                    news = None
             if news is None or news.constants:
                 parts.append(self._step(items[first:place], learning))
                 if len(parts[-1][0]) < place - first:
@@ -239,15 +242,6 @@ class MlnOnlineLearner:
             parts.append(self._step(items[first:], learning))
         outcomes = [outcome for part, _ in parts for outcome in part]
         return outcomes, reduce(add, (tally for _, tally in parts))
-
-    def _news(self, item: Item) -> News | None:
-        """Return an example's new constants of open types; None if memory runs out."""
-        if isinstance(item, ExampleError):
-            return NO_NEWS
-        try:
-            return self.packer.news(item.example if isinstance(item, Answered) else item)
-        except MemoryError:
-            return None
 
     def _met(self, item: Item, news: News | None, learning: bool) -> tuple[list[Outcome], Tally]:
         """Process an example that has new constants; ``news`` is None if memory ran out."""
@@ -281,26 +275,19 @@ class MlnOnlineLearner:
             if not (prediction := _predicted(blind)):
                 return blind, predicted
             item = Answered(item, prediction)
-        outcomes, tally = self._admit(item, news, learning, predicted)
-        if not outcomes:
-            self.seen = seen
-        return outcomes, tally
-
-    def _admit(
-        self, item: Answered, news: News, learning: bool, predicted: Tally | None
-    ) -> tuple[list[Outcome], Tally]:
-        """Score and learn from an example with its new constants; keep them only if learning succeeds."""
         constants, stay = self.packer.shown(), False
         self.packer.share(news.constants, learning)
         try:
             outcomes, tally = self._step([item], learning)
-            if not _predicted(outcomes):
-                return outcomes, tally
-            stay = learning
-            return outcomes, tally if predicted is None else predicted + tally
+            if _predicted(outcomes):
+                stay = learning
+                tally = tally if predicted is None else predicted + tally
         finally:
             if not stay:
                 self.packer.set_shown(constants)
+        if not outcomes:
+            self.seen = seen
+        return outcomes, tally
 
     def _step(self, items: Sequence[Item], learning: bool) -> tuple[list[Outcome], Tally]:
         """Process examples in turn; no example may need the new constants of an earlier one."""
@@ -316,8 +303,10 @@ class MlnOnlineLearner:
         """Process examples in turn, as far as memory allows; see ``AdaptiveBatcher``."""
         dropped, packing = self.weights.dropped, self.packings.take(items, learning)
         outcomes, worlds = packing.outcomes, packing.worlds
-        results = self._begin(packing)
-        processed_worlds, complete = 0, False
+        results, processed_worlds, complete = None, 0, False
+        if packing.batch is not None:
+            with suppress(MemoryError):
+                results = self.worlds.begin(packing.batch, worlds, packing.answered)
         if results is not None:
             processed_worlds, complete = self.worlds.process(self.seen, learning, self.monitor)
         if results is None or not complete:
@@ -338,29 +327,14 @@ class MlnOnlineLearner:
         self.seen += processed_worlds
         self.packings.clear()
         if not complete:
-            self._number_again(results.worlds, packing.known, learning)
+            self.packer.forget(packing.known)  # later worlds were packed, too
+            for world in results.worlds:
+                self.packer.add(world.example, world.place)
+            self.packer.batch(learning)
+            self.packer.clear()
         if self.weights.dropped > dropped:
             self._forget()
         return [outcome for outcome in outcomes[:end] if outcome is not None]
-
-    def _begin(self, packing: PackedBatch) -> Results | None:
-        """Return empty results for packed worlds; None if memory runs out."""
-        if packing.batch is None:
-            return None
-        try:
-            return self.worlds.begin(packing.batch, packing.worlds, packing.answered)
-        except MemoryError:
-            return None
-
-    def _number_again(
-        self, worlds: Sequence[Packed], sizes: Mapping[str, int], learning: bool
-    ) -> None:
-        """Reset the stream's constants to those of ``worlds``, without later packed worlds."""
-        self.packer.forget(sizes)
-        for world in worlds:
-            self.packer.add(world.example, world.place)
-        self.packer.batch(learning)
-        self.packer.clear()
 
     # certificate and checkpoint ----------------------------------------------------------------
 

@@ -28,7 +28,6 @@ import numpy as np
 from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.example import Constant
 from onlinesrl.core.kernels.averaging import DUAL, NORM, S, T
-from onlinesrl.core.online.averaged_weights import AveragedWeights
 from onlinesrl.core.online.parameter_mixing import State, best_share, mean_share
 from onlinesrl.mln.ground.batch_packer import Packer
 from onlinesrl.mln.online.weight_table import WeightTable
@@ -101,6 +100,7 @@ def gain(weights: WeightTable, packer: Packer, seen: int, start: State) -> Gain:
 def merge(weights: WeightTable, packer: Packer, gains: Sequence[Gain], by_dual: bool) -> float:
     """Add the gains of shards, which all started from this learner's state; return gamma.
 
+    The constants of open types that the shards have met are added, too.
     ``by_dual``: use the gamma that maximises the dual; otherwise, and where expectations were sampled, which
     have no dual, take the mean of the shards.
     """
@@ -118,18 +118,34 @@ def merge(weights: WeightTable, packer: Packer, gains: Sequence[Gain], by_dual: 
     u, v = weights.arrays.value[:n, 1:].T
     metric = _metric(weights)
     correction = (before - metric) * u  # preserves g = before * u when the metric grows
-    share = (
-        _share(weights, u + correction / metric, step / metric, step, added)
-        if by_dual and not weights.sampled
-        else mean_share(gained.scalar[T] for gained in gains)
-    )
+    if by_dual and not weights.sampled:
+        # the gamma of the largest D = dual - sigma s / 2 ||u + gamma H^-1 Delta||_H^2, s = s_{T+1}
+        start, pace = u + correction / metric, step / metric
+        strength = weights.update.strength * weights.update.scale(
+            int(weights.scalar[T] + added[T]) + 1
+        )
+        slopes = [
+            added[DUAL] - strength * float(np.sum((start + gamma * pace) * step))
+            for gamma in (0, 1)
+        ]
+        share = best_share((0.0, 1.0), slopes)
+    else:
+        share = mean_share(gained.scalar[T] for gained in gains)
     u += (correction + share * step) / metric
     added[DUAL] *= share
     weights.scalar[:] = (np.array(weights.scalar) + added).tolist()
     weights.scalar[NORM] = float(np.sum(metric * u * u))
     s = weights.scalar[S]
     v += (s * share * step + s * correction) / metric - lag
-    _share_constants(weights, packer, gains)
+    constants: dict[str, Any] = packer.shown()
+    for gained in gains:
+        for name, names in gained.shown.items():
+            constants[name] = [*dict.fromkeys([*constants[name], *names])]
+    most = weights.update.max_weights
+    if most is not None and len(weights) > most:
+        weights.drop_least(most)
+    packer.set_stream(weights.stream)
+    packer.set_shown(constants)
     return share
 
 
@@ -138,16 +154,6 @@ def _metric(weights: WeightTable) -> Floats | float:
     n = len(weights)
     columns = {name: column[:n] for name, column in weights.kept.items()}
     return weights.update.metric(columns)
-
-
-def _share(weights: AveragedWeights, u: Floats, pace: Floats, step: Floats, added: Floats) -> float:
-    """Return the gamma that maximises D = dual - sigma s / 2 ||u + gamma H^-1 Delta||_H^2, s = s_{T+1}.
-
-    ``pace`` is H^-1 Delta and ``step`` is Delta.
-    """
-    strength = weights.update.strength * weights.update.scale(int(weights.scalar[T] + added[T]) + 1)
-    slopes = [added[DUAL] - strength * float(np.sum((u + gamma * pace) * step)) for gamma in (0, 1)]
-    return best_share((0.0, 1.0), slopes)
 
 
 def _places(weights: WeightTable, gained: Gain) -> Ints:
@@ -167,16 +173,3 @@ def _places(weights: WeightTable, gained: Gain) -> Ints:
     block = np.searchsorted(theirs, places[added], "right") - 1
     places[added] += first[block] - theirs[block]
     return places
-
-
-def _share_constants(weights: WeightTable, packer: Packer, gains: Sequence[Gain]) -> None:
-    """Add the shards' constants of open types; drop weights beyond ``max_weights``."""
-    most = weights.update.max_weights
-    constants: dict[str, Any] = packer.shown()
-    for gained in gains:
-        for name, names in gained.shown.items():
-            constants[name] = [*dict.fromkeys([*constants[name], *names])]
-    if most is not None and len(weights) > most:
-        weights.drop_least(most)
-    packer.set_stream(weights.stream)
-    packer.set_shown(constants)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 import msgspec
 import numpy as np
 
-from onlinesrl.core.arrays import Ints, extended
+from onlinesrl.core.arrays import extended
 from onlinesrl.mln.ground.batch_packer import Packer
 from onlinesrl.mln.ground.constant_index import Domain
 from onlinesrl.mln.kernels import batch_report as k
@@ -36,17 +37,19 @@ class PredictionEncoder:
         """
         if self.packer.background:
             return None
-        self._follow(self.packer.constants)
-        worlds = len(results.worlds)
-        starts = np.zeros(worlds + 1, np.int64)
-        plans, batch, out = self.packer.layout.plans, results.batch, results.out
-        while not k.spell(plans, batch, out, self._spelling(starts)):
-            self.text = np.zeros(2 * len(self.text), np.uint8)
-        text, stops = self.text[: starts[-1]].tobytes(), starts.tolist()
-        return [msgspec.Raw(text[a:b]) for a, b in pairwise(stops)]
-
-    def _spelling(self, starts: Ints) -> k.Spelling:
-        return k.Spelling(
+        domain = self.packer.constants
+        if domain is not self.domain:
+            self.domain, self.known = domain, 0
+        if names := domain.names[self.known :]:
+            constants = [*map(msgspec.json.encode, names)]
+            ends = [*accumulate(map(len, constants), initial=int(self.start[self.known]))]
+            self.start = extended(self.start, self.known + 1 + len(names))
+            self.byte = extended(self.byte, ends[-1])
+            self.byte[ends[0] : ends[-1]] = np.frombuffer(b"".join(constants), np.uint8)
+            self.start[self.known : self.known + 1 + len(names)] = ends
+            self.known += len(names)
+        starts = np.zeros(len(results.worlds) + 1, np.int64)
+        spelling = k.Spelling(
             start=self.start,
             byte=self.byte,
             shared=self.packer.shared_constants,
@@ -56,18 +59,8 @@ class PredictionEncoder:
             text=self.text,
             text_start=starts,
         )
-
-    def _follow(self, domain: Domain) -> None:
-        """Add the JSON text of new constants."""
-        if domain is not self.domain:
-            self.domain, self.known = domain, 0
-        names = domain.names[self.known :]
-        if not names:
-            return
-        texts = [*map(msgspec.json.encode, names)]
-        stops = [*accumulate(map(len, texts), initial=int(self.start[self.known]))]
-        self.start = extended(self.start, self.known + 1 + len(names))
-        self.byte = extended(self.byte, stops[-1])
-        self.byte[stops[0] : stops[-1]] = np.frombuffer(b"".join(texts), np.uint8)
-        self.start[self.known : self.known + 1 + len(names)] = stops
-        self.known += len(names)
+        while not k.spell(self.packer.layout.plans, results.batch, results.out, spelling):
+            self.text = np.zeros(2 * len(self.text), np.uint8)
+            spelling = replace(spelling, text=self.text)
+        text, stops = self.text[: starts[-1]].tobytes(), starts.tolist()
+        return [msgspec.Raw(text[a:b]) for a, b in pairwise(stops)]

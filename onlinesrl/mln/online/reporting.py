@@ -64,8 +64,11 @@ class Reporter:
             zip(results.worlds, *columns, strict=True)
         ):
             if status != OK:
-                reason = printable(self._reason(results, w))
-                outcomes.append(Outcome(None, reason, status == UNSOLVED))
+                detail = int(out.detail[w])
+                reason = REASONS.get(status) or self.grounder.reasons.of(
+                    results.batch, w, status, detail
+                )
+                outcomes.append(Outcome(None, printable(reason), status == UNSOLVED))
                 continue
             example, drift = world.example, w in results.drifted
             if w in results.answered:
@@ -77,7 +80,10 @@ class Reporter:
                     example.id, atoms(w), score, certified, example.group, wrong, margin
                 )
                 if results.marginals:
-                    _add_marginals(prediction, results, w)
+                    prediction.marginals = results.marginals.get(w)
+                if w in results.diagnostics:
+                    prediction.r_hat = round(results.diagnostics[w].largest_r_hat, 4)
+                    prediction.ess = round(results.diagnostics[w].least_ess, 1)
                 if example.labelled and example.asked is not None:
                     results.asked[w] = prediction
                     self.counter.count_apart(results, w)
@@ -111,13 +117,6 @@ class Reporter:
             return predicted_atoms
 
         return atoms
-
-    def _reason(self, results: Results, w: int) -> str:
-        """Return the error message of a bad example."""
-        status, detail = int(results.out.status[w]), int(results.out.detail[w])
-        if status in REASONS:
-            return REASONS[status]
-        return self.grounder.reasons.of(results.batch, w, status, detail)
 
     def tally(self, results: Results, outcomes: Sequence[Outcome], bad: list[str]) -> Tally:
         """Count a batch and its outcomes; ``bad`` has the error kinds of examples that were not packed."""
@@ -156,11 +155,3 @@ class Reporter:
             for name, scores, true in self.counter.scored(prediction.marginals, world.example):
                 rankings.setdefault(name, Ranking()).add(scores, true)
         return rankings
-
-
-def _add_marginals(prediction: Prediction, results: Results, w: int) -> None:
-    """Add the atoms' probabilities and the diagnostics of their convergence to a prediction."""
-    prediction.marginals = results.marginals.get(w)
-    if w in results.diagnostics:
-        prediction.r_hat = round(results.diagnostics[w].largest_r_hat, 4)
-        prediction.ess = round(results.diagnostics[w].least_ess, 1)
