@@ -27,11 +27,9 @@ class Asks(Protocol):
     @property
     def query(self) -> tuple[str, ...]:
         """The predicates to predict."""
-        ...
 
     def error(self, key: str, reason: str) -> ConfigError:
         """Return the error for a key found wrong."""
-        ...
 
 
 class Settings(Asks, Protocol):
@@ -40,22 +38,18 @@ class Settings(Asks, Protocol):
     @property
     def learner(self) -> Update:
         """The online update."""
-        ...
 
     @property
     def inference(self) -> Any:
         """The section of the engine."""
-        ...
 
     @property
     def limits(self) -> Any:
         """The section of limits."""
-        ...
 
     @property
     def seed(self) -> int:
         """The seed of random numbers."""
-        ...
 
 
 class Language(Protocol):
@@ -73,26 +67,21 @@ class Language(Protocol):
 
     def load(self, path: Path, dialect: str) -> Program:
         """Read a model or a file of weights. Raises ModelError."""
-        ...
 
     def parse(self, text: str, file: str, dialect: str, alone: bool = False) -> Program:
         """Read the text of a model; ``file`` names it in errors. Raises ModelError.
 
         ``alone``: it may include no other file.
         """
-        ...
 
     def check_trained(self, path: Path, program: Program) -> None:
         """Raise ModelError where a file of weights lacks a weight."""
-        ...
 
     def lines(self, rule: Any) -> Iterator[tuple[str, float | None, bool, int]]:
         """Yield a rule's text, weight, whether it is hard, and its line; of a template for each weight."""
-        ...
 
     def argument_types(self, program: Program, predicate: str) -> Sequence[str | None]:
         """Return the types of a predicate's arguments; None for an untyped argument."""
-        ...
 
     def learner(
         self,
@@ -103,25 +92,20 @@ class Language(Protocol):
         facts: Background,
     ) -> Learner:
         """Return a learner for the weights of a model."""
-        ...
 
     def facts(self, program: Any, query: Sequence[str]) -> Any:
         """Return what the facts of a world may be, a ``logic.ground_world.FactSchema``."""
-        ...
 
     def world(self, program: Any, query: Sequence[str], skip: bool) -> Any:
         """Return a ``logic.ground_world.GroundWorld`` without facts. Raises UsageError, Infeasible."""
-        ...
 
     def rows_of_file(self, path: Path) -> Iterator[Row]:
         """Yield the weights in a file of weights."""
-        ...
 
     def rows_of_checkpoint(
         self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Any]
     ) -> Iterator[Row]:
         """Yield the weights in a checkpoint, whose model is called ``name``."""
-        ...
 
 
 _MODULES = {

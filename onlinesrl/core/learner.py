@@ -150,27 +150,22 @@ class WeightEntry(Protocol):
     @property
     def text(self) -> str:
         """The rule."""
-        ...
 
     @property
     def key(self) -> tuple[str, ...]:
         """The constants of a template's instance; empty where the rule has one weight."""
-        ...
 
     @property
     def instance(self) -> str:
         """The key with the names of the template's variables, ``w = learning``."""
-        ...
 
     @property
     def weight(self) -> float:
         """The averaged weight."""
-        ...
 
     @property
     def uses(self) -> int:
         """The number of updates that the weight took part in."""
-        ...
 
 
 E = TypeVar("E", bound=WeightEntry)
@@ -195,11 +190,9 @@ class LearnedWeights(Restarts, Protocol):
     @property
     def updates(self) -> int:
         """The number of updates so far, also before a restart."""
-        ...
 
     def entries(self) -> Iterator[WeightEntry]:
         """Yield every weight by name, in a fixed order."""
-        ...
 
 
 AHEAD = 3
@@ -225,31 +218,25 @@ class OnlineLearning(Protocol):
     @property
     def weights(self) -> LearnedWeights:
         """The weights."""
-        ...
 
     @property
     def model_text(self) -> str:
         """The model as text that parses to the same model."""
-        ...
 
     def describe(self) -> str:
         """Describe the size of the model."""
-        ...
 
     def compile(self) -> float:
         """Compile the kernels, or load them from the cache; returns the seconds it took."""
-        ...
 
     def decode(self, line: bytes) -> Example:
         """Return the example of a JSON line, as ``step`` takes it. Raises ExampleError.
 
         It need not have its atoms in memory: ``whole`` has them.
         """
-        ...
 
     def decode_all(self, lines: Sequence[bytes]) -> list[Example | ExampleError]:
         """Return the example of each line, or why it is none."""
-        ...
 
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
         """Predict, and learn from, each example in turn; an Answered one is not predicted again.
@@ -257,36 +244,30 @@ class OnlineLearning(Protocol):
         When a signal asks to stop there are fewer outcomes than items: nothing was learned from the
         remaining items (see ``interrupt``).
         """
-        ...
 
     def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
         """Predict between two steps, without any effect on learning.
 
         ``marginals``: each atom by its probability. Raises UsageError where there are none (PSL).
         """
-        ...
 
     def certificate(self) -> dict[str, float | None]:
         """Return the mean loss, the dual value and the bound on the regret, as far as known.
 
         After a restart they are of the updates since; ``restarted`` is then the number of those before.
         """
-        ...
 
     def start(self, program: Any) -> list[str]:
         """Set starting weights from a file of weights; returns what does not fit the model."""
-        ...
 
     def weights_text(self, averaged: str, by: str) -> str:
         """Return a file of weights: a program in the language of the model.
 
         ``averaged`` describes the weights, ``by`` names the program that wrote them.
         """
-        ...
 
     def advice(self, examples: Sequence[Example]) -> list[str]:
         """Return hints: likely mistakes in some examples, and rules that are expensive."""
-        ...
 
 
 class Prefetching(Protocol):
@@ -301,11 +282,9 @@ class Prefetching(Protocol):
         Another thread may call it, and ``decode_all``, for up to ``AHEAD`` micro-batches, in their order,
         during earlier steps, until one of these asks for ``quiet``.
         """
-        ...
 
     def turn(self, items: Sequence[Item]) -> None:
         """Take what was prepared for the micro-batch whose step is next, the oldest of these."""
-        ...
 
 
 class Explainable(Protocol):
@@ -320,18 +299,15 @@ class Explainable(Protocol):
         ``query`` says what evidence may change to flip it. Raises ExampleError for a bad example,
         ExplanationError for an atom that is not predicted.
         """
-        ...
 
     def least_certain(self, example: Example, most: int) -> list[Atom]:
         """Return the atoms of an example that are most easily predicted otherwise, these first.
 
         Raises ExampleError for a bad example.
         """
-        ...
 
     def words(self, evidence: Atoms) -> dict[str, str]:
         """Return what constants of an example stand for, where they are only numbers."""
-        ...
 
 
 class Checkpointable(Protocol):
@@ -339,11 +315,9 @@ class Checkpointable(Protocol):
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return header and arrays of a checkpoint."""
-        ...
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore what ``save`` returned, bit for bit."""
-        ...
 
 
 class Mergeable(Checkpointable, Protocol):
@@ -351,14 +325,12 @@ class Mergeable(Checkpointable, Protocol):
 
     def gain(self, start: State) -> Any:
         """Return what was learned since ``start`` was restored; it can be sent to another process."""
-        ...
 
     def merge(self, gains: Sequence[Any], by_dual: bool) -> float:
         """Merge what several learners gained from the state of this one; see ``parameter_mixing``.
 
         Returns gamma: with ``by_dual`` the best for the dual, otherwise 1 by the number of gains.
         """
-        ...
 
 
 class Learner(OnlineLearning, Prefetching, Explainable, Mergeable, Protocol):

@@ -27,12 +27,10 @@ class Signature(Protocol):
     @property
     def predicates(self) -> Mapping[str, Predicate | int]:
         """The predicates by name."""
-        ...
 
     @property
     def functions(self) -> Collection[str]:
         """The names of the functions."""
-        ...
 
 
 class _Syntax(NamedTuple):

@@ -77,20 +77,16 @@ class Problem(Protocol):
     @property
     def names(self) -> Sequence[str]:
         """What each weight is a weight of, such as the text of its rule."""
-        ...
 
     @property
     def start(self) -> Floats:
         """The weights in the model, float64[weights]; 0 for one that is not given."""
-        ...
 
     def trained(self, weights: Floats) -> str:
         """Return the text of the model with these weights."""
-        ...
 
     def predicted(self, weights: Floats, test: Self | None = None) -> Mapping[str, Scored]:
         """Predict the data of ``test``, or its own; by predicate, the atoms whose truth is known."""
-        ...
 
 
 P_contra = TypeVar("P_contra", bound=Problem, contravariant=True)
@@ -102,8 +98,6 @@ class BatchLearner(Protocol[P_contra]):
     @property
     def kind(self) -> str:
         """The name of the learner."""
-        ...
 
     def learn(self, problem: P_contra, watch: Watch) -> Learned:
         """Return the weights learned. Raises LearningError."""
-        ...

@@ -41,7 +41,6 @@ class Restarts(Protocol):
 
         The certificate is then of the updates since, and of weights regularised towards these.
         """
-        ...
 
 
 class Monitor:

@@ -34,15 +34,12 @@ class State(Protocol):
 
     def save(self) -> Any:
         """Return what ``restore`` needs."""
-        ...
 
     def restore(self, saved: Any) -> None:
         """Restore a state just built to where a state of the same part was saved."""
-        ...
 
     def close(self) -> None:
         """Free its resources."""
-        ...
 
 
 class Call(NamedTuple):

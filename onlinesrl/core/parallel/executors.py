@@ -48,11 +48,9 @@ class Pool(Protocol):
         function raises, or PartError in its place; UnavailableError if workers die over one part again and
         again; Interrupted when a signal asks to stop.
         """
-        ...
 
     def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> ActorPool:
         """Build the states of parts on workers, which hold them until the result is closed."""
-        ...
 
 
 class Inline:

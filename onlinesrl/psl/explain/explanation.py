@@ -50,7 +50,6 @@ class Weights(Protocol):
 
     def averaged(self) -> Floats:
         """Return the averaged weight of every rule, float64[rules]."""
-        ...
 
 
 class Predictor(Protocol):
@@ -62,19 +61,15 @@ class Predictor(Protocol):
     @property
     def weights(self) -> Weights:
         """The weights."""
-        ...
 
     def solved(self, example: Example) -> tuple[CheckedExample, HingeLossMRF, HingeSolution]:
         """Return an example, its ground model, and its values by the averaged weights."""
-        ...
 
     def ground_model(self, checked: CheckedExample) -> HingeLossMRF:
         """Return the ground model of an example. Raises ExampleError where it cannot be grounded."""
-        ...
 
     def predict(self, items: Sequence[Example]) -> list[Outcome]:
         """Predict without learning."""
-        ...
 
 
 def explain(

@@ -99,11 +99,9 @@ class Rows(Protocol):
 
     def begin(self, y: Floats) -> InitialSums:
         """Set the duals to the slopes at values."""
-        ...
 
     def round(self, ahead: Floats, eta: float, y: Floats | None, mark: bool) -> RoundSums:
         """Update the duals; with ``y`` certify them before, with ``mark`` remember them."""
-        ...
 
 
 class PageRows:

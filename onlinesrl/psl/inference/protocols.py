@@ -86,7 +86,6 @@ class HingeEngine(Protocol):
         Infeasible where the constraints are shown to have no solution, ValueError where the energy
         is not convex or a number not finite.
         """
-        ...
 
 
 @runtime_checkable
@@ -95,4 +94,3 @@ class EachEngine(Protocol):
 
     def solutions(self, graphs: Micrographs, weights: Floats) -> Sequence[HingeSolution]:
         """Return for each model what ``HingeEngine.solve`` does, to the bit. Raises as that does for any."""
-        ...

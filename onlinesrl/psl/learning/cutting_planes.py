@@ -30,15 +30,12 @@ class Regulariser(Protocol):
 
     def value(self, w: Floats) -> float:
         """Return R(w)."""
-        ...
 
     def gradient(self, w: Floats) -> Floats:
         """Return R'(w), float64[weights]."""
-        ...
 
     def curvature(self, w: Floats) -> Floats:
         """Return the diagonal of R''(w), float64[weights]."""
-        ...
 
 
 class Plane(NamedTuple):

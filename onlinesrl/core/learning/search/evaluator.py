@@ -28,22 +28,18 @@ class Searchable(Problem, Protocol):
     @property
     def signed(self) -> bool:
         """Whether weights may be negative."""
-        ...
 
     @property
     def soft(self) -> Floats:
         """Which weights may change, bool[weights]."""
-        ...
 
     @property
     def seed(self) -> int:
         """Of random numbers."""
-        ...
 
     @property
     def folder(self) -> Path | None:
         """Where a learner may keep what it needs to resume."""
-        ...
 
     def tried(
         self, weights: Floats, share: float, iterations: int | None = None
@@ -52,7 +48,6 @@ class Searchable(Problem, Protocol):
 
         ``iterations``: what this share is in iterations of inference; None: as the problem has it.
         """
-        ...
 
 
 class Trial(NamedTuple):
