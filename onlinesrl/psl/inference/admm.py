@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.admm_threads import Rounds, TeamRounds
 from onlinesrl.psl.inference.dual import check_constants, weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution, Round, Watch
-from onlinesrl.psl.inference.weight_scale import in_scale, scale, unscaled
+from onlinesrl.psl.inference.weight_scale import ScaledEngine, unscaled
 from onlinesrl.psl.kernels import admm as kernel
 from onlinesrl.psl.kernels import admm_rows, admm_solve
 
@@ -23,7 +23,7 @@ LEARNING = 1e-4, 1e-4
 
 
 @dataclass(frozen=True)
-class Admm:
+class Admm(ScaledEngine):
     """ADMM with over-relaxation and a step size that balances the residuals.
 
     It ends when the duality gap, which includes what violations may have gained, is at most
@@ -41,35 +41,30 @@ class Admm:
     threads: int = field(default=1, compare=False)
     large: int = 50_000
 
-    def solve(
-        self,
-        model: HingeLossMRF,
-        weights: Floats,
-        *,
-        bonus: Floats | None = None,
-        start: HingeSolution | None = None,
-    ) -> HingeSolution:
-        """See ``HingeEngine.solve``."""
-        watch = unscaled(self.watch, scale(weights, bonus))
-        engine = replace(self, watch=watch)
-        return in_scale(engine._solve, model, weights, bonus, start, self.tolerance)
+    @property
+    def gap(self) -> float:
+        """See ``ScaledEngine``."""
+        return self.tolerance
 
-    def _solve(
+    def solve_scaled(
         self,
         model: HingeLossMRF,
         weights: Floats,
         bonus: Floats | None,
         start: HingeSolution | None,
+        factor: float,
     ) -> HingeSolution:
+        """See ``ScaledEngine``."""
+        watch = unscaled(self.watch, factor)
         team = ThreadTeam(self.threads) if model.n_rows >= self.large else None
         with team or nullcontext():
             state = AdmmState(model, weights, bonus, start, team)
-            if self.watch is None:
+            if watch is None:
                 return state.solve(self.tolerance, self.violation, self.rounds)
             while True:
                 solution = state.solve(self.tolerance, self.violation, 0)
                 figures = solution.energy, solution.bound, solution.violation
-                self.watch(Round(solution.iterations, *figures))
+                watch(Round(solution.iterations, *figures))
                 if solution.certified or solution.iterations >= self.rounds:
                     return solution
 

@@ -249,7 +249,11 @@ class Consensus:
         sums = self._rows.round(self.iterate.ahead, self.eta, y, mark)
         self.iterate.gradient[:] += sums.gradient
         if mark:
-            self._balance(sums.moved)
+            if self.count >= self._next:  # the step size, by the movement since the last mark
+                self._next = int(GROWTH * self.count)
+                change = self.iterate.y - self._marked
+                primal = float(np.sum(change**2 * self._variables.degree))
+                self.eta = balanced(primal, sums.moved, self.eta)
             self._marked[:] = self.iterate.y
         return sums
 
@@ -259,15 +263,6 @@ class Consensus:
         """Add the part of the variables to a certificate."""
         energy, bound = admm.of_variables(self._variables, iterate, clipped)
         return rows.add((energy, bound, 0.0, 0.0))
-
-    def _balance(self, dual: float) -> None:
-        """Set the step size by the movement since the last mark, as ``AdmmState`` does."""
-        if self.count < self._next:
-            return
-        self._next = int(GROWTH * self.count)
-        change = self.iterate.y - self._marked
-        primal = float(np.sum(change**2 * self._variables.degree))
-        self.eta = balanced(primal, dual, self.eta)
 
 
 class Limits(NamedTuple):

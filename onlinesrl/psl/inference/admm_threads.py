@@ -70,7 +70,7 @@ class TeamRounds(Rounds):
         weight_sums, degrees = np.zeros(len(self.iterate.y)), np.zeros_like(self._gradients)
         highest = admm_rows.weigh(self.rows, weight_sums, self.problem.ridge)
 
-        def of_range(k: int) -> None:
+        def set_up(k: int) -> None:
             part = self._ranges[k]
             rows = _with_rows(self.rows, part)
             problem = _with_rows(self.problem, part, degree=degrees[k])
@@ -79,7 +79,7 @@ class TeamRounds(Rounds):
             admm_parts.find_runs(problem, self._run_end[part])
             self._run_end[part] += part.start
 
-        self._for_each_part(of_range)
+        self._for_each_part(set_up)
         degrees.sum(0, out=self.problem.degree)
         return highest
 
@@ -95,18 +95,15 @@ class TeamRounds(Rounds):
             )
         self._team.run(self._rounds, n, step)
         if due:
-            admm_solve.balance(self.problem, self.iterate, y, self._moved(dual), control)
+            distances = np.empty(len(self._ranges))
 
-    def _moved(self, before: Floats) -> float:
-        """See ``admm_solve.moved``."""
-        distances = np.empty(len(self._ranges))
+            def move(k: int) -> None:
+                arrays = dual, self.iterate.dual, self.problem.row_step
+                distances[k] = admm_solve.moved(*(array[self._ranges[k]] for array in arrays))
 
-        def of_range(k: int) -> None:
-            arrays = before, self.iterate.dual, self.problem.row_step
-            distances[k] = admm_solve.moved(*(array[self._ranges[k]] for array in arrays))
-
-        self._for_each_part(of_range)
-        return float(distances.sum())
+            self._for_each_part(move)
+            moved = float(distances.sum())
+            admm_solve.balance(self.problem, self.iterate, y, moved, control)
 
     def _rounds(self, n: int, step: tuple[float, float], rank: int, threads: int) -> None:
         """Do a thread's share of n rounds."""

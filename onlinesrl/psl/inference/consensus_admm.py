@@ -60,7 +60,12 @@ class ConsensusAdmm:
         mean = (total + self.bonus / eta) / np.maximum(self._degree, 1)
         self.y = np.where(self._degree > 0, np.clip(mean, 0.0, 1.0), alone)
         self.n_rounds += 1
-        self.converged = self._agrees(before)
+        shared, least, norm = self.y[self._at], ABSOLUTE * len(self._at) ** 0.5, np.linalg.norm
+        primal, dual = norm(self._copies - shared), eta * norm(shared - before[self._at])
+        size = max(norm(self._copies), norm(shared))
+        self.converged = bool(
+            primal <= least + RELATIVE * size and dual <= least + RELATIVE * norm(self._dual)
+        )
         product = model.coefficient * self._copies
         forms: Floats = np.bincount(self._row, product, model.n_rows) + model.constant
         return forms
@@ -75,13 +80,3 @@ class ConsensusAdmm:
         kinds = [model.kind == HINGE, model.kind == AT_MOST, model.kind == EQUAL]
         steps: Floats = np.select(kinds, [hinged, np.maximum(projected, 0.0), projected], sloped)
         return steps
-
-    def _agrees(self, before: Floats) -> bool:
-        """Tell whether the primal and the dual residual are within their tolerances."""
-        shared, least = self.y[self._at], ABSOLUTE * len(self._at) ** 0.5
-        norm = np.linalg.norm
-        primal, dual = norm(self._copies - shared), self.eta * norm(shared - before[self._at])
-        size = max(norm(self._copies), norm(shared))
-        return bool(
-            primal <= least + RELATIVE * size and dual <= least + RELATIVE * norm(self._dual)
-        )

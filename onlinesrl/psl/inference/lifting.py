@@ -116,7 +116,14 @@ def classes(model: HingeLossMRF, weight: Floats, bonus: Floats | None) -> tuple[
     row = _distinct(weight, model.constant, model.power, model.kind)
     n_colours = int(variable.max(initial=-1)) + 1
     memory = kernel.partition(np.concatenate((variable, n_colours + row)))
-    kernel.refine(_graph(model), memory, n_colours + int(row.max(initial=-1)) + 1)
+    by_variable = np.argsort(model.variable, kind="stable")
+    degree = np.concatenate((np.bincount(model.variable, minlength=n), np.diff(model.start)))
+    graph = kernel.Graph(  # of factors: variables first, then rows
+        np.concatenate(([0], np.cumsum(degree))),
+        np.concatenate((n + model.row[by_variable], model.variable)).astype(np.int32),
+        np.concatenate((model.coefficient[by_variable], model.coefficient)),
+    )
+    kernel.refine(graph, memory, n_colours + int(row.max(initial=-1)) + 1)
     return _distinct(memory.colour[:n]), _distinct(memory.colour[n:])
 
 
@@ -129,15 +136,3 @@ def _distinct(*keys: np.ndarray) -> Ints:
     result = np.empty_like(new)
     result[order] = np.cumsum(new)
     return result
-
-
-def _graph(model: HingeLossMRF) -> kernel.Graph:
-    """Return the factor graph: variables first, then rows."""
-    n = model.n_variables
-    by_variable = np.argsort(model.variable, kind="stable")
-    degree = np.concatenate((np.bincount(model.variable, minlength=n), np.diff(model.start)))
-    return kernel.Graph(
-        np.concatenate(([0], np.cumsum(degree))),
-        np.concatenate((n + model.row[by_variable], model.variable)).astype(np.int32),
-        np.concatenate((model.coefficient[by_variable], model.coefficient)),
-    )

@@ -17,39 +17,32 @@ from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HINGE, PLAIN, HingeLossMRF
 from onlinesrl.psl.inference.dual import check_constants, lower_bound, weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution
-from onlinesrl.psl.inference.weight_scale import in_scale
+from onlinesrl.psl.inference.weight_scale import ScaledEngine
 
 TOLERANCE = 1e-6
 """What counts as optimal, relative to the energy (absolute below 1), and as feasible."""
 
 
 @dataclass(frozen=True)
-class Qp:
+class Qp(ScaledEngine):
     """The whole model as one QP (Srinivasan 2020, equation 3.2), by an interior point method: for tests.
 
-    Clarabel ends at gaps and residuals of ``precision``, absolute and relative.
+    Clarabel ends at gaps and residuals of ``precision``, absolute and relative. A start is ignored. Raises
+    Unsolved if Clarabel fails.
     """
 
+    gap = TOLERANCE
     precision: float = 1e-9
 
-    def solve(
-        self,
-        model: HingeLossMRF,
-        weights: Floats,
-        *,
-        bonus: Floats | None = None,
-        start: HingeSolution | None = None,
-    ) -> HingeSolution:
-        """See ``HingeEngine.solve``; the start is ignored. Raises Unsolved if Clarabel fails."""
-        return in_scale(self._solve, model, weights, bonus, start, TOLERANCE)
-
-    def _solve(
+    def solve_scaled(
         self,
         model: HingeLossMRF,
         weights: Floats,
         bonus: Floats | None,
         start: HingeSolution | None,
+        factor: float,
     ) -> HingeSolution:
+        """See ``ScaledEngine``."""
         check_constants(model)
         weighted_rows(model, weights)
         settings = clarabel.DefaultSettings()

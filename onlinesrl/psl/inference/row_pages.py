@@ -90,7 +90,12 @@ class Pages:
                     yield self._append(pieces)
                     pieces, free = [], self._room
                 else:
-                    raise self._too_long(int(np.diff(chunk.start)[first]))
+                    variables = int(np.diff(chunk.start)[first])
+                    most = max((self._room - _ROW) // _ENTRY, 0)
+                    raise UsageError(
+                        f"a ground row has {variables} variables, and a page of {self.n_bytes} bytes holds at"
+                        f" most {most}: use another method"
+                    )
         if pieces:
             yield self._append(pieces)
 
@@ -182,13 +187,6 @@ class Pages:
             while view:
                 written = write_at(self._file.fileno(), view, at)
                 view, at = view[written:], at + written
-
-    def _too_long(self, variables: int) -> UsageError:
-        most = (self._room - _ROW) // _ENTRY
-        return UsageError(
-            f"a ground row has {variables} variables, and a page of {self.n_bytes} bytes holds at most"
-            f" {max(most, 0)}: use another method"
-        )
 
     @contextmanager
     def _stored(self) -> Iterator[None]:

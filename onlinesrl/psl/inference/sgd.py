@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -13,12 +13,10 @@ from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF, with_powers
 from onlinesrl.psl.inference.dual import dual_at
 from onlinesrl.psl.inference.protocols import HingeSolution, Round, Watch
 from onlinesrl.psl.inference.tron import potential_rows
-from onlinesrl.psl.inference.weight_scale import in_scale, scale, unscaled
+from onlinesrl.psl.inference.weight_scale import ScaledEngine, unscaled
 from onlinesrl.psl.kernels import potentials
 from onlinesrl.psl.kernels import sgd as kernel
 
-CERTIFIED = 1e-5
-"""How close energy and bound must be, relative to the energy (absolute below 1)."""
 Optimizer: TypeAlias = Literal["sgd", "adam", "adagrad"]
 RATES: Mapping[Optimizer, float] = {"sgd": 0.5, "adam": 0.01, "adagrad": 0.3}
 """The rate of each optimiser where none is chosen."""
@@ -45,12 +43,12 @@ class Descent:
 
         Returns the sum of their energies, each before its step.
         """
-        of, rate = (rows, order, y), self._rate / t if self._decay else self._rate
+        rate = self._rate / t if self._decay else self._rate
         if self._optimizer == "adam":
-            return kernel.descend_adam(*of, rate, self._moments)
+            return kernel.descend_adam(rows, order, y, rate, self._moments)
         if self._optimizer == "adagrad":
-            return kernel.descend_adagrad(*of, rate, self._moments.second)
-        return kernel.descend(*of, rate)
+            return kernel.descend_adagrad(rows, order, y, rate, self._moments.second)
+        return kernel.descend(rows, order, y, rate)
 
 
 def with_bonus(
@@ -63,8 +61,8 @@ def with_bonus(
 
 
 @dataclass(frozen=True)
-class Sgd:
-    """The steps of ``Descent`` in passes over all rows, of which none may be a constraint.
+class Sgd(ScaledEngine):
+    """The steps of ``Descent`` in passes over all rows; ValueError for constraints. Seldom certified.
 
     It ends after ``rounds`` passes, or when a pass changes the energy by less than ``tolerance``, relative
     to it (absolute below 1), and returns the values of lowest energy after any pass. The default start is
@@ -72,6 +70,7 @@ class Sgd:
     depends on the weights and on the number of rows per variable.
     """
 
+    gap = 1e-5
     optimizer: Optimizer = "sgd"
     rate: float | None = None
     decay: bool | None = None
@@ -80,25 +79,16 @@ class Sgd:
     seed: int = 0
     watch: Watch | None = field(default=None, compare=False)
 
-    def solve(
-        self,
-        model: HingeLossMRF,
-        weights: Floats,
-        *,
-        bonus: Floats | None = None,
-        start: HingeSolution | None = None,
-    ) -> HingeSolution:
-        """See ``HingeEngine.solve``; ValueError for constraints. Seldom certified."""
-        engine = replace(self, watch=unscaled(self.watch, scale(weights, bonus)))
-        return in_scale(engine._solve, model, weights, bonus, start, CERTIFIED)
-
-    def _solve(
+    def solve_scaled(
         self,
         model: HingeLossMRF,
         weights: Floats,
         bonus: Floats | None,
         start: HingeSolution | None,
+        factor: float,
     ) -> HingeSolution:
+        """See ``ScaledEngine``."""
+        watch = unscaled(self.watch, factor)
         whole, both = with_bonus(model, weights, bonus)
         rows = potential_rows(whole, both, None, 0.0)
         every = potentials.Range(0, whole.n_variables, 0, whole.n_rows)
@@ -112,10 +102,10 @@ class Sgd:
             descent.step(rows, random.permutation(whole.n_rows), y, t)
             before, energy = energy, potentials.energy(rows, every, y)
             change = abs(energy - before)
-            if self.watch is not None:
-                self.watch(Round(t, energy, -np.inf, 0.0))
+            if watch is not None:
+                watch(Round(t, energy, -np.inf, 0.0))
             if energy < lowest:
                 best[:], lowest = y, energy
         dual, bound = dual_at(model, weights, best, bonus)
-        close = lowest - bound <= CERTIFIED * max(1.0, abs(lowest))
+        close = lowest - bound <= self.gap * max(1.0, abs(lowest))
         return HingeSolution(best, lowest, dual, bound, 0.0, t, "sgd", certified=close)

@@ -31,7 +31,7 @@ from onlinesrl.psl.inference.dual import conjugates, weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.inference.row_pages import Page, Pages
 from onlinesrl.psl.inference.sgd import Descent, Optimizer, with_bonus
-from onlinesrl.psl.inference.weight_scale import in_scale
+from onlinesrl.psl.inference.weight_scale import ScaledEngine
 from onlinesrl.psl.kernels import admm_rows as kernel
 
 
@@ -93,23 +93,31 @@ class Tandem:
         and ValueError as the other engines.
         """
         with Pages(self.folder, self.page_bytes, min(self.threads, 2)) as pages:
-            descent = _Descent(self, n_variables)
+            y, (weight_sums, ridge) = np.full(n_variables, 0.5), np.zeros((2, n_variables))
+            steps = Descent(self.optimizer, self.rate, self.decay, n_variables)
+            random = np.random.default_rng(self.seed)
+
+            def descend(page: Page, t: int) -> float:
+                """Take a step for every row in random order; return the sum of their energies before."""
+                return steps.step(page.rows, random.permutation(len(page.dual)), y, t)
+
             highest, n_rows, constraints, energy = 0.0, 0, 0, 0.0
             for page in pages.fill(chunks, weights):
-                highest += descent.weigh(page)
-                energy += descent.step(page)
+                highest += kernel.weigh(page.rows, weight_sums, ridge)
+                energy += descend(page, 1)
                 n_rows += len(page.dual)
                 constraints += int(np.isinf(page.rows.weight).sum())
                 report(TandemProgress("ground", 1, n_rows, energy))
             for t in range(2, self.descents + 1):
-                energy = descent.round(pages, t)
+                shuffled = map(pages.read, random.permutation(len(pages)))
+                in_turn = shuffled if self.threads == 1 else ahead(shuffled)
+                energy = sum(descend(page, t) for page in in_turn)
                 report(TandemProgress("descend", t, n_rows, energy))
 
             def report_round(count: int, certificate: Certificate) -> None:
                 report(TandemProgress("admm", count, n_rows, *certificate[:3]))
 
-            rows = PageRows(pages, descent.weight_sums, self.threads)
-            rounds = Consensus(rows, descent.y, descent.ridge)
+            rounds = Consensus(PageRows(pages, weight_sums, self.threads), y, ridge)
             limits = Limits(self.tolerance, self.violation, self.rounds, highest)
             certificate, y, certified = polish(rounds, limits, report_round)
             if duals is not None:
@@ -119,29 +127,25 @@ class Tandem:
 
 
 @dataclass(frozen=True)
-class TandemEngine:
-    """Tandem inference of models in memory, which its pages are filled from."""
+class TandemEngine(ScaledEngine):
+    """Tandem inference of models in memory; a start is ignored. Raises what ``Tandem.solve`` does."""
 
     tandem: Tandem
 
-    def solve(
-        self,
-        model: HingeLossMRF,
-        weights: Floats,
-        *,
-        bonus: Floats | None = None,
-        start: HingeSolution | None = None,
-    ) -> HingeSolution:
-        """See ``HingeEngine.solve``; the start is ignored. Raises what ``Tandem.solve`` does."""
-        return in_scale(self._solve, model, weights, bonus, start, self.tandem.tolerance)
+    @property
+    def gap(self) -> float:
+        """See ``ScaledEngine``."""
+        return self.tandem.tolerance
 
-    def _solve(
+    def solve_scaled(
         self,
         model: HingeLossMRF,
         weights: Floats,
         bonus: Floats | None,
         start: HingeSolution | None,
+        factor: float,
     ) -> HingeSolution:
+        """See ``ScaledEngine``."""
         extended, all_weights = with_bonus(model, weights, bonus)
         duals: list[Floats] = []
         paged = self.tandem.solve([extended], model.n_variables, all_weights, duals=duals)
@@ -154,30 +158,3 @@ class TandemEngine:
         )
         proof = paged.bound, paged.violation, paged.iterations, "tandem", paged.certified
         return HingeSolution(paged.y, paged.energy, dual, *proof)
-
-
-class _Descent:
-    """The values during SGD, and the sums over rows that ADMM needs."""
-
-    def __init__(self, options: Tandem, n_variables: int) -> None:
-        self.y = np.full(n_variables, 0.5)
-        self.weight_sums = np.zeros(n_variables)
-        self.ridge = np.zeros(n_variables)
-        self._steps = Descent(options.optimizer, options.rate, options.decay, n_variables)
-        self._random = np.random.default_rng(options.seed)
-        self._threads = options.threads
-
-    def weigh(self, page: Page) -> float:
-        """Add a page's weights to ``weight_sums`` and ``ridge``; return an upper bound of its energy."""
-        return kernel.weigh(page.rows, self.weight_sums, self.ridge)
-
-    def step(self, page: Page, t: int = 1) -> float:
-        """Take a step for every row of a page, in random order; return the sum of their energies before."""
-        order = self._random.permutation(len(page.dual))
-        return self._steps.step(page.rows, order, self.y, t)
-
-    def round(self, pages: Pages, t: int) -> float:
-        """Do pass ``t`` over the pages, in random order."""
-        in_order = map(pages.read, self._random.permutation(len(pages)))
-        shuffled = in_order if self._threads == 1 else ahead(in_order)
-        return sum(self.step(page, t) for page in shuffled)

@@ -10,49 +10,38 @@ from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HINGE, HingeLossMRF, Micrographs
 from onlinesrl.psl.inference.dual import weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution
-from onlinesrl.psl.inference.weight_scale import LARGE, in_scale, scale
+from onlinesrl.psl.inference.weight_scale import LARGE, ScaledEngine, scale
 from onlinesrl.psl.kernels import tron as kernel
 from onlinesrl.psl.kernels.potentials import Potentials
 
-CERTIFIED = 1e-6
-"""How close energy and bound must be, relative to the energy (absolute below 1)."""
-
 
 @dataclass(frozen=True)
-class Tron:
+class Tron(ScaledEngine):
     """Minimises ``w . Phi(y) + ridge |y|^2 - bonus . y`` (Srinivasan 2020, equation 5.13) by TRON.
 
     For squared potentials, and linear ones without hinge. A micrograph is solved when a projected
     gradient step moves no value by more than ``tolerance``, or after ``iterations`` steps.
     """
 
+    gap = 1e-6
     ridge: float = 0.0
     tolerance: float = 1e-8
     iterations: int = 1000
 
-    def solve(
-        self,
-        model: HingeLossMRF,
-        weights: Floats,
-        *,
-        bonus: Floats | None = None,
-        start: HingeSolution | None = None,
-    ) -> HingeSolution:
-        """See ``HingeEngine.solve``, the energy with the ridge; ValueError as in ``solve_each``."""
-        engine = replace(self, ridge=scale(weights, bonus) * self.ridge)
-        return in_scale(engine._solve, model, weights, bonus, start, CERTIFIED)
-
-    def _solve(
+    def solve_scaled(
         self,
         model: HingeLossMRF,
         weights: Floats,
         bonus: Floats | None,
         start: HingeSolution | None,
+        factor: float,
     ) -> HingeSolution:
+        """See ``ScaledEngine``."""
         whole = np.array([0, model.n_variables]), np.array([0, model.n_rows])
         first = None if start is None else start.y
-        (found,) = self._solved(Micrographs(model, *whole), weights, bonus, first)
-        return found
+        engine = replace(self, ridge=factor * self.ridge)
+        (solution,) = engine._solved(Micrographs(model, *whole), weights, bonus, first)
+        return solution
 
     def solutions(self, graphs: Micrographs, weights: Floats) -> list[HingeSolution]:
         """See ``EachEngine``."""
@@ -71,7 +60,7 @@ class Tron:
         kernel.certify_each(
             rows, graphs.first_variable, graphs.first_row, y, dual, gradient, energy, bound
         )
-        close = energy - bound <= CERTIFIED * np.maximum(1.0, np.abs(energy))
+        close = energy - bound <= self.gap * np.maximum(1.0, np.abs(energy))
         return [
             HingeSolution(
                 y[graphs.first_variable[n] : graphs.first_variable[n + 1]],

@@ -7,7 +7,7 @@ are certified only if what rounding may hide of them is below the tolerance.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import replace
 
 import numpy as np
@@ -20,8 +20,6 @@ SMALL, LARGE = 2.0**-10, 2.0**20
 """Weights of which the largest is between these are taken as they are."""
 UNIT = 2.0**-52
 """The relative distance of doubles."""
-
-Solve = Callable[[HingeLossMRF, Floats, Floats | None, HingeSolution | None], HingeSolution]
 
 
 def scale(weights: Floats, bonus: Floats | None = None) -> float:
@@ -37,39 +35,57 @@ def unscaled(watch: Watch | None, s: float) -> Watch | None:
     return lambda at: watch(at._replace(energy=at.energy / s, bound=at.bound / s))
 
 
-def in_scale(
-    solve: Solve,
-    model: HingeLossMRF,
-    weights: Floats,
-    bonus: Floats | None,
-    start: HingeSolution | None,
-    tolerance: float,
-) -> HingeSolution:
-    """Solve a model with its weights and bonus scaled; ``tolerance`` is that of a certificate."""
-    s = scale(weights, bonus)
-    if s == 1.0:
-        solution = solve(model, weights, bonus, start)
-        if not solution.certified or _largest(weights, bonus) <= LARGE:
-            return solution
-        hidden = rounding(model, solution.dual, bonus) > tolerance * max(1.0, abs(solution.energy))
-        return replace(solution, certified=not hidden)
-    first = None if start is None else replace(start, dual=s * start.dual)
-    solution = solve(model, s * weights, None if bonus is None else s * bonus, first)
-    return replace(
-        solution, energy=solution.energy / s, dual=solution.dual / s, bound=solution.bound / s
-    )
+class ScaledEngine(ABC):
+    """A ``HingeEngine`` that gets its weights and bonus scaled."""
+
+    @property
+    @abstractmethod
+    def gap(self) -> float:
+        """How close energy and bound of a certified answer are, relative to the energy (absolute below 1)."""
+
+    @abstractmethod
+    def solve_scaled(
+        self,
+        model: HingeLossMRF,
+        weights: Floats,
+        bonus: Floats | None,
+        start: HingeSolution | None,
+        factor: float,
+    ) -> HingeSolution:
+        """Do as ``solve``; weights, bonus and the start's dual are those of the problem by ``factor``."""
+
+    def solve(
+        self,
+        model: HingeLossMRF,
+        weights: Floats,
+        *,
+        bonus: Floats | None = None,
+        start: HingeSolution | None = None,
+    ) -> HingeSolution:
+        """See ``HingeEngine.solve``."""
+        s = scale(weights, bonus)
+        if s == 1.0:
+            solution = self.solve_scaled(model, weights, bonus, start, s)
+            if not solution.certified or _largest(weights, bonus) <= LARGE:
+                return solution
+            most = self.gap * max(1.0, abs(solution.energy))
+            hidden = rounding(model, solution.dual, bonus) > most
+            return replace(solution, certified=not hidden)
+        first = None if start is None else replace(start, dual=s * start.dual)
+        gain = None if bonus is None else s * bonus
+        solution = self.solve_scaled(model, s * weights, gain, first, s)
+        energy, dual, bound = solution.energy / s, solution.dual / s, solution.bound / s
+        return replace(solution, energy=energy, dual=dual, bound=bound)
 
 
 def rounding(model: HingeLossMRF, dual: Floats, bonus: Floats | None) -> float:
     """Return how far rounding may have moved an energy, or the bound of a dual."""
-    entries = (
-        np.abs(model.coefficient * dual[model.row]).sum() + np.abs(dual * model.constant).sum()
-    )
-    of_bonus = 0.0 if bonus is None else np.abs(bonus).sum()
+    rows = np.abs(model.coefficient * dual[model.row]).sum() + np.abs(dual * model.constant).sum()
+    gain = 0.0 if bonus is None else np.abs(bonus).sum()
     terms = len(model.coefficient) + model.n_rows + model.n_variables
-    return float(terms * UNIT * (entries + of_bonus))
+    return float(terms * UNIT * (rows + gain))
 
 
 def _largest(weights: Floats, bonus: Floats | None) -> float:
-    of_bonus = 0.0 if bonus is None else float(np.abs(bonus).max(initial=0.0))
-    return max(float(np.abs(weights).max(initial=0.0)), of_bonus)
+    gain = 0.0 if bonus is None else float(np.abs(bonus).max(initial=0.0))
+    return max(float(np.abs(weights).max(initial=0.0)), gain)

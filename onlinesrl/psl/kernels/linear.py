@@ -29,44 +29,6 @@ class Forms(Frame):
 
 
 @kernel
-def _substitute(
-    rows: GroundRows, i: int, value: Floats, variable: Ints32, place: Ints, out: Forms, first: int
-) -> tuple[int, float]:
-    """Write the distinct variables of row i from entry ``first``; return the end and the constant."""
-    end, constant = first, rows.constant[i]
-    for e in range(rows.start[i], rows.start[i + 1]):
-        a, q = rows.atom[e], rows.coefficient[e]
-        if a < 0:
-            continue
-        v = variable[a]
-        if v < 0:
-            constant += q * value[a]
-        elif place[v] >= 0:
-            out.coefficient[place[v]] += q
-        else:
-            place[v] = end
-            out.variable[end] = v
-            out.coefficient[end] = q
-            end += 1
-    for e in range(first, end):
-        place[out.variable[e]] = -1
-    return end, constant
-
-
-@kernel
-def _drop_zeros(out: Forms, first: int, end: int, maximum: float) -> tuple[int, float]:
-    """Remove zero entries; return their end, and the maximum of the form over the box."""
-    new_end = first
-    for e in range(first, end):
-        if out.coefficient[e] != 0.0:
-            out.variable[new_end] = out.variable[e]
-            out.coefficient[new_end] = out.coefficient[e]
-            maximum += max(out.coefficient[e], 0.0)
-            new_end += 1
-    return new_end, maximum
-
-
-@kernel
 def assemble(
     rows: GroundRows,
     value: Floats,
@@ -86,10 +48,30 @@ def assemble(
     """
     n = 0
     for i in range(len(rows.constant)):
-        first = out.start[n]
-        end, constant = _substitute(rows, i, value, variable, place, out, first)
-        end_of_row, maximum = _drop_zeros(out, first, end, constant)
-        w = rows.world[i]
+        first, constant, w = out.start[n], rows.constant[i], rows.world[i]
+        end = first
+        for e in range(rows.start[i], rows.start[i + 1]):
+            a, q = rows.atom[e], rows.coefficient[e]
+            if a < 0:
+                continue
+            v = variable[a]
+            if v < 0:
+                constant += q * value[a]
+            elif place[v] >= 0:
+                out.coefficient[place[v]] += q
+            else:
+                place[v] = end
+                out.variable[end] = v
+                out.coefficient[end] = q
+                end += 1
+        end_of_row, maximum = first, constant  # without zeros, and over the box
+        for e in range(first, end):
+            place[out.variable[e]] = -1
+            if out.coefficient[e] != 0.0:
+                out.variable[end_of_row] = out.variable[e]
+                out.coefficient[end_of_row] = out.coefficient[e]
+                maximum += max(out.coefficient[e], 0.0)
+                end_of_row += 1
         if end_of_row == first:
             wrong = abs(constant) if equality else constant
             if wrong > ACTIVE and broken[w] < 0:

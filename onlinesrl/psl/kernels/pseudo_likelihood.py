@@ -22,12 +22,23 @@ def pseudo_likelihood(
 ) -> float:
     """Add to ``gradient`` [rule], and return the logarithm; see ``psl.learning.mple.Conditionals``.
 
-    Variable j has the pairs ``start[j]:start[j + 1]``; ``density`` [node] is working memory.
+    Variable j has the pairs ``start[j]:start[j + 1]``; ``density`` [node] is working memory: the density
+    of a variable at the nodes, times their weights, up to a factor.
     """
     value = 0.0
     for j in range(len(width)):
-        log_z, total = density_of(start, j, rule, at_nodes, quadrature, weights, density)
-        value -= log_z + math.log(width[j])
+        density[:] = 0.0
+        for p in range(start[j], start[j + 1]):
+            for k in range(len(density)):
+                density[k] += weights[rule[p]] * at_nodes[p, k]
+        least = np.inf
+        for k in range(len(density)):
+            least = min(least, density[k])
+        total = 0.0
+        for k in range(len(density)):
+            density[k] = math.exp(least - density[k]) * quadrature[k]
+            total += density[k]
+        value -= math.log(total) - least + math.log(width[j])
         for p in range(start[j], start[j + 1]):
             expected = 0.0
             for k in range(len(density)):
@@ -35,31 +46,3 @@ def pseudo_likelihood(
             value -= weights[rule[p]] * at_truth[p]
             gradient[rule[p]] += expected / total - at_truth[p]
     return value
-
-
-@kernel
-def density_of(
-    start: Ints,
-    j: int,
-    rule: Ints,
-    at_nodes: Floats,
-    quadrature: Floats,
-    weights: Floats,
-    density: Floats,
-) -> tuple[float, float]:
-    """Set the density of variable j at the nodes, times their weights, up to a factor.
-
-    Returns the logarithm of Z, for a width of 1, and the sum of the density.
-    """
-    density[:] = 0.0
-    for p in range(start[j], start[j + 1]):
-        for k in range(len(density)):
-            density[k] += weights[rule[p]] * at_nodes[p, k]
-    least = np.inf
-    for k in range(len(density)):
-        least = min(least, density[k])
-    total = 0.0
-    for k in range(len(density)):
-        density[k] = math.exp(least - density[k]) * quadrature[k]
-        total += density[k]
-    return math.log(total) - least, total

@@ -19,9 +19,10 @@ from onlinesrl.psl.inference.dual import conjugates, weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.inference.qp import Qp
 from onlinesrl.psl.inference.row_pages import Pages
-from onlinesrl.psl.inference.tandem import Tandem, _Descent
+from onlinesrl.psl.inference.tandem import Tandem
 from onlinesrl.psl.inference.tron import potential_rows
 from onlinesrl.psl.kernels import sgd
+from onlinesrl.psl.kernels.admm_rows import weigh
 from tests.support.hinge_models import Rows, friendship, hinge_problems
 from tests.support.paths import REPO
 
@@ -122,14 +123,14 @@ def test_the_passes_of_sgd_are_those_in_memory(tmp_path):
 def test_the_rounds_of_admm_are_those_in_memory(folder, problem):
     model, weights, _ = problem
     with Pages(folder, 200) as pages:
-        descent = _Descent(Tandem(folder), model.n_variables)
+        y, (weight_sums, ridge) = np.full(model.n_variables, 0.5), np.zeros((2, model.n_variables))
         for page in pages.fill(chunks(model, 3), weights):
-            descent.weigh(page)
-        assume(not np.any(descent.ridge))
-        dual = conjugates(weighted_rows(model, weights)).slope(model.forms(descent.y))
-        start = HingeSolution(descent.y, 0.0, dual, 0.0, 0.0, 0, "", certified=False)
+            weigh(page.rows, weight_sums, ridge)
+        assume(not np.any(ridge))
+        dual = conjugates(weighted_rows(model, weights)).slope(model.forms(y))
+        start = HingeSolution(y, 0.0, dual, 0.0, 0.0, 0, "", certified=False)
         state = AdmmState(model, weights, None, start)
-        rounds = Consensus(PageRows(pages, descent.weight_sums), descent.y, descent.ridge)
+        rounds = Consensus(PageRows(pages, weight_sums), y, ridge)
         found = rounds.start()
         np.testing.assert_allclose(found, state.certificate(), atol=1e-9)
         for _ in range(3):
