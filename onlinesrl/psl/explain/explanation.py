@@ -78,11 +78,17 @@ def explain(
     """See ``Learner.explain``."""
     example = msgspec.structs.replace(example, truth=None)
     checked, model, solution = learner.solved(example)
-    target = _number(learner, checked, atom)
-    name = str(example.id)
-    if target < 0:
-        observed = checked.observed[atom[0]][atom[1]]
+    name, (predicate, constants) = str(example.id), atom
+    if predicate not in learner.packer.query:
+        raise ExplanationError(
+            f"{shown(atom)}: {predicate} is not predicted, but {', '.join(learner.packer.query)}"
+        )
+    if constants in checked.observed.get(predicate, {}):
+        observed = checked.observed[predicate][constants]
         return Explanation(name, shown(atom), observed, given=True)
+    if constants not in checked.targets[predicate]:
+        raise ExplanationError(f"{shown(atom)} is neither in the example's `query` nor observed")
+    target = _targets(checked).index(atom)
     database = learner.packer.database([checked])
     texts = learner.grounder.texts(database, learner.packer.query, target)
     reasons = reasons_of(model, solution, target, texts, learner.weights.averaged())
@@ -122,21 +128,6 @@ def _targets(checked: CheckedExample) -> list[Atom]:
     return [(name, key) for name, rows in checked.targets.items() for key in rows]
 
 
-def _number(learner: Predictor, checked: CheckedExample, atom: Atom) -> int:
-    """Return the variable of an atom, -1 for an observed one. Raises ExplanationError for another."""
-    name, key = atom
-    predicates = learner.packer.query
-    if name not in predicates:
-        raise ExplanationError(
-            f"{shown(atom)}: {name} is not predicted, but {', '.join(predicates)}"
-        )
-    if key in checked.observed.get(name, {}):
-        return -1
-    if key not in checked.targets[name]:
-        raise ExplanationError(f"{shown(atom)} is neither in the example's `query` nor observed")
-    return _targets(checked).index(atom)
-
-
 def reasons_of(
     model: HingeLossMRF, solution: HingeSolution, target: int, texts: Sequence[str], weights: Floats
 ) -> tuple[Reason, ...]:
@@ -173,10 +164,22 @@ def _least_change(
     value: bool,
     query: CounterfactualQuery,
 ) -> Flip | None:
-    """Return the least change of evidence that takes a target to the other side of 1/2."""
+    """Return the least change of evidence that takes a target to the other side of 1/2.
+
+    Raises ExplanationError for a candidate that cannot be observed.
+    """
     if not query.tries:
         return None
-    candidates = _candidates(learner, example, checked, query)
+    for name, args in query.candidates or ():
+        if learner.packer.arities.get(name) != len(args):
+            raise ExplanationError(
+                f"{shown((name, args))}: no atom of the model, so it cannot change"
+            )
+        if args in checked.targets.get(name, {}):
+            raise ExplanationError(
+                f"{shown((name, args))} is predicted itself, so it cannot change"
+            )
+    candidates = candidates_of(example, query)
     strengths = _strengths(learner, checked, atom, candidates)
     connected = [
         replace(c, reach=strengths[c.atom]) for c in candidates if strengths.get(c.atom, 0) > 0
@@ -196,22 +199,6 @@ def _value(prediction: Prediction | None, atom: Atom) -> float | None:
         if isinstance(row, ValuedAtom) and tuple(map(str, row.args)) == atom[1]:
             return row.value
     return None
-
-
-def _candidates(
-    learner: Predictor, example: Example, checked: CheckedExample, query: CounterfactualQuery
-) -> list[Candidate]:
-    """Return the candidates. Raises ExplanationError for one that cannot be observed."""
-    for name, args in query.candidates or ():
-        if learner.packer.arities.get(name) != len(args):
-            raise ExplanationError(
-                f"{shown((name, args))}: no atom of the model, so it cannot change"
-            )
-        if args in checked.targets.get(name, {}):
-            raise ExplanationError(
-                f"{shown((name, args))} is predicted itself, so it cannot change"
-            )
-    return candidates_of(example, query)
 
 
 def _strengths(

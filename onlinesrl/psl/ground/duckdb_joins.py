@@ -26,12 +26,13 @@ from onlinesrl.psl.ground.form_assembly import (
     Joined,
     Listing,
     constant_orders,
+    listed,
     missing,
     number_constants,
     too_many,
 )
 from onlinesrl.psl.ground.join_plan import RulePlan
-from onlinesrl.psl.ground.sql import ORDER, Cut, SqlPlan, write_sql
+from onlinesrl.psl.ground.sql import ORDER, Cut, write_sql
 from onlinesrl.psl.lang.linear_form import Condition
 
 
@@ -88,8 +89,12 @@ class DuckDb:
             try:
                 for batch in stream:
                     view = batch.view()
-                    columns = (view.child(n) for n in range(view.n_children))
-                    yield np.stack([_numbers(column) for column in columns])
+                    rows = []
+                    for n in range(view.n_children):
+                        column = view.child(n)
+                        numbers: Ints32 = np.frombuffer(column.buffer(1), np.int32)  # not a copy
+                        rows.append(numbers[column.offset :][: column.length])
+                    yield np.stack(rows)
             finally:
                 stream.release()
 
@@ -130,22 +135,17 @@ class DuckDbJoins:
         named = dict.fromkeys(name for plan in plans for name in _constants(plan))
         self._names, self._number = number_constants(listing.constants, named)
         for name, columns in listing.columns.items():
-            self._load(listing, name, columns)
+            atoms = slice(listing.base[name], listing.base[name] + columns.shape[1])
+            table: dict[str, Any] = {f"c{k}": column for k, column in enumerate(columns)}
+            table["atom"] = np.arange(atoms.start, atoms.stop, dtype=np.int32)
+            table["variable"] = listing.variable[atoms]
+            table["value"] = listing.value[atoms]
+            engine.load(name, table, "* REPLACE (if(variable < 0, value, NULL) AS value)")
         compared = (condition for plan in plans for condition in _conditions(plan))
         if any(isinstance(condition, Compared) and condition.op == "%" for condition in compared):
             number, text = constant_orders(self._names)
             constant = np.arange(len(self._names), dtype=np.int32)
             engine.load(ORDER, {"constant": constant, "number": number, "text": text})
-
-    def _load(self, listing: Listing, name: str, columns: Ints32) -> None:
-        n = columns.shape[1]
-        atoms = slice(listing.base[name], listing.base[name] + n)
-        table: dict[str, Any] = {f"c{k}": column for k, column in enumerate(columns)}
-        table["atom"] = np.arange(atoms.start, atoms.stop, dtype=np.int32)
-        table["variable"] = listing.variable[atoms]
-        table["value"] = listing.value[atoms]
-        value = "if(variable < 0, value, NULL) AS value"
-        self._engine.load(name, table, f"* REPLACE ({value})")
 
     def join(self, number: int) -> Iterator[Joined]:
         """Yield the rows of the plan of this number."""
@@ -161,42 +161,24 @@ class DuckDbJoins:
                 if self._rows > self._most:
                     self.failures[0] = too_many(plan.form, self._most)
                     return
-                if not self._skip and self._any_missing(plan, atoms):
+                joined = Joined(atoms, bindings, np.zeros(n, np.int32))
+                if not self._skip and listed(plan, joined, self._opened) is not joined:
                     break
                 if n:
-                    yield Joined(atoms, bindings, np.zeros(n, np.int32))
+                    yield joined
             else:
                 return
-        self.failures[0] = self._missing(plan, query)
-
-    def _any_missing(self, plan: RulePlan, atoms: Ints32) -> bool:
-        """Return whether an atom of an open predicate is unlisted."""
-        looked_up = zip(plan.form.lookups, atoms[len(plan.steps) :], strict=False)
-        return any(
-            bool(np.any(atom < 0))
-            for term, atom in looked_up
-            if term.atom.predicate in self._opened
-        )
-
-    def _missing(self, plan: RulePlan, query: SqlPlan) -> GroundingFailure:
         with closing(self._engine.stream(query.first_unlisted())) as batches:
             row = next(batches)[:, 0].tolist()  # DuckDB's optimiser may lose the limit
-        bound = {
-            name: self._names[constant] for name, constant in zip(plan.variables, row, strict=False)
-        }
-        atoms = row[len(query.bindings) + len(plan.steps) :]
+        constants = (self._names[constant] for constant in row)
+        bound = dict(zip(plan.variables, constants, strict=False))
+        numbers = row[len(query.bindings) + len(plan.steps) :]
         term = next(
             term
-            for term, atom in zip(plan.form.lookups, atoms, strict=True)
+            for term, atom in zip(plan.form.lookups, numbers, strict=True)
             if atom < 0 and term.atom.predicate in self._opened
         )
-        return missing(plan.form, term.atom, bound)
-
-
-def _numbers(column: Any) -> Ints32:
-    """Return an Arrow int32 column as an array, without copying."""
-    values: Ints32 = np.frombuffer(column.buffer(1), np.int32)
-    return values[column.offset :][: column.length]
+        self.failures[0] = missing(plan.form, term.atom, bound)
 
 
 def _conditions(plan: RulePlan) -> Iterator[Condition]:

@@ -250,14 +250,14 @@ class Assembler:
         return Assembled(forms, inactive, (broken >= 0) & (form.weight is None))
 
     def _computed(self, plan: RulePlan, joined: Joined, term: LinearTerm) -> tuple[Ints, Floats]:
-        """Return each row's index into the values of a function, and these values."""
+        """Return each row's index into the values of a function, and these values. Raises RuleError."""
         n = joined.atoms.shape[1]
         names = self._listing.constants
         columns = [
             joined.bindings[plan.variables.index(leaf.name)] if isinstance(leaf, Variable) else None
             for leaf in terms(term.atom)
         ]
-        bound_columns = [column_ for column_ in columns if column_ is not None]
+        bound_columns = [column for column in columns if column is not None]
         bound = np.array(bound_columns, np.int32).reshape(len(bound_columns), n)
         distinct, place = np.unique(bound, axis=1, return_inverse=True)
         values = np.empty(distinct.shape[1])
@@ -267,8 +267,13 @@ class Assembler:
                 leaf.name if column is None else names[next(constants)]
                 for leaf, column in zip(terms(term.atom), columns, strict=True)
             ]
-            ground = term.atom.predicate, arguments
-            values[k] = function_value(plan.form, ground, self._functions)
+            name = term.atom.predicate
+            value = self._functions[name](*arguments)
+            if not 0.0 <= value <= 1.0:
+                spelled = f"{name}({', '.join(arguments)})"
+                message = f"{spelled} is {value:g}, not a value from 0 to 1"
+                raise RuleError(GroundingFailure(plan.form.rule, "schema", message))
+            values[k] = value
         return place.reshape(n), values
 
     def _grouped(self, plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.GroundRows:
@@ -287,30 +292,18 @@ class Assembler:
         }
         entries = []
         for term, atom in zip(form.terms, atoms, strict=True):
-            of_group, distinct = _distinct(group, atom)
+            groups, distinct = _distinct(group, atom)
             coefficient = _evaluated(plan, term.coefficient, counts, n)
-            entries.append((of_group, distinct, coefficient[of_group]))
-        of_group, atom, coefficient = (np.concatenate(part) for part in zip(*entries, strict=True))
-        by_group = np.argsort(of_group, kind="stable")
+            entries.append((groups, distinct, coefficient[groups]))
+        groups, atom, coefficient = (np.concatenate(part) for part in zip(*entries, strict=True))
+        by_group = np.argsort(groups, kind="stable")
         return kernel.GroundRows(
-            np.concatenate(([0], np.cumsum(np.bincount(of_group, minlength=n)))),
+            np.concatenate(([0], np.cumsum(np.bincount(groups, minlength=n)))),
             atom[by_group],
             coefficient[by_group],
             _evaluated(plan, form.constant, counts, n),
             joined.worlds[first],
         )
-
-
-def function_value(
-    form: NormalRule, atom: tuple[str, Sequence[str]], functions: Functions
-) -> float:
-    """Return the value of a function. Raises RuleError if it is not from 0 to 1."""
-    name, constants = atom
-    value = functions[name](*constants)
-    if 0.0 <= value <= 1.0:
-        return value
-    message = f"{name}({', '.join(constants)}) is {value:g}, not a value from 0 to 1"
-    raise RuleError(GroundingFailure(form.rule, "schema", message))
 
 
 def _single(plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.GroundRows:
@@ -334,35 +327,28 @@ def _number(coefficient: Coefficient) -> float:
 def _evaluated(
     plan: RulePlan, coefficient: Coefficient, counts: Mapping[str, Ints], n: int
 ) -> Floats:
-    """Return the value of a coefficient in each of n groups."""
+    """Return the value of a coefficient in each of n groups.
+
+    Raises RuleError if it divides by 0, or is too large.
+    """
     names = tuple(dict.fromkeys(cardinalities(coefficient)))
     if not names:
         return np.full(n, evaluate(coefficient, {}))
     cases, case = np.unique([counts[name] for name in names], axis=1, return_inverse=True)
-    values = [
-        coefficient_value(plan, coefficient, dict(zip(names, case_, strict=True)))
-        for case_ in cases.T.tolist()
-    ]
+    values = []
+    for sizes in cases.T.tolist():
+        try:
+            values.append(evaluate(coefficient, dict(zip(names, sizes, strict=True))))
+            fault = "" if abs(values[-1]) <= LARGEST else f"is beyond {LARGEST:g}"
+        except ZeroDivisionError:
+            fault = "divides by 0"
+        if fault:
+            message = f"{show_coefficient(coefficient)} {fault} in a ground rule"
+            raise RuleError(GroundingFailure(plan.form.rule, "schema", message))
     return np.array(values, np.float64)[case.reshape(n)]
 
 
-def coefficient_value(
-    plan: RulePlan, coefficient: Coefficient, counts: Mapping[str, float]
-) -> float:
-    """Return the value of a coefficient. Raises RuleError if it divides by 0, or is too large."""
-    try:
-        value = evaluate(coefficient, counts)
-    except ZeroDivisionError:
-        fault = "divides by 0"
-    else:
-        if abs(value) <= LARGEST:
-            return value
-        fault = f"is beyond {LARGEST:g}"
-    message = f"{show_coefficient(coefficient)} {fault} in a ground rule"
-    raise RuleError(GroundingFailure(plan.form.rule, "schema", message))
-
-
-def _ranked(keys: Sequence[Ints32]) -> tuple[Ints, Ints]:
+def _ranked(keys: Sequence[Ints | Ints32]) -> tuple[Ints, Ints]:
     """Return the order that sorts rows by keys, and each sorted row's rank among the distinct ones."""
     order = np.lexsort(keys[::-1])
     new = np.zeros(len(order), np.bool_)
@@ -371,10 +357,8 @@ def _ranked(keys: Sequence[Ints32]) -> tuple[Ints, Ints]:
     return order, np.cumsum(new)
 
 
-def _distinct(group: Ints, of_row: Ints32) -> tuple[Ints, Ints32]:
+def _distinct(group: Ints, numbers: Ints32) -> tuple[Ints, Ints32]:
     """Return the distinct pairs of group and number, sorted."""
-    order = np.lexsort((of_row, group))
-    group, of_row = group[order], of_row[order]
-    new = np.ones(len(order), np.bool_)
-    new[1:] = (np.diff(group) != 0) | (np.diff(of_row) != 0)
-    return group[new], of_row[new]
+    order, rank = _ranked([group, numbers])
+    first = order[np.flatnonzero(np.diff(rank, prepend=-1))]
+    return group[first], numbers[first]

@@ -158,8 +158,22 @@ class Grounder:
             of_rows.append(piece.forms.world)
         world = np.concatenate(of_rows)
         model = united(listing.n_variables, models)
-        if worlds > 1:
-            model = _reordered(model, np.argsort(world, kind="stable"))
+        if worlds > 1:  # the rows world by world
+            order = np.argsort(world, kind="stable")
+            lengths = np.diff(model.start)[order]
+            start = np.concatenate(([0], np.cumsum(lengths)))
+            entries = np.repeat(model.start[:-1][order] - start[:-1], lengths)
+            entries += np.arange(start[-1])
+            model = HingeLossMRF(
+                model.n_variables,
+                start,
+                model.variable[entries],
+                model.coefficient[entries],
+                model.constant[order],
+                model.weight_index[order],
+                model.power[order],
+                model.kind[order],
+            )
         first = np.concatenate(([0], np.cumsum(np.bincount(world, minlength=worlds))))
         graphs = Micrographs(model, listing.first_variable, first)
         return Grounded(graphs, inactive, skipped, executor.failures)
@@ -260,21 +274,4 @@ def united(n_variables: int, models: Sequence[HingeLossMRF]) -> HingeLossMRF:
         joined("weight_index", np.int64),
         joined("power", np.uint8),
         joined("kind", np.uint8),
-    )
-
-
-def _reordered(model: HingeLossMRF, order: Ints) -> HingeLossMRF:
-    """Permute the rows of a model."""
-    lengths = np.diff(model.start)[order]
-    start = np.concatenate(([0], np.cumsum(lengths)))
-    entries = np.repeat(model.start[:-1][order] - start[:-1], lengths) + np.arange(start[-1])
-    return HingeLossMRF(
-        model.n_variables,
-        start,
-        model.variable[entries],
-        model.coefficient[entries],
-        model.constant[order],
-        model.weight_index[order],
-        model.power[order],
-        model.kind[order],
     )

@@ -81,15 +81,8 @@ class HingeLossMRF:
     def violation(self, y: Floats) -> float:
         """Return the largest violation of a constraint (``l`` or ``|l|``) or of the box."""
         form = self.forms(y)
-        excess = np.concatenate(
-            (
-                form[self.kind == AT_MOST],
-                np.abs(form[self.kind == EQUAL]),
-                -y,
-                y - 1.0,
-            )
-        )
-        return float(np.max(excess, initial=0.0))
+        at_most, equal = form[self.kind == AT_MOST], np.abs(form[self.kind == EQUAL])
+        return float(np.max(np.concatenate((at_most, equal, -y, y - 1.0)), initial=0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +137,16 @@ def validate(model: HingeLossMRF) -> None:
     range, a number is not finite, a row repeats a variable, a constraint has a weight, or a potential
     has none.
     """
-    _check_shapes(model)
+    expected: dict[str, tuple[type[np.generic], int]] = {
+        "start": (np.int64, model.n_rows + 1),
+        "variable": (np.int32, int(model.start[-1])),
+        "coefficient": (np.float64, int(model.start[-1])),
+        "constant": (np.float64, model.n_rows),
+        "weight_index": (np.int64, model.n_rows),
+        "power": (np.uint8, model.n_rows),
+        "kind": (np.uint8, model.n_rows),
+    }
+    check_rows(model, expected)
     entry = model.row * max(model.n_variables, 1) + model.variable
     hard = (model.kind == AT_MOST) | (model.kind == EQUAL)
     rules = {
@@ -163,20 +165,6 @@ def validate(model: HingeLossMRF) -> None:
     broken = [rule for rule, holds in rules.items() if not holds]
     if broken:
         raise ValueError(f"not a ground model: {'; '.join(broken)}")
-
-
-def _check_shapes(model: HingeLossMRF) -> None:
-    """Raise ValueError if the types or lengths of arrays do not match."""
-    expected: dict[str, tuple[type[np.generic], int]] = {
-        "start": (np.int64, model.n_rows + 1),
-        "variable": (np.int32, int(model.start[-1])),
-        "coefficient": (np.float64, int(model.start[-1])),
-        "constant": (np.float64, model.n_rows),
-        "weight_index": (np.int64, model.n_rows),
-        "power": (np.uint8, model.n_rows),
-        "kind": (np.uint8, model.n_rows),
-    }
-    check_rows(model, expected)
 
 
 def clamp(model: HingeLossMRF, y: Floats, free: Bools) -> HingeLossMRF:

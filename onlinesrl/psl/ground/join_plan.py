@@ -178,15 +178,14 @@ def _keys(atom: Atom, bound: Mapping[str, None]) -> tuple[int, ...]:
 
 
 def _check_text(check: Conditions) -> str:
-    return " | ".join(" & ".join(map(_condition_text, choice)) for choice in check)
+    def text(condition: Condition) -> str:
+        formula: Formula
+        if isinstance(condition, Literal):
+            formula = condition.atom
+        elif condition.op == "=":
+            formula = Equal(condition.left, condition.right)
+        else:
+            formula = Compare(condition.op, condition.left, condition.right)
+        return show_formula(formula if condition.positive else Not(formula))
 
-
-def _condition_text(condition: Condition) -> str:
-    formula: Formula
-    if isinstance(condition, Literal):
-        formula = condition.atom
-    elif condition.op == "=":
-        formula = Equal(condition.left, condition.right)
-    else:
-        formula = Compare(condition.op, condition.left, condition.right)
-    return show_formula(formula if condition.positive else Not(formula))
+    return " | ".join(" & ".join(map(text, choice)) for choice in check)

@@ -127,7 +127,15 @@ class ArrayJoins:
     def join(self, number: int) -> Iterator[Joined]:
         """Yield the rows of the plan of this number."""
         compiled = self._plans[number]
-        plan, code = compiled.plan, self._code(compiled)
+        plan = compiled.plan
+        index = np.array([self._index_of[key] for key in compiled.indexes], np.int32)
+        opened = np.array([name in self._listing.opened for name in compiled.looked_up], np.uint8)
+        code = replace(  # bound to this listing
+            compiled.code,
+            probe_index=index[compiled.code.probe_index],
+            lookup_open=np.zeros_like(opened) if self._skip else opened,
+            without_targets=compiled.code.without_targets or (self._skip and bool(opened.any())),
+        )
         loops = begin(compiled, self._rows, self._status)
         constant = np.array([self._constant_of[name] for name in compiled.constants], np.int32)
         before = self._status.copy()
@@ -153,21 +161,7 @@ class ArrayJoins:
                 np.concatenate([item.worlds for item in chunks]),
             )
         for world in np.flatnonzero(self._status != before).tolist():
-            self.failures[world] = self._failure(compiled, loops, world)
-
-    def _code(self, compiled: CompiledPlan) -> kernel.Code:
-        """Bind a compiled plan to this listing."""
-        index = np.array([self._index_of[key] for key in compiled.indexes], np.int32)
-        opened = np.array([name in self._listing.opened for name in compiled.looked_up], np.uint8)
-        return replace(
-            compiled.code,
-            probe_index=index[compiled.code.probe_index],
-            lookup_open=np.zeros_like(opened) if self._skip else opened,
-            without_targets=compiled.code.without_targets or (self._skip and bool(opened.any())),
-        )
-
-    def _failure(self, compiled: CompiledPlan, loops: kernel.Loops, world: int) -> GroundingFailure:
-        return failure_of(compiled.plan, loops, world, self._names, self._most)
+            self.failures[world] = failure_of(plan, loops, world, self._names, self._most)
 
 
 def begin(compiled: CompiledPlan, rows: Ints, status: Bytes) -> kernel.Loops:

@@ -29,9 +29,19 @@ def ground_rule_texts(
     assembler = Assembler(listing, functions)
     for plan, joined in rows:
         for ground_rule in _with_variable(plan, joined, listing, variable):
-            if variable in assembler.assemble(plan, ground_rule).forms.variable:
-                rule = program.rules[plan.form.rule]
-                yield show_unweighted(bound(rule, _binding(plan, ground_rule, listing)))
+            if variable not in assembler.assemble(plan, ground_rule).forms.variable:
+                continue
+            constants = {}  # of the variables that are not summed
+            atoms = ground_rule.atoms[:, 0].tolist()
+            for term, number in zip(plan.form.terms, atoms, strict=False):
+                if number < 0:
+                    continue
+                name = term.atom.predicate
+                column = listing.columns[name][1:, number - listing.base[name]].tolist()
+                for leaf, constant in zip(terms(term.atom), column, strict=True):
+                    if isinstance(leaf, Variable) and leaf.name in plan.outer:
+                        constants[leaf.name] = listing.constants[constant]
+            yield show_unweighted(bound(program.rules[plan.form.rule], constants))
 
 
 def _with_variable(
@@ -50,20 +60,6 @@ def _with_variable(
         places = [groups[key] for key in sorted(groups) if reaching[groups[key]].any()]
     for rows in places:
         yield Joined(joined.atoms[:, rows], joined.bindings[:, rows], joined.worlds[rows])
-
-
-def _binding(plan: RulePlan, joined: Joined, listing: Listing) -> dict[str, str]:
-    """Return the constants of the variables that are not summed."""
-    constants = {}
-    for term, number in zip(plan.form.terms, joined.atoms[:, 0].tolist(), strict=False):
-        if number < 0:
-            continue
-        name = term.atom.predicate
-        column = listing.columns[name][1:, number - listing.base[name]].tolist()
-        for leaf, constant in zip(terms(term.atom), column, strict=True):
-            if isinstance(leaf, Variable) and leaf.name in plan.outer:
-                constants[leaf.name] = listing.constants[constant]
-    return constants
 
 
 def bound(rule: PslRule, binding: Mapping[str, str]) -> PslRule:

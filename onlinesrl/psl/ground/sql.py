@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from onlinesrl.logic.ast import Atom, Constant, Term, Variable
@@ -70,22 +70,16 @@ def write_sql(
     return _SqlWriter(plan, opened, number, cut).query()
 
 
+@dataclass
 class _SqlWriter:
-    def __init__(
-        self,
-        plan: RulePlan,
-        opened: Collection[str],
-        number: Mapping[str, int],
-        cut: Cut | None = None,
-    ) -> None:
-        self.plan = plan
-        self.cut = cut
-        self.opened = opened
-        self.number = number
-        self.place: dict[str, str] = {}
-        self.tables: list[str] = []
-        self.where: list[str] = []
-        self.orders: dict[str, str] = {}
+    plan: RulePlan
+    opened: Collection[str]
+    number: Mapping[str, int]
+    cut: Cut | None
+    place: dict[str, str] = field(default_factory=dict)
+    tables: list[str] = field(default_factory=list)
+    where: list[str] = field(default_factory=list)
+    orders: dict[str, str] = field(default_factory=dict)
 
     def query(self) -> SqlPlan:
         plan, form = self.plan, self.plan.form

@@ -8,8 +8,8 @@ or a constant, ``X != Y`` is ``Not(Equal(X, Y))``, ``X % Y`` is ``Compare("%", X
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from onlinesrl.logic.ast import Atom, Formula, Position, subformulas, terms
@@ -179,3 +179,12 @@ def atoms(formula: Formula) -> Iterator[Atom]:
         yield formula
     for part in subformulas(formula):
         yield from atoms(part)
+
+
+def with_weights(program: PslProgram, weights: Iterable[float]) -> PslProgram:
+    """Return a program with other weights, one for each rule; those for hard rules do not count."""
+    rules = (
+        rule if rule.weight is None else replace(rule, weight=weight)
+        for rule, weight in zip(program.rules, weights, strict=True)
+    )
+    return replace(program, rules=tuple(rules))

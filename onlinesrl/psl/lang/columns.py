@@ -41,7 +41,15 @@ def database_of(
     """
     parts = {"evidence": observed, "query": targets, "truth": truth}
     for part, data in parts.items():
-        _check_names(predicates, data, part)
+        for name, columns in data.items():
+            if name not in predicates:
+                names = ", ".join(sorted(predicates))
+                raise DataError(f"{part}: the model has no predicate {name}; it has {names}")
+            n_columns, arity = len(columns.constants), predicates[name]
+            if n_columns != arity and any(map(len, columns.constants)):
+                raise DataError(
+                    f"{part}: {name} has {arity} arguments in the model, here {n_columns}"
+                )
     constants: dict[str, int] = {}
     relations = {}
     for name, arity in predicates.items():
@@ -57,16 +65,6 @@ def database_of(
                 f"{name}: row {row} of the query is observed, in row {equal[row]} of the evidence"
             )
     return Database(tuple(constants), relations)
-
-
-def _check_names(predicates: Mapping[str, int], data: Data, part: str) -> None:
-    for name, columns in data.items():
-        if name not in predicates:
-            names = ", ".join(sorted(predicates))
-            raise DataError(f"{part}: the model has no predicate {name}; it has {names}")
-        n_columns, arity = len(columns.constants), predicates[name]
-        if n_columns != arity and any(map(len, columns.constants)):
-            raise DataError(f"{part}: {name} has {arity} arguments in the model, here {n_columns}")
 
 
 def _table(

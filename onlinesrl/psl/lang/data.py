@@ -84,25 +84,32 @@ def read_database(predicates: Mapping[str, DataFiles]) -> Database:
     Repetitions of an atom with the same value are ignored.
     """
     constants: dict[str, int] = {}
-    relations = {name: _relation(name, files, constants) for name, files in predicates.items()}
-    return Database(tuple(constants), relations)
-
-
-def _relation(name: str, files: DataFiles, constants: dict[str, int]) -> Relation:
-    observed, targets, truth = (
-        [_read(path, name, files.arity, missing, constants) for path in paths]
-        for paths, missing in (
-            (files.observations, 1.0),
-            (files.targets, np.nan),
-            (files.truth, 1.0),
+    relations = {}
+    for name, files in predicates.items():
+        observed, targets, truth = (
+            [_read(path, name, files.arity, missing, constants) for path in paths]
+            for paths, missing in (
+                (files.observations, 1.0),
+                (files.targets, np.nan),
+                (files.truth, 1.0),
+            )
         )
-    )
-    relation = Relation(
-        _united(observed, files.arity), _united(targets, files.arity), _united(truth, files.arity)
-    )
-    if len(relation.observed) and len(relation.targets):
-        _check_disjoint(observed, targets)
-    return relation
+        relations[name] = Relation(
+            *(_united(tables, files.arity) for tables in (observed, targets, truth))
+        )
+        if observed and targets:
+            target_columns, observed_columns = (
+                np.concatenate([rows.columns for rows in tables], axis=1)
+                for tables in (targets, observed)
+            )
+            equal = equal_rows(target_columns, observed_columns)
+            for row in np.flatnonzero(equal >= 0).tolist():
+                (file, index), (other, before) = (
+                    _located(targets, row),
+                    _located(observed, equal[row]),
+                )
+                raise file.error(index, f"this target is observed in {other.place(before)}")
+    return Database(tuple(constants), relations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,18 +288,6 @@ def first_rows(columns: Ints32) -> Ints:
     first = np.empty(len(order), np.int64)
     first[order] = order[np.flatnonzero(new)][np.cumsum(new) - 1]
     return first
-
-
-def _check_disjoint(observed: Sequence[_FileRows], targets: Sequence[_FileRows]) -> None:
-    """Raise DatabaseError for a target that is observed."""
-    target_columns, observed_columns = (
-        np.concatenate([rows.columns for rows in files], axis=1) for files in (targets, observed)
-    )
-    equal = equal_rows(target_columns, observed_columns)
-    if np.any(equal >= 0):
-        row = int(np.argmax(equal >= 0))
-        (file, index), (other, before) = _located(targets, row), _located(observed, int(equal[row]))
-        raise file.error(index, f"this target is observed in {other.place(before)}")
 
 
 def _located(files: Iterable[_FileRows], row: int) -> tuple[_FileRows, int]:

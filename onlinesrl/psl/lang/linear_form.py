@@ -17,11 +17,11 @@ An arithmetic rule ``left <= right`` has ``l = left - right``. A weighted equali
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeAlias
 
-from onlinesrl.logic.ast import Atom, Formula, Not, Variable, terms
+from onlinesrl.logic.ast import Atom, Not, Variable, terms
 from onlinesrl.logic.cnf import Compared, Disjunction, Literal, disjunctions, negated, variables
 from onlinesrl.psl.lang.ast import (
     ArithmeticRule,
@@ -30,7 +30,6 @@ from onlinesrl.psl.lang.ast import (
     Number,
     PslProgram,
     PslRule,
-    Summand,
     operation,
     summed,
 )
@@ -151,7 +150,9 @@ def _logical(
         sums=(),
         lookups=tuple(_term(literal) for literal in listed if literal.positive),
         computed=tuple(map(_term, computed)),
-        comparisons=tuple(_failing(literal) for literal in part if isinstance(literal, Compared)),
+        comparisons=tuple(
+            replace(item, positive=not item.positive) for item in part if isinstance(item, Compared)
+        ),
         summations=(),
         constant=Number(1.0 - sum(not literal.positive for literal in literals)),
         weight=rule.weight,
@@ -163,11 +164,6 @@ def _term(literal: Literal) -> LinearTerm:
     return LinearTerm(Number(-1.0 if literal.positive else 1.0), literal.atom)
 
 
-def _failing(compared: Compared) -> Compared:
-    """Return the comparison that holds if a literal of the clause is false."""
-    return Compared(not compared.positive, compared.op, compared.left, compared.right)
-
-
 def _arithmetic(
     rule: ArithmeticRule, index: int, functions: Collection[str], turned: bool
 ) -> NormalRule:
@@ -175,13 +171,23 @@ def _arithmetic(
     coefficients: dict[Atom | None, Coefficient] = {None: Number(0.0)}
     for side, minus in ((rule.left, turned), (rule.right, not turned)):
         for summand in side:
-            _add(coefficients, summand, minus)
+            value = (
+                operation("*", _MINUS_ONE, summand.coefficient) if minus else summand.coefficient
+            )
+            before = coefficients.get(summand.atom, Number(0.0))
+            added = value if before == Number(0.0) else operation("+", before, value)
+            coefficients[summand.atom] = added
     constant = coefficients.pop(None)
     linear = [LinearTerm(value, atom) for atom, value in coefficients.items() if atom]
     computed = tuple(term for term in linear if term.atom.predicate in functions)
     listed = [term for term in linear if term.atom.predicate not in functions]
     names = (name for term in linear for name in summed(term.atom))
-    filters = {term.variable: _choices(term.condition) for term in rule.filters}
+    filters: dict[str, Conditions] = {
+        term.variable: tuple(
+            tuple(map(negated, part)) for part in disjunctions(Not(term.condition))
+        )
+        for term in rule.filters
+    }
     return NormalRule(
         rule=index,
         joins=tuple(term for term in listed if not summed(term.atom)),
@@ -195,16 +201,3 @@ def _arithmetic(
         power=rule.power,
         equality=rule.op == "=" and rule.weight is None,
     )
-
-
-def _add(coefficients: dict[Atom | None, Coefficient], summand: Summand, minus: bool) -> None:
-    """Add a summand, or its negative, to the coefficient of its atom."""
-    value = operation("*", _MINUS_ONE, summand.coefficient) if minus else summand.coefficient
-    coefficient = coefficients.get(summand.atom, Number(0.0))
-    added = value if coefficient == Number(0.0) else operation("+", coefficient, value)
-    coefficients[summand.atom] = added
-
-
-def _choices(condition: Formula) -> Conditions:
-    """Return the disjunctive normal form of a filter."""
-    return tuple(tuple(map(negated, part)) for part in disjunctions(Not(condition)))

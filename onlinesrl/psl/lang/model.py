@@ -180,15 +180,12 @@ class _ModelReader:
             self.check_keys(key, _SPLITS)
         splits = value if isinstance(value, dict) else {"all": value}
         for split, paths in splits.items():
-            place = (*key, split) if isinstance(value, dict) else key
-            self._files.setdefault(name, {}).setdefault(kind, {})[split] = self._paths(paths, place)
-
-    def _paths(self, value: object, key: _Key) -> list[Path]:
-        listed = [] if value is None else value if isinstance(value, list) else [value]
-        paths = [path for path in listed if isinstance(path, str) and path]
-        if len(paths) < len(listed):
-            raise self.error(key, "expected the path of a file, or a list of paths")
-        return [self._path.parent / path for path in paths]
+            listed = [] if paths is None else paths if isinstance(paths, list) else [paths]
+            if not all(isinstance(path, str) and path for path in listed):
+                place = (*key, split) if isinstance(value, dict) else key
+                raise self.error(place, "expected the path of a file, or a list of paths")
+            by_split = self._files.setdefault(name, {}).setdefault(kind, {})
+            by_split[split] = [self._path.parent / path for path in listed]
 
     def _at_key(self, key: _Key, message: str, hint: str | None = None) -> LocatedError:
         place = self._tree.key_place(key)
@@ -209,7 +206,9 @@ class _ModelReader:
 
     def program(self, text: Source, codes: list[str], single: bool = False) -> PslProgram:
         """Read a program; with ``single``, each of ``codes`` must be one rule."""
-        opened = [name for name, data in self._files.items() if any(_targets(data))]
+        opened = [
+            name for name, data in self._files.items() if any(data.get("targets", {}).values())
+        ]
         reader = PslReader(text.file, self._arities, self._functions, opened)
         for index, code in enumerate(codes):
             n_rules = reader.read(text, code)
@@ -236,7 +235,3 @@ class _ModelReader:
             if name not in program.functions:
                 files[name] = DataFiles(arity, **paths)
         return files
-
-
-def _targets(data: Mapping[str, Mapping[str, list[Path]]]) -> list[Path]:
-    return [path for paths in data.get("targets", {}).values() for path in paths]

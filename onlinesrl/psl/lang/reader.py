@@ -79,7 +79,9 @@ class PslReader:
 
     def read(self, document: Source, code: str) -> int:
         """Add the rules of ``code``, whose positions are those of a source; return their number."""
-        rules = parsed_rules(code, document, self._spell)
+        rules = parsed_rules(
+            code, document, lambda name: self._spelling.setdefault(name.upper(), name)
+        )
         for parsed in rules:
             if not parsed.mentions:
                 raise document.error("a rule needs at least one atom", parsed.rule.position)
@@ -87,19 +89,27 @@ class PslReader:
                 self._check_predicate(mention, document)
             if isinstance(parsed.rule, ArithmeticRule):
                 _check_sums(parsed, parsed.rule, self._functions, document)
-                self._check_filters(parsed, parsed.rule, document)
+                filtering = {x for item in parsed.rule.filters for x in atoms(item.condition)}
+                for atom, place in parsed.mentions:
+                    if atom.predicate in self._opened and atom in filtering:
+                        message = (
+                            f"a filter needs observed values, and {atom.predicate} has targets"
+                        )
+                        raise document.error(message, place)
             else:
-                _check_no_sums(parsed, document)
+                for atom, place in parsed.mentions:
+                    if summed(atom):
+                        message = "a summation variable belongs in an arithmetic rule"
+                        raise document.error(message, place, "write `P(X, +Y) <= 1 .`")
             try:
-                _check_bound(parsed, self._functions, document)
+                for form in normal_forms(parsed.rule, 0, self._functions):
+                    for name in unbound(form):
+                        raise _unbound(name, parsed, bool(form.joins), document)
             except ValueError as error:
                 hint = "write it in several rules"
                 raise document.error(str(error), parsed.rule.position, hint) from None
         self._parsed += rules
         return len(rules)
-
-    def _spell(self, name: str) -> str:
-        return self._spelling.setdefault(name.upper(), name)
 
     def _check_predicate(self, mention: Mention, document: Source) -> None:
         name, arity = mention.atom.predicate, len(mention.atom.terms)
@@ -113,23 +123,6 @@ class PslReader:
             arguments = f"{takes} argument{'' if takes == 1 else 's'}"
             message = f"{name} takes {arguments}, not {arity}"
             raise document.error(message, mention.position)
-
-    def _check_filters(self, parsed: ParsedRule, rule: ArithmeticRule, document: Source) -> None:
-        """Raise an error for atoms in filters whose predicates have targets."""
-        filtering = {x for filter_ in rule.filters for x in atoms(filter_.condition)}
-        for mention in parsed.mentions:
-            name = mention.atom.predicate
-            if name in self._opened and mention.atom in filtering:
-                message = f"a filter needs observed values, and {name} has targets"
-                raise document.error(message, mention.position)
-
-
-def _check_no_sums(parsed: ParsedRule, document: Source) -> None:
-    """Raise an error for summation variables in a logical rule."""
-    for mention in parsed.mentions:
-        if summed(mention.atom):
-            message = "a summation variable belongs in an arithmetic rule"
-            raise document.error(message, mention.position, "write `P(X, +Y) <= 1 .`")
 
 
 def _check_sums(
@@ -175,14 +168,8 @@ def _summation_variables(
     return summed_names
 
 
-def _check_bound(parsed: ParsedRule, functions: Collection[str], document: Source) -> None:
-    """Raise an error for variables that no atom binds."""
-    for form in normal_forms(parsed.rule, 0, functions):
-        for name in unbound(form):
-            raise _unbound(name, parsed, bool(form.joins), document)
-
-
 def _unbound(name: str, parsed: ParsedRule, joined: bool, document: Source) -> LocatedError:
+    """Return the error for a variable that no atom binds."""
     if isinstance(parsed.rule, LogicalRule):
         message = f"nothing binds the variable {name}"
         hint = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from onlinesrl.logic.ast import (
     And,
@@ -59,8 +59,7 @@ _CONNECTED: Mapping[str, Callable[[tuple[Formula, ...]], Formula]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Mention:
+class Mention(NamedTuple):
     """An atom with its position."""
 
     atom: Atom
@@ -105,7 +104,15 @@ class _Converter:
     def rule(self, node: Tree[Token], code: str) -> ParsedRule:
         parts = {child.data: child for child in trees(node) if child.data in {"weight", "power"}}
         hard = any(isinstance(child, str) for child in node.children)
-        weight = self._weight(node, parts.get("weight"), hard)
+        if ("weight" in parts) == hard:
+            message = (
+                "a rule has a weight or a final period, not both"
+                if hard
+                else "this rule has neither a weight nor a final period"
+            )
+            hint = "write `1.0: ...` for a weighted rule, and `... .` for one that must hold"
+            raise self._source.error(message, position(node), hint)
+        weight = None if hard else self._number(parts["weight"])
         power = int(str(parts["power"].children[0])[-1]) if "power" in parts else 1
         if hard and "power" in parts:
             message = "a hard rule has no exponent: it must hold"
@@ -121,7 +128,10 @@ class _Converter:
                 self._side(left),
                 str(op),
                 self._side(right),
-                tuple(map(self._filter, filters)),
+                tuple(
+                    Filter(str(name), self._formula(condition))
+                    for name, condition in (item.children for item in filters)
+                ),
                 weight,
                 power,
                 place,
@@ -134,17 +144,6 @@ class _Converter:
             rule = LogicalRule(self._formula(body), weight, power, place, text)
         places = tuple(map(position, filters))
         return ParsedRule(rule, tuple(self._mentions), self._places, places)
-
-    def _weight(self, node: Tree[Token], weight: Tree[Token] | None, hard: bool) -> float | None:
-        if (weight is None) != hard:
-            message = (
-                "a rule has a weight or a final period, not both"
-                if hard
-                else "this rule has neither a weight nor a final period"
-            )
-            hint = "write `1.0: ...` for a weighted rule, and `... .` for one that must hold"
-            raise self._source.error(message, position(node), hint)
-        return None if weight is None else self._number(weight)
 
     def _number(self, node: Tree[Token]) -> float:
         value = float("".join(map(str, node.children)))
@@ -189,10 +188,6 @@ class _Converter:
             raise self._source.error(message, position(token), f"write '{token}'")
         return Constant(unquote_constant(token))
 
-    def _filter(self, node: Tree[Token]) -> Filter:
-        name, condition = node.children
-        return Filter(str(name), self._formula(condition))
-
     def _side(self, node: Node) -> tuple[Summand, ...]:
         """Convert a side of a relation: its atoms, then its constant if any."""
         summands = self._linear(node)
@@ -210,18 +205,15 @@ class _Converter:
         if node.data == "atom":
             return [Summand(_ONE, self._atom(node))]
         if node.data == "sum":
-            return self._sum(node)
+            first, *terms = node.children
+            summands = self._linear(first)
+            for sign, term in zip(terms[::2], terms[1::2], strict=True):
+                added = self._linear(term)
+                summands += added if sign == "+" else _scaled(Number(-1.0), added)
+            return summands
         if node.data in {"product", "quotient"}:
             return self._operation(node)
         return [Summand(self._simple(node), None)]
-
-    def _sum(self, node: Tree[Token]) -> list[Summand]:
-        first, *terms = node.children
-        summands = self._linear(first)
-        for sign, term in zip(terms[::2], terms[1::2], strict=True):
-            added = self._linear(term)
-            summands += added if sign == "+" else _scaled(Number(-1.0), added)
-        return summands
 
     def _simple(self, node: Tree[Token]) -> Coefficient:
         """Convert a number, cardinality, minimum or maximum."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -77,18 +77,15 @@ class Latent(PslBatchLearner):
             mean += (update.weights - mean) / n
             trace.add(update.objective)
             last.append(update.weights)
-            ends = n == self.updates or self._settled(last)
+            ends = n == self.updates
+            if self.settled is not None and len(last) > SETTLED:
+                moved = np.abs(last[-1] - last[0]).max()
+                ends = ends or bool(moved <= self.settled * last[-1].max())
             if n >= 1.25 * len(path) ** 2 / 4 or ends:
                 path.append({"updates": n, "rounds": update.rounds, "weights": mean.tolist()})
             if ends:
                 break
         return Learned(mean, trace.steps, {"rounds": path[-1]["rounds"], "path": path})
-
-    def _settled(self, last: Sequence[Floats]) -> bool:
-        """Tell whether the last weights have hardly moved."""
-        if self.settled is None or len(last) <= SETTLED:
-            return False
-        return bool(np.abs(last[-1] - last[0]).max() <= self.settled * last[-1].max())
 
     def path(self, problem: PslProblem) -> Iterator[Update]:
         """Yield each update. Raises LearningError."""
@@ -193,11 +190,6 @@ class Side:
         self.y = self.state.solve(TOLERANCE, VIOLATION, until).y
         self.phi = self.model.totals(self.y, len(self.weights))
 
-    @property
-    def rounds(self) -> int:
-        """The rounds of ADMM so far."""
-        return self.state.n_rounds
-
     def reweigh(self, weights: Floats) -> None:
         """Change the weights of the rules, and go on from where ADMM is."""
         self.weights = np.append(weights, self.weights[-1])
@@ -242,7 +234,7 @@ class PairedDual(Latent):
             clamped.state.keep(free.state.eta)
             clamped.step(self.rounds)
             if t >= self.warm_up:
-                yield free.rounds + clamped.rounds
+                yield free.state.n_rounds + clamped.state.n_rounds
 
 
 class Primal(Latent):
@@ -255,7 +247,7 @@ class Primal(Latent):
         for _ in range(self.updates):
             free.solve()
             clamped.solve()
-            yield free.rounds + clamped.rounds
+            yield free.state.n_rounds + clamped.state.n_rounds
 
 
 class Em(Latent):
@@ -271,7 +263,7 @@ class Em(Latent):
             if t % self.held == 0:
                 clamped.solve()
             free.solve()
-            yield free.rounds + clamped.rounds
+            yield free.state.n_rounds + clamped.state.n_rounds
 
 
 def with_surrogate(model: HingeLossMRF, weight_index: int) -> HingeLossMRF:

@@ -104,7 +104,9 @@ def conditionals_of(model: HingeLossMRF, truth: Floats, rules: int) -> Condition
     open_ = (high - low > NARROW)[variable] & (model.weight_index[row] >= 0)
     row, variable, q = row[open_], variable[open_], model.coefficient[open_]
     rest = model.forms(truth)[row] - q * truth[variable]
-    x, quadrature = _nodes()
+    x, gauss = np.polynomial.legendre.leggauss(NODES)  # the composite rule, on [0, 1]
+    x = (np.arange(PANELS)[:, None] / PANELS + (x + 1) / (2 * PANELS)).ravel()
+    quadrature = np.tile(gauss / (2 * PANELS), PANELS)
     pair, inverse = np.unique(variable * rules + model.weight_index[row], return_inverse=True)
     variable_of, rule = pair // rules, pair % rules
     at_nodes = np.empty((len(pair), len(x)))
@@ -124,13 +126,6 @@ def _phi(model: HingeLossMRF, row: Ints, form: Floats) -> Floats:
         np.where(model.kind[row] == HINGE, np.maximum(form, 0.0), form) ** model.power[row]
     )
     return values
-
-
-def _nodes() -> tuple[Floats, Floats]:
-    """Return nodes in [0, 1] and weights of the composite Gauss-Legendre rule."""
-    x, weight = np.polynomial.legendre.leggauss(NODES)
-    starts = np.arange(PANELS)[:, None] / PANELS
-    return (starts + (x + 1) / (2 * PANELS)).ravel(), np.tile(weight / (2 * PANELS), PANELS)
 
 
 def _room(model: HingeLossMRF, truth: Floats) -> tuple[Floats, Floats]:

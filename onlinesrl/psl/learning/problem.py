@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
 from pathlib import Path
@@ -21,7 +21,7 @@ from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.protocols import EngineOptions, HingeEngine, HingeSolution
 from onlinesrl.psl.inference.registry import AdmmSection, PslEngine
-from onlinesrl.psl.lang.ast import PslProgram
+from onlinesrl.psl.lang.ast import PslProgram, with_weights
 from onlinesrl.psl.lang.data import Database, first_rows
 from onlinesrl.psl.lang.model import Functions
 from onlinesrl.psl.lang.text import show_program, show_psl_atom, show_unweighted
@@ -122,9 +122,7 @@ class PslProblem:
 
     def trained(self, weights: Floats) -> str:
         """Return the text of the program with these weights; those of hard rules do not count."""
-        rules = zip(self.program.rules, weights.tolist(), strict=True)
-        learned = (r if r.weight is None else replace(r, weight=weight) for r, weight in rules)
-        return show_program(replace(self.program, rules=(*learned,)))
+        return show_program(with_weights(self.program, weights.tolist()))
 
     def predicted(self, weights: Floats, test: Self | None = None) -> dict[str, Scored]:
         """Return the values of least energy, by predicate, of the targets whose truth is known."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.restoring import LARGE, MOST, Expected, Misfit, restored
 from onlinesrl.core.online.averaged_weights import certificate
 from onlinesrl.core.online.update_rules.rule import Update
-from onlinesrl.psl.lang.ast import LARGEST, PslProgram, PslRule
+from onlinesrl.psl.lang.ast import LARGEST, PslProgram, PslRule, with_weights
 from onlinesrl.psl.lang.text import show_unweighted
 
 T, ALPHA_RHO, PRIMAL, LOSS = 0, 1, 2, 3
@@ -160,14 +160,7 @@ class RuleWeights:
 
     def trained(self) -> PslProgram:
         """Return the program with the averaged weights."""
-        rules = zip(self.program.rules, self.averaged().tolist(), strict=True)
-        return replace(
-            self.program,
-            rules=tuple(
-                rule if rule.weight is None else replace(rule, weight=weight)
-                for rule, weight in rules
-            ),
-        )
+        return with_weights(self.program, self.averaged().tolist())
 
     def start(self, other: PslProgram) -> list[PslRule]:
         """Start with the weights of another program; return its rules that this one does not have.
