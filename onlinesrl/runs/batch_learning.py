@@ -20,7 +20,7 @@ from onlinesrl.core.evaluation.metrics import measured
 from onlinesrl.core.example import Example
 from onlinesrl.core.io.atomic_write import read_plain, storage_errors, sync_folder, write_atomic
 from onlinesrl.core.language import check_query, language_of
-from onlinesrl.core.learning.batch import BatchLearner, Learned, Problem, UnfitError
+from onlinesrl.core.learning.batch import BatchLearner, Problem, UnfitError
 from onlinesrl.core.version import __version__
 from onlinesrl.logic.dialect import dialect_of
 from onlinesrl.runs.config.fingerprint import check_fingerprint, leaves, mismatch
@@ -46,17 +46,31 @@ def learn(config: MlnBatch | PslBatch, fresh: bool, say: Callable[[str], object]
     there is a result already, unless ``fresh``; the located errors of the input; ConfigError; LearningError.
     """
     began, output = time.perf_counter(), config.output
-    _check_free(output, fresh)
     with _workshop(config, fresh) as folder:
         say("reading and grounding")
         problem, test = read_problem(config, folder), read_held_out(config)
         say("learning")
-        clock = _cpu_seconds()
-        learned = _learned(config, problem, say)
-        cpu = _cpu_seconds() - clock
+        learner: BatchLearner[Any] = config.learner
+        cpu_before = sum(os.times()[:4])  # of this process, and of its children that have ended
+        try:
+            learned = learner.learn(
+                problem, lambda step: say(f"step {step.number}: objective {step.objective:.8g}")
+            )
+        except UnfitError as error:
+            raise config.error(f"learner.{error.key}", error.reason) from None
+        cpu = sum(os.times()[:4]) - cpu_before
         say("scoring")
         predicted = {} if test is None else problem.predicted(learned.weights, test)
-        result = _result(config, problem, learned) | {
+        values = config.as_dict()
+        weights = zip(problem.names, problem.start.tolist(), learned.weights.tolist(), strict=True)
+        result = {
+            "version": __version__,
+            "config": values,
+            "learner": values["learner"],
+            "weights": [{"rule": n, "before": before, "weight": w} for n, before, w in weights],
+            "objective": [step.objective for step in learned.trace],
+            "stats": dict(learned.stats),
+            "warnings": [*learned.warnings],
             "scores": {name: measured(predictions) for name, predictions in predicted.items()},
             "seconds": {"learn_cpu": cpu, "all": time.perf_counter() - began},
         }
@@ -67,23 +81,6 @@ def learn(config: MlnBatch | PslBatch, fresh: bool, say: Callable[[str], object]
         write_atomic(folder / RESULT, json.dumps(result, indent=2).encode(), b"\n")
         _replace(folder, output)
     return result
-
-
-def _learned(
-    config: MlnBatch | PslBatch, problem: Problem, say: Callable[[str], object]
-) -> Learned:
-    learner: BatchLearner[Any] = config.learner
-    try:
-        return learner.learn(
-            problem, lambda step: say(f"step {step.number}: objective {step.objective:.8g}")
-        )
-    except UnfitError as error:
-        raise config.error(f"learner.{error.key}", error.reason) from None
-
-
-def _cpu_seconds() -> float:
-    """Return the CPU seconds of this process, and of those it has started and that have ended."""
-    return sum(os.times()[:4])
 
 
 def summary(result: dict[str, Any]) -> Iterator[str]:
@@ -111,21 +108,6 @@ def summary(result: dict[str, Any]) -> Iterator[str]:
         yield f"{'':24}and {len(result['weights']) - len(rows):,} smaller ones in {RESULT}"
 
 
-def _result(config: MlnBatch | PslBatch, problem: Problem, learned: Learned) -> dict[str, Any]:
-    """Return what is known of learned weights, as plain JSON."""
-    values = config.as_dict()
-    weights = zip(problem.names, problem.start.tolist(), learned.weights.tolist(), strict=True)
-    return {
-        "version": __version__,
-        "config": values,
-        "learner": values["learner"],
-        "weights": [{"rule": n, "before": before, "weight": w} for n, before, w in weights],
-        "objective": [step.objective for step in learned.trace],
-        "stats": dict(learned.stats),
-        "warnings": [*learned.warnings],
-    }
-
-
 # what is learned from ----------------------------------------------------------------------------
 
 
@@ -140,8 +122,8 @@ def read_problem(config: MlnBatch | PslBatch, folder: Path | None) -> Problem:
     from onlinesrl.psl.query import infer
 
     model = infer.load(config.model, config.data)
-    of = model.program, model.functions, model.database("learn")
-    return grounded(*of, config.seed, folder, config.inference)
+    database = model.database("learn")
+    return grounded(model.program, model.functions, database, config.seed, folder, config.inference)
 
 
 def read_held_out(config: MlnBatch | PslBatch) -> Problem | None:
@@ -164,8 +146,9 @@ def read_held_out(config: MlnBatch | PslBatch) -> Problem | None:
         return None
     else:
         model = load_psl(config.model, config.test)
-    of = model.program, model.functions, model.database()
-    return grounded(*of, config.seed, inference=config.inference)
+    return grounded(
+        model.program, model.functions, model.database(), config.seed, inference=config.inference
+    )
 
 
 def check(config: MlnBatch | PslBatch, most: int) -> Iterator[str]:
@@ -219,42 +202,45 @@ def mln_problem(
     """Return the problem of examples of a section, with their places."""
     from onlinesrl.mln.learning.problem import LIMITS, MlnProblem, checked
 
-    program, dialect = (
-        config.language.load(config.model, config.dialect),
-        dialect_of(config.dialect),
-    )
+    program = config.language.load(config.model, config.dialect)
+    dialect = dialect_of(config.dialect)
     check_query(program, config)
     source = config.source if section == "source" or config.test is None else config.test
     placed = [*worlds_of(examples, source, program, dialect)]
     limits = replace(LIMITS, atoms=config.max_atoms, groundings=config.max_groundings)
-    places, worlds = [place for place, _ in placed], [atoms for _, atoms in placed]
-    fixed = (config.method, config.seed, folder, limits, config.samples, places)
-    return checked(MlnProblem(program, worlds, config.query, dialect, *fixed), section)
+    problem = MlnProblem(
+        program,
+        [atoms for _, atoms in placed],
+        config.query,
+        dialect,
+        config.method,
+        config.seed,
+        folder,
+        limits,
+        config.samples,
+        [place for place, _ in placed],
+    )
+    return checked(problem, section)
 
 
 # folders -----------------------------------------------------------------------------------------
-
-
-def _check_free(output: Path, fresh: bool) -> None:
-    """Raise FolderError where ``output`` is not a folder that may be made, or replaced."""
-    with storage_errors(output, "read"):
-        results = [*output.iterdir()] if output.is_dir() else [output] if output.exists() else []
-    if not results:
-        return
-    if not (output / RESULT).is_file():
-        raise FolderError(f"{output}: not a result of learning; choose another output")
-    if not fresh:
-        raise FolderError(f"{output}: there is a result already; --fresh replaces it")
 
 
 @contextmanager
 def _workshop(config: MlnBatch | PslBatch, fresh: bool) -> Iterator[Path]:
     """Make the folder in which a result comes about, or find that of a process that was stopped.
 
-    At an error it goes unless a learner keeps something there. Raises MismatchError where what is kept is
-    of another configuration.
+    At an error it goes unless a learner keeps something there. Raises FolderError where ``output`` is not
+    a folder that may be made or replaced, MismatchError where what is kept is of another configuration.
     """
-    folder = config.output.with_name(f".{config.output.name}.part")
+    output = config.output
+    with storage_errors(output, "read"):
+        results = [*output.iterdir()] if output.is_dir() else [output] if output.exists() else []
+    if results and not (output / RESULT).is_file():
+        raise FolderError(f"{output}: not a result of learning; choose another output")
+    if results and not fresh:
+        raise FolderError(f"{output}: there is a result already; --fresh replaces it")
+    folder = output.with_name(f".{output.name}.part")
     settings = _compared(dict(leaves(config.as_dict())))
     with storage_errors(folder, "make the folder"):
         if fresh or not _kept(folder):

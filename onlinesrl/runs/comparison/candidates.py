@@ -74,15 +74,14 @@ def grid(keys: Sequence[str]) -> list[Overrides]:
     A comma in brackets or braces is part of a value: ``learner={update: mira},{update: cda1, loss: pl}``.
     Raises UsageError.
     """
-    return list(product(*map(_choices, keys)))
-
-
-def _choices(text: str) -> list[str]:
-    key, _, listing = text.partition("=")
-    values = [value.strip() for value in _VALUE.findall(listing)]
-    if not key.strip() or not all(values) or not values:
-        raise UsageError(f"{text}: expected KEY=v1,v2,... such as learner.sigma=0.01,0.1,1")
-    return [f"{key.strip()}={value}" for value in values]
+    choices = []
+    for text in keys:
+        key, _, listing = text.partition("=")
+        values = [value.strip() for value in _VALUE.findall(listing)]
+        if not key.strip() or not all(values) or not values:
+            raise UsageError(f"{text}: expected KEY=v1,v2,... such as learner.sigma=0.01,0.1,1")
+        choices.append([f"{key.strip()}={value}" for value in values])
+    return list(product(*choices))
 
 
 def candidates(paths: Sequence[Path], fixed: Sequence[str], keys: Sequence[str]) -> list[Candidate]:
@@ -103,18 +102,17 @@ def differences(compared: Sequence[Candidate]) -> list[tuple[str, list[str]]]:
 
     ``output`` is left out, and so is what cannot be read.
     """
-    values = [_leaves(candidate) for candidate in compared]
+    values: list[dict[str, Any]] = []
+    for candidate in compared:
+        try:
+            config = candidate.load().model_dump(mode="json", exclude={"output"})
+            values.append(dict(leaves(config)))
+        except OnlinesrlError:
+            values.append({})
     keys = dict.fromkeys(key for leaf in values for key in leaf)
     rows = [(key, [show(leaf[key]) if key in leaf else "" for leaf in values]) for key in keys]
     read = [bool(leaf) for leaf in values]
     return [(key, row) for key, row in rows if len({*compress(row, read)}) > 1]
-
-
-def _leaves(candidate: Candidate) -> dict[str, Any]:
-    try:
-        return dict(leaves(candidate.load().model_dump(mode="json", exclude={"output"})))
-    except OnlinesrlError:
-        return {}
 
 
 def shown(overrides: Overrides, first: str = "") -> str:

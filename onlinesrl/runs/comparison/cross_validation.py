@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,7 +10,6 @@ from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
 from onlinesrl.core.example import Example
 from onlinesrl.core.interrupt import whole
 from onlinesrl.core.parallel.config import PoolSection, opening
-from onlinesrl.core.parallel.executors import Pool
 from onlinesrl.runs import console
 from onlinesrl.runs.comparison.candidates import Candidate, Configured, Overrides
 from onlinesrl.runs.comparison.fold_cache import (
@@ -43,13 +42,21 @@ class Compared(NamedTuple):
     error: str | None = None
 
 
+class _Loaded(NamedTuple):
+    """A candidate, the alternatives to tune among, its folds, and the digests of itself and the examples."""
+
+    candidate: Candidate
+    alternatives: Sequence[Overrides]
+    folds: Sequence[Fold]
+    candidate_digest: str
+    examples_digest: str
+
+
 @dataclass(frozen=True)
 class _Work:
-    """What all processes share: candidates, and of each the alternatives to tune among and the folds."""
+    """What all processes share: the candidates that can be run."""
 
-    candidates: Sequence[Candidate]
-    alternatives: Sequence[Sequence[Overrides]]
-    folds: Sequence[Sequence[Fold]]
+    candidates: Sequence[_Loaded]
     metric: str
 
 
@@ -59,19 +66,6 @@ class _Part(NamedTuple):
     candidate: int
     fold: int
     key: str
-
-
-class _Loaded(NamedTuple):
-    """A candidate's alternatives and folds, and the digests of itself and of the examples."""
-
-    alternatives: Sequence[Overrides]
-    folds: Sequence[Fold]
-    candidate: str
-    examples: str
-
-    def key(self, fold: Fold) -> str:
-        """Return the digest of all that the score on a fold depends on."""
-        return digest(self.candidate, self.examples, [example.id for example in fold.test])
 
 
 def cross_validated(
@@ -92,51 +86,33 @@ def cross_validated(
     """
     with opening(pool, inline=False) as ready:
         loaded = _loaded(candidates, alternatives, divide, metric)
-        good = [entry for entry in loaded if isinstance(entry, _Loaded)]
-        runnable = [
-            c for c, entry_ in zip(candidates, loaded, strict=True) if isinstance(entry_, _Loaded)
-        ]
-        tuned = [entry_.alternatives for entry_ in good]
-        work = _Work(runnable, tuned, [entry_.folds for entry_ in good], metric)
-        parts = [
-            _Part(n, m, entry_.key(fold))
-            for n, entry_ in enumerate(good)
-            for m, fold in enumerate(entry_.folds)
-        ]
-        results = _all_tested(work, parts, ready, say, journal)
+        work = _Work([entry for entry in loaded if isinstance(entry, _Loaded)], metric)
+        known: dict[tuple[int, int], Tested] = {}
+        todo: list[_Part] = []
+        for n, entry in enumerate(work.candidates):
+            for m, fold in enumerate(entry.folds):
+                tested_ids = [example.id for example in fold.test]
+                key = digest(entry.candidate_digest, entry.examples_digest, tested_ids)
+                if (cached := journal.known.get(key)) is None:
+                    todo.append(_Part(n, m, key))
+                else:
+                    known[n, m] = Tested(fold.name, cached.score, cached.chosen)
+        total = len(known) + len(todo)
+        if known:
+            console.say(f"going on: {len(known)} of {total} folds are known")
+        with whole():  # else Ctrl-C would be lost in a fork
+            for part, result in zip(todo, ready().map(_tested, work, todo), strict=True):
+                known[part.candidate, part.fold] = result
+                if result.score is not None:
+                    journal.add(Kept(part.key, result.score, result.chosen))
+                say(f"{len(known)} of {total} folds of all configurations")
+    results = (known[place] for place in sorted(known))
     return [
-        Compared(c, [next(results) for _ in entry_.folds])
-        if isinstance(entry_, _Loaded)
-        else Compared(c, (), str(entry_))
-        for c, entry_ in zip(candidates, loaded, strict=True)
+        Compared(candidate, [next(results) for _ in entry.folds])
+        if isinstance(entry, _Loaded)
+        else Compared(candidate, (), str(entry))
+        for candidate, entry in zip(candidates, loaded, strict=True)
     ]
-
-
-def _all_tested(
-    work: _Work,
-    parts: Sequence[_Part],
-    ready: Callable[[], Pool],
-    say: Callable[[str], object],
-    journal: Journal,
-) -> Iterator[Tested]:
-    """Return what came of each part, those that the journal does not know being done now."""
-    todo = [part for part in parts if part.key not in journal.known]
-    tested: dict[_Part, Tested] = {}
-    if len(todo) < len(parts):
-        console.say(f"going on: {len(parts) - len(todo)} of {len(parts)} folds are known")
-    with whole():  # else Ctrl-C would be lost in a fork
-        for part, result in zip(todo, ready().map(_tested, work, todo), strict=True):
-            tested[part] = result
-            if result.score is not None:
-                journal.add(Kept(part.key, result.score, result.chosen))
-            count = len(parts) - len(todo) + len(tested)
-            say(f"{count} of {len(parts)} folds of all configurations")
-    return (tested[part] if part in tested else _known(work, part, journal) for part in parts)
-
-
-def _known(work: _Work, part: _Part, journal: Journal) -> Tested:
-    cached = journal.known[part.key]
-    return Tested(work.folds[part.candidate][part.fold].name, cached.score, cached.chosen)
 
 
 def _loaded(
@@ -147,7 +123,8 @@ def _loaded(
 ) -> list[_Loaded | OnlinesrlError]:
     """Return each candidate's folds, or why it cannot be run; kernels are compiled before processes start.
 
-    Examples that several candidates read are in memory once.
+    Examples that several candidates read are in memory once. Raises UsageError where the folds of two
+    sources test different examples.
     """
     by_source: dict[str, tuple[list[Fold], str]] = {}
     entries: list[_Loaded | OnlinesrlError] = []
@@ -156,16 +133,22 @@ def _loaded(
             fitting = candidate.fitting(alternatives)
             configs = [candidate.load(more) for more in fitting]
             text = _compiled(configs[0])
-            source = _source(configs[0])
+            source = (
+                f"{configs[0].source.model_dump_json()} {configs[0].query} {configs[0].dialect}"
+            )
             if source not in by_source:
                 examples = examples_of(configs[0])
                 by_source[source] = [*divide(examples)], digest_of_examples(examples)
             folds, examples_digest = by_source[source]
             candidate_digest = digest_of_candidate(configs, text, metric)
-            entries.append(_Loaded(fitting, folds, candidate_digest, examples_digest))
+            entries.append(_Loaded(candidate, fitting, folds, candidate_digest, examples_digest))
         except OnlinesrlError as error:
             entries.append(error)
-    _check_same([folds for folds, _ in by_source.values()])
+    tested = [[[str(e.id) for e in fold.test] for fold in folds] for folds, _ in by_source.values()]
+    if any(other != tested[0] for other in tested[1:]):
+        raise UsageError(
+            "the configurations have different examples; compare them on the same ones"
+        )
     if (errors := [entry for entry in entries if isinstance(entry, OnlinesrlError)]) == entries:
         raise errors[0]
     return entries
@@ -180,25 +163,11 @@ def _compiled(config: Configured) -> str:
     return learner.model_text
 
 
-def _source(config: Configured) -> str:
-    """Return what two configurations have in common if they have the same examples."""
-    return f"{config.source.model_dump_json()} {config.query} {config.dialect}"
-
-
-def _check_same(sources: Sequence[Sequence[Fold]]) -> None:
-    """Raise UsageError where the folds of two sources test different examples."""
-    tested = [[[str(e.id) for e in fold.test] for fold in source_folds] for source_folds in sources]
-    if any(other != tested[0] for other in tested[1:]):
-        raise UsageError(
-            "the configurations have different examples; compare them on the same ones"
-        )
-
-
 def _tested(work: _Work, part: _Part) -> Tested:
     """Tune a candidate on a fold, and score it."""
-    candidate, fold = work.candidates[part.candidate], work.folds[part.candidate][part.fold]
+    candidate, alternatives, folds, *_ = work.candidates[part.candidate]
+    fold = folds[part.fold]
     try:
-        alternatives = work.alternatives[part.candidate]
         chosen = _best(candidate, alternatives, fold.training, work.metric)
         return Tested(fold.name, score(candidate.load(chosen), fold, work.metric), chosen)
     except OnlinesrlError as error:

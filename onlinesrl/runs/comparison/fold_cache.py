@@ -80,11 +80,10 @@ def digest_of_candidate(configs: Sequence[Configured], model: str, metric: str) 
     ``configs`` are its alternatives, ``model`` the text of all of them.
     """
     settings = [{**config.as_dict(), "output": None} for config in configs]
-    files = [_files(config, model) for config in configs]
+    files = [
+        config.fingerprint(model)
+        if isinstance(config, Config)
+        else [model, *(path.read_text(errors="replace") for path in config.source.background or ())]
+        for config in configs
+    ]
     return digest(__version__, metric, settings, files)
-
-
-def _files(config: Configured, model: str) -> object:
-    if isinstance(config, Config):
-        return config.fingerprint(model)
-    return [model, *(path.read_text(errors="replace") for path in config.source.background or ())]

@@ -25,10 +25,15 @@ def divided(examples: Sequence[Example], k: int | None) -> list[Fold]:
 
     Examples without a group are in the training part of every group's fold. Raises UsageError.
     """
-    return _groups(examples) if k is None else _interleaved(examples, k)
-
-
-def _groups(examples: Sequence[Example]) -> list[Fold]:
+    if k is not None:
+        if not 2 <= k <= len(examples):
+            raise UsageError(
+                f"--folds {k}: expected from 2 to {len(examples)}, the number of examples"
+            )
+        return [
+            Fold(str(n + 1), [e for m, e in enumerate(examples) if m % k != n], examples[n::k])
+            for n in range(k)
+        ]
     names = sorted({e.group for e in examples if e.group is not None})
     if len(names) < 2:
         groups = f"only the group {names[0]}" if names else "no groups"
@@ -40,15 +45,6 @@ def _groups(examples: Sequence[Example]) -> list[Fold]:
             [e for e in examples if e.group == name],
         )
         for name in names
-    ]
-
-
-def _interleaved(examples: Sequence[Example], k: int) -> list[Fold]:
-    if not 2 <= k <= len(examples):
-        raise UsageError(f"--folds {k}: expected from 2 to {len(examples)}, the number of examples")
-    return [
-        Fold(str(n + 1), [e for m, e in enumerate(examples) if m % k != n], examples[n::k])
-        for n in range(k)
     ]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from onlinesrl.core.errors import FolderError
@@ -56,15 +57,23 @@ def comparison_page(
     ``differing`` are the keys in which the configurations differ, with the value of each line.
     """
     whole = [line for line in lines if line.mean is not None]
+    sections = [_scores(whole, metric), _costs(whole)] if whole else []
+    if failed := [line for line in lines if line.error is not None]:
+        words = paragraph(
+            "These configurations have no mean, since they failed on a fold or could not begin."
+        )
+        rows = [tag("tr", tag("td", line.name), tag("td", line.error)) for line in failed]
+        sections.append(
+            section("Failures", words, tag("div", tag("table", *rows), class_="scroll"))
+        )
+    if differing:
+        words = paragraph("The keys in which the configurations differ.")
+        head = ("key", *(line.name for line in lines))
+        cells = [[tag("code", key), *(tag("code", v) for v in values)] for key, values in differing]
+        sections.append(section("What was changed", words, table(head, cells)))
     rows = [tag("tr", tag("td", name), tag("td", tag("code", value))) for name, value in settings]
-    body = join(
-        _scores(whole, metric) if whole else None,
-        _costs(whole) if whole else None,
-        _failures(lines),
-        _differing(lines, differing) if differing else None,
-        section("Settings", tag("div", tag("table", *rows), class_="scroll")),
-    )
-    return page("Comparison", body)
+    sections.append(section("Settings", tag("div", tag("table", *rows), class_="scroll")))
+    return page("Comparison", join(*sections))
 
 
 def _scores(lines: Sequence[Line], metric: str) -> Markup:
@@ -92,7 +101,11 @@ def _scores(lines: Sequence[Line], metric: str) -> Markup:
 
 def _plot(lines: Sequence[Line]) -> Markup:
     """Draw every configuration's scores on one axis."""
-    extents = [value for line in lines for value in _extent(line)]
+    bars = [
+        (mean - sd, mean, mean + sd)
+        for mean, sd in ((line.mean or 0.0, line.sd or 0.0) for line in lines)
+    ]
+    extents = [*chain(*bars), *(value for line in lines for _, value in line.scores)]
     low, high = min(extents), max(extents)
     ticks = linear_ticks(low, high if high > low else low + 1.0)
 
@@ -104,28 +117,17 @@ def _plot(lines: Sequence[Line]) -> Markup:
         *(tag("span", f"{tick:g}", style=f"left:{place(tick):g}%") for tick in ticks),
         class_="ticks",
     )
-    rows = [tag("tr", tag("td", line.name), tag("td", _marks(line, place))) for line in lines]
-    return tag("table", *rows, tag("tr", tag("td"), tag("td", axis)), class_="wide dots")
-
-
-def _extent(line: Line) -> list[float]:
-    mean, sd = line.mean or 0.0, line.sd or 0.0
-    return [mean - sd, mean + sd, *(value for _, value in line.scores)]
-
-
-def _marks(line: Line, place: Callable[[float], float]) -> Markup:
-    mean, sd = line.mean or 0.0, line.sd or 0.0
-    start, end = place(mean - sd), place(mean + sd)
-    return tag(
-        "div",
-        tag("i", style=f"left:{start:g}%;width:{end - start:g}%"),
-        *(
+    rows = []
+    for line, bar in zip(lines, bars, strict=True):
+        start, mean, end = map(place, bar)
+        dots = (
             tag("b", style=f"left:{place(value):g}%", title=f"{name}: {figure(value)}")
             for name, value in line.scores
-        ),
-        tag("u", style=f"left:{place(mean):g}%"),
-        class_="track",
-    )
+        )
+        deviation = tag("i", style=f"left:{start:g}%;width:{end - start:g}%")
+        marks = tag("div", deviation, *dots, tag("u", style=f"left:{mean:g}%"), class_="track")
+        rows.append(tag("tr", tag("td", line.name), tag("td", marks)))
+    return tag("table", *rows, tag("tr", tag("td"), tag("td", axis)), class_="wide dots")
 
 
 def _costs(lines: Sequence[Line]) -> Markup:
@@ -145,29 +147,9 @@ def _costs(lines: Sequence[Line]) -> Markup:
         for line, bar in zip(lines, bars, strict=True)
     ]
     head = ("configuration", "", "CPU seconds", "peak MB")
-    drawn = [_row("th", head), *(_row("td", row) for row in rows)]
-    return section("Costs", words, tag("div", tag("table", *drawn, class_="wide"), class_="scroll"))
-
-
-def _row(cell: str, values: Sequence[object]) -> Markup:
     sides = ("", "bar", "number", "number")
-    pairs = zip(values, sides, strict=True)
-    return tag("tr", *(tag(cell, value, class_=side) for value, side in pairs))
-
-
-def _differing(lines: Sequence[Line], differing: Sequence[tuple[str, Sequence[str]]]) -> Markup:
-    names = [line.name for line in lines]
-    rows = [[tag("code", key), *(tag("code", value) for value in row)] for key, row in differing]
-    words = paragraph("The keys in which the configurations differ.")
-    return section("What was changed", words, table(("key", *names), rows))
-
-
-def _failures(lines: Sequence[Line]) -> Markup | None:
-    failed = [line for line in lines if line.error is not None]
-    if not failed:
-        return None
-    rows = [tag("tr", tag("td", line.name), tag("td", line.error)) for line in failed]
-    words = paragraph(
-        "These configurations have no mean, since they failed on a fold or could not begin."
-    )
-    return section("Failures", words, tag("div", tag("table", *rows), class_="scroll"))
+    drawn = [
+        tag("tr", *(tag(cell, v, class_=side) for v, side in zip(row, sides, strict=True)))
+        for cell, row in [("th", head), *(("td", row) for row in rows)]
+    ]
+    return section("Costs", words, tag("div", tag("table", *drawn, class_="wide"), class_="scroll"))

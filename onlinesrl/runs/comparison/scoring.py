@@ -92,7 +92,14 @@ def _online(config: Config, fold: Fold, metric: str) -> tuple[float | None, floa
     for batch in _batches(fold.training, config.batch):
         _add(metrics, learner, batch, learning=True, limit=config.limits.bad_share)
     seconds = time.process_time() - began
-    return _measured(learner, config, fold.test, metric), seconds
+    if metric == MAP:
+        parts = _batches(fold.test, config.batch)
+        outcomes = [o for batch in parts for o in learner.predict(batch, not learner.valued)]
+        return mean_average_precision(fold.test, outcomes), seconds
+    metrics = Metrics()
+    for batch in _batches(fold.test, config.batch):
+        _add(metrics, learner, batch, learning=False, limit=config.limits.bad_share)
+    return metrics.snapshot().get(metric), seconds
 
 
 def _batch(config: MlnBatch, fold: Fold, metric: str) -> tuple[float | None, float]:
@@ -112,20 +119,6 @@ def _batch(config: MlnBatch, fold: Fold, metric: str) -> tuple[float | None, flo
     scored = [*problem.predicted(weights, test).values()]
     truth, values, groups = map(np.concatenate, zip(*scored, strict=True))
     return METRICS[BATCH[metric]].measure(truth, values, groups), seconds
-
-
-def _measured(
-    learner: Learner, config: Config, test: Sequence[Example], metric: str
-) -> float | None:
-    if metric == MAP:
-        parts = _batches(test, config.batch)
-        outcomes = [o for batch in parts for o in learner.predict(batch, not learner.valued)]
-        return mean_average_precision(test, outcomes)
-    metrics = Metrics()
-    for batch in _batches(test, config.batch):
-        _add(metrics, learner, batch, learning=False, limit=config.limits.bad_share)
-    value: float | None = metrics.snapshot().get(metric)
-    return value
 
 
 def _add(

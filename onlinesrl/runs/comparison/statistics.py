@@ -37,7 +37,11 @@ class Line:
 
 def lines(compared: Sequence[Compared], metric: str) -> list[Line]:
     """Return a line for every configuration, in their order."""
-    errors = [_failure(candidate) for candidate in compared]
+    errors = [
+        candidate.error
+        or next((f"fold {t.fold}: {t.error}" for t in candidate.tested if t.error), None)
+        for candidate in compared
+    ]
     scored = [c for c, error in zip(compared, errors, strict=True) if error is None]
     means = [float(np.mean(_values(candidate))) for candidate in scored]
     winner = scored[best(means, metric)] if scored else None
@@ -81,11 +85,6 @@ def _scores(compared: Compared) -> tuple[tuple[str, float], ...]:
 
 def _values(compared: Compared) -> list[float]:
     return [value for _, value in _scores(compared)]
-
-
-def _failure(compared: Compared) -> str | None:
-    failed = (f"fold {t.fold}: {t.error}" for t in compared.tested if t.error)
-    return compared.error or next(failed, None)
 
 
 # text --------------------------------------------------------------------------------------------
