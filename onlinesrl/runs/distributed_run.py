@@ -46,7 +46,10 @@ def distribution(
     if until == "forever":
         raise UsageError("--until forever: a distributed run ends with the files that it has cut")
     program = config.language.load(config.model, config.dialect)
-    recipe = Recipe(_key(config), config, program, background(config, program))
+    files = [config.model, *(config.source.background or ())]
+    contents = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    key = json.dumps([config.as_dict(), contents], sort_keys=True)
+    recipe = Recipe(key, config, program, background(config, program))
     made(recipe)  # so that forks have it
     settle = config.inference.unsolved == "stop"
     return Distribution(
@@ -57,13 +60,6 @@ def distribution(
         asked=ShardTask(section.round, config.batch, strict, settle, config.limits.crashes),
         by_dual=section.by_dual(config.learner),
     )
-
-
-def _key(config: Config) -> str:
-    """Return a name for all that a learner depends on."""
-    files = [config.model, *(config.source.background or ())]
-    contents = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
-    return json.dumps([config.as_dict(), contents], sort_keys=True)
 
 
 @lru_cache(maxsize=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -140,23 +140,19 @@ def check(config: Config, most: int) -> tuple[list[str], bool]:
     outcomes, tally = process_batch(learner, examples, learning=False)
     bad = list(_alike((p, o.error) for p, o in zip(places, outcomes, strict=True) if o.error))
     if config.source.form() is not None:
-        findings += _become(first)
+        for record, example in first:
+            if isinstance(example, Example):
+                findings.append(f"{record.file}:{record.line} becomes")
+                findings += (
+                    f"  {key}: {shortened(msgspec.json.encode(value).decode())}"
+                    for key, value in msgspec.to_builtins(example).items()
+                    if value is not None
+                )
+                break
     findings.append(f"examples: {tally.predicted} of the first {len(examples)} are good")
     whole = [example for example in examples if isinstance(example, Example)]
     ambiguous = ambiguous_labels(whole, config.query)
     return [*findings, *bad, *ambiguous, *learner.advice(whole)], not bad
-
-
-def _become(first: Sequence[tuple[Record, Example | ExampleError]]) -> Iterator[str]:
-    """Yield what the first record that is an example becomes, one line for each part of it."""
-    for record, example in first:
-        if isinstance(example, Example):
-            parts = msgspec.to_builtins(example)
-            yield f"{record.file}:{record.line} becomes"
-            for key, value in parts.items():
-                if value is not None:
-                    yield f"  {key}: {shortened(msgspec.json.encode(value).decode())}"
-            break
 
 
 def first_examples(config: Config, most: int) -> list[tuple[Record, Example | ExampleError]]:
@@ -170,7 +166,8 @@ def first_examples(config: Config, most: int) -> list[tuple[Record, Example | Ex
     size = 0
     if not most:
         return first
-    reader = make_reader(_impatient(config))
+    source = config.source.model_copy(update={"patience": CHECK_PATIENCE})
+    reader = make_reader(config.model_copy(update={"source": source}))
     for record, content in filter(None, _read(reader)):
         name = str(content.id) if isinstance(content, Example | Label) else ""
         if isinstance(content, Label):
@@ -196,12 +193,6 @@ def first_examples(config: Config, most: int) -> list[tuple[Record, Example | Ex
             record, label = truths[str(content.id)]
             first[n] = record, label.of(content)
     return first
-
-
-def _impatient(config: Config) -> Config:
-    """Return the configuration with a source that does not wait long for what is away."""
-    source = config.source.model_copy(update={"patience": CHECK_PATIENCE})
-    return config.model_copy(update={"source": source})
 
 
 def _alike(complaints: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -76,7 +76,13 @@ def explanations(
     ``trained`` is as for predictions, or the configuration of a run; ``config`` None: that in the checkpoint.
     The run may be running. Raises ExplanationError where there is no such example or atom.
     """
-    settings, trained = _settings(trained, config, overrides)
+    if config is not None:
+        settings = load(config, overrides)
+    elif trained.suffix in {".yaml", ".yml"}:
+        settings = load(trained, overrides)
+        trained = settings.output
+    else:
+        settings = _settings_of(trained, overrides)
     if bool(settings.world) != (name is None):
         reason = (
             "a world has no examples; leave it out" if name else "expected the id of an example"
@@ -85,21 +91,18 @@ def explanations(
     if name is None:
         yield from question.answers(trained_learner(settings, trained), WorldChange(), None)
         return
-    _check_letters(trained, name)
+    path = trained / "deadletter.jsonl"
+    is_folder = trained.is_dir() and parts(path)
+    for number, letter in enumerate(letters(path, plain) if is_folder else (), 1):
+        if letter.id == name:
+            raise ExplanationError(
+                f"example {name} was not predicted, it is a dead letter: {letter.reason} "
+                f"(onlinesrl dlq show {trained} {number})"
+            )
     example = find(settings, name)
     learner = trained_learner(settings, trained)
     compile_kernels(learner, say)
     yield from question.answers(learner, example, _recorded(trained, name))
-
-
-def _settings(trained: Path, config: Path | None, overrides: Sequence[str]) -> tuple[Config, Path]:
-    """Return the configuration, and what has the weights."""
-    if config is not None:
-        return load(config, overrides), trained
-    if trained.suffix in {".yaml", ".yml"}:
-        settings = load(trained, overrides)
-        return settings, settings.output
-    return _settings_of(trained, overrides), trained
 
 
 def _settings_of(trained: Path, overrides: Sequence[str]) -> Config:
@@ -136,18 +139,6 @@ def find(config: Config, name: str) -> Example:
             ids += [printable(str(example.id))] * (len(ids) < SHOWN_IDS)
     contents = f"its {count:,} examples begin with {', '.join(ids)}" if ids else "it has no example"
     raise ExplanationError(f"the source has no example with the id {name}; {contents}")
-
-
-def _check_letters(trained: Path, name: str) -> None:
-    """Raise ExplanationError where a run put the example aside."""
-    path = trained / "deadletter.jsonl"
-    is_folder = trained.is_dir() and parts(path)
-    for number, letter in enumerate(letters(path, plain) if is_folder else (), 1):
-        if letter.id == name:
-            raise ExplanationError(
-                f"example {name} was not predicted, it is a dead letter: {letter.reason} "
-                f"(onlinesrl dlq show {trained} {number})"
-            )
 
 
 def _candidates(example: Example, change: Sequence[str]) -> list[Atom]:

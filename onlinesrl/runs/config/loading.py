@@ -81,9 +81,19 @@ def load_as(root: Callable[[Any], type[R]], path: Path, overrides: Sequence[str]
     relative to its folder; those in overrides, and ``output`` wherever it stands, are relative to the
     current directory. Raises ConfigError with every problem there is.
     """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError([Place(str(path)).problem(error.strerror or str(error))]) from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigError([Place(str(path), line, 1).problem("not UTF-8 text")]) from error
     tree = Tree()
-    values: Any = {"output": f"runs/{path.stem}"}
-    return _overridden(root, tree, _merge(values, _read_file(tree, path)), overrides)
+    values = tree.read(text, Place(str(path), 1, 1))
+    if tree.problems and values is None:
+        raise ConfigError(tree.problems)
+    values = _rebase({} if values is None else values, path.parent)
+    return _overridden(root, tree, _merge({"output": f"runs/{path.stem}"}, values), overrides)
 
 
 def of_values(values: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
@@ -113,21 +123,6 @@ def _overridden(
     if config is None or tree.problems:
         raise ConfigError(sorted(tree.problems, key=lambda p: (not p.line, p.line, p.column)))
     return config
-
-
-def _read_file(tree: Tree, path: Path) -> Any:
-    place = Place(str(path), 1, 1)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ConfigError([Place(str(path)).problem(error.strerror or str(error))]) from error
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise ConfigError([Place(str(path), line, 1).problem("not UTF-8 text")]) from error
-    values = tree.read(text, place)
-    if tree.problems and values is None:
-        raise ConfigError(tree.problems)
-    return _rebase({} if values is None else values, path.parent)
 
 
 def _read_override(tree: Tree, text: str) -> Any:
@@ -211,8 +206,13 @@ def _validate(root: type[R], tree: Tree, values: Any) -> R | None:
     try:
         config = root.model_validate(values)
     except ValidationError as error:
-        if (misplaced := _misplaced(root, tree, values, error)) is not None:
-            tree.problems[:] = [misplaced]
+        online = issubclass(root, Config)
+        other: type[Root] = batch_root(values) if online else run_root(values)
+        if _n_strange(other, values) < _strange(error):  # the keys of another command
+            kind, command = ("batch learning", "learn") if online else ("online learning", "run")
+            place = tree.key_place(("learner",) if "learner" in values else ())
+            reason = f"these are the keys of {kind}: use onlinesrl {command}"
+            tree.problems[:] = [place.problem(reason)]
             return None
         reported = {(problem.file, problem.line, problem.column) for problem in tree.problems}
         problems = [
@@ -223,19 +223,6 @@ def _validate(root: type[R], tree: Tree, values: Any) -> R | None:
         return None
     config._tree = tree
     return config
-
-
-def _misplaced(
-    root: type[Root], tree: Tree, values: Any, error: ValidationError
-) -> LocatedError | None:
-    """Return the problem that these are keys of another command, where fewer of them are strange to it."""
-    online = issubclass(root, Config)
-    other: type[Root] = batch_root(values) if online else run_root(values)
-    if _n_strange(other, values) >= _strange(error):
-        return None
-    kind, command = ("batch learning", "learn") if online else ("online learning", "run")
-    place = tree.key_place(("learner",) if "learner" in values else ())
-    return place.problem(f"these are the keys of {kind}: use onlinesrl {command}")
 
 
 def _n_strange(root: type[Root], values: Any) -> int:

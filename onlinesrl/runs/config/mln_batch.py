@@ -8,8 +8,7 @@ from onlinesrl.core.io.config_types import Count, Names
 from onlinesrl.mln.inference.registry import Method
 from onlinesrl.mln.learning.pseudo_likelihood import Mple
 from onlinesrl.mln.learning.registry import AnyMlnLearner
-from onlinesrl.runs.config.batch import Batch
-from onlinesrl.runs.config.schema import DialectName
+from onlinesrl.runs.config.schema import Batch, DialectName
 from onlinesrl.stream.sources import AnySource
 
 

@@ -10,7 +10,7 @@ from onlinesrl.core.io.config_types import File
 from onlinesrl.psl.inference.registry import AdmmSection, AnyPslEngine
 from onlinesrl.psl.learning.mle import Mle
 from onlinesrl.psl.learning.registry import AnyPslLearner
-from onlinesrl.runs.config.batch import Batch
+from onlinesrl.runs.config.schema import Batch
 
 
 class PslBatch(Batch):

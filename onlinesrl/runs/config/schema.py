@@ -172,6 +172,15 @@ class Root(Section):
         return ConfigError([place.problem(f"{key}: {reason}")])
 
 
+class Batch(Root):
+    """Batch learning: the keys outside of sections that all languages have."""
+
+    output: AnyPath
+    """the folder of the result; the default is runs/ and the name of the configuration."""
+    seed: Natural = 0
+    """of the random numbers of learners that have any."""
+
+
 class Config(Root):
     """The keys outside of sections.
 
@@ -209,12 +218,8 @@ class Config(Root):
         self.sink.check(self)
         if self.distribute is not None:
             self.distribute.check(self)
-        if self.world:
-            self._check_world()
-        return self
-
-    def _check_world(self) -> None:
-        """Raise ValueError where another section does not go with a world."""
+        if not self.world:
+            return self
         for key in ("labels", "drift", "distribute"):
             if getattr(self, key) is not None:
                 raise ValueError(
@@ -226,6 +231,7 @@ class Config(Root):
             )
         if self.inference.engine not in {"mpe", "admm"}:
             raise ValueError("inference.engine: a world is solved by mpe or admm; leave it out")
+        return self
 
     def check_examples(self) -> None:
         """Raise ConfigError where records change a world and are no examples."""
@@ -236,11 +242,10 @@ class Config(Root):
 
     def argument_types(self) -> dict[str, tuple[str | None, ...]]:
         """Return the types of each predicate's arguments. Raises ModelError."""
-        program, types_of = (
-            self.language.load(self.model, self.dialect),
-            self.language.argument_types,
-        )
-        return {name: tuple(types_of(program, name)) for name in program.predicates}
+        program = self.language.load(self.model, self.dialect)
+        return {
+            name: tuple(self.language.argument_types(program, name)) for name in program.predicates
+        }
 
     def fingerprint(self, model: str) -> dict[str, Any]:
         """Return what two runs must have in common for one to resume from the other's checkpoint."""
