@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.example import Example, decode
@@ -14,6 +14,7 @@ from onlinesrl.library.tables import rows_by
 from onlinesrl.logic.tables import connect
 from onlinesrl.runs.config import loading as configuration
 from onlinesrl.runs.console import told_to
+from onlinesrl.runs.progress import Shows
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.sources.parquet import lines
 
@@ -150,18 +151,12 @@ _SECONDS = 0.125
 """Between two calls of a progress callback."""
 
 
-class _Callback:
+class _Callback(Shows):
     """Shows the progress of a run by calling a function."""
 
     def __init__(self, call: Callable[[Mapping[str, Any]], object]) -> None:
         self.call = call
         self.next = 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def due(self, examples: int) -> bool:
         """Tell whether some time has passed."""
@@ -171,15 +166,6 @@ class _Callback:
         """Call the function with a line of metrics and the ``rate``, in examples per second."""
         self.next = time.monotonic() + _SECONDS
         self.call({**snapshot, "rate": rate})
-
-    def working(self, example: str, seconds: float) -> None:
-        """Do nothing."""
-
-    def stopping(self) -> None:
-        """Do nothing."""
-
-    def saved(self) -> None:
-        """Do nothing."""
 
 
 def _nothing(message: object) -> None:

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.errors import printable
@@ -29,35 +29,33 @@ SEARCH_SHOWN, SEARCH_ADVISED = 5.0, 60.0
 """Seconds after which a search is shown, and after which there is advice."""
 
 
-class Shows(Protocol):
-    """What shows the progress of a run; a context manager. The methods are those of ``Display``."""
+class Shows:
+    """What shows the progress of a run; a context manager. These methods show nothing."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        return
 
     def due(self, examples: int) -> bool:
-        """Tell whether ``update`` would show something now."""
-        ...
+        """Tell whether ``update`` would show something now; this is cheap."""
+        return False
 
     def update(self, snapshot: Snapshot, rate: float) -> None:
-        """Show a line of metrics, if it is due."""
-        ...
+        """Show a line of metrics, and ``rate`` in examples per second, if it is due."""
 
     def working(self, example: str, seconds: float) -> None:
         """Show the example being solved."""
-        ...
 
     def stopping(self) -> None:
-        """Show that a signal has asked to stop."""
-        ...
+        """Show that a signal has asked to stop; for signal handlers."""
 
     def saved(self) -> None:
-        """Show that a checkpoint has been written."""
-        ...
+        """Note that a checkpoint has been written just now."""
 
 
-class Display:
+class Display(Shows):
     """Shows the progress of a run; a context manager, which restores the terminal.
 
     ``total`` is the number of examples, if known.
@@ -74,10 +72,11 @@ class Display:
         self._total = total
         self._clock = clock
         terminal = self._stream.isatty() and os.environ.get("TERM") != "dumb"
-        self._view: _View = _Table(self._stream) if terminal else _Lines(self._stream)
+        self._view = _Table(self._stream) if terminal else _Lines(self._stream)
         self._next_examples = 1
         self._next_time = clock() + self._view.seconds
-        self._growth = _Growth()
+        self._at_power = 0, 0
+        """The examples and the weights at the last power of two of examples."""
         self._saved_at: float | None = None
         self._cells_drawn: dict[str, str] = {}
         self._working = ("", 0.0, _SLOW_SECONDS)
@@ -108,7 +107,7 @@ class Display:
         self._cells_drawn = self._cells(snapshot, rate, now)
         self._view.draw(self._cells_drawn)
         if power:
-            self._growth = _Growth(examples, snapshot.get("weights") or 0)
+            self._at_power = examples, snapshot.get("weights") or 0
 
     def working(self, example: str, seconds: float) -> None:
         """Show the example being solved: in a table every second, as lines at growing intervals."""
@@ -133,6 +132,8 @@ class Display:
     def _cells(self, snapshot: Snapshot, rate: float, now: float) -> dict[str, str]:
         """Return what is shown, by name, without unknown figures."""
         total = f" of {self._total:,}" if self._total is not None else ""
+        weights, (since, weights_then) = snapshot.get("weights"), self._at_power
+        new = "" if weights is None else f" ({weights - weights_then:+,} since example {since:,})"
         cells = {
             "examples": f"{snapshot['examples']:,}{total}",
             "rate": f"{rate:,.0f}/s",
@@ -141,7 +142,7 @@ class Display:
             "loss": _show(snapshot.get("loss"), "{:.3g}"),
             "regret bound": _show(_mean(snapshot), "{:.3g} per example"),
             "drift": _drift(snapshot.get("drift")),
-            "weights": self._growth.show(snapshot.get("weights")),
+            "weights": _show(weights, "{:,}") + new,
             "facts": _show(snapshot.get("facts"), "{:,}"),
             "answers changed": _show(snapshot.get("changed_atoms"), "{:,}"),
             "solver": ", ".join(f"{k} {v:,}" for k, v in (snapshot.get("routes") or {}).items()),
@@ -208,33 +209,8 @@ class Search:
             self._advice = None
 
 
-class _Growth:
-    """Counts the new weights since the last power of two of examples."""
-
-    def __init__(self, examples: int = 0, weights: int = 0) -> None:
-        self._examples = examples
-        self._weights = weights
-
-    def show(self, weights: int | None) -> str:
-        """Show the number of weights, and how many are new."""
-        if weights is None:
-            return ""
-        return f"{weights:,} ({weights - self._weights:+,} since example {self._examples:,})"
-
-
-class _View(Protocol):
-    """Where cells are drawn, every ``seconds`` at most."""
-
-    seconds: float
-
-    def start(self) -> None: ...
-    def later(self, seconds: float) -> float: ...
-    def draw(self, cells: Mapping[str, str]) -> None: ...
-    def stop(self) -> None: ...
-
-
 class _Lines:
-    """Plain lines; the run continues if nobody reads them."""
+    """Cells as plain lines, every ``seconds`` at most; the run continues if nobody reads them."""
 
     seconds = _LINE_SECONDS
 
@@ -258,14 +234,11 @@ class _Lines:
         """Do nothing: lines need no end."""
 
 
-class _Table:
+class _Table(_Lines):
     """A table that redraws itself in place; rich is imported only here."""
 
     seconds = _REDRAW_SECONDS
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._live: Live | None = None
+    _live: Live | None = None
 
     def start(self) -> None:
         """Take over the bottom of the terminal."""
@@ -302,16 +275,21 @@ class _Table:
 
 def print_summary(summary: Snapshot, stream: TextIO) -> None:
     """Write the summary of a run, as in summary.json, in aligned lines of plain text."""
-    lines = [(name, text) for name, text in _summary_lines(summary) if text]
-    width = max((len(name) for name, _ in lines), default=0)
-    for name, text in lines:
-        print(printable(f"{name:<{width}}  {text}"), file=stream)
-
-
-def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
-    """Return the name and the text of every line; the text is empty where a figure is not known."""
     get, soft = summary.get, "mae" in summary
-    return [
+    right = (
+        "the atoms are on the right side of 1/2"
+        if soft
+        else "the units to label got the right label"
+    )
+    predicates = get("predicates") or {}
+    ended = "at its last iteration" if soft else "at its limit (inference.max_work, max_nodes)"
+    routes = (f"{route} {solved:,}" for route, solved in (get("routes") or {}).items())
+    slowest = (
+        f"example {entry['id']}: {entry['seconds']:,.1f} s ({entry['atoms']:,} atoms, {entry['route']})"
+        for entry in get("slowest") or ()
+        if entry["seconds"] >= _SLOW_SECONDS
+    )
+    lines = [
         (
             "Examples",
             _show(get("examples"), "{:,}")
@@ -325,7 +303,32 @@ def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
             + _show(get("import_seconds"), "; {:.1f} s of import")
             + _show(get("compile_seconds"), ", {:.1f} s of compilation"),
         ),
-        *_score_lines(summary, soft),
+        (
+            "F1",
+            _show(get("f1"), "{:.1%}")
+            + _show(get("precision"), ", precision {:.1%}")
+            + _show(get("recall"), ", recall {:.1%}"),
+        ),
+        *(
+            (f"F1 of {name}", _show(line["f1"], "{:.1%}"))
+            for name, line in predicates.items()
+            if len(predicates) > 1
+        ),
+        (
+            "Ranking",
+            _show(get("auc"), "AUC {:.1%}, ")
+            + _show(get("average_precision"), "average precision {:.1%}, ")
+            + _show(get("best_f1"), "best F1 {:.1%}")
+            + _show(get("best_threshold"), " at threshold {:.4g}"),
+        ),
+        (
+            "Calibration",
+            _show(get("brier"), "Brier score {:.3g}, ")
+            + _show(get("calibration_error"), "calibration error {:.3g}"),
+        ),
+        ("Mean error", _show(get("mae"), "{:.3g} between predicted and true values of atoms")),
+        ("Accuracy", _show(get("accuracy"), f"{{:.1%}} of {right}")),
+        ("Hamming loss", _show(get("hamming"), "{:.3g} wrong atoms per example")),
         ("Drift", _drift(get("drift")) or ("none" if (get("config") or {}).get("drift") else "")),
         (
             "Regret bound",
@@ -343,61 +346,6 @@ def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
             _show(get("weights"), "{:,}")
             + _show(get("dropped_weights") or None, ", {:,} dropped (learner.max_weights)"),
         ),
-        *_solver_lines(summary, soft),
-        (
-            "World",
-            _show(get("facts"), "{:,} facts and targets")
-            + _show(get("changed_atoms"), ", {:,} answers changed"),
-        ),
-        ("Results", str((get("config") or {}).get("output", ""))),
-    ]
-
-
-def _score_lines(summary: Snapshot, soft: bool) -> list[tuple[str, str]]:
-    """Return the lines that compare predictions with truth; ``soft``: the values are in [0, 1]."""
-    get = summary.get
-    right = (
-        "the atoms are on the right side of 1/2"
-        if soft
-        else "the units to label got the right label"
-    )
-    return [
-        (
-            "F1",
-            _show(get("f1"), "{:.1%}")
-            + _show(get("precision"), ", precision {:.1%}")
-            + _show(get("recall"), ", recall {:.1%}"),
-        ),
-        *_by_predicate(get("predicates") or {}),
-        (
-            "Ranking",
-            _show(get("auc"), "AUC {:.1%}, ")
-            + _show(get("average_precision"), "average precision {:.1%}, ")
-            + _show(get("best_f1"), "best F1 {:.1%}")
-            + _show(get("best_threshold"), " at threshold {:.4g}"),
-        ),
-        (
-            "Calibration",
-            _show(get("brier"), "Brier score {:.3g}, ")
-            + _show(get("calibration_error"), "calibration error {:.3g}"),
-        ),
-        ("Mean error", _show(get("mae"), "{:.3g} between predicted and true values of atoms")),
-        ("Accuracy", _show(get("accuracy"), f"{{:.1%}} of {right}")),
-        ("Hamming loss", _show(get("hamming"), "{:.3g} wrong atoms per example")),
-    ]
-
-
-def _solver_lines(summary: Snapshot, soft: bool) -> list[tuple[str, str]]:
-    """Return the lines about inference."""
-    get = summary.get
-    ended = "at its last iteration" if soft else "at its limit (inference.max_work, max_nodes)"
-    routes = (f"{route} {solved:,}" for route, solved in (get("routes") or {}).items())
-    slowest = (
-        f"example {entry['id']}: {entry['seconds']:,.1f} s ({entry['atoms']:,} atoms, {entry['route']})"
-        for entry in get("slowest") or ()
-        if entry["seconds"] >= _SLOW_SECONDS
-    )
-    return [
         (
             "Solver",
             ", ".join(routes) + _show(get("unsolved") or None, f"; {{:,}} ended {ended}, unproven"),
@@ -407,14 +355,17 @@ def _solver_lines(summary: Snapshot, soft: bool) -> list[tuple[str, str]]:
             "Left out",
             _show(get("skipped"), "{:,} ground rules with an atom neither observed nor a target"),
         ),
+        (
+            "World",
+            _show(get("facts"), "{:,} facts and targets")
+            + _show(get("changed_atoms"), ", {:,} answers changed"),
+        ),
+        ("Results", str((get("config") or {}).get("output", ""))),
     ]
-
-
-def _by_predicate(predicates: Mapping[str, Snapshot]) -> list[tuple[str, str]]:
-    """Return the F1 of each query predicate, where there are several."""
-    if len(predicates) < 2:
-        return []
-    return [(f"F1 of {name}", _show(line["f1"], "{:.1%}")) for name, line in predicates.items()]
+    known = [(name, text) for name, text in lines if text]
+    width = max((len(name) for name, _ in known), default=0)
+    for name, text in known:
+        print(printable(f"{name:<{width}}  {text}"), file=stream)
 
 
 def _mean(figures: Snapshot) -> float | None:

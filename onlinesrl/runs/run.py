@@ -148,7 +148,13 @@ def trained_learner(config: Config, trained: Path, margins: bool = False) -> Lea
     is used as the model. Raises MismatchError for a checkpoint of another model.
     """
     if _has_state(trained):
-        return _from_checkpoint(config, trained, margins)
+        saved = load_checkpoint(trained)
+        learner = make_learner(config, margins=margins)
+        learner = _of_world(config, learner) if config.world else learner
+        check_fingerprint(saved.path, _mismatch(config, learner, saved, ("model", "query")))
+        with restoring(saved.path):
+            learner.restore(saved.header["learner"], saved.arrays)
+        return learner
     if config.world:
         raise config.error("world", "a world has facts, which only its run folder has")
     language = language_of(trained.suffix)
@@ -159,16 +165,6 @@ def trained_learner(config: Config, trained: Path, margins: bool = False) -> Lea
         if not learner.start(program):
             return learner
     return make_learner(config, program, margins)
-
-
-def _from_checkpoint(config: Config, path: Path, margins: bool) -> Learner:
-    saved = load_checkpoint(path)
-    learner = make_learner(config, margins=margins)
-    learner = _of_world(config, learner) if config.world else learner
-    check_fingerprint(saved.path, _mismatch(config, learner, saved, ("model", "query")))
-    with restoring(saved.path):
-        learner.restore(saved.header["learner"], saved.arrays)
-    return learner
 
 
 def load_checkpoint(path: Path) -> checkpoints_module.Checkpoint:
@@ -277,10 +273,16 @@ def _run(
         with closing(reader.source):
             compile_seconds = compile_kernels(learner, say)
             saved = _accepted(config, folder, reader.source, fingerprint)
-            ended = saved is not None and _ended(saved, reader, stopper)
+            ended = (
+                saved is not None
+                and saved.header["finished"]
+                and not reader.source.live
+                and not reader.more(saved.header["position"], lambda: stopper.asked)
+            )
+            summary = read_summary(folder.summary) if ended else None
             if saved is None:
                 folder.order.unlink(missing_ok=True)
-            elif ended and (summary := _summary_of(saved, folder)):
+            elif summary and summary.get("checkpoint") == saved.number:
                 say(f"{config.output}: this run is finished; --fresh starts it over")
                 return summary
             else:
@@ -295,7 +297,11 @@ def _run(
             _complete(loop, saved, ended, options, stopper)
             if log is not None:
                 log.end(loop.finished)
-        _tell_end(config, loop, stopper, say)
+        for complaint in _complaints(config, loop):
+            warn(complaint)
+        if not loop.finished:
+            ending = "stopped" if stopper.asked or loop.enough else "nothing more"
+            say(f"{ending} after {loop.metrics.examples} examples; run it again to resume")
         timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
         return write_results(config, loop, timing)
 
@@ -320,25 +326,11 @@ def _complete(
                 options.exporter.begin(loop)
             with (
                 options.display or Display() as display,
-                polled(_showing(loop.learner, display)),
+                polled(lambda: loop.learner.slowest.tell(display.working)),
             ):
                 stopper.acknowledge = display.stopping
                 loop.run(_Watcher(display, loop, options.exporter), stopper)
         loop.end()
-
-
-def _tell_end(config: Config, loop: Trainer, stopper: ShutdownSignal, say: Say) -> None:
-    """Say of likely mistakes, and say why an unfinished run ended."""
-    for complaint in _complaints(config, loop):
-        warn(complaint)
-    if not loop.finished:
-        ending = "stopped" if stopper.asked or loop.enough else "nothing more"
-        say(f"{ending} after {loop.metrics.examples} examples; run it again to resume")
-
-
-def _showing(learner: Learner, display: Shows) -> Callable[[], object]:
-    """Return a callback that shows the example whose search is running."""
-    return lambda: learner.slowest.tell(display.working)
 
 
 def _complaints(config: Config, loop: Trainer) -> list[str]:
@@ -351,21 +343,6 @@ def _complaints(config: Config, loop: Trainer) -> list[str]:
     elif metrics.unlabelled and not metrics.total.labelled and not config.world:
         complaints.append("no example has `truth`: nothing was learned or scored")
     return complaints
-
-
-def _ended(
-    saved: checkpoints_module.Checkpoint, reader: ExampleReader, stopper: ShutdownSignal
-) -> bool:
-    """Tell whether a checkpoint is of a finished run whose source has nothing new."""
-    if not saved.header["finished"] or reader.source.live:
-        return False
-    return not reader.more(saved.header["position"], lambda: stopper.asked)
-
-
-def _summary_of(saved: checkpoints_module.Checkpoint, folder: RunFolder) -> dict[str, Any] | None:
-    """Return the summary of a finished run, if it was written after its last checkpoint."""
-    summary = read_summary(folder.summary)
-    return summary if summary and summary.get("checkpoint") == saved.number else None
 
 
 def _accepted(
