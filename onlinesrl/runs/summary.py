@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -136,7 +136,10 @@ def write_results(config: Config, loop: Trainer, timing: Mapping[str, float]) ->
             title=f"onlinesrl: {config.output.name}",
             summary=summary,
             metrics=[line for part in parts(folder.metrics) for line in json_lines(part, _Line)],
-            weights=[weight_row(e) for e in entries[:REPORTED_WEIGHTS]],
+            weights=[
+                WeightRow(entry.text, entry.instance, entry.weight, entry.uses)
+                for entry in entries[:REPORTED_WEIGHTS]
+            ],
             examples=[example_row(loop.learner, *pair) for pair in loop.shown.whole()],
             changed={key for key, _ in leaves(config.model_dump(exclude_unset=True))},
         )
@@ -151,11 +154,6 @@ def weights_text(learner: Learner) -> str:
     return learner.weights_text(f"{words} ({update.update})", f"onlinesrl {__version__}")
 
 
-def weight_row(entry: WeightEntry) -> WeightRow:
-    """Return a weight as the report shows it."""
-    return WeightRow(entry.text, entry.instance, entry.weight, entry.uses)
-
-
 def example_row(learner: Learner, example: Example, outcome: Outcome) -> ExampleRow:
     """Return an example as the report shows it."""
     explanation = _why(learner, example, outcome)
@@ -167,7 +165,13 @@ def shown_row(learner: Learner, example: Example, outcome: Outcome) -> ExampleRo
     """Return an example as the report shows it, without an explanation."""
     rows = outcome.prediction.predicted if outcome.prediction else {}
     predicted, truth = _valued(rows), _valued(example.truth or {})
-    unlabelled = {*_valued(_among(rows, unlabelled_atoms(example)))}
+    without_truth = unlabelled_atoms(example)
+    unlabelled = _valued(
+        {
+            name: [row for row in atoms if (name, tuple(map(str, arguments(row)))) in without_truth]
+            for name, atoms in rows.items()
+        }
+    ).keys()
     near = [a for a, value in predicted.items() if learner.valued and abs(value - 0.5) < UNCERTAIN]
     positive = {*near, *(a for atoms in (predicted, truth) for a in atoms if atoms[a] > 0.5)}
     values = {
@@ -226,14 +230,6 @@ def _value(predicted: float, true: float) -> str:
     """Format a value, and the true one if it looks different."""
     text, true_text = f"{predicted:.2f}", f"{true:.2f}"
     return text if text == true_text else f"{text} \u2192 {true_text}"
-
-
-def _among(rows: Rows, atoms: Container[Atom]) -> Rows:
-    """Return the rows of these atoms."""
-    return {
-        name: [row for row in of_name if (name, tuple(map(str, arguments(row)))) in atoms]
-        for name, of_name in rows.items()
-    }
 
 
 def _valued(atoms: Rows) -> dict[str, float]:

@@ -138,7 +138,9 @@ class RunMonitor(Collector):
         figures = self.figures
         seconds = self.seconds + self.figures_at - self.started
         yield from _counters(figures)
-        yield from _gauges(figures)
+        for key, entry in METRIC_TABLE.items():
+            if entry.prometheus and not entry.counter and figures.get(key) is not None:
+                yield _gauge(entry.prometheus, entry.help, figures[key])
         yield _gauge(
             "examples_per_second",
             "Examples per second since the run's start.",
@@ -149,7 +151,7 @@ class RunMonitor(Collector):
             "Records of the source still to be read.",
             labels=["partition"],
         )
-        for name, behind in _lag(loop).items():
+        for name, behind in loop.reader.source.lag().items():
             lag.add_metric([name], behind)
         yield lag
         yield from _checkpoint(loop)
@@ -194,24 +196,8 @@ def _counters(figures: dict[str, Any]) -> Iterator[Metric]:
         yield family
 
 
-def _gauges(figures: dict[str, Any]) -> Iterator[Metric]:
-    """Yield the figures that go up and down; one that is not known is left out."""
-    for key, entry in METRIC_TABLE.items():
-        if entry.prometheus and not entry.counter and figures.get(key) is not None:
-            yield _gauge(entry.prometheus, entry.help, figures[key])
-
-
 def _gauge(name: str, words: str, value: float) -> Metric:
     return GaugeMetricFamily(f"onlinesrl_{name}", words, value)
-
-
-def _lag(loop: Trainer) -> dict[str, int]:
-    """Return how many records the run is behind, by partition; empty for files.
-
-    The run may be reading from the source in its own thread meanwhile.
-    """
-    lag: Callable[[], dict[str, int]] = getattr(loop.reader.source, "lag", dict)
-    return lag()
 
 
 def _checkpoint(loop: Trainer) -> Iterator[Metric]:

@@ -60,7 +60,13 @@ def line_chart(
     drawn = [line for line in series if line.points]
     x = _axis([x for line in drawn for x, _ in line.points], "x" in log)
     y = _axis([y for line in drawn for _, y in line.points], "y" in log)
-    lines = [_placed(line, x, y) for line in drawn]
+    lines = [  # in per cent, from the top left
+        [
+            (x.place(at), round(100 - y.place(v), 2))
+            for at, v in thin(line.points, x.place, _BUCKETS)
+        ]
+        for line in drawn
+    ]
     return tag(
         "figure",
         _legend(drawn, show, len(marks)),
@@ -112,30 +118,17 @@ def thin(points: Sequence[Point], place: Callable[[float], float], buckets: int)
 
 
 def _axis(values: Sequence[float], log: bool) -> _Axis:
-    return _log_axis(values) if log else _value_axis(values)
-
-
-def _log_axis(values: Sequence[float]) -> _Axis:
     low, high = min(values), max(values)
-    high = high if high > low else low * 10
-    ticks = log_ticks(low, high)
-    if len(ticks) < 2:
-        ticks = tuple(value for value in linear_ticks(low, high) if low <= value <= high)
-    return _Axis(low, high, ticks, math.log10)
-
-
-def _value_axis(values: Sequence[float]) -> _Axis:
-    low, high = min(values), max(values)
+    if log:
+        high = high if high > low else low * 10
+        ticks = log_ticks(low, high)
+        if len(ticks) < 2:
+            ticks = tuple(value for value in linear_ticks(low, high) if low <= value <= high)
+        return _Axis(low, high, ticks, math.log10)
     flat = high - low <= 1e-9 * max(1.0, abs(high))
     margin = (abs(high) / 10 if abs(high) > 1e-6 else 1.0) if flat else 0.0
     ticks = linear_ticks(low - margin, high + margin)
     return _Axis(ticks[0], ticks[-1], ticks)
-
-
-def _placed(line: Series, x: _Axis, y: _Axis) -> list[Point]:
-    """Return the points in per cent, from the top left."""
-    points = thin(line.points, x.place, _BUCKETS)
-    return [(x.place(at), round(100 - y.place(value), 2)) for at, value in points]
 
 
 def _svg(
@@ -144,13 +137,17 @@ def _svg(
     grid = [tag("path", d=f"M0 {100 - y.place(v):g}H100", class_="grid") for v in y.ticks]
     grid += [tag("path", d=f"M{x.place(v):g} 0V100", class_="grid") for v in x.ticks]
     grid += [tag("path", d=f"M{x.place(n):g} 0V100", class_="mark") for n in marks]
+    # zero-length strokes, whose round caps stay round when the SVG is stretched
+    dots_by_line = (
+        "".join(f"M{x:g} {y:g}h0" for x, y in line) if len(line) <= 40 else "" for line in lines
+    )
     area = _path([*lines[0], *reversed(lines[1])]) + "Z" if shade and len(lines) > 1 else None
     return tag(
         "svg",
         *grid,
         tag("path", d=area, class_="area") if area else None,
         *(tag("path", d=_path(line), class_=f"line s{n}") for n, line in enumerate(lines)),
-        *(tag("path", d=_dots(line), class_=f"dots s{n}") for n, line in enumerate(lines)),
+        *(tag("path", d=dots, class_=f"dots s{n}") for n, dots in enumerate(dots_by_line)),
         viewBox="0 0 100 100",
         preserveAspectRatio="none",
         aria_hidden="true",
@@ -159,11 +156,6 @@ def _svg(
 
 def _path(points: Sequence[Point]) -> str:
     return "M" + "L".join(f"{x:g} {y:g}" for x, y in points)
-
-
-def _dots(points: Sequence[Point]) -> str:
-    """Draw zero-length strokes, whose round caps stay round when the SVG is stretched."""
-    return "".join(f"M{x:g} {y:g}h0" for x, y in points) if len(points) <= 40 else ""
 
 
 def _legend(series: Sequence[Series], show: Callable[[float], str], n_marks: int) -> Markup:

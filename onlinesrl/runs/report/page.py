@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -63,6 +63,11 @@ def write_report(
     last = metrics[-1] if metrics else {}
     figures = {**last, **{key: value for key, value in summary.items() if value is not None}}
     config, soft = summary.get("config") or {}, "mae" in figures
+    bad = number(figures.get("bad"))
+    words = (
+        f"{count(bad or 0)} bad examples are in deadletter.jsonl, with their bytes, place and reason; "
+        "they were not learned from."
+    )
     body = join(
         _figures(figures),
         cost_curve(metrics) if config.get("world") else learning_curve(metrics),
@@ -74,7 +79,7 @@ def write_report(
         regret_bound(metrics, config.get("learner") or {}),
         weights_section(weights, soft),
         _solver(figures),
-        _dead_letters(figures),
+        None if bad is None else section("Bad examples", paragraph(words if bad else "None.")),
         _configuration(config, summary, changed),
     )
     with open(path, "wb", opener=plain) as file:
@@ -109,11 +114,35 @@ def page(title: str, body: Markup) -> str:
 
 def _figures(figures: Figures) -> Markup:
     """Return the section of the main figures."""
-    tiles = [
-        tag("div", tag("dt", name), tag("dd", write(value), class_="value"), tag("dd", meaning))
-        for key, name, write, meaning in _tiles(figures)
-        if (value := number(figures.get(key))) is not None
-    ]
+    learned, dropped = (number(figures.get(key)) or 0 for key in ("updates", "dropped_weights"))
+    precision, recall = (or_dash(figures.get(key), percent) for key in ("precision", "recall"))
+    right = "the atoms are on the right side of 1/2" if "mae" in figures else _LABELLED
+    meanings = {
+        "examples": f"{count(learned)} of them learned from",
+        "mae": "between the values of the atoms and the true ones",
+        "f1": f"{precision} of the atoms it predicted are true, {recall} of the true ones were found",
+        "accuracy": f"of {right}",
+        "auc": "of the pairs of a true and a false atom are in the right order",
+        "average_precision": "over all thresholds of the scores",
+        "cll": "of an atom's truth, given its probability, on average",
+        "brier": "the mean squared error of the atoms' probabilities",
+        "calibration_error": "between probabilities and shares of true atoms, on average",
+        "facts": "observed atoms and targets, at the end",
+        "changed_atoms": "answers that changed, over all changes",
+        "touched_rules": "added, replaced or removed by changes",
+        "exact": "of the examples have no wrong atom",
+        "hamming": "wrong atoms per example, on average",
+        "weights": f"learned, and {count(dropped)} dropped past learner.max_weights",
+        "examples_per_second": f"{or_dash(figures.get('seconds'), figure)} seconds in all",
+    }
+    tiles = []
+    for key, meaning in meanings.items():
+        if (value := number(figures.get(key))) is not None:
+            entry = METRIC_TABLE.get(key)
+            name = "Examples per second" if entry is None else entry.title
+            text = count(value) if entry is None else WRITE[entry.format](value)
+            cells = tag("dt", name), tag("dd", text, class_="value"), tag("dd", meaning)
+            tiles.append(tag("div", *cells))
     lead = paragraph(
         "Each record changed the facts of one world, and its answer followed."
         if (figures.get("config") or {}).get("world")
@@ -123,44 +152,6 @@ def _figures(figures: Figures) -> Markup:
     temperature = number(figures.get("temperature"))
     scaled = None if temperature is None else paragraph(f"The {scaled_by(temperature)}.")
     return join(lead, tag("dl", *tiles, class_="figures"), scaled)
-
-
-def _metric(key: str, meaning: str) -> tuple[str, str, Callable[[float], str], str]:
-    """Return key, name, format and explanation of a metric."""
-    entry = METRIC_TABLE[key]
-    return key, entry.title, WRITE[entry.format], meaning
-
-
-def _tiles(figures: Figures) -> list[tuple[str, str, Callable[[float], str], str]]:
-    """Return key, name, format and explanation of each main figure."""
-    learned, dropped = (number(figures.get(key)) or 0 for key in ("updates", "dropped_weights"))
-    precision, recall = (or_dash(figures.get(key), percent) for key in ("precision", "recall"))
-    f1 = f"{precision} of the atoms it predicted are true, {recall} of the true ones were found"
-    right = "the atoms are on the right side of 1/2" if "mae" in figures else _LABELLED
-    took = f"{or_dash(figures.get('seconds'), figure)} seconds in all"
-    return [
-        _metric("examples", f"{count(learned)} of them learned from"),
-        _metric("mae", "between the values of the atoms and the true ones"),
-        _metric("f1", f1),
-        _metric("accuracy", f"of {right}"),
-        _metric("auc", "of the pairs of a true and a false atom are in the right order"),
-        _metric("average_precision", "over all thresholds of the scores"),
-        _metric("cll", "of an atom's truth, given its probability, on average"),
-        _metric("brier", "the mean squared error of the atoms' probabilities"),
-        _metric("calibration_error", "between probabilities and shares of true atoms, on average"),
-        _metric("facts", "observed atoms and targets, at the end"),
-        _metric("changed_atoms", "answers that changed, over all changes"),
-        _metric("touched_rules", "added, replaced or removed by changes"),
-        _metric("exact", "of the examples have no wrong atom"),
-        _metric("hamming", "wrong atoms per example, on average"),
-        (
-            "weights",
-            "Weights",
-            count,
-            f"learned, and {count(dropped)} dropped past learner.max_weights",
-        ),
-        ("examples_per_second", "Examples per second", count, took),
-    ]
 
 
 def _solver(figures: Figures) -> Markup | None:
@@ -188,18 +179,6 @@ def _solver(figures: Figures) -> Markup | None:
     return section(
         "What the solver did", paragraph(words), table(("route", "solved", "share"), rows)
     )
-
-
-def _dead_letters(figures: Figures) -> Markup | None:
-    """Return the section of bad examples."""
-    bad = number(figures.get("bad"))
-    if bad is None:
-        return None
-    words = (
-        f"{count(bad)} bad examples are in deadletter.jsonl, with their bytes, place and "
-        "reason; they were not learned from."
-    )
-    return section("Bad examples", paragraph(words if bad else "None."))
 
 
 def _configuration(config: Figures, summary: Figures, changed: Collection[str]) -> Markup | None:
