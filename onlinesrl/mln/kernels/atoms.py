@@ -47,37 +47,6 @@ def find_atom(batch: Batch, w: int, q: int, key: int, net: Network) -> int:
 
 
 @kernel
-def _place_variables(plans: Plans, batch: Batch, w: int, q: int, net: Network) -> None:
-    """Give the atoms of q their variables: one for all values of a grouped argument, else one per atom."""
-    group, stop = plans.query_group[q], plans.query_start[q + 1]
-    width = 1
-    for j in range(stop - plans.query_grouped[q], stop):
-        width *= batch.domain[w, plans.query_type[j]]
-    v, last = net.size[VARIABLES], -1
-    base = net.query_base[q]
-    for a in range(base, net.query_base[q + 1]):
-        key = (net.key[a] if batch.listed[w] else a - base) // width
-        if key != last:
-            net.var_start[v] = a
-            net.exactly[v] = group == EXACTLY_ONE
-            v += 1
-            last = key
-        net.var_of[a] = v - 1
-        net.fixed[a], net.latent[a] = OPEN, 0
-    net.var_start[v] = net.query_base[q + 1]
-    net.size[VARIABLES] = v
-
-
-@kernel
-def _fix(plans: Plans, batch: Batch, w: int, q: int, net: Network) -> None:
-    """Fix the atoms of q that evidence makes false or true."""
-    for slot, value in ((plans.query_false[q], FALSE), (plans.query_evidence[q], TRUE)):
-        for i in range(batch.count[w, slot]):
-            atom = find_atom(batch, w, q, radix_key(plans, batch, w, q, slot, i, net), net)
-            net.fixed[atom] = value
-
-
-@kernel
 def number_atoms(plans: Plans, batch: Batch, w: int, net: Network, max_atoms: int) -> int:
     """Give a world's query atoms their numbers and variables; OK, TOO_MANY_ATOMS or GROW_ATOMS."""
     net.size[:] = 0
@@ -102,8 +71,26 @@ def number_atoms(plans: Plans, batch: Batch, w: int, net: Network, max_atoms: in
             sort(net.key, first, first + n)
         net.size[ATOMS] += n
         net.query_base[q + 1] = net.size[ATOMS]
-        _place_variables(plans, batch, w, q, net)
-        _fix(plans, batch, w, q, net)
+        # one variable for all values of a grouped argument, else one per atom
+        stop, width = plans.query_start[q + 1], 1
+        for j in range(stop - plans.query_grouped[q], stop):
+            width *= batch.domain[w, plans.query_type[j]]
+        v, last, base = net.size[VARIABLES], -1, net.query_base[q]
+        for a in range(base, net.query_base[q + 1]):
+            key = (net.key[a] if batch.listed[w] else a - base) // width
+            if key != last:
+                net.var_start[v] = a
+                net.exactly[v] = plans.query_group[q] == EXACTLY_ONE
+                v += 1
+                last = key
+            net.var_of[a] = v - 1
+            net.fixed[a], net.latent[a] = OPEN, 0
+        net.var_start[v] = net.query_base[q + 1]
+        net.size[VARIABLES] = v
+        for slot, value in ((plans.query_false[q], FALSE), (plans.query_evidence[q], TRUE)):
+            for i in range(batch.count[w, slot]):
+                atom = find_atom(batch, w, q, radix_key(plans, batch, w, q, slot, i, net), net)
+                net.fixed[atom] = value
     net.var_start[net.size[VARIABLES]] = net.size[ATOMS]
     net.size[SETTLED] = net.size[ATOMS]
     return OK

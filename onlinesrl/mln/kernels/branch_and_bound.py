@@ -67,14 +67,6 @@ def _kill(p: Pairwise, t: Messages, s: Tree, v: int, i: int) -> None:
 
 
 @kernel
-def _revive(t: Messages, s: Tree, deaths: int) -> None:
-    """Restore the values pruned since there were ``deaths``."""
-    while s.size[1] > deaths:
-        s.size[1] -= 1
-        t.count[s.killed[s.size[1]]] += 1
-
-
-@kernel
 def _filter(p: Pairwise, t: Messages, s: Tree, most: float) -> int:
     """Prune the values with an excess of ``most`` or more; returns how many, -1: all of some variable."""
     before = s.size[1]
@@ -148,7 +140,9 @@ def _backtrack(p: Pairwise, t: Messages, s: Tree) -> None:
     """Go back to the last branch, and prune the value that it kept."""
     s.size[0] -= 1
     depth = s.size[0]
-    _revive(t, s, s.deaths[depth])
+    while s.size[1] > s.deaths[depth]:
+        s.size[1] -= 1
+        t.count[s.killed[s.size[1]]] += 1
     v = s.branch[depth, 0]
     for i in range(t.count[v] - 1, -1, -1):
         if t.value[p.start[v] + i] == s.branch[depth, 1]:

@@ -64,7 +64,14 @@ class Clauses(Frame):
         aim_start, aim = start, literal
         if gates:
             codes = literal.tolist()
-            aim_start, aim = _rows(_aims([codes[i:j] for i, j in pairwise(start.tolist())], gates))
+            rows = [codes[i:j] for i, j in pairwise(start.tolist())]
+            aims: dict[int, list[int]] = {}  # literals of computed atoms: what makes them true
+            for defined, *inputs in rows[:gates]:
+                aims[defined] = [y for x in inputs for y in aims.get(x ^ 1, [x ^ 1])]
+                aims[defined ^ 1] = [y for x in inputs for y in aims.get(x, [x])]
+            rows = [list(dict.fromkeys(y for x in row for y in aims.get(x, [x]))) for row in rows]
+            aim_start = np.array([0, *accumulate(map(len, rows))], np.int32)
+            aim = np.array(list(chain.from_iterable(rows)), np.int32)
         return cls(
             var_of=(np.cumsum(first) - 1).astype(np.int32),
             var_start=np.append(np.flatnonzero(first), len(first)).astype(np.int32),
@@ -81,18 +88,3 @@ class Clauses(Frame):
             defining=int(start[gates]),
             drawn=int(np.count_nonzero(first)) - gates,
         )
-
-
-def _rows(rows: list[list[int]]) -> tuple[Ints32, Ints32]:
-    """Compress rows."""
-    start = np.array([0, *accumulate(map(len, rows))], np.int32)
-    return start, np.array(list(chain.from_iterable(rows)), np.int32)
-
-
-def _aims(rows: list[list[int]], gates: int) -> list[list[int]]:
-    """Return each clause with the literals of computed atoms replaced by literals that make them true."""
-    aims: dict[int, list[int]] = {}
-    for literal, *inputs in rows[:gates]:
-        aims[literal] = [y for x in inputs for y in aims.get(x ^ 1, [x ^ 1])]
-        aims[literal ^ 1] = [y for x in inputs for y in aims.get(x, [x])]
-    return [list(dict.fromkeys(y for x in row for y in aims.get(x, [x]))) for row in rows]

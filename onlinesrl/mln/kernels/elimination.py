@@ -71,27 +71,6 @@ def _hard_row(net: Network, st: Structure, row: int) -> None:
 
 
 @kernel
-def _fill_unary(
-    net: Network,
-    st: Structure,
-    row: int,
-    weight: Floats,
-    other: Structure,
-    more: Floats,
-    with_other: bool,
-) -> None:
-    """Add the clauses of a unary row to the values of their atoms."""
-    p, first = net.lit_start[row], net.clause_start[row]
-    a, step, positive = net.lit_atom[p], net.lit_step[p], net.lit_positive[p]
-    for g in range(first, first + net.row_len[row]):
-        slot = a + net.var_of[a] + 1
-        st.unary[slot] += weight[g] if positive else -weight[g]
-        if with_other:
-            other.unary[slot] += more[g] if positive else -more[g]
-        a += step
-
-
-@kernel
 def pair_cell(
     net: Network, st: Structure, edge: int, a: int, b: int, step_a: int, step_b: int
 ) -> tuple[int, int]:
@@ -181,7 +160,14 @@ def fill(
             if with_other:
                 _hard_row(net, other, r)
         elif kind == UNARY:
-            _fill_unary(net, st, r, weight, other, more, with_other)
+            p, first = net.lit_start[r], net.clause_start[r]
+            a, step, positive = net.lit_atom[p], net.lit_step[p], net.lit_positive[p]
+            for g in range(first, first + net.row_len[r]):
+                slot = a + net.var_of[a] + 1
+                st.unary[slot] += weight[g] if positive else -weight[g]
+                if with_other:
+                    other.unary[slot] += more[g] if positive else -more[g]
+                a += step
         else:
             _fill_pairs(net, st, r, weight, other, more, with_other)
 
@@ -216,21 +202,6 @@ def clause_true_at(net: Network, st: Structure, row: int, k: int) -> bool:
 
 
 @kernel
-def _generic(net: Network, st: Structure, v: int, weight: Floats) -> float:
-    """Score the generic clauses decided at v under ``st.value``, up to constants."""
-    total = 0.0
-    g = st.generic_head[v]
-    while g >= 0:
-        row, k = st.generic_row[g], st.generic_k[g]
-        if not clause_true_at(net, st, row, k):
-            if net.row_weight[row] < 0:
-                return -np.inf
-            total -= weight[net.clause_start[row] + k]
-        g = st.generic_next[g]
-    return total
-
-
-@kernel
 def message_cell(net: Network, st: Structure, v: int) -> int:
     """Return the cell of v's message for the values of its clique in ``st.value``."""
     cell = 0
@@ -258,7 +229,15 @@ def local_score(net: Network, st: Structure, v: int, weight: Floats) -> float:
     while sender >= 0:
         s += st.table[message_cell(net, st, sender)]
         sender = st.message_next[sender]
-    return s + _generic(net, st, v, weight)
+    clauses, g = 0.0, st.generic_head[v]  # the generic clauses decided at v, up to constants
+    while g >= 0:
+        row, k = st.generic_row[g], st.generic_k[g]
+        if not clause_true_at(net, st, row, k):
+            if net.row_weight[row] < 0:
+                return -np.inf
+            clauses -= weight[net.clause_start[row] + k]
+        g = st.generic_next[g]
+    return s + clauses
 
 
 @kernel

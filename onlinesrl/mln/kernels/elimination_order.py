@@ -144,20 +144,6 @@ def _edge(net: Network, st: Structure, a: int, b: int) -> int:
 
 
 @kernel
-def _connect(net: Network, st: Structure, row: int, k: int) -> int:
-    """Connect all variables of a clause pairwise; SOLVED, WIDE or TABLES_FULL."""
-    start, stop = net.lit_start[row], net.lit_start[row + 1]
-    for p in range(start, stop):
-        a = net.var_of[net.lit_atom[p] + k * net.lit_step[p]]
-        for q in range(start, p):
-            b = net.var_of[net.lit_atom[q] + k * net.lit_step[q]]
-            edge = _edge(net, st, a, b) if a != b else 0
-            if edge < 0:
-                return -edge
-    return SOLVED
-
-
-@kernel
 def _classify(net: Network, st: Structure, row: int) -> int:
     """Decide how a row enters the tables, and add its edges; returns a status."""
     start = net.lit_start[row]
@@ -189,9 +175,13 @@ def _classify(net: Network, st: Structure, row: int) -> int:
     else:
         st.row_kind[row] = GENERIC
     for k in range(last + 1):
-        status = _connect(net, st, row, k)
-        if status != SOLVED:
-            return status
+        for p in range(start, net.lit_start[row + 1]):  # connect its variables pairwise
+            a = net.var_of[net.lit_atom[p] + k * net.lit_step[p]]
+            for q in range(start, p):
+                b = net.var_of[net.lit_atom[q] + k * net.lit_step[q]]
+                edge = _edge(net, st, a, b) if a != b else 0
+                if edge < 0:
+                    return -edge
         if st.row_kind[row] == GENERIC:
             g = st.size[GENERICS]
             if g == len(st.generic_row):
@@ -228,36 +218,6 @@ def _next_variable(st: Structure) -> int:
 
 
 @kernel
-def _gather(net: Network, st: Structure, v: int) -> int:
-    """Write the neighbours not yet eliminated; returns the number of cells over them, -1: too many."""
-    cells = 1
-    arc = st.head[v]
-    while arc >= 0:
-        u = st.arc_to[arc]
-        if st.place[u] < 0:
-            member = st.size[MEMBERS]
-            st.clique[member], st.clique_edge[member] = u, arc >> 1
-            st.size[MEMBERS] += 1
-            st.degree[u] -= 1
-            cells *= values(net, u)
-            if cells * values(net, v) > MAX_TABLE:
-                return -1
-        arc = st.arc_next[arc]
-    return cells
-
-
-@kernel
-def _fill_in(net: Network, st: Structure, start: int) -> int:
-    """Connect the members of the last clique, from ``start`` on; SOLVED, WIDE or TABLES_FULL."""
-    for i in range(start, st.size[MEMBERS]):
-        for j in range(start, i):
-            edge = _edge(net, st, st.clique[i], st.clique[j])
-            if edge < 0:
-                return -edge
-    return SOLVED
-
-
-@kernel
 def _order(net: Network, st: Structure) -> int:
     """Eliminate by least degree, adding fill edges."""
     n = net.size[VARIABLES]
@@ -275,16 +235,27 @@ def _order(net: Network, st: Structure) -> int:
         st.place[v], st.order[place] = place, v
         start = st.size[MEMBERS]
         st.clique_start[place] = start
-        cells = _gather(net, st, v)
-        if cells < 0:
-            return WIDE
+        cells, arc = 1, st.head[v]
+        while arc >= 0:  # its clique: the neighbours that are not yet eliminated
+            u = st.arc_to[arc]
+            if st.place[u] < 0:
+                member = st.size[MEMBERS]
+                st.clique[member], st.clique_edge[member] = u, arc >> 1
+                st.size[MEMBERS] += 1
+                st.degree[u] -= 1
+                cells *= values(net, u)
+                if cells * values(net, v) > MAX_TABLE:
+                    return WIDE
+            arc = st.arc_next[arc]
         st.message[v] = st.size[CELLS]
         st.size[CELLS] += cells
         if st.size[CELLS] > min(most, len(st.table)):
             return WIDE if st.size[CELLS] > most else TABLES_FULL
-        status = _fill_in(net, st, start)
-        if status != SOLVED:
-            return status
+        for i in range(start, st.size[MEMBERS]):
+            for j in range(start, i):
+                edge = _edge(net, st, st.clique[i], st.clique[j])
+                if edge < 0:
+                    return -edge
         for i in range(start, st.size[MEMBERS]):
             entries = _enqueue(st, entries, st.clique[i])
             if entries < 0:

@@ -29,23 +29,17 @@ from onlinesrl.mln.kernels.joins import next_binding, term_value
 
 
 @kernel
-def _literal_atom(plans: Plans, batch: Batch, w: int, x: int, net: Network, s: Scratch) -> int:
-    """Return the atom of a query literal for the bound variables, -1 if it is not open."""
-    q, key = plans.literal_query[x], 0
-    for p in range(plans.literal_term_start[x], plans.literal_term_start[x + 1]):
-        stride = net.query_stride[plans.query_start[q] + p - plans.literal_term_start[x]]
-        key += term_value(s, plans.literal_term[p]) * stride
-    return find_atom(batch, w, q, key, net)
-
-
-@kernel
 def _conjunction(
     plans: Plans, batch: Batch, w: int, e: int, at: int, net: Network, s: Scratch
 ) -> int:
     """Write the open literals of an existential's binding; returns how many, -1: the binding is false."""
     n = 0
     for x in range(plans.exist_literal_start[e], plans.exist_literal_start[e + 1]):
-        atom, positive = _literal_atom(plans, batch, w, x, net, s), plans.literal_positive[x]
+        q, key = plans.literal_query[x], 0
+        for p in range(plans.literal_term_start[x], plans.literal_term_start[x + 1]):
+            stride = net.query_stride[plans.query_start[q] + p - plans.literal_term_start[x]]
+            key += term_value(s, plans.literal_term[p]) * stride
+        atom, positive = find_atom(batch, w, q, key, net), plans.literal_positive[x]
         if atom < 0 and positive:
             return -1
         new = atom >= 0

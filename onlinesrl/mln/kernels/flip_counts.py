@@ -370,17 +370,6 @@ def _flip(p: Plan, t: Tuples, s: Scratch, predicate: int, weight: Floats, total:
 
 
 @kernel
-def _place(p: Plan, s: Scratch, predicate: int, number: int) -> None:
-    """Set the arguments of the atom with this number among those of its predicate."""
-    for k in range(p.sizes.shape[1]):
-        s.value[k] = 0
-    for k in range(p.arity[predicate] - 1, -1, -1):
-        size = p.sizes[predicate, k]
-        s.value[k] = number % size
-        number //= size
-
-
-@kernel
 def _atoms(p: Plan, predicate: int) -> int:
     """Return the number of a predicate's atoms."""
     number = 1
@@ -395,7 +384,12 @@ def put_number(p: Plan, s: Scratch, atom: int) -> int:
     for q in range(len(p.query)):
         atoms = _atoms(p, p.query[q])
         if atom < atoms:
-            _place(p, s, p.query[q], atom)
+            for k in range(p.sizes.shape[1]):
+                s.value[k] = 0
+            for k in range(p.arity[p.query[q]] - 1, -1, -1):
+                size = p.sizes[p.query[q], k]
+                s.value[k] = atom % size
+                atom //= size
             return p.query[q]
         atom -= atoms
     return NONE
@@ -539,17 +533,6 @@ def noise(seed: int, atom: int) -> float:
 
 
 @kernel
-def _move_gain(
-    p: Plan, t: Tuples, s: Scratch, atom: int, seed: int, weight: Floats, total: Floats
-) -> float:
-    """Return the gain of flipping an atom, with its noise unless ``seed`` is NONE."""
-    predicate = put_number(p, s, atom)
-    true = slot_of(t, predicate, s.value) != NONE
-    bonus = noise(seed, atom) if seed != NONE else 0.0
-    return _gain(p, t, s, predicate, true, weight, total) + (-bonus if true else bonus)
-
-
-@kernel
 def candidates(
     p: Plan, d: Draws, t: Tuples, s: Scratch, atoms: int, seed: int, rng: Generator, weight: Floats
 ) -> int:
@@ -595,7 +578,11 @@ def move(
     """
     anything, best, most, ties = uniform(rng) < chance, NONE, -np.inf, 0
     for k in range(n):
-        gained = _move_gain(p, t, s, s.atom[k], seed, weight, total) + s.extra[k]
+        predicate = put_number(p, s, s.atom[k])
+        true = slot_of(t, predicate, s.value) != NONE
+        bonus = noise(seed, s.atom[k]) if seed != NONE else 0.0
+        gained = _gain(p, t, s, predicate, true, weight, total) + (-bonus if true else bonus)
+        gained += s.extra[k]
         if gained == -np.inf or not (anything or gained >= most):
             continue
         ties = ties + 1 if anything or gained == most else 1

@@ -29,19 +29,7 @@ from onlinesrl.mln.kernels.unit_propagation import Trail
 
 
 @kernel
-def _resample_atom(
-    cl: Clauses, s: Search, v: int, share: float, probability: Floats, rng: Generator
-) -> None:
-    """Draw a variable of one atom given the others."""
-    atom = cl.var_start[v]
-    change = 1.0 / (1.0 + math.exp(-gain(cl, s, atom)))
-    probability[atom] += share * (change if s.state[atom] == 0 else 1.0 - change)
-    if uniform(rng) < change:
-        turn(cl, s, atom)
-
-
-@kernel
-def _resample_group(
+def resample(
     cl: Clauses,
     s: Search,
     v: int,
@@ -50,8 +38,21 @@ def _resample_group(
     score: Floats,
     rng: Generator,
 ) -> None:
-    """Draw the value of a group given all other variables; ``score`` is scratch, [atom]."""
+    """Draw a variable given all others, and add ``share`` of its atoms' probabilities.
+
+    No hard clause is broken in ``s.state``. A value that would break one has probability 0, because hard
+    clauses outweigh everything. ``score`` is scratch, [atom].
+    """
     first, last = cl.var_start[v], cl.var_start[v + 1]
+    if last - first == 1:
+        if cl.exactly[v]:
+            probability[first] += share
+            return
+        change = 1.0 / (1.0 + math.exp(-gain(cl, s, first)))
+        probability[first] += share * (change if s.state[first] == 0 else 1.0 - change)
+        if uniform(rng) < change:
+            turn(cl, s, first)
+        return
     current = true_atom(cl, s, v)
     if current >= 0:
         turn(cl, s, current)
@@ -76,29 +77,6 @@ def _resample_group(
         value = current
     if value >= 0:
         turn(cl, s, value)
-
-
-@kernel
-def resample(
-    cl: Clauses,
-    s: Search,
-    v: int,
-    share: float,
-    probability: Floats,
-    score: Floats,
-    rng: Generator,
-) -> None:
-    """Draw a variable given all others, and add ``share`` of its atoms' probabilities.
-
-    No hard clause is broken in ``s.state``. A value that would break one has probability 0, because hard
-    clauses outweigh everything.
-    """
-    if cl.var_start[v + 1] - cl.var_start[v] > 1:
-        _resample_group(cl, s, v, share, probability, score, rng)
-    elif not cl.exactly[v]:
-        _resample_atom(cl, s, v, share, probability, rng)
-    else:
-        probability[cl.var_start[v]] += share
 
 
 @kernel
@@ -134,20 +112,12 @@ def _in_groups(cl: Clauses, s: Search, blocks: Blocks, k: int) -> bool:
 
 
 @kernel
-def _flip_block(cl: Clauses, s: Search, blocks: Blocks, k: int) -> float:
-    """Flip a block, which may violate groups; returns the gain."""
-    gained = 0.0
-    for p in range(blocks.start[k], blocks.start[k + 1]):
-        gained += turn_gain(cl, s, blocks.atom[p])
-    return gained
-
-
-@kernel
 def _flip_blocks(cl: Clauses, s: Search, blocks: Blocks, rng: Generator) -> None:
     """Propose flips of random blocks, each accepted with the Metropolis probability."""
     for _ in range(blocks.proposals):
-        k = below(rng, len(blocks.start) - 1)
-        gained = _flip_block(cl, s, blocks, k)
+        k, gained = below(rng, len(blocks.start) - 1), 0.0
+        for p in range(blocks.start[k], blocks.start[k + 1]):
+            gained += turn_gain(cl, s, blocks.atom[p])
         accepted = gained >= 0 or uniform(rng) < math.exp(gained)
         if not (accepted and _in_groups(cl, s, blocks, k)):
             for p in range(blocks.start[k], blocks.start[k + 1]):

@@ -156,21 +156,6 @@ def _emit(
 
 
 @kernel
-def _copy_row(net: Network, row: int, offset: int) -> None:
-    """Append a copy of a row without its literals; its weights are ``offset`` after those of the row."""
-    new = net.size[ROWS]
-    net.row_len[new], net.row_clause[new] = net.row_len[row], net.row_clause[row]
-    net.row_weight[new], net.row_step[new] = net.row_weight[row], net.row_step[row]
-    net.row_factor[new], net.row_known[new] = net.row_factor[row], net.row_known[row]
-    net.row_offset[new] = net.row_offset[row] + offset
-    for j in range(net.row_key.shape[1]):
-        net.row_key[new, j] = net.row_key[row, j]
-    net.lit_start[new + 1] = net.lit_start[new] + net.lit_start[row + 1] - net.lit_start[row]
-    net.clause_start[new + 1] = net.clause_start[new] + net.row_len[row]
-    net.size[ROWS] += 1
-
-
-@kernel
 def _copy(plans: Plans, c: int, outer: int, copies: int, net: Network) -> int:
     """Copy the last row, of a variable's first constant, for its other constants; OK or GROW_ROWS."""
     row, at = net.size[ROWS] - 1, net.size[LITERALS]
@@ -182,8 +167,17 @@ def _copy(plans: Plans, c: int, outer: int, copies: int, net: Network) -> int:
     for p in range(plans.template_start[c], plans.template_start[c + 1]):
         if plans.template_variable[p] == outer:
             offset += plans.template_stride[p]
-    for i in range(1, copies):
-        _copy_row(net, row, i * offset)
+    for i in range(1, copies):  # the rows, then their literals
+        new = net.size[ROWS]
+        net.row_len[new], net.row_clause[new] = net.row_len[row], net.row_clause[row]
+        net.row_weight[new], net.row_step[new] = net.row_weight[row], net.row_step[row]
+        net.row_factor[new], net.row_known[new] = net.row_factor[row], net.row_known[row]
+        net.row_offset[new] = net.row_offset[row] + i * offset
+        for j in range(net.row_key.shape[1]):
+            net.row_key[new, j] = net.row_key[row, j]
+        net.lit_start[new + 1] = net.lit_start[new] + net.lit_start[row + 1] - net.lit_start[row]
+        net.clause_start[new + 1] = net.clause_start[new] + net.row_len[row]
+        net.size[ROWS] += 1
     for x in range(first, first + literals):
         step = 0
         for p in range(plans.literal_term_start[x], plans.literal_term_start[x + 1]):

@@ -128,12 +128,6 @@ def _number(texts: Texts, line: Bytes, first: int, stop: int, h: int) -> int:
 
 
 @kernel
-def _known(texts: Texts, line: Bytes, first: int, stop: int, h: int) -> int:
-    """Return the number of a text with this hash, or -1."""
-    return texts.cell[_cell(texts, line, first, stop, h)]
-
-
-@kernel
 def add(texts: Texts, joined: Bytes, stops: Ints) -> None:
     """Add texts, ``joined`` one after another, each up to its place in ``stops``."""
     first = 0
@@ -293,7 +287,7 @@ def _key(line: Bytes, at: int, texts: Texts) -> tuple[int, int]:
     stop, h = _text(line, at + 1)
     if stop < 0:
         return REFUSED, at
-    key = _known(texts, line, at + 1, stop, h)
+    key = texts.cell[_cell(texts, line, at + 1, stop, h)]
     at = _next(line, stop + 1)
     if line[at] != COLON:
         return REFUSED, at
@@ -320,21 +314,6 @@ def _relations(line: Bytes, at: int, s: Scan, i: int, part: int, n: int) -> tupl
 
 
 @kernel
-def _value(line: Bytes, at: int, s: Scan, i: int, key: int, n: int) -> tuple[int, int]:
-    """Read the value of a key of an example; returns the next place, and where the row ends."""
-    if s.span[i, key, 0] >= 0:
-        return REFUSED, n
-    s.span[i, key, 0] = at
-    if key >= EVIDENCE:
-        return _relations(line, at, s, i, key, n)
-    first, stop, after, _ = _constant(line, at)
-    if stop < 0 or (key == GROUP and first == at):
-        return REFUSED, n
-    s.span[i, key, 0], s.span[i, key, 1] = first, stop
-    return after, n
-
-
-@kernel
 def _scan(line: Bytes, s: Scan, i: int) -> int:
     """Read line ``i``, which ends in a line feed; returns where its row ends, or REFUSED."""
     for key in range(s.span.shape[1]):
@@ -347,9 +326,16 @@ def _scan(line: Bytes, s: Scan, i: int) -> int:
     at = _next(line, at + 1)
     while line[at] != CLOSE_MAP:
         key, at = _key(line, at, s.keys)
-        if key < 0:
+        if key < 0 or s.span[i, key, 0] >= 0:
             return REFUSED
-        at, n = _value(line, at, s, i, key, n)
+        s.span[i, key, 0] = at
+        if key >= EVIDENCE:
+            at, n = _relations(line, at, s, i, key, n)
+        else:
+            first, stop, after, _ = _constant(line, at)
+            if stop < 0 or (key == GROUP and first == at):
+                return REFUSED
+            s.span[i, key, 0], s.span[i, key, 1], at = first, stop, after
         if at >= 0:
             at = _after(line, at, CLOSE_MAP)
         if at < 0:

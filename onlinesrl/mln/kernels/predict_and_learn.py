@@ -131,21 +131,6 @@ def fits(p: StepFrame, weight: Floats, total: float, augmented: bool) -> int:
 
 
 @kernel
-def _weigh(p: StepFrame, cu: float, cv: float, rival: bool) -> int:
-    """Write the weights that ``solve`` needs, and those of the rival; returns the status of ``fits``."""
-    net, value = p.net, p.weights.value
-    if both(p, rival):
-        size, more = effective_both(net, value, cu, cv, next_scale(p), p.weight, p.more)
-        return max(fits(p, p.weight, size, False), fits(p, p.more, more, p.augmented))
-    status = OK
-    if rival:
-        size = effective(net, value, next_scale(p), 0.0, p.weight)
-        status = fits(p, p.weight, size, p.augmented)
-    size = effective(net, value, cu, cv, p.weight)
-    return max(status, fits(p, p.weight, size, False))
-
-
-@kernel
 def order(p: StepFrame) -> int:
     """Find the order of elimination; returns OK, GROW_CLAUSES, GROW_TABLES, TOO_WIDE or INFEASIBLE."""
     if p.net.clause_start[p.net.size[ROWS]] > len(p.weight):
@@ -165,12 +150,20 @@ def solve(p: StepFrame, cu: float, cv: float, rival: bool) -> tuple[int, float]:
     The weights of the ground clauses go to ``weight``. With ``rival``, the tables that ``find_gap`` needs
     are filled as well, if there is room.
     """
-    net, state = p.net, p.state
+    net, state, value = p.net, p.state, p.weights.value
     status = order(p)
     if status != OK:
         return status, 0.0
     clear(net, p.structure)
-    status = _weigh(p, cu, cv, rival)
+    if both(p, rival):
+        size, more = effective_both(net, value, cu, cv, next_scale(p), p.weight, p.more)
+        status = fits(p, p.more, more, p.augmented)
+    else:
+        if rival:
+            size = effective(net, value, next_scale(p), 0.0, p.weight)
+            status = fits(p, p.weight, size, p.augmented)
+        size = effective(net, value, cu, cv, p.weight)
+    status = max(status, fits(p, p.weight, size, False))
     if status != OK:
         return status, 0.0
     if both(p, rival):

@@ -170,27 +170,6 @@ def _closed_units(plans: Plans, batch: Batch, w: int, net: Network) -> int:
 
 
 @kernel
-def _count(net: Network, state: State, count: Ints) -> None:
-    """Count atoms and units (variables with an open atom), right and wrong."""
-    count[:] = 0
-    for v in range(net.size[VARIABLES]):
-        units, wrong = 0, 0
-        for a in range(net.var_start[v], net.var_start[v + 1]):
-            if net.fixed[a] != OPEN or net.latent[a]:
-                continue
-            units = 1
-            predicted, true = state.predicted[a], state.truth[a]
-            wrong += predicted != true
-            count[HITS] += predicted & true
-            count[FALSE_ALARMS] += predicted & (1 - true)
-            count[MISSES] += true & (1 - predicted)
-        count[UNITS] += units
-        count[RIGHT_UNITS] += units * (wrong == 0)
-        count[HAMMING] += wrong
-    count[EXACT] = count[HAMMING] == 0
-
-
-@kernel
 def record(
     plans: Plans,
     batch: Batch,
@@ -210,7 +189,22 @@ def record(
     out.score[w] = score
     out.counts[w, :] = 0
     if batch.labelled[w]:
-        _count(net, state, out.counts[w])
+        count = out.counts[w]
+        for v in range(net.size[VARIABLES]):  # a unit is a variable with an open atom
+            units, wrong = 0, 0
+            for a in range(net.var_start[v], net.var_start[v + 1]):
+                if net.fixed[a] != OPEN or net.latent[a]:
+                    continue
+                units = 1
+                predicted, true = state.predicted[a], state.truth[a]
+                wrong += predicted != true
+                count[HITS] += predicted & true
+                count[FALSE_ALARMS] += predicted & (1 - true)
+                count[MISSES] += true & (1 - predicted)
+            count[UNITS] += units
+            count[RIGHT_UNITS] += units * (wrong == 0)
+            count[HAMMING] += wrong
+        count[EXACT] = count[HAMMING] == 0
         if batch.listed[w] == FOUND:
             closed = _closed_units(plans, batch, w, net)
             out.counts[w, UNITS] += closed

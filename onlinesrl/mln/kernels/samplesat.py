@@ -68,20 +68,6 @@ def _tied(cl: Clauses, s: Search, t: Trail, v: int) -> int:
 
 
 @kernel
-def _any_value(cl: Clauses, t: Trail, s: Search, v: int, rng: Generator) -> None:
-    """Give a variable that is not fixed a random one of its open values."""
-    values = 0 if cl.exactly[v] else 1
-    for atom in range(cl.var_start[v], cl.var_start[v + 1]):
-        values += t.fixed[atom] == OPEN
-    index = below(rng, values) - (0 if cl.exactly[v] else 1)
-    for atom in range(cl.var_start[v], cl.var_start[v + 1]):
-        s.state[atom] = 0
-        if t.fixed[atom] == OPEN:
-            s.state[atom] = index == 0
-            index -= 1
-
-
-@kernel
 def _place(cl: Clauses, s: Search, t: Trail, jumps: bool, tied: Ints32, rng: Generator) -> int:
     """Set the variables that propagation fixed, and draw those in no open clause.
 
@@ -94,8 +80,16 @@ def _place(cl: Clauses, s: Search, t: Trail, jumps: bool, tied: Ints32, rng: Gen
         if freedom == 2:
             tied[n_tied] = v
             n_tied += 1
-        if freedom == 1 or (freedom == 2 and jumps):
-            _any_value(cl, t, s, v, rng)
+        if freedom == 1 or (freedom == 2 and jumps):  # any of its open values
+            values = 0 if cl.exactly[v] else 1
+            for atom in range(cl.var_start[v], cl.var_start[v + 1]):
+                values += t.fixed[atom] == OPEN
+            index = below(rng, values) - (0 if cl.exactly[v] else 1)
+            for atom in range(cl.var_start[v], cl.var_start[v + 1]):
+                s.state[atom] = 0
+                if t.fixed[atom] == OPEN:
+                    s.state[atom] = index == 0
+                    index -= 1
         elif freedom == 0:
             for atom in range(cl.var_start[v], cl.var_start[v + 1]):
                 s.state[atom] = t.fixed[atom] == TRUE

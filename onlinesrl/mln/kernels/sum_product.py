@@ -15,10 +15,10 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.mln.kernels.elimination import (
     clause_true_at,
+    clear,
     edge_cell,
     fill,
     first_cell,
-    forbid,
     local_score,
     member_cell,
     message_cell,
@@ -133,9 +133,7 @@ def sum_product(
     ``elimination.eliminate`` leaves out.
     """
     n, slots = net.size[VARIABLES], net.size[ATOMS] + net.size[VARIABLES]
-    st.unary[:slots] = 0.0
-    st.table[: st.size[CELLS]] = 0.0
-    forbid(net, st)
+    clear(net, st)
     fill(net, st, weight, st, weight, False)
     log_z = 0.0
     for place in range(n):

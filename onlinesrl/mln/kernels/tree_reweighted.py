@@ -114,35 +114,6 @@ def sweep(p: Pairwise, t: Messages, upward: bool) -> None:
 
 
 @kernel
-def _bound_edge(p: Pairwise, t: Messages, e: int) -> float:
-    """Return the minimum of an edge's table with its share of the higher variable's; see ``bound``."""
-    low, high = p.low[e], p.high[e]
-    a, b = p.start[low], p.start[high]
-    rows, columns = p.start[low + 1] - a, p.start[high + 1] - b
-    m, share = p.message_start[e], t.share[high]
-    for j in range(t.count[high]):
-        t.scratch[j] = np.inf
-    least = np.inf
-    for i in range(t.count[low]):
-        x = t.value[a + i]
-        cell = p.table_start[e] + x * columns
-        best = np.inf
-        for j in range(t.count[high]):
-            y = t.value[b + j]
-            own = share * t.unary[b + y] - t.message[m + rows + y]
-            cost = p.table[cell + y] - t.message[m + x] + own
-            best = min(best, cost)
-            t.scratch[j] = min(t.scratch[j], cost)
-        t.excess[a + x] += best
-        least = min(least, best)
-    for i in range(t.count[low]):
-        t.excess[a + t.value[a + i]] -= least
-    for j in range(t.count[high]):
-        t.excess[b + t.value[b + j]] += t.scratch[j] - least
-    return least
-
-
-@kernel
 def bound(p: Pairwise, t: Messages) -> float:
     """Return the lower bound after a downward sweep, and write each value's ``excess`` over it.
 
@@ -161,8 +132,31 @@ def bound(p: Pairwise, t: Messages) -> float:
             slot = p.start[v] + t.value[p.start[v] + i]
             t.excess[slot] = remainder * t.unary[slot] - least
         total += least
-    for e in range(len(p.low)):
-        total += _bound_edge(p, t, e)
+    for e in range(len(p.low)):  # the table of the edge with its share of the higher variable's
+        low, high = p.low[e], p.high[e]
+        a, b = p.start[low], p.start[high]
+        rows, columns = p.start[low + 1] - a, p.start[high + 1] - b
+        m, share = p.message_start[e], t.share[high]
+        for j in range(t.count[high]):
+            t.scratch[j] = np.inf
+        least = np.inf
+        for i in range(t.count[low]):
+            x = t.value[a + i]
+            cell = p.table_start[e] + x * columns
+            best = np.inf
+            for j in range(t.count[high]):
+                y = t.value[b + j]
+                own = share * t.unary[b + y] - t.message[m + rows + y]
+                cost = p.table[cell + y] - t.message[m + x] + own
+                best = min(best, cost)
+                t.scratch[j] = min(t.scratch[j], cost)
+            t.excess[a + x] += best
+            least = min(least, best)
+        for i in range(t.count[low]):
+            t.excess[a + t.value[a + i]] -= least
+        for j in range(t.count[high]):
+            t.excess[b + t.value[b + j]] += t.scratch[j] - least
+        total += least
     return total
 
 

@@ -36,15 +36,6 @@ class Weights(Averaged):
 
 
 @kernel
-def _hash(key: Ints32, c: int) -> np.uint64:
-    h = np.uint64(14695981039346656037) ^ np.uint64(c)
-    for k in key:
-        h = (h ^ np.uint64(k)) * np.uint64(1099511628211)
-        h ^= h >> np.uint64(31)
-    return h
-
-
-@kernel
 def _same_key(weights: Weights, block: int, c: int, key: Ints32) -> bool:
     if weights.key[block, 0] != c:
         return False
@@ -58,7 +49,11 @@ def _same_key(weights: Weights, block: int, c: int, key: Ints32) -> bool:
 def find_slot(weights: Weights, c: int, key: Ints32) -> int:
     """Return the slot of a key's block, or the free slot for it."""
     mask = len(weights.slot) - 1
-    at: int = np.int64(_hash(key, c) & np.uint64(mask))  # type: ignore[assignment]
+    h = np.uint64(14695981039346656037) ^ np.uint64(c)
+    for k in key:
+        h = (h ^ np.uint64(k)) * np.uint64(1099511628211)
+        h ^= h >> np.uint64(31)
+    at: int = np.int64(h & np.uint64(mask))  # type: ignore[assignment]
     while weights.slot[at] >= 0 and not _same_key(weights, weights.slot[at], c, key):
         at = (at + 1) & mask
     return at
@@ -172,19 +167,6 @@ def effective_both(
 
 
 @kernel
-def _find_differences(net: Network, truth: Bytes, rival: Bytes, cost: Floats) -> float:
-    """Write to ``net.differ`` how many atoms before each one differ; returns the label loss."""
-    rho = 0.0
-    net.differ[0] = 0
-    for a in range(net.size[ATOMS]):
-        differs = truth[a] != rival[a]
-        net.differ[a + 1] = net.differ[a] + differs
-        if differs and net.fixed[a] != DEFINED and not net.latent[a]:
-            rho += cost[a]
-    return rho
-
-
-@kernel
 def by_true_atoms(net: Network, truth: Bytes, rival: Bytes, rho: float) -> float:
     """Return ``rho`` by the numbers of open atoms true in either state: 1 - F1 where costs are 1."""
     atoms = 0
@@ -209,8 +191,13 @@ def gap(
     net: Network, weights: Weights, truth: Bytes, rival: Bytes, cost: Floats
 ) -> tuple[int, float]:
     """Accumulate Delta = f(truth) - f(rival) in ``delta``; returns how many weights it touched, and rho."""
-    n, terms, total = 0, 0, 0.0
-    rho = _find_differences(net, truth, rival, cost)
+    n, terms, total, rho = 0, 0, 0.0, 0.0
+    net.differ[0] = 0
+    for a in range(net.size[ATOMS]):
+        differs = truth[a] != rival[a]
+        net.differ[a + 1] = net.differ[a] + differs  # how many atoms up to this one differ
+        if differs and net.fixed[a] != DEFINED and not net.latent[a]:
+            rho += cost[a]
     if net.differ[net.size[ATOMS]] == 0:
         return n, rho
     for r in range(net.size[ROWS]):
