@@ -1,10 +1,11 @@
 """Incremental grounding of PSL: facts change, and only the ground rules that mention them are made again.
 
 A ground rule of a form depends on the atoms that the form mentions under its substitution, and on nothing
-else. So the changed atoms are matched with every literal of every form, in filters as well; the joins,
-begun there with all changed atoms of a predicate at once, lead to the substitutions of the ground rules
-that may differ. Rows that agree on the variables outside of summations are one ground rule
-(``RulePlan.outer``), which is made anew as a whole, by the form's plan begun with these variables.
+else; a soft one without targets is none. So the changed atoms are matched with every literal of every form,
+in filters as well; the joins, begun there with all changed atoms of a predicate at once, lead to the
+substitutions of the ground rules that may differ. Rows that agree on the variables outside of summations are
+one ground rule (``RulePlan.outer``), which is made anew as a whole, by the form's plan begun with these
+variables.
 
 Atoms are joined over the old and the new facts together, so that a ground rule that goes is reached as well
 as one that comes. Conditions are only looked at when the ground rule is made. A form of which a step changes
@@ -13,7 +14,7 @@ a large share of the atoms is ground from the start.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, count
 from math import nan
@@ -104,9 +105,13 @@ class _Undo(NamedTuple):
 
 
 class _Pin(NamedTuple):
-    """A plan that leads from an atom to ground rules of some forms, and the slots of their keys in it."""
+    """Plans that lead from an atom to ground rules of some forms, and the slots of their keys in them.
 
-    compiled: CompiledPlan
+    ``wide`` leads to all, ``narrow`` to those that may have a target beside the atom.
+    """
+
+    wide: CompiledPlan
+    narrow: CompiledPlan
     slots: list[int]
     loops: kernel.Loops
     plans: list[int]
@@ -136,7 +141,7 @@ class IncrementalGrounder:
         ]
         self.plans = dict(enumerate(plans)) if old is None else old._renumbered(plans)
         made = {n: compile_plan(plan, False, _keys_atom(plan)) for n, plan in self.plans.items()}
-        pins = _pinned(self.plans)
+        pins = _pinned(self.plans, self._opened)
         every = [*made.values(), *(compiled for _, compiled, _, _ in pins)]
         indexes = dict.fromkeys(i for c in every for i in c.indexes if i[0] != WORLD)
         named = dict.fromkeys(name for c in every for name in c.constants)
@@ -155,7 +160,10 @@ class IncrementalGrounder:
         self._pins: dict[int, list[_Pin]] = {}
         for atom, compiled, slots, numbers in pins:
             loops = begin(compiled, np.zeros(1, np.int64), np.zeros(1, np.uint8))
-            pin = _Pin(self._bound(compiled), slots, loops, numbers)
+            narrow = self._bound(compiled)
+            code = replace(narrow.code, lookup_open=kernel.PASSES * narrow.code.lookup_open)
+            wide = replace(narrow, code=replace(code, without_targets=True))
+            pin = _Pin(wide, replace(narrow, code=code), slots, loops, numbers)
             self._pins.setdefault(self.listed.relation_of[atom.predicate], []).append(pin)
         self._around = dict[int, CompiledPlan]()
         self._assembler: tuple[NumberedAtoms, Assembler] | None = None
@@ -192,7 +200,7 @@ class IncrementalGrounder:
         """Return the listed atoms of all ground rules that mention some of these atoms."""
         numbers = self.listed.find_atoms([*atoms])
         result = np.empty(0, np.int32)
-        for number, keys in self._affected(numbers[numbers >= 0], []).items():
+        for number, keys in self._affected(numbers[numbers >= 0], numbers[:0], []).items():
             if number not in self._around:
                 self._around[number] = self._bound(_around(self.plans[number]))
             self.listed.list_keys(keys)
@@ -253,7 +261,9 @@ class IncrementalGrounder:
         was_target = facts.variable[touched] >= 0
         everything = self._largely_changed(touched)
         try:
-            keys = self._affected(touched, everything)
+            revalued = ~(np.isnan(before) | np.isnan(value[sets]) | comes[sets])
+            others = np.concatenate((numbers[~revalued], gone))
+            keys = self._affected(others, numbers[revalued], everything)
             facts.set_values(numbers, value[sets])
             is_target = facts.variable[touched] >= 0
             is_target[len(numbers) :] = False
@@ -298,18 +308,23 @@ class IncrementalGrounder:
                 share[pin.plans] += counts[relation] / self.listed.size(relation)
         return [number for number in self.plans if share[number] >= LARGE]
 
-    def _affected(self, touched: Ints, but: Sequence[int]) -> dict[int, Ints32]:
-        """Return the keys [outer, n] of the ground rules that mention atoms, by plan, and perhaps more."""
+    def _affected(self, touched: Ints, revalued: Ints, but: Sequence[int]) -> dict[int, Ints32]:
+        """Return the keys [outer, n] of the ground rules that mention atoms, by plan, and perhaps more.
+
+        Of the revalued atoms, which are observed and stay so, those that have a target beside them.
+        """
         keys = dict[int, list[Ints32]]()
-        relation = self.listed.relation[touched]
-        for predicate in dict.fromkeys(relation.tolist()):
-            self.listed.list_rows(predicate, touched[relation == predicate])
-            for pin in self._pins.get(predicate, ()):
-                plans = [plan for plan in pin.plans if plan not in but]
-                pin.loops.depth[:], pin.loops.rows[0] = BEGIN, 0
-                for _, bindings in self._run(pin.compiled, pin.loops) if plans else ():
-                    for plan in plans:
-                        keys.setdefault(plan, []).append(bindings[pin.slots])
+        for numbers, is_narrow in (touched, False), (revalued, True):
+            relation = self.listed.relation[numbers]
+            for predicate in dict.fromkeys(relation.tolist()):
+                self.listed.list_rows(predicate, numbers[relation == predicate])
+                for pin in self._pins.get(predicate, ()):
+                    plans = [plan for plan in pin.plans if plan not in but]
+                    pin.loops.depth[:], pin.loops.rows[0] = BEGIN, 0
+                    compiled = pin.narrow if is_narrow else pin.wide
+                    for _, bindings in self._run(compiled, pin.loops) if plans else ():
+                        for plan in plans:
+                            keys.setdefault(plan, []).append(bindings[pin.slots])
         return {plan: distinct(np.concatenate(keys[plan], axis=1)) for plan in sorted(keys)}
 
     def _run(self, compiled: CompiledPlan, loops: kernel.Loops) -> Iterator[tuple[Ints32, Ints32]]:
@@ -487,13 +502,13 @@ def _around(plan: RulePlan) -> CompiledPlan:
 
 
 def _pinned(
-    plans: Mapping[int, RulePlan],
+    plans: Mapping[int, RulePlan], opened: Collection[str]
 ) -> list[tuple[Atom, CompiledPlan, list[int], list[int]]]:
     """Return the literals of plans with their compiled plans, the slots of keys, and the plans' numbers."""
     numbers = dict[tuple[Atom, RulePlan, tuple[str, ...]], list[int]]()
     for number, plan in plans.items():
         for atom in _literals(plan):
-            pinned = pinned_plan(plan.form, atom, plan.outer)
+            pinned = pinned_plan(plan.form, atom, plan.outer, opened)
             numbers.setdefault((atom, pinned, plan.outer), []).append(number)
     return [
         (

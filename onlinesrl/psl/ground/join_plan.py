@@ -14,7 +14,13 @@ from math import prod
 from onlinesrl.logic.ast import Atom, Compare, Equal, Formula, Not, Variable
 from onlinesrl.logic.cnf import Literal, variables
 from onlinesrl.psl.lang.ast import LogicalRule, Number, PslProgram
-from onlinesrl.psl.lang.linear_form import Condition, Conditions, NormalRule, normal_rules
+from onlinesrl.psl.lang.linear_form import (
+    Condition,
+    Conditions,
+    LinearTerm,
+    NormalRule,
+    normal_rules,
+)
 from onlinesrl.psl.lang.text import show_formula, show_psl_atom
 
 LARGE = 1000.0
@@ -114,10 +120,13 @@ def plan_form(
     return RulePlan(form, clause, tuple(bound), first, tuple(steps))
 
 
-def pinned_plan(form: NormalRule, atom: Atom, outer: Collection[str]) -> RulePlan:
+def pinned_plan(
+    form: NormalRule, atom: Atom, outer: Collection[str], opened: Collection[str]
+) -> RulePlan:
     """Return a plan that binds the ``outer`` variables of a form where those of an atom are bound.
 
-    It joins atoms and looks at no values, so that it leads to all ground rules that may have the atom.
+    It leads to all ground rules that may have the atom, or to those that may have a target beside it; they
+    are the same for a hard rule, and for one with summations. ``opened`` predicates may have targets.
     """
     remaining = {n: term.atom for n, term in enumerate(form.joins + form.sums) if term.atom != atom}
     pending: list[Conditions] = [((compared,),) for compared in form.comparisons]
@@ -128,7 +137,13 @@ def pinned_plan(form: NormalRule, atom: Atom, outer: Collection[str]) -> RulePla
         len(_keys(joined, bound)) == len(joined.terms) for joined in remaining.values()
     ):
         steps.append(replace(_next_step(remaining, pending, bound, None), term=0))
-    return RulePlan(BARE, False, tuple(bound), first, tuple(steps))
+    beside = {term.atom for term in form.joins + form.lookups if term.atom.predicate in opened}
+    beside -= {atom, *(step.atom for step in steps)}
+    bare = BARE
+    if form.weight is not None and not form.summations:
+        lookups = [LinearTerm(Number(0.0), other) for other in sorted(beside, key=str)]
+        bare = replace(BARE, lookups=(*lookups,), weight=1.0)
+    return RulePlan(bare, False, tuple(bound), first, tuple(steps))
 
 
 BARE = NormalRule(0, (), (), (), (), (), (), Number(0.0), None, 1)

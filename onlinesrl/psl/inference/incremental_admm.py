@@ -7,8 +7,11 @@ The duality gap of values y and duals u (``psl.inference.dual``) is a sum of loc
 
 (Fenchel's inequality for every row, complementarity for every variable; a constraint adds |u_i l_i|). A
 change of rows changes the terms of these rows and of their variables, so the certificate follows at that
-cost, and the terms say where there is work left. ADMM then minimises over the variables with large terms,
-all others fixed. Variables beside them, whose own terms have grown, join them, until the whole gap is within
+cost, and the terms say where there is work left. Where the energy is smooth, as that of squared hinges, the
+duals follow from the values. Descent along single variables, those with the largest terms first, then
+needs work where there is a gap, and nowhere else (Wright 2015, "Coordinate descent algorithms"). What it
+leaves open, at kinks of hinges and at constraints, ADMM minimises over the variables with large terms, all
+others fixed. Variables beside them, whose own terms have grown, join them, until the whole gap is within
 the tolerance. Where that is much of the model, ADMM goes on with the whole model.
 """
 
@@ -32,6 +35,10 @@ START = 0.5
 """The value of a variable that is in no row."""
 MARGIN = 0.1
 """The share of the tolerance that a solution uses up, so that later steps have the rest."""
+FULL = 0.8
+"""All variables are seen to where others than those touched use up more than this share of it."""
+WORK = 20
+"""Entries that descent may look at, for each row of the model."""
 LOCAL_ROUNDS = 2_000
 """Rounds of ADMM on a part of the model, before the part grows."""
 SHARE = 0.25
@@ -92,6 +99,20 @@ def _no_rows() -> kernel.LinkedRows:
     )
 
 
+def _marks(rows: int, variables: int) -> kernel.Marks:
+    return kernel.Marks(
+        np.zeros(rows, np.int64),
+        np.zeros(variables, np.int64),
+        np.zeros(variables, np.int32),
+        np.empty(rows, np.int64),
+        np.empty(variables, np.int64),
+        np.empty(rows),
+        np.empty(variables),
+        np.empty(variables, np.int64),
+        np.zeros(variables, np.uint8),
+    )
+
+
 class Moved(NamedTuple):
     """Variables with their values before and after a step; NaN: there was none, or there is none."""
 
@@ -116,7 +137,7 @@ class IncrementalAdmm:
         """The numbers of variables, of rows, and of constraints among these."""
         self._free, self._end = dict[int, list[int]](), 0
         """Where entries of removed rows were, by their number; the end of all entries."""
-        self._marks = kernel.Marks(_NONE, _NONE, np.empty(0, np.int32), _NONE, _NONE)
+        self._marks = _marks(0, 0)
         self._mark = 0
         self._energy = self._gap = 0.0
         self._old_duals = list[tuple[Ints, Floats]]()
@@ -174,6 +195,7 @@ class IncrementalAdmm:
         self._old_duals.clear()
         self._old_values.clear()
         self._steps += 1
+        figures = self._energy, self._gap
         self._reserve(row=int(rows.max(initial=-1)) + 1, variable=int(added.max(initial=-1)) + 1)
         differs = np.empty(len(rows), np.uint8)
         kernel.compare(self._linked, rows, self._is_row, differs, *_columns(model))
@@ -205,6 +227,7 @@ class IncrementalAdmm:
             self._settle(touched)
         except Infeasible:
             self._undo(rows, added, removed, replaced, *old_rows)
+            self._energy, self._gap = figures
             raise
         variables, old = (np.concatenate(part) for part in zip(*self._old_values, strict=True))
         new = np.where(self._is_variable[variables] > 0, self._linked.y[variables], np.nan)
@@ -304,11 +327,12 @@ class IncrementalAdmm:
         linked.first[variables], linked.y[variables] = -1, START
         linked.reduced_cost[variables] = linked.variable_gap[variables] = 0.0
 
-    def _keep_values(self, variables: Ints) -> None:
+    def _keep_values(self, variables: Ints, values: Floats | None = None) -> None:
         """Note the values of variables, to which this step gives others."""
-        fresh = variables[self._valued[variables] != self._steps]
-        self._valued[fresh] = self._steps
-        self._old_values.append((fresh, self._linked.y[fresh]))
+        values = self._linked.y[variables] if values is None else values
+        is_fresh = self._valued[variables] != self._steps
+        self._valued[variables] = self._steps
+        self._old_values.append((variables[is_fresh], values[is_fresh]))
 
     def _reserve(self, **sizes: int) -> None:
         self._linked = linked = _longer(self._linked, **sizes)
@@ -317,13 +341,7 @@ class IncrementalAdmm:
             self._is_row = extended(self._is_row, rows)[:rows]
             self._is_variable = extended(self._is_variable, variables)[:variables]
             self._valued = extended(self._valued, variables)[:variables]
-            self._marks = kernel.Marks(
-                np.zeros(rows, np.int64),
-                np.zeros(variables, np.int64),
-                np.zeros(variables, np.int32),
-                np.empty(rows, np.int64),
-                np.empty(variables, np.int64),
-            )
+            self._marks = _marks(rows, variables)
             self._mark = 0
 
     def _remove_rows(self, rows: Ints) -> None:
@@ -439,6 +457,12 @@ class IncrementalAdmm:
     def _settle(self, touched: Ints) -> None:
         """Solve for more and more variables until the values are certified. Raises Infeasible."""
         self.largest_part = 0
+        others = self._gap - float(self._linked.variable_gap[touched].sum())
+        if others < FULL * self._allowed:
+            touched = self._descend(touched, others + MARGIN * (self._allowed - others))
+        if not self.certificate.certified:
+            every = np.flatnonzero(self._is_variable)
+            touched = np.union1d(touched, self._descend(every, MARGIN * self._allowed))
         unmet = np.flatnonzero(self._linked.excess > self.violation) if self._hard else _NONE
         active, most = self._calling(touched, unmet), SHARE * self._n_rows
         while not self.certificate.certified:
@@ -451,6 +475,23 @@ class IncrementalAdmm:
             self._solve(rows, active, beside, self._restricted(rows, len(active)))
             if not self.certificate.certified:
                 active = self._larger(active, self._calling(beside, rows))
+
+    def _descend(self, touched: Ints, goal: float) -> Ints:
+        """Minimise over single variables until the whole gap is at most ``goal``, or that gets on slowly.
+
+        Begins with those touched; returns these and those around.
+        """
+        marks, least = self._marks, MARGIN * self._allowed / max(1, self._size)
+        self._mark += 1
+        figures = self._gap - goal, least, WORK * self._n_rows, self._mark, marks
+        n_rows, n, energy, gap = kernel.descend(self._linked, touched, *figures)
+        self._energy += energy
+        self._gap += gap
+        around, rows = marks.beside[:n].copy(), marks.around[:n_rows].copy()
+        self.largest_part = n
+        self._keep_values(around, marks.old_y[:n])
+        self._old_duals.append((rows, marks.old_dual[:n_rows].copy()))
+        return around
 
     def _larger(self, active: Ints, new: Ints) -> Ints:
         """Return the active variables with new ones, and those around these while at most as many are new.

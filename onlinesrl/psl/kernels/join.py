@@ -18,6 +18,9 @@ MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 EQUAL, BEFORE, LISTED = 0, 1, 2
 """Conditions: the same constant; PSL's ``%``; an observed atom with a value above 0."""
 
+WRONG, PASSES = 1, 2
+"""What an unlisted atom of a lookup is, if not 0: an error, or a reason to keep the row."""
+
 FINE, MISSING, TOO_MANY = 0, 1, 2
 """The status of a world: fine, an open atom is not listed, too many rows."""
 
@@ -58,7 +61,7 @@ class Code(Frame):
     condition_start: Ints32  # [choice + 1]
     condition: Ints32  # [condition, 4] kind, whether positive, then two arguments or a probe
     lookup_probe: Ints32  # [lookup]
-    lookup_open: Bytes  # [lookup] whether an unlisted atom is an error
+    lookup_open: Bytes  # [lookup] what an unlisted atom is: 0, WRONG or PASSES
     clause: bool
     without_targets: bool  # also rows without targets
 
@@ -249,7 +252,9 @@ def _look_up(relations: Relations, code: Code, loops: Loops, constant: Ints32) -
         atom = _look_up_atom(relations, code, code.lookup_probe[k], loops.binding, constant)
         if atom >= 0 and code.clause and _satisfies(relations, atom, 1.0):
             return False
-        if atom < 0 and code.lookup_open[k] != 0 and missing < 0:
+        if atom < 0 and code.lookup_open[k] == PASSES:
+            return True
+        if atom < 0 and code.lookup_open[k] == WRONG and missing < 0:
             missing = k
         loops.atom[steps + k] = atom
     if missing >= 0:

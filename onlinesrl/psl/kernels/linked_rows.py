@@ -11,6 +11,11 @@ from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
 from onlinesrl.psl.kernels.potentials import AT_MOST, clip
 
+FIRST = 0.5
+"""Gaps of at least this share of the largest are seen to first."""
+KINK = 2
+"""Marks a variable along which the energy has a kink."""
+
 
 class LinkedRows(Frame):
     """Rows with their conjugates (``psl.inference.dual``), values, duals, and terms of the gap."""
@@ -47,6 +52,10 @@ class Marks(Frame):
     number: Ints32  # [variable] of an active variable in its part, -1 for one beside it
     around: Ints  # [row] the rows that the search reached
     beside: Ints  # [variable] the variables that it reached
+    old_dual: Floats  # [row] before ``descend``, in the order of ``around``
+    old_y: Floats  # [variable] in the order of ``beside``
+    queue: Ints  # [variable] a ring
+    waits: Bytes  # [variable] 1 in the queue
 
 
 class Part(Frame):
@@ -144,6 +153,153 @@ def reach(rows: LinkedRows, active: Ints, mark: int, marks: Marks) -> tuple[int,
 
 
 @kernel
+def refresh_row(rows: LinkedRows, i: int) -> tuple[float, float]:
+    """Compute the terms of row i; return by how much energy and gap change."""
+    value, u, curvature = form(rows, i), rows.dual[i], rows.curvature[i]
+    best = slope(rows, i, value)
+    energy, gap = 0.0, 0.5 * curvature * u * u - u * value
+    if rows.kind[i] >= AT_MOST:
+        gap += abs(u * value)
+        rows.excess[i] = abs(value) if np.isinf(best) else 0.0
+    else:
+        energy = best * value - 0.5 * curvature * best * best
+        gap += energy
+    changes = energy - rows.energy[i], gap - rows.row_gap[i]
+    rows.energy[i], rows.row_gap[i] = energy, gap
+    return changes
+
+
+@kernel
+def refresh_variable(rows: LinkedRows, j: int) -> float:
+    """Compute the term of variable j; return by how much the gap changes."""
+    r, y = rows.reduced_cost[j], rows.y[j]
+    new = max(r * y, r * (y - 1.0))
+    change = new - rows.variable_gap[j]
+    rows.variable_gap[j] = new
+    return change
+
+
+@kernel
+def move_of(rows: LinkedRows, j: int) -> float:
+    """Return by how much a step of Newton's changes y_j; NaN where the energy along y_j has a kink.
+
+    The second derivative is that of the rows that are active, and of those that a step without them would
+    make active. It is nowhere larger between, so that the energy does not rise.
+    """
+    r, y, total, e = rows.reduced_cost[j], rows.y[j], 0.0, rows.first[j]
+    while e >= 0:
+        i = rows.row[e]
+        if rows.curvature[i] > 0.0:
+            if rows.low[i] < rows.dual[i] < rows.high[i]:
+                total += rows.coefficient[e] * rows.coefficient[e] / rows.curvature[i]
+        elif rows.low[i] < rows.high[i]:
+            return np.nan
+        e = rows.following[e]
+    bound = -y if r > 0.0 else 1.0 - y
+    move = clip(-r / total, -y, 1.0 - y) if total > 0.0 else bound
+    e = rows.first[j]
+    while e >= 0:
+        i = rows.row[e]
+        ahead = rows.coefficient[e] * move
+        if (
+            ahead > 0.0
+            and rows.dual[i] <= rows.low[i] < rows.high[i]
+            and form(rows, i) + ahead > 0.0
+        ):
+            total += rows.coefficient[e] * rows.coefficient[e] / rows.curvature[i]
+        e = rows.following[e]
+    return clip(-r / total, -y, 1.0 - y) if total > 0.0 else bound
+
+
+@kernel
+def enqueue(rows: LinkedRows, j: int, least: float, end: int, marks: Marks) -> int:
+    """Let variable j wait if its gap is above ``least``; return the new end of the queue."""
+    if rows.variable_gap[j] > least and marks.waits[j] == 0:
+        marks.waits[j] = 1
+        marks.queue[end % len(marks.queue)] = j
+        end += 1
+    return end
+
+
+@kernel
+def descend(
+    rows: LinkedRows,
+    touched: Ints,
+    surplus: float,
+    least: float,
+    work: int,
+    mark: int,
+    marks: Marks,
+) -> tuple[int, int, float, float]:
+    """Minimise over single variables until the whole gap is smaller by ``surplus``, or all gaps are small.
+
+    It begins with the touched variables, and goes on with those beside variables that moved: those with
+    large gaps first, none with a gap of at most ``least``. Variables where the energy has a kink stay. It
+    ends at the latest after ``work`` entries. Returns how many rows and variables there are in
+    ``marks.around`` and ``marks.beside`` with their duals and values before, and by how much energy and gap
+    change.
+    """
+    n_rows, n, energy, gap = 0, 0, 0.0, 0.0
+    for j in touched:
+        marks.variable[j] = mark
+        marks.beside[n], marks.old_y[n] = j, rows.y[j]
+        n += 1
+    while gap > -surplus and work > 0:
+        largest, at, end = 0.0, 0, 0
+        for k in range(n):
+            if marks.waits[marks.beside[k]] == 0:
+                largest = max(largest, rows.variable_gap[marks.beside[k]])
+        if largest <= least:
+            break
+        enough = max(least, FIRST * largest)
+        for k in range(n):
+            end = enqueue(rows, marks.beside[k], enough, end, marks)
+        while at < end and gap > -surplus and work > 0:
+            j = marks.queue[at % len(marks.queue)]
+            at += 1
+            work -= 1
+            marks.waits[j] = 0
+            move = move_of(rows, j)
+            if np.isnan(move):
+                marks.waits[j] = KINK
+                continue
+            rows.y[j] = clip(rows.y[j] + move, 0.0, 1.0)
+            e = rows.first[j]
+            while e >= 0:
+                i = rows.row[e]
+                work -= 1
+                best = slope(rows, i, form(rows, i))
+                change = best - rows.dual[i]
+                if change != 0.0 or best != 0.0 or rows.energy[i] != 0.0:
+                    if marks.row[i] != mark:
+                        marks.row[i] = mark
+                        marks.around[n_rows], marks.old_dual[n_rows] = i, rows.dual[i]
+                        n_rows += 1
+                    rows.dual[i] = best
+                    row_energy, row_gap = refresh_row(rows, i)
+                    energy += row_energy
+                    gap += row_gap
+                    for other in range(rows.start[i], rows.stop[i]):
+                        v = rows.variable[other]
+                        rows.reduced_cost[v] += change * rows.coefficient[other]
+                        if v != j:
+                            gap += refresh_variable(rows, v)
+                            if marks.variable[v] != mark:
+                                marks.variable[v] = mark
+                                marks.beside[n], marks.old_y[n] = v, rows.y[v]
+                                n += 1
+                            end = enqueue(rows, v, enough, end, marks)
+                e = rows.following[e]
+            gap += refresh_variable(rows, j)
+            end = enqueue(rows, j, enough, end, marks)
+        for k in range(at, end):
+            marks.waits[marks.queue[k % len(marks.queue)]] = 0
+    for k in range(n):
+        marks.waits[marks.beside[k]] = 0
+    return n_rows, n, energy, gap
+
+
+@kernel
 def variables_of(rows: LinkedRows, numbers: Ints, mark: int, marked: Ints, out: Ints) -> int:
     """Write the variables of rows, each once; return how many there are."""
     n = 0
@@ -223,19 +379,9 @@ def refresh_rows(rows: LinkedRows, numbers: Ints) -> tuple[float, float]:
     """Compute the terms of rows; return by how much energy and gap change."""
     energy, gap = 0.0, 0.0
     for i in numbers:
-        value, u, curvature = form(rows, i), rows.dual[i], rows.curvature[i]
-        best = slope(rows, i, value)
-        new_energy, new_gap = 0.0, 0.5 * curvature * u * u - u * value
-        if rows.kind[i] >= AT_MOST:
-            new_gap += abs(u * value)
-            rows.excess[i] = abs(value) if np.isinf(best) else 0.0
-        else:
-            new_energy = best * value - 0.5 * curvature * best * best
-            new_gap += new_energy
-        energy += new_energy - rows.energy[i]
-        gap += new_gap - rows.row_gap[i]
-        rows.energy[i] = new_energy
-        rows.row_gap[i] = new_gap
+        row_energy, row_gap = refresh_row(rows, i)
+        energy += row_energy
+        gap += row_gap
     return energy, gap
 
 
@@ -244,8 +390,5 @@ def refresh_variables(rows: LinkedRows, numbers: Ints) -> float:
     """Compute the terms of variables; return by how much the gap changes."""
     gap = 0.0
     for j in numbers:
-        r, y = rows.reduced_cost[j], rows.y[j]
-        new = max(r * y, r * (y - 1.0))
-        gap += new - rows.variable_gap[j]
-        rows.variable_gap[j] = new
+        gap += refresh_variable(rows, j)
     return gap
