@@ -125,6 +125,19 @@ def test_a_damaged_checkpoint_is_told_and_the_rest_is_shown(done, tmp_path, monk
     assert found[0, "head"]["last"]["examples"] == 41
 
 
+def test_probabilities_have_a_reliability_curve(done, tmp_path):
+    figures = {"average_precision": 0.9, "brier": 0.2, "calibration_error": 0.1, "temperature": 0.5}
+    bins = [{"atoms": 3, "probability": p, "true": t} for p, t in ((0.1, 0.0), (0.8, 1.0))]
+    (tmp_path / "lock").write_bytes((done.output / "lock").read_bytes())
+    lines = [{"examples": 1, "reliability": []}, {"examples": 9, **figures, "reliability": bins}]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = Watched(tmp_path)
+    run.look()
+    shown = run.parts()
+    assert {name: getattr(shown["head"]["last"], name) for name in figures} == figures
+    assert (shown["curves"]["probability"], shown["curves"]["true"]) == ([0.1, 0.8], [0.0, 1.0])
+
+
 def test_a_worker_that_dies_is_told(monkeypatch):
     assert dashboard_worker.worker.__name__ == SHIPPED
     monkeypatch.setattr(app, "WORKER", SHIPPED)

@@ -39,6 +39,13 @@ class _Drift(msgspec.Struct):
     at: list[int] = []
 
 
+class _Bin(msgspec.Struct):
+    """The atoms with probabilities of a bin: their mean, and the share of them that are true."""
+
+    probability: float
+    true: float
+
+
 class Point(msgspec.Struct):
     """What is shown of a line of metrics."""
 
@@ -48,6 +55,11 @@ class Point(msgspec.Struct):
     f1: float | None = None
     mae: float | None = None
     hamming: float | None = None
+    average_precision: float | None = None
+    brier: float | None = None
+    calibration_error: float | None = None
+    temperature: float | None = None
+    reliability: list[_Bin] = []
     window: _Scores = msgspec.field(default_factory=_Scores)
     loss: float | None = None
     regret_bound: float | None = None
@@ -240,6 +252,7 @@ class Watched:
     def _curves(self) -> dict[str, Any]:
         points = [self._points[examples] for examples in sorted(self._points)]
         examples = [point.examples for point in points]
+        bins = points[-1].reliability if points else []
         columns = {
             "examples": examples,
             "f1": [point.f1 for point in points],
@@ -247,6 +260,8 @@ class Watched:
             "loss": [point.loss for point in points],
             "regret": [_per_update(point) for point in points],
             "drift": points[-1].drift.at if points else [],
+            "probability": [each.probability for each in bins],
+            "true": [each.true for each in bins],
             "touched": means_between(examples, [point.touched_rules for point in points]),
             "changed": means_between(examples, [point.changed_atoms for point in points]),
         }

@@ -7,6 +7,7 @@ const CHARTS = [
   { name: "Regret bound per example", columns: ["regret"], x: "examples" },
   { name: "Ground rules that a change of a world touches", columns: ["touched"], x: "examples", rare: true },
   { name: "Answers that a change of a world changes", columns: ["changed"], x: "examples", rare: true },
+  { name: "Reliability", columns: ["true"], x: "probability", rare: true, share: true },
   { name: "Wrong atoms of the newest predictions", columns: ["wrong"], x: null },
 ];
 const HEIGHT = 240;
@@ -24,7 +25,7 @@ function options(chart, runs, width) {
     return splits.map((n) => (digits.includes(String(n)[0]) ? n : null));
   };
   const few = (u, splits) => splits.map((n) => (n == null ? "" : n >= 1000 ? `${number(n / 1000)}k` : number(n)));
-  const x = chart.x
+  const x = chart.share ? { time: false, range: () => [0, 1] } : chart.x
     ? { time: false, distr: 3, range: (u, low, high) => [Math.max(1, low ?? 1), Math.max(2, high ?? 2)] }
     : { time: false };
   const series = runs.flatMap((run) => chart.columns.map((column, n) => ({
@@ -36,9 +37,9 @@ function options(chart, runs, width) {
   return {
     width, height: HEIGHT,
     scales: { x, y: { range: (u, low, high) => bounds(chart, low, high) } },
-    axes: [{ ...axis, values: few, space: 50, size: 32, ...(chart.x ? { filter: round } : {}) }, { ...axis, size: 56 }],
+    axes: [{ ...axis, values: few, space: 50, size: 32, ...(x.distr ? { filter: round } : {}) }, { ...axis, size: 56 }],
     series: [{ label: chart.x ?? "of the newest", value: (u, value) => (value == null ? "–" : number(value)) }, ...series],
-    hooks: { draw: chart.x ? [marks] : [] },
+    hooks: { draw: chart.share ? [diagonal] : chart.x ? [marks] : [] },
     legend: { show: false },
     cursor: { y: false },
   };
@@ -61,7 +62,20 @@ function marks(u) {
   u.ctx.restore();
 }
 
+// Where probabilities are calibrated.
+function diagonal(u) {
+  u.ctx.save();
+  u.ctx.setLineDash([2, 4]);
+  u.ctx.strokeStyle = colour("--soft");
+  u.ctx.beginPath();
+  u.ctx.moveTo(u.valToPos(0, "x", true), u.valToPos(0, "y", true));
+  u.ctx.lineTo(u.valToPos(1, "x", true), u.valToPos(1, "y", true));
+  u.ctx.stroke();
+  u.ctx.restore();
+}
+
 function bounds(chart, low, high) {
+  if (chart.share) return [0, 1];
   if (low == null) return [0, 1];
   if (chart.name === "F1") return [Math.max(0, Math.floor(low * 10 - 0.001) / 10), 1];
   return [0, high > 0 ? high * 1.05 : 1];
@@ -84,6 +98,7 @@ function empty(chart, runs) {
 
 function note(chart, runs) {
   if (runs.every((run) => !run.parts.curves)) return " loading …";
+  if (chart.share) return " share of true atoms by probability; calibrated on the diagonal";
   if (!empty(chart, runs)) return chart.x ? " by examples, on a logarithmic scale" : " oldest to newest";
   return chart.x ? " nothing yet" : " none in a run folder: they may be written to a topic";
 }
