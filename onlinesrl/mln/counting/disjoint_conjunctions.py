@@ -170,7 +170,13 @@ def unify(
 
     None if it is false. Raises Uncountable where an equation has sides of two types.
     """
-    classes = _classes([part for part in parts if isinstance(part, Equal)])
+    classes: list[list[Leaf]] = []  # of what equations make equal
+    for part in parts:
+        if isinstance(part, Equal):
+            sides = [_leaf(part.left), _leaf(part.right)]
+            touched = [members for members in classes if {*members} & {*sides}]
+            classes = [members for members in classes if members not in touched]
+            classes.append([*dict.fromkeys(chain(*touched, sides))])
     new: dict[str, Leaf] = {}
     atoms: list[Atom] = []
     for members in classes:
@@ -191,39 +197,22 @@ def unify(
         atoms += [Atom(SAME + types[k.name], (first, k)) for k in unsummed if k != first]
     for part in parts:
         if isinstance(part, Atom):
-            terms = (_replaced(member, new) for member in map(_leaf, part.terms))
+            leaves = map(_leaf, part.terms)
+            terms = (new.get(t.name, t) if isinstance(t, Variable) else t for t in leaves)
             atoms.append(Atom(part.predicate, tuple(terms)))
     bound = {t.name for atom in atoms for t in atom.terms if isinstance(t, Variable)}
-    free = [name for name in types if name not in bound and name not in new and name not in keep]
-    free += [
-        leaf.name
-        for leaf in dict.fromkeys(new.values())
-        if isinstance(leaf, Variable)
-        and leaf.name in new
-        and leaf.name not in bound
-        and leaf.name not in keep
+    equal = {t.name for t in new.values() if isinstance(t, Variable)}  # what stands for others
+    free = [
+        name
+        for name in types
+        if name not in bound and name not in keep and (name in equal or name not in new)
     ]
     return frozenset(atoms), tuple(sorted(types[name] for name in free))
-
-
-def _replaced(leaf: Leaf, new: Mapping[str, Leaf]) -> Leaf:
-    return new.get(leaf.name, leaf) if isinstance(leaf, Variable) else leaf
 
 
 def _leaf(term: object) -> Leaf:
     assert isinstance(term, Variable | Constant)
     return term
-
-
-def _classes(equations: Sequence[Equal]) -> list[list[Leaf]]:
-    """Return the classes of what equations make equal."""
-    classes: list[list[Leaf]] = []
-    for equation in equations:
-        sides = [_leaf(equation.left), _leaf(equation.right)]
-        touched = [members for members in classes if {*members} & {*sides}]
-        classes = [members for members in classes if members not in touched]
-        classes.append([*dict.fromkeys(chain(*touched, sides))])
-    return classes
 
 
 # quantifiers, and what is not counted ------------------------------------------------------------

@@ -125,7 +125,9 @@ class Sum:
                     "let a true atom inside it have these variables",
                 )
             factors += [Factor((v,), Sparse(np.arange(world.size(t))[:, None])) for v, t in rest]
-            product = Factor((), Sparse(np.zeros((1, 0), np.int64), _array(term.times(world))))
+            number = term.times(world)
+            value: Counts = np.array([number], _dtype(number, 1 << 62))
+            product = Factor((), Sparse(np.zeros((1, 0), np.int64), value))
             for factor in factors:
                 joined = [*join(product, factor, world.base)]
                 product = summed(
@@ -133,10 +135,6 @@ class Sum:
                 )
             parts.append(product)
         return nonzero(summed(parts, self.keep, world.base))
-
-
-def _array(number: int) -> Counts:
-    return np.array([number], _dtype(number, 1 << 62))
 
 
 def _dtype(number: int, most: int) -> type:

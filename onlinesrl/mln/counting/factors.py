@@ -60,16 +60,12 @@ def nonzero(factor: Factor) -> Factor:
 
 def times(a: Values, b: Values) -> Values:
     """Return the products."""
-    return _wide(a) * b if largest(a) * largest(b) >= _FITS else a * b
+    return a.astype(object) * b if largest(a) * largest(b) >= _FITS else a * b
 
 
 def largest(values: Values) -> int:
     """Return the largest magnitude; 0 of none."""
     return int(np.abs(values).max()) if values.size else 0
-
-
-def _wide(values: Values) -> Values:
-    return values.astype(object)
 
 
 def join(a: Factor, b: Factor, base: int) -> Iterator[Factor]:
@@ -88,20 +84,15 @@ def join(a: Factor, b: Factor, base: int) -> Iterator[Factor]:
         right = right[order]
     first = np.searchsorted(right, left, "left")
     count = np.searchsorted(right, left, "right") - first
-    for chunk in _chunks(count):
-        number = count[chunk]
-        i = np.repeat(np.arange(chunk.start, chunk.stop), number)
-        j = order[np.arange(len(i)) + np.repeat(first[chunk] - np.cumsum(number) + number, number)]
+    ends = np.cumsum(count)
+    cuts = np.searchsorted(ends, np.arange(CHUNK, int(ends[-1]) if len(ends) else 0, CHUNK))
+    for start, stop in pairwise(dict.fromkeys([0, *cuts.tolist(), len(count)])):
+        number = count[start:stop]
+        i = np.repeat(np.arange(start, stop), number)
+        shift = first[start:stop] - np.cumsum(number) + number
+        j = order[np.arange(len(i)) + np.repeat(shift, number)]
         rows = np.concatenate([a.of.rows[i], b.of.rows[j][:, extra]], axis=1)
         yield Factor(scope, Sparse(rows, times(a.of.values[i], b.of.values[j])))
-
-
-def _chunks(count: Ints) -> Iterator[slice]:
-    ends = np.cumsum(count)
-    total = int(ends[-1]) if len(ends) else 0
-    cuts = np.searchsorted(ends, np.arange(CHUNK, total, CHUNK)).tolist()
-    for first, last in pairwise(dict.fromkeys([0, *cuts, len(count)])):
-        yield slice(first, last)
 
 
 def keys_of(rows: Ints, base: int) -> Ints:
@@ -121,7 +112,7 @@ def project(factor: Factor, scope: tuple[str, ...], base: int) -> Factor:
     if len(scope) == len(factor.scope) or not len(rows):
         return Factor(scope, Sparse(rows, values))
     bound = largest(values) * len(values)
-    values = _wide(values) if bound >= _FITS else values
+    values = values.astype(object) if bound >= _FITS else values
     if not scope:
         total = np.array([values.sum()], values.dtype)
         return Factor(scope, Sparse(rows[:1], total))

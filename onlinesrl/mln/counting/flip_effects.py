@@ -12,14 +12,13 @@ estimates the counts before and after each flip; this is one propagation for all
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, product
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats
 from onlinesrl.logic.ast import Atom, Constant, Equal, Variable
 from onlinesrl.mln.counting.disjoint_conjunctions import (
     Conjunction,
@@ -70,18 +69,20 @@ def flips(counter: Counter, predicate: str, types: Sequence[str]) -> Flips:
     flipped = arguments_of(predicate, types)
     all_types = {**dict(zip(flipped, types, strict=True)), **counter.types}
     keep = (*flipped, *counter.keep)
-    odd, even = (
-        tuple(
-            Term.of(changed, keep)
-            for term in counter.sum.terms
-            for changed in _flipped(
-                term.monomial, predicate, flipped, all_types, counter.keep, parity
-            )
-        )
-        for parity in (1, 0)
-    )
-    kinds = tuple(all_types[v] for v in keep)
-    return Flips(predicate, counter, Sum(keep, kinds, odd), Sum(keep, kinds, even))
+    terms: tuple[list[Term], list[Term]] = [], []  # for even and odd numbers of atoms
+    for monomial in (term.monomial for term in counter.sum.terms):
+        atoms = monomial.atoms
+        names = {*keep, *chain(*map(free_variables, atoms))}
+        types_of_names = {name: type_ for name, type_ in all_types.items() if name in names}
+        for subset in subsets([atom for atom in atoms if atom.predicate == predicate], 1):
+            parts: list[Part] = [atom for atom in atoms if atom not in subset]
+            parts += [e for atom in subset for e in equations(atom, flipped)]
+            if (unified := unify(parts, types_of_names, keep)) is not None:
+                remaining, free = (*sorted(unified[0], key=repr),), (*monomial.free, *unified[1])
+                changed = Monomial(monomial.coefficient, remaining, free)
+                terms[len(subset) % 2].append(Term.of(changed, keep))
+    even, odd = (Sum(keep, tuple(all_types[v] for v in keep), (*part,)) for part in terms)
+    return Flips(predicate, counter, odd, even)
 
 
 def check_polynomial(counter: Counter, predicate: str) -> None:
@@ -96,28 +97,6 @@ def check_polynomial(counter: Counter, predicate: str) -> None:
 def arguments_of(predicate: str, types: Sequence[str]) -> tuple[str, ...]:
     """Return variables for the arguments of the atom that flips."""
     return tuple(f"{predicate}.{k}" for k in range(len(types)))
-
-
-def _flipped(
-    term: Monomial,
-    predicate: str,
-    flipped: Sequence[str],
-    types: dict[str, str],
-    keep: Sequence[str],
-    parity: int,
-) -> Iterator[Monomial]:
-    """Yield a term with the flipped atom in place of an odd, or even, number of the predicate's atoms."""
-    flippable = [atom for atom in term.atoms if atom.predicate == predicate]
-    names = {*flipped, *keep, *chain(*map(free_variables, term.atoms))}
-    types_of_names = {name: type_ for name, type_ in types.items() if name in names}
-    for subset in subsets(flippable, 1):
-        if len(subset) % 2 == parity:
-            parts: list[Part] = [atom for atom in term.atoms if atom not in subset]
-            parts += [e for atom in subset for e in equations(atom, flipped)]
-            unified = unify(parts, types_of_names, (*flipped, *keep))
-            if unified is not None:
-                atoms = (*sorted(unified[0], key=repr),)
-                yield Monomial(term.coefficient, atoms, (*term.free, *unified[1]))
 
 
 def equations(atom: Atom, flipped: Sequence[str]) -> list[Part]:
@@ -158,10 +137,7 @@ class EstimatedFlips:
         Raises Uncountable where the predicate stands in an existential.
         """
         check_polynomial(self.estimator.counter, self.predicate)
-        return tuple(self._parts())
-
-    def _parts(self) -> Iterator[tuple[int, bool, Conjunction]]:
-        ways = self.estimator.counter.ways
+        ways, parts = self.estimator.counter.ways, list[tuple[int, bool, Conjunction]]()
         for conjunction in ways.conjunctions:
             flippable = [
                 (p, t)
@@ -172,7 +148,8 @@ class EstimatedFlips:
                 false = sum(not true for _, true in subset) + (not ways.truth)
                 same = [(e, True) for atom, _ in subset for e in equations(atom, self.flipped)]
                 rest = (*(part for part in conjunction if part not in subset), *same)
-                yield (-1) ** false, len(subset) % 2 == 1, rest
+                parts.append(((-1) ** false, len(subset) % 2 == 1, rest))
+        return tuple(parts)
 
     def _networks(self, fixed: Conjunction = ()) -> list[tuple[int, bool, Network]]:
         types = {**dict(zip(self.flipped, self.types, strict=True)), **self.estimator.types}
@@ -195,25 +172,20 @@ class EstimatedFlips:
         self.estimator.counter.prepare(world)
         keep = self.estimator.counter.keep
         domains = [world.domains.get(self.estimator.types[v], ()) for v in keep]
+        sizes, true = [*map(world.size, self.types)], world.tables[self.predicate].rows
+        sign = np.ones(sizes)
+        sign[tuple(true.T)] = -1.0 if len(true) else 1.0
         rows, values = [np.zeros((0, len(self.types) + len(keep)), np.int64)], [np.zeros(0)]
         for key in product(*map(enumerate, domains)):
             fixed = tuple(
                 (Equal(Variable(v), Constant(c)), True) for v, (_, c) in zip(keep, key, strict=True)
             )
-            change = self._change(world, fixed)
+            by_parity = np.zeros((2, *sizes))
+            for coefficient, odd, net in self._networks(fixed):
+                by_parity[int(odd)] += coefficient * net.solutions(world, self.estimator.bound)
+            change = sign * by_parity[1] + by_parity[0]
             places = np.argwhere(change)
             numbers = np.tile(np.array([n for n, _ in key], np.int64), (len(places), 1))
             rows.append(np.concatenate([places, numbers], axis=1))
             values.append(change[change != 0.0])
         return Factor((*self.flipped, *keep), Sparse(np.concatenate(rows), np.concatenate(values)))
-
-    def _change(self, world: World, fixed: Conjunction) -> Floats:
-        sizes = [*map(world.size, self.types)]
-        by_parity = np.zeros((2, *sizes))
-        for coefficient, odd, net in self._networks(fixed):
-            by_parity[int(odd)] += coefficient * net.solutions(world, self.estimator.bound)
-        true = world.tables[self.predicate].rows
-        sign = np.ones(sizes)
-        sign[tuple(true.T)] = -1.0 if len(true) else 1.0
-        total: Floats = sign * by_parity[1] + by_parity[0]
-        return total

@@ -160,7 +160,11 @@ class Planner:
         parts = [self._steps(atoms, pinned, keep) for _, atoms in apart if atoms]
         if not any(atoms and names & {*keep} for names, atoms in apart):
             parts.append(self._steps([], pinned, keep))
-        return (*map(tuple, parts[:-1]), (*parts[-1], *self._domains(apart[-1][1], keep)))
+        bound = {v for atom in apart[-1][1] for v in free_variables(atom)}
+        parts[-1] += [
+            Step(DOMAIN, SAME + type_, (v,), (SET,)) for v, type_ in keep.items() if v not in bound
+        ]
+        return (*map(tuple, parts),)
 
     def _number(self, atom: Atom) -> bool:
         """Note the numbers of an atom's constants; return whether all are known."""
@@ -172,12 +176,6 @@ class Planner:
                     return False
                 self.constants[_name(term, type_)] = number
         return True
-
-    def _domains(self, atoms: Sequence[Atom], keep: Mapping[str, str]) -> list[Step]:
-        bound = {v for atom in atoms for v in free_variables(atom)}
-        return [
-            Step(DOMAIN, SAME + type_, (v,), (SET,)) for v, type_ in keep.items() if v not in bound
-        ]
 
     def _steps(
         self, atoms: Sequence[Atom], pinned: Iterable[str], keep: Collection[str]

@@ -139,21 +139,19 @@ class Network:
     def solutions(self, world: World, bound: int) -> Floats:
         """Return the estimated numbers of solutions, with an axis for each kept variable."""
         sizes = self._sizes(world, self.keep)
-        factors = [(free_variables(atom), self._dense(atom, world)) for atom in self.atoms]
+        factors = []
+        for atom in self.atoms:
+            scope, sparse = world.factor(Atom(atom.predicate.removeprefix(NOT), atom.terms))
+            dense = np.zeros(self._sizes(world, scope))
+            if len(sparse.rows):
+                dense[tuple(sparse.rows.T)] = 1.0
+            factors.append((scope, 1.0 - dense if atom.predicate.startswith(NOT) else dense))
         constant = prod((float(f) for scope, f in factors if not scope), start=1.0)
         if constant == 0.0 or any(0 in self._sizes(world, scope) for scope in self.scopes):
             return np.zeros(sizes)
         inside = [factor for factor in (*factors, (self.keep, np.ones(sizes))) if factor[0]]
         total = _propagate(join_graph(self.scopes, bound), inside, self.keep)
         return total * prod(map(world.size, self.free))
-
-    def _dense(self, atom: Atom, world: World) -> Floats:
-        negative = atom.predicate.startswith(NOT)
-        scope, sparse = world.factor(Atom(atom.predicate.removeprefix(NOT), atom.terms))
-        dense = np.zeros(self._sizes(world, scope))
-        if len(sparse.rows):
-            dense[tuple(sparse.rows.T)] = 1.0
-        return 1.0 - dense if negative else dense
 
 
 def network(
@@ -163,10 +161,16 @@ def network(
 
     Its solutions are counted for each constant of the variables to ``keep``. Raises Uncountable.
     """
-    signed: list[Part] = [
-        part if true else _false(part, types) if isinstance(part, Equal) else _negative(part)
-        for part, true in parts
-    ]
+    signed: list[Part] = []
+    for part, true in parts:
+        if true:
+            signed.append(part)
+        elif isinstance(part, Atom):
+            signed.append(Atom(NOT + part.predicate, part.terms))
+        else:
+            sides = part.left, part.right
+            type_ = next(types[side.name] for side in sides if isinstance(side, Variable))
+            signed.append(Atom(NOT + SAME + type_, sides))
     unified = unify(signed, types, keep)
     if unified is None:
         return None
@@ -185,16 +189,6 @@ def check_memory(networks: Sequence[Network], world: World, bound: int) -> None:
             f"with an i-bound of {bound} a cluster has {most:.3g} cells, more than {MAX_CELLS:,}",
             f"take {f'an i-bound of {fits[-1]}, or ' if fits else ''}exact counts",
         )
-
-
-def _negative(atom: Atom) -> Atom:
-    return Atom(NOT + atom.predicate, atom.terms)
-
-
-def _false(part: Equal, types: Mapping[str, str]) -> Atom:
-    sides = part.left, part.right
-    type_ = next(types[side.name] for side in sides if isinstance(side, Variable))
-    return Atom(NOT + SAME + type_, sides)
 
 
 @dataclass(frozen=True)
@@ -237,22 +231,19 @@ class Estimator:
         """Return the estimated numbers of satisfied groundings. Raises TooLarge."""
         self.check(world)
         self.counter.prepare(world)
-        domains = [world.domains.get(self.types[v], ()) for v in self.counter.keep]
+        keep, ways, most = self.counter.keep, self.counter.ways, float(self.groundings(world))
+        domains = [world.domains.get(self.types[v], ()) for v in keep]
         total = np.zeros([*map(len, domains)])
         for key in np.ndindex(total.shape):
-            constants = [names[n] for n, names in zip(key, domains, strict=True)]
-            total[key] = self._count(world, constants)
+            fixed = [
+                (Equal(Variable(v), Constant(names[n])), True)
+                for v, n, names in zip(keep, key, domains, strict=True)
+            ]
+            networks = (network((*p, *fixed), self.types) for p in ways.conjunctions)
+            number = sum(float(n.solutions(world, self.bound)) for n in networks if n is not None)
+            number = min(number, most)
+            total[key] = number if ways.truth else most - number
         return total
-
-    def _count(self, world: World, key: Sequence[str]) -> float:
-        keep = self.counter.keep
-        fixed = [(Equal(Variable(v), Constant(c)), True) for v, c in zip(keep, key, strict=True)]
-        ways = self.counter.ways
-        networks = (network((*p, *fixed), self.types) for p in ways.conjunctions)
-        most = float(self.groundings(world))
-        number = sum(float(net.solutions(world, self.bound)) for net in networks if net is not None)
-        number = min(number, most)
-        return number if ways.truth else most - number
 
 
 class Messages:
@@ -267,11 +258,11 @@ class Messages:
         self.sizes = {v: n for scope, f in factors for v, n in zip(scope, f.shape, strict=True)}
         self.changed = {*range(len(factors))}
         self.sent = 0
-        self.message = {
-            ends: _uniform([self.sizes[v] for v in edge.label])
-            for edge in graph.edges
-            for ends in ((edge.a, edge.b), (edge.b, edge.a))
-        }
+        self.message: dict[tuple[int, int], Floats] = {}
+        for edge in graph.edges:
+            shape = [self.sizes[v] for v in edge.label]
+            self.message[edge.a, edge.b] = np.full(shape, 1.0 / prod(shape))
+            self.message[edge.b, edge.a] = self.message[edge.a, edge.b]
         self.near: list[list[Edge]] = [
             [e for e in graph.edges if u in (e.a, e.b)] for u in range(len(graph.scopes))
         ]
@@ -282,7 +273,13 @@ class Messages:
         inside += [
             (e.label, self.message[_other(e, u), u]) for e in self.near[u] if e is not without
         ]
-        return _sum_product(inside, label, self.sizes)
+        terms = [*inside, *(((v,), np.ones(self.sizes[v])) for v in label)]
+        number = {v: k for k, v in enumerate(dict.fromkeys(v for scope, _ in terms for v in scope))}
+        operands: list[Any] = []
+        for scope, values in terms:
+            operands += [values, [number[v] for v in scope]]
+        total: Floats = np.einsum(*operands, [number[v] for v in label], optimize="greedy")
+        return np.asarray(total)
 
     def send(self) -> float | None:
         """Send all messages, there and back; return the largest change, or None if one is zero."""
@@ -381,22 +378,3 @@ def _propagate(
 
 def _other(edge: Edge, u: int) -> int:
     return edge.a if edge.b == u else edge.b
-
-
-def _uniform(sizes: Sequence[int]) -> Floats:
-    return np.full(sizes, 1.0 / prod(sizes))
-
-
-def _sum_product(
-    factors: Sequence[tuple[tuple[str, ...], Floats]],
-    label: tuple[str, ...],
-    sizes: Mapping[str, int],
-) -> Floats:
-    """Return the product of factors, summed over all variables but those of the label."""
-    terms = [*factors, *(((v,), np.ones(sizes[v])) for v in label)]
-    number = {v: k for k, v in enumerate(dict.fromkeys(v for scope, _ in terms for v in scope))}
-    operands: list[Any] = []
-    for scope, values in terms:
-        operands += [values, [number[v] for v in scope]]
-    total: Floats = np.einsum(*operands, [number[v] for v in label], optimize="greedy")
-    return np.asarray(total)

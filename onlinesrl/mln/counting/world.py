@@ -32,19 +32,16 @@ class Table:
         For each argument it has a constant, or -1 - k for the k-th variable.
         """
         if pattern not in self._selected:
-            self._selected[pattern] = Sparse(self._matching(pattern))
+            first = {argument: k for k, argument in reversed([*enumerate(pattern)]) if argument < 0}
+            fits = np.ones(len(self.rows), np.bool_)
+            for k, argument in enumerate(pattern):
+                if argument >= 0:
+                    fits &= self.rows[:, k] == argument
+                elif first[argument] != k:
+                    fits &= self.rows[:, k] == self.rows[:, first[argument]]
+            rows: Ints = self.rows[fits][:, sorted(first.values())]
+            self._selected[pattern] = Sparse(rows)
         return self._selected[pattern]
-
-    def _matching(self, pattern: tuple[int, ...]) -> Ints:
-        first = {argument: k for k, argument in reversed([*enumerate(pattern)]) if argument < 0}
-        fits = np.ones(len(self.rows), np.bool_)
-        for k, argument in enumerate(pattern):
-            if argument >= 0:
-                fits &= self.rows[:, k] == argument
-            elif first[argument] != k:
-                fits &= self.rows[:, k] == self.rows[:, first[argument]]
-        rows: Ints = self.rows[fits][:, sorted(first.values())]
-        return rows
 
 
 @dataclass(frozen=True)
