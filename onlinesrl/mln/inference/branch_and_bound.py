@@ -67,12 +67,8 @@ class BranchAndBound:
         bound = score + slack if feasible else np.inf
         certified = proven and size.certifies(slack + size.rounding)
         solution = Solution(state, score, bound, "branch-and-bound", certified, size.rounding)
-        return solution if proven else self._better(solution, model, weight, bonus)
-
-    def _better(
-        self, solution: Solution, model: GroundMRF, weight: Floats, bonus: Floats
-    ) -> Solution:
-        """Ask the core, and return the better state with the lower bound."""
+        if proven:
+            return solution
         try:
             answer = self._core.solve(model, weight, bonus=bonus)
         except Unsolved:

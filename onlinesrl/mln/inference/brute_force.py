@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
@@ -40,18 +39,18 @@ class Brute:
     ) -> Solution | None:
         """Return the best feasible state other than ``best_state``; None if there is none."""
         scores = state_scores(model, weight, bonus)
-        scores[_number(best_state)] = -np.inf
+        scores[best_state @ (1 << np.arange(model.n_atoms)[::-1])] = -np.inf
         return _first_maximum(model, scores, weight, bonus)
 
 
 def _first_maximum(
     model: GroundMRF, scores: Floats, weight: Floats, bonus: Floats | None
 ) -> Solution | None:
-    size = Magnitude.of(weight, bonus)
-    maxima = _maxima(scores, min(1.0, size.total))
-    if not len(maxima):
+    size, top = Magnitude.of(weight, bonus), scores.max()
+    if top == -np.inf:
         return None
-    states = [_state(number, model.n_atoms) for number in maxima.tolist()]
+    maxima = np.flatnonzero(scores >= top - TIE * max(min(1.0, size.total), abs(top)))
+    states = ((maxima[:, None] >> np.arange(model.n_atoms)[::-1]) & 1).astype(np.uint8)
     state = states[0]
     if size.lost:
         state = max(states, key=lambda candidate: model.exact_score(candidate, weight, bonus))
@@ -59,16 +58,11 @@ def _first_maximum(
     return Solution(state, score, score, "brute", certified=True)
 
 
-def _maxima(scores: Floats, least: float) -> NDArray[np.int64]:
-    """Return the numbers of the states of highest finite score, within ``TIE``, ascending."""
-    top = scores.max()
-    if top == -np.inf:
-        return np.array([], np.int64)
-    return np.flatnonzero(scores >= top - TIE * max(least, abs(top)))
-
-
 def state_scores(model: GroundMRF, weight: Floats, bonus: Floats | None) -> Floats:
-    """Return the score of every state, float64[2 ** n_atoms]; -inf if infeasible."""
+    """Return the score of every state, float64[2 ** n_atoms]; -inf if infeasible.
+
+    The number of a state has the truth of atom 0 as its highest bit, and so on.
+    """
     n = model.n_atoms
     if n > MAX_ATOMS:
         raise ValueError(f"{n} atoms are too many for brute force, which takes up to {MAX_ATOMS}")
@@ -77,17 +71,6 @@ def state_scores(model: GroundMRF, weight: Floats, bonus: Floats | None) -> Floa
     scores = np.zeros(1 << n)
     for atom_true, gain in zip(true, np.zeros(n) if bonus is None else bonus, strict=True):
         scores[atom_true] += gain
-    _add_clauses(model, weight, true, scores)
-    for group, exactly in enumerate(model.exactly):
-        count = sum((true[a] for a in np.flatnonzero(model.group == group)), np.zeros(1 << n, int))
-        scores[(count > 1) | (exactly & (count == 0))] = -np.inf
-    return scores
-
-
-def _add_clauses(
-    model: GroundMRF, weight: Floats, true: list[NDArray[np.bool_]], scores: Floats
-) -> None:
-    """Add the weight of every soft clause where it is true; set -inf where a hard one is false."""
     for c in range(model.n_clauses):
         satisfied = np.zeros(len(scores), np.bool_)
         for literal in model.literals[model.start[c] : model.start[c + 1]]:
@@ -96,13 +79,7 @@ def _add_clauses(
             scores[~satisfied] = -np.inf
         else:
             scores[satisfied] += weight[c]
-
-
-def _state(number: int, n_atoms: int) -> State:
-    """Return the state of a number, in the order of ``Brute``."""
-    return np.array([number >> (n_atoms - 1 - atom) & 1 for atom in range(n_atoms)], np.uint8)
-
-
-def _number(state: State) -> int:
-    """Return the number of a state, in the order of ``Brute``."""
-    return int("0" + "".join("1" if true else "0" for true in state), 2)
+    for group, exactly in enumerate(model.exactly):
+        count = sum((true[a] for a in np.flatnonzero(model.group == group)), np.zeros(1 << n, int))
+        scores[(count > 1) | (exactly & (count == 0))] = -np.inf
+    return scores

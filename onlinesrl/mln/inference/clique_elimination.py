@@ -45,7 +45,12 @@ class CliqueTables:
     """Sum-product elimination with one table per clique. Raises Wide if the tables would be too large."""
 
     def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
-        """See ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
+        """See ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``.
+
+        Forward, a variable is summed out, and the message added to the table of its first neighbour.
+        Backward, a table becomes its variable's distribution given the neighbours, times their own
+        distribution.
+        """
         variables = Variables(model)
         cliques = variables.cliques
         tables = {v: np.zeros(shape) for v, shape in variables.shapes().items()}
@@ -58,9 +63,20 @@ class CliqueTables:
                 tables[axes[0]] += score
             else:
                 constant += float(score)
-        log_z = constant + _eliminate(cliques, tables)
+        log_z, messages = 0.0, dict[int, Floats]()
+        for v, rest in cliques.items():
+            top = tables[v].max(axis=0)
+            with np.errstate(divide="ignore"):
+                finite = np.where(np.isfinite(top), top, 0.0)
+                messages[v] = finite + np.log(np.exp(tables[v] - finite).sum(axis=0))
+            if rest:
+                tables[rest[0]] += messages[v].reshape(shape_among(cliques, v, messages[v]))
+            else:
+                log_z += float(messages[v])
+        log_z += constant
         if log_z == -np.inf:
             raise Infeasible("no state satisfies the hard clauses and the groups")
+        probabilities(cliques, tables, messages)
         return Marginals(variables.marginals(tables), log_z, "exact", 0)
 
 
@@ -187,27 +203,6 @@ def _cells(sizes: list[int], neighbours: list[set[int]], v: int) -> int:
         if cells > MAX_TABLE:
             return MAX_TABLE + 1
     return cells
-
-
-def _eliminate(cliques: Cliques, tables: dict[int, Floats]) -> float:
-    """Return log Z, and turn the tables from scores to probabilities.
-
-    Forward, a variable is summed out, and the message added to the table of its first neighbour. Backward,
-    a table becomes its variable's distribution given the neighbours, times their own distribution.
-    """
-    log_z, messages = 0.0, dict[int, Floats]()
-    for v, rest in cliques.items():
-        top = tables[v].max(axis=0)
-        with np.errstate(divide="ignore"):
-            finite = np.where(np.isfinite(top), top, 0.0)
-            messages[v] = finite + np.log(np.exp(tables[v] - finite).sum(axis=0))
-        if rest:
-            tables[rest[0]] += messages[v].reshape(shape_among(cliques, v, messages[v]))
-        else:
-            log_z += float(messages[v])
-    if log_z > -np.inf:
-        probabilities(cliques, tables, messages)
-    return log_z
 
 
 def probabilities(

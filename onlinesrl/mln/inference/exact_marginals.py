@@ -19,7 +19,7 @@ from onlinesrl.mln.inference.mcmc_diagnostics import combine
 from onlinesrl.mln.inference.protocols import MarginalEngine, Marginals, Wide
 from onlinesrl.mln.inference.rounding import Magnitude, hardened_marginals
 from onlinesrl.mln.kernels import sum_product as sum_product_module
-from onlinesrl.mln.kernels.elimination_order import GENERIC, Structure
+from onlinesrl.mln.kernels.elimination_order import GENERIC
 
 
 class Exact:
@@ -59,19 +59,12 @@ def _by_clause(model: GroundMRF, weight: Floats) -> Marginals:
     atoms = np.arange(model.n_atoms)
     probability = np.empty(model.n_atoms)
     probability[order] = unary[atoms + net.var_of[atoms] + 1]
-    log_z += _constant(model, weight, memory)
-    return Marginals(np.clip(probability, 0.0, 1.0), log_z, "exact", 0)
-
-
-def _constant(model: GroundMRF, weight: Floats, memory: Structure) -> float:
-    """Sum what the tables leave out of the score.
-
-    A clause over one or two variables is multiplied out without its constant, its value if all atoms are
-    false. Any other clause counts 0 where it is true.
-    """
     generic = memory.row_kind[: model.n_clauses] == GENERIC
+    # the tables leave out what clauses over one or two variables count where all their atoms are false,
+    # and count other clauses 0 where they are true
     left_out = generic | model.satisfied(np.zeros(model.n_atoms, np.uint8))
-    return float(weight[left_out].sum())
+    log_z += float(weight[left_out].sum())
+    return Marginals(np.clip(probability, 0.0, 1.0), log_z, "exact", 0)
 
 
 @dataclass(frozen=True)

@@ -189,7 +189,11 @@ class CompactProgram:
         model, clauses = self.merged.model, self.merged.clauses
         for k in np.unique(self.merged.where[model.hard]):
             yield self._at_least(1, clauses[k])
-        for members, exactly in zip(self._groups(), model.exactly, strict=True):
+        sums: list[dict[Any, int]] = [{} for _ in model.exactly]
+        for y, group in zip(self._y, model.group.tolist(), strict=True):
+            if group >= 0:
+                sums[group][y] = 1
+        for members, exactly in zip(sums, model.exactly, strict=True):
             sense = pulp.LpConstraintEQ if exactly else pulp.LpConstraintLE
             yield pulp.LpConstraint(pulp.LpAffineExpression(members), sense, rhs=1)
         for k, z in zip(self._long, self._z, strict=True):
@@ -197,15 +201,6 @@ class CompactProgram:
                 yield self._at_least(0, clauses[k], {z: -1})
             else:
                 yield from (self._at_least(1, (-literal,), {z: 1}) for literal in clauses[k])
-
-    def _groups(self) -> list[dict[Any, int]]:
-        """Return the sum of each group's atoms."""
-        model = self.merged.model
-        sums: list[dict[Any, int]] = [{} for _ in model.exactly]
-        for y, group in zip(self._y, model.group.tolist(), strict=True):
-            if group >= 0:
-                sums[group][y] = 1
-        return sums
 
     def _at_least(
         self, bound: int, literals: tuple[int, ...], plus: dict[Any, int] | None = None

@@ -90,28 +90,28 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         self.gap = np.inf
         self._looks, entries = 0, max(1, len(matrix.a_matrix_.index_))
         self._most_looks = max(1, (self._max_work or 0) // entries)
-        self._run()
-        for column, x in zip(columns, self._highs.getSolution().col_value, strict=True):
-            column.varValue = x
-        status, sol_status = self._status()
-        lp.assignStatus(status, sol_status)
-        return status
-
-    def _run(self) -> None:
-        """Solve in another thread: a signal is not handled while this one is inside HiGHS.
-
-        HiGHS checks only now and then whether to stop; a sub-problem of a heuristic may take seconds. If it
-        does not end soon, its thread is left behind.
-        """
-        try:
+        try:  # in another thread: a signal is not handled while this one is inside HiGHS
             self._highs.startSolve()
             while not self._highs.wait(interrupt.POLL_SECONDS)[0]:
                 interrupt.check()
         except BaseException:
+            # HiGHS checks only now and then whether to stop: a heuristic's problem may take seconds
             self._highs.cancelSolve()  # type: ignore[no-untyped-call]
             if not self._highs.wait(PATIENCE_SECONDS)[0]:
                 interrupt.left_behind.append(self._highs)
             raise
+        for column, x in zip(columns, self._highs.getSolution().col_value, strict=True):
+            column.varValue = x
+        model_status, info = self._highs.getModelStatus(), self._highs.getInfo()
+        status, sol_status = pulp.LpStatusNotSolved, pulp.LpSolutionNoSolutionFound
+        if model_status == highspy.HighsModelStatus.kOptimal:
+            status, sol_status = pulp.LpStatusOptimal, pulp.LpSolutionOptimal
+        elif model_status == highspy.HighsModelStatus.kInfeasible:
+            status, sol_status = pulp.LpStatusInfeasible, pulp.LpSolutionInfeasible
+        elif info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
+            status, sol_status = pulp.LpStatusOptimal, pulp.LpSolutionIntegerFeasible
+        lp.assignStatus(status, sol_status)
+        return int(status)
 
     def bound(self, lp: Any) -> float:
         """Return what no solution of the problem just solved can exceed."""
@@ -136,17 +136,6 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         size = float(np.abs(entry).sum() + np.abs(of_rows).sum() + np.abs(cost).sum())
         of_columns = np.maximum(reduced_cost, 0.0)
         return math.fsum([*of_rows, *of_columns, 2.0**-52 * (len(entry) + len(cost)) * size])
-
-    def _status(self) -> tuple[int, int]:
-        """Return PuLP's status of the model and of the solution."""
-        model_status, info = self._highs.getModelStatus(), self._highs.getInfo()
-        if model_status == highspy.HighsModelStatus.kOptimal:
-            return pulp.LpStatusOptimal, pulp.LpSolutionOptimal
-        if model_status == highspy.HighsModelStatus.kInfeasible:
-            return pulp.LpStatusInfeasible, pulp.LpSolutionInfeasible
-        if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
-            return pulp.LpStatusOptimal, pulp.LpSolutionIntegerFeasible
-        return pulp.LpStatusNotSolved, pulp.LpSolutionNoSolutionFound
 
 
 def _matrix(lp: Any) -> tuple[list[Any], highspy.HighsLp]:

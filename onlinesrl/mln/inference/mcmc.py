@@ -8,18 +8,17 @@ block moves a chain from one mode to another.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Unsolved
-from onlinesrl.core.kernels.random import Generator, generator
+from onlinesrl.core.kernels.random import generator
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.maxwalksat import feasible_state
 from onlinesrl.mln.inference.mcmc_diagnostics import BATCHES, BatchMeans, Draw
@@ -112,7 +111,8 @@ def starts(problem: Reduced, seed: int, record: int) -> Starts:
     rng = generator(seed, record, STARTS)
     preferred = np.full(problem.n_atoms, BY_GAIN, np.uint8)
     order = np.arange(problem.n_atoms, dtype=np.int32)
-    memory, states = maxwalksat.search(problem.clauses, interrupt.flag()), Starts([], [])
+    clauses, states = problem.clauses, Starts([], [])
+    memory = maxwalksat.search(clauses, interrupt.flag())
     for _ in range(STARTS):
         try:
             state = feasible_state(problem, FLIPS, rng, preferred, order)
@@ -121,20 +121,15 @@ def starts(problem: Reduced, seed: int, record: int) -> Starts:
                 raise
             state = states.random[0]
         states.random.append(state)
-        states.annealed.append(_anneal(problem, state, memory, rng))
+        scratch = np.zeros((4, problem.n_atoms))
+        memory.state[:] = state
+        for factor in (*WARM, COLD):
+            memory.weight[clauses.hard :] = factor * clauses.weight[clauses.hard :]
+            gibbs_mcsat.gibbs(clauses, memory, NO_BLOCKS, SWEEPS, rng, *scratch)
+        states.annealed.append(memory.state.copy())
         preferred = random.integers(2, size=problem.n_atoms, dtype=np.uint8)
         order = random.permutation(problem.n_atoms).astype(np.int32)
     return states
-
-
-def _anneal(problem: Reduced, state: State, memory: maxwalksat.Search, rng: Generator) -> State:
-    """Return the state after Gibbs sweeps with increasing weights."""
-    clauses, scratch = problem.clauses, np.zeros((4, problem.n_atoms))
-    memory.state[:] = state
-    for factor in (*WARM, COLD):
-        memory.weight[clauses.hard :] = factor * clauses.weight[clauses.hard :]
-        gibbs_mcsat.gibbs(clauses, memory, NO_BLOCKS, SWEEPS, rng, *scratch)
-    return memory.state.copy()
 
 
 def blocks(problem: Reduced, states: Sequence[State]) -> Blocks:
@@ -148,28 +143,18 @@ def blocks(problem: Reduced, states: Sequence[State]) -> Blocks:
     for one, other in pairs:  # neighbours first, so that any prefix covers many states
         differs = one != other
         join_differing(clauses, differs.view(np.uint8), parent)
-        for block in _components(np.flatnonzero(differs[:drawn]), parent):
+        members: dict[int, list[int]] = {}
+        for atom in np.flatnonzero(differs[:drawn]).tolist():
+            members.setdefault(int(parent[atom]), []).append(atom)
+        for block in map(tuple, members.values()):
             if block not in rows and any(variable[a] != variable[block[0]] for a in block):
                 rows[block] = None
                 room -= len(block)
         if room < 0:
             break
-    return _block_arrays(list(rows), drawn)
-
-
-def _components(atoms: NDArray[np.int64], roots: NDArray[np.int32]) -> Iterator[tuple[int, ...]]:
-    """Yield the sets of atoms that have the same root."""
-    members: dict[int, list[int]] = {}
-    for atom, root in zip(atoms.tolist(), roots[atoms].tolist(), strict=True):
-        members.setdefault(root, []).append(atom)
-    return map(tuple, members.values())
-
-
-def _block_arrays(rows: list[tuple[int, ...]], drawn: int) -> Blocks:
-    """Build the arrays of blocks; the number of proposals flips each atom about once."""
     if not rows:
         return NO_BLOCKS
     start = np.cumsum([0, *map(len, rows)])
-    proposals = max(1, drawn * len(rows) // int(start[-1]))
+    proposals = max(1, drawn * len(rows) // int(start[-1]))  # they flip each atom about once
     atoms = np.array(list(chain.from_iterable(rows)), np.int32)
     return Blocks(start.astype(np.int32), atoms, proposals)

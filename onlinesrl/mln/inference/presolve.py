@@ -103,31 +103,21 @@ def traced(model: GroundMRF, weight: Floats, bonus: Floats | None = None) -> tup
     if not (np.all(np.isfinite(weight)) and np.all(np.isfinite(bonus))):
         raise ValueError("the weights and the bonus must be finite")
     names = _Names(model)
-    hard = _hard(model)
+    rows = ((model.start[c], model.start[c + 1]) for c in np.flatnonzero(model.hard))
+    hard = list(dict.fromkeys(tuple(sorted(model.literals[i:j].tolist())) for i, j in rows))
     names.propagate(hard)
     rewritten = {clause for clause in map(names.rewrite, hard) if clause is not None}
-    identity_, name = np.arange(model.n_atoms + 2), np.array(names.name, np.int64)
-    soft = _soft(model, weight, bonus, identity_)
-    if np.any(name != identity_):
-        soft = soft.renamed(name)
-    soft = _turn_negative_pairs(soft).nonzero()
-    return _assemble(model, names, sorted(rewritten), soft), soft
-
-
-def _hard(model: GroundMRF) -> list[Literals]:
-    """Return the distinct hard clauses, in their order."""
-    rows = ((model.start[c], model.start[c + 1]) for c in np.flatnonzero(model.hard))
-    return list(dict.fromkeys(tuple(sorted(model.literals[i:j].tolist())) for i, j in rows))
-
-
-def _soft(model: GroundMRF, weight: Floats, bonus: Floats, name: Ints) -> Soft:
-    """Return the soft clauses; those of the bonus are unit clauses."""
+    identity, name = np.arange(model.n_atoms + 2), np.array(names.name, np.int64)
     length = np.diff(model.start)[~model.hard]
     literal = model.literals[np.repeat(~model.hard, np.diff(model.start))]
     units = np.arange(1, len(bonus) + 1, dtype=np.int32)
     start = np.cumsum(np.concatenate(([0], length, np.ones_like(units))))
     gains = np.concatenate((weight[~model.hard], bonus))
-    return Soft.of(start, np.concatenate((literal, units)), gains, name)
+    soft = Soft.of(start, np.concatenate((literal, units)), gains, identity)
+    if np.any(name != identity):
+        soft = soft.renamed(name)
+    soft = _turn_negative_pairs(soft).nonzero()
+    return _assemble(model, names, sorted(rewritten), soft), soft
 
 
 def _turn_negative_pairs(soft: Soft) -> Soft:

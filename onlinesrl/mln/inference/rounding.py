@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bools, Floats
+from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine, Marginals, Solution
@@ -125,22 +125,18 @@ def hardened(
         small = np.where(large, 0.0, numbers)
         size_of_small = Magnitude.of(small)
         if size_of_small.rounding < size_of_small.least / 2:
-            return _hard(model, numbers, large, small)
+            n = model.n_clauses
+            true, false = large[:n] & (numbers[:n] > 0), large[:n] & (numbers[:n] < 0)
+            atoms = np.flatnonzero(large[n:])
+            units = np.concatenate(
+                (
+                    -model.literals[np.repeat(false, np.diff(model.start))],
+                    np.sign(numbers[n + atoms]) * (atoms + 1),
+                )
+            ).astype(np.int32)
+            smaller = replace(model, hard=model.hard | true).with_units(units, hard=True)
+            return Smaller(smaller, np.concatenate((small[:n], np.zeros(len(units)))), small[n:])
     return None
-
-
-def _hard(model: GroundMRF, numbers: Floats, large: Bools, small: Floats) -> Smaller:
-    n = model.n_clauses
-    true, false = large[:n] & (numbers[:n] > 0), large[:n] & (numbers[:n] < 0)
-    atoms = np.flatnonzero(large[n:])
-    units = np.concatenate(
-        (
-            -model.literals[np.repeat(false, np.diff(model.start))],
-            np.sign(numbers[n + atoms]) * (atoms + 1),
-        )
-    ).astype(np.int32)
-    smaller = replace(model, hard=model.hard | true).with_units(units, hard=True)
-    return Smaller(smaller, np.concatenate((small[:n], np.zeros(len(units)))), small[n:])
 
 
 def solve_hardened(
