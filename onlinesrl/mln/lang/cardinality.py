@@ -52,7 +52,12 @@ def counted(rule: Rule, cardinality: Cardinality, closed: Container[str]) -> Rul
         raise ValueError(f"a cardinality is from <= 1 to <= {MAX_AT_MOST}, or >= 1")
     if op == "<=":
         return _typed(rule, *_at_most(atoms[0], conditions, over, bound))
-    return _typed(rule, *_at_least_one(atoms[0], conditions, over))
+    (copy,) = _copies([atoms[0], *conditions], over, 1)
+    body = tuple(_renamed(formula, copy) for formula in (*conditions, atoms[0]))
+    existential = Exists(tuple(copy.values()), And(body) if len(body) > 1 else body[0])
+    parts: tuple[Formula, ...] = (*map(_negated, conditions), existential)
+    formula = Or(parts) if len(parts) > 1 else existential
+    return _typed(rule, formula, {new: old for old, new in copy.items()})
 
 
 def functional(predicate: Predicate, arguments: Sequence[int], position: Position) -> Rule:
@@ -85,20 +90,10 @@ def _at_most(
     for copy in copies:
         parts += [_negated(_renamed(part, copy)) for part in (*conditions, atom)]
     parts = [part for index, part in enumerate(parts) if part not in parts[:index]]
-    parts += [_equal(over, first, second) for first, second in combinations(copies, 2)]
+    for first, second in combinations(copies, 2):
+        equal = tuple(Equal(Variable(first[name]), Variable(second[name])) for name in over)
+        parts.append(And(equal) if len(equal) > 1 else equal[0])
     return Or(tuple(parts)), {new: old for copy in copies for old, new in copy.items()}
-
-
-def _at_least_one(
-    atom: Atom, conditions: Sequence[Formula], over: Sequence[str]
-) -> tuple[Formula, dict[str, str]]:
-    """Return the formula that the conditions imply a true atom; the second result is as in ``_at_most``."""
-    (copy,) = _copies([atom, *conditions], over, 1)
-    body = tuple(_renamed(formula, copy) for formula in (*conditions, atom))
-    existential = Exists(tuple(copy.values()), And(body) if len(body) > 1 else body[0])
-    parts: tuple[Formula, ...] = (*map(_negated, conditions), existential)
-    new = {new: old for old, new in copy.items()}
-    return Or(parts) if len(parts) > 1 else existential, new
 
 
 def _is_open(literal: Formula, closed: Container[str]) -> bool:
@@ -129,8 +124,3 @@ def _renamed(formula: Formula, names: Mapping[str, str]) -> Formula:
         return Variable(names.get(leaf.name, leaf.name)) if isinstance(leaf, Variable) else leaf
 
     return replace_terms(formula, new)
-
-
-def _equal(over: Sequence[str], first: Mapping[str, str], second: Mapping[str, str]) -> Formula:
-    parts = tuple(Equal(Variable(first[name]), Variable(second[name])) for name in over)
-    return And(parts) if len(parts) > 1 else parts[0]

@@ -130,15 +130,14 @@ class Names:
         if not isinstance(part, Compared) or part.op != "=" or part.positive == (not self._outer):
             return False
         for variable, term in ((part.left, part.right), (part.right, part.left)):
-            if isinstance(variable, Variable) and self._nameable(term, variable):
+            compound = isinstance(term, Function | Arithmetic) and term not in self._names
+            names = {leaf.name for leaf in leaves(term) if isinstance(leaf, Variable)}
+            if not isinstance(variable, Variable) or variable.name in names:
+                continue
+            if compound and self._owns(term):
                 self._define(term, variable)
                 return True
         return False
-
-    def _nameable(self, term: Term, variable: Variable) -> bool:
-        compound = isinstance(term, Function | Arithmetic) and term not in self._names
-        names = {leaf.name for leaf in leaves(term) if isinstance(leaf, Variable)}
-        return compound and variable.name not in names and self._owns(term)
 
     def _owns(self, term: Term) -> bool:
         """Return whether a term is named here, not in the outer clause."""
@@ -272,7 +271,10 @@ def _clause(rule: Rule, index: int, part: Disjunction, sign: int, shares: int) -
     literals = (*flat.literals, *names.literals)
     template = plus_variables(rule.formula)
     free = dict.fromkeys([*template, *(name for literal in part for name in variables(literal))])
-    formula = _formula(part, sign)
+    operands = tuple(map(_disjunct_formula, part if sign > 0 else map(negated, part)))
+    formula: Formula = Or(operands) if sign > 0 else And(operands)
+    if len(operands) == 1:
+        formula = operands[0]
     return Clause(
         rule=index,
         literals=literals,
@@ -342,14 +344,6 @@ def _is_unit(part: Disjunction) -> bool:
 
 def _has_atom(part: Disjunction) -> bool:
     return any(isinstance(literal, Literal | Some) for literal in part)
-
-
-def _formula(part: Disjunction, sign: int) -> Formula:
-    """Return a disjunction, or its negation, as a formula; an empty disjunction is an empty `Or`."""
-    operands = tuple(map(_disjunct_formula, part if sign > 0 else map(negated, part)))
-    if len(operands) == 1:
-        return operands[0]
-    return Or(operands) if sign > 0 else And(operands)
 
 
 def _disjunct_formula(disjunct: Disjunct) -> Formula:

@@ -107,17 +107,13 @@ def _bindings(
     for index, (model_kind, model_terms) in enumerate(model):
         if model_kind == kind:
             remaining = [*model[:index], *model[index + 1 :]]
-            for order in _orders(kind[1], model_terms):
+            orders = [model_terms]  # an equality matches from left to right and from right to left
+            if kind[1] in {"=", "EXIST ="}:
+                orders.append((*model_terms[:-2], model_terms[-1], model_terms[-2]))
+            for order in orders:
                 extended = _bind_all(terms, order, holes, binding)
                 if extended is not None:
                     yield from _bindings(parts[1:], remaining, holes, extended)
-
-
-def _orders(predicate: str, terms: tuple[Term, ...]) -> list[tuple[Term, ...]]:
-    """Return the equivalent orders of a literal's arguments: two for an equality, else one."""
-    if predicate not in {"=", "EXIST ="}:
-        return [terms]
-    return [terms, (*terms[:-2], terms[-1], terms[-2])]
 
 
 def _bind_all(

@@ -16,7 +16,6 @@ from onlinesrl.logic.ast import (
     Equal,
     Formula,
     Program,
-    Rule,
     Variable,
     arguments,
     leaves,
@@ -52,7 +51,13 @@ def check_numbers(program: Program, atoms: Iterable[GroundAtom], file: str) -> N
 
     Raises DatabaseError at the first bad atom of the file. The predicates must be declared.
     """
-    ordered = dict(_ordered(program.rules))
+    ordered: dict[
+        str, str
+    ] = {}  # a rule's text, by the types of variables that it compares or adds
+    for rule in program.rules:
+        types_of = dict(rule.types)
+        names = (name for name in ordered_variables(rule.formula) if name in types_of)
+        ordered |= {types_of[name]: rule.text for name in names}
     for atom in atoms:
         types = program.predicates[atom.predicate].types
         for type_, constant in zip(types, atom.arguments, strict=True):
@@ -74,15 +79,6 @@ def _is_number(constant: str) -> bool:
         return isfinite(float(constant))
     except ValueError:
         return False
-
-
-def _ordered(rules: Iterable[Rule]) -> Iterator[tuple[str, str]]:
-    """Yield the types of variables in order comparisons or arithmetic, each with the rule's text."""
-    for rule in rules:
-        types = dict(rule.types)
-        for name in ordered_variables(rule.formula):
-            if name in types:
-                yield types[name], rule.text
 
 
 def ordered_variables(formula: Formula) -> Iterator[str]:

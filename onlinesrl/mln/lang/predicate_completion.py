@@ -61,34 +61,28 @@ def completions(
     groups: dict[str, list[Definite]] = {}
     for clause in definite:
         groups.setdefault(clause.head.predicate, []).append(clause)
-    return tuple(_completion(group, predicates[name]) for name, group in groups.items())
-
-
-def _completion(group: Sequence[Definite], predicate: Predicate) -> Rule:
-    names = _head_names(group[0].head)
-    types = dict(zip(names, predicate.types, strict=True))
-    bodies = tuple(_body(clause, names, types) for clause in group)
-    head = Atom(predicate.name, tuple(map(Variable, names)))
-    formula = Implies(head, Or(bodies) if len(bodies) > 1 else bodies[0])
-    position = group[0].position
-    try:
-        disjunctions(formula)
-    except ValueError as error:
-        message = f"too many clauses have the head {predicate.name}: {error} of their completion"
-        raise group[0].source.error(message, position) from None
-    return Rule(formula, None, True, position, show(formula), types=tuple(types.items()))
-
-
-def _head_names(head: Atom) -> list[str]:
-    """Return distinct names for the arguments of a head: its variables' names, if possible."""
-    head_variables = {leaf.name for leaf in terms(head) if isinstance(leaf, Variable)}
-    names: list[str] = []
-    for term in head.terms:
-        if isinstance(term, Variable) and term.name not in names:
-            names.append(term.name)
-        else:
-            names.append(_fresh("x", {*head_variables, *names}))
-    return names
+    rules: list[Rule] = []
+    for predicate, group in groups.items():
+        terms_of_head, position = group[0].head.terms, group[0].position
+        head_variables = {leaf.name for leaf in terms(group[0].head) if isinstance(leaf, Variable)}
+        names: list[str] = []  # of the head's arguments, distinct: their variables' if possible
+        for term in terms_of_head:
+            if isinstance(term, Variable) and term.name not in names:
+                names.append(term.name)
+            else:
+                names.append(_fresh("x", {*head_variables, *names}))
+        types = dict(zip(names, predicates[predicate].types, strict=True))
+        bodies = tuple(_body(clause, names, types) for clause in group)
+        head = Atom(predicate, tuple(map(Variable, names)))
+        formula = Implies(head, Or(bodies) if len(bodies) > 1 else bodies[0])
+        try:
+            disjunctions(formula)
+        except ValueError as error:
+            message = f"too many clauses have the head {predicate}: {error} of their completion"
+            raise group[0].source.error(message, position) from None
+        kinds = tuple(types.items())
+        rules.append(Rule(formula, None, True, position, show(formula), types=kinds))
+    return tuple(rules)
 
 
 def _body(clause: Definite, names: Sequence[str], types: dict[str, str]) -> Formula:

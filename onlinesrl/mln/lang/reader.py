@@ -36,7 +36,6 @@ from onlinesrl.mln.lang.statements import (
     FunctionDeclaration,
     Include,
     Sentence,
-    Statement,
     statements,
 )
 from onlinesrl.mln.lang.type_checker import Checker, Declarations, TypedConstant
@@ -115,11 +114,20 @@ class _File:
     def read(self) -> str:
         """Add the file's statements to the program; return its text with included files."""
         lines = self._source.text.split("\n")
-        parsed, families = self._parsed()
+        code, dialect = self._source.code(), self._reader.dialect
+        families: dict[int, Family] = {}
+        if dialect is ALCHEMY:
+            parsed, families = fold(code, self._source)
+        else:
+            parsed = statements(code, self._source, dialect)
         for statement in parsed:
             match statement:
-                case Enumeration():
-                    self._add_constants(statement)
+                case Enumeration(name, constants, is_open, position):
+                    self._reader.types.setdefault(name, {})
+                    if is_open:
+                        self._reader.open.add(name)
+                    for index, constant in enumerate(constants):
+                        self._reader.occurs(name, constant, (*self._prefix, position.line, index))
                 case FunctionDeclaration():
                     self._add_function(statement)
                 case Include():
@@ -132,12 +140,6 @@ class _File:
                     self._add_rule(statement, families.get(statement.position.line))
         return "\n".join(lines)
 
-    def _parsed(self) -> tuple[list[Statement], dict[int, Family]]:
-        code, dialect = self._source.code(), self._reader.dialect
-        if dialect is ALCHEMY:
-            return fold(code, self._source)
-        return statements(code, self._source, dialect), {}
-
     def _include(self, statement: Include) -> str:
         if self._reader.alone:
             raise self._source.error("a checkpoint's model includes no file", statement.position)
@@ -148,10 +150,8 @@ class _File:
             text, resolved = read_text(path, pipe=False), path.resolve()
         except StorageError as error:
             raise self._source.error(str(error), statement.position) from None
-        if (
-            not path.suffix == resolved.suffix == ".mln"
-        ):  # errors would disclose a line of another file
-            raise self._not_included(statement)
+        if not path.suffix == resolved.suffix == ".mln":
+            raise self._not_included(statement)  # errors would disclose a line of another file
         if resolved in self._stack:
             chain = " includes ".join(
                 file.name for file in (*self._stack[self._stack.index(resolved) :], path)
@@ -169,14 +169,6 @@ class _File:
         hint = _NOT_INCLUDED.get(Path(statement.path).suffix, "the name of one ends with .mln")
         message = f"only MLN files can be included, not {statement.path}"
         return self._source.error(message, statement.position, hint)
-
-    def _add_constants(self, statement: Enumeration) -> None:
-        self._reader.types.setdefault(statement.name, {})
-        if statement.open:
-            self._reader.open.add(statement.name)
-        for index, constant in enumerate(statement.constants):
-            place = (*self._prefix, statement.position.line, index)
-            self._reader.occurs(statement.name, constant, place)
 
     def _declares(self, sentence: Sentence) -> bool:
         """Return whether a sentence declares its predicate.
@@ -297,7 +289,22 @@ class _File:
                 rule = counted(rule, sentence.cardinality, self._reader.closed)
             except ValueError as error:
                 raise self._source.error(str(error), rule.position) from None
-        self._reader.rules += self._in_clauses(rule)
+        if not self._reader.dialect.whole or rule.weight is None:
+            self._reader.rules.append(rule)
+            return
+        signed = clauses_of(rule.formula)  # the formula is one feature
+        if signed is None:
+            raise self._source.error(
+                f"a formula that is one feature has at most {MAX_PARTS} atoms, and no negated EXIST "
+                "(`=>` and `<=>` negate, too)",
+                rule.position,
+                "write a rule for each part of it",
+            )
+        clauses, sign = signed
+        self._reader.rules += [
+            replace(rule, formula=clause, weight=sign * rule.weight, text=show(clause))
+            for clause in clauses
+        ]
 
     def _weight_variable(self, sentence: Sentence, types: Mapping[str, str]) -> str | None:
         """Return the variable of a rule's weight; check the use of decimal numbers."""
@@ -328,24 +335,6 @@ class _File:
         if head in body.union(*(_predicates(clause.formula.left) for clause in definite)):
             message = f"{head} is derived from itself, or after it was used"
             raise self._source.error(message, position, "recursion is not supported")
-
-    def _in_clauses(self, rule: Rule) -> list[Rule]:
-        """Return the rules of a soft formula; in some dialects, they treat the formula as one feature."""
-        if not self._reader.dialect.whole or rule.weight is None:
-            return [rule]
-        signed = clauses_of(rule.formula)
-        if signed is None:
-            raise self._source.error(
-                f"a formula that is one feature has at most {MAX_PARTS} atoms, and no negated EXIST "
-                "(`=>` and `<=>` negate, too)",
-                rule.position,
-                "write a rule for each part of it",
-            )
-        clauses, sign = signed
-        return [
-            replace(rule, formula=clause, weight=sign * rule.weight, text=show(clause))
-            for clause in clauses
-        ]
 
     def _check_normal_form(self, sentence: Sentence) -> None:
         """Reject a universal quantifier inside an existential one, and a too large normal form."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from onlinesrl.core.errors import DataError
-from onlinesrl.logic.ast import Program, Rule
+from onlinesrl.logic.ast import Program
 from onlinesrl.mln.lang import weight_file
 from onlinesrl.mln.lang.clausal_form import Clause, clauses, plus_variables
 
@@ -43,20 +43,17 @@ def _tables(
     soft: Sequence[Clause], weights: Program
 ) -> tuple[Mapping[int, dict[tuple[str, ...], float]], Sequence[weight_file.Unmatched]]:
     """Return the weights of a file by the place of their clause and its constants, and what fits none."""
-    listed = replace(weights, rules=tuple(map(_with_others, weights.rules)))
-    lines = weight_file.read(soft, listed)
+    rules = []
+    for rule in weights.rules:
+        template, rows = plus_variables(rule.formula), rule.table or ()
+        if template and rule.weight is not None:  # the weight of all constants that are not listed
+            rows = (((_OTHERS,) * len(template), rule.weight), *rows)
+        rules.append(replace(rule, table=rows or rule.table))
+    lines = weight_file.read(soft, replace(weights, rules=tuple(rules)))
     tables = dict[int, dict[tuple[str, ...], float]]()
     for place, key, weight in lines.entries:
         tables.setdefault(place, {})[key] = weight
     return tables, lines.unmatched
-
-
-def _with_others(rule: Rule) -> Rule:
-    """Let the weight of a template be that of a constant that stands for all others."""
-    template = plus_variables(rule.formula)
-    if not template or rule.weight is None:
-        return rule
-    return replace(rule, table=(((_OTHERS,) * len(template), rule.weight), *(rule.table or ())))
 
 
 def weights_text(program: Program, soft: Sequence[Clause]) -> str:

@@ -187,9 +187,12 @@ class Converter:
             if self._dialect.variable(name) is None:
                 message = f"a quantifier binds variables, and {name} is a constant"
                 raise self._source.error(message, position(name))
-            used_elsewhere = inner[name] < self._uses[name]
-            variable_name = self._named(name)
-            scope[str(name)] = self._fresh(variable_name) if used_elsewhere else variable_name
+            variable = self._named(name)
+            if inner[name] < self._uses[name]:  # the name is used elsewhere
+                new_names = map(f"{variable}{{}}".format, count(1))
+                variable = next(new for new in new_names if new not in self._taken)
+                self._taken.add(variable)
+            scope[str(name)] = variable
         variables = tuple(dict.fromkeys(scope[name] for name in tokens(names)))
         self.binders.append(Binder(variables, position(word)))
         quantifier = Exists if word.lower() == "exist" else Forall
@@ -198,11 +201,6 @@ class Converter:
     def _named(self, name: Token) -> str:
         return self._dialect.variable(name) or str(name)
 
-    def _fresh(self, name: str) -> str:
-        fresh = next(new for new in map(f"{name}{{}}".format, count(1)) if new not in self._taken)
-        self._taken.add(fresh)
-        return fresh
-
     def _argument(self, node: Node, bound: Mapping[str, str]) -> Argument:
         if isinstance(node, str):
             term = leaf(node, self._source, self._dialect, bound)
@@ -210,8 +208,12 @@ class Converter:
         match node.data:
             case "plus":
                 return self._plus(node, bound)
-            case "marked" | "optional" | "named":
-                return _declared(node)
+            case "marked" | "optional" | "named":  # in a declaration: a type, with a mark or a name
+                name, *rest = node.children
+                mark = {"marked": "!", "optional": "?"}.get(node.data, "")
+                if rest and not isinstance(rest[0], str):
+                    mark = "!"
+                return Argument(Variable(str(name)), f"{name}{mark}", position(node))
             case "call":
                 return self._function(node, bound)
             case _:
@@ -284,16 +286,6 @@ def leaf(
             f'put it in quotes: "{token}"',
         )
     return Constant(unquote(token))
-
-
-def _declared(node: Tree[Token]) -> Argument:
-    """Convert an argument of a declaration: a type with a mark or a name after it."""
-    name, *rest = node.children
-    assert isinstance(name, str)
-    mark = {"marked": "!", "optional": "?"}.get(node.data, "")
-    if rest and not isinstance(rest[0], str):
-        mark = "!"
-    return Argument(Variable(str(name)), f"{name}{mark}", position(node))
 
 
 def _names(tree: Tree[Token]) -> Counter[Token]:
@@ -436,26 +428,46 @@ class _Statements:
                 position(marks["PERIOD"]),
                 "drop the weight to make the rule hard, or the period to make it soft",
             )
+        weights = (name for part in node.find_data("weight") for name in tokens(part))
+        variable = next(map(self._dialect.variable, weights), None)
         (formula,) = (child for child in node.children if _is_formula(child))
-        stars = _stars(node)
+        starred = (next(tokens(argument)) for argument in node.find_data("starred"))
+        stars = sorted(starred, key=lambda mark: mark.start_pos or 0)
         if len(stars) > MAX_STARS:
             message = f"more than {MAX_STARS} atoms of one formula are marked `*`"
             raise self._source.error(message, position(stars[MAX_STARS]))
         for signs in product((True, False), repeat=len(stars)):
             sentence = self._sentence(node, formula, signs)
             if not stars and not sentence.definite and self._dialect is ALCHEMY:
-                sentence = replace(sentence, text=_written(node, self._code, marks))
+                # the text as written, without weight and period, on one line
+                code = self._code[node.meta.start_pos : node.meta.end_pos]
+                code = code.removeprefix(marks.get("WEIGHT", ""))
+                lines = code.removesuffix(marks.get("PERIOD", "")).split("\n")
+                code = " ".join(filter(None, map(str.strip, lines)))
+                sentence = replace(sentence, text=code)
             yield replace(
                 sentence,
                 weight=self._weight(marks["WEIGHT"]) if "WEIGHT" in marks else None,
-                weight_variable=self._weight_variable(node),
+                weight_variable=variable,
                 hard="PERIOD" in marks,
                 star=position(stars[0]) if stars else None,
             )
 
     def _sentence(self, node: Tree[Token], formula: Node, signs: Iterable[bool]) -> Sentence:
         converter = Converter(node, self._source, signs, self._dialect)
-        converted = _convert(formula, converter, self._source)
+        definite = not isinstance(formula, str) and formula.data == "definite"
+        if definite:
+            assert not isinstance(formula, str)
+            head_node, body_node = formula.children
+            body = converter.formula(body_node)
+            head = converter.formula(head_node)
+            if not isinstance(head, Atom):
+                message = "the head of a definite clause is one atom without sign"
+                hint = "write other rules as `body => head`"
+                raise self._source.error(message, position(head_node), hint)
+            converted: Formula = Implies(body, head)
+        else:
+            converted = converter.formula(formula)
         return Sentence(
             formula=converted,
             weight=None,
@@ -465,21 +477,20 @@ class _Statements:
             position=position(node),
             last_line=node.meta.end_line,
             text=show(converted),
-            definite=_is_definite(formula),
+            definite=definite,
             star=None,
         )
 
     def _weight(self, token: Token) -> float:
-        weight = _number(token)
+        try:
+            weight: float | None = float(token)
+        except ValueError:
+            weight = evaluate(token)
         if weight is None:
             raise self._source.error("this weight has no value", position(token))
         if not isfinite(weight):
             raise self._source.error("a weight is at most 1.8e308", position(token))
         return weight
-
-    def _weight_variable(self, node: Tree[Token]) -> str | None:
-        names = [name for weight in node.find_data("weight") for name in tokens(weight)]
-        return next(map(self._dialect.variable, names), None)
 
     def _cardinality(self, node: Tree[Token]) -> Sentence:
         over, formula, op, bound = node.children
@@ -489,47 +500,10 @@ class _Statements:
         return replace(self._sentence(node, formula, ()), hard=True, cardinality=cardinality)
 
 
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return evaluate(text)
-
-
 def _is_formula(node: Node) -> bool:
     if isinstance(node, str):
         return node.type not in {*_MARKS, "STAR"}
     return node.data != "weight"
-
-
-def _convert(node: Node, converter: Converter, source: Source) -> Formula:
-    if not _is_definite(node):
-        return converter.formula(node)
-    assert not isinstance(node, str)
-    head_node, body_node = node.children
-    body = converter.formula(body_node)
-    head = converter.formula(head_node)
-    if not isinstance(head, Atom):
-        message = "the head of a definite clause is one atom without sign"
-        raise source.error(message, position(head_node), "write other rules as `body => head`")
-    return Implies(body, head)
-
-
-def _is_definite(node: Node) -> bool:
-    return not isinstance(node, str) and node.data == "definite"
-
-
-def _stars(node: Tree[Token]) -> list[Token]:
-    """Return the ``*`` marks of a sentence in order."""
-    marks = (next(tokens(argument)) for argument in node.find_data("starred"))
-    return sorted(marks, key=lambda mark: mark.start_pos or 0)
-
-
-def _written(node: Tree[Token], code: str, marks: Mapping[str, Token]) -> str:
-    """Return the text of a sentence without weight and period, on one line."""
-    text = code[node.meta.start_pos : node.meta.end_pos].removeprefix(marks.get("WEIGHT", ""))
-    lines = text.removesuffix(marks.get("PERIOD", "")).split("\n")
-    return " ".join(filter(None, map(str.strip, lines)))
 
 
 def _function(node: Tree[Token], source: Source) -> FunctionDeclaration:

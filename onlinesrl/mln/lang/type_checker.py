@@ -76,8 +76,21 @@ class Checker:
             raise self._source.error("a formula needs at least one predicate", start)
         for argument, type_ in numeric:
             _spread(argument, type_, types)
-        while self._infer(sentence.mentions, types):
-            pass
+        before = -1
+        while before < len(types):  # as long as equations with arithmetic give new types
+            before = len(types)
+            for mention in sentence.mentions:
+                sides = mention.arguments
+                if not isinstance(mention.formula, Equal) or not any(
+                    isinstance(argument.term, Arithmetic) for argument in sides
+                ):
+                    continue
+                results = [self._result(argument) for argument in sides]
+                leaves = (leaf for leaf in terms(mention.formula) if isinstance(leaf, Variable))
+                leaf_types = (types.get(leaf.name) for leaf in leaves)
+                side_type = next(filter(None, (*results, *leaf_types)), None)
+                for argument in sides:
+                    _spread(argument, side_type, types)
         self._all_typed(sentence, types)
         return types
 
@@ -214,20 +227,6 @@ class Checker:
             numeric.append((argument, type_))
         for part, inner in self._parts(argument):
             self._place(part, inner, types, numeric)
-
-    def _infer(self, mentions: Sequence[Mention], types: dict[str, str]) -> bool:
-        """Infer types of variables in equations with arithmetic; tell whether there are new types."""
-        before = len(types)
-        for mention in mentions:
-            numeric = any(isinstance(argument.term, Arithmetic) for argument in mention.arguments)
-            if isinstance(mention.formula, Equal) and numeric:
-                results = [self._result(argument) for argument in mention.arguments]
-                leaves = (leaf for leaf in terms(mention.formula) if isinstance(leaf, Variable))
-                leaf_types = (types.get(leaf.name) for leaf in leaves)
-                type_ = next(filter(None, (*results, *leaf_types)), None)
-                for argument in mention.arguments:
-                    _spread(argument, type_, types)
-        return len(types) > before
 
     def _all_typed(self, sentence: Sentence, types: dict[str, str]) -> None:
         for mention in sentence.mentions:

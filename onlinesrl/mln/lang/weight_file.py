@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isfinite
 from typing import NamedTuple, TextIO, TypeAlias
 
@@ -25,7 +26,7 @@ from onlinesrl.logic.ast import (
     Variable,
     replace_terms,
 )
-from onlinesrl.logic.text import quote, show, show_leaf
+from onlinesrl.logic.text import quote, show, show_instance, show_leaf
 from onlinesrl.mln.lang.clausal_form import Clause, plus_variables, rule_clauses
 from onlinesrl.mln.lang.clause_matching import Kind, Pattern, Shape, patterns, shape
 
@@ -53,7 +54,16 @@ def write(
     stream.writelines(f"{rule.text}.\n" for rule in program.rules if rule.hard)
     for clause in weighted:
         stream.write(f"{clause.weight!r} {show(written(clause, program.rules[clause.rule]))}\n")
-    stream.writelines(_lines(program, entries))
+    forms: dict[int, tuple[Clause, _Form]] = {}
+    spelled: dict[str, str] = {}
+    for clause, key, weight in entries:
+        if id(clause) not in forms:
+            rule = program.rules[clause.rule]
+            form = _form(program, rule, written(clause, rule), clause.weight)
+            forms[id(clause)] = (clause, form)
+        if not isfinite(weight):
+            raise ValueError(f"the weight of {clause.text} for {key} is {weight}")
+        stream.write(forms[id(clause)][1].line(key, weight, spelled))
 
 
 def alchemy_text(program: Program) -> str:
@@ -113,19 +123,6 @@ def _declaration(predicate: Predicate) -> str:
     return f"{predicate.name}({', '.join(types)})"
 
 
-def _lines(program: Program, entries: Iterable[Entry]) -> Iterator[str]:
-    forms: dict[int, tuple[Clause, _Form]] = {}
-    spelled: dict[str, str] = {}
-    for clause, key, weight in entries:
-        if id(clause) not in forms:
-            rule = program.rules[clause.rule]
-            form = _form(program, rule, written(clause, rule), clause.weight)
-            forms[id(clause)] = (clause, form)
-        if not isfinite(weight):
-            raise ValueError(f"the weight of {clause.text} for {key} is {weight}")
-        yield forms[id(clause)][1].line(key, weight, spelled)
-
-
 class _Form(NamedTuple):
     """The format of the lines of a template's instances.
 
@@ -174,13 +171,8 @@ def written(clause: Clause, rule: Rule) -> Formula:
 
 def rule_text(program: Program, clause: Clause, constants: Mapping[str, str]) -> str:
     """Return the rule of a clause, as in a weight file, with constants in place of some variables."""
-
-    def spelled(leaf: Leaf) -> str:
-        if isinstance(leaf, Variable) and leaf.name in constants:
-            return quote(constants[leaf.name])
-        return show_leaf(leaf)
-
-    return show(written(clause, program.rules[clause.rule]), spelled)
+    formula = written(clause, program.rules[clause.rule])
+    return show(formula, partial(show_instance, constants=constants))
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +288,14 @@ def _add(
     for row, weight in instances.rows:
         for holes, by_constants in choices:
             fitting = by_constants.get(tuple([row[hole] for hole in holes]), ())
-            choice = next((option for option in fitting if _fits(row, option[2])), None)
+            choice = next(
+                (
+                    option
+                    for option in fitting
+                    if all(row[first] == row[second] for first, second in option[2].equal)
+                ),
+                None,
+            )
             if choice is not None:
                 number, factor, pattern = choice
                 place = (number, tuple([row[hole] for hole in pattern.key]))
@@ -305,7 +304,3 @@ def _add(
         else:
             missed += 1
     return missed
-
-
-def _fits(row: tuple[str, ...], pattern: Pattern) -> bool:
-    return all(row[first] == row[second] for first, second in pattern.equal)
