@@ -57,17 +57,12 @@ def least_change(
         for outcome in outcomes:
             true = set() if outcome.prediction is None else true_atoms(outcome.prediction)
             flips = outcome.prediction is not None and (atom in true) != value
-            values.append(_value_text(atom, [b for b in group if b in true]) if flips else None)
+            true_names = [shown(b) for b in group if b in true] or ["false"]
+            value_text = "true" if atom in true else true_names[0]
+            values.append(value_text if flips else None)
         return values
 
     return search(mattering, gap, flipped, query.tries)
-
-
-def _value_text(atom: Atom, true: Sequence[Atom]) -> str:
-    """Return the new value of an atom, or the true atom of its group."""
-    if atom in true:
-        return "true"
-    return shown(true[0]) if true else "false"
 
 
 def _candidates(
@@ -142,29 +137,25 @@ def _opened(
     candidates: Sequence[Candidate],
 ) -> tuple[list[Atom], GroundMRF, Floats]:
     """Return the atoms, the model and its weights of a network in which candidates are open."""
+    changing = {c.atom for c in candidates}
+    listed: Atoms = {}
+    for name, args in dict.fromkeys([*names, *changing]):
+        listed.setdefault(name, []).append([*args])
+    evidence: Atoms = {
+        name: [row for row in rows if (name, tuple(map(str, arguments(row)))) not in changing]
+        for name, rows in example.evidence.items()
+    }
+    asked = msgspec.structs.replace(example, evidence=evidence, query=listed, truth=None)
     plan, packer = predictor.grounder.layout.plan, predictor.grounder.packer
     opened = dict.fromkeys([*plan.query, *(c.atom[0] for c in candidates)])
     layout = Layout(compile_program(plan.program, [*opened]))
     limits = predictor.inference.limits
     grounder = Grounder(layout, predictor.weights.stream, limits, packer.background)
     grounder.packer.set_shown(packer.shown())
-    batch = grounder.ground_one(_with_open(example, names, candidates))
+    batch = grounder.ground_one(asked)
     atoms = atom_names(grounder, batch)
     model, place = clause_model(grounder.net, folded=False)
     return atoms, model, clause_weights(model, place, _ground_weights(predictor, grounder))
-
-
-def _with_open(example: Example, names: Sequence[Atom], candidates: Sequence[Candidate]) -> Example:
-    """Return the example with its query atoms and the candidates listed as open."""
-    open_: Atoms = {}
-    changing = {c.atom for c in candidates}
-    for name, args in dict.fromkeys([*names, *changing]):
-        open_.setdefault(name, []).append([*args])
-    evidence: Atoms = {
-        name: [row for row in rows if (name, tuple(map(str, arguments(row)))) not in changing]
-        for name, rows in example.evidence.items()
-    }
-    return msgspec.structs.replace(example, evidence=evidence, query=open_, truth=None)
 
 
 def _ground_weights(predictor: Predictor, grounder: Grounder) -> Floats:

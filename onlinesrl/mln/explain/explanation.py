@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bools, Floats, Ints
-from onlinesrl.core.example import Atoms, Example
+from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.example import Atoms, Constant, Example
 from onlinesrl.core.explain.counterfactual import CounterfactualQuery
 from onlinesrl.core.explain.explanation import (
     Atom,
@@ -47,18 +47,35 @@ def explain(
     alternative = world.best_otherwise(a)
     local = world.turned(a, None if alternative is None else alternative[0])
     gain = world.gain(world.state, local)
-    broken = world.model.hard & ~world.model.satisfied(local)
     other = None if alternative is None else _other(world, a, *alternative)
-    fields |= {
-        "group": _group(world, a),
-        "instead": _instead(world, a, local),
-        "reasons": _reasons(world, gain),
-        "undecided": _undecided(world, local, gain),
-        "forbidden": () if alternative else _texts(world, broken),
-        "other": other,
-    }
-    flip = least_change(world, example, a, _gap(world, other), query)
-    return Explanation(**fields, flip=flip)
+    names, state, model = world.names, world.state, world.model
+    members = world.members(a)
+    true = [shown(names[b]) for b in members if state[b]]
+    group = predictor.grounder.layout.plan.groups.get(atom[0])
+    if group is not None:
+        fields["group"] = f"{group.show(atom[0])}, here {true[0] if true else 'none'}"
+    if len(members) > 1 and state[a]:
+        before = [shown(names[b]) for b in members if state[b] and b != a]
+        after = [shown(names[b]) for b in members if local[b] and b != a]
+        fields["instead"] = (after or before or ["none of its group"])[0]
+    if alternative is None:
+        broken: Ints = world.place[model.hard & ~model.satisfied(local)]
+        instances = (_instance(world, g) for g in broken.tolist() if g >= 0)
+        clauses = predictor.weights.clauses
+        rules = (f"{_text(world, clauses[c], key)}." for c, key, _ in instances)
+        fields["forbidden"] = tuple(dict.fromkeys(rules))
+    # ground clauses whose truth stays although one of their atoms changes
+    clause = np.repeat(np.arange(model.n_clauses), np.diff(model.start))
+    literal_atom = np.abs(model.literals) - 1
+    touched = np.unique(clause[state[literal_atom] != local[literal_atom]])
+    undecided = int(np.sum((world.weight[touched] != 0) & (gain[touched] == 0)))
+    fields |= {"reasons": _reasons(world, gain), "undecided": undecided, "other": other}
+    proven = 0.0  # the proven score difference to all states with the other value
+    if other is None:
+        proven = np.inf
+    elif world.certified and other.certified:
+        proven = other.cost
+    return Explanation(**fields, flip=least_change(world, example, a, proven, query))
 
 
 def words_of(layout: Layout, evidence: Atoms) -> dict[str, str]:
@@ -76,13 +93,6 @@ def words_of(layout: Layout, evidence: Atoms) -> dict[str, str]:
     return {}
 
 
-def _gap(world: PredictedWorld, other: Other | None) -> float:
-    """Return the proven score difference between the prediction and all states with the other value."""
-    if other is None:
-        return np.inf
-    return other.cost if world.certified and other.certified else 0.0
-
-
 def least_certain(predictor: Predictor, example: Example, most: int) -> list[Atom]:
     """See ``Learner.least_certain``; certainty is the loss of score by the other value alone.
 
@@ -92,7 +102,8 @@ def least_certain(predictor: Predictor, example: Example, most: int) -> list[Ato
     cost, net = -_turn_gains(world), world.net
     by_cost = []
     for v in range(int(net.size[n.VARIABLES])):
-        members = [a for a in _range(net, v) if a < len(world.names) and net.fixed[a] == n.OPEN]
+        atoms = range(*net.var_start[v : v + 2].tolist())
+        members = [a for a in atoms if a < len(world.names) and net.fixed[a] == n.OPEN]
         true = [a for a in members if world.state[a]]
         false = [a for a in members if not world.state[a]]
         alternatives = [cost[a] for a in false] + [0.0] * (len(true) > 0 and not net.exactly[v])
@@ -137,56 +148,22 @@ def _number(world: PredictedWorld, atom: Atom) -> int:
     return world.names.index(atom)
 
 
-def _range(net: n.Network, v: int) -> range:
-    return range(*net.var_start[v : v + 2].tolist())
-
-
-def _group(world: PredictedWorld, a: int) -> str | None:
-    """Return the group constraint of an atom in words, with the predicted atom of the group."""
-    name = world.names[a][0]
-    group = world.predictor.grounder.layout.plan.groups.get(name)
-    if group is None:
-        return None
-    true = [world.names[b] for b in world.members(a) if world.state[b]]
-    is_true = f", here {shown(true[0])}" if true else ", here none"
-    return group.show(name) + is_true
-
-
-def _instead(world: PredictedWorld, a: int, local: State) -> str | None:
-    """Return the alternative of a true atom in its group; None for a false or ungrouped atom."""
-    members = world.members(a)
-    if len(members) == 1:
-        return None
-    before = [shown(world.names[b]) for b in members if world.state[b] and b != a]
-    after = [shown(world.names[b]) for b in members if local[b] and b != a]
-    return (after or before or ["none of its group"])[0] if world.state[a] else None
-
-
 def _other(world: PredictedWorld, a: int, state: State, certified: bool) -> Other:
-    """Return the cost of another state and its changes outside the atom's group."""
+    """Return the cost of another state and its changes outside the atom's group.
+
+    Where another atom of a group becomes true, that is the change to report.
+    """
     cost = float(world.gain(world.state, state).sum())
     changed = np.flatnonzero(world.state != state).tolist()
     members = world.members(a)
     changes = [
         (shown(world.names[b]), bool(state[b]))
         for b in changed
-        if b < len(world.names) and b not in members and not _replaced(world, b, state)
+        if b < len(world.names)
+        and b not in members
+        and (state[b] or not np.any(state[world.members(b)]))
     ]
     return Other(cost, certified, tuple(changes))
-
-
-def _replaced(world: PredictedWorld, b: int, state: State) -> bool:
-    """Tell whether another atom of the group becomes true, which is then the change to report."""
-    return not state[b] and bool(np.any(state[world.members(b)]))
-
-
-def _undecided(world: PredictedWorld, local: State, gain: Floats) -> int:
-    """Count the weighted ground clauses whose truth stays although one of their atoms changes."""
-    model = world.model
-    clause = np.repeat(np.arange(model.n_clauses), np.diff(model.start))
-    atom = np.abs(model.literals) - 1
-    touched = np.unique(clause[world.state[atom] != local[atom]])
-    return int(np.sum((world.weight[touched] != 0) & (gain[touched] == 0)))
 
 
 def _reasons(world: PredictedWorld, gain: Floats) -> tuple[Reason, ...]:
@@ -234,41 +211,28 @@ def merged(instances: Iterable[Instance]) -> tuple[Reason, ...]:
 
 def _instance(world: PredictedWorld, g: int) -> tuple[int, tuple[str, ...], int]:
     """Return a ground clause's clause, the template constants of its weight, and its row."""
-    net = world.net
+    net, table = world.net, world.predictor.weights
     rows = int(net.size[n.ROWS])
     row = int(np.searchsorted(net.clause_start[: rows + 1], g, "right")) - 1
     number = int(net.row_clause[row])
     k = g - int(net.clause_start[row])
     offset = int(net.row_offset[row] + k * net.row_step[row])
-    key = tuple(_constants(world, number, net.row_key[row].tolist(), offset))
-    return number, key, row
-
-
-def _constants(
-    world: PredictedWorld, number: int, key: Sequence[int], offset: int
-) -> Iterator[str]:
-    """Yield the template's constants from a key and an offset; see ``mln.kernels.ground``."""
-    table = world.predictor.weights
+    # the constants are those of a key and an offset, see ``mln.kernels.ground``
     plan, (strides, _) = table.layout.plan.clauses[number], table.strides[number]
+    constants: list[Constant] = []
+    key = net.row_key[row].tolist()
     for name, stride, part in zip(plan.clause.template, strides, key, strict=False):
         kind = plan.types[name]
         declared = table.layout.constants[kind]
         if stride and part == 0:
-            yield str(declared[offset // stride % len(declared)])
+            constants.append(declared[offset // stride % len(declared)])
         elif part < 0:  # a constant that the stream has not shown
-            yield str(world.predictor.grounder.packer.constants.names[-2 - part])
+            constants.append(world.predictor.grounder.packer.constants.names[-2 - part])
         else:
-            yield str(table.stream[kind].names[part - (stride != 0)])
+            constants.append(table.stream[kind].names[part - (stride != 0)])
+    return number, tuple(map(str, constants)), row
 
 
 def _text(world: PredictedWorld, clause: Clause, key: Sequence[str]) -> str:
     constants = dict(zip(clause.template, key, strict=True))
     return rule_text(world.predictor.weights.layout.plan.program, clause, constants)
-
-
-def _texts(world: PredictedWorld, selected: Bools) -> tuple[str, ...]:
-    """Return the distinct rules of the selected clauses."""
-    places: Ints = world.place[selected]
-    instances = (_instance(world, g) for g in places.tolist() if g >= 0)
-    clauses = world.predictor.weights.clauses
-    return tuple(dict.fromkeys(_text(world, clauses[c], key) + "." for c, key, _ in instances))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec.structs import replace
 
-from onlinesrl.core.arrays import Bools, Floats, Ints
+from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import ExampleError, Infeasible, Unsolved
 from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.core.explain.explanation import Atom
@@ -86,7 +86,11 @@ class PredictedWorld:
         ground = predictor.averaged(net)
         model, place = clause_model(net)
         weight = clause_weights(model, place, ground)
-        state = _state(net, names, prediction)
+        true = true_atoms(prediction)
+        state = np.zeros(int(net.size[n.ATOMS]), np.uint8)
+        state[: len(names)] = [name in true for name in names]
+        state[net.fixed[: len(state)] == n.TRUE] = 1
+        n.define(net, state)  # also the atoms that stand for existentials
         return cls(predictor, net, names, ground, model, place, weight, state, prediction.certified)
 
     def members(self, atom: int) -> range:
@@ -98,10 +102,6 @@ class PredictedWorld:
         """Return each clause's contribution to the score of ``state`` minus that to ``other``."""
         satisfied = self.model.satisfied(state).astype(np.int64)
         return self.weight * (satisfied - self.model.satisfied(other))
-
-    def component(self, atom: int) -> Ints:
-        """Return the atoms that ground rules and groups connect with an atom."""
-        return components(self.model, self.model.hard | (self.weight != 0)).having(atom)[0]
 
     def turned(self, atom: int, other: State | None) -> State:
         """Return the predicted state, with the values of ``other`` in the atom's group.
@@ -123,14 +123,20 @@ class PredictedWorld:
         Only atoms connected with the atom may differ from the predicted state. None: no such state is
         feasible. Raises Unsolved if the search ends at its limit without any state.
         """
-        atoms = self.component(atom)
+        connecting = self.model.hard | (self.weight != 0)
+        atoms = components(self.model, connecting).having(atom)[0]
         self.net.fixed[atom] = n.FALSE if self.state[atom] else n.TRUE
         model, place = clause_model(self.net)
         self.net.fixed[atom] = n.OPEN
         weight = clause_weights(model, place, self.ground)
         if np.any(model.hard & (np.diff(model.start) == 0)):
             return None
-        clauses = np.flatnonzero(_touching(model, atoms) & (model.hard | (weight != 0)))
+        selected = np.zeros(model.n_atoms, np.bool_)
+        selected[atoms] = True
+        clause = np.repeat(np.arange(model.n_clauses), np.diff(model.start))
+        selected_clause = clause[selected[np.abs(model.literals) - 1]]
+        touching = np.bincount(selected_clause, minlength=model.n_clauses) > 0
+        clauses = np.flatnonzero(touching & (model.hard | (weight != 0)))
         try:
             part = restrict(model, atoms, clauses)
             solution = _solve(self.predictor.inference, part, weight[clauses])
@@ -168,22 +174,3 @@ def true_atoms(prediction: Prediction) -> set[Atom]:
         for args in rows
         if not isinstance(args, ValuedAtom)
     }
-
-
-def _state(net: n.Network, names: Sequence[Atom], prediction: Prediction) -> State:
-    """Return the predicted state of a network's atoms, including atoms defined by existentials."""
-    true = true_atoms(prediction)
-    state = np.zeros(int(net.size[n.ATOMS]), np.uint8)
-    state[: len(names)] = [name in true for name in names]
-    state[net.fixed[: len(state)] == n.TRUE] = 1
-    n.define(net, state)
-    return state
-
-
-def _touching(model: GroundMRF, atoms: Ints) -> Bools:
-    """Return which clauses contain one of ``atoms``, bool[clauses]."""
-    selected = np.zeros(model.n_atoms, np.bool_)
-    selected[atoms] = True
-    clause = np.repeat(np.arange(model.n_clauses), np.diff(model.start))
-    hit = clause[selected[np.abs(model.literals) - 1]]
-    return np.bincount(hit, minlength=model.n_clauses) > 0
