@@ -17,7 +17,7 @@ from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.elimination import route
 from onlinesrl.mln.inference.exact_marginals import together
-from onlinesrl.mln.inference.mcmc_diagnostics import DISAGREE, Diagnostics
+from onlinesrl.mln.inference.mcmc_diagnostics import DISAGREE
 from onlinesrl.mln.inference.protocols import MapEngine, Marginals
 from onlinesrl.mln.inference.registry import (
     MAP_METHODS,
@@ -26,7 +26,7 @@ from onlinesrl.mln.inference.registry import (
     marginal_engine,
 )
 from onlinesrl.mln.query.load_world import QueryError
-from onlinesrl.mln.query.world import Part, Soft, World, distinct
+from onlinesrl.mln.query.world import Part, World, distinct
 
 SAMPLED = (
     "the treewidth of the network is too large for exact marginals: its wide parts have estimates by "
@@ -63,38 +63,28 @@ def _name(world: World, atom: int) -> str:
 def network_lines(world: World) -> Iterator[str]:
     """Yield the ground network: ``weight literal v literal``, hard clauses with a final period."""
     for part in world.parts():
-        yield from _part_lines(world, part)
-
-
-def _part_lines(world: World, part: Part) -> Iterator[str]:
-    model, atoms = part.model, part.atoms.tolist()
-    names = [_name(world, atom) for atom in atoms]
-    fixed = {n: world.fixed[atom] for n, atom in enumerate(atoms) if atom in world.fixed}
-    for c, weight, hard in zip(*distinct(model, part.weight), strict=True):
-        if not hard and weight == 0.0:
-            continue
-        literals = sorted(model.literals[model.start[c] : model.start[c + 1]].tolist(), key=abs)
-        if len(literals) == 1 and abs(literals[0]) - 1 in fixed:
-            continue
-        text = " v ".join(("" if x > 0 else "!") + names[abs(x) - 1] for x in literals)
-        yield f"{text}." if hard else f"{weight:.10g} {text}"
-    order = np.argsort(model.group, kind="stable")
-    bounds = np.searchsorted(model.group[order], np.arange(len(model.exactly) + 1))
-    for group, (first, last) in enumerate(pairwise(bounds.tolist())):
-        members = order[first:last].tolist()
-        free = [names[atom] for atom in members if atom not in fixed]
-        has_true = any(fixed.get(atom) for atom in members)
-        yield from _group_lines(free, has_true, bool(model.exactly[group]))
-
-
-def _group_lines(free: Sequence[str], has_true: bool, exactly: bool) -> Iterator[str]:
-    """Yield the hard clauses of a group constraint; ``has_true``: evidence has a true atom of the group."""
-    if has_true:
-        yield from (f"!{name}." for name in free)
-        return
-    yield from (f"!{first} v !{second}." for first, second in combinations(free, 2))
-    if free and exactly:
-        yield f"{' v '.join(free)}."
+        model, atoms = part.model, part.atoms.tolist()
+        names = [_name(world, atom) for atom in atoms]
+        fixed = {n: world.fixed[atom] for n, atom in enumerate(atoms) if atom in world.fixed}
+        for c, weight, hard in zip(*distinct(model, part.weight), strict=True):
+            if not hard and weight == 0.0:
+                continue
+            literals = sorted(model.literals[model.start[c] : model.start[c + 1]].tolist(), key=abs)
+            if len(literals) == 1 and abs(literals[0]) - 1 in fixed:
+                continue
+            text = " v ".join(("" if x > 0 else "!") + names[abs(x) - 1] for x in literals)
+            yield f"{text}." if hard else f"{weight:.10g} {text}"
+        order = np.argsort(model.group, kind="stable")
+        bounds = np.searchsorted(model.group[order], np.arange(len(model.exactly) + 1))
+        for group, (first, last) in enumerate(pairwise(bounds.tolist())):
+            members = order[first:last].tolist()
+            free = [names[atom] for atom in members if atom not in fixed]
+            if any(fixed.get(atom) for atom in members):  # evidence has a true atom of the group
+                yield from (f"!{name}." for name in free)
+                continue
+            yield from (f"!{one} v !{other}." for one, other in combinations(free, 2))
+            if free and model.exactly[group]:
+                yield f"{' v '.join(free)}."
 
 
 def infer(
@@ -203,18 +193,15 @@ def _map(world: World, engine: MapEngine) -> tuple[Floats, list[_Counts], dict[s
     certified = all(solution.certified for solution in solutions)
     rounding = sum(solution.rounding for solution in solutions)
     doubts = [] if certified else [UNPROVEN if slack > rounding else ROUNDED.format(rounding)]
-    return (
-        state.astype(np.float64),
-        counts,
-        {
-            "cost": state_cost,
-            "bound": state_cost - slack if math.isfinite(slack) else None,
-            "rounding": rounding,
-            "route": route(solution.route for solution in solutions),
-            "certified": certified,
-            "warnings": doubts,
-        },
-    )
+    details = {
+        "cost": state_cost,
+        "bound": state_cost - slack if math.isfinite(slack) else None,
+        "rounding": rounding,
+        "route": route(solution.route for solution in solutions),
+        "certified": certified,
+        "warnings": doubts,
+    }
+    return state.astype(np.float64), counts, details
 
 
 def cost(world: World, state: Sequence[int] | State) -> float:
@@ -224,13 +211,12 @@ def cost(world: World, state: Sequence[int] | State) -> float:
     with an atom of an open predicate, and without a true literal of a closed one, count. Atoms of open
     predicates count even if evidence fixes them, so that evidence does not change the cost of a state.
     """
-    return sum(_cost(soft, np.asarray(state, np.uint8)) for soft in world.soft())
-
-
-def _cost(soft: Soft, state: State) -> float:
-    first, gain, _ = distinct(soft.model, soft.weight)
-    is_true = soft.model.satisfied(state)[first]
-    return math.fsum(np.abs(gain[is_true == (gain < 0)]).tolist())
+    costs = []
+    for soft in world.soft():
+        first, gain, _ = distinct(soft.model, soft.weight)
+        is_true = soft.model.satisfied(np.asarray(state, np.uint8))[first]
+        costs.append(math.fsum(np.abs(gain[is_true == (gain < 0)]).tolist()))
+    return sum(costs)
 
 
 def _marginals(
@@ -241,28 +227,21 @@ def _marginals(
         parts.append((part.atoms, engine.marginals(part.model, part.weight)))
         counts.append(_Counts.of(part))
     marginals = together(world.n_atoms, parts)
-    return (
-        marginals.probability,
-        counts,
-        {
-            "log_z": marginals.log_z,
-            "route": marginals.route,
-            "rounding": marginals.rounding,
-            "samples": marginals.samples,
-            **({} if marginals.diagnostics is None else _figures(marginals.diagnostics)),
-            "warnings": _doubts(world, method, marginals, error),
-        },
-    )
-
-
-def _figures(diagnostics: Diagnostics) -> dict[str, Any]:
-    """Return the diagnostics of the least reliable atom."""
-    return {
-        "chains": diagnostics.chains,
-        "r_hat": diagnostics.largest_r_hat,
-        "ess": diagnostics.least_ess,
-        "standard_error": diagnostics.largest_error,
+    details: dict[str, Any] = {
+        "log_z": marginals.log_z,
+        "route": marginals.route,
+        "rounding": marginals.rounding,
+        "samples": marginals.samples,
     }
+    if (diagnostics := marginals.diagnostics) is not None:  # of the least reliable atom
+        details |= {
+            "chains": diagnostics.chains,
+            "r_hat": diagnostics.largest_r_hat,
+            "ess": diagnostics.least_ess,
+            "standard_error": diagnostics.largest_error,
+        }
+    details["warnings"] = _doubts(world, method, marginals, error)
+    return marginals.probability, counts, details
 
 
 def _doubts(world: World, method: str, marginals: Marginals, error: float | None) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -200,11 +200,21 @@ def _ground(
     zeros = np.zeros if options.folder is None else partial(memmap.zeros, options.folder)
     possible = _all_atoms(program, evidence, wholly, limits) if partly else {}
     example = _example(evidence, partly, soft)
-    world = ground(_with_constants(program, soft), opened, example, limits, possible, zeros)
+    types = {kind: dict.fromkeys(names) for kind, names in program.types.items()}
+    for name, arguments in soft:
+        for kind, constant in zip(program.predicates[name].types, arguments, strict=True):
+            types.setdefault(kind, {})[constant] = None
+    declared = replace(program, types={kind: (*names,) for kind, names in types.items()})
+    world = ground(declared, opened, example, limits, possible, zeros)
     net, atoms = world.net, world.atoms()
     if (broken := false_hard(net)) >= 0:
         raise Infeasible(_broken(world, atoms, broken))
-    units = _soft_units(atoms, soft)
+    named_soft = ((n, atoms[n]) for n in atoms.numbers({name for name, _ in soft}).tolist())
+    units = [  # a literal and its weight, for an atom of soft value p
+        (number + 1, math.log(p / (1.0 - p)))
+        for number, (name, args) in named_soft
+        if (p := soft.get((name, tuple(map(str, args))), 0.5)) != 0.5
+    ]
     named: dict[str, Any] = {
         "atoms": atoms,
         "n_atoms": int(net.size[ATOMS]),
@@ -232,15 +242,6 @@ def _broken(world: GroundExample, atoms: WorldAtoms, clause: int) -> str:
         f"{program.file}:{rule.position.line}: evidence breaks this hard rule{against}: {rule.text}\n"
         "  make the rule soft with a weight, or correct the evidence"
     )
-
-
-def _with_constants(program: Program, atoms: Iterable[tuple[str, tuple[str, ...]]]) -> Program:
-    """Return the program with the constants of ``atoms`` declared."""
-    types = {kind: dict.fromkeys(names) for kind, names in program.types.items()}
-    for name, arguments in atoms:
-        for kind, constant in zip(program.predicates[name].types, arguments, strict=True):
-            types.setdefault(kind, {})[constant] = None
-    return replace(program, types={kind: (*names,) for kind, names in types.items()})
 
 
 def _example(
@@ -277,15 +278,3 @@ def _all_atoms(
             reason = f"more atoms of {name} than --max-atoms ({limits.atoms})"
             raise ExampleError(reason, "limit")
     return possible
-
-
-def _soft_units(
-    atoms: WorldAtoms, soft: Mapping[tuple[str, tuple[str, ...]], float]
-) -> list[tuple[int, float]]:
-    """Return a literal and the weight log(p / (1 - p)) for every atom of soft value p."""
-    named = ((n, atoms[n]) for n in atoms.numbers({name for name, _ in soft}).tolist())
-    return [
-        (number + 1, math.log(p / (1.0 - p)))
-        for number, (name, args) in named
-        if (p := soft.get((name, tuple(map(str, args))), 0.5)) != 0.5
-    ]
