@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from onlinesrl.core.example import (
     GroundAtom,
     Number,
     ValuedAtom,
+    arguments,
     show_ground_atom,
 )
 
@@ -47,7 +48,23 @@ class Background:
         """
         if not self.atoms:
             return example
-        self._check(example.evidence)
+        for name, rows in example.evidence.items():
+            facts = self.values.get(name, {})
+            soft = any(value != 1.0 for value in facts.values())
+            for row in rows if facts else ():
+                if not (soft or isinstance(row, ValuedAtom)):
+                    continue
+                value = row.value if isinstance(row, ValuedAtom) else 1.0
+                key = tuple(map(str, arguments(row)))
+                fact = facts.get(key, value)
+                if fact != value:
+                    words = {} if name in self.numeric else {0.0: "false", 1.0: "true"}
+                    said, known = (words.get(number, f"{number:g}") for number in (value, fact))
+                    raise ExampleError(
+                        f"contradiction: the evidence says {said} of {show_ground_atom(name, key)}, and "
+                        f"source.background {known}",
+                        "contradiction",
+                    )
         names = (
             self.atoms
             if predicates is None
@@ -57,32 +74,3 @@ class Background:
         for name in names:
             evidence[name] = [*self.atoms[name], *evidence.get(name, ())]
         return replace(example, evidence=evidence)
-
-    def _check(self, evidence: Atoms) -> None:
-        for name, key, value in _valued(evidence, self.values):
-            own_value = self.values[name].get(key, value)
-            if own_value != value:
-                spelled = "{:g}".format if name in self.numeric else _said
-                atom = show_ground_atom(name, key)
-                raise ExampleError(
-                    f"contradiction: the evidence says {spelled(value)} of {atom}, and "
-                    f"source.background {spelled(own_value)}",
-                    "contradiction",
-                )
-
-
-def _valued(
-    evidence: Atoms, values: Mapping[str, Mapping[tuple[str, ...], float]]
-) -> Iterator[tuple[str, tuple[str, ...], float]]:
-    """Yield the atoms of evidence that may contradict facts, with their values."""
-    for name, rows in evidence.items():
-        soft = any(value != 1.0 for value in values.get(name, {}).values())
-        for row in rows if name in values else ():
-            if isinstance(row, ValuedAtom):
-                yield name, tuple(map(str, row.args)), row.value
-            elif soft:
-                yield name, tuple(map(str, row)), 1.0
-
-
-def _said(value: float) -> str:
-    return {0.0: "false", 1.0: "true"}.get(value, f"{value:g}")

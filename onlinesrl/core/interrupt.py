@@ -89,20 +89,15 @@ def noted() -> Iterator[None]:
     before = _Now.flag
     with ExitStack() as stack:
         try:
-            _Now.flag = _page(stack)
+            descriptor = memory_file("signals", _PAGE)
+            stack.callback(os.close, descriptor)
+            page = mmap.mmap(descriptor, _PAGE)
+            stack.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(descriptor))
+            _Now.flag = np.frombuffer(page, np.uint8)
         except OSError:
             _Now.flag = np.zeros(1, np.uint8)
         stack.callback(setattr, _Now, "flag", before)
         yield
-
-
-def _page(stack: ExitStack) -> Flag:
-    """Return memory to which the system writes signals."""
-    descriptor = memory_file("signals", _PAGE)
-    stack.callback(os.close, descriptor)
-    page = mmap.mmap(descriptor, _PAGE)
-    stack.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(descriptor))
-    return np.frombuffer(page, np.uint8)
 
 
 @contextmanager

@@ -33,7 +33,16 @@ class Costs:
 
     def __init__(self, given: Given, arities: Mapping[str, int]) -> None:
         costs: ByAtom = {} if isinstance(given, str) else given
-        self._entries = [_entry(text, cost) for text, cost in costs.items()]
+        self._entries: list[_Entry] = []
+        for text, cost in costs.items():
+            by_error = cost if isinstance(cost, dict) else {"extra": cost, "missed": cost}
+            pair = by_error.get("extra", 1.0), by_error.get("missed", 1.0)
+            atom: tuple[str, tuple[str, ...] | None] = text.strip(), None
+            try:
+                atom = read_atom(text) if "(" in text else atom
+            except OnlinesrlError as error:
+                raise ValueError(str(error)) from None
+            self._entries.append(_Entry(*atom, pair))
         for text, entry in zip(costs, self._entries, strict=True):
             if entry.predicate not in arities:
                 predicates = ", ".join(arities)
@@ -62,14 +71,3 @@ class _Entry(NamedTuple):
     def fits(self, row: Sequence[Constant]) -> bool:
         constants = self.constants or ()
         return all(c in {ANY, str(constant)} for c, constant in zip(constants, row, strict=True))
-
-
-def _entry(text: str, cost: Cost | dict[Literal["missed", "extra"], Cost]) -> _Entry:
-    by_error = cost if isinstance(cost, dict) else {"extra": cost, "missed": cost}
-    pair = by_error.get("extra", 1.0), by_error.get("missed", 1.0)
-    if "(" not in text:
-        return _Entry(text.strip(), None, pair)
-    try:
-        return _Entry(*read_atom(text), pair)
-    except OnlinesrlError as error:
-        raise ValueError(str(error)) from None

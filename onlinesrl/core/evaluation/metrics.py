@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -38,29 +38,13 @@ class Scored(NamedTuple):
     groups: Ints
 
 
-def _auroc(truth: Floats, values: Floats, groups: Ints) -> float | None:
-    return Ranking.exact(values, truth > 0.5).measures()["auc"]
+def _mean(numbers: Any) -> float | None:
+    return float(np.mean(numbers)) if len(numbers) else None
 
 
 def _aupr(truth: Floats, values: Floats, groups: Ints) -> float | None:
     """Return the average precision: the sum over thresholds of precision times the rise of recall."""
     return Ranking.exact(values, truth > 0.5).measures()["average_precision"]
-
-
-def _aupr_negative(truth: Floats, values: Floats, groups: Ints) -> float | None:
-    return Ranking.exact(1.0 - values, truth <= 0.5).measures()["average_precision"]
-
-
-def _mse(truth: Floats, values: Floats, groups: Ints) -> float | None:
-    return float(np.mean((truth - values) ** 2)) if len(truth) else None
-
-
-def _mae(truth: Floats, values: Floats, groups: Ints) -> float | None:
-    return float(np.mean(np.abs(truth - values))) if len(truth) else None
-
-
-def _accuracy(truth: Floats, values: Floats, groups: Ints) -> float | None:
-    return float(np.mean((truth > 0.5) == (values > 0.5))) if len(truth) else None
 
 
 def _categorical_accuracy(truth: Floats, values: Floats, groups: Ints) -> float | None:
@@ -70,9 +54,8 @@ def _categorical_accuracy(truth: Floats, values: Floats, groups: Ints) -> float 
     """
     order = np.lexsort((np.arange(len(values)), -values, groups))
     first = order[np.unique(groups[order], return_index=True)[1]]
-    of_group = np.unique(groups[truth > 0.5])
-    counted = np.isin(groups[first], of_group)
-    return float(np.mean(truth[first[counted]] > 0.5)) if len(of_group) else None
+    counted = np.isin(groups[first], groups[truth > 0.5])
+    return _mean(truth[first[counted]] > 0.5)
 
 
 def _f1(truth: Floats, values: Floats, groups: Ints) -> float | None:
@@ -86,19 +69,7 @@ def _map(truth: Floats, values: Floats, groups: Ints) -> float | None:
     order = np.argsort(groups, kind="stable")
     starts = np.unique(groups[order], return_index=True)[1][1:]
     parts = (_aupr(truth[members], values[members], members) for members in np.split(order, starts))
-    precisions = [precision for precision in parts if precision is not None]
-    return float(np.mean(precisions)) if precisions else None
-
-
-def _cll(truth: Floats, values: Floats, groups: Ints) -> float | None:
-    """Return the mean conditional log-likelihood."""
-    return float(np.mean(_log_likelihoods(truth, values))) if len(truth) else None
-
-
-def _cll_se(truth: Floats, values: Floats) -> float | None:
-    """Return the standard error of the mean conditional log-likelihood."""
-    likelihoods = _log_likelihoods(truth, values)
-    return float(np.std(likelihoods)) / math.sqrt(len(likelihoods)) if len(likelihoods) else None
+    return _mean([precision for precision in parts if precision is not None])
 
 
 def _log_likelihoods(truth: Floats, values: Floats) -> Floats:
@@ -109,24 +80,27 @@ def _log_likelihoods(truth: Floats, values: Floats) -> Floats:
 
 
 METRICS: Mapping[str, Metric] = {
-    "auroc": Metric(_auroc),
+    "auroc": Metric(lambda truth, y, _: Ranking.exact(y, truth > 0.5).measures()["auc"]),
     "aupr": Metric(_aupr),
-    "aupr_negative": Metric(_aupr_negative),
-    "mse": Metric(_mse, greater=False),
-    "mae": Metric(_mae, greater=False),
-    "accuracy": Metric(_accuracy),
+    "aupr_negative": Metric(
+        lambda truth, y, _: Ranking.exact(1.0 - y, truth <= 0.5).measures()["average_precision"]
+    ),
+    "mse": Metric(lambda truth, y, _: _mean((truth - y) ** 2), greater=False),
+    "mae": Metric(lambda truth, y, _: _mean(np.abs(truth - y)), greater=False),
+    "accuracy": Metric(lambda truth, y, _: _mean((truth > 0.5) == (y > 0.5))),
     "categorical_accuracy": Metric(_categorical_accuracy),
     "f1": Metric(_f1),
     "map": Metric(_map),
-    "cll": Metric(_cll),
+    "cll": Metric(lambda truth, y, _: _mean(_log_likelihoods(truth, y))),
 }
 """The metrics by name."""
 
 
 def measured(scored: Scored) -> dict[str, float | int | None]:
     """Return the number of atoms, every metric, and the standard error of ``cll``."""
+    n, likelihoods = len(scored.truth), _log_likelihoods(scored.truth, scored.values)
     return {
-        "atoms": len(scored.truth),
+        "atoms": n,
         **{name: metric.measure(*scored) for name, metric in METRICS.items()},
-        "cll_se": _cll_se(scored.truth, scored.values),
+        "cll_se": float(np.std(likelihoods)) / math.sqrt(n) if n else None,
     }

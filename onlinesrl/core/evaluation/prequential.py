@@ -145,6 +145,9 @@ class Metrics:
         """Return a line of metrics.jsonl, without what the learner adds."""
         by = {name: class_scores(*counts) for name, counts in sorted(self.by.items())}
         values = [scores["f1"] for scores in by.values() if scores["f1"] is not None]
+        whole = Ranking()
+        for ranking in self.ranking.values():
+            whole.merge(ranking)
         return {
             "examples": self.examples,
             "labelled": self.total.labelled,
@@ -154,8 +157,12 @@ class Metrics:
             "macro_f1": sum(values) / len(values) if values else None,
             "by": by,
             **({"confusion": self.confusion.table()} if by else {}),
-            "predicates": self._by_predicate(),
-            **self._ranked(),
+            "predicates": {
+                name: class_scores(*counts)
+                | (_measures(self.ranking[name]) if name in self.ranking else {})
+                for name, counts in sorted(self.predicates.items())
+            },
+            **(_measures(whole) | {"reliability": whole.reliability()} if self.ranking else {}),
             "routes": {route: n for route, n in self.routes.items() if n},
             "certified": self.certified,
             "audited": self.audited,
@@ -165,21 +172,6 @@ class Metrics:
             **({"drift": {"signals": self.signals, "at": self.marks}} if self.signals else {}),
             "window": {"examples": self.window.labelled, **self.window.scores()},
         }
-
-    def _by_predicate(self) -> dict[str, Any]:
-        """Return the scores of each query predicate's atoms."""
-        return {
-            name: class_scores(*counts)
-            | (_measures(self.ranking[name]) if name in self.ranking else {})
-            for name, counts in sorted(self.predicates.items())
-        }
-
-    def _ranked(self) -> dict[str, Any]:
-        """Return the measures and reliability of all atoms' scores; nothing where they have none."""
-        whole = Ranking()
-        for ranking in self.ranking.values():
-            whole.merge(ranking)
-        return _measures(whole) | {"reliability": whole.reliability()} if self.ranking else {}
 
     def next_window(self) -> None:
         """Start a new window, after a line has been written."""

@@ -113,7 +113,9 @@ class Flip:
     def __str__(self) -> str:
         pool = f"{self.candidates:,} evidence atom{'s' * (self.candidates != 1)} that could matter"
         if self.change:
-            changes = ", ".join(_changed(*atom_change) for atom_change in self.change)
+            changes = ", ".join(
+                f"{('without', 'with')[value]} {atom}" for atom, value in self.change
+            )
             least = self.excluded == len(self.change) - 1
             rest = "no smaller change does" if least else "whether a smaller one does is not known"
             return f"{changes} it would be {self.becomes} (of {pool}; {rest})"
@@ -135,10 +137,6 @@ def _number(value: float) -> str:
 
 def _signed(value: float) -> str:
     return f"{'+' if value >= 0 else ''}{_number(value)}"
-
-
-def _changed(atom: str, value: bool) -> str:
-    return f"{'with' if value else 'without'} {atom}"
 
 
 @dataclass(frozen=True)
@@ -241,23 +239,15 @@ class Explanation:
         if not self.reasons:
             yield "no ground rule with a weight depends on it"
         if self.soft:
-            yield from self._balance()
+            side = "1" if (self.bound or 0) < 0 else "0"
+            bound = f", and the bound {side} holds with {_signed(self.bound)}" if self.bound else ""
+            pulls = f"the pulls add up to {_signed(self.difference)}{bound}"
+            yield f"{pulls}; {self.residual:.1e} is left, 0 at the optimum"
         else:
             yield from self._alternative(most)
         if self.flip is not None:
             yield f"what would flip it: {self.flip}"
         yield from self.notes
-
-    def _balance(self) -> Iterator[str]:
-        side = "1" if (self.bound or 0) < 0 else "0"
-        bound_text = (
-            f", and the bound {side} holds with {_signed(self.bound)}" if self.bound else ""
-        )
-        total, residual_text = (
-            _signed(self.difference),
-            f"{self.residual:.1e} is left, 0 at the optimum",
-        )
-        yield f"the pulls add up to {total}{bound_text}; {residual_text}"
 
     def _alternative(self, most: int) -> Iterator[str]:
         if self.group:
@@ -285,7 +275,12 @@ class Explanation:
         """Return an HTML fragment, for notebooks and reports."""
         parts = [f"<h4>{escape(self.title)}</h4>"]
         for name, reasons in self._sides():
-            rows = "".join(map(_row, reasons[:SHOWN]))
+            rows = ""
+            for reason in reasons[:SHOWN]:
+                cells = "".join(
+                    f'<td class="number">{escape(cell)}</td>' for cell in _cells(reason)
+                )
+                rows += f"<tr>{cells}<td><code>{escape(reason.rule)}</code></td></tr>"
             more = len(reasons) - SHOWN
             rest = f"<p>... {more:,} more</p>" if more > 0 else ""
             parts.append(f"<p>{escape(name)}</p><table>{_HEAD[self.soft]}{rows}</table>{rest}")
@@ -326,11 +321,6 @@ def _table(reasons: Sequence[Reason], most: int) -> Iterator[str]:
     if len(reasons) > most:
         rest = math.fsum(reason.effect for reason in reasons[most:])
         yield f"... {len(reasons) - most:,} more: {_signed(rest)}"
-
-
-def _row(reason: Reason) -> str:
-    cells = "".join(f'<td class="number">{escape(cell)}</td>' for cell in _cells(reason))
-    return f"<tr>{cells}<td><code>{escape(reason.rule)}</code></td></tr>"
 
 
 def ordered(reasons: Sequence[Reason]) -> tuple[Reason, ...]:

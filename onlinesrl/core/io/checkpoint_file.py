@@ -87,7 +87,25 @@ def write(
     The header holds JSON values without NaN and infinity, the arrays numbers. Raises StorageError, and
     ValueError or TypeError for a header or array that cannot be written.
     """
-    write_atomic(path, *_encode(number, header, arrays))
+    body: list[bytes | memoryview] = []  # the arrays as views of their memory
+    table, offset = {}, 0
+    for name, array in arrays.items():
+        if array.dtype.kind not in _NUMBERS:
+            raise TypeError(
+                f"array {name!r} has dtype {array.dtype}; a checkpoint holds numbers only"
+            )
+        raw = np.asarray(array, dtype=array.dtype.newbyteorder("<"))
+        table[name] = {"dtype": raw.dtype.str, "shape": raw.shape, "offset": offset}
+        padding = bytes(-raw.nbytes % ALIGNMENT)
+        body += [np.ascontiguousarray(raw).reshape(-1).view(np.uint8).data, padding]
+        offset += raw.nbytes + len(padding)
+    text = _json({"number": number, "header": header, "arrays": table})
+    text += b" " * (-len(text) % ALIGNMENT)
+    body = [_LENGTHS.pack(len(text), _HEAD.size + len(text) + offset), text, *body]
+    digest = hashlib.sha256()
+    for piece in body:
+        digest.update(piece)
+    write_atomic(path, MAGIC + VERSION.to_bytes(8, "little") + digest.digest(), *body)
 
 
 def load(path: Path) -> Checkpoint:
@@ -112,31 +130,6 @@ def load(path: Path) -> Checkpoint:
             lacks = getattr(error, "errno", None) in _LACKS
             kind = StorageError if lacks else DamagedCheckpoint
             raise kind(f"{path}: cannot be read: {reason}") from error
-
-
-def _encode(
-    number: int, header: dict[str, Any], arrays: Mapping[str, np.ndarray]
-) -> list[bytes | memoryview]:
-    """Return the pieces of the file, the arrays as views of their memory."""
-    body: list[bytes | memoryview] = []
-    table, offset = {}, 0
-    for name, array in arrays.items():
-        raw = _little_endian(name, array)
-        table[name] = {"dtype": raw.dtype.str, "shape": raw.shape, "offset": offset}
-        padding = bytes(-raw.nbytes % ALIGNMENT)
-        body += [np.ascontiguousarray(raw).reshape(-1).view(np.uint8).data, padding]
-        offset += raw.nbytes + len(padding)
-    text = _json({"number": number, "header": header, "arrays": table})
-    json_bytes = text + b" " * (-len(text) % ALIGNMENT)
-    body = [
-        _LENGTHS.pack(len(json_bytes), _HEAD.size + len(json_bytes) + offset),
-        json_bytes,
-        *body,
-    ]
-    digest = hashlib.sha256()
-    for piece in body:
-        digest.update(piece)
-    return [MAGIC + VERSION.to_bytes(8, "little") + digest.digest(), *body]
 
 
 def _json(value: dict[str, Any]) -> bytes:
@@ -165,12 +158,6 @@ def _check(value: object) -> None:
             raise ValueError(f"the header of a checkpoint cannot hold {value}")
     elif not (value is None or isinstance(value, str | int | msgspec.Raw)):
         raise TypeError(f"the header of a checkpoint cannot hold {type(value).__name__}")
-
-
-def _little_endian(name: str, array: np.ndarray) -> np.ndarray:
-    if array.dtype.kind not in _NUMBERS:
-        raise TypeError(f"array {name!r} has dtype {array.dtype}; a checkpoint holds numbers only")
-    return np.asarray(array, dtype=array.dtype.newbyteorder("<"))
 
 
 def _verify(path: Path, stream: io.BufferedReader) -> int:

@@ -26,16 +26,10 @@ def _one_or_many(value: object) -> object:
 
 
 def _as_path(value: object) -> object:
-    if not isinstance(value, str | Path) or not _nameable(str(value)):
-        raise ValueError("expected a path")
-    return Path(value)
-
-
-def _nameable(text: str) -> bool:
-    """Tell whether a file may have this name."""
-    with suppress(UnicodeEncodeError):
-        return text != "" and b"\0" not in os.fsencode(text)
-    return False
+    with suppress(UnicodeEncodeError):  # no file has such a name
+        if isinstance(value, str | Path) and str(value) and b"\0" not in os.fsencode(value):
+            return Path(value)
+    raise ValueError("expected a path")
 
 
 def _there(path: Path) -> Path:

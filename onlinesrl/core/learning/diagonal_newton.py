@@ -41,7 +41,10 @@ class Newton:
         ``drawn`` are counts of samples, float64[samples, weights]; ``precision``, float64[weights], is added
         to their variances.
         """
-        self._adapt(gradient)
+        if self.before is not None:  # concavity bounds how much more than promised a step gains
+            last, promised = self.before
+            ratio = float(last @ gradient) / max(promised, 1e-300)
+            self.trust *= 0.5 if ratio > 0.75 else 4.0 if ratio < 0.25 else 1.0
         own = drawn.var(axis=0)
         if self.variance is None or self.drawn is None:
             self.variance, self.drawn = own, drawn
@@ -59,11 +62,3 @@ class Newton:
         self.drawn = drawn
         self.before = size * direction, size * slope - 0.5 * size**2 * curvature
         return self.before[0]
-
-    def _adapt(self, gradient: Floats) -> None:
-        """Trust the next step more where the last one gained what it promised; concavity bounds that."""
-        if self.before is None:
-            return
-        step, promised = self.before
-        ratio = float(step @ gradient) / max(promised, 1e-300)
-        self.trust *= 0.5 if ratio > 0.75 else 4.0 if ratio < 0.25 else 1.0

@@ -256,21 +256,18 @@ def _check_answers(address: str | None) -> None:
     if host and "/" not in host and port.isdecimal():
         try:
             with socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS) as head:
-                _greet(head)
+                if os.environ.get("RAY_USE_TLS", "0") in (
+                    "",
+                    "0",
+                ):  # else it speaks HTTP/2 under TLS
+                    head.sendall(GREETING)
+                    if head.recv(9)[3:4] != b"\x04":  # the type of a frame of settings
+                        raise OSError("what listens there is not Ray")
         except (OSError, OverflowError) as error:
             raise UnavailableError(
                 f"distribute.address: nothing answers at {address} ({error}); expected the head of a "
                 "cluster, started by ray start --head --port PORT"
             ) from None
-
-
-def _greet(head: socket.socket) -> None:
-    """Raise OSError if the server does not speak HTTP/2, as the head of a cluster does."""
-    if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
-        return  # it speaks it under TLS
-    head.sendall(GREETING)
-    if head.recv(9)[3:4] != b"\x04":  # the type of a frame of settings
-        raise OSError("what listens there is not Ray")
 
 
 def _connect(ray: Any, address: str | None, workers: int | None) -> None:

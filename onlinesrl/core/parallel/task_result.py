@@ -74,12 +74,11 @@ def depend_on(*_: object) -> None:
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def end_with_parent() -> None:
+        if (parent := parent_process()) is not None:
+            parent.join()
+            os._exit(1)
+
     with starting():
-        threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent has died."""
-    if (parent := parent_process()) is not None:
-        parent.join()
-        os._exit(1)
+        threading.Thread(target=end_with_parent, daemon=True).start()

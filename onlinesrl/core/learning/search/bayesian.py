@@ -26,22 +26,9 @@ Acquisition: TypeAlias = Callable[[Floats, Floats, float, float, Generator], Flo
 """From mean, standard deviation, the best value so far, psi and random numbers."""
 
 
-def _ucb(mean: Floats, sd: Floats, best: float, psi: float, rng: Generator) -> Floats:
-    """Return the upper confidence bound."""
-    return mean + psi * sd
-
-
-def _ts(mean: Floats, sd: Floats, best: float, psi: float, rng: Generator) -> Floats:
-    """Return Thompson's samples."""
-    return rng.normal(mean, sd)
-
-
-def _pi(mean: Floats, sd: Floats, best: float, psi: float, rng: Generator) -> Floats:
-    """Return the probability of improvement."""
-    return _normal_cdf((mean - best) / np.maximum(sd, 1e-12))
-
-
-def _ei(mean: Floats, sd: Floats, best: float, psi: float, rng: Generator) -> Floats:
+def _expected_improvement(
+    mean: Floats, sd: Floats, best: float, psi: float, rng: Generator
+) -> Floats:
     """Return the expected improvement, (mean - best) cdf(z) + sd pdf(z)."""
     z = (mean - best) / np.maximum(sd, 1e-12)
     pdf = np.array([exp(-0.5 * each**2) / sqrt(2 * pi) for each in z.tolist()])
@@ -53,8 +40,15 @@ def _normal_cdf(z: Floats) -> Floats:
     return np.array([0.5 * (1.0 + erf(each / sqrt(2.0))) for each in z.tolist()])
 
 
-ACQUISITIONS: Mapping[str, Acquisition] = {"ucb": _ucb, "ts": _ts, "pi": _pi, "ei": _ei}
-"""What is greatest at the next configuration to try, by name."""
+ACQUISITIONS: Mapping[str, Acquisition] = {
+    "ucb": lambda mean, sd, best, psi, rng: mean + psi * sd,
+    "ts": lambda mean, sd, best, psi, rng: rng.normal(mean, sd),
+    "pi": lambda mean, sd, best, psi, rng: _normal_cdf((mean - best) / np.maximum(sd, 1e-12)),
+    "ei": _expected_improvement,
+}
+"""What is greatest at the next configuration to try: the upper confidence bound, Thompson's samples, the
+probability of improvement, or the expected improvement.
+"""
 
 
 class Bayesian(Sampled):

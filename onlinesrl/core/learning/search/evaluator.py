@@ -73,16 +73,16 @@ class Scorer:
         """Return the metric, or its negative where less is better. Raises LearningError."""
         weights = np.zeros(len(self.problem.start))
         weights[self.problem.soft] = trial.weights
-        of = self.problem.tried(weights, trial.share, trial.iterations)
-        if not of:
+        scored = self.problem.tried(weights, trial.share, trial.iterations)
+        if not scored:
             raise LearningError("no target has a truth to learn from")
-        name = self.predicate or next(iter(of))
-        if name not in of:
-            raise UnfitError("predicate", f"{name} has no known truth; known: {', '.join(of)}")
-        if self.predicate is None and len(of) > 1:
-            raise UnfitError("predicate", f"needed where there are several: {', '.join(of)}")
+        name = self.predicate or next(iter(scored))
+        if name not in scored:
+            raise UnfitError("predicate", f"{name} has no known truth; known: {', '.join(scored)}")
+        if self.predicate is None and len(scored) > 1:
+            raise UnfitError("predicate", f"needed where there are several: {', '.join(scored)}")
         metric = METRICS[self.metric]
-        value = metric.measure(*of[name])
+        value = metric.measure(*scored[name])
         if value is None:
             raise LearningError(
                 f"{self.metric} of {name} is not defined: its truth has no true atom, or no false one"
@@ -118,19 +118,17 @@ class Evaluations:
         """Yield the scores in the order of the trials."""
         keys = [_key(trial) for trial in trials]
         todo = {k: t for k, t in zip(keys, trials, strict=True) if k not in self.known}
-        found = self._found([*todo.values()])
+        evaluated = self._evaluated([*todo.values()])
         for key in keys:
             while key not in self.known:
-                self._remember(_key((trial := next(found))[0]), trial[1])
+                trial, score = next(evaluated)
+                self.known[_key(trial)] = score
+                if self._journal is not None:
+                    with open(self._journal, "a", opener=plain) as file:
+                        file.write(json.dumps([_key(trial).hex(), score]) + "\n")
             yield self.known[key]
 
-    def _remember(self, key: bytes, score: float) -> None:
-        self.known[key] = score
-        if self._journal is not None:
-            with open(self._journal, "a", opener=plain) as file:
-                file.write(json.dumps([key.hex(), score]) + "\n")
-
-    def _found(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, float]]:
+    def _evaluated(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, float]]:
         """Evaluate; the first in this process, the others in the pool if that takes long enough."""
         began = time.perf_counter()
         for n, trial in enumerate(trials):
