@@ -7,7 +7,7 @@ quantifier becomes a disjunction of conjunctions, each with its own variables.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, product
 from math import prod
@@ -82,7 +82,18 @@ def disjunctions(formula: Formula) -> list[Disjunction]:
     a universal quantifier inside an existential one, and if the normal form of the formula or of a part
     has more than `MAX_LITERALS`.
     """
-    return [_apart(part) for part in _distinct(_conjuncts(formula, True))]
+    apart = []
+    for part in _distinct(_conjuncts(formula, True)):
+        free = {name for disjunct in part for name in variables(disjunct)}
+        apart.append(
+            tuple(
+                _renamed(item, free)
+                if isinstance(item, Some) and free & {*item.variables}
+                else item
+                for item in part
+            )
+        )
+    return apart
 
 
 def negated(disjunct: Disjunct) -> Literal | Compared:
@@ -106,14 +117,13 @@ def simplified(part: Disjunction) -> Disjunction | None:
             return None
         if truth is None:
             distinct.setdefault((positive, content), disjunct)
-    if any(_excluded_middle(each, distinct.values()) for each in distinct.values()):
-        return None
-    return tuple(distinct.values())
-
-
-def _excluded_middle(disjunct: Disjunct, part: Collection[Disjunct]) -> bool:
-    """Return whether a disjunction contains the negations of all parts of an existential disjunct."""
-    return isinstance(disjunct, Some) and all(negated(part_) in part for part_ in disjunct.parts)
+    disjuncts = tuple(distinct.values())
+    for disjunct in disjuncts:
+        if isinstance(disjunct, Some) and all(
+            negated(item) in disjuncts for item in disjunct.parts
+        ):
+            return None
+    return disjuncts
 
 
 def variables(disjunct: Disjunct) -> Iterator[str]:
@@ -184,15 +194,11 @@ def _conjuncts(formula: Formula, positive: bool) -> list[Disjunction]:
             parts = _conjuncts(And((Implies(first, second), Implies(second, first))), positive)
         case And(operands) | Or(operands):
             inner = [_conjuncts(operand, positive) for operand in operands]
-            joined = isinstance(formula, And) == positive
-            parts = _all_of(inner) if joined else _one_of(inner)
+            if isinstance(formula, And) != positive:
+                return _one_of(inner)
+            parts = list(chain(*inner))
+            _check_literals(sum(map(len, parts)))
     return parts
-
-
-def _all_of(conjunctions: Sequence[Sequence[Disjunction]]) -> list[Disjunction]:
-    """Return the conjunctive normal form of the conjunction of normal forms."""
-    _check_literals(sum(len(part) for parts in conjunctions for part in parts))
-    return list(chain(*conjunctions))
 
 
 def _one_of(conjunctions: Sequence[Sequence[Disjunction]]) -> list[Disjunction]:
@@ -264,36 +270,27 @@ def _truth(disjunct: Disjunct) -> bool | None:
     return None
 
 
-def _apart(part: Disjunction) -> Disjunction:
-    """Rename variables of existential parts that are free elsewhere in the disjunction."""
-    free = {name for disjunct in part for name in variables(disjunct)}
-    return tuple(
-        _renamed(each, free) if isinstance(each, Some) and free & {*each.variables} else each
-        for each in part
-    )
-
-
 def _renamed(existential: Some, free: set[str]) -> Some:
+    """Rename the variables of an existential part that are free elsewhere in its disjunction."""
     used = {*free, *existential.variables}
     names: dict[str, str] = {}
     for name in existential.variables:
         if name in free:
-            new = map(f"{name}{{}}".format, count(1))
-            names[name] = next(candidate for candidate in new if candidate not in used)
+            numbered = map(f"{name}{{}}".format, count(1))
+            names[name] = next(candidate for candidate in numbered if candidate not in used)
             used.add(names[name])
 
-    def replaced(leaf: Leaf) -> Leaf:
+    def new(leaf: Leaf) -> Leaf:
         renamed = isinstance(leaf, Variable) and leaf.name in names
         return Variable(names[leaf.name]) if renamed else leaf
 
-    names_apart = tuple(names.get(name, name) for name in existential.variables)
-    return Some(names_apart, tuple(_replaced(part, replaced) for part in existential.parts))
-
-
-def _replaced(part: Literal | Compared, new: Callable[[Leaf], Leaf]) -> Literal | Compared:
-    match part:
-        case Literal(positive, Atom(predicate, terms)):
-            atom = Atom(predicate, tuple(replace_leaves(term, new) for term in terms))
-            return Literal(positive, atom)
-        case Compared(positive, op, left, right):
-            return Compared(positive, op, replace_leaves(left, new), replace_leaves(right, new))
+    parts: list[Literal | Compared] = []
+    for part in existential.parts:
+        match part:
+            case Literal(positive, Atom(predicate, terms)):
+                atom = Atom(predicate, tuple(replace_leaves(term, new) for term in terms))
+                parts.append(Literal(positive, atom))
+            case Compared(positive, op, left, right):
+                sides = replace_leaves(left, new), replace_leaves(right, new)
+                parts.append(Compared(positive, op, *sides))
+    return Some(tuple(names.get(name, name) for name in existential.variables), tuple(parts))

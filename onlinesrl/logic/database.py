@@ -264,28 +264,23 @@ def _error(text: Source, code: str, offset: int, dialect: Dialect) -> LocatedErr
         hint = "put each database in its own file; `onlinesrl replay` makes an example of each"
         return text.error(message, offset, hint)
     opening = syntax.opening.match(code, offset)
-    if opening is not None:
-        return _argument_error(text, code, opening.end(), syntax.item)
+    if opening is not None:  # the arguments are wrong
+        item = syntax.item.match(code, opening.end())
+        while item and item[1] and item[2]:
+            item = syntax.item.match(code, item.end())
+        assert item is not None
+        name = re.compile(NAME).match(code, item.end())
+        if item[1]:
+            message = "expected `,` or `)` after this constant"
+            hint = f'a constant with blanks needs quotes: "{unquote(item[1])} ..."'
+        elif name:
+            message = f"the constant {name[0]} starts with a lower-case letter"
+            hint = f'write it with a capital or in quotes: "{name[0]}"'
+        else:
+            message = "expected a constant"
+            hint = 'a constant that is not a name or an integer needs quotes: "2.5"'
+        return text.error(message, item.end(), hint)
     for pattern, message, hint in syntax.complaints:
         if re.compile(pattern).match(code, offset):
             return text.error(message, offset, hint)
     return text.error("expected a ground atom", offset, "write `Friends(Anna, Bob)`")
-
-
-def _argument_error(text: Source, code: str, offset: int, form: re.Pattern[str]) -> LocatedError:
-    """Return the error for an atom with wrong arguments, which start at ``offset``."""
-    item = form.match(code, offset)
-    while item and item[1] and item[2]:
-        item = form.match(code, item.end())
-    assert item is not None
-    name = re.compile(NAME).match(code, item.end())
-    if item[1]:
-        message = "expected `,` or `)` after this constant"
-        hint = f'a constant with blanks needs quotes: "{unquote(item[1])} ..."'
-    elif name:
-        message = f"the constant {name[0]} starts with a lower-case letter"
-        hint = f'write it with a capital or in quotes: "{name[0]}"'
-    else:
-        message = "expected a constant"
-        hint = 'a constant that is not a name or an integer needs quotes: "2.5"'
-    return text.error(message, item.end(), hint)

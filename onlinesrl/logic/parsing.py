@@ -8,13 +8,12 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from onlinesrl.core.errors import LocatedError
 from onlinesrl.logic.ast import Position
 from onlinesrl.logic.source import Source
 from onlinesrl.logic.text import NAME
 
 if TYPE_CHECKING:
-    from lark import Lark, Token, Tree, UnexpectedInput
+    from lark import Lark, Token, Tree
 
     Node: TypeAlias = Tree[Token] | Token
 
@@ -49,11 +48,22 @@ def parse(
     try:
         return parser.parse(code)
     except UnexpectedInput as error:
-        offset = _offset(error, code)
+        token = getattr(error, "token", None)
+        at_end = token is not None and token.type == "$END"
+        offset = len(code.rstrip()) if at_end else error.pos_in_stream or 0
+        before = code[code.rfind("\n", 0, offset) + 1 : offset]
+        at_line_end = code.startswith("\n", offset)
+        place = len(code[:offset].rstrip()) if at_line_end else offset
+        for complaint in complaints:
+            if re.search(f"(?:{complaint.before})$", before) and re.compile(complaint.at).match(
+                code, offset
+            ):
+                raise source.error(complaint.message, place, complaint.hint or None) from None
         state = parser.parse_interactive(f"{code[:offset]} ")
         list(state.exhaust_lexer())
         accepted: set[str] = state.accepts()  # type: ignore[no-untyped-call]
-        raise _located(code, source, offset, accepted, complaints, words) from None
+        message = f"expected {_alternatives(accepted, words)}, not {_token(code, offset)}"
+        raise source.error(message, place) from None
 
 
 @cache
@@ -65,35 +75,8 @@ def _parser(grammars: tuple[str, ...]) -> Lark:
     return Lark("\n".join(texts), parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 
-def _offset(error: UnexpectedInput, code: str) -> int:
-    """Return where the parser stopped."""
-    token = getattr(error, "token", None)
-    at_end = token is not None and token.type == "$END"
-    return len(code.rstrip()) if at_end else error.pos_in_stream or 0
-
-
-def _located(
-    code: str,
-    source: Source,
-    offset: int,
-    accepted: Set[str],
-    complaints: Sequence[Complaint],
-    words: Words,
-) -> LocatedError:
-    """Return the error with a suggestion; ``accepted`` are the terminals accepted at ``offset``."""
-    at_line_end = code.startswith("\n", offset)
-    place = len(code[:offset].rstrip()) if at_line_end else offset
-    before = code[code.rfind("\n", 0, offset) + 1 : offset]
-    for complaint in complaints:
-        if re.search(f"(?:{complaint.before})$", before) and re.compile(complaint.at).match(
-            code, offset
-        ):
-            return source.error(complaint.message, place, complaint.hint or None)
-    message = f"expected {_alternatives(accepted, words)}, not {_found(code, offset)}"
-    return source.error(message, place)
-
-
 def _alternatives(accepted: Set[str], known: Words) -> str:
+    """Describe the terminals that the grammar accepts."""
     words, remaining = [], set(accepted)
     for needed, implied, word in known:
         if needed <= remaining:
@@ -102,7 +85,8 @@ def _alternatives(accepted: Set[str], known: Words) -> str:
     return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:]))) or "something else"
 
 
-def _found(code: str, offset: int) -> str:
+def _token(code: str, offset: int) -> str:
+    """Quote what is at a place."""
     if not code[offset:].strip():
         return "the end of the file"
     token = re.compile(rf"{NAME}|[0-9.]+|<=>|=>|!=|\n|.").match(code, offset)

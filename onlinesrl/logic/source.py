@@ -51,16 +51,16 @@ class Source:
 
         ``comment`` matches a comment, or a quoted constant as group 1, or an unclosed comment as group 2.
         """
-        if not any(mark in self.text for mark in ("/*", "//", "#")):
-            return self.text
-        return comment.sub(self._blanked, self.text)
 
-    def _blanked(self, match: re.Match[str]) -> str:
-        if match[1] is not None:
-            return match[1]
-        if match[2] is not None:
-            raise self.error("this comment is never closed", match.start(), "end it with */")
-        return _NOT_LINE_END.sub(" ", match[0])
+        def blanked(match: re.Match[str]) -> str:
+            if match[1] is not None:
+                return match[1]
+            if match[2] is not None:
+                raise self.error("this comment is never closed", match.start(), "end it with */")
+            return _NOT_LINE_END.sub(" ", match[0])
+
+        marked = any(mark in self.text for mark in ("/*", "//", "#"))
+        return comment.sub(blanked, self.text) if marked else self.text
 
 
 def source(text: str, file: str, kind: type[LocatedError] = ModelError) -> Source:

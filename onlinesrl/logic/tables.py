@@ -110,9 +110,17 @@ def columns_in(
         f"{plain(*column_type)} AS {quoted(column_type[0])}" for column_type in types.items()
     )
     arrays = cursor.execute(f"SELECT {selected} FROM {source}", parameters).fetchnumpy()
-    return {
-        column: _checked(array, column, types[column], name) for column, array in arrays.items()
-    }
+    columns: dict[str, list[Any]] = {}
+    for column, array in arrays.items():
+        values, bad = array.tolist(), np.ma.getmaskarray(array)
+        if column == VALUE:
+            bad |= ~np.isfinite(array)
+        if bad.any():
+            row = int(bad.argmax())
+            raise unexpected(name, column, row, values[row])
+        large = is_large(types[column]) and column != VALUE
+        columns[column] = [*map(int, values)] if large else values
+    return columns
 
 
 def plain(column: str, sql: str) -> str:
@@ -121,18 +129,6 @@ def plain(column: str, sql: str) -> str:
         return f"{quoted(column)}::DOUBLE"
     text = kind_of(sql) is str or is_large(sql)
     return f"{quoted(column)}::VARCHAR" if text else quoted(column)
-
-
-def _checked(array: Any, column: str, sql: str, name: str) -> list[Any]:
-    """Return the constants or numbers of a column. Raises TableError for a null or non-finite number."""
-    values: list[Any] = array.tolist()
-    bad = np.ma.getmaskarray(array)
-    if column == VALUE:
-        bad |= ~np.isfinite(array)
-    if bad.any():
-        row = int(bad.argmax())
-        raise unexpected(name, column, row, values[row])
-    return [*map(int, values)] if is_large(sql) and column != VALUE else values
 
 
 def quoted(name: str) -> str:
@@ -174,18 +170,11 @@ def read_parquet(path: Path) -> dict[str, list[Any]]:
 def load_atoms(path: Path, program: Signature, dialect: Dialect) -> list[GroundAtom]:
     """Read the atoms of a program from a database or a Parquet file, depending on the suffix.
 
-    Raises DatabaseError, TableError, StorageError.
+    A Parquet file's name is the predicate, and the ``line`` of its atoms is their row, from 0. Raises
+    DatabaseError, TableError, StorageError.
     """
-    if path.suffix == PARQUET:
-        return _load_parquet(path, program)
-    return load_db(path, program, dialect)
-
-
-def _load_parquet(path: Path, program: Signature) -> list[GroundAtom]:
-    """Read the atoms of a Parquet file; the file's name is the predicate.
-
-    The ``line`` of an atom is its row, from 0. Raises TableError, StorageError.
-    """
+    if path.suffix != PARQUET:
+        return load_db(path, program, dialect)
     columns = read_parquet(path)
     values = columns.pop(VALUE, None) or [None] * len(next(iter(columns.values()), ()))
     name = path.name.removesuffix(PARQUET)

@@ -36,7 +36,9 @@ class _Raylet:
     """Ray's own process, a child of this one; without it Ray would end this process at the next call."""
 
     def __init__(self) -> None:
-        self.stat = next(_stats_of("raylet", os.getpid()), None)
+        own = "raylet", os.getpid()
+        paths = Path("/proc").glob("[0-9]*/stat")
+        self.stat = next((path for path in paths if (_stat(path) or ())[::2] == own), None)
         """The file of its state; None: another process has started it."""
 
     @property
@@ -61,14 +63,6 @@ def _stat(path: Path) -> tuple[str, str, int] | None:
         return None
     state, parent = rest.split()[:2]
     return name, state, int(parent)
-
-
-def _stats_of(name: str, parent: int) -> Iterator[Path]:
-    """Yield the state files of the children of a process with this name."""
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        process = _stat(path)
-        if process is not None and (process[0], process[2]) == (name, parent):
-            yield path
 
 
 class OnRay(Workers):
@@ -250,8 +244,11 @@ def on_ray(address: str | None, workers: int | None) -> Iterator[OnRay]:
             api.shutdown()
 
 
-def _check_answers(address: str | None) -> None:
-    """Raise UnavailableError if no head of a cluster listens at host:port; Ray would wait for minutes."""
+def _connect(ray: Any, address: str | None, workers: int | None) -> None:
+    """Connect to Ray; it must not take the place of our signal handlers. Raises UnavailableError.
+
+    Where no head of a cluster listens at host:port, Ray would wait for minutes.
+    """
     host, _, port = (address or "").rpartition(":")
     if host and "/" not in host and port.isdecimal():
         try:
@@ -268,11 +265,6 @@ def _check_answers(address: str | None) -> None:
                 f"distribute.address: nothing answers at {address} ({error}); expected the head of a "
                 "cluster, started by ray start --head --port PORT"
             ) from None
-
-
-def _connect(ray: Any, address: str | None, workers: int | None) -> None:
-    """Connect to Ray; it must not take the place of our signal handlers. Raises UnavailableError."""
-    _check_answers(address)
     local_options = {"num_cpus": workers, "include_dashboard": False} if address is None else {}
     logging.getLogger("ray").setLevel(logging.ERROR)
     main = threading.current_thread() is threading.main_thread()
