@@ -372,10 +372,10 @@ def _copies(config: Config, folder: RunFolder, fresh: bool, say: Say) -> Checkpo
     section = config.checkpoint
     if section.copy_to is None:
         return None
-    copies = CheckpointCopies(section.copy_to, section.keep, warn)
+    copies = CheckpointCopies(section.copy_to, section.keep, folder, warn)
     if fresh:
         copies.clear()
-    elif not checkpoints_module.numbered(folder.checkpoints) and copies.fetch(folder.checkpoints):
+    elif not checkpoints_module.numbered(folder.checkpoints) and copies.fetch():
         say(f"checkpoints from {section.copy_to}; what was written before them is not here")
     return copies
 

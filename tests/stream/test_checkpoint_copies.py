@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import fsspec
 import pytest
 import s3fs
-from conftest import MODEL, Job, wait
+from conftest import MODEL, Job, soaked, tiers, wait
 from moto.server import ThreadedMotoServer
 
+from onlinesrl.stream import checkpoints
 from onlinesrl.stream.checkpoint_copies import CheckpointCopies
+from tests.support.serving import Served
 from tests.support.waiting import until
 
 EVERY = {"every": 7}
@@ -110,6 +114,60 @@ def test_a_kill_leaves_copies_that_resume_to_the_same_bits(
     assert run.run() == 0, run.said
     assert f"checkpoints from {s3}" in run.said
     assert run.results()["weights.mln"] == weights
+
+
+@pytest.mark.parametrize("sink", ["file", soaked("parquet")])
+def test_a_folder_of_files_is_gone_on_with(
+    sink: str, memory: str, job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    """The list of the files that were read to their end is copied, too."""
+    run = job([], source={"path": "files"}, sink={"kind": sink}, checkpoint=EVERY)
+    (run.folder / "files").mkdir()
+    for n in range(4):
+        (run.folder / "files" / f"{n}.jsonl").write_bytes(b"".join(citations[10 * n :][:10]))
+    assert run.run() == 0, run.said
+    weights = run.results()["weights.mln"]
+    options = ["--set", f"checkpoint.copy_to={memory}"]
+    assert run.run("--fresh", "--until", "13", *options) == 0, run.said
+    for count in ("26", "40"):
+        shutil.rmtree(run.output)
+        assert run.run("--until", count, *options) == 0, run.said
+    assert run.results()["weights.mln"] == weights
+    assert copies(memory)[-1] == "files.jsonl"
+    assert run.run("--fresh", "--until", "1", *options) == 0, run.said
+    assert "files.jsonl" not in copies(memory)
+
+
+@tiers("kills", 2, 40)
+def test_a_server_whose_folder_is_lost_at_each_kill_goes_on_from_copies(
+    job: Callable[..., Job], citations: list[bytes], tmp_path: Path, kills: int, tally: Counter[str]
+) -> None:
+    """It has learned what it did up to the newest copy, and learns on from new requests."""
+    address, rng = f"file://{tmp_path}/copies", random.Random(0)
+    run = job([], checkpoint={"every": 3, "copy_to": address})
+    lines = [line.rstrip() for line in citations]
+    learned: list[bytes] = []
+    for kill in range(kills + 1):
+        served = Served(run)
+        saved = checkpoints.latest(run.output / "checkpoints", print)
+        assert saved is not None
+        del learned[saved.header["metrics"]["examples"] :]
+        asked = [rng.choice(lines) for _ in range(rng.randrange(4, 12))]
+        learned += asked
+        served.post("/learn", asked)
+        if kill < kills:
+            os.kill(served.process, signal.SIGKILL)
+            assert wait(served.process) == -signal.SIGKILL
+            shutil.rmtree(run.output)
+            tally["kills"] += 1
+    assert served.stop() == 0, run.said
+    assert len(learned) >= 3 * kills
+    unbroken = job([line + b"\n" for line in learned], "unbroken")
+    assert unbroken.run() == 0, unbroken.said
+    assert run.results()["weights.mln"] == unbroken.results()["weights.mln"]
+    saved = checkpoints.latest(run.output / "checkpoints", print)
+    assert saved is not None
+    assert saved.header["metrics"]["examples"] == len(learned)
 
 
 def test_a_copy_that_fails_is_counted_and_made_again(

@@ -1,6 +1,7 @@
 """A run with Kafka in and out that is killed, or overtaken, ends as if it had never been."""
 
 import itertools
+import json
 import os
 import random
 import shutil
@@ -9,10 +10,19 @@ import time
 from typing import Any
 
 import pytest
-from conftest import soaked, wait
+from conftest import long, soaked, tiers, wait
 from kafka import KafkaConsumer, KafkaProducer
 
-from tests.support.kafka_streams import UNTIL_END, add, fill, from_file, keys, learned, predicted
+from tests.support.kafka_streams import (
+    UNTIL_END,
+    add,
+    fill,
+    from_file,
+    ids,
+    keys,
+    learned,
+    predicted,
+)
 from tests.support.waiting import PATIENCE, until
 
 LOCKED = 75
@@ -211,3 +221,55 @@ def test_a_process_shut_out_within_its_transaction(broker, topic, job, citations
     assert learned(second) == learned(file)
     assert predicted(broker, values["sink"]["topic"]) == from_file(file)
     tally["zombies"] += 1
+
+
+@pytest.mark.parametrize("partitions", [1, long(2)])
+@tiers("kills", 3, 40)
+def test_a_run_whose_folder_is_lost_at_each_kill_goes_on_from_copies(
+    broker, topic, job, citations, tally, tmp_path, partitions, kills
+):
+    """Each prediction is in the topic once; the weights are those of an unbroken run, if the order is."""
+    lines = (citations * 3)[: 30 * kills]
+    lines = [json.dumps(json.loads(line) | {"id": n}).encode() for n, line in enumerate(lines)]
+    fill(broker, topic, lines, partitions)
+    values, rng = keys(broker, topic), random.Random(0)
+    values["checkpoint"] = {"every": 3, "copy_to": f"file://{tmp_path}/copies"}
+    run = job([], **values, batch=3)
+
+    def dying(at, step):
+        """Die before, within or after a copy."""
+
+        def first():
+            from onlinesrl.stream.checkpoint_copies import CheckpointCopies
+
+            small_flushes()
+            real, calls = CheckpointCopies.put, itertools.count(1)
+
+            def put(self, path):
+                last = next(calls) == at
+                if last and step == "within":
+                    self._files.put_file(str(path), f"{self._root}/.{path.name}.tmp")
+                if not last or step == "after":
+                    real(self, path)
+                if last:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            CheckpointCopies.put = put
+
+        return first
+
+    for kill in range(kills):
+        step = ("before", "within", "after")[kill % 3]
+        first = dying(rng.randrange(2, 8), step)
+        assert run.run(*UNTIL_END, first=first) == -signal.SIGKILL, run.said
+        shutil.rmtree(run.output)
+        tally["kills"] += 1
+    assert run.run(*UNTIL_END) == 0, run.said
+    assert "checkpoints from file://" in run.said
+    found = predicted(broker, values["sink"]["topic"])
+    assert sorted(ids(found)) == list(range(len(lines)))
+    if partitions == 1:
+        file = job([line + b"\n" for line in lines], "file")
+        assert file.run() == 0, file.said
+        assert learned(run)[0] == learned(file)[0]
+        assert found == from_file(file)
