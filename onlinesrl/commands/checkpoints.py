@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from onlinesrl.commands.common import located
 from onlinesrl.core.errors import OnlinesrlError, StorageError
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ checkpoints = typer.Typer(
     no_args_is_help=True, help="The checkpoints of a run: list, show, verify."
 )
 CheckpointArgument = Annotated[
-    Path, typer.Argument(metavar="RUN|FILE", help="A run folder, or a checkpoint.")
+    Path,
+    typer.Argument(metavar="RUN|FILE", parser=located, help="A run folder, or a checkpoint."),
 ]
 
 

@@ -13,14 +13,25 @@ from typing import Annotated, BinaryIO
 import typer
 
 from onlinesrl.core.errors import legible
+from onlinesrl.core.io.remote import is_address, local_copy
 
 STARTED = time.perf_counter()
 """When the commands were imported, close to the start of the process."""
 
+
+def located(text: str) -> Path:
+    """Return the path of a file, or of a copy if it is at an address. Raises UsageError, StorageError."""
+    return local_copy(text) if is_address(text) else Path(text)
+
+
 ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="A run's YAML file.")]
 Trained = Annotated[
     Path,
-    typer.Argument(metavar="TRAINED", help="A checkpoint, a run folder, an .mln or a .psl file."),
+    typer.Argument(
+        metavar="TRAINED",
+        parser=located,
+        help="A checkpoint, a run folder, an .mln or a .psl file.",
+    ),
 ]
 Overrides = Annotated[
     list[str],
@@ -53,7 +64,7 @@ AllowHost = Annotated[
     ),
 ]
 
-Model = Annotated[Path, typer.Option("--model", metavar="M.mln", help="The model.")]
+Model = Annotated[Path, typer.Option("--model", metavar="M.mln", parser=located, help="The model.")]
 
 Evidence = Annotated[
     list[Path],

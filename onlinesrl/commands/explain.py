@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from onlinesrl.commands.common import Overrides
+from onlinesrl.commands.common import Overrides, located
 from onlinesrl.core.errors import legible
 
 
@@ -17,6 +17,7 @@ def explain(
         Path,
         typer.Argument(
             metavar="TRAINED",
+            parser=located,
             help="A run folder, a run's YAML file, a checkpoint, an .mln or a .psl file.",
         ),
     ],

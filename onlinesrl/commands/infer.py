@@ -23,6 +23,7 @@ from onlinesrl.commands.common import (
     Spill,
     TablesOption,
     interruptible,
+    located,
     say,
     warn,
     write_lines,
@@ -36,7 +37,12 @@ if TYPE_CHECKING:
 
 AnyModel = Annotated[
     Path,
-    typer.Option("--model", metavar="M.mln|M.psl|M.json", help="Markov logic, or PSL's rules."),
+    typer.Option(
+        "--model",
+        metavar="M.mln|M.psl|M.json",
+        parser=located,
+        help="Markov logic, or PSL's rules.",
+    ),
 ]
 OptionalQuery = Annotated[
     str | None,

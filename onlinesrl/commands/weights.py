@@ -8,14 +8,15 @@ from typing import Annotated
 
 import typer
 
-from onlinesrl.commands.common import Trained
+from onlinesrl.commands.common import Trained, located
 from onlinesrl.core.errors import printable
 
 
 def weights(
     trained: Trained,
     other: Annotated[
-        Path | None, typer.Argument(help="A second one; the differences to it are shown.")
+        Path | None,
+        typer.Argument(parser=located, help="A second one; the differences to it are shown."),
     ] = None,
     rule: Annotated[
         str | None,

@@ -216,5 +216,16 @@ def test_a_model_and_a_start_are_read_from_an_address(
     expected = Job(run.folder / "expected", citations[20:40])
     assert expected.run("--set", f"learner.start={saved}") == 0, expected.said
     assert other.results() == expected.results()
+    printed = []
+    for trained in saved, f"{memory}/{saved.name}":
+        for command in "predict", "evaluate":
+            assert other.call(command, trained, other.config) == 0, other.said
+            printed.append(other.printed)
+        for command in ("weights",), ("checkpoint", "verify"):
+            assert other.call(*command, trained) == 0, other.said
+            printed.append(other.printed.replace(str(saved), saved.name))
+    assert printed[:3] == printed[4:7]
+    assert other.call("weights", f"{memory}/nothing.ckpt") == 74
+    assert f"{memory}/nothing.ckpt: cannot read: " in other.said
     assert other.run("--set", f"learner.start={memory}/nothing.ckpt") == 74
     assert f"{memory}/nothing.ckpt: cannot read: " in other.said
