@@ -1,9 +1,10 @@
 """A Markov logic world that stays: facts come and go, and its most probable state follows.
 
-The score is a sum over the connected components of the open atoms. A step explores and solves the
-components that it touches; the others keep their answer, which stays optimal. The model of a component is
-written in the order of the names of its atoms, so that its answer, with all ties, does not depend on
-the history of the world. Scores of components are added as fractions, without rounding.
+The score is a sum over the connected components of the open atoms. Narrow components are solved by messages
+that are kept, see ``inference.elimination_forest``: a step computes those again that it changes. Of the other
+components a step explores and solves those that it touches; the model of such a component is written in the
+order of the names of its atoms. So no answer, with all ties, depends on the history of the world. Scores are
+added as fractions, without rounding.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from onlinesrl.mln.ground.incremental_grounder import (
     Step,
     atoms_of,
 )
+from onlinesrl.mln.inference.elimination_forest import EliminationForest, Factor, Variable
 from onlinesrl.mln.inference.protocols import Marginals
 from onlinesrl.mln.inference.registry import map_engine, marginal_engine
 from onlinesrl.mln.lang.reweighting import reweighed, weights_text
@@ -55,7 +57,7 @@ class StateCertificate(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Component:
-    """A connected component of open atoms, in the order of names, and its best state."""
+    """A connected component of open atoms that is not narrow, in the order of names, and its best state."""
 
     atoms: tuple[GroundAtom, ...]
     values: tuple[float, ...]
@@ -96,7 +98,9 @@ class MlnWorld:
         self._true = dict[GroundAtom, dict[GroundAtom, None]]()
         self._component = dict[GroundAtom, _Component]()
         self._loose = dict[_Component, None]()
-        self._marginals = dict[_Component, Marginals]()
+        self._marginals = dict[GroundAtom, tuple[list[GroundAtom], Marginals]]()
+        self._forest = EliminationForest()
+        self._moved = dict[GroundAtom, None]()
         self._values = dict[GroundAtom, float]()
         self._score = Fraction(0)
         self.touched = 0
@@ -107,7 +111,8 @@ class MlnWorld:
         """The certificate of the state."""
         gap = math.fsum(component.gap for component in self._loose)
         certified = all(component.certified for component in self._loose)
-        return StateCertificate(float(self._score), gap, certified)
+        score = float(self._score + self._forest.score)
+        return StateCertificate(score, gap, certified and self._forest.certified)
 
     def fact(self, atom: GroundAtom) -> float | None:
         """Return the value of a fact, NaN for a listed open atom; None if there is no such fact."""
@@ -157,19 +162,21 @@ class MlnWorld:
         if not isnan(value):
             return Explanation("", shown(atom), value, given=True)
         (part,) = self._components([atom])
-        best, alternative = self._component[atom], None
-        values = dict(zip(best.atoms, best.values, strict=True))
+        values, alternative = {a: self._values[a] for a in sorted(part.atoms)}, None
+        wide = self._component.get(atom)
+        certified = self._forest.proven(atom) if wide is None else wide.certified
         with suppress(Infeasible):
             other = self._solved(part, (not values[atom], atom))
             others = dict(zip(other.atoms, other.values, strict=True))
-            alternative = Alternative(others, float(best.score - other.score), other.certified)
+            loss = _score(part, values) - _score(part, others)
+            alternative = Alternative(others, float(loss), other.certified)
         plan = self._grounder.plan
         members = [a for a in self._members(atom) if isnan(self._fixed[a])]
         return explained(
             plan.program,
             atom,
             values,
-            best.certified,
+            certified,
             alternative,
             part.clauses,
             plan.groups.get(atom[0]),
@@ -182,17 +189,15 @@ class MlnWorld:
         They are exact in components that are narrow enough, and sampled in others. Components that no step
         has touched since the last call keep theirs.
         """
-        present = dict.fromkeys(self._component.values())
-        new = [component.atoms[0] for component in present if component not in self._marginals]
         engine = marginal_engine("exact")
-        for part in self._components(new):
-            marginals = engine.marginals(*self._model_of(part))
-            self._marginals[self._component[part.atoms[0]]] = marginals
+        for part in self._components(a for a in self._values if a not in self._marginals):
+            solved = sorted(part.atoms), engine.marginals(*self._model_of(part))
+            self._marginals |= dict.fromkeys(part.atoms, solved)
+        present = {id(solved): solved for solved in self._marginals.values()}
         values = dict.fromkeys(self._values, 0.0)  # of those that a group decides
-        for component in present:
-            probability = self._marginals[component].probability[: len(component.atoms)]
-            values |= zip(component.atoms, probability.tolist(), strict=True)
-        all_marginals = [self._marginals[component] for component in present]
+        for atoms, marginals in present.values():
+            values |= zip(atoms, marginals.probability[: len(atoms)].tolist(), strict=True)
+        all_marginals = [marginals for _, marginals in present.values()]
         routes = {route for one in all_marginals for route in one.route.split("+")}
         stats = {
             "route": "+".join(sorted(routes)) or "exact",
@@ -245,12 +250,16 @@ class MlnWorld:
         grounder, old = self._grounder, self._grounder.weights
         clauses = reweighed(grounder.plan.program, program)
         new = grounder.weights_as(clauses)
-        rows = [row for row in self._rows.values() if old[row.clause] != new[row.clause]]
+        rows = {k: row for k, row in self._rows.items() if old[row.clause] != new[row.clause]}
         grounder.set_weights(new)
+        self._exchange({}, rows)
         try:
-            changed = self._solve({atom: None for row in rows for atom in atoms_of(row.literals)})
-        except Unsolved:
+            changed = self._solve(
+                {atom: None for row in rows.values() for atom in atoms_of(row.literals)}
+            )
+        except (Infeasible, Unsolved):
             grounder.set_weights(old)
+            self._exchange({}, rows)
             raise
         self.touched = len(rows)
         self.text = weights_text(grounder.plan.program, [clause for _, clause in clauses])
@@ -276,16 +285,29 @@ class MlnWorld:
 
         Raises Infeasible and Unsolved; then no answer has changed.
         """
-        old = {self._component[atom]: None for atom in touched if atom in self._component}
-        affected = {**touched, **{atom: None for component in old for atom in component.atoms}}
-        new = [*map(self._solved, self._components(affected))]
+        if not self._forest.feasible:
+            raise Infeasible("no state satisfies the hard rules")
+        near = {**touched, **self._moved}
+        old = {self._component[atom]: None for atom in near if atom in self._component}
+        affected = {**near, **{atom: None for component in old for atom in component.atoms}}
+        values = {atom: 0.0 for atom in affected if isnan(self._atoms.get(atom, 1.0))}
+        wide = list[GroundAtom]()
+        for atom in values:
+            if isnan(self._fixed[atom]):
+                if (value := self._forest.value(atom)) is None:
+                    wide.append(atom)
+                else:
+                    values[atom] = value
+        new = [*map(self._solved, self._components(wide))]
         for component in old:
             self._score -= component.score
             self._loose.pop(component, None)
-            self._marginals.pop(component, None)
             for atom in component.atoms:
                 del self._component[atom]
-        values = {atom: 0.0 for atom in affected if isnan(self._atoms.get(atom, 1.0))}
+        for atom in touched:
+            if atom in self._marginals:
+                for other in self._marginals[atom][0]:
+                    self._marginals.pop(other, None)
         for component in new:
             self._score += component.score
             self._component |= dict.fromkeys(component.atoms, component)
@@ -324,7 +346,29 @@ class MlnWorld:
                 self._fixed[atom] = 0.0 if decided else value
         keys = {key: None for atom in together for key in self._mentions.get(atom, ())}
         beside = {atom: None for key in keys for atom in atoms_of(self._rows[key].literals)}
+        self._exchange(together, {**step.rows, **keys})
         return {**touched, **together, **beside}
+
+    def _exchange(self, atoms: Iterable[GroundAtom], keys: Iterable[Key]) -> None:
+        """Give the forest the present variables of atoms, and the ground clauses of these keys."""
+        variables = dict[GroundAtom, Variable]()
+        for atom in atoms:
+            group = self._grounder.group(atom)
+            if group is None:
+                is_open = isnan(self._fixed.get(atom, 1.0))
+                variables[atom] = Variable((atom,) if is_open else (), False)
+            elif group not in variables:
+                members = sorted(a for a in self._groups.get(group, ()) if isnan(self._fixed[a]))
+                exactly = self._grounder.plan.groups[group[0]].exactly
+                variables[group] = Variable((*members,), exactly)
+        factors = dict[Key, Factor | None]()
+        for key in keys:
+            row, factor = self._rows.get(key), None
+            if row is not None and (weight := self._grounder.weight(row)) != 0.0:
+                literals = self._folded(row)
+                factor = Factor(weight, literals) if literals else None
+            factors[key] = factor
+        self._moved = dict.fromkeys(self._forest.update(variables, factors))
 
     def _set(self, atom: GroundAtom, value: float | None) -> None:
         group = self._grounder.group(atom)
@@ -364,7 +408,7 @@ class MlnWorld:
         keys = dict.fromkeys([*step.rows, *mentions])
         for key in keys:
             row = self._rows.get(key)
-            if row is not None and self._folded(row) == frozenset() and self._hard(row):
+            if row is not None and self._hard(row) and self._folded(row) == frozenset():
                 text = self._grounder.clause(row.clause).text
                 raise Infeasible(f"the evidence breaks the hard rule {text}")
 
@@ -539,6 +583,25 @@ class MlnWorld:
         except Infeasible:
             return False
         return True
+
+
+def _score(part: _Part, values: Mapping[GroundAtom, float]) -> Fraction:
+    """Return the weight of the true soft clauses of a component."""
+    gains = [
+        Fraction(clause.weight)
+        for clause in part.clauses
+        if clause.weight is not None and _holds(clause.literals, values)
+    ]
+    return sum(gains, Fraction(0))
+
+
+def _holds(literals: GroundLiterals, values: Mapping[GroundAtom, float]) -> bool:
+    return any(
+        all(bool(values[atom]) == sign for sign, atom in content)  # type: ignore[index]
+        if isinstance(content, frozenset)
+        else bool(values[content]) == positive
+        for positive, content in literals
+    )
 
 
 def _fact_text(atom: GroundAtom, is_true: bool) -> str:

@@ -1,0 +1,261 @@
+"""Ground clauses that come and go, and the best state of all their components that are narrow.
+
+The work is done by the kernels of ``kernels/elimination_forest``; here atoms and clauses have names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from fractions import Fraction
+from hashlib import blake2b
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from onlinesrl.core.arrays import Ints32
+from onlinesrl.logic.atom_index import GroundAtom
+from onlinesrl.mln.kernels import elimination_forest as kernel
+from onlinesrl.mln.kernels.elimination_forest import CLOSES, POSITIVE, UNKNOWN, UNSOLVED
+
+Literal: TypeAlias = "tuple[bool, GroundAtom | Literals]"
+"""A sign and an atom, or the literals of a conjunction."""
+Literals: TypeAlias = frozenset[Literal]
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Factor(NamedTuple):
+    """A ground clause; the weight of a hard one is None."""
+
+    weight: float | None
+    literals: Literals
+
+
+class Variable(NamedTuple):
+    """The open atoms of which at most one is true, or exactly one; no atoms: there is no variable."""
+
+    atoms: tuple[GroundAtom, ...]
+    exactly: bool
+
+
+_LENGTHS = {"variable": "value", "factor": "weight", "literal": "holds", "cell": "cell"}
+"""A frame's array by what it has an entry for."""
+
+
+class EliminationForest:
+    """Variables, ground clauses, and the best state, which does not depend on the history."""
+
+    def __init__(self) -> None:
+        self._variables = list[Variable]()
+        self._number = dict[GroundAtom, int]()
+        self._place = dict[GroundAtom, tuple[int, int]]()
+        self._factors = dict[Hashable, tuple[int, tuple[int, ...]]]()
+        self._free_variables, self._free_factors = list[int](), list[int]()
+        self._n_factors = self._literals = 0
+        self.score = Fraction(0)
+        """The weight of the true clauses of solved components."""
+        self._frame = kernel.forest()
+
+    @property
+    def feasible(self) -> bool:
+        """Whether hard clauses and groups can hold, as far as components are solved."""
+        return not self._frame.size[kernel.INFEASIBLE]
+
+    @property
+    def certified(self) -> bool:
+        """Whether the states of all solved components are certified."""
+        return not self._frame.size[kernel.UNCERTIFIED]
+
+    def value(self, atom: GroundAtom) -> float | None:
+        """Return the value of an open atom; None if its component is not solved."""
+        v, holds = self._place[atom]
+        value = self._frame.value[v]
+        return None if value < 0 else float(value == holds)
+
+    def proven(self, atom: GroundAtom) -> bool:
+        """Tell whether the state of an open atom's component, which is solved, is certified."""
+        v = self._place[atom][0]
+        while (above := int(kernel.parent(self._frame, v))) >= 0:
+            v = above
+        return not self._frame.known[v]
+
+    def update(
+        self, variables: Mapping[GroundAtom, Variable], factors: Mapping[Key, Factor | None]
+    ) -> dict[GroundAtom, float | None]:
+        """Change variables and clauses; return atoms whose value moved, None where it is not solved.
+
+        ``variables`` are by name; ``factors`` has all clauses, by key, of those that change.
+        """
+        gone, new = list[int](), list[int]()
+        for name, variable in variables.items():
+            old = self._number.get(name)
+            if old is not None and self._variables[old] == variable:
+                continue
+            if old is not None:
+                gone.append(self._number.pop(name))
+                for atom in self._variables[old].atoms:
+                    del self._place[atom]
+            if variable.atoms:
+                new.append(self._new_variable(name, variable))
+        changed, added, weighed = self._exchange(factors)
+        frame, changed = self._frame, [*new, *changed, *self._variables_of(added)]
+        count = kernel.eliminate(frame, _ints(changed), _ints(gone))
+        frame = self._with_room(cell=int(frame.size[kernel.CELLS] + kernel.room(frame, count)))
+        kernel.solve(frame, count, _ints([*changed, *self._variables_of(weighed)]))
+        kernel.judge(frame, _ints([*added, *weighed]))
+        flipped = frame.flipped[: frame.size[kernel.FLIPPED]]
+        true = frame.true[flipped] == 1
+        self._add(flipped[true], 1)
+        self._add(flipped[~true], -1)
+        self._free_variables += gone
+        return self._moved()
+
+    def _new_variable(self, name: GroundAtom, variable: Variable) -> int:
+        atoms, exactly = variable
+        if self._free_variables:
+            v = self._free_variables.pop()
+            self._variables[v] = variable
+        else:
+            v = len(self._variables)
+            self._variables.append(variable)
+        frame = self._with_room(variable=v + 1)
+        text = "\0".join((name[0], *name[1])).encode()
+        frame.name[v] = int.from_bytes(blake2b(text, digest_size=8).digest(), "big", signed=True)
+        frame.values[v] = len(atoms) + (not exactly)  # the first: none of them is true
+        frame.first[v] = frame.sender[v] = frame.block[v] = -1
+        frame.round[v], frame.degree[v], frame.value[v] = kernel.NEVER, 0, UNKNOWN
+        frame.wide[v] = 0
+        self._number[name] = v
+        self._place |= {atom: (v, holds) for holds, atom in enumerate(atoms, not exactly)}
+        return v
+
+    def _exchange(
+        self, factors: Mapping[Key, Factor | None]
+    ) -> tuple[list[int], list[int], list[int]]:
+        """Return variables of clauses that go, clauses that come, and those that have another weight."""
+        removed, weighed = list[int](), list[tuple[int, float]]()
+        added = list[tuple[Hashable, tuple[int, ...], float]]()
+        for key, factor in factors.items():
+            old = self._factors.get(key)
+            written = None if factor is None else self._written(factor.literals)
+            if factor is not None and written is not None:
+                weight = np.inf if factor.weight is None else factor.weight
+                if old is None or old[1] != written:
+                    added.append((key, written, weight))
+                elif self._frame.weight[old[0]] != weight:
+                    weighed.append((old[0], weight))
+            if old is not None and old[1] != written:
+                removed.append(self._factors.pop(key)[0])
+        numbers = [number for number, _ in weighed]
+        gone = _ints([*removed, *numbers])
+        gone = gone[self._frame.true[gone] == 1]
+        self._add(gone, -1)
+        self._frame.true[gone] = 0
+        self._frame.weight[numbers] = [weight for _, weight in weighed]
+        kernel.unlink(self._frame, _ints(removed))
+        variables, added_numbers = self._variables_of(removed), self._write(added)
+        self._free_factors += removed
+        return variables, added_numbers, numbers
+
+    def _written(self, literals: Literals) -> tuple[int, ...]:
+        """Return variable, value and bits of each literal."""
+        result = list[int]()
+        for positive, content in literals:
+            if not isinstance(content, frozenset):
+                result += (*self._place[content], POSITIVE * positive | CLOSES)
+                continue
+            for sign, atom in content:
+                result += (*self._place[atom], POSITIVE * sign)  # type: ignore[index]
+            result[-1] |= CLOSES
+        return tuple(result)
+
+    def _write(self, added: list[tuple[Hashable, tuple[int, ...], float]]) -> list[int]:
+        """Write clauses behind the others; returns their numbers."""
+        total = sum(len(written) for _, written, _ in added) // 3
+        if self._literals + total > len(self._frame.variable):
+            self._compact()
+        first, numbers = self._literals, list[int]()
+        frame = self._with_room(literal=first + total, factor=self._n_factors + len(added))
+        for key, written, _ in added:
+            free = self._free_factors
+            numbers.append(free.pop() if free else self._n_factors)
+            self._n_factors = max(self._n_factors, numbers[-1] + 1)
+            self._factors[key] = numbers[-1], written
+        table = np.array([x for _, written, _ in added for x in written], np.int32).reshape(-1, 3)
+        span = slice(first, first + total)
+        frame.variable[span], frame.holds[span], frame.bits[span] = table.T
+        lengths = np.array([len(written) // 3 for _, written, _ in added], np.int64)
+        frame.start[numbers] = first + np.cumsum(lengths) - lengths
+        frame.length[numbers] = lengths
+        frame.weight[numbers] = [weight for *_, weight in added]
+        frame.true[numbers] = 0
+        self._literals += total
+        kernel.link(frame, _ints(numbers))
+        return numbers
+
+    def _compact(self) -> None:
+        """Close the gaps between literals of clauses that are left."""
+        frame = self._frame
+        numbers = _ints(number for number, _ in self._factors.values())
+        lengths = frame.length[numbers].astype(np.int64)
+        start = np.cumsum(lengths) - lengths
+        self._literals = total = int(lengths.sum())
+        places = np.repeat(frame.start[numbers] - start, lengths) + np.arange(total)
+        for array in (frame.variable, frame.holds, frame.bits):
+            array[:total] = array[places]
+        frame.start[numbers] = start
+        frame.first[: len(self._variables)] = -1
+        kernel.link(frame, numbers)
+
+    def _variables_of(self, numbers: Iterable[int]) -> list[int]:
+        """Return the variables of clauses."""
+        frame = self._frame
+        spans = (
+            slice(s, s + n)
+            for s, n in zip(frame.start[[*numbers]], frame.length[[*numbers]], strict=True)
+        )
+        return [*dict.fromkeys(v for span in spans for v in frame.variable[span].tolist())]
+
+    def _add(self, numbers: Ints32, sign: int) -> None:
+        """Add the weights of clauses to the score, without rounding."""
+        weights, counts = np.unique(self._frame.weight[numbers], return_counts=True)
+        for weight, n in zip(weights.tolist(), counts.tolist(), strict=True):
+            if weight < np.inf:
+                self.score += sign * n * Fraction(weight)
+
+    def _moved(self) -> dict[GroundAtom, float | None]:
+        frame = self._frame
+        moved = frame.moved[: frame.size[kernel.MOVED]]
+        result = dict[GroundAtom, float | None]()
+        triples = zip(
+            moved.tolist(),
+            frame.before[: len(moved)].tolist(),
+            frame.value[moved].tolist(),
+            strict=True,
+        )
+        for v, before, value in triples:
+            atoms, exactly = self._variables[v]
+            if value == UNSOLVED:
+                result |= dict.fromkeys(atoms)
+                continue
+            result |= dict.fromkeys(atoms, 0.0) if before < 0 else {}
+            for number, truth in ((before, 0.0), (value, 1.0)):
+                if number >= (not exactly):
+                    result[atoms[number - (not exactly)]] = truth
+        return result
+
+    def _with_room(self, **lengths: int) -> Any:
+        """Return the frame, with arrays of at least these lengths."""
+        old = self._frame
+        if any(n > len(getattr(old, _LENGTHS[kind])) for kind, n in lengths.items()):
+            sizes = {kind: len(getattr(old, name)) for kind, name in _LENGTHS.items()}
+            sizes |= {kind: 2 * n for kind, n in lengths.items() if n > sizes[kind]}
+            grown = kernel.forest(**sizes)
+            for name, array in vars(old).items():
+                if isinstance(array, np.ndarray):
+                    getattr(grown, name)[: len(array)] = array
+            self._frame = grown
+        return self._frame
+
+
+def _ints(numbers: Iterable[int]) -> Ints32:
+    return np.array([*numbers], np.int32)

@@ -1,0 +1,782 @@
+"""Max-product messages of factors that come and go, by an elimination that depends on names alone.
+
+Variables are eliminated in rounds. In a round go those whose table is smaller than that of each neighbour;
+ties are decided by a hash of their names. So a chain is left after some log n rounds, and a tree is, too. The
+round and the clique of a variable depend only on its surroundings. After a change, ``eliminate`` decides
+again where these differ, as self-adjusting contraction does (Acar, Ihler, Mettu & Sumer, "Adaptive exact
+inference in graphical models", JMLR 12, 2011). The result is that of an elimination from the start.
+
+``solve`` sends the messages again that have changed, towards the last variable of a component, and decodes
+where a choice or the value of a neighbour has changed. A sum is added up in the order of weights and
+hashes, so its bits do not depend on the history. Where tables would be too large, a component is left
+unsolved.
+"""
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.jit.frames import Frame
+from onlinesrl.mln.kernels.weight_magnitude import FAINT, LARGE, UNIT
+
+MOST = 14
+"""The most neighbours of a variable when it is eliminated."""
+MOST_CELLS = 1 << 16
+"""The most cells of a table."""
+MOST_LOAD = 1 << 22
+"""The most cells of the tables of a component."""
+ROUNDS = 1 << 10
+NEVER = ROUNDS
+"""The round of a variable whose table would be too large."""
+UNSOLVED, UNKNOWN = -1, -2
+"""Values of variables whose component is not solved, and of new ones."""
+LAST, STAMP, CELLS, INFEASIBLE, UNCERTIFIED, MOVED, FLIPPED = 0, 1, 2, 3, 4, 5, 6
+CONTRADICTS, UNPROVEN, LOST = 1, 2, 4
+"""What the last variable of a component knows: no state is possible, sums are rounded too much."""
+POSITIVE, CLOSES = 1, 2
+"""Bits of a literal: its sign, and whether it is the last one of its conjunction."""
+
+
+class Forest(Frame):
+    """Factors, the elimination of their variables, its messages and the best state."""
+
+    size: Ints
+    # [variable]
+    name: Ints  # a hash of its name
+    values: Ints32  # how many it has
+    first: Ints32  # its first literal
+    round: Ints32  # -1: it is no more
+    degree: Ints32  # variables of its clique
+    sender: Ints32  # its first arc from another one's clique
+    value: Ints32
+    message: Ints  # first cell of its message
+    block: Ints32  # size class of its message's cells, -1: none
+    load: Ints  # cells of tables up to here
+    wide: Bytes  # its component is not solved
+    total: Floats  # sum of absolute weights up to here
+    least: Floats
+    terms: Ints
+    known: Bytes
+    # [variable * MOST + place]
+    clique: Ints32
+    next_arc: Ints32
+    last_arc: Ints32
+    # [variable], while variables are eliminated again
+    touched: Bytes
+    old_round: Ints32
+    old_degree: Ints32
+    old_clique: Ints32
+    work: Ints32  # touched variables
+    candidate: Ints32
+    chosen: Ints32
+    table_size: Ints
+    table_stamp: Ints
+    seen: Ints
+    marked: Ints
+    # [variable], while messages are sent
+    queue: Ints32  # [round]
+    queue_next: Ints32
+    queued: Bytes
+    trial: Ints32
+    moved: Ints32  # variables whose value changed
+    before: Ints32
+    # [literal]
+    variable: Ints32
+    holds: Ints32  # the value of which it speaks
+    bits: Bytes
+    factor: Ints32
+    next: Ints32
+    previous: Ints32
+    # [factor]
+    start: Ints
+    length: Ints32
+    weight: Floats  # infinite: hard
+    true: Bytes
+    order: Ints32
+    flipped: Ints32
+    # [cell]
+    cell: Floats
+    choice: Ints32
+    free: Ints32  # [size class] first block
+    unary: Floats
+    neighbour: Ints32
+
+
+def forest(variable: int = 64, factor: int = 64, literal: int = 128, cell: int = 256) -> Forest:
+    """Return a forest without variables, with arrays for so many."""
+
+    def ints(n: int) -> Ints32:
+        return np.zeros(n, np.int32)
+
+    def longs(n: int) -> Ints:
+        return np.zeros(n, np.int64)
+
+    def small(n: int) -> Bytes:
+        return np.zeros(n, np.uint8)
+
+    v, arcs = variable, variable * MOST
+    empty = np.full(ROUNDS + 1, -1, np.int32), np.full(64, -1, np.int32)
+    return Forest(
+        size=longs(8),
+        name=longs(v),
+        values=ints(v),
+        first=ints(v),
+        round=ints(v),
+        degree=ints(v),
+        sender=ints(v),
+        value=ints(v),
+        message=longs(v),
+        block=ints(v),
+        load=longs(v),
+        wide=small(v),
+        total=np.zeros(v),
+        least=np.zeros(v),
+        terms=longs(v),
+        known=small(v),
+        clique=ints(arcs),
+        next_arc=ints(arcs),
+        last_arc=ints(arcs),
+        touched=small(v),
+        old_round=ints(v),
+        old_degree=ints(v),
+        old_clique=ints(arcs),
+        work=ints(v),
+        candidate=ints(v),
+        chosen=ints(v),
+        table_size=longs(v),
+        table_stamp=longs(v),
+        seen=longs(v),
+        marked=longs(v),
+        queue=empty[0],
+        queue_next=ints(v),
+        queued=small(v),
+        trial=ints(v),
+        moved=ints(v),
+        before=ints(v),
+        variable=ints(literal),
+        holds=ints(literal),
+        bits=small(literal),
+        factor=ints(literal),
+        next=ints(literal),
+        previous=ints(literal),
+        start=longs(factor),
+        length=ints(factor),
+        weight=np.zeros(factor),
+        true=small(factor),
+        order=ints(factor + variable),
+        flipped=ints(factor),
+        cell=np.zeros(cell),
+        choice=ints(cell),
+        free=empty[1],
+        unary=np.zeros(MOST_CELLS),
+        neighbour=ints(3 * (MOST + 1)),
+    )
+
+
+@kernel
+def link(fr: Forest, factors: Ints32) -> None:
+    """List the literals of factors at their variables."""
+    for i in range(len(factors)):
+        f = factors[i]
+        for p in range(fr.start[f], fr.start[f] + fr.length[f]):
+            v = fr.variable[p]
+            fr.factor[p], fr.previous[p], fr.next[p] = f, -1, fr.first[v]
+            if fr.first[v] >= 0:
+                fr.previous[fr.first[v]] = p
+            fr.first[v] = p
+
+
+@kernel
+def unlink(fr: Forest, factors: Ints32) -> None:
+    """Take the literals of factors off the lists of their variables."""
+    for i in range(len(factors)):
+        f = factors[i]
+        for p in range(fr.start[f], fr.start[f] + fr.length[f]):
+            before, after = fr.previous[p], fr.next[p]
+            if after >= 0:
+                fr.previous[after] = before
+            if before >= 0:
+                fr.next[before] = after
+            else:
+                fr.first[fr.variable[p]] = after
+
+
+# elimination -------------------------------------------------------------------------------------
+
+
+@kernel
+def _touch(fr: Forest, v: int, count: int) -> int:
+    """Make a variable's elimination undecided; returns the number of those that are touched."""
+    if fr.touched[v]:
+        return count
+    fr.touched[v] = 1
+    fr.work[count] = v
+    fr.old_round[v], fr.old_degree[v] = fr.round[v], fr.degree[v]
+    for arc in range(v * MOST, v * MOST + fr.degree[v]):
+        u = fr.clique[arc]
+        fr.old_clique[arc] = u
+        before, after = fr.last_arc[arc], fr.next_arc[arc]
+        if after >= 0:
+            fr.last_arc[after] = before
+        if before >= 0:
+            fr.next_arc[before] = after
+        else:
+            fr.sender[u] = after
+    fr.round[v], fr.degree[v] = NEVER, 0
+    return count + 1
+
+
+@kernel
+def _gather(fr: Forest, v: int, number: int) -> int:
+    """Write the neighbours of a variable in a round to ``neighbour``; returns the cells of its table.
+
+    The cells are more than ``MOST_CELLS`` where there are too many; then the neighbours are incomplete.
+    """
+    fr.size[STAMP] += 1
+    stamp = fr.size[STAMP]
+    fr.seen[v] = stamp
+    count, cells = 0, 1
+    cells *= fr.values[v]
+    p = fr.first[v]
+    while p >= 0:
+        f = fr.factor[p]
+        for q in range(fr.start[f], fr.start[f] + fr.length[f]):
+            u = fr.variable[q]
+            if fr.seen[u] != stamp:
+                fr.seen[u] = stamp
+                if fr.round[u] >= number:
+                    cells *= fr.values[u]
+                    if count == MOST or cells > MOST_CELLS:
+                        return MOST_CELLS + 1
+                    fr.neighbour[count] = u
+                    count += 1
+        p = fr.next[p]
+    arc = fr.sender[v]
+    while arc >= 0:
+        w = arc // MOST
+        if fr.round[w] < number:
+            for other in range(w * MOST, w * MOST + fr.degree[w]):
+                u = fr.clique[other]
+                if fr.seen[u] != stamp:
+                    fr.seen[u] = stamp
+                    if fr.round[u] >= number:
+                        cells *= fr.values[u]
+                        if count == MOST or cells > MOST_CELLS:
+                            return MOST_CELLS + 1
+                        fr.neighbour[count] = u
+                        count += 1
+        arc = fr.next_arc[arc]
+    fr.neighbour[MOST] = count
+    return cells
+
+
+@kernel
+def _table_size(fr: Forest, v: int, number: int, stamp: int) -> int:
+    """Return the cells of a variable's table in a round; ``stamp`` is that of the round."""
+    if fr.table_stamp[v] != stamp:
+        fr.table_stamp[v] = stamp
+        fr.table_size[v] = _gather(fr, v, number)
+    return fr.table_size[v]
+
+
+@kernel
+def _goes(fr: Forest, v: int, number: int, stamp: int) -> bool:
+    """Tell whether a variable is eliminated in a round."""
+    cells = _table_size(fr, v, number, stamp)
+    if cells > MOST_CELLS:
+        return False
+    _gather(fr, v, number)
+    count = fr.neighbour[MOST]
+    for i in range(count):
+        fr.neighbour[MOST + 1 + i] = fr.neighbour[i]
+    for i in range(count):
+        u = fr.neighbour[MOST + 1 + i]
+        others = _table_size(fr, u, number, stamp)
+        if others < cells or (others == cells and fr.name[u] < fr.name[v]):
+            return False
+    return True
+
+
+@kernel
+def _mark(fr: Forest, v: int, stamp: int, count: int) -> int:
+    if fr.marked[v] != stamp:
+        fr.marked[v] = stamp
+        fr.candidate[count] = v
+        count += 1
+    return count
+
+
+@kernel
+def _candidates(fr: Forest, v: int, number: int, stamp: int, count: int) -> int:
+    """Mark a variable and its neighbours in a round; returns the number of those that are marked."""
+    count = _mark(fr, v, stamp, count)
+    p = fr.first[v]
+    while p >= 0:
+        f = fr.factor[p]
+        for q in range(fr.start[f], fr.start[f] + fr.length[f]):
+            if fr.round[fr.variable[q]] >= number:
+                count = _mark(fr, fr.variable[q], stamp, count)
+        p = fr.next[p]
+    arc = fr.sender[v]
+    while arc >= 0:
+        w = arc // MOST
+        if fr.round[w] < number:
+            for other in range(w * MOST, w * MOST + fr.degree[w]):
+                if fr.round[fr.clique[other]] >= number:
+                    count = _mark(fr, fr.clique[other], stamp, count)
+        arc = fr.next_arc[arc]
+    return count
+
+
+@kernel
+def _same_clique(fr: Forest, v: int) -> bool:
+    """Tell whether a variable has the old clique."""
+    if fr.degree[v] != fr.old_degree[v]:
+        return False
+    for i in range(v * MOST, v * MOST + fr.degree[v]):
+        here = False
+        for j in range(v * MOST, v * MOST + fr.degree[v]):
+            here |= fr.clique[i] == fr.old_clique[j]
+        if not here:
+            return False
+    return True
+
+
+@kernel
+def eliminate(fr: Forest, changed: Ints32, gone: Ints32) -> int:
+    """Eliminate variables again where something differs; see ``_settle`` for what is returned.
+
+    ``changed`` are variables of factors that came or went, ``gone`` such that are no more.
+    """
+    count = 0
+    for i in range(len(changed)):
+        count = _touch(fr, changed[i], count)
+    for i in range(len(gone)):
+        count = _touch(fr, gone[i], count)
+        fr.round[gone[i]] = -1
+    for number in range(ROUNDS):
+        fr.size[STAMP] += 1
+        stamp = fr.size[STAMP]
+        marked, waiting, later = 0, False, number <= fr.size[LAST]
+        for i in range(count):
+            v = fr.work[i]
+            waiting |= number <= fr.old_round[v] < NEVER
+            if fr.round[v] == NEVER:
+                waiting = True
+                marked = _candidates(fr, v, number, stamp, marked)
+        if not waiting:
+            break
+        chosen = 0
+        for i in range(marked):
+            v = fr.candidate[i]
+            goes = _goes(fr, v, number, stamp)
+            if goes and (fr.touched[v] or fr.round[v] != number):
+                fr.chosen[chosen] = v
+                chosen += 1
+                fr.size[LAST] = max(fr.size[LAST], number)
+            elif not goes and not fr.touched[v] and fr.round[v] == number:
+                fr.marked[v] = -1  # it stays longer than before
+            later |= goes
+        for i in range(marked):
+            if fr.marked[fr.candidate[i]] == -1:
+                count = _touch(fr, fr.candidate[i], count)
+        for c in range(chosen):
+            v = fr.chosen[c]
+            count = _touch(fr, v, count)
+            _gather(fr, v, number)
+            fr.round[v], fr.degree[v] = number, fr.neighbour[MOST]
+            for k in range(fr.degree[v]):
+                u, arc = fr.neighbour[k], v * MOST + k
+                fr.clique[arc], fr.last_arc[arc], fr.next_arc[arc] = u, -1, fr.sender[u]
+                if fr.sender[u] >= 0:
+                    fr.last_arc[fr.sender[u]] = arc
+                fr.sender[u] = arc
+        for i in range(count):
+            v = fr.work[i]
+            goes, went = fr.round[v] == number, fr.old_round[v] == number
+            if (goes or went) and not (goes and went and _same_clique(fr, v)):
+                if goes:
+                    for arc in range(v * MOST, v * MOST + fr.degree[v]):
+                        count = _touch(fr, fr.clique[arc], count)
+                if went:
+                    for arc in range(v * MOST, v * MOST + fr.old_degree[v]):
+                        count = _touch(fr, fr.old_clique[arc], count)
+        if not later:
+            break
+    return _settle(fr, count)
+
+
+@kernel
+def _settle(fr: Forest, count: int) -> int:
+    """Decide which components are too wide; returns the number of variables to decode, in ``candidate``.
+
+    They are those that are touched, and those whose component has become wide, or narrow.
+    """
+    for i in range(count):
+        v = fr.work[i]
+        forget(fr, v)
+        fr.load[v] = -1
+        if fr.round[v] < 0:
+            fr.touched[v] = 0
+        _push(fr, v)
+    sent = 0
+    for number in range(NEVER + 1):
+        v = _pop(fr, number)
+        while v >= 0:
+            load = fr.values[v] * _cells(fr, v)
+            arc = fr.sender[v]
+            while arc >= 0:
+                if parent(fr, arc // MOST) == v:
+                    load += fr.load[arc // MOST]
+                arc = fr.next_arc[arc]
+            if load != fr.load[v]:
+                above = parent(fr, v)
+                if above >= 0:
+                    _push(fr, above)
+            fr.load[v] = load
+            fr.work[sent] = v
+            sent += 1
+            v = _pop(fr, number)
+    for i in range(sent):
+        _push(fr, fr.work[i])
+    listed = 0
+    for number in range(NEVER, -1, -1):
+        v = _pop(fr, number)
+        while v >= 0:
+            above = parent(fr, v)
+            wide = number == NEVER or (fr.wide[above] if above >= 0 else fr.load[v] > MOST_LOAD)
+            if fr.touched[v] or wide != fr.wide[v]:
+                fr.candidate[listed] = v
+                listed += 1
+            if wide != fr.wide[v]:
+                fr.wide[v] = wide
+                forget(fr, v)
+                arc = fr.sender[v]
+                while arc >= 0:
+                    _push(fr, arc // MOST)
+                    arc = fr.next_arc[arc]
+            fr.touched[v] = 0
+            v = _pop(fr, number)
+    return listed
+
+
+# messages ----------------------------------------------------------------------------------------
+
+
+@kernel
+def _push(fr: Forest, v: int) -> None:
+    if fr.queued[v] or fr.round[v] < 0:
+        return
+    fr.queued[v] = 1
+    fr.queue_next[v] = fr.queue[fr.round[v]]
+    fr.queue[fr.round[v]] = v
+
+
+@kernel
+def _pop(fr: Forest, number: int) -> int:
+    v = fr.queue[number]
+    if v >= 0:
+        fr.queue[number] = fr.queue_next[v]
+        fr.queued[v] = 0
+    return v
+
+
+@kernel
+def parent(fr: Forest, v: int) -> int:
+    """Return the first of a variable's clique that is eliminated; -1: there is none."""
+    best = -1
+    for arc in range(v * MOST, v * MOST + fr.degree[v]):
+        u = fr.clique[arc]
+        if best < 0 or fr.round[u] < fr.round[best]:
+            best = u
+    return best
+
+
+@kernel
+def forget(fr: Forest, v: int) -> None:
+    """Give back the cells of a variable's message, and what it knows."""
+    if fr.block[v] >= 0:
+        fr.choice[fr.message[v]] = fr.free[fr.block[v]]
+        fr.free[fr.block[v]] = fr.message[v]
+        fr.block[v] = -1
+    if fr.known[v] & CONTRADICTS:
+        fr.size[INFEASIBLE] -= 1
+    if fr.known[v] & UNPROVEN:
+        fr.size[UNCERTIFIED] -= 1
+    fr.known[v] = 0
+
+
+@kernel
+def _cells(fr: Forest, v: int) -> int:
+    cells = 1
+    for arc in range(v * MOST, v * MOST + fr.degree[v]):
+        cells *= fr.values[fr.clique[arc]]
+    return cells
+
+
+@kernel
+def room(fr: Forest, count: int) -> int:
+    """Return an upper bound of the cells that messages of ``count`` variables of ``candidate`` need."""
+    cells = 0
+    for i in range(count):
+        v = fr.candidate[i]
+        if not fr.wide[v]:
+            cells += 2 * _cells(fr, v)
+    return cells
+
+
+@kernel
+def _allocate(fr: Forest, v: int) -> None:
+    block, cells = 0, _cells(fr, v)
+    while 1 << block < cells:
+        block += 1
+    if fr.free[block] >= 0:
+        fr.message[v] = fr.free[block]
+        fr.free[block] = fr.choice[fr.message[v]]
+    else:
+        fr.message[v] = fr.size[CELLS]
+        fr.size[CELLS] += 1 << block
+    fr.block[v] = block
+
+
+@kernel
+def _sort(items: Ints32, first: int, stop: int, floats: Floats, ints: Ints, by_ints: bool) -> None:
+    """Sort items by a key of theirs: Shell's sort."""
+    gap = 1
+    while gap < (stop - first) // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(first + gap, stop):
+            item, j = items[i], i
+            while j >= first + gap:
+                other = items[j - gap]
+                if by_ints:
+                    if ints[other // MOST] <= ints[item // MOST]:
+                        break
+                elif floats[other] <= floats[item]:
+                    break
+                items[j] = other
+                j -= gap
+            items[j] = item
+        gap //= 3
+
+
+@kernel
+def _owned(fr: Forest, p: int) -> int:
+    """Return how many variables a factor has, 0 unless it is decided at that of its literal ``p``."""
+    f, v, count = fr.factor[p], fr.variable[p], 1
+    for q in range(fr.start[f], fr.start[f] + fr.length[f]):
+        u = fr.variable[q]
+        if u == v:
+            if q < p:
+                return 0
+        else:
+            count = 2
+            if fr.round[u] < fr.round[v]:
+                return 0
+    return count
+
+
+@kernel
+def _true(fr: Forest, f: int, value: Ints32) -> bool:
+    """Tell whether a factor, a disjunction of conjunctions, is true."""
+    together = True
+    for p in range(fr.start[f], fr.start[f] + fr.length[f]):
+        bits = fr.bits[p]
+        together &= (value[fr.variable[p]] == fr.holds[p]) == ((bits & POSITIVE) != 0)
+        if bits & CLOSES:
+            if together:
+                return True
+            together = True
+    return False
+
+
+@kernel
+def _message_cell(fr: Forest, v: int, value: Ints32) -> int:
+    cell = 0
+    for arc in range(v * MOST, v * MOST + fr.degree[v]):
+        u = fr.clique[arc]
+        cell = cell * fr.values[u] + value[u]
+    return fr.message[v] + cell
+
+
+@kernel
+def _count(fr: Forest, v: int, first: int, stop: int) -> None:
+    """Add the sizes of factors to what is summed up at a variable."""
+    for i in range(first, stop):
+        size = abs(fr.weight[fr.order[i]])
+        if size < np.inf:
+            fr.total[v] += size
+            fr.least[v] = min(fr.least[v], size)
+
+
+@kernel
+def _message(fr: Forest, v: int) -> bool:
+    """Compute a variable's message; tells whether it, or what is summed up, is another."""
+    unary, stop, p = 0, len(fr.order), fr.first[v]
+    pairs = stop
+    total, least, terms = fr.total[v], fr.least[v], fr.terms[v]
+    while p >= 0:
+        variables = _owned(fr, p)
+        if variables == 1:
+            fr.order[unary] = fr.factor[p]
+            unary += 1
+        elif variables > 1:
+            pairs -= 1
+            fr.order[pairs] = fr.factor[p]
+        p = fr.next[p]
+    _sort(fr.order, 0, unary, fr.weight, fr.name, False)
+    _sort(fr.order, pairs, stop, fr.weight, fr.name, False)
+    fr.total[v], fr.least[v], fr.terms[v] = 0.0, np.inf, unary + stop - pairs
+    _count(fr, v, 0, unary)
+    _count(fr, v, pairs, stop)
+    for x in range(fr.values[v]):
+        fr.unary[x] = 0.0
+    for i in range(unary):
+        f = fr.order[i]
+        for x in range(fr.values[v]):
+            fr.trial[v] = x
+            if not _true(fr, f, fr.trial):
+                fr.unary[x] -= fr.weight[f]
+    arcs, arc = 0, fr.sender[v]
+    while arc >= 0:
+        if parent(fr, arc // MOST) == v:
+            fr.order[arcs] = arc
+            arcs += 1
+        arc = fr.next_arc[arc]
+    _sort(fr.order, 0, arcs, fr.weight, fr.name, True)
+    senders = 0
+    for i in range(arcs):
+        u = fr.order[i] // MOST
+        fr.total[v] += fr.total[u]
+        fr.least[v] = min(fr.least[v], fr.least[u])
+        fr.terms[v] += fr.terms[u]
+        if fr.degree[u] == 1:
+            for x in range(fr.values[v]):
+                fr.unary[x] += fr.cell[fr.message[u] + x]
+        else:
+            fr.order[senders] = u
+            senders += 1
+    differs = fr.total[v] != total or fr.least[v] != least or fr.terms[v] != terms
+    begin, end = v * MOST, v * MOST + fr.degree[v]
+    for arc in range(begin, end):
+        fr.trial[fr.clique[arc]] = 0
+    for cell in range(fr.message[v], fr.message[v] + _cells(fr, v)):
+        best, choice = -np.inf, 0
+        for x in range(fr.values[v]):
+            fr.trial[v] = x
+            score = fr.unary[x]
+            for i in range(pairs, stop):
+                if not _true(fr, fr.order[i], fr.trial):
+                    score -= fr.weight[fr.order[i]]
+            for i in range(senders):
+                score += fr.cell[_message_cell(fr, fr.order[i], fr.trial)]
+            if score > best:
+                best, choice = score, x
+        differs |= fr.cell[cell] != best
+        fr.cell[cell], fr.choice[cell] = best, choice
+        for arc in range(end - 1, begin - 1, -1):  # the next cell
+            u = fr.clique[arc]
+            fr.trial[u] += 1
+            if fr.trial[u] < fr.values[u]:
+                break
+            fr.trial[u] = 0
+    return differs
+
+
+@kernel
+def _conclude(fr: Forest, v: int) -> None:
+    """Know, at the last variable of a component, whether the answer is possible and certain."""
+    rounding = (fr.terms[v] + 1) * UNIT * fr.total[v]
+    if not fr.total[v] <= LARGE and not rounding < max(fr.least[v] / 2, FAINT):
+        fr.known[v] = LOST
+    elif fr.cell[fr.message[v]] == -np.inf:
+        fr.known[v] = CONTRADICTS
+        fr.size[INFEASIBLE] += 1
+    elif rounding > max(fr.least[v] / 2, min(1e-6 * fr.total[v], 1e-3)):
+        fr.known[v] = UNPROVEN
+        fr.size[UNCERTIFIED] += 1
+
+
+@kernel
+def _decode(fr: Forest, v: int) -> int:
+    above = parent(fr, v)
+    if fr.wide[v] or fr.known[v] & LOST:
+        return UNSOLVED
+    if above >= 0 and fr.value[above] == UNSOLVED:
+        return UNSOLVED
+    return fr.choice[_message_cell(fr, v, fr.value)]
+
+
+@kernel
+def solve(fr: Forest, count: int, changed: Ints32) -> None:
+    """Send messages and decode, after ``eliminate`` has listed ``count`` variables.
+
+    ``changed`` are variables with factors of other weights. ``moved`` lists the variables whose value is
+    another, ``flipped`` the factors whose truth is.
+    """
+    for i in range(count):
+        v = fr.candidate[i]
+        fr.total[v] = np.nan  # its message is new
+        if not fr.wide[v]:
+            _allocate(fr, v)
+        _push(fr, v)
+    for i in range(len(changed)):
+        _push(fr, changed[i])
+    sent = 0
+    for number in range(NEVER + 1):
+        v = _pop(fr, number)
+        while v >= 0:
+            fr.work[sent] = v
+            sent += 1
+            if not fr.wide[v] and _message(fr, v):
+                above = parent(fr, v)
+                if above >= 0:
+                    _push(fr, above)
+                else:
+                    blocks = fr.block[v]
+                    fr.block[v] = -1
+                    forget(fr, v)
+                    fr.block[v] = blocks
+                    _conclude(fr, v)
+            v = _pop(fr, number)
+    for i in range(sent):
+        _push(fr, fr.work[i])
+    fr.size[MOVED] = fr.size[FLIPPED] = 0
+    for number in range(NEVER, -1, -1):
+        v = _pop(fr, number)
+        while v >= 0:
+            value = _decode(fr, v)
+            if value != fr.value[v]:
+                fr.moved[fr.size[MOVED]], fr.before[fr.size[MOVED]] = v, fr.value[v]
+                fr.size[MOVED] += 1
+                fr.value[v] = value
+                arc = fr.sender[v]
+                while arc >= 0:
+                    _push(fr, arc // MOST)
+                    arc = fr.next_arc[arc]
+            v = _pop(fr, number)
+
+
+@kernel
+def judge(fr: Forest, factors: Ints32) -> None:
+    """List the factors whose truth is another, among these and those of the variables that moved."""
+    fr.size[FLIPPED] = 0
+    for i in range(len(factors)):
+        _judge(fr, factors[i])
+    for i in range(fr.size[MOVED]):
+        p = fr.first[fr.moved[i]]
+        while p >= 0:
+            _judge(fr, fr.factor[p])
+            p = fr.next[p]
+
+
+@kernel
+def _judge(fr: Forest, f: int) -> None:
+    if fr.weight[f] == np.inf:
+        return
+    true = fr.value[fr.variable[fr.start[f]]] >= 0 and _true(fr, f, fr.value)
+    if true != (fr.true[f] == 1):
+        fr.true[f] = true
+        fr.flipped[fr.size[FLIPPED]] = f
+        fr.size[FLIPPED] += 1

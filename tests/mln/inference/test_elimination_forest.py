@@ -1,0 +1,160 @@
+"""Kept messages: the best state by brute force, and after any history the bits of a cold start."""
+
+import random
+from fractions import Fraction
+from itertools import product
+
+import pytest
+from conftest import tiers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onlinesrl.mln.inference.elimination_forest import EliminationForest, Factor, Variable
+
+WEIGHTS = [None, 0.25, -0.25, 1.0, -1.0, 0.1, 0.7, -1.3, 3e-3]
+
+
+def holds(literals, true):
+    return any(
+        all((atom in true) == sign for sign, atom in content)
+        if isinstance(content, frozenset)
+        else (content in true) == positive
+        for positive, content in literals
+    )
+
+
+class Model:
+    """Variables and clauses that come and go at random."""
+
+    def __init__(self, rng, size):
+        self.rng, self.size = rng, size
+        self.reach = rng.choice([4, 6, 50])
+        self.variables, self.factors = {}, {}
+        self.forest = EliminationForest()
+
+    def atoms(self):
+        return [atom for variable in self.variables.values() for atom in variable.atoms]
+
+    def a_variable(self, name):
+        (name,) = name[1]
+        if self.rng.random() < 0.7:
+            return Variable((("P", (name,)),), False)
+        members = sorted(self.rng.sample("abcd", self.rng.randint(1, 4)))
+        return Variable(tuple(("Q", (name, x)) for x in members), self.rng.random() < 0.5)
+
+    def a_factor(self, near):
+        rng, weight = self.rng, self.rng.choice(WEIGHTS)
+        if weight is None and rng.random() < 0.7:
+            weight = 0.5
+
+        def literal():
+            return rng.random() < 0.5, rng.choice(near)
+
+        literals = {literal() for _ in range(rng.choice([1, 2, 2, 2, 3]))}
+        if rng.random() < 0.1:
+            literals.add((True, frozenset(literal() for _ in range(2))))
+        return Factor(weight, frozenset(literals))
+
+    def step(self):
+        """Change some variables and clauses; returns the atoms that moved."""
+        rng = self.rng
+        names = [
+            ("N", (str(n),))
+            for n in rng.sample(range(self.size), rng.choice([0, 0, 1, self.size // 3]))
+        ]
+        old = {
+            atom for name in names if name in self.variables for atom in self.variables[name].atoms
+        }
+        variables = {
+            name: self.a_variable(name) if rng.random() < 0.8 else Variable((), False)
+            for name in names
+        }
+        self.variables |= variables
+        self.variables = {name: x for name, x in self.variables.items() if x.atoms}
+        present = {*self.atoms()}
+        factors = {}
+        for key, factor in self.factors.items():
+            if mentioned(factor) & old:
+                factors[key] = factor if mentioned(factor) <= present else None
+        keys = [rng.randrange(3 * self.size) for _ in range(rng.choice([1, 2, self.size]))]
+        for key in keys if present else ():
+            near = sorted(present, key=lambda atom: (abs(int(atom[1][0]) - key // 3), atom))
+            kind = rng.random()
+            if kind < 0.3:
+                factors[key] = None
+            elif kind < 0.5 and (same := factors.get(key, self.factors.get(key))):
+                factors[key] = same._replace(weight=rng.choice(WEIGHTS[1:]))
+            else:
+                factors[key] = self.a_factor(near[: self.reach])
+        self.factors = {k: f for k, f in (self.factors | factors).items() if f is not None}
+        return self.forest.update(variables, factors)
+
+    def cold(self):
+        """A new forest, with all in another order."""
+        rng, forest = random.Random(len(self.factors)), EliminationForest()
+        parts = [dict(rng.sample([*x.items()], len(x))) for x in (self.variables, self.factors)]
+        forest.update(*parts)
+        return forest
+
+    def best(self):
+        """The highest score over all states by brute force, None: there is none."""
+        choices = [
+            [*((atom,) for atom in x.atoms), *([] if x.exactly else [()])]
+            for x in self.variables.values()
+        ]
+        scores = (self.score({a for part in state for a in part}) for state in product(*choices))
+        return max((score for score in scores if score is not None), default=None)
+
+    def score(self, true):
+        if any(x.weight is None and not holds(x.literals, true) for x in self.factors.values()):
+            return None
+        gains = [
+            Fraction(x.weight)
+            for x in self.factors.values()
+            if x.weight and holds(x.literals, true)
+        ]
+        return sum(gains, Fraction(0))
+
+
+def mentioned(factor):
+    parts = [x if isinstance(x, frozenset) else {(True, x)} for _, x in factor.literals]
+    return {atom for part in parts for _, atom in part}
+
+
+def bits(model, forest):
+    return (
+        [(a, forest.value(a)) for a in model.atoms()],
+        forest.score,
+        forest.feasible,
+        forest.certified,
+    )
+
+
+def follows(seed, size, steps, brute):
+    model, known = Model(random.Random(seed), size), {}
+    for _ in range(steps):
+        known |= model.step()
+        known = {atom: known[atom] for atom in model.atoms()}
+        forest = model.forest
+        assert bits(model, forest) == bits(model, model.cold())
+        assert known == {atom: forest.value(atom) for atom in model.atoms()}
+        true = {atom for atom, value in known.items() if value}
+        if forest.feasible and None not in known.values():
+            assert forest.score == model.score(true)
+        if brute:
+            best = model.best()
+            assert forest.feasible == (best is not None)
+            if best is not None:
+                assert float(forest.score) == pytest.approx(float(best), abs=1e-9)
+                assert forest.certified
+
+
+@given(st.integers(0, 10**9))
+def test_small_models_have_the_best_state_and_the_bits_of_a_cold_start(seed):
+    follows(seed, 5, 6, brute=True)
+
+
+@tiers("models", 5, 500)
+def test_large_models_have_the_bits_of_a_cold_start(models):
+    for seed in range(models):
+        follows(seed, 30 + 20 * (seed % 8), 12, brute=False)
