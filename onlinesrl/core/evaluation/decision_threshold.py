@@ -20,13 +20,13 @@ Rows: TypeAlias = dict[str, list[list[int]]]
 class Thresholds:
     """The thresholds of predicates; for those given as ``f1`` the scores and truths so far are counted.
 
-    The threshold of best F1 is the one that ``Ranking.measures`` gives for the same scores, 1/2 before any
-    atom was true. Each score counts with the prediction that was made before its truth was seen.
+    The threshold of best F1 is the one that ``Ranking.measures`` gives for the same scores, 1/2 before ten
+    atoms were true. Each score counts with the prediction that was made before its truth was seen.
 
     >>> thresholds = Thresholds({"Fraud": "f1"})
     >>> thresholds.of("Fraud")
     0.5
-    >>> thresholds.add("Fraud", np.array([0.1, 0.2, 0.3]), np.array([False, True, True]))
+    >>> thresholds.add("Fraud", np.array([0.1] + 10 * [0.2]), np.array([False] + 10 * [True]))
     >>> thresholds.of("Fraud")
     0.19995
     """
