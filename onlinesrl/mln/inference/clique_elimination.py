@@ -137,32 +137,28 @@ class Variables:
 
     def scope(self, literals: Literals) -> frozenset[int]:
         """Return the variables that determine the literals, without those of a single value."""
-        return frozenset[int]().union(*(self._atom_scope(abs(x)) for x in literals))
-
-    def _atom_scope(self, atom: int) -> frozenset[int]:
-        if atom not in self._scope:
-            if atom in self.gates:
+        for atom in map(abs, literals):
+            if atom in self.gates and atom not in self._scope:
                 self._scope[atom] = self.scope(self.gates[atom].inputs)
-            else:
+            elif atom not in self._scope:
                 v = self.value[atom][0]
                 self._scope[atom] = frozenset({v} if self.sizes[v] > 1 else ())
-        return self._scope[atom]
+        return frozenset[int]().union(*(self._scope[abs(x)] for x in literals))
 
     def true(self, literals: Literals, axes: tuple[int, ...]) -> Truth:
         """Return where a clause is true, over these axes; an axis that does not matter has length 1."""
         truth: Truth = np.zeros([1] * len(axes), np.bool_)
         for x in literals:
-            truth = truth | (self._atom_true(abs(x), axes) == (x > 0))
+            if abs(x) in self.gates:
+                gate = self.gates[abs(x)]
+                some_false = self.true(tuple(-y for y in gate.inputs), axes)
+                atom_true = np.not_equal(some_false, gate.literal > 0)
+            else:
+                v, value = self.value[abs(x)]
+                shape = [self.sizes[v] if u == v else 1 for u in axes]
+                atom_true = np.equal(np.arange(prod(shape)), value).reshape(shape)
+            truth = truth | (atom_true == (x > 0))
         return truth
-
-    def _atom_true(self, atom: int, axes: tuple[int, ...]) -> Truth:
-        if atom in self.gates:
-            gate = self.gates[atom]
-            some_false = self.true(tuple(-x for x in gate.inputs), axes)
-            return np.not_equal(some_false, gate.literal > 0)
-        v, value = self.value[atom]
-        shape = [self.sizes[v] if u == v else 1 for u in axes]
-        return np.equal(np.arange(prod(shape)), value).reshape(shape)
 
 
 def _cliques(

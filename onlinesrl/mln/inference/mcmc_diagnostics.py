@@ -131,16 +131,9 @@ class BatchMeans:
         within = (self._square - n * (halves**2).sum(0)) / max(1, self.samples - len(halves))
         within = np.maximum(within, LEAST_VARIANCE)
         r_hat = np.sqrt((n - 1) / n + halves.var(0, ddof=1) / within)
-        means = (batches, halves.reshape(chains, 2, atoms).mean(1))
-        error = np.max([_standard_error(values) for values in means], axis=0)
+        means = [batches, *([halves.reshape(chains, 2, atoms).mean(1)] if chains > 1 else [])]
+        error = np.max([x.std(0, ddof=1) / np.sqrt(len(x)) for x in means], axis=0)
         p = self.mean()
         with np.errstate(divide="ignore", invalid="ignore"):
             ess = np.fmin(p * (1.0 - p) / error**2, self.samples)
         return Diagnostics(chains, np.maximum(r_hat, 1.0), ess, error)
-
-
-def _standard_error(values: Floats) -> Floats:
-    """Return the standard error of the mean of the rows."""
-    if len(values) < 2:
-        return np.zeros(values.shape[1])
-    return np.asarray(values.std(0, ddof=1) / np.sqrt(len(values)))
