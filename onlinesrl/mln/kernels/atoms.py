@@ -1,6 +1,7 @@
 """The numbers of a world's query atoms, by mixed radix or from a list, and their variables."""
 
 from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.mln.kernels.background import count_below
 from onlinesrl.mln.kernels.ground_network import (
     ATOMS,
     FALSE,
@@ -36,14 +37,9 @@ def find_atom(batch: Batch, w: int, q: int, key: int, net: Network) -> int:
     """Return the atom of a radix key, -1 if the world does not list it."""
     if not batch.listed[w]:
         return net.query_base[q] + key
-    low, high = net.query_base[q], net.query_base[q + 1]
-    while low < high:
-        middle = (low + high) // 2
-        if net.key[middle] < key:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < net.query_base[q + 1] and net.key[low] == key else -1
+    first, stop = net.query_base[q], net.query_base[q + 1]
+    atom = first + count_below(net.key, first, stop - first, key)
+    return atom if atom < stop and net.key[atom] == key else -1
 
 
 @kernel

@@ -49,7 +49,7 @@ class Own(Frame):
 
 
 @kernel
-def _below(values: Ints, first: int, count: int, value: int) -> int:
+def count_below(values: Ints, first: int, count: int, value: int) -> int:
     """Return how many of some ascending values are below ``value``."""
     low, high = 0, count
     while low < high:
@@ -78,7 +78,7 @@ def _without(values: Ints, first: int, count: int, n: int) -> int:
 def number_beside(columns: Own, member_start: Ints, w: int, kind: int, shared: int) -> int:
     """Return a world's number of a shared constant, of a type that facts have constants of."""
     first, count = columns.early_start[w, kind], columns.early_count[w, kind]
-    before = _below(columns.early, first, count, shared)
+    before = count_below(columns.early, first, count, shared)
     if before < count and columns.early[first + before] == shared:
         return columns.early_number[first + before]
     return _without(columns.number, member_start[w, kind], columns.count[w, kind], shared - before)
@@ -88,7 +88,7 @@ def number_beside(columns: Own, member_start: Ints, w: int, kind: int, shared: i
 def shared_beside(columns: Own, member_start: Ints, w: int, kind: int, number: int) -> int:
     """Return the shared number of a world's constant; without one, -1 - its place among the own ones."""
     first, count = member_start[w, kind], columns.count[w, kind]
-    before = _below(columns.number, first, count, number)
+    before = count_below(columns.number, first, count, number)
     if before < count and columns.number[first + before] == number:
         shared = columns.shared[first + before]
         return shared if shared >= 0 else -1 - before

@@ -115,16 +115,6 @@ def score(
 
 
 @kernel
-def augment(chains: Chains, c: int, k: int, s: Scores, cost: Floats) -> None:
-    """Add the label loss, up to a constant, to ``local``, so that the best labelling is the rival."""
-    begin = chains.start[c]
-    for t in range(chains.start[c + 1] - begin):
-        for z in range(k):
-            wrong = cost[chains.label[begin + t]]
-            s.local[t, z] += -wrong if z == chains.label[begin + t] else wrong
-
-
-@kernel
 def viterbi(n: int, k: int, s: Scores) -> None:
     """Write the labelling of ``n`` positions of highest score to ``path``; the first label wins a tie."""
     for t in range(n):
@@ -195,10 +185,13 @@ def find_gap(
 
     ``cost`` [label] is what an atom of a position costs, by its true label.
     """
+    begin, size = chains.start[c], chains.start[c + 1] - chains.start[c]
     score(chains, c, w, cu, 0.0, k, s)
-    if augmented:
-        augment(chains, c, k, s, cost)
-    viterbi(chains.start[c + 1] - chains.start[c], k, s)
+    for t in range(size if augmented else 0):  # the label loss, up to a constant
+        for z in range(k):
+            wrong = cost[chains.label[begin + t]]
+            s.local[t, z] += -wrong if z == chains.label[begin + t] else wrong
+    viterbi(size, k, s)
     return gap(chains, c, w, k, s, cost)
 
 

@@ -370,27 +370,6 @@ def set_bonus(net: Network, truth: Bytes, augmented: bool, cost: Floats, bonus: 
 
 
 @kernel
-def _forbid_value(net: Network, v: int, state: Bytes) -> tuple[int, int]:
-    """Forbid the value that a variable has in a state; returns what ``_allow_value`` needs to undo it."""
-    for a in range(net.var_start[v], net.var_start[v + 1]):
-        if state[a]:
-            old = net.fixed[a]
-            net.fixed[a] = FALSE
-            return a, old
-    old = net.exactly[v]
-    net.exactly[v] = 1
-    return -1, old
-
-
-@kernel
-def _allow_value(net: Network, v: int, atom: int, old: int) -> None:
-    if atom >= 0:
-        net.fixed[atom] = old
-    else:
-        net.exactly[v] = old
-
-
-@kernel
 def margin(
     net: Network,
     st: Structure,
@@ -410,9 +389,19 @@ def margin(
     for v in range(net.size[VARIABLES]):
         if st.stop[0]:
             break
-        atom, old = _forbid_value(net, v, best)
+        atom = -1
+        for a in range(net.var_start[v], net.var_start[v + 1]):
+            if best[a]:
+                atom = a
+        fixed, exactly = net.fixed[atom] if atom >= 0 else OPEN, net.exactly[v]
+        if atom >= 0:
+            net.fixed[atom] = FALSE
+        else:
+            net.exactly[v] = 1
         other = eliminate(net, st, weight, bonus, state)
-        if other > -np.inf and not (atom >= 0 and old == TRUE):
+        if other > -np.inf and fixed != TRUE:
             second = max(second, soft_score(net, state, weight))
-        _allow_value(net, v, atom, old)
+        if atom >= 0:
+            net.fixed[atom] = fixed
+        net.exactly[v] = exactly
     return score - second

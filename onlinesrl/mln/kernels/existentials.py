@@ -119,37 +119,6 @@ def _define(plans: Plans, batch: Batch, w: int, c: int, e: int, net: Network, s:
     return OK
 
 
-@kernel
-def _each_binding(
-    plans: Plans,
-    batch: Batch,
-    w: int,
-    c: int,
-    e: int,
-    base: int,
-    defining: bool,
-    net: Network,
-    s: Scratch,
-    limit: int,
-) -> int:
-    """Append an existential's bindings to a row, or define their atoms; OK, or the first other status."""
-    variant = 2 * e + (batch.listed[w] != ALL)
-    first, stop = plans.exist_step_start[variant], plans.exist_step_start[variant + 1]
-    bindings = 0
-    while next_binding(plans, batch, w, first, stop, base, bindings > 0, s):
-        bindings += 1
-        net.size[GROUNDINGS] += bindings % LITERALS_EACH == 0
-        if net.size[GROUNDINGS] > limit:
-            return TOO_MANY_GROUNDINGS
-        if defining:
-            status = _define(plans, batch, w, c, e, net, s)
-        else:
-            status = _append_binding(plans, batch, w, e, net, s)
-        if status != OK:
-            return status
-    return OK
-
-
 @kernel_of("existentials", OK)
 def each_existential(
     plans: Plans,
@@ -162,11 +131,24 @@ def each_existential(
     s: Scratch,
     limit: int,
 ) -> int:
-    """Append the bindings of all existentials of a clause, or define their atoms; see ``_each_binding``."""
+    """Append the bindings of all existentials of a clause to a row, or define their atoms.
+
+    Returns OK, or the first other status.
+    """
     for e in range(plans.exist_start[c], plans.exist_start[c + 1]):
-        status = _each_binding(plans, batch, w, c, e, base, defining, net, s, limit)
-        if status != OK:
-            return int(status)
+        variant, bindings = 2 * e + (batch.listed[w] != ALL), 0
+        first, stop = plans.exist_step_start[variant], plans.exist_step_start[variant + 1]
+        while next_binding(plans, batch, w, first, stop, base, bindings > 0, s):
+            bindings += 1
+            net.size[GROUNDINGS] += bindings % LITERALS_EACH == 0
+            if net.size[GROUNDINGS] > limit:
+                return TOO_MANY_GROUNDINGS
+            if defining:
+                status = _define(plans, batch, w, c, e, net, s)
+            else:
+                status = _append_binding(plans, batch, w, e, net, s)
+            if status != OK:
+                return int(status)
     return OK
 
 

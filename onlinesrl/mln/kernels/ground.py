@@ -74,13 +74,14 @@ def _emit_literals(
 def _emit_key(
     plans: Plans, batch: Batch, w: int, c: int, run: int, row: int, net: Network, s: Scratch
 ) -> None:
-    """Write the key of a row's weights and its offset in their block, from the template constants."""
+    """Write the key of a row's weights, their step and their offset in the block, by template constants."""
     net.row_offset[row], net.row_known[row] = 0, BARE
     first = plans.template_start[c]
     for j in range(net.row_key.shape[1]):
         net.row_key[row, j] = 0
     for p in range(first, plans.template_start[c + 1]):
         if plans.template_variable[p] == run:
+            net.row_step[row] = 1
             continue
         constant = s.variable[plans.template_variable[p]]
         kind = plans.template_type[p]
@@ -144,9 +145,6 @@ def _emit(
     net.row_factor[row] = plans.sign[c] * _value(plans, batch, c, s)
     if not plans.hard[c]:
         _emit_key(plans, batch, w, c, run, row, net, s)
-        for p in range(plans.template_start[c], plans.template_start[c + 1]):
-            if plans.template_variable[p] == run:
-                net.row_step[row] = 1
     net.lit_start[row + 1] = net.size[LITERALS]
     net.clause_start[row + 1] = net.clause_start[row] + length
     net.size[ROWS] += 1
@@ -282,21 +280,6 @@ def partly_labelled(plans: Plans, batch: Batch, w: int) -> bool:
 
 
 @kernel
-def _read_unlabelled(plans: Plans, batch: Batch, w: int, net: Network) -> tuple[int, int]:
-    """Mark the atoms whose truth is not known; returns a status and the tuple at fault."""
-    for q in range(len(plans.query_unlabelled)):
-        slot = plans.query_unlabelled[q]
-        for i in range(batch.count[w, slot]):
-            atom = _named_atom(plans, batch, w, q, slot, i, net)
-            if atom == -1 and batch.listed[w] == FOUND:
-                continue  # hard rules make it false
-            if atom < 0 or net.fixed[atom] != OPEN:
-                return TRUTH_NOT_OPEN, (slot << 32) | i
-            net.latent[atom] = 1
-    return OK, -1
-
-
-@kernel
 def _read_truth(plans: Plans, batch: Batch, w: int, net: Network, truth: Bytes) -> tuple[int, int]:
     """Write the true state; returns a status and its detail, the tuple, variable or clause at fault."""
     truth[: net.size[ATOMS]] = 0
@@ -315,7 +298,16 @@ def _read_truth(plans: Plans, batch: Batch, w: int, net: Network, truth: Bytes) 
                     return TRUTH_NOT_OPEN, (slot << 32) | i
                 truth[atom], net.latent[atom] = value, 0
     if partly_labelled(plans, batch, w):
-        return _read_unlabelled(plans, batch, w, net)
+        for q in range(len(plans.query_unlabelled)):
+            slot = plans.query_unlabelled[q]
+            for i in range(batch.count[w, slot]):
+                atom = _named_atom(plans, batch, w, q, slot, i, net)
+                if atom == -1 and batch.listed[w] == FOUND:
+                    continue  # hard rules make it false
+                if atom < 0 or net.fixed[atom] != OPEN:
+                    return TRUTH_NOT_OPEN, (slot << 32) | i
+                net.latent[atom] = 1
+        return OK, -1
     define(net, truth)
     v = broken_group(net, truth)
     if v >= 0:

@@ -86,20 +86,16 @@ def _update(cl: Clauses, s: Search, c: int) -> None:
 
 
 @kernel
-def compute(cl: Clauses, s: Search) -> None:
-    """Give the defined atoms the values that follow from the others."""
+def count(cl: Clauses, s: Search) -> None:
+    """Count the true literals and list the broken clauses of ``s.state`` from nothing.
+
+    First, the defined atoms get the values that follow from the others.
+    """
     for gate in range(cl.gates):
-        literal = cl.literal[cl.start[gate]]
-        true = True
+        literal, true = cl.literal[cl.start[gate]], True
         for p in range(cl.start[gate] + 1, cl.start[gate + 1]):
             true = true and not literal_true(s, cl.literal[p])
         s.state[literal >> 1] = true == (literal & 1 == 0)
-
-
-@kernel
-def count(cl: Clauses, s: Search) -> None:
-    """Count the true literals and list the broken clauses of ``s.state`` from nothing."""
-    compute(cl, s)
     s.size[:] = 0
     s.place[:] = NONE
     for c in range(len(cl.weight)):

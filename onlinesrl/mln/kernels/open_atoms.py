@@ -42,22 +42,6 @@ def _excluded(plans: Plans, batch: Batch, w: int, k: int, base: int, s: Scratch)
 
 
 @kernel
-def _append(plans: Plans, batch: Batch, w: int, slot: int, other: int) -> bool:
-    """Append the tuples of relation ``other`` whose constants the world has; False: no room."""
-    arity = plans.arity[slot]
-    for i in range(batch.count[w, other]):
-        row, numbered = batch.start[w, other] + i * arity, True
-        at = batch.start[w, slot] + arity * batch.count[w, slot]
-        if at + arity > len(batch.data):
-            return False
-        for j in range(arity):
-            batch.data[at + j] = batch.data[row + j]
-            numbered &= batch.data[row + j] >= 0
-        batch.count[w, slot] += numbered
-    return True
-
-
-@kernel
 def _find(plans: Plans, batch: Batch, w: int, k: int, s: Scratch, max_atoms: int) -> int:
     """Write the open atoms of one predicate, and its atoms in the evidence.
 
@@ -83,8 +67,15 @@ def _find(plans: Plans, batch: Batch, w: int, k: int, s: Scratch, max_atoms: int
         batch.count[w, slot] += 1
     for other in (plans.query_false[q], plans.query_evidence[q], plans.query_truth[q]):
         before = batch.count[w, slot]
-        if not _append(plans, batch, w, slot, other):
-            return GROW_DATA
+        for i in range(batch.count[w, other]):  # the tuples whose constants the world has
+            row, numbered = batch.start[w, other] + i * arity, True
+            at = batch.start[w, slot] + arity * batch.count[w, slot]
+            if at + arity > len(batch.data):
+                return GROW_DATA
+            for j in range(arity):
+                batch.data[at + j] = batch.data[row + j]
+                numbered &= batch.data[row + j] >= 0
+            batch.count[w, slot] += numbered
         if 4 * batch.count[w, slot] > len(s.table):
             return GROW_INDEX
         if batch.count[w, slot] > before:

@@ -205,14 +205,6 @@ def rank(p: StepFrame, w: int, cu: float, cv: float) -> tuple[int, float]:
 
 
 @kernel
-def ground(p: StepFrame, w: int) -> tuple[int, int]:
-    """Ground a world, with its truth; see ``ground.ground_labelled``."""
-    return ground_labelled(
-        p.plans, p.batch, w, p.net, p.scratch, p.state.truth, p.max_atoms, p.max_groundings
-    )
-
-
-@kernel
 def mean(p: StepFrame) -> tuple[float, float]:
     """Return (cu, cv): the weight that predicts, averaged or current, is base + cu u + cv v."""
     if p.current:
@@ -399,7 +391,9 @@ def step(p: StepFrame, w: int, tasks: int, learning: bool) -> int:
         p.begun[0], p.begun[1] = p.weights.size[0], p.weights.size[1]
         p.out.true_start[w + 1] = p.out.true_start[w]
         p.probabilities.start[w + 1] = p.probabilities.start[w]
-        status, detail = ground(p, w)
+        status, detail = ground_labelled(
+            p.plans, p.batch, w, p.net, p.scratch, p.state.truth, p.max_atoms, p.max_groundings
+        )
         if status == OK:
             status, detail = predict(p, w, learning, learns and filled and not p.how.expects)
         if p.structure.stop[0]:

@@ -70,9 +70,18 @@ def _derivative(
 
 @kernel
 def _spread(
-    net: Network, st: Structure, v: int, share: float, unary: Floats, table: Floats
+    net: Network,
+    st: Structure,
+    v: int,
+    share: float,
+    unary: Floats,
+    table: Floats,
+    false: Floats,
 ) -> None:
-    """Add a share of the derivative to every cell that v's local score is the sum of."""
+    """Add a share of the derivative to every cell that v's local score is the sum of.
+
+    Likewise to each generic clause decided at v that is false under ``st.value``.
+    """
     unary[net.var_start[v] + v + st.value[v]] += share
     for i in range(st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]):
         table[member_cell(net, st, v, i)] += share
@@ -80,11 +89,6 @@ def _spread(
     while sender >= 0:
         table[message_cell(net, st, sender)] += share
         sender = st.message_next[sender]
-
-
-@kernel
-def _add_false(net: Network, st: Structure, v: int, share: float, false: Floats) -> None:
-    """Add a share to each generic clause decided at v that is false under ``st.value``."""
     g = st.generic_head[v]
     while g >= 0:
         row, k = st.generic_row[g], st.generic_k[g]
@@ -111,8 +115,7 @@ def _distribute(
                     s = local_score(net, st, v, weight)
                     if s > -np.inf:
                         share = derivative * math.exp(s - message)
-                        _spread(net, st, v, share, unary, table)
-                        _add_false(net, st, v, share, false)
+                        _spread(net, st, v, share, unary, table, false)
             next_cell(net, st, v)
 
 
