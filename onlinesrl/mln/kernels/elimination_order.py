@@ -144,6 +144,12 @@ def _edge(net: Network, st: Structure, a: int, b: int) -> int:
 
 
 @kernel
+def _variable(net: Network, p: int, k: int) -> int:
+    """Return the variable of literal ``p`` in clause ``k`` of its row."""
+    return net.var_of[net.lit_atom[p] + k * net.lit_step[p]]
+
+
+@kernel
 def _classify(net: Network, st: Structure, row: int) -> int:
     """Decide how a row enters the tables, and add its edges; returns a status."""
     start = net.lit_start[row]
@@ -155,30 +161,23 @@ def _classify(net: Network, st: Structure, row: int) -> int:
         st.row_kind[row] = UNARY
         return SOLVED
     if literals == 2:
-        a = net.var_of[net.lit_atom[start]]
-        b = net.var_of[net.lit_atom[start + 1]]
-        fixed_pair = (
-            net.var_of[net.lit_atom[start] + last * net.lit_step[start]] == a
-            and net.var_of[net.lit_atom[start + 1] + last * net.lit_step[start + 1]] == b
-        )
-        if fixed_pair and a != b:
+        a, b = _variable(net, start, 0), _variable(net, start + 1, 0)
+        same = _variable(net, start, last) == a and _variable(net, start + 1, last) == b
+        if same and a != b:
             edge = _edge(net, st, a, b)
             st.row_kind[row] = edge
             return SOLVED if edge >= 0 else -edge
         distinct = True
         for k in range(last + 1):
-            distinct &= (
-                net.var_of[net.lit_atom[start] + k * net.lit_step[start]]
-                != net.var_of[net.lit_atom[start + 1] + k * net.lit_step[start + 1]]
-            )
+            distinct &= _variable(net, start, k) != _variable(net, start + 1, k)
         st.row_kind[row] = PAIRS if distinct else GENERIC
     else:
         st.row_kind[row] = GENERIC
     for k in range(last + 1):
         for p in range(start, net.lit_start[row + 1]):  # connect its variables pairwise
-            a = net.var_of[net.lit_atom[p] + k * net.lit_step[p]]
+            a = _variable(net, p, k)
             for q in range(start, p):
-                b = net.var_of[net.lit_atom[q] + k * net.lit_step[q]]
+                b = _variable(net, q, k)
                 edge = _edge(net, st, a, b) if a != b else 0
                 if edge < 0:
                     return -edge
@@ -283,7 +282,7 @@ def _attach(net: Network, st: Structure) -> None:
         row, k = st.generic_row[g], st.generic_k[g]
         first = -1
         for p in range(net.lit_start[row], net.lit_start[row + 1]):
-            v = net.var_of[net.lit_atom[p] + k * net.lit_step[p]]
+            v = _variable(net, p, k)
             if first < 0 or st.place[v] < st.place[first]:
                 first = v
         st.generic_next[g] = st.generic_head[first]
