@@ -16,8 +16,7 @@ from onlinesrl.core.interrupt import Interrupted, leavable
 from onlinesrl.core.learner import Outcome, Prediction
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
-from onlinesrl.mln.ground.grounder import Grounder
-from onlinesrl.mln.ground.grounding_errors import KINDS
+from onlinesrl.mln.ground.grounder import KINDS, Grounder
 from onlinesrl.mln.ground.model_weights import ModelWeights
 from onlinesrl.mln.inference.components import components, restrict
 from onlinesrl.mln.inference.policy import Inference
@@ -81,7 +80,7 @@ class PredictedWorld:
         batch = grounder.batch(learning=False)
         status, detail = grounder.ground(batch, 0)
         if status != OK:
-            raise ExampleError(grounder.reasons.of(batch, 0, status, detail), KINDS[status])
+            raise ExampleError(grounder.reason(batch, 0, status, detail), KINDS[status])
         net, names = grounder.net, atom_names(grounder, batch)
         ground = predictor.averaged(net)
         model, place = clause_model(net)

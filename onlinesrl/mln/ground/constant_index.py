@@ -60,9 +60,6 @@ class News(NamedTuple):
     hidden: bool
 
 
-NO_NEWS = News([], False)
-
-
 class Constants:
     """The numbering of the constants of examples.
 
@@ -101,7 +98,15 @@ class Constants:
         """Restart the packed numbering; shared constants come first."""
         layout = self.layout
         self.constants = Domain(chain.from_iterable(d.names for d in self.shared.values()))
-        facts = self._fact_rows()
+        # the facts of evidence predicates, by slot; those of query predicates fix atoms of each world
+        facts: dict[int, list[list[int]]] = {}
+        self.fact_values: dict[float, int] = {}
+        for name, values in self.background.values.items():
+            for args, value in values.items() if name not in layout.plan.query else ():
+                row = [self.constants[c] for c in args]
+                if name in layout.numeric:
+                    row.append(self.fact_values.setdefault(value, len(self.fact_values)))
+                facts.setdefault(layout.slot(name, value), []).append(row)
         self.first = len(self.constants.names)
         self.shared_place: list[Ints32] = []
         for kind, local in zip(layout.types, self.local, strict=True):
@@ -109,7 +114,8 @@ class Constants:
             names = self.shared[kind].names if local else layout.constants[kind]
             place[[self.constants[name] for name in names]] = np.arange(len(names))
             self.shared_place.append(place)
-        self.facts = FactTables(layout, layout.plans, facts, self.local, self.shared_place)
+        rows_of = {slot: np.array(rows, np.int32) for slot, rows in facts.items()}
+        self.facts = FactTables(layout, layout.plans, rows_of, self.local, self.shared_place)
         self.known = 0
         none, nowhere = np.zeros(0, np.int64), np.zeros(0, np.int32)
         self.numbered = [
@@ -123,21 +129,6 @@ class Constants:
             rows = self.background.atoms[name]
             showing = [row for row in rows if any(self._unshared({name: [row]}))]
             self.unshared |= {name: showing} if showing else {}
-
-    def _fact_rows(self) -> dict[int, Ints32]:
-        """Return the facts of evidence predicates by slot, as rows of packed numbers.
-
-        Facts of query predicates are packed with each world, because they fix atoms of the world.
-        """
-        layout, rows = self.layout, dict[int, list[list[int]]]()
-        self.fact_values: dict[float, int] = {}
-        for name, values in self.background.values.items():
-            for args, value in values.items() if name not in layout.plan.query else ():
-                row = [self.constants[c] for c in args]
-                if name in layout.numeric:
-                    row.append(self.fact_values.setdefault(value, len(self.fact_values)))
-                rows.setdefault(layout.slot(name, value), []).append(row)
-        return {slot: np.array(packed, np.int32) for slot, packed in rows.items()}
 
     def _number_facts(self) -> None:
         """Update the tables of facts and shared constants to the current numbers.
@@ -309,20 +300,3 @@ class Constants:
             return shared
         local = batch.member[first : first + size].tolist()
         return [*shared, *map(self.constants.names.__getitem__, local)]
-
-    def truth_constants(
-        self, batch: Batch, slot: int, w: int, row: int
-    ) -> list[tuple[Constant, str | None]]:
-        """Return the constants of a truth atom, each with its type if the world lacks the constant."""
-        name = self.layout.slot_predicates()[slot]
-        types = self.layout.arguments(name)
-        first = batch.start.item(w, slot) + row * len(types)
-        named: list[tuple[Constant, str | None]] = []
-        for number, kind in zip(
-            batch.data[first : first + len(types)].tolist(), types, strict=True
-        ):
-            if number < 0:
-                named.append((self.constants.names[-2 - number], kind))
-            else:
-                named.append((self.names(batch, w, self.layout.type_number[kind])[number], None))
-        return named

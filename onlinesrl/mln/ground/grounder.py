@@ -14,13 +14,13 @@ import numpy as np
 from onlinesrl.core.arrays import Floats, Ints, Zeros, enlarged
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import Constant, Example
+from onlinesrl.core.example import Constant, Example, show_ground_atom
 from onlinesrl.core.jit.decorators import ready
 from onlinesrl.logic.ast import Program
+from onlinesrl.logic.text import quote
 from onlinesrl.mln.ground.atom_names import AtomNames, Named, WorldAtoms
 from onlinesrl.mln.ground.batch_packer import KEYS, NONE, LimitKeys, Packer, Wholly
 from onlinesrl.mln.ground.constant_index import Domain
-from onlinesrl.mln.ground.grounding_errors import KINDS, Reasons
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.ground.model_index import Layout
 from onlinesrl.mln.ground.model_weights import ModelWeights
@@ -44,6 +44,16 @@ ROOM = {
     grounding_frames.GROW_INDEX: "index",
 }
 """The memory that a kernel ran out of, by status."""
+KINDS = {
+    grounding_frames.TRUTH_NOT_OPEN: "not_open",
+    grounding_frames.TRUTH_BREAKS_GROUP: "hard_rule",
+    grounding_frames.TRUTH_BREAKS_RULE: "hard_rule",
+    grounding_frames.EVIDENCE_BREAKS_RULE: "hard_rule",
+    grounding_frames.TOO_MANY_ATOMS: "limit",
+    grounding_frames.TOO_MANY_GROUNDINGS: "limit",
+    grounding_frames.WEIGHTS_OVERFLOW: "overflow",
+}
+"""The kind of ExampleError of each status."""
 ROWS = 1 << 28
 """The largest number of rows of a network, because its literals have 32-bit numbers."""
 
@@ -69,7 +79,6 @@ class Grounder:
         self.zeros = zeros
         self.packer = Packer(layout, stream, limits.atoms, limits.keys, background)
         self.names = [AtomNames(layout, name) for name in layout.plan.query]
-        self.reasons = Reasons(self.packer, limits.atoms, limits.groundings)
         self.room: dict[str, int] = {}
         self.allocate()
 
@@ -130,7 +139,7 @@ class Grounder:
         )
 
     def ground(self, batch: grounding_frames.Batch, w: int) -> tuple[int, int]:
-        """Ground a world of a batch; return a status and its detail, see ``reasons``."""
+        """Ground a world of a batch; return a status and its detail, see ``reason``."""
         while True:
             status, detail = ground_labelled(
                 self.layout.plans,
@@ -177,7 +186,7 @@ class Grounder:
         batch = self.batch(learning) if learning else self.packer.batch(learning)
         status, detail = self.ground(batch, 0)
         if status != grounding_frames.OK:
-            raise ExampleError(self.reasons.of(batch, 0, status, detail), KINDS[status])
+            raise ExampleError(self.reason(batch, 0, status, detail), KINDS[status])
         return batch
 
     def rule_sizes(self, example: Example) -> Ints:
@@ -193,6 +202,71 @@ class Grounder:
         rules = rule[self.net.row_clause[:rows]]
         sizes = np.bincount(rules, self.net.row_len[:rows], minlength=len(plan.program.rules))
         return sizes.astype(np.int64)
+
+    # messages ----------------------------------------------------------------------------------------
+
+    def reason(self, batch: grounding_frames.Batch, w: int, status: int, detail: int) -> str:
+        """Return the message of a bad example; ``detail`` is the kernel's detail of the status."""
+        if status == grounding_frames.TRUTH_NOT_OPEN:
+            return self._not_open(batch, w, detail)
+        if status == grounding_frames.TRUTH_BREAKS_GROUP:
+            groups = sorted(g.show(q) for q, g in self.layout.plan.groups.items())
+            return f"the truth breaks {' or '.join(groups)}"
+        if status == grounding_frames.TOO_MANY_ATOMS:
+            return f"more query atoms than {self.limits.keys.atoms} ({self.limits.atoms})"
+        clause = self.layout.plan.clauses[detail].clause
+        line = self.layout.plan.program.rules[clause.rule].position.line
+        if status == grounding_frames.TOO_MANY_GROUNDINGS:
+            keys = self.limits.keys
+            long = (
+                f", where {grounding_frames.LITERALS_EACH} more literals count as one more clause"
+            )
+            return (
+                f"more ground clauses than {keys.groundings} ({self.limits.groundings}), reached in the rule "
+                f"{clause.text} (line {line}){long if clause.exists else ''}; {keys.advice} a condition that "
+                f"evidence decides to the rule, or a hard rule that decides atoms; or raise {keys.groundings}"
+            )
+        if status == grounding_frames.WEIGHTS_OVERFLOW:
+            most = weight_magnitude.HIGHEST
+            return (
+                f"the weights of the ground clauses add up to more than {most:g}; the largest one is "
+                f"in the rule {clause.text} (line {line}): expected smaller weights and numbers, or a hard "
+                "rule, which ends in a period"
+            )
+        part = "truth" if status == grounding_frames.TRUTH_BREAKS_RULE else "evidence"
+        return f"the {part} breaks the hard rule {clause.text}"
+
+    def _not_open(self, batch: grounding_frames.Batch, w: int, detail: int) -> str:
+        slot, row = detail >> 32, detail & 0xFFFFFFFF
+        name = self.layout.slot_predicates()[slot]
+        kinds, packer = self.layout.arguments(name), self.packer
+        first = batch.start.item(w, slot) + row * len(kinds)
+        constants: list[Constant] = []
+        unknown: list[tuple[Constant, str]] = []  # those that the world lacks, with their types
+        numbers = batch.data[first : first + len(kinds)].tolist()
+        for number, kind in zip(numbers, kinds, strict=True):
+            if number < 0:
+                constants.append(packer.constants.names[-2 - number])
+                unknown.append((constants[-1], kind))
+            else:
+                constants.append(packer.names(batch, w, self.layout.type_number[kind])[number])
+        atom = show_ground_atom(name, constants)
+        unlabelled = slot in self.layout.unlabelled.values()
+        part = "unlabelled" if unlabelled else "truth"
+        reason = f"{part} atom {atom} is not an open atom of the example: "
+        listed = batch.listed[w] == grounding_frames.LISTED
+        if not unknown or listed:
+            return (
+                reason
+                + ("it is not in the example's `query`, or " if listed else "")
+                + ("evidence fixes it" if unlabelled else "evidence makes it false")
+            )
+        constant, kind = unknown[0]
+        return reason + (
+            f"only the {part} names the {kind} {constant}; declare it in the model, `{kind} = "
+            f"{{{quote(str(constant))}, ...}}` (`...`: and constants of the stream), name it in the "
+            "evidence, or list the atoms to predict in `query`"
+        )
 
 
 @dataclass(eq=False)
@@ -225,9 +299,8 @@ class GroundExample:
         self.magnitude += weight_magnitude.total(net, weight)
         if not self.magnitude <= weight_magnitude.HIGHEST:
             clause = weight_magnitude.largest(net, weight)
-            reason = self.grounder.reasons.of(
-                self.batch, 0, grounding_frames.WEIGHTS_OVERFLOW, clause
-            )
+            status = grounding_frames.WEIGHTS_OVERFLOW
+            reason = self.grounder.reason(self.batch, 0, status, clause)
             raise ExampleError(reason, "overflow")
         return weight
 

@@ -483,10 +483,9 @@ def _parts(clause: Clause) -> list[Clause | Existential]:
     return [clause, *clause.exists]
 
 
-def compile_program(program: Program, query: Sequence[str], templates: Iterable[str] = ()) -> Plan:
+def compile_program(program: Program, query: Sequence[str]) -> Plan:
     """Compile a program for the given query predicates.
 
-    ``templates`` names further types to number for the whole stream, besides the types of + variables.
     Raises OnlinesrlError for a query predicate that is undeclared or numeric.
     """
     for name in query:
@@ -519,7 +518,7 @@ def compile_program(program: Program, query: Sequence[str], templates: Iterable[
         )
     ]
     plans = tuple(compiler.compile(clause) for clause in needed)
-    template = {plan.types[v] for plan in plans for v in plan.clause.template} | set(templates)
+    template = {plan.types[v] for plan in plans for v in plan.clause.template}
     return Plan(
         program,
         query,

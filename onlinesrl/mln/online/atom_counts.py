@@ -67,7 +67,14 @@ class AtomCounter:
         """
         if self._countable(results):
             return self._by_kernel(results)
-        marks = self._marks(results, new & ~np.isin(np.arange(len(new)), [*results.asked]))
+        # the true and predicted atoms of the worlds that are not scored apart and whose truth is known
+        batch, out, n = results.batch, results.out, int(results.out.true_start[-1])
+        selected = new & ~np.isin(np.arange(len(new)), [*results.asked]) & (batch.labelled != 0)
+        world = np.repeat(np.arange(len(selected)), np.diff(out.true_start))
+        columns = (out.true_query[:n], out.true_key[:n], out.true_mark[:n])
+        counted = selected[world] & (columns[-1] & LATENT == 0)
+        marks = Positives(world, *(c.astype(np.int64) for c in columns)).of(counted)
+
         apart = (*results.answered, *results.asked)
         answered = [self._atoms_apart(results, w) for w in apart if good[w]]
         predicates = dict(zip(self.query, marks.by_query(len(self.query)), strict=True))
@@ -77,9 +84,36 @@ class AtomCounter:
                     predicates[name][column] += 1
         if self.by.query < 0:
             return AtomCounts({}, predicates, {})
-        return AtomCounts(
-            self._by_class(results, good), predicates, self._pairs(results, marks, answered)
+
+        by_class: dict[str, Ints] = {}
+        sizes = np.diff(out.class_start)
+        if len(sizes) and np.all(sizes == self.layout.plans.declared[self.kind]):
+            table = out.by_class.reshape(len(sizes), -1, 3)[good].sum(axis=0)
+            by_class = dict(zip(self.declared, table, strict=True))
+        else:
+            for w in np.flatnonzero(good).tolist():
+                rows = out.by_class[out.class_start[w] : out.class_start[w + 1]]
+                for value, row in zip(self.packer.names(batch, w, self.kind), rows, strict=True):
+                    by_class[str(value)] = by_class.get(str(value), 0) + row
+
+        confusion = Confusion()  # counts of (true class, predicted class)
+        shared = bool(np.all(batch.domain[:, self.kind] == len(self.declared)))
+        confusion.add(
+            marks.of(marks.query == self.by.query).pairs(
+                batch.domain[:, self.kinds].astype(np.int64),
+                self.by.argument,
+                lambda w: self.declared if shared else self.packer.names(batch, w, self.kind),
+                shared,
+            )
         )
+        for true, predicted in answered:
+            scored = (
+                (args, (name, args) in true, (name, args) in predicted)
+                for name, args in true | predicted
+                if name == self.predicate
+            )
+            confusion.add(pairs(scored, self.argument))
+        return AtomCounts(by_class, predicates, confusion.counts)
 
     # by a kernel -------------------------------------------------------------------------------
 
@@ -114,54 +148,6 @@ class AtomCounter:
             dict(zip(self.query, predicates, strict=True)),
             confusion if single else None,
         )
-
-    # without a kernel --------------------------------------------------------------------------------
-
-    def _marks(self, results: Results, selected: Bytes) -> Positives:
-        """Return the true and predicted atoms of the ``selected`` worlds whose truth is known."""
-        out, n = results.out, int(results.out.true_start[-1])
-        world = np.repeat(np.arange(len(selected)), np.diff(out.true_start))
-        columns = (out.true_query[:n], out.true_key[:n], out.true_mark[:n])
-        labelled = selected & (results.batch.labelled != 0)
-        counted = labelled[world] & (columns[-1] & LATENT == 0)
-        return Positives(world, *(c.astype(np.int64) for c in columns)).of(counted)
-
-    def _pairs(
-        self, results: Results, marks: Positives, answered: list[tuple[set[Atom], set[Atom]]]
-    ) -> Mapping[Pair, int] | None:
-        """Return the counts of (true class, predicted class); see ``confusion_matrix.pairs``."""
-        batch, confusion = results.batch, Confusion()
-        shared = bool(np.all(batch.domain[:, self.kind] == len(self.declared)))
-        confusion.add(
-            marks.of(marks.query == self.by.query).pairs(
-                batch.domain[:, self.kinds].astype(np.int64),
-                self.by.argument,
-                lambda w: self.declared if shared else self.packer.names(batch, w, self.kind),
-                shared,
-            )
-        )
-        for true, predicted in answered:
-            atoms = (
-                (args, (name, args) in true, (name, args) in predicted)
-                for name, args in true | predicted
-                if name == self.predicate
-            )
-            confusion.add(pairs(atoms, self.argument))
-        return confusion.counts
-
-    def _by_class(self, results: Results, good: Bytes) -> dict[str, Ints]:
-        out = results.out
-        sizes = np.diff(out.class_start)
-        if len(sizes) and np.all(sizes == self.layout.plans.declared[self.kind]):
-            table = out.by_class.reshape(len(sizes), -1, 3)[good].sum(axis=0)
-            return dict(zip(self.declared, table, strict=True))
-        totals: dict[str, Ints] = {}
-        for w in np.flatnonzero(good).tolist():
-            rows = out.by_class[out.class_start[w] : out.class_start[w + 1]]
-            names = self.packer.names(results.batch, w, self.kind)
-            for name, row in zip(names, rows, strict=True):
-                totals[str(name)] = totals.get(str(name), 0) + row
-        return totals
 
     # earlier predictions, and those scored on some atoms only ---------------------------
 

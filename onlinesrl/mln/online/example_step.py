@@ -74,11 +74,7 @@ class AuditError(OnlinesrlError):
 
 
 class _Bad(Exception):
-    """A world cannot be learned from; the argument is its status."""
-
-
-class _Overflow(Exception):
-    """The sum of a world's weights exceeds float64; the argument is the clause of the largest weight."""
+    """A world cannot be learned from; the arguments are its status and the status's detail."""
 
 
 class ExampleProcessor:
@@ -188,7 +184,8 @@ class ExampleProcessor:
         )
         probabilities.answered[[*answered]] = 1
         self.results = Results(batch, worlds, out, self.routes, answered, probabilities)
-        self._set_least()
+        if self.thresholds.values:
+            self._set_least()
         if self.tables.stop is not interrupt.flag():  # that of an earlier run in this process
             self._make_states()
         self._set_frame()
@@ -413,9 +410,7 @@ class ExampleProcessor:
         except Unsolved:
             out.status[w] = UNSOLVED
         except _Bad as bad:
-            out.status[w] = bad.args[0]
-        except _Overflow as overflow:
-            out.status[w], out.detail[w] = WEIGHTS_OVERFLOW, overflow.args[0]
+            out.status[w], out.detail[w] = bad.args
 
     def _take_wide(self, w: int, learning: bool, audit: bool) -> None:
         """Process a world that is too wide for elimination, by the engines."""
@@ -479,11 +474,11 @@ class ExampleProcessor:
     # prediction by engines -------------------------------------------------------------------
 
     def _weights(self, averaged: bool) -> Floats:
-        """Return the weights of the ground clauses; see ``WeightTable.of``. Raises _Overflow."""
+        """Return the weights of the ground clauses; see ``WeightTable.of``. Raises _Bad."""
         net = self.grounder.net
         weight = self.weights.of(net, averaged)
         if not weight_magnitude.total(net, weight) <= weight_magnitude.HIGHEST:
-            raise _Overflow(weight_magnitude.largest(net, weight))
+            raise _Bad(WEIGHTS_OVERFLOW, weight_magnitude.largest(net, weight))
         return weight
 
     def _predict_wide(self, w: int, model: GroundMRF, place: Ints) -> None:
@@ -544,12 +539,13 @@ class ExampleProcessor:
         return Solution(state, 0.0, math.inf, engine.route, certified=False)
 
     def _tempered(self, weight: Floats) -> Floats:
-        """Return the weights whose probabilities are at the temperature. Raises _Overflow."""
+        """Return the weights whose probabilities are at the temperature. Raises _Bad."""
         if self.temperature is None:
             return weight
         tempered: Floats = self.temperature.inverse * weight
         if not np.abs(tempered).sum() <= weight_magnitude.HIGHEST:
-            raise _Overflow(weight_magnitude.largest(self.grounder.net, self.weights.weight))
+            clause = weight_magnitude.largest(self.grounder.net, self.weights.weight)
+            raise _Bad(WEIGHTS_OVERFLOW, clause)
         return tempered
 
     def _margin(self, model: GroundMRF, weight: Floats, best: Solution) -> float:
@@ -605,7 +601,7 @@ class ExampleProcessor:
         from onlinesrl.mln.inference.mcsat import from_on
 
         if self._partly(w) and self.weights.update.expects:
-            raise _Bad(TOO_WIDE_TO_COMPLETE)
+            raise _Bad(TOO_WIDE_TO_COMPLETE, 0)
         slope = self._slope(w, model, place)
         if not self._complete(w):
             return
@@ -682,7 +678,7 @@ class ExampleProcessor:
             weight = clause_weights(model, place, self._weights(averaged=False))
             best = self._solve(w, model, weight)
         except Infeasible:
-            raise _Bad(predict_and_learn.NO_COMPLETION) from None
+            raise _Bad(predict_and_learn.NO_COMPLETION, 0) from None
         finally:
             ground_network.release(net)
         truth[: model.n_atoms] = best.state

@@ -35,7 +35,7 @@ from onlinesrl.logic.ast import Program
 from onlinesrl.mln.explain.explanation import explain, least_certain, words_of
 from onlinesrl.mln.explain.predicted_world import Predictor
 from onlinesrl.mln.ground.advice import largest, undeclared
-from onlinesrl.mln.ground.constant_index import NO_NEWS, News
+from onlinesrl.mln.ground.constant_index import News
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.ground.join_planner import Plan
 from onlinesrl.mln.ground.model_index import Layout
@@ -224,7 +224,7 @@ class MlnOnlineLearner:
             return self._step(items, learning)
         first, parts = 0, []
         for place, item in enumerate(items):
-            news: News | None = NO_NEWS
+            news: News | None = News([], False)
             if not isinstance(item, ExampleError):
                 try:
                     news = self.packer.news(item.example if isinstance(item, Answered) else item)

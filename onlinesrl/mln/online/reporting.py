@@ -5,41 +5,48 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from typing import Any
 
 import msgspec
 import numpy as np
 
+from onlinesrl.core.arrays import extended
 from onlinesrl.core.errors import printable
 from onlinesrl.core.evaluation.ranking_metrics import Ranking
 from onlinesrl.core.example import Constant
 from onlinesrl.core.learner import Outcome, Prediction, SpelledPrediction, Tally
+from onlinesrl.mln.ground.constant_index import Domain
 from onlinesrl.mln.ground.grounder import Grounder
+from onlinesrl.mln.kernels import batch_report
 from onlinesrl.mln.kernels import prediction_counts as k
 from onlinesrl.mln.kernels.batch_report import PREDICTED
 from onlinesrl.mln.kernels.grounding_frames import OK
 from onlinesrl.mln.online.atom_counts import AtomCounter
 from onlinesrl.mln.online.results import KINDS, REASONS, ROUTES, UNSOLVED, Results
 
-if TYPE_CHECKING:
-    from onlinesrl.mln.online.prediction_json import PredictionEncoder
-
 
 class Reporter:
-    """A converter of the results of a batch to outcomes and counts."""
+    """A converter of the results of a batch to outcomes and counts.
+
+    It caches the JSON text of constants.
+    """
 
     def __init__(self, grounder: Grounder, counter: AtomCounter):
         self.grounder = grounder
         self.packer, self.names = grounder.packer, grounder.names
         self.counter = counter
-
-    @cached_property
-    def encoder(self) -> PredictionEncoder:
-        """The encoder of predictions as JSON text."""
-        from onlinesrl.mln.online.prediction_json import PredictionEncoder
-
-        return PredictionEncoder(self.packer)
+        self.spells = not self.packer.background
+        self.domain: Domain | None = None
+        self.known = 0
+        self.start, self.byte = np.zeros(1, np.int64), np.zeros(0, np.uint8)
+        self.text = np.zeros(1 << 16, np.uint8)
+        keys = [msgspec.json.encode(name) for name in self.packer.layout.plan.query]
+        self.key = np.frombuffer(bytearray(b"".join(keys)), np.uint8)
+        self.key_start = np.array([0, *accumulate(map(len, keys))], np.int64)
+        arguments = self.packer.layout.plans.query_argument
+        self.constant = np.zeros(int(arguments.max(initial=0)) + 1, np.int64)
 
     def outcomes(self, results: Results) -> list[Outcome]:
         """Return the outcome of every world; an earlier prediction takes precedence.
@@ -50,7 +57,7 @@ class Reporter:
         for w in results.answered:
             if out.status[w] == OK:
                 self.counter.count_apart(results, w)
-        texts = self.encoder.texts(results)
+        texts = self.texts(results)
         kind: Any = Prediction if texts is None else SpelledPrediction
         atoms = self._atoms_of(results) if texts is None else texts.__getitem__
         columns = (
@@ -65,7 +72,7 @@ class Reporter:
         ):
             if status != OK:
                 detail = int(out.detail[w])
-                reason = REASONS.get(status) or self.grounder.reasons.of(
+                reason = REASONS.get(status) or self.grounder.reason(
                     results.batch, w, status, detail
                 )
                 outcomes.append(Outcome(None, printable(reason), status == UNSOLVED))
@@ -90,6 +97,43 @@ class Reporter:
                     prediction.hamming = int(out.counts[w, k.HAMMING])
             outcomes.append(Outcome(prediction, drift=drift))
         return outcomes
+
+    def texts(self, results: Results) -> list[msgspec.Raw] | None:
+        """Return the JSON of the predicted atoms of each world, without a Python object per atom.
+
+        It is empty for a bad world. None: models with background facts are not supported.
+        """
+        if not self.spells:
+            return None
+        domain = self.packer.constants
+        if domain is not self.domain:
+            self.domain, self.known = domain, 0
+        if names := domain.names[self.known :]:
+            constants = [*map(msgspec.json.encode, names)]
+            ends = [*accumulate(map(len, constants), initial=int(self.start[self.known]))]
+            self.start = extended(self.start, self.known + 1 + len(names))
+            self.byte = extended(self.byte, ends[-1])
+            self.byte[ends[0] : ends[-1]] = np.frombuffer(b"".join(constants), np.uint8)
+            self.start[self.known : self.known + 1 + len(names)] = ends
+            self.known += len(names)
+        starts = np.zeros(len(results.worlds) + 1, np.int64)
+        spelling = batch_report.Spelling(
+            start=self.start,
+            byte=self.byte,
+            shared=self.packer.shared_constants,
+            key_start=self.key_start,
+            key=self.key,
+            constant=self.constant,
+            text=self.text,
+            text_start=starts,
+        )
+        while not batch_report.spell(
+            self.packer.layout.plans, results.batch, results.out, spelling
+        ):
+            self.text = np.zeros(2 * len(self.text), np.uint8)
+            spelling = replace(spelling, text=self.text)
+        text, stops = self.text[: starts[-1]].tobytes(), starts.tolist()
+        return [msgspec.Raw(text[a:b]) for a, b in pairwise(stops)]
 
     def _atoms_of(self, results: Results) -> Callable[[int], dict[str, list[list[Constant]]]]:
         """Return a function from a world to its predicted atoms."""
@@ -126,6 +170,13 @@ class Reporter:
         new[list(answered)] = False
         routes = np.bincount(out.route[new], minlength=len(results.routes)).tolist()
         by_class, predicates, pairs = self.counter.count(results, new, good)
+        rankings: dict[str, Ranking] = {}  # of the atoms with a probability and a known truth
+        for world, outcome in zip(results.worlds, outcomes, strict=True):
+            prediction = outcome.prediction
+            if prediction is None or not prediction.marginals or world.example.truth is None:
+                continue
+            for name, scores, true in self.counter.scored(prediction.marginals, world.example):
+                rankings.setdefault(name, Ranking()).add(scores, true)
         return Tally(
             counts=out.counts[good].sum(axis=0),
             labelled=int(np.sum(results.batch.labelled[good])),
@@ -142,16 +193,5 @@ class Reporter:
             errors=Counter(bad + [KINDS[status] for status in out.status[~good].tolist()]),
             predicates=predicates,
             pairs=pairs,
-            ranking=self._ranking(results, outcomes),
+            ranking=rankings,
         )
-
-    def _ranking(self, results: Results, outcomes: Sequence[Outcome]) -> dict[str, Ranking]:
-        """Collect probabilities and truth of atoms by predicate, for worlds that have both."""
-        rankings: dict[str, Ranking] = {}
-        for world, outcome in zip(results.worlds, outcomes, strict=True):
-            prediction = outcome.prediction
-            if prediction is None or not prediction.marginals or world.example.truth is None:
-                continue
-            for name, scores, true in self.counter.scored(prediction.marginals, world.example):
-                rankings.setdefault(name, Ranking()).add(scores, true)
-        return rankings

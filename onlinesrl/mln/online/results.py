@@ -9,7 +9,7 @@ from onlinesrl.core.arrays import enlarged
 from onlinesrl.core.example import ValuedAtom
 from onlinesrl.core.learner import Prediction
 from onlinesrl.core.online.averaged_weights import BEYOND_RANGE
-from onlinesrl.mln.ground import grounding_errors
+from onlinesrl.mln.ground import grounder
 from onlinesrl.mln.ground.batch_packer import Packed
 from onlinesrl.mln.inference.mcmc_diagnostics import Diagnostics
 from onlinesrl.mln.kernels import prediction_counts as k
@@ -35,9 +35,9 @@ REASONS = {
         "the search ended at its limit (inference.max_work, max_nodes) without a proven answer"
     ),
 }
-"""The error message of a bad ground world, by status; ``grounding_errors`` has the others."""
+"""The error message of a bad ground world, by status; ``Grounder.reason`` has the others."""
 KINDS = {
-    **grounding_errors.KINDS,
+    **grounder.KINDS,
     INFEASIBLE: "infeasible",
     NO_COMPLETION: "hard_rule",
     OVERFLOW: "overflow",

@@ -15,7 +15,7 @@ from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.online.atom_counts import AtomCounter
 from onlinesrl.mln.online.learner import MlnOnlineLearner
-from onlinesrl.mln.online.prediction_json import PredictionEncoder
+from onlinesrl.mln.online.reporting import Reporter
 from onlinesrl.stream.predictions import answer
 from onlinesrl.stream.records import Record
 
@@ -75,7 +75,7 @@ def test_kernels_report_what_python_does(
     spelled, metrics = stepped(by, query)
     assert any(isinstance(each.prediction, SpelledPrediction) for each in spelled)
     monkeypatch.setattr(AtomCounter, "_countable", lambda *_: False)
-    monkeypatch.setattr(PredictionEncoder, "texts", lambda *_: None)
+    monkeypatch.setattr(Reporter, "texts", lambda *_: None)
     plain, others = stepped(by, query)
 
     record = Record(b"", str(Path("a")), 1, 0, 0)
