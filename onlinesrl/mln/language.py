@@ -198,19 +198,21 @@ class _Row(Row):
     def line(self) -> str:
         """Return the rule with its constants, as in a weight file."""
         again = (name for name, constant in self.constants.items() if constant is None)
-        return " ".join([show(self.formula, self._spelled), *again])
+        spelled = partial(show_instance, constants=self.constants)
+        return " ".join([show(self.formula, spelled), *again])
 
     def shape(self) -> str:
         """Return the rule without its constants, as an identifier of the rule across files."""
-        return show(self.formula, lambda leaf: show_leaf(leaf) if _varies(leaf) else "_")
+
+        def spelled(leaf: Leaf) -> str:
+            return show_leaf(leaf) if isinstance(leaf, Variable) and not leaf.plus else "_"
+
+        return show(self.formula, spelled)
 
     def about(self) -> set[str]:
         """Return the constants of the weight and its formula."""
         leaves = terms(self.formula)
         return {*super().about(), *(t.name for t in leaves if isinstance(t, Constant))}
-
-    def _spelled(self, leaf: Leaf) -> str:
-        return show_instance(leaf, self.constants)
 
 
 def _distinct(rows: Iterable[_Row]) -> Iterator[Row]:
@@ -221,7 +223,3 @@ def _distinct(rows: Iterable[_Row]) -> Iterator[Row]:
         seen[key] += 1
         again = {f"the {seen[key]}.": None} if seen[key] > 1 else {}
         yield replace(row, constants={**row.constants, **again})
-
-
-def _varies(leaf: Leaf) -> bool:
-    return isinstance(leaf, Variable) and not leaf.plus

@@ -83,7 +83,16 @@ class CountedWorld:
         types = [program.predicates[name].types for name in self.counts.query]
         self.atoms = sum(prod(map(self.world.size, argument_types)) for argument_types in types)
         self.places, _ = self.counters.places(self.world)
-        self.estimators = self._estimators(bound or 0)
+        self.parts = [*zip(self.counters.clauses, self.counters.compiled, self.places, strict=True)]
+        rules = {self.counters.clauses[number].rule for number, _ in self.estimates}
+        self.estimators: list[tuple[Place, Estimator]] = []  # of the clauses of estimated rules
+        for clause, compiled, part in self.parts:
+            if clause.rule in rules:
+                assert isinstance(compiled, Counter)
+                estimator = Estimator(compiled, bound or 0)
+                with self.counters.located(clause):
+                    estimator.check(self.world)
+                self.estimators.append((part, estimator))
         self.truth = self._estimated()
 
     def _estimates(self, bound: int) -> dict[tuple[int, str], FlipEstimates]:
@@ -101,33 +110,16 @@ class CountedWorld:
                     estimates[number, name] = estimate
         return estimates
 
-    def _estimators(self, bound: int) -> list[Estimator | None]:
-        """Return an estimator for each clause of a rule that has estimates, None for others.
-
-        Raises ModelError if it does not fit memory.
-        """
-        rules = {self.counters.clauses[number].rule for number, _ in self.estimates}
-        estimators: list[Estimator | None] = []
-        for clause, compiled in zip(self.counters.clauses, self.counters.compiled, strict=True):
-            assert isinstance(compiled, Counter)
-            estimator = Estimator(compiled, bound) if clause.rule in rules else None
-            estimators.append(estimator)
-            if estimator is not None:
-                with self.counters.located(clause):
-                    estimator.check(self.world)
-        return estimators
-
     def _estimated(self) -> Floats:
         """Return M_j of the state for the weights of estimated rules, float64[weights + 1], else NaN."""
         total = np.full(self.size + 1, np.nan)
         if not self.estimates:
             return total
         world = self.world.changed({name: self.counts.rows(name) for name in self.query})
-        for place, estimator in zip(self.places, self.estimators, strict=True):
-            if estimator is not None:
-                weight = self._weights(place)
-                total[weight] = np.nan_to_num(total[weight])
-                total[weight] += estimator.count(world).ravel() / place.share
+        for place, estimator in self.estimators:
+            weight = self._weights(place)
+            total[weight] = np.nan_to_num(total[weight])
+            total[weight] += estimator.count(world).ravel() / place.share
         return total
 
     def _weights(self, place: Place) -> Ints:
@@ -193,7 +185,7 @@ class CountedWorld:
         self.dense.set(empty)
         broken = sum(
             int(np.sum(compiled.groundings(world) - compiled.count(world.changed(empty))))
-            for clause, compiled in zip(self.counters.clauses, self.counters.compiled, strict=True)
+            for clause, compiled, _ in self.parts
             if clause.hard
         )
         self.change[:] = 0.0
@@ -217,10 +209,7 @@ class CountedWorld:
     def units(self) -> tuple[Floats, Floats]:
         """Return the true atoms of the query's unit clauses, and all their groundings, float64[weights]."""
         true, total = np.zeros((2, self.size + 1))
-        counters = self.counters
-        for clause, compiled, place in zip(
-            counters.clauses, counters.compiled, self.places, strict=True
-        ):
+        for clause, compiled, place in self.parts:
             names = [literal.atom.predicate for literal in clause.literals]
             if not clause.hard and len(names) == 1 and names[0] in self.query:
                 weight = self._weights(place)
@@ -230,10 +219,8 @@ class CountedWorld:
 
     def every(self, size: int) -> Floats:
         """Return the numbers of groundings that some state makes false, float64[size]."""
-        total, counters = np.zeros(size + 1), self.counters
-        for clause, compiled, place in zip(
-            counters.clauses, counters.compiled, self.places, strict=True
-        ):
+        total = np.zeros(size + 1)
+        for clause, compiled, place in self.parts:
             observed = [
                 literal for literal in clause.literals if literal.atom.predicate not in self.query
             ]
@@ -247,7 +234,7 @@ class CountedWorld:
             false += [Not(same) for same in _tautologies(clause)]
             undecided = counter(And((*false,)), compiled.types, clause.template)
             other_types = [t for v, t in compiled.types.items() if v not in undecided.types]
-            with counters.located(clause):
+            with self.counters.located(clause):
                 number = np.asarray(undecided.count(self.world), np.float64)
             weight = self._weights(place)
             total[weight] += (

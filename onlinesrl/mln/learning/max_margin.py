@@ -105,31 +105,26 @@ class Cuts:
     def solve(self, c: float) -> tuple[Floats, float]:
         """Return the optimal weights under the cuts, and a lower bound of the objective.
 
-        The dual: maximise excess . a - 1/2 a' G a over a >= 0 with sum a <= c; w = sum_j a_j slope_j.
+        The dual: maximise excess . a - 1/2 a' G a over a >= 0 with sum a <= c; w = sum_j a_j slope_j. The
+        answer is scaled to a feasible one, so that it gives a bound.
         """
-        a = _dual(self.gram, np.array(self.excess), c)
+        import clarabel
+        from scipy import sparse
+
+        k, excess = len(self.excess), np.array(self.excess)
+        settings: Any = clarabel.DefaultSettings()
+        settings.verbose, settings.max_threads = False, 1
+        settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-9
+        rows = sparse.csc_matrix(np.vstack([-np.eye(k), np.ones((1, k))]))
+        solver = clarabel.DefaultSolver(
+            sparse.csc_matrix(np.triu(self.gram)),
+            -excess,
+            rows,
+            np.append(np.zeros(k), c),
+            [clarabel.NonnegativeConeT(k + 1)],
+            settings,
+        )
+        a = np.maximum(np.array(solver.solve().x), 0.0)
+        a = a * min(1.0, c / max(float(a.sum()), 1e-300))
         weights = sum((x * s for x, s in zip(a, self.slopes, strict=True)), np.zeros(self.size))
         return weights, float(a @ self.excess - 0.5 * a @ self.gram @ a)
-
-
-def _dual(gram: Floats, excess: Floats, c: float) -> Floats:
-    """Solve the dual, and scale the answer to a feasible one, so that it gives a bound."""
-    import clarabel
-    from scipy import sparse
-
-    k = len(excess)
-    settings: Any = clarabel.DefaultSettings()
-    settings.verbose, settings.max_threads = False, 1
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-9
-    rows = sparse.csc_matrix(np.vstack([-np.eye(k), np.ones((1, k))]))
-    solver = clarabel.DefaultSolver(
-        sparse.csc_matrix(np.triu(gram)),
-        -excess,
-        rows,
-        np.append(np.zeros(k), c),
-        [clarabel.NonnegativeConeT(k + 1)],
-        settings,
-    )
-    a = np.maximum(np.array(solver.solve().x), 0.0)
-    scaled: Floats = a * min(1.0, c / max(float(a.sum()), 1e-300))
-    return scaled

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, product
 from math import ceil
 from pathlib import Path
@@ -29,11 +29,10 @@ from onlinesrl.core.example import (
 )
 from onlinesrl.core.kernels.random import generator
 from onlinesrl.core.learning.batch import LearningError
-from onlinesrl.logic import ast
-from onlinesrl.logic.ast import Atom, Formula, Leaf, Not, Program, Rule, Variable, replace_terms
+from onlinesrl.logic.ast import Atom, Not, Program
 from onlinesrl.logic.database import valued_atom
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
-from onlinesrl.logic.text import show
+from onlinesrl.logic.text import show, show_instance
 from onlinesrl.mln.counting.world import world_of
 from onlinesrl.mln.ground.batch_packer import LimitKeys
 from onlinesrl.mln.ground.grounder import Limits, ModelGrounder
@@ -119,7 +118,9 @@ class MlnProblem:
         """Yield the rule number (from 0) and the constants of every weight."""
         for number, rule in enumerate(self.program.rules):
             if not rule.hard:
-                yield from ((number, key) for key in product(*_ranges(rule, domains)))
+                types = dict(rule.types)
+                ranges = [domains.get(types[name], ()) for name in plus_variables(rule.formula)]
+                yield from ((number, key) for key in product(*ranges))
 
     @cached_property
     def ground(self) -> list[ReweightedWorld]:
@@ -157,22 +158,17 @@ class MlnProblem:
                 ground_worlds.append((grounder, ground_world(grounder, example)))
             except ExampleError as error:
                 raise data.located(number, error) from None
-        grounders = dict.fromkeys(grounder for grounder, _ in ground_worlds)
-        numbers = {grounder: self._numbers(grounder) for grounder in grounders}
-        return [world.numbered(*numbers[grounder]) for grounder, world in ground_worlds]
-
-    def _numbers(self, grounder: ModelGrounder) -> tuple[Ints, Floats]:
-        """Return the problem's number of each weight of a grounder, and the clause's share of the feature.
-
-        The last number, -1, and the last share stand for no weight.
-        """
-        weights = grounder.weights
         clauses_of = Counter(clause.rule for clause in clauses(self.program))
-        place, share = np.full(len(weights) + 1, -1, np.int64), np.ones(len(weights) + 1)
-        for k, clause, key in weights.numbered():
-            place[k] = self.place(clause.rule, key)
-            share[k] = 1.0 / clauses_of[clause.rule]
-        return place, share
+        numbers: dict[ModelGrounder, tuple[Ints, Floats]] = {}
+        for grounder in dict.fromkeys(grounder for grounder, _ in ground_worlds):
+            # the number of each weight, and the clause's share; the last of each stand for no weight
+            place = np.full(len(grounder.weights) + 1, -1, np.int64)
+            share = np.ones(len(grounder.weights) + 1)
+            for k, clause, key in grounder.weights.numbered():
+                place[k] = self.place(clause.rule, key)
+                share[k] = 1.0 / clauses_of[clause.rule]
+            numbers[grounder] = place, share
+        return [world.numbered(*numbers[grounder]) for grounder, world in ground_worlds]
 
     def _example(self, number: int, atoms: Sequence[GroundAtom]) -> tuple[Program, Example]:
         """Return a world as a program and an example; constants only in the truth are declared."""
@@ -206,11 +202,12 @@ class MlnProblem:
     @cached_property
     def names(self) -> list[str]:
         """The formula of every weight."""
-        rules = self.program.rules
-        return [
-            show(replace_terms(rules[number].formula, _instance(rules[number], key)))
-            for number, key in self._places
-        ]
+        names = []
+        for number, key in self._places:
+            formula = self.program.rules[number].formula
+            constants = dict(zip(plus_variables(formula), key, strict=True))
+            names.append(show(formula, partial(show_instance, constants=constants)))
+        return names
 
     @cached_property
     def start(self) -> Floats:
@@ -228,10 +225,10 @@ class MlnProblem:
     @cached_property
     def units(self) -> Bools:
         """Whether each weight belongs to a unit clause without a weight in the program, bool[weights]."""
-        unit = [
-            _is_literal(rule.formula) and rule.weight is None and not rule.table
-            for rule in self.program.rules
-        ]
+        unit = []
+        for rule in self.program.rules:
+            part = rule.formula.operand if isinstance(rule.formula, Not) else rule.formula
+            unit.append(isinstance(part, Atom) and rule.weight is None and not rule.table)
         return np.array([unit[number] for number, _ in self._places], np.bool_)
 
     def with_weights(self, weights: Floats) -> Program:
@@ -389,22 +386,3 @@ def _no_truth(atom: GroundAtom) -> str | None:
         f"{show_ground_atom(atom.predicate, atom.arguments)} has no truth; weights are learned from worlds "
         "in which every atom is true, or false (`!`, or left out)"
     )
-
-
-def _is_literal(formula: Formula) -> bool:
-    return isinstance(formula.operand if isinstance(formula, Not) else formula, Atom)
-
-
-def _ranges(rule: Rule, domains: Mapping[str, tuple[str, ...]]) -> list[tuple[str, ...]]:
-    types = dict(rule.types)
-    return [domains.get(types[name], ()) for name in plus_variables(rule.formula)]
-
-
-def _instance(rule: Rule, key: Sequence[str]) -> Any:
-    constants = dict(zip(plus_variables(rule.formula), key, strict=True))
-
-    def new(leaf: Leaf) -> Leaf:
-        isplus = isinstance(leaf, Variable) and leaf.plus
-        return ast.Constant(constants[leaf.name]) if isplus else leaf
-
-    return new
