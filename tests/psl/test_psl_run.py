@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import signal
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,7 @@ from tests.core.evaluation.test_ranking_metrics import (
     textbook_auc,
     textbook_average_precision,
 )
-from tests.stream.test_kill import LEARNERS, Killer
+from tests.stream.test_kill import LEARNERS
 from tests.stream.test_pipe import Piped
 from tests.support.trust_program import MODEL, examples
 
@@ -190,20 +188,6 @@ def test_batches_and_stops_leave_no_trace(trust: Callable[..., Job], learner: st
 @tiers("kills", 4, 40)
 def test_kills_leave_no_trace(trust: Callable[..., Job], kills: int) -> None:
     trust(mixed(60), checkpoint={"every": 7}, batch=4).survives(kills, 0)
-
-
-@pytest.mark.parametrize("victim", (3, 27, 51))
-def test_a_kill_at_a_system_call_leaves_no_trace(
-    trust: Callable[..., Job], tally: Counter[str], victim: int
-) -> None:
-    broken = trust(mixed(12), checkpoint={"every": 5})
-    assert broken.run() == 0, broken.said
-    expected = broken.results()
-    shutil.rmtree(broken.output)
-    assert broken.run(first=Killer(victim).install) == -signal.SIGKILL
-    assert broken.run() == 0, broken.said
-    assert broken.results() == expected
-    tally["kills"] += 1
 
 
 def test_labels_come_later(trust: Callable[..., Job]) -> None:

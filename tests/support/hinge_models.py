@@ -64,6 +64,14 @@ class Rows:
         return model
 
 
+def model_of(n_variables, *rows) -> HingeLossMRF:
+    """A model of rows, each as the arguments of ``Rows.add``."""
+    collected = Rows()
+    for row in rows:
+        collected.add(*row)
+    return collected.model(n_variables)
+
+
 def friendship(block, similar, power=2):
     """The rules of PSL's friendship example; ``block`` int[people], ``similar`` float[people, people].
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -62,6 +62,7 @@ class Grounded:
     failures: Mapping[int, GroundingFailure]
 
 
+@dataclass(eq=False)
 class Grounder:
     """Grounds one program, with at most ``most`` joined rows per world.
 
@@ -72,29 +73,21 @@ class Grounder:
     value outside [0, 1].
     """
 
-    def __init__(
-        self,
-        program: PslProgram,
-        functions: Functions | None = None,
-        most: int = MOST,
-        advice: str | None = None,
-        skip: bool = False,
-    ):
-        self._program = program
-        self._functions = functions or {}
-        self._most = most
-        self._advice = advice
-        self._skip = skip
+    program: PslProgram
+    functions: Functions = field(default_factory=dict)
+    most: int = MOST
+    advice: str | None = None
+    skip: bool = False
 
     @property
     def key(self) -> str:
         """What ground rules depend on beside the data and the weights, in words."""
-        return repr((self._program, sorted(self._functions), self._skip))
+        return repr((self.program, sorted(self.functions), self.skip))
 
     @cached_property
     def _compiled(self) -> list[CompiledPlan]:
         """The plans for many worlds, made without knowing the sizes of relations."""
-        return [compile_plan(plan, with_worlds=True) for plan in plan_program(self._program)]
+        return [compile_plan(plan, with_worlds=True) for plan in plan_program(self.program)]
 
     def ground(self, database: Database) -> Grounded:
         """Ground one world; the join order depends on the sizes of its relations.
@@ -103,7 +96,7 @@ class Grounder:
         there are too many ground rules.
         """
         listing = Listing(database)
-        inactive, skipped = np.zeros(len(self._program.rules), np.int64), np.zeros(1, np.int64)
+        inactive, skipped = np.zeros(len(self.program.rules), np.int64), np.zeros(1, np.int64)
         models = list(self.models(listing, inactive, skipped=skipped))
         model = united(listing.n_variables, models)
         whole = np.array([0, model.n_variables]), np.array([0, model.n_rows])
@@ -121,21 +114,21 @@ class Grounder:
         Adds to ``inactive`` int64[rules] and ``skipped`` int64[1]. DuckDB, the ``engine``, runs the plans;
         without it they run in memory. Errors as in `ground`, and StorageError as in `DuckDb`.
         """
-        plans = plan_program(self._program, listing.sizes())
+        plans = plan_program(self.program, listing.sizes())
         skipped = np.zeros(1, np.int64) if skipped is None else skipped
         executor: Executor
         if engine is not None:
-            executor = DuckDbJoins(engine, plans, listing, self._most, self._skip)
+            executor = DuckDbJoins(engine, plans, listing, self.most, self.skip)
         else:
             compiled = [compile_plan(plan, with_worlds=False) for plan in plans]
-            executor = ArrayJoins(compiled, listing, False, self._most, self._skip)
+            executor = ArrayJoins(compiled, listing, False, self.most, self.skip)
         for plan, piece in self._pieces(plans, executor, listing, skipped):
             for failure in executor.failures.values():
-                raise self._error(failure)
+                raise rule_error(self.program, failure, self.advice)
             inactive[plan.form.rule] += piece.inactive.sum()
             yield rows_of(listing.n_variables, plan, piece.forms, plan.form.rule)
         for failure in executor.failures.values():
-            raise self._error(failure)
+            raise rule_error(self.program, failure, self.advice)
 
     def ground_worlds(
         self, database: Database, worlds: int, opened: Collection[str], together: int | None = None
@@ -148,8 +141,8 @@ class Grounder:
         """
         listing = Listing(database, worlds, opened)
         room = together if worlds > 1 else None
-        executor = ArrayJoins(self._compiled, listing, True, self._most, self._skip, room)
-        inactive, skipped = np.zeros(len(self._program.rules), np.int64), np.zeros(worlds, np.int64)
+        executor = ArrayJoins(self._compiled, listing, True, self.most, self.skip, room)
+        inactive, skipped = np.zeros(len(self.program.rules), np.int64), np.zeros(worlds, np.int64)
         models, of_rows = [], [np.empty(0, np.int32)]
         plans = [compiled.plan for compiled in self._compiled]
         for plan, piece in self._pieces(plans, executor, listing, skipped):
@@ -188,14 +181,14 @@ class Grounder:
     def texts(self, database: Database, opened: Collection[str], variable: int) -> list[str]:
         """Return the ground rules that have a variable, in the order of `ground_worlds` of one world."""
         listing = Listing(database, 1, opened)
-        executor = ArrayJoins(self._compiled, listing, True, self._most, self._skip)
+        executor = ArrayJoins(self._compiled, listing, True, self.most, self.skip)
         plans = [compiled.plan for compiled in self._compiled]
         rows = (
-            (plan, listed(plan, joined, listing.opened) if self._skip else joined)
+            (plan, listed(plan, joined, listing.opened) if self.skip else joined)
             for number, plan in enumerate(plans)
             for joined in executor.join(number)
         )
-        return [*ground_rule_texts(self._program, rows, listing, self._functions, variable)]
+        return [*ground_rule_texts(self.program, rows, listing, self.functions, variable)]
 
     def _pieces(
         self,
@@ -205,23 +198,20 @@ class Grounder:
         skipped: Ints,
     ) -> Iterator[tuple[RulePlan, Assembled]]:
         """Yield the forms of every plan; record worlds that break a hard rule, and count skipped rows."""
-        assembler = Assembler(listing, self._functions)
+        assembler = Assembler(listing, self.functions)
         for number, plan in enumerate(plans):
             for joined in executor.join(number):
-                rows = listed(plan, joined, listing.opened) if self._skip else joined
+                rows = listed(plan, joined, listing.opened) if self.skip else joined
                 if rows is not joined:
                     skipped += np.bincount(joined.worlds, minlength=len(skipped))
                     skipped -= np.bincount(rows.worlds, minlength=len(skipped))
                 try:
                     piece = assembler.assemble(plan, rows)
                 except RuleError as error:
-                    raise self._error(error.failure) from None
+                    raise rule_error(self.program, error.failure, self.advice) from None
                 for world in np.flatnonzero(piece.broken).tolist():
                     executor.failures.setdefault(world, broken(plan.form))
                 yield plan, piece
-
-    def _error(self, failure: GroundingFailure) -> ModelError:
-        return rule_error(self._program, failure, self._advice)
 
 
 def rule_error(

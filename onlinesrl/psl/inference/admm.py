@@ -14,7 +14,7 @@ from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.admm_threads import Rounds, TeamRounds
 from onlinesrl.psl.inference.dual import check_constants, weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution, Round, Watch
-from onlinesrl.psl.inference.weight_scale import ScaledEngine, unscaled
+from onlinesrl.psl.inference.weight_scale import ScaledEngine, ScaledProblem, unscaled
 from onlinesrl.psl.kernels import admm as kernel
 from onlinesrl.psl.kernels import admm_rows, admm_solve
 
@@ -46,15 +46,9 @@ class Admm(ScaledEngine):
         """See ``ScaledEngine``."""
         return self.tolerance
 
-    def solve_scaled(
-        self,
-        model: HingeLossMRF,
-        weights: Floats,
-        bonus: Floats | None,
-        start: HingeSolution | None,
-        factor: float,
-    ) -> HingeSolution:
+    def solve_scaled(self, problem: ScaledProblem) -> HingeSolution:
         """See ``ScaledEngine``."""
+        model, weights, bonus, start, factor = problem
         watch = unscaled(self.watch, factor)
         team = ThreadTeam(self.threads) if model.n_rows >= self.large else None
         with team or nullcontext():
@@ -89,20 +83,10 @@ class AdmmState:
         bonus = np.zeros(n) if bonus is None else bonus
         self.model, self._team = model, team
         self._rows = weighted_rows(model, weights)
+        forms = model.start, model.variable, model.coefficient, model.constant
         low, high, curvature, row_step = np.empty((4, m))
-        self.problem = kernel.AdmmProblem(
-            model.start,
-            model.variable,
-            model.coefficient,
-            model.constant,
-            low=low,
-            high=high,
-            curvature=curvature,
-            row_step=row_step,
-            degree=np.zeros(n),
-            bonus=bonus,
-            ridge=np.zeros(n),
-        )
+        conjugates = low, high, curvature, row_step
+        self.problem = kernel.AdmmProblem(*forms, *conjugates, np.zeros(n), bonus, np.zeros(n))
         y = np.full(n, 0.5) if start is None else start.y.copy()
         dual = np.empty(m) if start is None else start.dual.copy()
         self.iterate = kernel.Iterate(y, dual, -bonus, np.empty(n))

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,26 +75,22 @@ class PartRows:
     """
 
     def __init__(self, task: Task, cut: Cut) -> None:
-        folder = Path(tempfile.gettempdir())
-        with ExitStack() as opened:
-            self._pages = opened.enter_context(Pages(folder, PAGE_BYTES))
-            with DuckDb(folder, task.memory, cut) as engine:
-                self._sums = self._fill(task, engine)
-            self._opened = opened.pop_all()
-
-    def _fill(self, task: Task, engine: DuckDb) -> PartSums:
-        listing = Listing(task.database)
+        folder, listing = Path(tempfile.gettempdir()), Listing(task.database)
         n = listing.n_variables
         inactive, skipped = np.zeros(len(task.weights), np.int64), np.zeros(1, np.int64)
         number, highest, rows, constraints = np.full(n, -1, np.int32), 0.0, 0, 0
         weight_sums, ridge = np.zeros((2, n))
-        models = task.grounder.models(listing, inactive, engine, skipped)
-        for page in self._pages.fill(_renumbered(models, number), task.weights):
-            highest += kernel.weigh(page.rows, weight_sums, ridge)
-            rows += len(page.dual)
-            constraints += int(np.isinf(page.rows.weight).sum())
+        with ExitStack() as opened:
+            self._pages = opened.enter_context(Pages(folder, PAGE_BYTES))
+            with DuckDb(folder, task.memory, cut) as engine:
+                models = task.grounder.models(listing, inactive, engine, skipped)
+                for page in self._pages.fill(_renumbered(models, number), task.weights):
+                    highest += kernel.weigh(page.rows, weight_sums, ridge)
+                    rows += len(page.dual)
+                    constraints += int(np.isinf(page.rows.weight).sum())
+            self._opened = opened.pop_all()
         k = int(number.max(initial=-1)) + 1
-        return PartSums(
+        self._sums = PartSums(
             np.argsort(number, kind="stable")[n - k :].astype(np.int32),
             weight_sums[:k].copy(),
             ridge[:k].copy(),
@@ -202,7 +199,7 @@ class Ground:
             "begin", [(self.weight_sums[p.variables], y[p.variables]) for p in self.parts]
         )
         return InitialSums(
-            _total(part.certificate for part in sums),
+            reduce(Certificate.add, (part.certificate for part in sums), Certificate()),
             self._sum(part.degree for part in sums),
             self._sum(part.gradient for part in sums),
             self._sum(part.clipped for part in sums),
@@ -222,7 +219,7 @@ class Ground:
         return RoundSums(
             self._sum(part.gradient for part in sums),
             sum(part.moved for part in sums),
-            _total(part.certificate for part in sums),
+            reduce(Certificate.add, (part.certificate for part in sums), Certificate()),
             self._sum(part.clipped for part in sums) if y is not None else np.zeros(0),
         )
 
@@ -232,13 +229,6 @@ class Ground:
         for part, added in zip(self.parts, of_parts, strict=True):
             total[part.variables] += added
         return total
-
-
-def _total(parts: Iterable[Certificate]) -> Certificate:
-    total = Certificate()
-    for part in parts:
-        total = total.add(part)
-    return total
 
 
 _PROGRESS = {

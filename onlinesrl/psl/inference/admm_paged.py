@@ -154,21 +154,12 @@ class PageRows:
     def _page(self, k: int) -> tuple[Page, admm.AdmmProblem]:
         page = self._pages.read(k)
         self._memory.rotate()
+        rows = page.rows
         low, high, curvature, row_step = self._memory[0][:, : len(page.dual)]
-        problem = admm.AdmmProblem(
-            page.rows.start,
-            page.rows.variable,
-            page.rows.coefficient,
-            page.rows.constant,
-            low,
-            high,
-            curvature,
-            row_step,
-            degree=self._degree,
-            bonus=_NONE,
-            ridge=_NONE,
-        )
-        kernel.expand(page.rows, self._weight_sums, problem)
+        forms = rows.start, rows.variable, rows.coefficient, rows.constant
+        conjugates = low, high, curvature, row_step
+        problem = admm.AdmmProblem(*forms, *conjugates, self._degree, bonus=_NONE, ridge=_NONE)
+        kernel.expand(rows, self._weight_sums, problem)
         return page, problem
 
 
@@ -191,19 +182,9 @@ class Consensus:
         self.eta = 1.0
         self._next = PERIOD
         self._rows = rows
-        self._variables = admm.AdmmProblem(
-            np.zeros(1, np.int32),
-            np.empty(0, np.int32),
-            coefficient=_NONE,
-            constant=_NONE,
-            low=_NONE,
-            high=_NONE,
-            curvature=_NONE,
-            row_step=_NONE,
-            degree=np.zeros(n),
-            bonus=np.zeros(n),
-            ridge=ridge,
-        )
+        start, variable = np.zeros(1, np.int32), np.empty(0, np.int32)
+        no_rows = start, variable, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE
+        self._variables = admm.AdmmProblem(*no_rows, np.zeros(n), bonus=np.zeros(n), ridge=ridge)
         self._marked = y.copy()
 
     def save(self) -> tuple[dict[str, Any], dict[str, Floats]]:

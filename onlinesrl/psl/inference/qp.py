@@ -17,7 +17,7 @@ from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HINGE, PLAIN, HingeLossMRF
 from onlinesrl.psl.inference.dual import check_constants, lower_bound, weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution
-from onlinesrl.psl.inference.weight_scale import ScaledEngine
+from onlinesrl.psl.inference.weight_scale import ScaledEngine, ScaledProblem
 
 TOLERANCE = 1e-6
 """What counts as optimal, relative to the energy (absolute below 1), and as feasible."""
@@ -34,15 +34,9 @@ class Qp(ScaledEngine):
     gap = TOLERANCE
     precision: float = 1e-9
 
-    def solve_scaled(
-        self,
-        model: HingeLossMRF,
-        weights: Floats,
-        bonus: Floats | None,
-        start: HingeSolution | None,
-        factor: float,
-    ) -> HingeSolution:
+    def solve_scaled(self, problem: ScaledProblem) -> HingeSolution:
         """See ``ScaledEngine``."""
+        model, weights, bonus, _, _ = problem
         check_constants(model)
         weighted_rows(model, weights)
         settings = clarabel.DefaultSettings()

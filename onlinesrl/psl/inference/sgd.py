@@ -13,7 +13,7 @@ from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF, with_powers
 from onlinesrl.psl.inference.dual import dual_at
 from onlinesrl.psl.inference.protocols import HingeSolution, Round, Watch
 from onlinesrl.psl.inference.tron import potential_rows
-from onlinesrl.psl.inference.weight_scale import ScaledEngine, unscaled
+from onlinesrl.psl.inference.weight_scale import ScaledEngine, ScaledProblem, unscaled
 from onlinesrl.psl.kernels import potentials
 from onlinesrl.psl.kernels import sgd as kernel
 
@@ -79,15 +79,9 @@ class Sgd(ScaledEngine):
     seed: int = 0
     watch: Watch | None = field(default=None, compare=False)
 
-    def solve_scaled(
-        self,
-        model: HingeLossMRF,
-        weights: Floats,
-        bonus: Floats | None,
-        start: HingeSolution | None,
-        factor: float,
-    ) -> HingeSolution:
+    def solve_scaled(self, problem: ScaledProblem) -> HingeSolution:
         """See ``ScaledEngine``."""
+        model, weights, bonus, start, factor = problem
         watch = unscaled(self.watch, factor)
         whole, both = with_bonus(model, weights, bonus)
         rows = potential_rows(whole, both, None, 0.0)

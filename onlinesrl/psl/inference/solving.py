@@ -102,57 +102,60 @@ class Options:
     @property
     def of_engine(self) -> EngineOptions:
         """What the engine is made with."""
-        return EngineOptions(self.seed, self._told, self.threads, self.large, self.folder)
 
-    def _told(self, at: Round) -> None:
-        excess = f", violation {at.violation:.2g}" if at.violation > 0 else ""
-        self.say(f"round {at.number}: {_energy(at.energy, at.bound)}{excess}")
+        def watch(at: Round) -> None:
+            excess = f", violation {at.violation:.2g}" if at.violation > 0 else ""
+            self.say(f"round {at.number}: {_energy(at.energy, at.bound)}{excess}")
 
-    def grounder(self, of: InferenceProblem) -> Grounder:
+        return EngineOptions(self.seed, watch, self.threads, self.large, self.folder)
+
+    def grounder(self, problem: InferenceProblem) -> Grounder:
         """Return what grounds a problem."""
         advice = "--max-groundings sets how many, and --method tandem takes any number"
         unlimited = self.method == "tandem" or self.parts is not None
         most = np.iinfo(np.int64).max if unlimited else self.most
-        return Grounder(of.program, of.functions, most=most, advice=advice, skip=self.skip)
+        return Grounder(
+            problem.program, problem.functions, most=most, advice=advice, skip=self.skip
+        )
 
 
 Solved: TypeAlias = "tuple[HingeSolution | PagedSolution, dict[str, Any]]"
 """A solution, and statistics."""
 
 
-def solved(of: InferenceProblem, options: Options, lap: Say) -> Solved:
+def solved(problem: InferenceProblem, options: Options, lap: Say) -> Solved:
     """Ground and solve a problem, reporting laps; also returns statistics."""
     if options.parts is not None:
-        return _solved_in_parts(of, options, options.parts, lap)
+        return _solved_in_parts(problem, options, options.parts, lap)
     section = options.section
     if isinstance(section, TandemSection):
-        return _solved_while_ground(of, options, section.tandem(options.of_engine), lap)
-    return _solved_in_memory(of, options, section.make(options.of_engine), lap)
+        return _solved_while_ground(problem, options, section.tandem(options.of_engine), lap)
+    return _solved_in_memory(problem, options, section.make(options.of_engine), lap)
 
 
 def _solved_in_memory(
-    of: InferenceProblem, options: Options, engine: HingeEngine, lap: Say
+    problem: InferenceProblem, options: Options, engine: HingeEngine, lap: Say
 ) -> Solved:
-    grounded = options.grounder(of).ground(of.database)
+    grounded = options.grounder(problem).ground(problem.database)
     model = grounded.graphs.model
     lap("ground")
     options.say(f"{model.n_rows:,} ground rules over {model.n_variables:,} targets")
     try:
-        found = engine.solve(model, weights_of(of.program))
+        solution = engine.solve(model, weights_of(problem.program))
     except ValueError as error:
         raise UsageError(f"this method does not solve this model: {error}") from None
     lap("solve")
     constraints = int(np.count_nonzero(model.kind >= AT_MOST))
     potentials = model.n_rows - constraints
-    return found, {
-        **_counts(of.program, model.n_variables, potentials, constraints, grounded.inactive),
+    return solution, {
+        **_counts(problem.program, model.n_variables, potentials, constraints, grounded.inactive),
         "skipped": int(grounded.skipped[0]),
-        "dual_residual": residual(model, found.y, found.dual),
+        "dual_residual": residual(model, solution.y, solution.dual),
     }
 
 
 def _solved_while_ground(
-    of: InferenceProblem, options: Options, tandem: Tandem, lap: Say
+    problem: InferenceProblem, options: Options, tandem: Tandem, lap: Say
 ) -> Solved:
     from onlinesrl.psl.ground.duckdb_joins import DuckDb
 
@@ -164,26 +167,26 @@ def _solved_while_ground(
         options.say(f"{so_far}, {_energy(at.energy / s, at.bound / s)}")
 
     laps: list[str] = []
-    weights = weights_of(of.program)
+    weights = weights_of(problem.program)
     s = scale(weights)
-    listing, inactive = Listing(of.database), np.zeros(len(of.program.rules), np.int64)
+    listing, inactive = Listing(problem.database), np.zeros(len(problem.program.rules), np.int64)
     skipped, folder = np.zeros(1, np.int64), options.of_engine.place
     with storage_errors(folder, "create"):
         folder.mkdir(parents=True, exist_ok=True)
     with DuckDb(folder, DUCKDB_BYTES) as engine:
-        models = options.grounder(of).models(listing, inactive, engine, skipped)
-        found = tandem.solve(models, listing.n_variables, s * weights, report)
+        models = options.grounder(problem).models(listing, inactive, engine, skipped)
+        solution = tandem.solve(models, listing.n_variables, s * weights, report)
     lap("solve")
-    found = replace(found, energy=found.energy / s, bound=found.bound / s)
-    counts = found.potentials, found.constraints, inactive
-    return found, {
-        **_counts(of.program, listing.n_variables, *counts),
+    solution = replace(solution, energy=solution.energy / s, bound=solution.bound / s)
+    counts = solution.potentials, solution.constraints, inactive
+    return solution, {
+        **_counts(problem.program, listing.n_variables, *counts),
         "skipped": int(skipped[0]),
-        "bytes_on_disk": found.bytes_on_disk,
+        "bytes_on_disk": solution.bytes_on_disk,
     }
 
 
-def _solved_in_parts(of: InferenceProblem, options: Options, parts: Parts, lap: Say) -> Solved:
+def _solved_in_parts(problem: InferenceProblem, options: Options, parts: Parts, lap: Say) -> Solved:
     from onlinesrl.psl.inference.admm_distributed import DistributedAdmm, Task
     from onlinesrl.psl.inference.admm_paged import Certificate
 
@@ -194,19 +197,19 @@ def _solved_in_parts(of: InferenceProblem, options: Options, parts: Parts, lap: 
         lap("ground")
         options.say(f"{rows:,} ground rules in {parts.number} parts")
 
-    weights = weights_of(of.program)
+    weights = weights_of(problem.program)
     s = scale(weights)
-    task = Task(options.grounder(of), of.database, s * weights, DUCKDB_BYTES)
+    task = Task(options.grounder(problem), problem.database, s * weights, DUCKDB_BYTES)
     engine = DistributedAdmm(parts.pool, parts.number)
-    found, ground = engine.solve(task, report, grounded, parts.kept)
+    solution, ground = engine.solve(task, report, grounded, parts.kept)
     lap("solve")
-    found = replace(found, energy=found.energy / s, bound=found.bound / s)
-    counts = found.potentials, found.constraints, ground.inactive
-    return found, {
-        **_counts(of.program, len(found.y), *counts),
+    solution = replace(solution, energy=solution.energy / s, bound=solution.bound / s)
+    counts = solution.potentials, solution.constraints, ground.inactive
+    return solution, {
+        **_counts(problem.program, len(solution.y), *counts),
         "skipped": ground.skipped,
         "parts": parts.number,
-        "bytes_on_disk": found.bytes_on_disk,
+        "bytes_on_disk": solution.bytes_on_disk,
         "bytes_a_round": ground.bytes_a_round,
     }
 

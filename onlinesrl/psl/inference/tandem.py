@@ -31,7 +31,7 @@ from onlinesrl.psl.inference.dual import conjugates, weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.inference.row_pages import Page, Pages
 from onlinesrl.psl.inference.sgd import Descent, Optimizer, with_bonus
-from onlinesrl.psl.inference.weight_scale import ScaledEngine
+from onlinesrl.psl.inference.weight_scale import ScaledEngine, ScaledProblem
 from onlinesrl.psl.kernels import admm_rows as kernel
 
 
@@ -137,15 +137,9 @@ class TandemEngine(ScaledEngine):
         """See ``ScaledEngine``."""
         return self.tandem.tolerance
 
-    def solve_scaled(
-        self,
-        model: HingeLossMRF,
-        weights: Floats,
-        bonus: Floats | None,
-        start: HingeSolution | None,
-        factor: float,
-    ) -> HingeSolution:
+    def solve_scaled(self, problem: ScaledProblem) -> HingeSolution:
         """See ``ScaledEngine``."""
+        model, weights, bonus, _, _ = problem
         extended, all_weights = with_bonus(model, weights, bonus)
         duals: list[Floats] = []
         paged = self.tandem.solve([extended], model.n_variables, all_weights, duals=duals)

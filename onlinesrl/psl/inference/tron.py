@@ -10,7 +10,7 @@ from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HINGE, HingeLossMRF, Micrographs
 from onlinesrl.psl.inference.dual import weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution
-from onlinesrl.psl.inference.weight_scale import LARGE, ScaledEngine, scale
+from onlinesrl.psl.inference.weight_scale import LARGE, ScaledEngine, ScaledProblem, scale
 from onlinesrl.psl.kernels import tron as kernel
 from onlinesrl.psl.kernels.potentials import Potentials
 
@@ -28,15 +28,9 @@ class Tron(ScaledEngine):
     tolerance: float = 1e-8
     iterations: int = 1000
 
-    def solve_scaled(
-        self,
-        model: HingeLossMRF,
-        weights: Floats,
-        bonus: Floats | None,
-        start: HingeSolution | None,
-        factor: float,
-    ) -> HingeSolution:
+    def solve_scaled(self, problem: ScaledProblem) -> HingeSolution:
         """See ``ScaledEngine``."""
+        model, weights, bonus, start, factor = problem
         whole = np.array([0, model.n_variables]), np.array([0, model.n_rows])
         first = None if start is None else start.y
         engine = replace(self, ridge=factor * self.ridge)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,6 +36,16 @@ def unscaled(watch: Watch | None, s: float) -> Watch | None:
     return lambda at: watch(at._replace(energy=at.energy / s, bound=at.bound / s))
 
 
+class ScaledProblem(NamedTuple):
+    """The arguments of ``HingeEngine.solve``; weights, bonus and the start's dual by ``factor``."""
+
+    model: HingeLossMRF
+    weights: Floats
+    bonus: Floats | None
+    start: HingeSolution | None
+    factor: float
+
+
 class ScaledEngine(ABC):
     """A ``HingeEngine`` that gets its weights and bonus scaled."""
 
@@ -44,15 +55,8 @@ class ScaledEngine(ABC):
         """How close energy and bound of a certified answer are, relative to the energy (absolute below 1)."""
 
     @abstractmethod
-    def solve_scaled(
-        self,
-        model: HingeLossMRF,
-        weights: Floats,
-        bonus: Floats | None,
-        start: HingeSolution | None,
-        factor: float,
-    ) -> HingeSolution:
-        """Do as ``solve``; weights, bonus and the start's dual are those of the problem by ``factor``."""
+    def solve_scaled(self, problem: ScaledProblem) -> HingeSolution:
+        """Do as ``solve``."""
 
     def solve(
         self,
@@ -65,7 +69,7 @@ class ScaledEngine(ABC):
         """See ``HingeEngine.solve``."""
         s = scale(weights, bonus)
         if s == 1.0:
-            solution = self.solve_scaled(model, weights, bonus, start, s)
+            solution = self.solve_scaled(ScaledProblem(model, weights, bonus, start, s))
             if not solution.certified or _largest(weights, bonus) <= LARGE:
                 return solution
             most = self.gap * max(1.0, abs(solution.energy))
@@ -73,7 +77,7 @@ class ScaledEngine(ABC):
             return replace(solution, certified=not hidden)
         first = None if start is None else replace(start, dual=s * start.dual)
         gain = None if bonus is None else s * bonus
-        solution = self.solve_scaled(model, s * weights, gain, first, s)
+        solution = self.solve_scaled(ScaledProblem(model, s * weights, gain, first, s))
         energy, dual, bound = solution.energy / s, solution.dual / s, solution.bound / s
         return replace(solution, energy=energy, dual=dual, bound=bound)
 

@@ -9,7 +9,7 @@ barriers (Boyd & Vandenberghe 2004, chapter 11), so that there are proven bounds
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -80,7 +80,10 @@ class CuttingPlanes:
             if not value >= least:
                 least, best = value, w
             trace.add(least)
-            planes = planes.with_plane(plane)
+            offsets = np.append(planes.offsets, plane.offset)
+            planes = replace(
+                planes, offsets=offsets, slopes=np.vstack((planes.slopes, plane.slope))
+            )
             allowed = self.gap * max(1.0, abs(least))
             w, below = planes.lowest(best, 0.1 * allowed)
             bound = max(bound, below)
@@ -97,13 +100,6 @@ class _Planes:
     simplex: bool
     offsets: Floats
     slopes: Floats
-
-    def with_plane(self, plane: Plane) -> _Planes:
-        offsets, slopes = (
-            np.append(self.offsets, plane.offset),
-            np.vstack((self.slopes, plane.slope)),
-        )
-        return _Planes(self.regulariser, self.simplex, offsets, slopes)
 
     def lowest(self, w: Floats, gap: float) -> tuple[Floats, float]:
         """Return where this is lowest, within ``gap``, and a bound on its value there; search from ``w``."""

@@ -7,19 +7,13 @@ import pytest
 from hypothesis import given
 
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HARD, HINGE, PLAIN, validate
-from tests.support.hinge_models import Rows, hinge_problems
+from tests.support.hinge_models import hinge_problems, model_of
 
 Y = np.array([0.25, 1.0])
 
 
-def model_of(*rows):
-    collected = Rows()
-    for row in rows:
-        collected.add(*row)
-    return collected.model(2)
-
-
 POTENTIALS = model_of(
+    2,
     (0, [0, 1], [1, -1], 1.0, 1, HINGE),  # 0.25
     (0, [0, 1], [1, -1], 0.0, 1, HINGE),  # 0
     (2, [0], 2, 0.0, 2, HINGE),  # 0.25
@@ -35,7 +29,7 @@ def test_features_and_energy_by_hand():
 
 
 def test_violation_by_hand():
-    equal = model_of((HARD, [0, 1], [1, 1], -2.0, 1, EQUAL))
+    equal = model_of(2, (HARD, [0, 1], [1, 1], -2.0, 1, EQUAL))
 
     assert POTENTIALS.violation(Y) == 0.25
     assert equal.violation(Y) == 0.75
@@ -67,6 +61,6 @@ def test_the_energy_is_weights_times_features(problem):
     ],
 )
 def test_what_is_not_a_model(change, message):
-    model = model_of((0, [0, 1], [1, -1]))
+    model = model_of(2, (0, [0, 1], [1, -1]))
     with pytest.raises(ValueError, match=message):
         validate(replace(model, **change))

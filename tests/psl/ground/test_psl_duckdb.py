@@ -52,12 +52,12 @@ def thinned(data, kept):
     return Database(data.constants, relations)
 
 
-def ground(program, data, folder, functions=None, *, most=10**6, memory=MEMORY, cut=None):
+def ground(program, data, folder, *, most=10**6, memory=MEMORY, cut=None):
     """The model and the inactive rows, by DuckDB."""
     listing = Listing(data)
     inactive = np.zeros(len(program.rules), np.int64)
     with DuckDb(folder, memory, cut) as engine:
-        models = list(Grounder(program, functions, most).models(listing, inactive, engine))
+        models = list(Grounder(program, FUNCTIONS, most).models(listing, inactive, engine))
     return united(listing.n_variables, models), inactive
 
 
@@ -67,9 +67,9 @@ def test_the_rows_of_the_arrays(folder, program, data):
     rows = expected(program, data)
     if rows is None:
         with pytest.raises(ModelError, match="breaks this hard rule"):
-            ground(program, data, folder, FUNCTIONS)
+            ground(program, data, folder)
         return
-    model, inactive = ground(program, data, folder, FUNCTIONS)
+    model, inactive = ground(program, data, folder)
     arrays = Grounder(program, FUNCTIONS).ground(data)
 
     assert counted(model, names(data)) == rows
@@ -84,7 +84,7 @@ def test_every_ground_rule_is_in_one_part(folder, program, data, parts):
     assume(rows is not None)
     found, left_out = Counter(), np.zeros(len(program.rules), np.int64)
     for part in range(parts):
-        model, inactive = ground(program, data, folder, FUNCTIONS, cut=Cut(part, parts))
+        model, inactive = ground(program, data, folder, cut=Cut(part, parts))
         found += counted(model, names(data))
         left_out += inactive
 
@@ -100,7 +100,7 @@ def test_the_same_errors_where_atoms_are_missing(folder, program, data, kept):
     answers = []
     for executor in (
         lambda: Grounder(program, FUNCTIONS).ground(data).graphs.model,
-        lambda: ground(program, data, folder, FUNCTIONS)[0],
+        lambda: ground(program, data, folder)[0],
     ):
         try:
             answers.append(counted(executor(), names(data)))

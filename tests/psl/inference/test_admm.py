@@ -1,16 +1,11 @@
 """ADMM against the quadratic program and its own certificate."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 
-from onlinesrl.core.errors import Infeasible
-from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HARD, HINGE, PLAIN
 from onlinesrl.psl.inference.admm import Admm, AdmmState
-from onlinesrl.psl.inference.qp import Qp
-from tests.support.hinge_models import Rows, friendship, hinge_problems, smokers
+from tests.support.hinge_models import friendship, hinge_problems, smokers
 
 
 @given(hinge_problems(constraints=False))
@@ -63,50 +58,6 @@ def test_thousands_of_potentials_and_a_warm_start(name):
     again = Admm().solve(model, weights, start=found)
     assert again.certified
     assert again.iterations <= min(found.iterations, 20)
-
-
-def one(*rows):
-    collected = Rows()
-    for row in rows:
-        collected.add(*row)
-    return collected.model(2)
-
-
-def test_constraints_that_have_no_solution():
-    model = one((0, [0], 1, 0.0, 2, HINGE), (HARD, [0, 1], [1, 1], -3.0, 1, EQUAL))
-    with pytest.raises(Infeasible):
-        Admm().solve(model, np.ones(1))
-    with pytest.raises(Infeasible):
-        Qp().solve(model, np.ones(1))
-
-
-@pytest.mark.parametrize("engine", [Admm(), Qp()])
-def test_constraints_without_variables(engine):
-    true = one((HARD, np.zeros((1, 0), int), [], -1.0, 1, AT_MOST), (0, [0], 1))
-    false = replace(true, constant=np.array([1.0, 0.0]))
-
-    assert engine.solve(true, np.ones(1)).certified
-    with pytest.raises(Infeasible):
-        engine.solve(false, np.ones(1))
-
-
-@pytest.mark.parametrize("engine", [Admm(), Qp()])
-@pytest.mark.parametrize(("kind", "power"), [(HINGE, 1), (HINGE, 2), (PLAIN, 2)])
-def test_what_is_not_convex(engine, kind, power):
-    with pytest.raises(ValueError, match="below 0"):
-        engine.solve(one((0, [0], 1, 0.0, power, kind)), -np.ones(1))
-
-
-def test_a_linear_potential_may_have_a_weight_below_0():
-    found = Admm().solve(one((0, [0, 1], [1, -1], 0.0, 1, PLAIN)), -np.ones(1))
-
-    np.testing.assert_allclose(found.y, [1, 0], atol=1e-6)
-
-
-def test_the_bonus_alone_decides_what_no_row_has():
-    found = Admm().solve(one((0, [0], 1)), np.ones(1), bonus=np.array([0.0, 2.0]))
-
-    np.testing.assert_allclose(found.y, [0, 1], atol=1e-6)
 
 
 def test_what_does_not_end_is_not_certified():

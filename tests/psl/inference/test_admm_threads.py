@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.core.parallel.threads import ThreadTeam
-from onlinesrl.psl.ground.hinge_loss_mrf import EQUAL, HARD
 from onlinesrl.psl.inference import admm_threads
 from onlinesrl.psl.inference.admm import Admm, AdmmState
 from onlinesrl.psl.kernels import admm_parts
@@ -74,13 +73,6 @@ def test_rounds_and_new_weights():
 
     assert states[0].iterate.y == pytest.approx(states[1].iterate.y, abs=1e-9)
     assert copies[0] == pytest.approx(copies[1], abs=1e-9)
-
-
-def test_constraints_that_have_no_solution():
-    rows = Rows()
-    rows.add(HARD, [[0, 1]], [1, 1], -3.0, 1, EQUAL)
-    with pytest.raises(Infeasible):
-        Admm(threads=2, large=0).solve(rows.model(2), np.ones(1))
 
 
 def test_runs():

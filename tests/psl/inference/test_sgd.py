@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from onlinesrl.psl.ground.hinge_loss_mrf import EQUAL, HARD, PLAIN
 from onlinesrl.psl.inference.dual import lower_bound
 from onlinesrl.psl.inference.qp import Qp
 from onlinesrl.psl.inference.sgd import Sgd
 from onlinesrl.psl.inference.tron import Tron
-from tests.support.hinge_models import Rows, friendship, hinge_problems
+from tests.support.hinge_models import friendship, hinge_problems
 
 ENGINES = [Sgd(rate=3.0), Sgd(rate=0.1, decay=False), Sgd("adam"), Sgd("adagrad")]
 
@@ -43,25 +42,3 @@ def test_near_the_optimum(engine):
 
     assert best <= found.energy + 1e-9
     assert found.energy <= 1.02 * best
-
-
-def test_the_bonus_decides_what_no_row_has():
-    rows = Rows()
-    rows.add(0, [0], 1)
-    found = Sgd().solve(rows.model(2), np.ones(1), bonus=np.array([0.0, 2.0]))
-
-    assert found.y.tolist() == [0, 1]
-
-
-def test_no_constraints():
-    rows = Rows()
-    rows.add(HARD, [0], 1, 0.0, 1, EQUAL)
-    with pytest.raises(ValueError, match="no constraints"):
-        Sgd().solve(rows.model(1), np.ones(1))
-
-
-def test_a_negative_linear_weight():
-    rows = Rows()
-    rows.add(0, [0], 1, 0.0, 1, PLAIN)
-
-    assert Sgd().solve(rows.model(1), -np.ones(1)).y.tolist() == [1.0]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from onlinesrl.core.errors import Infeasible, StorageError, UsageError
-from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HARD, PLAIN, HingeLossMRF
+from onlinesrl.core.errors import StorageError, UsageError
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, PLAIN, HingeLossMRF
 from onlinesrl.psl.inference.admm import AdmmState
 from onlinesrl.psl.inference.admm_paged import Consensus, PageRows
 from onlinesrl.psl.inference.dual import conjugates, weighted_rows
@@ -215,21 +215,6 @@ def test_no_rows(tmp_path):
         0,
         True,
     )
-
-
-def test_no_solution(tmp_path):
-    rows = Rows()
-    rows.add(HARD, [0], 1, -0.2, 1, AT_MOST)
-    rows.add(HARD, [0], -1, 0.9, 1, AT_MOST)
-    with pytest.raises(Infeasible, match="no values satisfy"):
-        Tandem(tmp_path).solve([rows.model(1)], 1, np.empty(0))
-
-
-def test_what_is_not_convex(tmp_path):
-    rows = Rows()
-    rows.add(0, [0], 1, 0.0, 2, PLAIN)
-    with pytest.raises(ValueError, match="weight below 0"):
-        Tandem(tmp_path).solve([rows.model(1)], 1, -np.ones(1))
 
 
 def test_a_row_larger_than_a_page(tmp_path):

@@ -13,7 +13,7 @@ from tests.support.hinge_models import hinge_problems
 def test_features_and_violation(problem):
     model, weights, _ = problem
     y = np.random.default_rng(model.n_rows).uniform(size=model.n_variables)
-    features = np.zeros(len(weights))
+    features, of_forms = np.zeros((2, len(weights)))
     violation, row = measure(
         model.start,
         model.variable,
@@ -27,18 +27,11 @@ def test_features_and_violation(problem):
     )
     expected = model.totals(y, len(weights))
     np.testing.assert_allclose(features, expected, rtol=1e-12, atol=1e-12)
+    add(model.forms(y), model.weight_index, model.power, model.kind, of_forms)
+    np.testing.assert_allclose(of_forms, expected, rtol=1e-12, atol=1e-12)
     assert violation == pytest.approx(model.violation(y), abs=1e-12)
     if row >= 0:
         assert model.kind[row] >= AT_MOST
         assert abs(model.forms(y)[row]) == pytest.approx(violation)
     else:
         assert violation == 0.0
-
-
-@given(hinge_problems())
-def test_features_of_forms(problem):
-    model, weights, _ = problem
-    y = np.random.default_rng(model.n_rows).uniform(size=model.n_variables)
-    features = np.zeros(len(weights))
-    add(model.forms(y), model.weight_index, model.power, model.kind, features)
-    np.testing.assert_allclose(features, model.totals(y, len(weights)), rtol=1e-12, atol=1e-12)

@@ -16,6 +16,7 @@ from onlinesrl.psl.learning.lme import HalfNorm, Lme
 from onlinesrl.psl.learning.mle import LogEntropy, Mle
 from onlinesrl.psl.learning.mple import Mple, conditionals_of
 from onlinesrl.psl.learning.problem import grounded
+from onlinesrl.psl.learning.supervised import CrossEntropy, SquaredError
 from onlinesrl.psl.learning.voted_perceptron import VotedPerceptron
 
 RULES = """
@@ -162,22 +163,34 @@ def test_pseudo_likelihood_is_that_of_its_definition():
 # learners ----------------------------------------------------------------------------------------
 
 
-def mean_errors(learner, planted, linear=False):
-    """Learn on one network; return the mean absolute error on another, and that of weights of 1."""
+def mean_errors(learner, planted, linear=False, rise=0.0):
+    """Learn on one network; return the mean absolute error on another, and that of weights of 1.
+
+    No step may add more than ``rise`` to the objective.
+    """
     ones = np.ones(len(planted))
     here, there = (likely(planted, seed, linear=linear) for seed in (1, 2))
     learned = learner.learn(problem(ones, here, seed=1, linear=linear), quiet)
-    assert learned.warnings == []
-    objective = [step.objective for step in learned.trace]
-    assert objective == sorted(objective, reverse=True)
+    assert not learned.warnings
+    assert np.diff([step.objective for step in learned.trace]).max() <= rise
     held_out = problem(ones, there, seed=2, linear=linear)
     return (measured(held_out.predicted(w)["Likes"])["mae"] for w in (learned.weights, ones))
 
 
-@pytest.mark.parametrize("learner", [Mle(log=0.01, entropy=0.0), Mple()])
-def test_planted_weights_are_found_in_what_they_predict(learner):
-    wrong, before = mean_errors(learner, PLANTED)
-    assert wrong < 0.5 * before
+@pytest.mark.parametrize(
+    ("learner", "share", "rise"),
+    [
+        (Mle(log=0.01, entropy=0.0), 0.5, 0.0),
+        (Mple(), 0.5, 0.0),
+        (VotedPerceptron(steps=200), 0.6, np.inf),
+        (SquaredError(log=0.01, entropy=0.0), 0.3, 1e-3),
+        (CrossEntropy(log=0.01, entropy=0.0), 0.3, 1e-3),
+    ],
+    ids=lambda each: getattr(each, "kind", ""),
+)
+def test_planted_weights_are_found_in_what_they_predict(learner, share, rise):
+    wrong, before = mean_errors(learner, PLANTED, rise=rise)
+    assert wrong < share * before
 
 
 def test_steps_of_the_voted_perceptron_are_those_of_the_equation():
@@ -212,16 +225,6 @@ def test_steps_of_the_voted_perceptron_are_those_of_the_equation():
         path.append(weights)
     learned = VotedPerceptron(steps=4, step=0.5).learn(of, quiet)
     np.testing.assert_allclose(learned.weights, np.mean(path, axis=0), atol=2e-3)
-
-
-def test_the_voted_perceptron_finds_planted_weights():
-    here, there = (likely(PLANTED, seed) for seed in (1, 2))
-    learned = VotedPerceptron(steps=200).learn(problem(np.ones(4), here, seed=1), quiet)
-    held_out = problem(np.ones(4), there, seed=2)
-    wrong, before = (
-        measured(held_out.predicted(w)["Likes"])["mae"] for w in (learned.weights, np.ones(4))
-    )
-    assert wrong < 0.6 * before
 
 
 def test_planted_weights_are_found_by_large_margins_where_states_are_of_0_and_1():

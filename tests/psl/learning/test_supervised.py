@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from onlinesrl.core.evaluation.metrics import measured
 from onlinesrl.core.learning.batch import LearningError
 from onlinesrl.psl.learning.supervised import CrossEntropy, Smoothed, SquaredError
-from tests.psl.learning.test_psl_batch import PLANTED, likely, numeric, problem, quiet
+from tests.psl.learning.test_psl_batch import PLANTED, numeric, problem, quiet
 
 LOSSES = [SquaredError(penalty=10.0, ridge=0.05), CrossEntropy(penalty=10.0, ridge=0.05)]
 W = np.array([0.4, 0.2, 0.25, 0.15])
@@ -45,22 +44,8 @@ def test_the_smoothed_loss_is_below_the_loss_and_grows_to_it(learner):
     assert values[-1] <= loss + 1e-3
 
 
-@pytest.mark.parametrize("kind", [SquaredError, CrossEntropy])
-def test_planted_weights_are_found_in_what_they_predict_by_losses(kind):
-    here, there = (likely(PLANTED, seed) for seed in (1, 2))
-    learned = kind(log=0.01, entropy=0.0).learn(problem(np.ones(4), here, seed=1), quiet)
-    held_out = problem(np.ones(4), there, seed=2)
-    wrong, before = (
-        measured(held_out.predicted(w)["Likes"])["mae"] for w in (learned.weights, np.ones(4))
-    )
-    assert learned.warnings == [] and learned.weights.sum() == pytest.approx(1.0)
-    assert wrong < 0.3 * before
-    objective = [step.objective for step in learned.trace]
-    assert np.diff(objective).max() < 1e-3
-
-
 def test_losses_need_some_truth_only():
     with pytest.raises(LearningError, match="no target has a truth"):
         SquaredError().learn(some(known=0), quiet)
     learned = SquaredError().learn(some(known=30), quiet)
-    assert np.isfinite(learned.weights).all()
+    assert learned.weights.sum() == pytest.approx(1.0)
