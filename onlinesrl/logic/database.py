@@ -165,7 +165,8 @@ def valued_atom(
     ValueError for an atom that does not fit the program, or a value out of range.
     """
     numeric = _numeric(name, program)
-    truth = True if value is None else Number(value) if numeric else _truth(value)
+    truth: Truth = True if value is None else Number(value) if numeric else value
+    truth = bool(truth) if not numeric and truth in {0.0, 1.0} else truth
     atom = GroundAtom(name, tuple(map(str, arguments)), truth, line)
     complaint = complaint_of(atom, program)
     if complaint is not None:
@@ -173,10 +174,6 @@ def valued_atom(
     if value is not None and not (numeric or 0 <= value <= 1):
         raise ValueError(f"{show_ground_atom(*atom[:2])} has the value {value:g}; expected 0 to 1")
     return atom
-
-
-def _truth(value: float) -> bool | float:
-    return bool(value) if value in {0.0, 1.0} else value
 
 
 def _numeric(name: str, program: Signature) -> bool:
@@ -193,17 +190,14 @@ def complaint_of(atom: GroundAtom, program: Signature) -> tuple[str, str] | None
         return f"the model does not declare {name}", hint
     declared = predicates[name]
     types = declared.types if isinstance(declared, Predicate) else declared * ("_",)
-    if len(types) == len(atom.arguments):
-        return _no_number(atom, _numeric(name, program))
-    form = f"{name}({', '.join(types)})"
-    if name in program.functions:
-        form = f"{types[-1]} = {name}({', '.join(types[:-1])})"
-    return f"{name} has another number of arguments here than in the model", f"there it is {form}"
-
-
-def _no_number(atom: GroundAtom, numeric: bool) -> tuple[str, str] | None:
-    """Return the complaint about a missing, unexpected or too large number of an atom, else None."""
-    name, value, atom_text = atom.predicate, atom.value, spell_atom(atom.predicate, atom.arguments)
+    if len(types) != len(atom.arguments):
+        form = f"{name}({', '.join(types)})"
+        if name in program.functions:
+            form = f"{types[-1]} = {name}({', '.join(types[:-1])})"
+        message = f"{name} has another number of arguments here than in the model"
+        return message, f"there it is {form}"
+    numeric, value = _numeric(name, program), atom.value
+    atom_text = spell_atom(name, atom.arguments)
     if numeric and not isinstance(value, Number):
         hint = f"write `{atom_text} = 0.7`, or in a table give its value"
         return f"{name} is numeric: its atoms have numbers", hint

@@ -190,7 +190,9 @@ LOMRF = Dialect(
     ),
 )
 
-DIALECTS = {each.name: each for each in (ALCHEMY, TUFFY, ROCKIT, PRACMLN, PRACMLN_STANDARD, LOMRF)}
+DIALECTS = {
+    dialect.name: dialect for dialect in (ALCHEMY, TUFFY, ROCKIT, PRACMLN, PRACMLN_STANDARD, LOMRF)
+}
 
 
 def dialect_of(name: str) -> Dialect:

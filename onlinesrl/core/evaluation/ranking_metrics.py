@@ -7,7 +7,6 @@ a stream of any length takes one pass. Scores that round to the same count as ti
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 import numpy as np
@@ -53,9 +52,9 @@ class Ranking:
     def merge(self, other: Ranking) -> None:
         """Add another's counts."""
         for score, (false, true) in other.counts.items():
-            mine = self.counts.setdefault(score, [0, 0])
-            mine[0] += false
-            mine[1] += true
+            counts = self.counts.setdefault(score, [0, 0])
+            counts[0] += false
+            counts[1] += true
 
     def measures(self) -> dict[str, float | None]:
         """Return the measures; None where no atom is true, or none false.
@@ -66,19 +65,35 @@ class Ranking:
         (``..._error``). ``best_f1`` is the largest F1 of "true if score >= threshold", and
         ``best_threshold`` the highest such threshold among those half way between rounded scores.
         """
-        false, true = (sum(counts[n] for counts in self.counts.values()) for n in (0, 1))
-        best_f1, threshold = max(
-            (
-                (2 * hits / (predicted + true), (score - 0.5) / BINS)
-                for score, hits, predicted in self._cuts()
-            ),
-            default=(None, None),
-        )
+        all_false, all_true = (sum(counts[n] for counts in self.counts.values()) for n in (0, 1))
+        halves = ties = hits = predicted = 0
+        best = (-1.0, 0.0)
+        parts: list[tuple[float, float, float]] = []  # of the average precision
+        for score in sorted(self.counts, reverse=True):
+            false, true = self.counts[score]
+            halves += false * (2 * hits + true)
+            ties += false * true
+            before, hits, predicted = hits, hits + true, predicted + false + true
+            best = max(best, (2 * hits / (predicted + all_true), (score - 0.5) / BINS))
+            if (
+                true
+            ):  # as it is, and with the true atoms of this score before its false ones, or after
+                share = true / all_true
+                last = (before + 1) / (before + 1 + predicted - hits)
+                parts.append(
+                    (share * hits / predicted, share * hits / (predicted - false), share * last)
+                )
+        pairs = 2 * all_false * all_true
+        columns = zip(*parts, strict=True) if parts else ((), (), ())
+        precision, most, least = (math.fsum(column) for column in columns)
+        error = max(most - precision, precision - least, 0.0)
         return {
-            **self._auc(false, true),
-            **self._average_precision(true),
-            "best_f1": best_f1 if true else None,
-            "best_threshold": max(threshold, 0.0) if true and threshold is not None else None,
+            "auc": halves / pairs if pairs else None,
+            "auc_error": ties / pairs if pairs else None,
+            "average_precision": precision if parts else None,
+            "average_precision_error": error if parts else None,
+            "best_f1": best[0] if parts else None,
+            "best_threshold": max(best[1], 0.0) if parts else None,
         }
 
     def log_likelihood(self) -> dict[str, float | None]:
@@ -132,51 +147,6 @@ class Ranking:
             cell[1] += true
             cell[2] += score * (false + true)
         return [(atoms, true, scores) for atoms, true, scores in sums if atoms]
-
-    def _falling(self) -> Iterator[tuple[int, int, int]]:
-        """Yield score, false and true, from the highest score down."""
-        for score in sorted(self.counts, reverse=True):
-            false, true = self.counts[score]
-            yield score, false, true
-
-    def _cuts(self) -> Iterator[tuple[int, int, int]]:
-        """Yield for every score the true atoms, and all, that have at least this one."""
-        hits = predicted = 0
-        for score, false, true in self._falling():
-            hits, predicted = hits + true, predicted + false + true
-            yield score, hits, predicted
-
-    def _auc(self, all_false: int, all_true: int) -> dict[str, float | None]:
-        halves = ties = above = 0
-        for _, false, true in self._falling():
-            halves += false * (2 * above + true)
-            ties += false * true
-            above += true
-        pairs = 2 * all_false * all_true
-        return {
-            "auc": halves / pairs if pairs else None,
-            "auc_error": ties / pairs if pairs else None,
-        }
-
-    def _average_precision(self, all_true: int) -> dict[str, float | None]:
-        """Sum at every score; for the error, with its true atoms before its false ones, and after."""
-        if not all_true:
-            return {"average_precision": None, "average_precision_error": None}
-        parts: list[tuple[float, float, float]] = []
-        hits = predicted = 0
-        for _, false, true in self._falling():
-            before, hits, predicted = hits, hits + true, predicted + false + true
-            if true:
-                share = true / all_true
-                last = (before + 1) / (before + 1 + predicted - hits)
-                parts.append(
-                    (share * hits / predicted, share * hits / (predicted - false), share * last)
-                )
-        precision, most, least = (math.fsum(part) for part in zip(*parts, strict=True))
-        return {
-            "average_precision": precision,
-            "average_precision_error": max(most - precision, precision - least, 0.0),
-        }
 
     def save(self) -> list[list[int]]:
         """Return the counts as JSON can hold them: score, false, true."""

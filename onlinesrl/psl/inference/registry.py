@@ -103,8 +103,8 @@ class SgdSection(DescentSection):
         """See ``PslEngine.make``."""
         from onlinesrl.psl.inference.sgd import Sgd
 
-        of = self.optimizer, self.rate, self.decay
-        return Sgd(*of, rounds=self.passes, seed=options.seed, watch=options.watch)
+        steps = self.optimizer, self.rate, self.decay
+        return Sgd(*steps, rounds=self.passes, seed=options.seed, watch=options.watch)
 
 
 class TandemSection(DescentSection):

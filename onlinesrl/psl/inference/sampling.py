@@ -84,11 +84,11 @@ def _linked(row: Ints, variable: Ints) -> Iterator[Ints]:
     group: dict[int, list[int]] = {}
     owner: dict[int, list[int]] = {}
     for i, j in zip(row.tolist(), variable.tolist(), strict=True):
-        mine, other = group.setdefault(i, [i]), owner.setdefault(j, group[i])
-        if other is not mine:
-            mine.extend(other)
+        linked, other = group.setdefault(i, [i]), owner.setdefault(j, group[i])
+        if other is not linked:
+            linked.extend(other)
             for member in other:
-                group[member] = mine
+                group[member] = linked
         owner[j] = group[i]
     seen = {id(rows): rows for rows in group.values()}
     yield from (np.array(sorted(rows)) for rows in seen.values())

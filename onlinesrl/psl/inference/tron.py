@@ -41,8 +41,8 @@ class Tron(ScaledEngine):
         """See ``EachEngine``."""
         if scale(weights) == 1.0 and np.abs(weights).max(initial=0.0) <= LARGE:
             return self._solved(graphs, weights, None, None)
-        each = map(graphs.micrograph, range(len(graphs.first_row) - 1))
-        return [self.solve(model, weights) for model in each]
+        models = map(graphs.micrograph, range(len(graphs.first_row) - 1))
+        return [self.solve(model, weights) for model in models]
 
     def _solved(
         self, graphs: Micrographs, weights: Floats, bonus: Floats | None, start: Floats | None

@@ -18,7 +18,6 @@ from onlinesrl.psl.lang.ast import (
     ArithmeticRule,
     LogicalRule,
     PslProgram,
-    Summand,
     atoms,
     cardinalities,
     summed,
@@ -130,7 +129,22 @@ def _check_sums(
 ) -> None:
     """Check the atoms, summation variables, cardinalities and filters of an arithmetic rule."""
     summands = [*rule.left, *rule.right]
-    variables = _summation_variables(parsed, summands, functions, document)
+    variables: set[str] = set()
+    linear = {summand.atom for summand in summands}
+    leaves = (leaf for atom in linear if atom for leaf in terms(atom))
+    alone = {leaf.name for leaf in leaves if isinstance(leaf, Variable) and not leaf.plus}
+    for atom, place in parsed.mentions:
+        names = summed(atom)
+        if names and atom not in linear:
+            message = "an atom of a filter has no summation variables"
+            raise document.error(message, place, "leave out the `+`")
+        if names and atom.predicate in functions:
+            message = f"{atom.predicate} is a function: it lists no atoms to sum over"
+            raise document.error(message, place)
+        if (variables | alone) & {*names} or len(set(names)) < len(names):
+            message = "a summation variable occurs only once"
+            raise document.error(message, place, "give the other one its own name")
+        variables |= {*names}
     for name in (x for item in summands for x in cardinalities(item.coefficient)):
         if name not in variables:
             message = f"|{name}| counts the constants of +{name}, which is in no atom"
@@ -143,29 +157,6 @@ def _check_sums(
             hint = "join the conditions by `&`"
             raise document.error(f"+{item.variable} has two filters", place, hint)
         seen.add(item.variable)
-
-
-def _summation_variables(
-    parsed: ParsedRule, summands: list[Summand], functions: Collection[str], document: Source
-) -> set[str]:
-    """Return the summation variables, after checking that each occurs once, in a listed atom."""
-    summed_names: set[str] = set()
-    linear = {summand.atom for summand in summands}
-    leaves = (leaf for atom in linear if atom for leaf in terms(atom))
-    alone = {leaf.name for leaf in leaves if isinstance(leaf, Variable) and not leaf.plus}
-    for mention in parsed.mentions:
-        names = summed(mention.atom)
-        if names and mention.atom not in linear:
-            message = "an atom of a filter has no summation variables"
-            raise document.error(message, mention.position, "leave out the `+`")
-        if names and mention.atom.predicate in functions:
-            message = f"{mention.atom.predicate} is a function: it lists no atoms to sum over"
-            raise document.error(message, mention.position)
-        if (summed_names | alone) & {*names} or len(set(names)) < len(names):
-            message = "a summation variable occurs only once"
-            raise document.error(message, mention.position, "give the other one its own name")
-        summed_names |= {*names}
-    return summed_names
 
 
 def _unbound(name: str, parsed: ParsedRule, joined: bool, document: Source) -> LocatedError:

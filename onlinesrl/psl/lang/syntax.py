@@ -156,7 +156,14 @@ class _Converter:
         if node.data == "atom":
             return self._atom(node)
         if node.data == "compare":
-            return self._comparison(node)
+            first, op, second = node.children
+            left, right = self._leaf(first), self._leaf(second)
+            if isinstance(left, Constant) and isinstance(right, Constant):
+                message = "a comparison needs a variable"
+                raise self._source.error(message, position(node))
+            if op == "%":
+                return Compare("%", left, right)
+            return Equal(left, right) if op == "==" else Not(Equal(left, right))
         operands = tuple(map(self._formula, node.children))
         return _CONNECTED[str(node.data)](operands)
 
@@ -166,16 +173,6 @@ class _Converter:
         atom = Atom(self._spell(str(name)), tuple(map(self._leaf, arguments)))
         self._mentions.append(Mention(atom, position(node)))
         return atom
-
-    def _comparison(self, node: Tree[Token]) -> Formula:
-        first, op, second = node.children
-        left, right = self._leaf(first), self._leaf(second)
-        if isinstance(left, Constant) and isinstance(right, Constant):
-            message = "a comparison needs a variable"
-            raise self._source.error(message, position(node))
-        if op == "%":
-            return Compare("%", left, right)
-        return Equal(left, right) if op == "==" else Not(Equal(left, right))
 
     def _leaf(self, node: Node) -> Leaf:
         token = node if isinstance(node, str) else node.children[-1]
@@ -223,8 +220,14 @@ class _Converter:
             return Cardinality(name)
         if node.data == "extremum":
             op, *operands = node.children
-            left, right = (self._coefficient(operand, node) for operand in operands)
-            return operation(str(op), left, right)
+            coefficients = []
+            for operand in operands:
+                summands = self._linear(operand)
+                if any(summand.atom for summand in summands):
+                    message = "a minimum or maximum takes coefficients, not atoms"
+                    raise self._source.error(message, position(node))
+                coefficients.append(self._factor(summands, operand))
+            return operation(str(op), *coefficients)
         value = self._number(node)
         return Number(-value if node.data == "negative" else value)
 
@@ -232,29 +235,20 @@ class _Converter:
         first, second = node.children
         left_sum, right_sum = self._linear(first), self._linear(second)
         if node.data == "quotient":
-            return self._quotient(left_sum, self._factor(right_sum, second), second)
+            divisor = self._factor(right_sum, second)
+            if divisor == Number(0.0):
+                raise self._source.error("this divides by zero", position(second))
+            if any(x.atom for x in left_sum):
+                return [
+                    replace(x, coefficient=operation("/", x.coefficient, divisor)) for x in left_sum
+                ]
+            return [Summand(operation("/", self._factor(left_sum, second), divisor), None)]
         if any(summand.atom for summand in right_sum):
             return _scaled(self._factor(left_sum, first), right_sum)
         factor = self._factor(right_sum, second)
         if any(summand.atom for summand in left_sum):
             return _scaled(factor, left_sum)
         return [Summand(operation("*", self._factor(left_sum, first), factor), None)]
-
-    def _quotient(
-        self, summands: list[Summand], divisor: Coefficient, place: Node
-    ) -> list[Summand]:
-        if divisor == Number(0.0):
-            raise self._source.error("this divides by zero", position(place))
-        if not any(summand.atom for summand in summands):
-            return [Summand(operation("/", self._factor(summands, place), divisor), None)]
-        return [replace(x, coefficient=operation("/", x.coefficient, divisor)) for x in summands]
-
-    def _coefficient(self, node: Node, around: Tree[Token]) -> Coefficient:
-        summands = self._linear(node)
-        if any(summand.atom for summand in summands):
-            message = "a minimum or maximum takes coefficients, not atoms"
-            raise self._source.error(message, position(around))
-        return self._factor(summands, node)
 
     def _factor(self, summands: list[Summand], node: Node) -> Coefficient:
         """Return the value of an expression without atoms."""

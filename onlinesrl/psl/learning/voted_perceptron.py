@@ -30,12 +30,12 @@ class VotedPerceptron(PslBatchLearner):
         """Return the mean of the weights after each step."""
         trace, observed, counts = Trace(watch), problem.observed, np.maximum(problem.counts, 1.0)
         weights, mean = problem.start, np.zeros(len(problem.start))
-        found: HingeSolution | None = None
+        state: HingeSolution | None = None
         for t in range(1, self.steps + 1):
             interrupt.check()
-            found = problem.solve(weights, found)
-            trace.add(float(weights @ observed) - found.energy)
-            gradient: Floats = (problem.totals(found.y) - observed) / counts
+            state = problem.solve(weights, state)
+            trace.add(float(weights @ observed) - state.energy)
+            gradient: Floats = (problem.totals(state.y) - observed) / counts
             weights = np.where(problem.soft, np.maximum(weights + self.step * gradient, 0.0), 0.0)
             mean += (weights - mean) / t
         return Learned(mean, trace.steps, {"map_states": self.steps})

@@ -242,7 +242,15 @@ class PslOnlineLearner:
 
     def _attempt(self, items: Sequence[Item], batch: BatchCounts, learning: bool) -> list[Outcome]:
         """Take examples in turn, ground together, as far as memory allows; see ``AdaptiveBatcher``."""
-        checked_items = [self._checked(item) for item in items]
+        checked_items: list[CheckedExample | ExampleError] = []
+        for item in items:
+            try:
+                if isinstance(item, ExampleError):
+                    raise item
+                example = item.example if isinstance(item, Answered) else item
+                checked_items.append(self.packer.world(example))
+            except ExampleError as error:
+                checked_items.append(error)
         worlds = [world for world in checked_items if isinstance(world, CheckedExample)]
         graphs = iter(self._ground(worlds, learning))
         outcomes: list[Outcome] = []
@@ -261,14 +269,6 @@ class PslOnlineLearner:
                     raise
                 break
         return outcomes
-
-    def _checked(self, item: Item) -> CheckedExample | ExampleError:
-        if isinstance(item, ExampleError):
-            return item
-        try:
-            return self.packer.world(item.example if isinstance(item, Answered) else item)
-        except ExampleError as error:
-            return error
 
     def _ground(
         self, worlds: Sequence[CheckedExample], learning: bool

@@ -31,13 +31,13 @@ def _expected_improvement(
 ) -> Floats:
     """Return the expected improvement, (mean - best) cdf(z) + sd pdf(z)."""
     z = (mean - best) / np.maximum(sd, 1e-12)
-    pdf = np.array([exp(-0.5 * each**2) / sqrt(2 * pi) for each in z.tolist()])
+    pdf = np.array([exp(-0.5 * number**2) / sqrt(2 * pi) for number in z.tolist()])
     improvement: Floats = (mean - best) * _normal_cdf(z) + sd * pdf
     return improvement
 
 
 def _normal_cdf(z: Floats) -> Floats:
-    return np.array([0.5 * (1.0 + erf(each / sqrt(2.0))) for each in z.tolist()])
+    return np.array([0.5 * (1.0 + erf(number / sqrt(2.0))) for number in z.tolist()])
 
 
 ACQUISITIONS: Mapping[str, Acquisition] = {
@@ -130,7 +130,7 @@ class Bayesian(Sampled):
         apart = np.sum((at[:, None] - at) ** 2, axis=2)
         rho, noise = max(
             ((rho, noise) for rho in scales for noise in NOISES),
-            key=lambda each: log_likelihood(apart, values, *each),
+            key=lambda scales: log_likelihood(apart, values, *scales),
         )
         process = gaussian_process(rho, noise)
         process.fit(at, values)

@@ -59,7 +59,7 @@ class Search(PoolSection):
             run = Run(problem, Evaluations(scorer, pool), Trace(watch))
             run.evaluate([run.first])
             self.explore(run)
-        best = sorted(run.found, key=lambda each: -each[1])  # of equal ones the first
+        best = sorted(run.found, key=lambda scored: -scored[1])  # of equal ones the first
         weights = np.zeros(len(problem.start))
         weights[problem.soft] = best[0][0]
         sign = 1.0 if METRICS[self.metric].greater else -1.0
@@ -100,30 +100,26 @@ class Run:
         self.rays.add(self.space.ray(weights))
         return weights
 
-    def new(self, draw: Any) -> Floats | None:
-        """Draw weights that are no multiple of explored ones; None, and ``exhausted``, if none are found."""
-        for _ in range(ATTEMPTS):
+    def some(self, n: int, draw: Any) -> list[Floats]:
+        """Draw weights that are no multiples of explored ones: ``n``, or fewer, and ``exhausted``."""
+        distinct: list[Floats] = []
+        attempts = 0
+        while len(distinct) < n and attempts < ATTEMPTS:
             weights: Floats = draw()
-            ray = self.space.ray(weights)
+            ray, attempts = self.space.ray(weights), attempts + 1
             if ray not in self.rays:
                 self.rays.add(ray)
-                return weights
-        self.exhausted = True
-        return None
-
-    def some(self, n: int, draw: Any) -> list[Floats]:
-        """Draw as many, or fewer where there are no more."""
-        found: list[Floats] = []
-        while len(found) < n and (weights := self.new(draw)) is not None:
-            found.append(weights)
-        return found
+                distinct.append(weights)
+                attempts = 0
+        self.exhausted |= len(distinct) < n
+        return distinct
 
     def evaluate(
         self, weights: list[Floats], share: float = 1.0, iterations: int | None = None
     ) -> list[float]:
         """Evaluate, and note those that were predicted with all the effort."""
         scores = []
-        trials = [Trial(self.scale * each, share, iterations) for each in weights]
+        trials = [Trial(self.scale * w, share, iterations) for w in weights]
         for trial, score in zip(trials, self.evaluations.scores(trials), strict=True):
             self.tried += 1
             scores.append(score)

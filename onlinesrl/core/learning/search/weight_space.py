@@ -31,8 +31,8 @@ class Space:
 
     def hypersphere(self, rng: Generator, n: int) -> Floats:
         """Draw directions uniformly, float64[n, size] whose absolute values have the sum 1."""
-        found = np.abs(rng.normal(size=(n, self.size)))
-        return self._signs(rng, found / found.sum(axis=1, keepdims=True))
+        sizes = np.abs(rng.normal(size=(n, self.size)))
+        return self._signs(rng, sizes / sizes.sum(axis=1, keepdims=True))
 
     def near(self, rng: Generator, n: int, w: Floats, floor: float) -> Floats:
         """Draw float64[n, size] near ``w``: its logarithms, or where signed its unit vector, are moved.
@@ -43,13 +43,13 @@ class Space:
         if not self.signed:
             return _raised(w / w.max() * np.exp(moves), floor)
         moved = w / np.linalg.norm(w) + moves / np.sqrt(self.size)
-        found: Floats = np.copysign(_raised(np.abs(moved), floor), moved)
-        return found
+        signed: Floats = np.copysign(_raised(np.abs(moved), floor), moved)
+        return signed
 
     def grid(self, rng: Generator, values: Floats) -> Floats:
         """Draw one vector of a grid of values, with random signs where signed."""
-        found = self._signs(rng, rng.choice(values, (1, self.size)))[0]
-        weights: Floats = found / np.abs(found).sum()
+        drawn = self._signs(rng, rng.choice(values, (1, self.size)))[0]
+        weights: Floats = drawn / np.abs(drawn).sum()
         return weights
 
     def _signs(self, rng: Generator, weights: Floats) -> Floats:
@@ -58,7 +58,7 @@ class Space:
     def rays(self, weights: Floats) -> list[bytes]:
         """Return what each of float64[n, size] has in common with its positive multiples only."""
         directions = np.round(weights / np.abs(weights).sum(axis=1, keepdims=True), 12) + 0.0
-        return [each.tobytes() for each in directions]
+        return [direction.tobytes() for direction in directions]
 
     def ray(self, w: Floats) -> bytes:
         """Return what ``w`` has in common with its positive multiples, and with nothing else."""
@@ -84,8 +84,8 @@ class Space:
         return ratios
 
 
-def _raised(found: Floats, floor: float) -> Floats:
+def _raised(weights: Floats, floor: float) -> Floats:
     """Raise positive weights, float64[n, size], below ``floor`` times the largest; return them with sum 1."""
-    found = np.maximum(found, floor * found.max(axis=1, keepdims=True))
-    normalised: Floats = found / found.sum(axis=1, keepdims=True)
+    weights = np.maximum(weights, floor * weights.max(axis=1, keepdims=True))
+    normalised: Floats = weights / weights.sum(axis=1, keepdims=True)
     return normalised
