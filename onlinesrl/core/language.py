@@ -62,6 +62,8 @@ class Language(Protocol):
     """The keys of a configuration that do not apply to such a model."""
     engines: Any
     """The choice of sections ``inference``, as pydantic takes it."""
+    lists_targets: bool
+    """Whether an example lists the atoms to predict, rather than all of the query being open."""
     true_facts: bool
     """Whether background facts must be true, rather than have any value."""
 

@@ -31,6 +31,7 @@ class MarkovLogic:
     suffix = ".mln"
     foreign = ()
     engines = AnyMlnEngine
+    lists_targets = False
     true_facts = True
 
     def load(self, path: Path, dialect: str) -> Program:

@@ -29,6 +29,7 @@ class Psl:
         ("learner", "max_weights"),
     )
     engines = AnyPslEngine
+    lists_targets = True
     true_facts = False
 
     def load(self, path: Path, dialect: str) -> PslProgram:

@@ -66,6 +66,7 @@ def make_learner(config: Config, program: Program | None = None, margins: bool =
         config.source.mapping.check(
             {name: language.argument_types(program, name) for name in program.predicates},
             config.query,
+            language.lists_targets and not config.world,
             config.error,
         )
     check_costs(language, program, config)

@@ -104,7 +104,7 @@ def described(value: Any) -> str:
         return f"an object with {', '.join(map(repr, value)) or 'no keys'}"
     if isinstance(value, list):
         return f"a list of {len(value)}"
-    return "null" if value is None else shown(value)
+    return msgspec.json.encode(value).decode() if value in (None, True, False) else shown(value)
 
 
 def constant(value: Any, path: str) -> str:
@@ -217,9 +217,19 @@ class MappingSection(Section):
         self,
         argument_types: Mapping[str, Sequence[str | None]],
         query: Sequence[str],
+        lists_targets: bool,
         error: Callable[[str, str], ConfigError],
     ) -> None:
-        """Raise the ``error`` of a key that does not fit the model's predicates or the query."""
+        """Raise the ``error`` of a key that does not fit the model's predicates or the query.
+
+        ``lists_targets``: examples list the atoms to predict.
+        """
+        if lists_targets and not self.query:
+            raise error(
+                "source.mapping",
+                "expected the key query: an example in PSL lists the atoms to predict; it has the rules of "
+                "truth, without value",
+            )
         for part, predicates in self.rules.items():
             for name, rules in predicates.items():
                 key = f"source.mapping.{part}.{name}"

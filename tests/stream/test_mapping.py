@@ -51,6 +51,10 @@ def mapped(record, place="file:1", **keys):
         ({"arguments": ["$.id"], "value": "['a.b'].score"}, [{"args": ["7"], "value": -2.5}]),
         ({"from": "['a.b']", "arguments": [], "value": "paid"}, [{"args": [], "value": 0.0}]),
         ([{"arguments": ["=x"]}, {"arguments": ["=y"]}], [["x"], ["y"]]),
+        (
+            [{"arguments": [name], "optional": True} for name in ("new", "id")],  # renamed
+            [["7"]],
+        ),
         ({"arguments": ["nothing"], "optional": True}, None),
         ({"from": "none[]", "arguments": ["."], "optional": True}, None),
     ],
@@ -81,6 +85,10 @@ def test_values_are_truth_or_numbers_also_as_text(value, number):
         (
             {"words": [{"text": "a", "v": "no"}]},
             "P: words[].v: expected a number, true or false, found 'no'",
+        ),
+        (
+            {"words": [{"text": True, "v": 1}]},
+            "P: words[].text: expected text or a whole number, found true; true and false may be a `value`",
         ),
         ([1], "P: words[].text: expected an object, found a list of 1"),
     ],
@@ -156,6 +164,23 @@ def test_a_mapping_must_fit_the_model(orders, part, rule, reason):
     bad = orders([], mapping={**MAPPING, part: rule})
     assert bad.call("check", bad.config) == 78
     assert f"source.mapping.{part}.{reason}" in bad.said
+
+
+def test_in_psl_a_mapping_lists_the_atoms_to_predict(job, tmp_path):
+    (tmp_path / "m.psl").write_text("1.0: Rated(U, V) -> Trusts(U, V) ^2\n1.0: !Trusts(U, V) ^2\n")
+    atom, valued = ({"arguments": ["from", "to"], **more} for more in ({}, {"value": "weight"}))
+    mapping = {"evidence": {"Rated": atom}, "truth": {"Trusts": valued}}
+    keys = {"model": str(tmp_path / "m.psl"), "query": "Trusts", "metrics": {}}
+    run = job([], source={"path": "ratings.csv", "mapping": mapping}, **keys)
+    rows = "from,to,weight\n6,2,0.75\n6,5,0.25\n".replace("\n", "\r\n")
+    (run.folder / "ratings.csv").write_text(rows, newline="")
+    assert run.call("check", run.config) == 78
+    assert "source.mapping: expected the key query: an example in PSL lists the atoms" in run.said
+    options = ["--set", f"source.mapping.query={json.dumps({'Trusts': atom})}"]
+    assert run.call("check", run.config, *options) == 0, run.said
+    assert run.run(*options) == 0, run.said
+    found = [line["predicted"]["Trusts"][0]["args"] for line in run.predictions()]
+    assert found == [["6", "2"], ["6", "5"]]
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from onlinesrl.core.errors import ExampleError, OnlinesrlError
 from onlinesrl.stream.kafka.registry import Schema, SchemaRegistry
 from onlinesrl.stream.record_form import JsonValues, Values
 
+_ADDRESS = re.compile(r" object at 0x[0-9a-f]+")
 _COMPLAINT = re.compile(r"\S+\.proto:")
 _BUILT_IN = {
     "confluent/meta.proto": """
@@ -85,7 +86,7 @@ class FramedValues(Values):
         except (ExampleError, MemoryError):
             raise
         except Exception as error:  # of the packages that decode, which have no common type
-            raise ExampleError(f"the data are not of this schema: {error!r}") from None
+            raise ExampleError(f"the data are not of this schema: {_said(error)}") from None
 
     def _read(self, number: int) -> Read | str:
         """Return what reads data of a schema, or why nothing does."""
@@ -99,7 +100,12 @@ class FramedValues(Values):
         except (OnlinesrlError, MemoryError):
             raise
         except Exception as error:  # of the packages that read schemas
-            return f"the schema cannot be read: {error!r}"
+            return f"the schema cannot be read: {_said(error)}"
+
+
+def _said(error: Exception) -> str:
+    """Return what an error says, without addresses of memory: dead letters must be the same in each run."""
+    return _ADDRESS.sub("", repr(error))
 
 
 def _is_framed(data: bytes) -> bool:

@@ -159,6 +159,7 @@ def test_fields_are_read_under_another_name_of_theirs_that_is_asked_for(registry
         (framed(4, b""), "a schema of type XML; expected AVRO, JSON, PROTOBUF"),
         (framed(5, b""), "the schema cannot be compiled: onlinesrl_schema.proto:1:1: "),
         (framed(6, b""), "the schema cannot be read: "),
+        (framed(8, b"\0"), r"this schema: EOFError\('cannot read double from <_io.BytesIO>'\)"),
         (framed(7, b""), r"the schema imports \.\./x\.proto, which is no name of a file in it"),
     ],
 )
@@ -170,6 +171,7 @@ def test_what_is_no_value_of_its_schema(registry, data, reason):
     registry.add("nonsense", "PROTOBUF", subject="nonsense")
     registry.add({"type": "record"})
     registry.add('syntax = "proto3";', "PROTOBUF", [("../x.proto", "nonsense")])
+    registry.add("double")
     read = values(registry)
     for _ in range(2):
         with pytest.raises(ExampleError, match=reason):
