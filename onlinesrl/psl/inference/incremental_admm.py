@@ -37,12 +37,10 @@ MARGIN = 0.1
 """The share of the tolerance that a solution uses up, so that later steps have the rest."""
 FULL = 0.8
 """All variables are seen to where others than those touched use up more than this share of it."""
-WORK = 20
-"""Entries that descent may look at, for each row of the model."""
 LOCAL_ROUNDS = 2_000
 """Rounds of ADMM on a part of the model, before the part grows."""
-SHARE = 0.25
-"""The whole model is solved where the parts together have more than this share of its rows."""
+SHARE = 0.5
+"""The whole model is solved where a step touches more than this share, or parts together have it."""
 LARGE = 0.1
 """Terms of at least this share of the largest call for work."""
 RENEWAL = 1_000
@@ -457,14 +455,16 @@ class IncrementalAdmm:
     def _settle(self, touched: Ints) -> None:
         """Solve for more and more variables until the values are certified. Raises Infeasible."""
         self.largest_part = 0
+        if len(touched) > SHARE * self._size and not self.certificate.certified:
+            self._solve_whole()
+            return
         others = self._gap - float(self._linked.variable_gap[touched].sum())
-        if others < FULL * self._allowed:
-            touched = self._descend(touched, others + MARGIN * (self._allowed - others))
-        if not self.certificate.certified:
-            every = np.flatnonzero(self._is_variable)
-            touched = np.union1d(touched, self._descend(every, MARGIN * self._allowed))
+        if others > FULL * self._allowed:
+            touched, others = np.flatnonzero(self._is_variable), 0.0
+        touched, moved = self._descend(touched, others + MARGIN * (self._allowed - others))
         unmet = np.flatnonzero(self._linked.excess > self.violation) if self._hard else _NONE
-        active, most = self._calling(touched, unmet), SHARE * self._n_rows
+        active = np.union1d(moved, self._calling(touched, unmet))
+        most = SHARE * self._n_rows
         while not self.certificate.certified:
             rows, beside = self._reach(active)
             most -= len(rows)
@@ -476,22 +476,23 @@ class IncrementalAdmm:
             if not self.certificate.certified:
                 active = self._larger(active, self._calling(beside, rows))
 
-    def _descend(self, touched: Ints, goal: float) -> Ints:
+    def _descend(self, touched: Ints, goal: float) -> tuple[Ints, Ints]:
         """Minimise over single variables until the whole gap is at most ``goal``, or that gets on slowly.
 
-        Begins with those touched; returns these and those around.
+        Begins with those touched; returns these and those around, and which of them moved.
         """
         marks, least = self._marks, MARGIN * self._allowed / max(1, self._size)
         self._mark += 1
-        figures = self._gap - goal, least, WORK * self._n_rows, self._mark, marks
+        figures = self._gap - goal, least, self._mark, marks
         n_rows, n, energy, gap = kernel.descend(self._linked, touched, *figures)
         self._energy += energy
         self._gap += gap
         around, rows = marks.beside[:n].copy(), marks.around[:n_rows].copy()
+        moves = self._linked.y[around] != marks.old_y[:n]
         self.largest_part = n
         self._keep_values(around, marks.old_y[:n])
         self._old_duals.append((rows, marks.old_dual[:n_rows].copy()))
-        return around
+        return around, around[moves]
 
     def _larger(self, active: Ints, new: Ints) -> Ints:
         """Return the active variables with new ones, and those around these while at most as many are new.

@@ -13,6 +13,8 @@ from onlinesrl.psl.kernels.potentials import AT_MOST, clip
 
 FIRST = 0.5
 """Gaps of at least this share of the largest are seen to first."""
+WORK = 8
+"""How often rows are looked at, before descent along single variables is too slow."""
 KINK = 2
 """Marks a variable along which the energy has a kink."""
 
@@ -227,7 +229,6 @@ def descend(
     touched: Ints,
     surplus: float,
     least: float,
-    work: int,
     mark: int,
     marks: Marks,
 ) -> tuple[int, int, float, float]:
@@ -235,11 +236,12 @@ def descend(
 
     It begins with the touched variables, and goes on with those beside variables that moved: those with
     large gaps first, none with a gap of at most ``least``. Variables where the energy has a kink stay. It
-    ends at the latest after ``work`` entries. Returns how many rows and variables there are in
-    ``marks.around`` and ``marks.beside`` with their duals and values before, and by how much energy and gap
-    change.
+    ends where rows have been looked at ``WORK`` times on average.
+
+    Returns how many rows and variables there are in ``marks.around`` and ``marks.beside`` with their duals
+    and values before, and by how much energy and gap change.
     """
-    n_rows, n, energy, gap = 0, 0, 0.0, 0.0
+    n_rows, n, energy, gap, work = 0, 0, 0.0, 0.0, WORK * len(touched)
     for j in touched:
         marks.variable[j] = mark
         marks.beside[n], marks.old_y[n] = j, rows.y[j]
@@ -275,6 +277,7 @@ def descend(
                         marks.row[i] = mark
                         marks.around[n_rows], marks.old_dual[n_rows] = i, rows.dual[i]
                         n_rows += 1
+                        work += WORK
                     rows.dual[i] = best
                     row_energy, row_gap = refresh_row(rows, i)
                     energy += row_energy
