@@ -99,9 +99,12 @@ def infer(
         from onlinesrl.psl.inference.solving import Options
 
         if not isinstance(evidence, Mapping) or not isinstance(query, Mapping):
-            raise UsageError("PSL: evidence and query are mappings from predicates to atoms")
-        if targets not in {"stop", "skip"}:
-            raise UsageError(f"targets is {targets!r}, expected 'stop' or 'skip'")
+            expected = "mappings from predicates to atoms; those of the query are the targets"
+            raise UsageError(f"PSL: evidence and query are {expected}")
+        if targets not in ("stop", "skip"):  # of any type
+            raise UsageError(
+                f"targets is {targets!r}, expected 'stop' or 'skip'; the targets themselves are the query"
+            )
         options = Options(method or "admm", seed, threads=threads, skip=targets == "skip")
         return _infer_psl(model, evidence, query, truth or {}, options)
     if targets != "stop":
