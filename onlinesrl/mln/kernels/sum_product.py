@@ -130,9 +130,9 @@ def sum_product(
 ) -> float:
     """Write every variable's distribution to ``unary`` [value slot]; return log Z, -inf: infeasible.
 
-    ``structure`` has run on the network; ``weight`` is [ground clause]; ``table`` is as long as the cells of
-    ``st.table``, and gets the probabilities of each edge's pairs of values; ``false`` [ground clause] gets
-    the probability that a generic clause is false. The log Z is that of the score without the constants that
+    ``structure`` has run on the network; ``weight`` is [ground clause]; ``table`` is as long as the
+    structure's, and gets the probabilities of each edge's pairs of values; ``false`` [ground clause] gets the
+    probability that a generic clause is false. The log Z is that of the score without the constants that
     ``elimination.eliminate`` leaves out.
     """
     n, slots = net.size[VARIABLES], net.size[ATOMS] + net.size[VARIABLES]
