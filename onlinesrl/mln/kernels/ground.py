@@ -3,10 +3,10 @@
 from onlinesrl.core.arrays import Bytes
 from onlinesrl.core.jit.decorators import kernel, kernel_of
 from onlinesrl.mln.kernels.atoms import find_atom, number_atoms, radix_key
-from onlinesrl.mln.kernels.existentials import each_existential, undone
 from onlinesrl.mln.kernels.ground_network import (
     ATOMS,
     BARE,
+    DEFINED,
     FALSE,
     GROUNDINGS,
     KEYED,
@@ -26,7 +26,9 @@ from onlinesrl.mln.kernels.grounding_frames import (
     ALL,
     EVIDENCE_BREAKS_RULE,
     FOUND,
+    GROW_ATOMS,
     GROW_ROWS,
+    LITERALS_EACH,
     OK,
     SATISFIED,
     TOO_MANY_GROUNDINGS,
@@ -43,6 +45,24 @@ from onlinesrl.mln.kernels.relations import index_relations
 
 
 @kernel
+def _literal_atom(
+    plans: Plans, batch: Batch, w: int, x: int, run: int, net: Network, s: Scratch
+) -> tuple[int, int]:
+    """Return the atom of a query literal, -1 if it is not open, and its step in a run.
+
+    The variables are bound, but for ``run``, which has its first constant; -1: there is no run.
+    """
+    q, key, step = plans.literal_query[x], 0, 0
+    for p in range(plans.literal_term_start[x], plans.literal_term_start[x + 1]):
+        stride = net.query_stride[plans.query_start[q] + p - plans.literal_term_start[x]]
+        if plans.literal_term[p] == run:
+            step += stride
+        else:
+            key += term_value(s, plans.literal_term[p]) * stride
+    return find_atom(batch, w, q, key, net), step
+
+
+@kernel
 def _emit_literals(
     plans: Plans, batch: Batch, w: int, c: int, run: int, net: Network, s: Scratch
 ) -> int:
@@ -50,15 +70,7 @@ def _emit_literals(
     first = net.size[LITERALS]
     at = first
     for x in range(plans.literal_start[c], plans.literal_start[c + 1]):
-        q = plans.literal_query[x]
-        key, step = 0, 0
-        for p in range(plans.literal_term_start[x], plans.literal_term_start[x + 1]):
-            stride = net.query_stride[plans.query_start[q] + p - plans.literal_term_start[x]]
-            if plans.literal_term[p] == run:
-                step += stride
-            else:
-                key += term_value(s, plans.literal_term[p]) * stride
-        atom = find_atom(batch, w, q, key, net)
+        atom, step = _literal_atom(plans, batch, w, x, run, net, s)
         if atom >= 0:
             net.lit_atom[at] = atom
             net.lit_step[at] = step
@@ -108,6 +120,153 @@ def _value(plans: Plans, batch: Batch, c: int, s: Scratch) -> float:
     return value
 
 
+# existential quantifiers: one literal per binding, or an atom defined as a conjunction ---------------
+
+
+@kernel
+def _conjunction(
+    plans: Plans, batch: Batch, w: int, e: int, at: int, net: Network, s: Scratch
+) -> int:
+    """Write the open literals of an existential's binding; returns how many, -1: the binding is false."""
+    n = 0
+    for x in range(plans.exist_literal_start[e], plans.exist_literal_start[e + 1]):
+        atom, _ = _literal_atom(plans, batch, w, x, -1, net, s)
+        positive = plans.literal_positive[x]
+        if atom < 0 and positive:
+            return -1
+        new = atom >= 0
+        for p in range(at, at + n):
+            if net.lit_atom[p] == atom:
+                new = False
+                if net.lit_positive[p] != positive:
+                    return -1
+        if new:
+            net.lit_atom[at + n], net.lit_positive[at + n] = atom, positive
+            n += 1
+    return n
+
+
+@kernel
+def _append_binding(plans: Plans, batch: Batch, w: int, e: int, net: Network, s: Scratch) -> int:
+    """Append an existential's binding to a row; OK, SATISFIED, GROW_ROWS or GROW_ATOMS.
+
+    A conjunction of several literals gets an atom, which ``_define`` defines.
+    """
+    at = net.size[LITERALS]
+    if at + plans.exist_literal_start[e + 1] - plans.exist_literal_start[e] >= len(net.lit_atom):
+        return GROW_ROWS
+    literals = _conjunction(plans, batch, w, e, at, net, s)
+    if literals < 0:
+        return OK
+    if literals == 0:
+        return SATISFIED
+    if literals > 1:
+        atom, v = net.size[ATOMS], net.size[VARIABLES]
+        if atom + 2 > len(net.var_of):
+            return GROW_ATOMS
+        net.var_of[atom], net.var_start[v + 1] = v, atom + 1
+        net.exactly[v], net.fixed[atom], net.latent[atom] = 0, DEFINED, 0
+        net.size[ATOMS] += 1
+        net.size[VARIABLES] += 1
+        net.lit_atom[at], net.lit_positive[at] = atom, 1
+    net.lit_step[at] = 0
+    net.size[LITERALS] += 1
+    return OK
+
+
+@kernel
+def _define(plans: Plans, batch: Batch, w: int, c: int, e: int, net: Network, s: Scratch) -> int:
+    """Write the rows that define the atom of an existential's binding, if it has one; OK or GROW_ROWS.
+
+    They are ``atom v !l1 v ... v !ln``, whose row is the atom's key, and ``!atom v l`` for each ``l``.
+    """
+    row, start = net.size[ROWS], net.size[LITERALS]
+    most = plans.exist_literal_start[e + 1] - plans.exist_literal_start[e]
+    if row + most + 2 > len(net.row_len) or start + 3 * most + 1 > len(net.lit_atom):
+        return GROW_ROWS
+    literals = _conjunction(plans, batch, w, e, start + 1, net, s)
+    if literals < 2:
+        return OK
+    atom, at = net.size[SETTLED], start + 1 + literals
+    net.key[atom] = row
+    net.lit_atom[start], net.lit_positive[start] = atom, 1
+    net.lit_start[row + 1], net.clause_start[row + 1] = at, net.clause_start[row] + 1
+    for p in range(start + 1, start + 1 + literals):
+        net.lit_atom[at], net.lit_positive[at] = atom, 0
+        net.lit_atom[at + 1], net.lit_positive[at + 1] = net.lit_atom[p], net.lit_positive[p]
+        net.lit_positive[p] = 1 - net.lit_positive[p]
+        at += 2
+        net.lit_start[row + 1 + p - start] = at
+        net.clause_start[row + 1 + p - start] = net.clause_start[row + p - start] + 1
+    net.lit_step[start:at] = 0
+    net.row_len[row : row + literals + 1] = 1
+    net.row_clause[row : row + literals + 1] = c
+    net.row_weight[row : row + literals + 1] = -1
+    net.row_step[row : row + literals + 1] = 0
+    net.row_factor[row : row + literals + 1] = 1.0
+    net.size[ROWS] += literals + 1
+    net.size[LITERALS] = at
+    net.size[GROUNDINGS] += literals + 1
+    net.size[SETTLED] += 1
+    return OK
+
+
+@kernel_of("existentials", OK)
+def _each_existential(
+    plans: Plans,
+    batch: Batch,
+    w: int,
+    c: int,
+    base: int,
+    defining: bool,
+    net: Network,
+    s: Scratch,
+    limit: int,
+) -> int:
+    """Append the bindings of all existentials of a clause to a row, or define their atoms.
+
+    Returns OK, or the first other status.
+    """
+    for e in range(plans.exist_start[c], plans.exist_start[c + 1]):
+        variant, bindings = 2 * e + (batch.listed[w] != ALL), 0
+        first, stop = plans.exist_step_start[variant], plans.exist_step_start[variant + 1]
+        while next_binding(plans, batch, w, first, stop, base, bindings > 0, s):
+            bindings += 1
+            net.size[GROUNDINGS] += bindings % LITERALS_EACH == 0
+            if net.size[GROUNDINGS] > limit:
+                return TOO_MANY_GROUNDINGS
+            if defining:
+                status = _define(plans, batch, w, c, e, net, s)
+            else:
+                status = _append_binding(plans, batch, w, e, net, s)
+            if status != OK:
+                return int(status)
+    return OK
+
+
+@kernel_of("existentials", False)
+def _some_binding(plans: Plans, batch: Batch, w: int, c: int, depth: int, s: Scratch) -> bool:
+    """Tell whether an existential of a clause with query literals has a binding."""
+    for e in range(plans.exist_start[c], plans.exist_start[c + 1]):
+        if plans.exist_literal_start[e] < plans.exist_literal_start[e + 1]:
+            first, stop = plans.exist_step_start[2 * e], plans.exist_step_start[2 * e + 1]
+            if next_binding(plans, batch, w, first, stop, depth, False, s):
+                return True
+    return False
+
+
+@kernel
+def _undone(plans: Plans, batch: Batch, w: int, c: int, depth: int, s: Scratch) -> bool:
+    """Tell whether hard rules have made all literals of a clause false, so that the rules contradict."""
+    if batch.listed[w] != FOUND:
+        return False
+    lost = plans.literal_start[c] < plans.literal_start[c + 1]
+    return bool(lost or _some_binding(plans, batch, w, c, depth, s))
+
+
+# rows --------------------------------------------------------------------------------------------
+
+
 @kernel
 def _emit(
     plans: Plans,
@@ -129,12 +288,12 @@ def _emit(
     count = _emit_literals(plans, batch, w, c, run, net, s)
     if count >= 0 and plans.exist_start[c] < plans.exist_start[c + 1]:
         start, atoms, variables = net.lit_start[row], net.size[ATOMS], net.size[VARIABLES]
-        status = each_existential(plans, batch, w, c, depth, False, net, s, limit)
+        status = _each_existential(plans, batch, w, c, depth, False, net, s, limit)
         if status != OK:
             net.size[LITERALS], net.size[ATOMS], net.size[VARIABLES] = start, atoms, variables
             return OK if status == SATISFIED else status
         count = net.size[LITERALS] - start
-    if count == 0 and plans.hard[c] and not undone(plans, batch, w, c, depth, s):
+    if count == 0 and plans.hard[c] and not _undone(plans, batch, w, c, depth, s):
         return EVIDENCE_BREAKS_RULE
     if count < 0 or (count == 0 and not plans.hard[c]):
         return OK
@@ -149,7 +308,7 @@ def _emit(
     net.clause_start[row + 1] = net.clause_start[row] + length
     net.size[ROWS] += 1
     if net.size[SETTLED] < net.size[ATOMS]:
-        return each_existential(plans, batch, w, c, depth, True, net, s, limit)
+        return _each_existential(plans, batch, w, c, depth, True, net, s, limit)
     return OK
 
 
