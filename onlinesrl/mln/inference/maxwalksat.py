@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onlinesrl.core import interrupt
-from onlinesrl.core.arrays import Floats
+from onlinesrl.core.arrays import Floats, Ints32
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.kernels.random import Generator, generator
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
@@ -77,7 +76,7 @@ class WalkSat:
 
 
 def complete_state(
-    problem: Reduced, preferred: State, order: NDArray[np.int32] | None = None
+    problem: Reduced, preferred: State, order: Ints32 | None = None
 ) -> tuple[State, bool]:
     """Return a state near ``preferred`` that satisfies the groups, and whether it satisfies the hard clauses.
 
@@ -101,18 +100,12 @@ def complete_state(
 
 
 def feasible_state(
-    problem: Reduced,
-    flips: int,
-    rng: Generator,
-    preferred: State | None = None,
-    order: NDArray[np.int32] | None = None,
+    problem: Reduced, flips: int, rng: Generator, preferred: State, order: Ints32
 ) -> State:
     """Return a feasible state near ``preferred``, by completion, else by WalkSAT.
 
     ``order`` and ``preferred`` as in ``unit_propagation.complete``. Raises Infeasible or Unsolved.
     """
-    if preferred is None:
-        preferred = np.full(problem.n_atoms, unit_propagation.BY_GAIN, np.uint8)
     state, feasible = complete_state(problem, preferred, order)
     if feasible:
         return state

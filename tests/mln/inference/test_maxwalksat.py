@@ -47,7 +47,10 @@ def test_a_first_state_comes_by_search_where_completion_gives_up(monkeypatch):
     monkeypatch.setattr("onlinesrl.mln.inference.maxwalksat.BACKTRACKS", 0)
     clauses = [(None, [s, 2 * t, 3 * u]) for s, t, u in SIGNS if (s, t, u) != (1, 1, 1)]
     problem = model_of(4, [*clauses, (None, [2, 3, 4]), (-1.0, [1]), (-1.0, [2])])
-    state = feasible_state(problem, 1_000, generator(0))
+    greedy, order = np.full(problem.n_atoms, unit_propagation.BY_GAIN), np.arange(problem.n_atoms)
+    state = feasible_state(
+        problem, 1_000, generator(0), greedy.astype(np.uint8), order.astype(np.int32)
+    )
 
     assert plain_clauses.feasible(problem.clauses, state)
     assert problem.expand(state)[:3].tolist() == [0, 0, 0]
