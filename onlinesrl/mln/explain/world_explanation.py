@@ -71,6 +71,11 @@ def explained(
     true = [a for a in together if values[a]]
     otherwise = [a for a in together if local[a] and a != atom]
     instead = shown(otherwise[0]) if otherwise else "none of its group"
+    cost = None
+    if alternative is not None:
+        changed = (a for a, value in alternative.values.items() if value != values[a])
+        changes = ((shown(a), bool(alternative.values[a])) for a in changed if a not in together)
+        cost = Other(alternative.cost, alternative.certified, tuple(changes))
     here = f", here {shown(true[0])}" if true else ", here none"
     return Explanation(
         "",
@@ -82,14 +87,8 @@ def explained(
         reasons=merged(instances),
         undecided=undecided,
         forbidden=() if alternative else (*forbidden,),
-        other=None if alternative is None else _other(values, together, alternative),
+        other=cost,
     )
-
-
-def _other(values: Values, together: Collection[GroundAtom], alternative: Alternative) -> Other:
-    changed = (a for a, value in alternative.values.items() if value != values[a])
-    changes = tuple((shown(a), bool(alternative.values[a])) for a in changed if a not in together)
-    return Other(alternative.cost, alternative.certified, changes)
 
 
 def _holds(literals: GroundLiterals, values: Values) -> bool:

@@ -44,11 +44,18 @@ def clauses_of(formula: Formula) -> tuple[list[Formula], int] | None:
     if len(parts) > MAX_PARTS:
         return None
     free = _free(formula)
-    candidates = [
-        (clauses, sign)
-        for sign in (1, -1)
-        if (clauses := _clauses(formula, parts, free, sign < 0)) is not None
-    ]
+    candidates: list[tuple[list[Formula], int]] = []
+    for sign in (1, -1):
+        paths = [*_paths(formula, parts, free, sign < 0, {})]
+        true = (part for path in paths for part, value in path.items() if value)
+        if any(isinstance(part, Exists | Forall) for part in true):
+            continue
+        # clauses whose negations cover the states in which the formula is false, or true
+        clauses: list[Formula] = []
+        for path in paths:
+            literals = tuple(Not(part) if value else part for part, value in path.items())
+            clauses.append(Or(literals) if len(literals) > 1 else literals[0])
+        candidates.append((clauses, sign))
     return min(candidates, key=lambda part: len(part[0]), default=None)
 
 
@@ -77,19 +84,6 @@ def _parts(formula: Formula) -> Iterator[Formula]:
 def _free(formula: Formula) -> set[str]:
     bound = set(bound_variables(formula))
     return {t.name for t in terms(formula) if isinstance(t, Variable) and t.name not in bound}
-
-
-def _clauses(
-    formula: Formula, parts: list[Formula], free: set[str], truth: bool
-) -> list[Formula] | None:
-    """Return the clauses whose negations cover the states where the formula has a truth value."""
-    clauses = []
-    for path in _paths(formula, parts, free, truth, {}):
-        if any(isinstance(part, Exists | Forall) and value for part, value in path.items()):
-            return None
-        literals = tuple(Not(part) if value else part for part, value in path.items())
-        clauses.append(Or(literals) if len(literals) > 1 else literals[0])
-    return clauses
 
 
 def _paths(

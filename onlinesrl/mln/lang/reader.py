@@ -31,7 +31,6 @@ from onlinesrl.mln.lang.formula_features import MAX_PARTS, clauses_of
 from onlinesrl.mln.lang.line_templates import Family, fold, generalise, joined
 from onlinesrl.mln.lang.predicate_completion import Definite, completions
 from onlinesrl.mln.lang.statements import (
-    Argument,
     Enumeration,
     FunctionDeclaration,
     Include,
@@ -128,8 +127,13 @@ class _File:
                         self._reader.open.add(name)
                     for index, constant in enumerate(constants):
                         self._reader.occurs(name, constant, (*self._prefix, position.line, index))
-                case FunctionDeclaration():
-                    self._add_function(statement)
+                case FunctionDeclaration(result, name, types, position):
+                    if name == "succ":
+                        message = "succ is a built-in function: succ(t) is t + 1"
+                        raise self._source.error(message, position)
+                    self._declare(name, "function", position)
+                    self._reader.declared.functions[name] = FunctionType(name, types, result)
+                    self._add_relation(Predicate(name, (*types, result)))
                 case Include():
                     index = statement.position.line - 1
                     before, after = (lines[index][place] for place in statement.around)
@@ -198,35 +202,37 @@ class _File:
         assert isinstance(mention.formula, Atom)
         name = mention.formula.predicate
         self._declare(name, "predicate", mention.position)
-        types = [self._declared_type(name, argument) for argument in mention.arguments]
         dialect = self._reader.dialect
         says = {"": "", "!": dialect.functional, "?": "at most one"}
-        constraints = [says[mark] for _, mark in types]
-        exactly = tuple(
-            index for index, argument in enumerate(constraints) if argument == "exactly one"
-        )
+        types: list[str] = []
+        constraints: list[str] = []
+        for argument in mention.arguments:
+            match = _TYPE.fullmatch(argument.spelling)
+            if match is None:
+                raise self._source.error(
+                    f"{name} is not declared yet, and a declaration has types as arguments,"
+                    f" not {argument.spelling}",
+                    argument.position,
+                    "a `+` belongs in formulas"
+                    if argument.spelling.startswith("+")
+                    else f"declare it before its first use, like `{name}(person)`",
+                )
+            types.append(match[1])
+            constraints.append(says[match[2]])
+        exactly = tuple(index for index, text in enumerate(constraints) if text == "exactly one")
         if sentence.numeric and any(constraints):
             message = f"{name} is numeric: its atoms have numbers, and no argument has a mark"
             raise self._source.error(message, mention.position)
-        predicate = Predicate(name, tuple(type_ for type_, _ in types), exactly, sentence.numeric)
+        predicate = Predicate(name, tuple(types), exactly, sentence.numeric)
         self._add_relation(predicate)
         if sentence.closed:
             self._reader.closed.add(name)
         elif dialect.opened == "unmarked" and FLOAT in predicate.types:
             message = f"a predicate with an argument of type {FLOAT} has a closed world"
             raise self._source.error(message, mention.position, f"write `*{name}(...)`")
-        at_most = [index for index, argument in enumerate(constraints) if argument == "at most one"]
+        at_most = [index for index, text in enumerate(constraints) if text == "at most one"]
         if at_most:
             self._reader.rules.append(functional(predicate, at_most, sentence.position))
-
-    def _add_function(self, statement: FunctionDeclaration) -> None:
-        name, types, result = statement.name, statement.types, statement.result
-        if name == "succ":
-            message = "succ is a built-in function: succ(t) is t + 1"
-            raise self._source.error(message, statement.position)
-        self._declare(name, "function", statement.position)
-        self._reader.declared.functions[name] = FunctionType(name, types, result)
-        self._add_relation(Predicate(name, (*types, result)))
 
     def _declare(self, name: str, kind: str, position: Position) -> None:
         places = self._reader.declared.places
@@ -241,20 +247,6 @@ class _File:
         for type_ in predicate.types:
             self._reader.types.setdefault(type_, {})
         self._reader.declared.predicates[predicate.name] = predicate
-
-    def _declared_type(self, predicate: str, argument: Argument) -> tuple[str, str]:
-        """Return the type of a declaration's argument, and its mark: `!`, `?` or nothing."""
-        match = _TYPE.fullmatch(argument.spelling)
-        if match is not None:
-            return match[1], match[2]
-        raise self._source.error(
-            f"{predicate} is not declared yet, and a declaration has types as arguments,"
-            f" not {argument.spelling}",
-            argument.position,
-            "a `+` belongs in formulas"
-            if argument.spelling.startswith("+")
-            else f"declare it before its first use, like `{predicate}(person)`",
-        )
 
     def _add_rule(self, sentence: Sentence, family: Family | None) -> None:
         variables = self._checker.variables(sentence)

@@ -430,7 +430,15 @@ class _Statements:
             )
         weights = (name for part in node.find_data("weight") for name in tokens(part))
         variable = next(map(self._dialect.variable, weights), None)
-        (formula,) = (child for child in node.children if _is_formula(child))
+        (formula,) = (
+            child
+            for child in node.children
+            if (
+                child.type not in {*_MARKS, "STAR"}
+                if isinstance(child, str)
+                else child.data != "weight"
+            )
+        )
         starred = (next(tokens(argument)) for argument in node.find_data("starred"))
         stars = sorted(starred, key=lambda mark: mark.start_pos or 0)
         if len(stars) > MAX_STARS:
@@ -498,12 +506,6 @@ class _Statements:
         names = map(self._dialect.variable, tokens(over))
         cardinality = Cardinality(tuple(filter(None, names)), str(op), int(str(bound)[:18]))
         return replace(self._sentence(node, formula, ()), hard=True, cardinality=cardinality)
-
-
-def _is_formula(node: Node) -> bool:
-    if isinstance(node, str):
-        return node.type not in {*_MARKS, "STAR"}
-    return node.data != "weight"
 
 
 def _function(node: Tree[Token], source: Source) -> FunctionDeclaration:
