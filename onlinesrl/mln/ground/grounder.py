@@ -1,7 +1,6 @@
 """The grounders of Markov logic: they turn one example at a time into a ground network.
 
-``Grounder`` is independent of the weights. ``ModelGrounder`` and ``ground`` use the weights of the program,
-without a learner.
+``Grounder`` is independent of the weights. ``ModelGrounder`` uses those of the program, without a learner.
 """
 
 from __future__ import annotations
@@ -308,7 +307,8 @@ class GroundExample:
 class ModelGrounder(Grounder):
     """A grounder of a program with its weights, for the atoms of ``query`` predicates.
 
-    ``weights`` has the program's weights and the weights of new template constants of examples.
+    ``weights`` has the program's weights and the weights of new template constants of examples. ``zeros``
+    allocates the arrays of rows.
     """
 
     def __init__(
@@ -325,22 +325,10 @@ class ModelGrounder(Grounder):
     def ground_example(
         self, example: Example, wholly: Wholly = NONE, learning: bool = False
     ) -> GroundExample:
-        """Ground an example; see ``Grounder.ground_one``. Raises ExampleError."""
+        """Ground an example with all atoms of query predicates open, but for those of its ``query``.
+
+        See ``Grounder.ground_one``. Raises ExampleError.
+        """
         batch = self.ground_one(example, wholly, learning)
         self.weights.number(self.net, learning)
         return GroundExample(self, batch)
-
-
-def ground(
-    program: Program,
-    query: Sequence[str],
-    example: Example,
-    limits: Limits = LIMITS,
-    wholly: Wholly = NONE,
-    zeros: Zeros = np.zeros,
-) -> GroundExample:
-    """Ground one example of a program, with all atoms of ``query`` predicates open.
-
-    For ``wholly`` see ``Packer.add``; ``zeros`` allocates the arrays of rows. Raises ExampleError.
-    """
-    return ModelGrounder(program, query, limits, zeros).ground_example(example, wholly)

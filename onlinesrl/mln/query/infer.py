@@ -87,14 +87,6 @@ def network_lines(world: World) -> Iterator[str]:
                 yield f"{' v '.join(free)}."
 
 
-def infer(
-    world: World, method: str, seed: int, error: float | None = None, max_work: int | None = None
-) -> tuple[list[str], dict[str, Any]]:
-    """Return the answer to a query as sorted ``Atom(args) value`` lines, and statistics; see ``solve``."""
-    values, stats = solve(world, method, seed, error, max_work)
-    return [*lines(world, values, method)], stats
-
-
 def lines(world: World, values: Floats, method: str) -> Iterator[str]:
     """Yield a sorted ``Atom(args) value`` line for each queried atom."""
     spelled = "{:.0f}" if method in MAP_METHODS else "{:.10f}"

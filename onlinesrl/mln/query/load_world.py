@@ -37,7 +37,7 @@ from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln.ground.atom_names import WorldAtoms
 from onlinesrl.mln.ground.batch_packer import LimitKeys
 from onlinesrl.mln.ground.convert import fixed_units
-from onlinesrl.mln.ground.grounder import GroundExample, Limits, ground
+from onlinesrl.mln.ground.grounder import GroundExample, Limits, ModelGrounder
 from onlinesrl.mln.kernels.ground_network import ATOMS, ROWS, false_hard
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.lang.evidence_weights import check_numbers, with_weights
@@ -106,7 +106,16 @@ def world_of(
             "(hard), or learn the weights (onlinesrl run or onlinesrl learn)"
         )
     _check_asked(program, query, options)
-    assumed = _assumed(program, atoms, query, options)
+    closed: Set[str] = {*options.closed, *query, *options.opened, *program.functions}
+    if options.dialect.opened == "unmentioned":
+        closed = closed | {atom.predicate for atom in atoms}
+    elif options.dialect.opened == "unmarked":
+        closed = closed | program.closed
+    assumed = tuple(  # the predicates whose atoms the dialect opens without any option
+        name
+        for name, predicate in program.predicates.items()
+        if name not in closed and not predicate.numeric
+    )
     loaded = time.perf_counter()
     wholly = tuple(dict.fromkeys([*query, *options.opened, *assumed]))
     world = _ground(program, atoms, wholly, options, limits)
@@ -163,25 +172,6 @@ def _check_asked(program: Program, query: Sequence[str], options: WorldOptions) 
         )
 
 
-def _assumed(
-    program: Program, atoms: Sequence[GroundAtom], query: Sequence[str], options: WorldOptions
-) -> tuple[str, ...]:
-    """Return the predicates whose atoms the dialect opens without any option."""
-    closed: Set[str] = {*options.closed, *query, *options.opened, *program.functions}
-    match options.dialect.opened:
-        case "unmentioned":
-            closed = closed | {atom.predicate for atom in atoms}
-        case "unmarked":
-            closed = closed | program.closed
-        case "all":
-            pass
-    return tuple(
-        name
-        for name, predicate in program.predicates.items()
-        if name not in closed and not predicate.numeric
-    )
-
-
 def _ground(
     program: Program,
     evidence: Sequence[GroundAtom],
@@ -200,12 +190,9 @@ def _ground(
     zeros = np.zeros if options.folder is None else partial(memmap.zeros, options.folder)
     possible = _all_atoms(program, evidence, wholly, limits) if partly else {}
     example = _example(evidence, partly, soft)
-    types = {kind: dict.fromkeys(names) for kind, names in program.types.items()}
-    for name, arguments in soft:
-        for kind, constant in zip(program.predicates[name].types, arguments, strict=True):
-            types.setdefault(kind, {})[constant] = None
-    declared = replace(program, types={kind: (*names,) for kind, names in types.items()})
-    world = ground(declared, opened, example, limits, possible, zeros)
+    types = {kind: (*names,) for kind, names in _constants(program, soft).items()}
+    declared = replace(program, types=types)
+    world = ModelGrounder(declared, opened, limits, zeros).ground_example(example, possible)
     net, atoms = world.net, world.atoms()
     if (broken := false_hard(net)) >= 0:
         raise Infeasible(_broken(world, atoms, broken))
@@ -260,19 +247,25 @@ def _example(
     return Example(id="world", evidence=evidence, query=listed if partly else None)
 
 
+def _constants(
+    program: Program, atoms: Iterable[tuple[str, tuple[str, ...]]]
+) -> dict[str, dict[str, None]]:
+    """Return the constants of each type: the program's, then those of atoms."""
+    types = {kind: dict.fromkeys(names) for kind, names in program.types.items()}
+    for name, arguments in atoms:
+        for kind, constant in zip(program.predicates[name].types, arguments, strict=True):
+            types.setdefault(kind, {})[constant] = None
+    return types
+
+
 def _all_atoms(
     program: Program, evidence: Sequence[GroundAtom], names: Iterable[str], limits: Limits
 ) -> dict[str, list[list[Constant]]]:
     """Return the possible constants of each argument of some predicates. Raises ExampleError."""
-    domains: dict[str, dict[Constant, None]] = {
-        t: dict.fromkeys(constants) for t, constants in program.types.items()
+    domains = _constants(program, (atom[:2] for atom in evidence))
+    possible: dict[str, list[list[Constant]]] = {
+        n: [[*domains.get(k, {})] for k in program.predicates[n].types] for n in names
     }
-    for atom in evidence:
-        for kind, constant in zip(
-            program.predicates[atom.predicate].types, atom.arguments, strict=True
-        ):
-            domains.setdefault(kind, {})[constant] = None
-    possible = {n: [[*domains.get(k, {})] for k in program.predicates[n].types] for n in names}
     for name, columns in possible.items():
         if math.prod(map(len, columns)) > limits.atoms:
             reason = f"more atoms of {name} than --max-atoms ({limits.atoms})"

@@ -14,7 +14,7 @@ from onlinesrl.core.example import Example, decode
 from onlinesrl.core.online.update_rules import Cda2
 from onlinesrl.mln.ground.convert import clause_model
 from onlinesrl.mln.ground.ground_mrf import validate
-from onlinesrl.mln.ground.grounder import ModelGrounder, ground
+from onlinesrl.mln.ground.grounder import ModelGrounder
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.brute_force import MAX_ATOMS, Brute
 from onlinesrl.mln.inference.elimination import Mpe
@@ -458,7 +458,7 @@ THREE = Example(id=1, evidence={"P": [["A"], ["B"], ["C"]]}, truth={"Q": []})
 
 def test_ground_clauses_have_the_weights_of_rules_and_of_template_instances() -> None:
     program = parse(f"{TWO}0.5 P(+x) => Q(x)\n2 P(+A) => Q(A)\n-1 P(+B) => Q(B)\n")
-    world = ground(program, ["Q"], THREE)
+    world = ModelGrounder(program, ["Q"]).ground_example(THREE)
     assert [*world.atoms()] == [("Q", ["A"]), ("Q", ["B"]), ("Q", ["C"])]
     assert world.weights(world.net)[:3].tolist() == [2.0, -1.0, 0.5]
 
@@ -471,6 +471,6 @@ def test_a_grounder_numbers_the_constants_that_examples_bring() -> None:
 
 
 def test_weights_that_no_sum_holds_are_refused() -> None:
-    world = ground(parse(f"{TWO}1e308 Q(x)\n"), ["Q"], THREE)
+    world = ModelGrounder(parse(f"{TWO}1e308 Q(x)\n"), ["Q"]).ground_example(THREE)
     with pytest.raises(ExampleError, match="the weights of the ground clauses add up to more than"):
         world.weights(world.net)

@@ -23,6 +23,7 @@ from onlinesrl.mln.lang.weight_file import alchemy_text
 from onlinesrl.mln.query import infer as infer_module
 from onlinesrl.mln.query import load_world as inference
 from onlinesrl.runs.config.schema import DialectName
+from tests.support.answers import answer_lines
 from tests.support.paths import SHARED
 from tests.support.semantics import World
 
@@ -52,7 +53,7 @@ def test_a_program_of_tuffy_has_the_exact_answer(people):
     model, database = PEERS / "fs-infer-tuffy.mln", PEERS / f"fs{people}-test.db"
     options = inference.WorldOptions(dialect=dialect_of("tuffy"))
     grounded = inference.load_world(model, [database], ["Smokes", "Cancer"], options)
-    _, stats = infer_module.infer(grounded, "mpe", 0)
+    _, stats = answer_lines(grounded, "mpe", 0)
     golden = (PEERS / f"fs{people}.map.exact").read_text()
     assert stats["cost"] == pytest.approx(float(golden.split()[2]), abs=1e-6)
 
@@ -137,7 +138,7 @@ MATCHING = {
 def test_a_weight_from_evidence_is_one_of_each_ground_clause(tmp_path, dialect):
     database = "like(a, b, 0.9) like(a, c, .8)\nlike(d, b, 0.75) like(d, c, -1)\n"
     grounded = world(tmp_path, dialect, MATCHING[dialect], database, "same")
-    answer, stats = infer_module.infer(grounded, "mpe", 0)
+    answer, stats = answer_lines(grounded, "mpe", 0)
 
     soft = {key: weight for key, weight in network(grounded).items() if weight is not None}
     assert soft == {
@@ -156,7 +157,7 @@ def test_a_number_given_twice_adds_up_and_marginals_follow(tmp_path):
         "*like(t, float_)\n*love(t, float_)\nq(t)\nw: like(x, w) => q(x)\nw: love(x, w) => q(x)\n"
     )
     grounded = world(tmp_path, "tuffy", model, "like(a, 0.5)\nlove(a, 0.25)\nlove(b, 0.5)\n", "q")
-    found = [float(line.split()[1]) for line in infer_module.infer(grounded, "exact", 0)[0]]
+    found = [float(line.split()[1]) for line in answer_lines(grounded, "exact", 0)[0]]
     assert found == pytest.approx([1 / (1 + exp(-0.75)), 1 / (1 + exp(-0.5))])
 
 
@@ -199,7 +200,7 @@ def test_datalog_derives_what_rules_use(tmp_path):
         -1 friend(x, y)
     """
     database = "wrote(ann, p) wrote(bob, p) wrote(cid, q)\n"
-    answer, _ = infer_module.infer(world(tmp_path, "tuffy", model, database, "friend"), "mpe", 0)
+    answer, _ = answer_lines(world(tmp_path, "tuffy", model, database, "friend"), "mpe", 0)
     true = [line for line in answer if line.endswith("1")]
     assert true == ['friend("ann","bob") 1', 'friend("bob","ann") 1']
 
@@ -208,7 +209,7 @@ def test_datalog_derives_what_rules_use(tmp_path):
 def test_at_most_so_many(tmp_path, bound):
     model = f"*on(t, t)\nq(t, t)\n1 q(x, y)\n|y| !on(x, y) v q(x, y) <= {bound}\n"
     database = "".join(f"on(a, {y}) " for y in "bcd") + "\non(b, c)\n"
-    answer, _ = infer_module.infer(world(tmp_path, "rockit", model, database, "q"), "mpe", 0)
+    answer, _ = answer_lines(world(tmp_path, "rockit", model, database, "q"), "mpe", 0)
     true = {line.split()[0] for line in answer if line.endswith(" 1")}
     assert sum(f'q("a","{y}")' in true for y in "bcd") == min(bound, 3)
     assert sum('q("a",' in each for each in true) == min(bound, 3) + 1, "what is not on, is free"
@@ -217,7 +218,7 @@ def test_at_most_so_many(tmp_path, bound):
 
 def test_at_least_one_where_one_can_be(tmp_path):
     model = "*on(t, t)\nq(t, t)\n-1 q(x, y)\n|y| !on(x, y) v q(x, y) >= 1\n"
-    answer, _ = infer_module.infer(
+    answer, _ = answer_lines(
         world(tmp_path, "rockit", model, "on(a, b) on(a, c) on(b, c)\n", "q"), "mpe", 0
     )
     true = [line.split()[0] for line in answer if line.endswith(" 1")]
@@ -236,11 +237,11 @@ def test_at_most_one_constant_of_an_argument(tmp_path):
         ("tuffy", tuffy, 0),
     ):
         grounded = world(tmp_path, dialect, model, "seen(a)\n", "colour")
-        answer, _ = infer_module.infer(grounded, "mpe", 0)
+        answer, _ = answer_lines(grounded, "mpe", 0)
         assert sum(line.endswith(" 1") for line in answer) == number
         assert network(grounded)[('!colour("a",Blue)', '!colour("a",Red)')] is None
     liked = world(tmp_path, "tuffy", tuffy.replace("-1", "1"), "seen(a)\n", "colour")
-    assert sum(line.endswith(" 1") for line in infer_module.infer(liked, "mpe", 0)[0]) == 1
+    assert sum(line.endswith(" 1") for line in answer_lines(liked, "mpe", 0)[0]) == 1
 
 
 # a formula counts as one ---------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from onlinesrl.mln.inference import mcmc
 from onlinesrl.mln.inference.mcmc import NO_BLOCKS
 from onlinesrl.mln.query import infer as infer_module
 from onlinesrl.mln.query import load_world as inference
+from tests.support.answers import answer_lines
 from tests.support.paths import SHARED
 
 GOLDENS = SHARED / "data" / "caviar_goldens"
@@ -71,7 +72,7 @@ def test_caviar_grounds_to_the_recorded_network_and_its_mpe_is_the_optimum(datab
     for key, weight in golden.items():
         assert (found[key] is None) == (weight is None)
         assert weight is None or found[key] == pytest.approx(weight, abs=2e-3)
-    lines, stats = infer_module.infer(world, "mpe", 0)
+    lines, stats = answer_lines(world, "mpe", 0)
     sizes = dict(
         line.split("=") for line in database.with_suffix(".statistics").read_text().split()
     )
@@ -89,7 +90,7 @@ def test_caviar_grounds_to_the_recorded_network_and_its_mpe_is_the_optimum(datab
 )
 def test_caviar_exact_marginals(database):
     world = inference.load_world(next(database.parent.glob("*.mln")), [database], ["HoldsAt"])
-    lines, stats = infer_module.infer(world, "exact", 0)
+    lines, stats = answer_lines(world, "exact", 0)
     golden = values(exact(database, "marg").read_text().splitlines())
     found = values(lines)
     assert stats["route"] == "exact"
@@ -103,11 +104,11 @@ def test_friends_and_smokers_is_exact(people):
     folder = PEERS / "friends_smokers"
     model, database = folder / "fs-infer.mln", folder / f"fs{people}-test.db"
     world = inference.load_world(model, [database], ["Smokes", "Cancer"])
-    lines, stats = infer_module.infer(world, "mpe", 0)
+    lines, stats = answer_lines(world, "mpe", 0)
     golden = (folder / f"fs{people}.map.exact").read_text()
     assert stats["cost"] == pytest.approx(float(golden.split()[2]), abs=1e-6)
     assert values(lines) == values(golden.splitlines())
-    lines, _ = infer_module.infer(world, "exact", 0)
+    lines, _ = answer_lines(world, "exact", 0)
     golden_marginals = values((folder / f"fs{people}.marg.exact").read_text().splitlines())
     found = values(lines)
     assert max(abs(found[atom] - p) for atom, p in golden_marginals.items()) < 1e-6
@@ -127,7 +128,7 @@ def test_every_probe_is_answered_at_no_cost_or_refused_where_it_is_wrong(query):
         assert query.stem == "undeclared_pred" or "hint" in str(error.value)
         return
     world = inference.load_world(model, evidence, asked)
-    lines, stats = infer_module.infer(world, "mpe", 0)
+    lines, stats = answer_lines(world, "mpe", 0)
     assert lines
     assert stats["certified"]
     assert stats["cost"] == pytest.approx(0.0, abs=1e-9)  # every satisfiable probe's optimum
@@ -160,7 +161,7 @@ def answer(folder: Path, model: str, database: str, query: str, method: str = "m
     world = inference.load_world(
         write(folder, "m.mln", model), [write(folder, "e.db", database)], query.split(",")
     )
-    lines, stats = infer_module.infer(world, method, 0)
+    lines, stats = answer_lines(world, method, 0)
     return values(lines), stats
 
 

@@ -21,6 +21,7 @@ from onlinesrl.mln.query import infer as infer_module
 from onlinesrl.mln.query import world as world_module
 from onlinesrl.mln.query.load_world import WorldOptions, load_world
 from onlinesrl.mln.query.world import GroundWorld, WorldOnDisk, distinct, in_memory, stored
+from tests.support.answers import answer_lines
 from tests.support.random_networks import ground_weights, networks
 
 MODEL = """
@@ -120,7 +121,7 @@ def test_answers_are_the_same(small, tmp_path, method):
     memory, disk = worlds(tmp_path)
     assert len([*disk.parts()]) > 4
     (expected, stats), (values, found) = (
-        infer_module.infer(world, method, seed=1) for world in (memory, disk)
+        answer_lines(world, method, seed=1) for world in (memory, disk)
     )
     if method != "walksat":  # a search for each part
         assert values == expected
@@ -166,7 +167,7 @@ def test_a_world_without_atoms(tmp_path):
     (tmp_path / "e.db").write_text("")
     options = WorldOptions(folder=tmp_path, closed=("R",))
     world = load_world(tmp_path / "m.mln", [tmp_path / "e.db"], ["P"], options)
-    assert infer_module.infer(world, "mpe", seed=0)[0] == []
+    assert answer_lines(world, "mpe", seed=0)[0] == []
 
 
 def test_commands_spill(tmp_path):
