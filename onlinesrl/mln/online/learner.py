@@ -160,14 +160,22 @@ class MlnOnlineLearner:
 
     def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
         """Predict with margins between two steps, without any effect on learning."""
-        seen, margins, inference = self.seen, self.worlds.margins, self.inference
+        margins, inference = self.worlds.margins, self.inference
         self.worlds.margins = True
         if marginals:
             self.worlds.inference = inference.ranking()
         try:
+            return self._outcomes(items)
+        finally:
+            self.worlds.margins, self.worlds.inference = margins, inference
+
+    def _outcomes(self, items: Sequence[Item]) -> list[Outcome]:
+        """Predict without any effect on learning."""
+        seen = self.seen
+        try:
             return self.step(items, learning=False)[0]
         finally:
-            self.seen, self.worlds.margins, self.worlds.inference = seen, margins, inference
+            self.seen = seen
 
     def explain(
         self, example: Example, atom: Atom, query: CounterfactualQuery = DEFAULTS
@@ -186,18 +194,11 @@ class MlnOnlineLearner:
     def _predictor(self) -> Predictor:
         """Return the predictor of explanations; it uses the averaged weights."""
 
-        def predict(examples: Sequence[Example]) -> list[Outcome]:
-            seen = self.seen
-            try:
-                return self.step(examples, learning=False)[0]
-            finally:
-                self.seen = seen
-
         def averaged(net: Network) -> Floats:
             self.weights.number(net, learning=False)
             return self.weights.of(net, averaged=True).copy()
 
-        return Predictor(self.grounder, self.weights, self.inference, predict, averaged)
+        return Predictor(self.grounder, self.weights, self.inference, self._outcomes, averaged)
 
     def decode(self, line: bytes) -> Example:
         """See ``Learner.decode``."""
