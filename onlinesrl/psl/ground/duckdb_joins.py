@@ -32,7 +32,7 @@ from onlinesrl.psl.ground.form_assembly import (
     too_many,
 )
 from onlinesrl.psl.ground.join_plan import RulePlan
-from onlinesrl.psl.ground.sql import ORDER, Cut, write_sql
+from onlinesrl.psl.ground.sql import ORDER, Cut, SqlWriter
 from onlinesrl.psl.lang.linear_form import Condition
 
 
@@ -152,7 +152,7 @@ class DuckDbJoins:
         if self.failures:
             return
         plan = self._plans[number]
-        query = write_sql(plan, self._opened, self._number, self._engine.cut)
+        query = SqlWriter(plan, self._opened, self._number, self._engine.cut).query()
         with closing(self._engine.stream(query.rows(plan.needs_bindings))) as batches:
             for rows in _whole_groups(plan, batches) if plan.form.summations else batches:
                 atoms, bindings = rows[: len(query.atoms)], rows[len(query.atoms) :]

@@ -63,15 +63,10 @@ class SqlPlan:
         return f"SELECT {columns}\n{self.body}\n  AND ({self.unlisted})\nLIMIT 1"
 
 
-def write_sql(
-    plan: RulePlan, opened: Collection[str], number: Mapping[str, int], cut: Cut | None = None
-) -> SqlPlan:
-    """Translate a plan to SQL; ``opened``: predicates with targets, ``number``: of each constant."""
-    return _SqlWriter(plan, opened, number, cut).query()
-
-
 @dataclass
-class _SqlWriter:
+class SqlWriter:
+    """Translates a plan to SQL; ``opened``: predicates with targets, ``number``: of each constant."""
+
     plan: RulePlan
     opened: Collection[str]
     number: Mapping[str, int]
@@ -82,11 +77,12 @@ class _SqlWriter:
     orders: dict[str, str] = field(default_factory=dict)
 
     def query(self) -> SqlPlan:
+        """Return the plan's SQL."""
         plan, form = self.plan, self.plan.form
-        self.where += map(self.check, plan.first)
+        self.where += map(self._check, plan.first)
         for step in plan.steps:
-            self.join(f"t{step.term}", step.atom)
-            self.where += map(self.check, step.checks)
+            self._join(f"t{step.term}", step.atom)
+            self.where += map(self._check, step.checks)
         if not self.tables:
             self.tables.append("FROM (SELECT 0)")
         if self.cut is not None:
@@ -95,7 +91,7 @@ class _SqlWriter:
         first = len(plan.steps)
         looked_up = {f"t{first + n}": lookup.atom for n, lookup in enumerate(form.lookups)}
         for alias, atom in looked_up.items():
-            on = self.match(alias, atom) or ["true"]
+            on = self._match(alias, atom) or ["true"]
             self.tables.append(f"LEFT JOIN {_table(atom, alias)} ON {' AND '.join(on)}")
             if plan.clause:
                 self.where.append(f"coalesce({alias}.value, 0) < 1")
@@ -117,8 +113,8 @@ class _SqlWriter:
             " OR ".join(f"{alias}.atom IS NULL" for alias in missed),
         )
 
-    def join(self, alias: str, atom: Atom) -> None:
-        on = self.match(alias, atom)
+    def _join(self, alias: str, atom: Atom) -> None:
+        on = self._match(alias, atom)
         if not self.tables:
             self.tables.append(f"FROM {_table(atom, alias)}")
             self.where += on
@@ -129,7 +125,7 @@ class _SqlWriter:
         if self.plan.clause:
             self.where.append(f"coalesce({alias}.value, 1) > 0")
 
-    def match(self, alias: str, atom: Atom) -> list[str]:
+    def _match(self, alias: str, atom: Atom) -> list[str]:
         """Return the join conditions for bound arguments, and bind the others."""
         on = []
         for n, term in enumerate(atom.terms):
@@ -137,38 +133,40 @@ class _SqlWriter:
             if isinstance(term, Variable) and term.name not in self.place:
                 self.place[term.name] = column
             else:
-                on.append(f"{column} = {self.argument(term)}")
+                on.append(f"{column} = {self._argument(term)}")
         return on
 
-    def argument(self, term: Term) -> str:
+    def _argument(self, term: Term) -> str:
         if isinstance(term, Variable):
             return self.place[term.name]
         assert isinstance(term, Constant)
         return str(self.number[term.name])
 
-    def check(self, check: Conditions) -> str:
-        choices = [" AND ".join(map(self.condition, choice)) for choice in check]
+    def _check(self, check: Conditions) -> str:
+        choices = [" AND ".join(map(self._condition, choice)) for choice in check]
         return choices[0] if len(choices) == 1 else f"({' OR '.join(choices) or 'false'})"
 
-    def condition(self, condition: Condition) -> str:
+    def _condition(self, condition: Condition) -> str:
         if isinstance(condition, Literal):
-            text = " AND ".join([*self.match("e", condition.atom), "e.variable < 0", "e.value > 0"])
+            text = " AND ".join(
+                [*self._match("e", condition.atom), "e.variable < 0", "e.value > 0"]
+            )
             text = f"EXISTS (SELECT 1 FROM {_table(condition.atom, 'e')} WHERE {text})"
             return text if condition.positive else f"NOT {text}"
         assert isinstance(condition, Compared)
         if condition.op == "=":
             op = "=" if condition.positive else "<>"
-            return f"{self.argument(condition.left)} {op} {self.argument(condition.right)}"
-        left, right = self.order(condition.left), self.order(condition.right)
+            return f"{self._argument(condition.left)} {op} {self._argument(condition.right)}"
+        left, right = self._order(condition.left), self._order(condition.right)
         text = (
             f"if({left}.number >= 0 AND {right}.number >= 0,"
             f" {left}.number < {right}.number, {left}.text < {right}.text)"
         )
         return text if condition.positive else f"NOT {text}"
 
-    def order(self, term: Term) -> str:
+    def _order(self, term: Term) -> str:
         """Return the alias of a constant's row in the table of ranks."""
-        constant = self.argument(term)
+        constant = self._argument(term)
         if constant not in self.orders:
             self.orders[constant] = alias = f"o{len(self.orders)}"
             start = "JOIN" if self.tables else "FROM (SELECT 0) JOIN"

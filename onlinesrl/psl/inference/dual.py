@@ -105,18 +105,6 @@ def lower_bound(
     return float(u @ model.constant - 0.5 * rows.curvature @ u**2 + least)
 
 
-def dual_at(
-    model: HingeLossMRF,
-    weights: Floats,
-    y: Floats,
-    bonus: Floats | None = None,
-    ridge: float = 0.0,
-) -> tuple[Floats, float]:
-    """Return the slopes at values as a dual, float64[n_rows], and the bound that it gives."""
-    dual = conjugates(weighted_rows(model, weights)).slope(model.forms(y))
-    return dual, lower_bound(model, weights, dual, bonus, ridge)
-
-
 def residual(model: HingeLossMRF, y: Floats, dual: Floats) -> float:
     """Return the most that a projected step along ``-Q' u`` moves a value; 0 at an optimum."""
     gradient = np.bincount(model.variable, model.coefficient * dual[model.row], model.n_variables)

@@ -39,12 +39,15 @@ class Lifted:
     ) -> HingeSolution:
         """See ``HingeEngine.solve``; the violation is the original model's."""
         check_constants(model)
-        lifting = lift(model, weights, bonus)
-        small = None if start is None else lifting.lifted_start(start)
-        solution = self.engine.solve(
-            lifting.model, lifting.weights, bonus=lifting.bonus, start=small
-        )
-        return lifting.original_solution(solution, model)
+        small = lift(model, weights, bonus)
+        if start is not None:  # values averaged, duals summed over the classes
+            y = np.bincount(small.variable, start.y) / np.bincount(small.variable)
+            dual = np.bincount(small.row, start.dual, small.model.n_rows).astype(np.float64)
+            start = replace(start, y=y, dual=dual)
+        solution = self.engine.solve(small.model, small.weights, bonus=small.bonus, start=start)
+        y, dual = solution.y[small.variable], (solution.dual / np.bincount(small.row))[small.row]
+        route, violation = f"lifted {solution.route}", model.violation(y)
+        return replace(solution, y=y, dual=dual, violation=violation, route=route)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,19 +62,6 @@ class Lifting:
     bonus: Floats | None
     variable: Ints
     row: Ints
-
-    def lifted_start(self, start: HingeSolution) -> HingeSolution:
-        """Return the lifted model's start: values averaged, duals summed over the classes."""
-        y = np.bincount(self.variable, start.y) / np.bincount(self.variable)
-        dual = np.bincount(self.row, start.dual, self.model.n_rows).astype(np.float64)
-        return replace(start, y=y, dual=dual)
-
-    def original_solution(self, solution: HingeSolution, model: HingeLossMRF) -> HingeSolution:
-        """Return the original model's answer."""
-        y = solution.y[self.variable]
-        dual = (solution.dual / np.bincount(self.row))[self.row]
-        route = f"lifted {solution.route}"
-        return replace(solution, y=y, dual=dual, violation=model.violation(y), route=route)
 
 
 def lift(model: HingeLossMRF, weights: Floats, bonus: Floats | None = None) -> Lifting:

@@ -10,7 +10,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF, with_powers
-from onlinesrl.psl.inference.dual import dual_at
+from onlinesrl.psl.inference.dual import conjugates, lower_bound, weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution, Round, Watch
 from onlinesrl.psl.inference.tron import potential_rows
 from onlinesrl.psl.inference.weight_scale import ScaledEngine, ScaledProblem, unscaled
@@ -100,6 +100,7 @@ class Sgd(ScaledEngine):
                 watch(Round(t, energy, -np.inf, 0.0))
             if energy < lowest:
                 best[:], lowest = y, energy
-        dual, bound = dual_at(model, weights, best, bonus)
+        dual = conjugates(weighted_rows(model, weights)).slope(model.forms(best))
+        bound = lower_bound(model, weights, dual, bonus)
         close = lowest - bound <= self.gap * max(1.0, abs(lowest))
         return HingeSolution(best, lowest, dual, bound, 0.0, t, "sgd", certified=close)

@@ -158,25 +158,6 @@ def of_variables(problem: AdmmProblem, iterate: Iterate, gradient: Floats) -> tu
     return energy, least
 
 
-@kernel
-def of_row(
-    problem: AdmmProblem, iterate: Iterate, i: int
-) -> tuple[float, float, float, float, float]:
-    """Return row i's energy, bound, violation and complementarity, and its clipped dual."""
-    form = problem.constant[i]
-    for e in range(problem.start[i], problem.start[i + 1]):
-        form += problem.coefficient[e] * clip(iterate.y[problem.variable[e]], 0.0, 1.0)
-    curvature = problem.curvature[i]
-    slope = problem.high[i] if form > 0.0 else problem.low[i]
-    if curvature > 0.0:
-        slope = clip(form / curvature, problem.low[i], problem.high[i])
-    u = clip(iterate.dual[i], problem.low[i], problem.high[i])
-    bound = u * problem.constant[i] - 0.5 * curvature * u * u
-    if curvature == 0.0 and np.isinf(problem.high[i]):
-        return 0.0, bound, abs(form) if np.isinf(slope) else 0.0, abs(u * form), u
-    return slope * form - 0.5 * curvature * slope * slope, bound, 0.0, 0.0, u
-
-
 @threaded
 def of_rows(
     problem: AdmmProblem, iterate: Iterate, gradient: Floats, part: int, parts: int
@@ -185,12 +166,18 @@ def of_rows(
     energy, bound, violation, complementarity = 0.0, 0.0, 0.0, 0.0
     for block in range(part * BLOCK, len(problem.constant), parts * BLOCK):
         for i in range(block, min(block + BLOCK, len(problem.constant))):
-            row_energy, row_bound, row_violation, row_complementarity, u = of_row(
-                problem, iterate, i
-            )
-            energy += row_energy
-            bound += row_bound
-            violation = max(violation, row_violation)
-            complementarity += row_complementarity
+            form, curvature = problem.constant[i], problem.curvature[i]
+            for e in range(problem.start[i], problem.start[i + 1]):
+                form += problem.coefficient[e] * clip(iterate.y[problem.variable[e]], 0.0, 1.0)
+            slope = problem.high[i] if form > 0.0 else problem.low[i]
+            if curvature > 0.0:
+                slope = clip(form / curvature, problem.low[i], problem.high[i])
+            u = clip(iterate.dual[i], problem.low[i], problem.high[i])
+            bound += u * problem.constant[i] - 0.5 * curvature * u * u
+            if curvature == 0.0 and np.isinf(problem.high[i]):  # a constraint
+                violation = max(violation, abs(form) if np.isinf(slope) else 0.0)
+                complementarity += abs(u * form)
+            else:
+                energy += slope * form - 0.5 * curvature * slope * slope
             add_gradient(problem, i, u, gradient)
     return energy, bound, violation, complementarity
