@@ -67,7 +67,8 @@ class CrashNote:
             if previous.run == self._note.run:
                 self._note.suspects, self._note.deaths = previous.suspects, previous.deaths
                 if previous.at_hand is not None:
-                    again = _within(previous.at_hand, previous.suspects)
+                    (first, end), (low, high) = previous.at_hand, previous.suspects
+                    again = low <= first and end <= high
                     self._note.suspects = previous.at_hand
                     self._note.deaths = 1 + (previous.deaths if again else 0)
 
@@ -146,7 +147,3 @@ class CrashNotes(CrashNote):
             self._reasons[number] = reason
             write_atomic(self._aside, msgspec.json.encode(self._reasons))
         return self._reasons.get(number)
-
-
-def _within(inner: tuple[int, int], outer: tuple[int, int]) -> bool:
-    return outer[0] <= inner[0] and inner[1] <= outer[1]

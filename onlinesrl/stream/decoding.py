@@ -190,25 +190,21 @@ class ExampleReader:
         """Decode records. From the first that does not fit in memory on, ``parts`` decodes them."""
         if all(record.kind == "json" and not record.too_long for record in records):
             try:
-                examples = self._decode_all(records)
+                lines = [*map(self._line, records)]
+                examples = iter(self.decoder.decode_all([x for x in lines if isinstance(x, bytes)]))
+                decoded_lines = [next(examples) if isinstance(x, bytes) else x for x in lines]
             except MemoryError:
                 pass
             else:
                 return [
                     self._label(record) or content if isinstance(content, ExampleError) else content
-                    for record, content in zip(records, examples, strict=True)
+                    for record, content in zip(records, decoded_lines, strict=True)
                 ]
         contents: list[Content] = []
         for record in records:
             short = contents and _unread((record, contents[-1]))
             contents.append(contents[-1] if short else self.example(record))
         return contents
-
-    def _decode_all(self, records: Sequence[Record]) -> list[Content]:
-        """Decode records that are no worlds."""
-        lines = [*map(self._line, records)]
-        examples = iter(self.decoder.decode_all([x for x in lines if isinstance(x, bytes)]))
-        return [next(examples) if isinstance(line, bytes) else line for line in lines]
 
     def _line(self, record: Record) -> bytes | Label | ExampleError | None:
         """Return the line of an example, or what else a record is; labels are never mapped."""

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Example, ValuedAtom
@@ -79,7 +80,11 @@ class Shown(deque[tuple[Example, Outcome]]):
 
     def whole(self) -> list[tuple[Example, Outcome]]:
         """Return them with all atoms in memory."""
-        return [(example.whole(), _whole(outcome)) for example, outcome in self]
+        return [
+            (example.whole(), replace(outcome, prediction=outcome.prediction.whole()))
+            for example, outcome in self
+            if outcome.prediction is not None  # so of all of them
+        ]
 
     def copy(self) -> Shown:
         """Return another one with the same."""
@@ -109,9 +114,3 @@ def _notable(prediction: Prediction | None) -> bool:
             for row in rows
         )
     )
-
-
-def _whole(outcome: Outcome) -> Outcome:
-    """Return an outcome with all atoms in memory."""
-    assert outcome.prediction is not None
-    return msgspec.structs.replace(outcome, prediction=outcome.prediction.whole())

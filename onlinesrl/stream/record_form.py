@@ -69,22 +69,19 @@ class RecordForm:
 
     def line(self, record: Record) -> bytes | None:
         """Return the line of a record's example; None if nothing is left of a row. Raises ExampleError."""
-        try:
-            return self._line(record)
-        except ExampleError as error:
-            origin = self.values.origin(record.value)
-            raise ExampleError(f"{origin}{error.reason}", error.kind) from None
-
-    def _line(self, record: Record) -> bytes | None:
         data = record.value
-        value: Any = row(record.header, data) if record.header else self.values.value(data)
-        if self.envelope is not None:
-            value = after_image(value)
-            if value is None:
-                return None
-        if self.mapper is None:
-            return _encode(value)
-        return self.mapper.line(value, _place(record))
+        try:
+            value: Any = row(record.header, data) if record.header else self.values.value(data)
+            if self.envelope is not None:
+                value = after_image(value)
+                if value is None:
+                    return None
+            if self.mapper is None:
+                return _encode(value)
+            return self.mapper.line(value, _place(record))
+        except ExampleError as error:
+            origin = self.values.origin(data)
+            raise ExampleError(f"{origin}{error.reason}", error.kind) from None
 
     def deleted(self, record: Record) -> str:
         """Return the id of the row that a change deleted. Raises ExampleError."""

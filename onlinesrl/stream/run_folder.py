@@ -261,12 +261,16 @@ def _take_lock(path: Path) -> int:
         except BlockingIOError:
             holder = head(descriptor, 80).removeprefix(_MARK).decode("ascii", "replace")
             os.close(descriptor)
-            raise LockedError(_locked_message(path.parent, holder.strip())) from None
+            number = holder.strip()
+            owner = f"process {number}" if number.isdigit() else "another process"
+            raise LockedError(
+                f"{path.parent}: {owner} is running in this folder; wait for it, stop it, or set "
+                "another output"
+            ) from None
         except OSError:
             if head(descriptor, len(_MARK)) != _MARK:
-                os.ftruncate(
-                    descriptor, 0
-                )  # the next process would not recognise a part of the mark
+                # the next process would not recognise a part of the mark
+                os.ftruncate(descriptor, 0)
             os.close(descriptor)
             raise
     _LOCKS.add(descriptor)
@@ -279,10 +283,3 @@ def _let_go() -> None:  # in a fork, which would hold the locks for as long as i
 
 
 in_forks(_let_go)
-
-
-def _locked_message(folder: Path, holder: str) -> str:
-    owner = f"process {holder}" if holder.isdigit() else "another process"
-    return (
-        f"{folder}: {owner} is running in this folder; wait for it, stop it, or set another output"
-    )

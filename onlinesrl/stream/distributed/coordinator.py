@@ -102,7 +102,8 @@ class Rounds(Trainer):
         open_ = [n for n, at in enumerate(positions) if at is not None]
         parts = [Part(self.pieces[n], positions[n]) for n in open_]
         common = Common(distribution.recipe, self.learner.save(), distribution.asked)
-        results = list(pool.map(distribution.learned, common, parts, _suspected))
+        shards = pool.map(distribution.learned, common, parts, lambda p: p._replace(suspect=True))
+        results = [*shards]
         for n, result in zip(open_, results, strict=True):
             positions[n] = result.position
             self.add(result)
@@ -133,7 +134,3 @@ class Rounds(Trainer):
             "rounds": position.get("rounds", 0),
             "share": position.get("share"),
         }
-
-
-def _suspected(part: Part) -> Part:
-    return part._replace(suspect=True)

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar, cast
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 from onlinesrl.core.errors import StorageError
 from onlinesrl.core.io.atomic_write import storage_errors
@@ -140,9 +140,13 @@ class Shards(Cut):
 
     def begin(self, known_stamp: Stamp | None, pool: Pool) -> Stamp:
         """Measure the files, and compare them with what they were. Raises StorageError."""
-        sizes = list(pool.map(measured, None, self.pieces))
-        stamp = self.stamp(sizes)
-        self.number(sizes)
+        measures = list(pool.map(measured, None, self.pieces))
+        # as JSON can hold it; files may be moved, not changed
+        stamp: Stamp = [
+            [piece.shard, Path(piece.file).name, piece.start, sha256]
+            for piece, (_, sha256) in zip(self.pieces, measures, strict=True)
+        ]
+        self.number(measures)
         if known_stamp is not None:
             check_same(known_stamp, stamp)
         return stamp
@@ -153,11 +157,6 @@ class Shards(Cut):
         for n, (piece, (lines, _)) in enumerate(zip(self.pieces, measured, strict=True)):
             self.pieces[n] = piece._replace(lines=before.get(piece.number, 0))
             before[piece.number] = before.get(piece.number, 0) + lines
-
-    def stamp(self, measured: Sequence[Measured]) -> Stamp:
-        """Return what the pieces are known by, as JSON can hold it: files may be moved, not changed."""
-        pairs = zip(self.pieces, measured, strict=True)
-        return [[p.shard, Path(p.file).name, p.start, m.sha256] for p, m in pairs]
 
 
 def check_same(before: Stamp, after: Stamp) -> None:
@@ -176,7 +175,7 @@ def cut(files: Sequence[str], count: int) -> list[Piece]:
     for index, (file, size) in enumerate(zip(files, sizes, strict=True)):
         path = str(Path(file).absolute())
         place = bisect_right(ends, first)
-        if _divisible(file):
+        if not is_world(file) and not file.endswith(".gz"):
             inside = [end - first for end in ends if first < end < first + size]
             starts = [0, *(_line_start(path, at) for at in inside), size]
             all_pieces += [
@@ -193,10 +192,6 @@ def cut(files: Sequence[str], count: int) -> list[Piece]:
 def _size(file: str) -> int:
     with storage_errors(file, "read"):
         return Path(file).stat().st_size
-
-
-def _divisible(file: str) -> bool:
-    return not is_world(file) and not file.endswith(".gz")
 
 
 def _line_start(path: str, at: int) -> int:
@@ -229,7 +224,8 @@ class FilePieces(Pieces):
         if offset is None:
             offset, line = piece.start, piece.lines
         try:
-            with storage_errors(piece.path, "read"), _opened(piece) as stream:
+            opener: Any = gzip.open if piece.file.endswith(".gz") else open
+            with storage_errors(piece.path, "read"), opener(piece.path, "rb") as stream:
                 stream.seek(offset)
                 yield from self._records(stream, number, piece, line)
         except READ_ERRORS as error:
@@ -261,8 +257,3 @@ class FilePieces(Pieces):
         too_long = len(value) > self.max_bytes
         value = value[: self.max_bytes].removeprefix(BYTE_ORDER_MARK)
         return Record(value, piece.file, 1, number, stream.tell(), "db", too_long)
-
-
-def _opened(piece: Piece) -> BinaryIO:
-    packed = piece.file.endswith(".gz")
-    return cast(BinaryIO, gzip.open(piece.path)) if packed else Path(piece.path).open("rb")

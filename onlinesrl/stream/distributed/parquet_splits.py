@@ -73,24 +73,20 @@ class TableShards(Cut):
             pieces = converted([entry for entry in known_stamp if len(entry) != 3], list[_Piece])
             self.pieces = [TablePiece(*entry) for entry in pieces]
         else:
-            self.pieces = self._cut()
-        return [*stamp, *map(list, self.pieces)]
-
-    def _cut(self) -> list[TablePiece]:
-        tables = self._source.tables.items()
-        files = [
-            str(file)
-            for (part, _), table_files_ in tables
-            if part == "evidence"
-            for file in table_files_
-        ]
-        read = "FROM read_parquet(?, union_by_name=true)"
-        with duckdb_errors(self.path), connect() as connection:
-            self._source.check(connection.cursor())
-            [total] = connection.execute(f"SELECT count(*) {read}", [files]).fetchone()
+            evidence = [
+                str(file)
+                for (part, _), table_files in self._source.tables.items()
+                if part == "evidence"
+                for file in table_files
+            ]
+            read = "FROM read_parquet(?, union_by_name=true)"
             names = f"SELECT {quoted(self.by)}, count(*) {read} GROUP BY 1 ORDER BY 1 NULLS FIRST"
-            result = connection.execute(names, [files])
-            return _pieces(_rows(result), total, self._count)
+            with duckdb_errors(self.path), connect() as connection:
+                self._source.check(connection.cursor())
+                [total] = connection.execute(f"SELECT count(*) {read}", [evidence]).fetchone()
+                rows = _rows(connection.execute(names, [evidence]))
+                self.pieces = _pieces(rows, total, self._count)
+        return [*stamp, *map(list, self.pieces)]
 
 
 def _rows(result: Any) -> Iterator[tuple[Any, int]]:

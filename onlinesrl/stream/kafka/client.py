@@ -107,11 +107,6 @@ def bounds(
         return {place: ask([place], timeout_ms=timeout_ms)[place] for place in places}
 
 
-def never() -> bool:
-    """Return False: the run was not asked to stop."""
-    return False
-
-
 @dataclass(frozen=True)
 class Broker:
     """The addresses of the brokers, and how to log in: ``security`` has kafka-python's own keys.
@@ -122,7 +117,7 @@ class Broker:
 
     bootstrap: str
     security: Mapping[str, Any] = field(default_factory=dict)
-    stopping: Callable[[], bool] = never
+    stopping: Callable[[], bool] = lambda: False
     patience: float = 300.0
 
     def client(self, kind: Callable[..., Client], **settings: Any) -> Client:
@@ -131,7 +126,17 @@ class Broker:
         Raises UnavailableError if no broker answers, the login is refused, or a certificate cannot be read.
         """
         _failures().last = ""
-        self._check_certificates()
+        try:
+            tls(self.security)
+        except OSError as error:  # a client would take it for an outage
+            keys = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
+            files = ", ".join(
+                f"{key} {self.security[key]}" for key in keys if self.security.get(key)
+            )
+            raise UnavailableError(
+                f"Kafka at {self.bootstrap}: certificates cannot be read ({files}): {error}; "
+                "see source.security"
+            ) from error
         with self.explained():
             future = aside(
                 lambda: kind(
@@ -144,32 +149,15 @@ class Broker:
                     **settings,
                 )
             )
-            if not wait([future], LOGIN_SECONDS).done:
-                self._check_login()
+            if (
+                not wait([future], LOGIN_SECONDS).done
+                and self.security.get("sasl_mechanism")
+                and (reason := refusal(self.bootstrap, self.security))
+            ):  # a client would take it for an outage
+                raise UnavailableError(
+                    f"Kafka at {self.bootstrap} refuses the login: {reason}; see source.security"
+                )
             return future.result()
-
-    def _check_certificates(self) -> None:
-        """Raise UnavailableError if they cannot be read; a client would take it for an outage."""
-        try:
-            tls(self.security)
-        except OSError as error:
-            keys = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
-            files = ", ".join(
-                f"{key} {self.security[key]}" for key in keys if self.security.get(key)
-            )
-            raise UnavailableError(
-                f"Kafka at {self.bootstrap}: certificates cannot be read ({files}): {error}; "
-                "see source.security"
-            ) from error
-
-    def _check_login(self) -> None:
-        """Raise UnavailableError if the brokers refuse the login; a client would take it for an outage."""
-        if self.security.get("sasl_mechanism") and (
-            reason := refusal(self.bootstrap, self.security)
-        ):
-            raise UnavailableError(
-                f"Kafka at {self.bootstrap} refuses the login: {reason}; see source.security"
-            )
 
     @contextmanager
     def explained(self) -> Iterator[None]:

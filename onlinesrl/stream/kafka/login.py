@@ -30,7 +30,9 @@ def refusal(bootstrap: str, security: Mapping[str, Any]) -> str | None:
             suppress(OSError, ValueError, KafkaError),
             socket.create_connection((host, int(port)), ANSWER_SECONDS) as plain,
         ):
-            return _refused(_Talk(_safe(plain, host, security)), host, security)
+            context = tls(security)
+            connection = context.wrap_socket(plain, server_hostname=host) if context else plain
+            return _refused(_Talk(connection), host, security)
     return None
 
 
@@ -47,12 +49,6 @@ def tls(security: Mapping[str, Any]) -> ssl.SSLContext | None:
         keys = security.get("ssl_keyfile"), security.get("ssl_password")
         context.load_cert_chain(certificate, *keys)
     return context
-
-
-def _safe(plain: socket.socket, host: str, security: Mapping[str, Any]) -> socket.socket:
-    """Return the connection, or one that TLS makes safe."""
-    context = tls(security)
-    return plain if context is None else context.wrap_socket(plain, server_hostname=host)
 
 
 class _Talk:

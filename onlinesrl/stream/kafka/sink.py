@@ -42,6 +42,8 @@ FLUSH_RECORDS = 5000
 AROUND = 512
 """The bytes of a record besides its key, its value and the name of its partition."""
 PAUSE_SECONDS = 0.5
+FENCED = (ProducerFencedError, InvalidProducerEpochError)
+"""The errors after another process has taken over."""
 
 
 class FencedError(LockedError):
@@ -178,7 +180,7 @@ class KafkaSink(Sink):
             consumer.close()
 
     def _connect(self) -> None:
-        self._disconnect()
+        self.close()
         self.producer = self.broker.client(
             KafkaProducer,
             transactional_id=f"onlinesrl-{self.run}",
@@ -280,7 +282,8 @@ class KafkaSink(Sink):
                     "length"
                 ) from error
             except (KafkaError, AwayError) as error:
-                if _fenced(error):
+                # what follows the first error has that as its argument
+                if any(isinstance(cause, FENCED) for cause in (error, *error.args)):
                     raise FencedError(
                         f"another process has resumed run {self.run}, or this one was unreachable for "
                         "too long; run it again to resume from the last checkpoint"
@@ -314,7 +317,10 @@ class KafkaSink(Sink):
             if written.offset < self.ends.get(name, 0):
                 raise self._another()
             ends[name] = max(ends.get(name, 0), written.offset + 1)
-        _limited(producer.commit_transaction)
+        commit = aside(producer.commit_transaction)  # which may never return
+        if not wait([commit], ANSWER_MS / 1000).done:
+            raise KafkaTimeoutError("the end of a transaction was not confirmed")
+        commit.result()
         return ends
 
     def _recover(self) -> None:
@@ -333,28 +339,9 @@ class KafkaSink(Sink):
             "there": list(self._there),
         }
 
-    def _disconnect(self) -> None:
+    def close(self) -> None:
+        """Disconnect, without flushing. Closing twice is allowed."""
         if self.producer is not None:
             producer, self.producer = self.producer, None
             with suppress(KafkaError):
                 producer.close(1)
-
-    def close(self) -> None:
-        """Disconnect, without flushing. Closing twice is allowed."""
-        self._disconnect()
-
-
-def _fenced(error: Exception) -> bool:
-    """Tell whether another process has taken over: what follows the first error has that as its argument."""
-    return any(
-        isinstance(cause, ProducerFencedError | InvalidProducerEpochError)
-        for cause in (error, *error.args)
-    )
-
-
-def _limited(call: Callable[[], object]) -> None:
-    """Call what may never return, on a daemon thread; KafkaTimeoutError if it takes too long."""
-    future = aside(call)
-    if not wait([future], ANSWER_MS / 1000).done:
-        raise KafkaTimeoutError("the end of a transaction was not confirmed")
-    future.result()

@@ -172,7 +172,10 @@ class KafkaSource(Source):
             self._widen()
             polled = self._cut(self._poll())
             yield from self._taken(polled)
-            if self._drained():
+            if self.options.to_end and all(
+                place in self._passed or self.offsets[name_of(place)] >= end
+                for place, end in self._targets.items()
+            ):  # all that was there when the run started has been read
                 return
             if not polled:
                 yield None
@@ -330,7 +333,10 @@ class KafkaSource(Source):
         if stalled and self._chances >= CHANCES:
             names = ", ".join(name_of(place) for place, _ in stalled)
             self.say(f"no records of {names} arrive, though there are some; reconnecting")
-            self._reconnect()
+            paused = self.consumer.paused()
+            self._connect()
+            self._seek()
+            self.consumer.pause(*paused)
             behind = {}
         self._suspects, self._chances = behind, 0
 
@@ -339,19 +345,6 @@ class KafkaSource(Source):
         places = list(self.consumer.assignment())
         ends = bounds(self.consumer.end_offsets, places, ANSWER_MS // 2)
         return ends, self.broker.topics(self.options.topics)
-
-    def _reconnect(self) -> None:
-        paused = self.consumer.paused()
-        self._connect()
-        self._seek()
-        self.consumer.pause(*paused)
-
-    def _drained(self) -> bool:
-        """Tell whether everything that was there when the run started has been read."""
-        return self.options.to_end and all(
-            place in self._passed or self.offsets[name_of(place)] >= end
-            for place, end in self._targets.items()
-        )
 
     def after(
         self,

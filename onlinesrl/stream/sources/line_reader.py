@@ -91,15 +91,12 @@ class _Unpacked(io.RawIOBase):
             if self.member.eof:
                 self.member = None
             elif not data_out and not data:
-                return self._unfinished()
+                if self.packed.ended and not self.patient:
+                    raise EOFError("the compressed data ended before their end-of-stream marker")
+                return None
             if data_out:
                 buffer[: len(data_out)] = data_out
                 return len(data_out)
-
-    def _unfinished(self) -> int | None:
-        if self.packed.ended and not self.patient:
-            raise EOFError("the compressed data ended before their end-of-stream marker")
-        return None
 
     def close(self) -> None:
         self.packed.close()

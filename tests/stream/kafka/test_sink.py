@@ -303,7 +303,8 @@ def test_a_gap_ends_a_run_with_a_checkpoint(broker, topic, job, citations, tally
             if self.offsets[f"{topic}[0]"] == 15 and not deleted:
                 deleted.append(True)
                 broker.delete_records(topic, 0, 20)
-                self._reconnect()  # what was fetched ahead is fetched again
+                self._connect()  # what was fetched ahead is fetched again
+                self._seek()
             return real(self)
 
         kafka_source.KafkaSource._poll = poll  # type: ignore[method-assign]
