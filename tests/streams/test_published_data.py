@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import onlinesrl as srl
 from onlinesrl.core.example import decode
-from tests.support.paths import SHARED
+from tests.support.paths import REPO, SHARED
 from tests.support.stream_scripts import PAPERS, converted, ground, refusal
 
 DATA = SHARED / "data"
@@ -426,3 +427,10 @@ def test_the_real_documents_and_opinions(tmp_path: Path) -> None:
     assert sum(len(e["query"]["HasCat"]) for e in examples) == 3312 * 6
     opinions = converted("epinions", DATA / "psl" / "epinions", tmp_path / "epinions.jsonl")
     assert sum(len(e["query"]["Trusts"]) for e in opinions) == 8675
+
+
+@pytest.mark.parametrize("name", ["webkb", "cora", "yeast"])
+def test_batch_configurations_read_what_was_converted_in_the_folder_of_the_project(name):
+    values = yaml.safe_load((REPO / "configs" / f"{name}.yaml").read_text())
+    for section in "source", "test":
+        assert (REPO / "configs" / values[section]["path"]).resolve() == REPO / f"{name}.jsonl"
