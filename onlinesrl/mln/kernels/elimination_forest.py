@@ -98,8 +98,12 @@ class Forest(Frame):
     cell: Floats
     choice: Ints32
     free: Ints32  # [size class] first block
-    unary: Floats
+    unary: Floats  # [value]
+    pair: Floats  # [cell of two variables]
+    table: Floats  # [cell of a variable and its clique]
     neighbour: Ints32
+    stride: Ints  # [place in a clique]
+    digit: Ints
 
 
 def forest(variable: int = 64, factor: int = 64, literal: int = 128, cell: int = 256) -> Forest:
@@ -169,7 +173,11 @@ def forest(variable: int = 64, factor: int = 64, literal: int = 128, cell: int =
         choice=ints(cell),
         free=empty[1],
         unary=np.zeros(MOST_CELLS),
+        pair=np.zeros(MOST_CELLS),
+        table=np.zeros(MOST_CELLS),
         neighbour=ints(3 * (MOST + 1)),
+        stride=longs(MOST),
+        digit=longs(MOST),
     )
 
 
@@ -329,15 +337,23 @@ def _candidates(fr: Forest, v: int, number: int, stamp: int, count: int) -> int:
 
 
 @kernel
+def _by_name(fr: Forest, count: int) -> None:
+    """Sort neighbours by their names."""
+    for i in range(1, count):
+        u, j = fr.neighbour[i], i
+        while j > 0 and fr.name[fr.neighbour[j - 1]] > fr.name[u]:
+            fr.neighbour[j] = fr.neighbour[j - 1]
+            j -= 1
+        fr.neighbour[j] = u
+
+
+@kernel
 def _same_clique(fr: Forest, v: int) -> bool:
     """Tell whether a variable has the old clique."""
     if fr.degree[v] != fr.old_degree[v]:
         return False
-    for i in range(v * MOST, v * MOST + fr.degree[v]):
-        here = False
-        for j in range(v * MOST, v * MOST + fr.degree[v]):
-            here |= fr.clique[i] == fr.old_clique[j]
-        if not here:
+    for arc in range(v * MOST, v * MOST + fr.degree[v]):
+        if fr.clique[arc] != fr.old_clique[arc]:
             return False
     return True
 
@@ -385,6 +401,7 @@ def eliminate(fr: Forest, changed: Ints32, gone: Ints32) -> int:
             count = _touch(fr, v, count)
             _gather(fr, v, number)
             fr.round[v], fr.degree[v] = number, fr.neighbour[MOST]
+            _by_name(fr, fr.degree[v])
             for k in range(fr.degree[v]):
                 u, arc = fr.neighbour[k], v * MOST + k
                 fr.clique[arc], fr.last_arc[arc], fr.next_arc[arc] = u, -1, fr.sender[u]
@@ -563,7 +580,7 @@ def _sort(items: Ints32, first: int, stop: int, floats: Floats, ints: Ints, by_i
 
 @kernel
 def _owned(fr: Forest, p: int) -> int:
-    """Return how many variables a factor has, 0 unless it is decided at that of its literal ``p``."""
+    """Return 0 unless a factor is decided at the variable of its literal ``p``, 1 where it has no other."""
     f, v, count = fr.factor[p], fr.variable[p], 1
     for q in range(fr.start[f], fr.start[f] + fr.length[f]):
         u = fr.variable[q]
@@ -575,6 +592,16 @@ def _owned(fr: Forest, p: int) -> int:
             if fr.round[u] < fr.round[v]:
                 return 0
     return count
+
+
+@kernel
+def _other(fr: Forest, f: int, v: int) -> int:
+    """Return the last variable of a factor but ``v``."""
+    other = -1
+    for p in range(fr.start[f], fr.start[f] + fr.length[f]):
+        if fr.variable[p] != v:
+            other = fr.variable[p]
+    return other
 
 
 @kernel
@@ -601,6 +628,78 @@ def _message_cell(fr: Forest, v: int, value: Ints32) -> int:
 
 
 @kernel
+def _spread(
+    fr: Forest, v: int, cells: int, source: Floats, first: int, shape: int, step: int
+) -> None:
+    """Add a table to that of a variable and its clique.
+
+    ``shape`` is the variable whose clique has the axes of the table; -1: they are ``v``, by ``step``, and
+    what ``stride`` says.
+    """
+    begin, degree, size = v * MOST, fr.degree[v], fr.values[v]
+    if shape >= 0:
+        for k in range(degree):
+            fr.stride[k] = 0
+        stride = 1
+        for other in range(shape * MOST + fr.degree[shape] - 1, shape * MOST - 1, -1):
+            u = fr.clique[other]
+            if u == v:
+                step = stride
+            for k in range(degree):
+                if fr.clique[begin + k] == u:
+                    fr.stride[k] = stride
+            stride *= fr.values[u]
+    for k in range(degree):
+        fr.digit[k] = 0
+    at = first
+    for cell in range(cells):
+        for x in range(size):
+            fr.table[cell * size + x] += source[at + x * step]
+        for k in range(degree - 1, -1, -1):
+            fr.digit[k] += 1
+            at += fr.stride[k]
+            if fr.digit[k] < fr.values[fr.clique[begin + k]]:
+                break
+            at -= fr.stride[k] * fr.values[fr.clique[begin + k]]
+            fr.digit[k] = 0
+
+
+@kernel
+def _add_pairs(fr: Forest, v: int, cells: int, first: int, stop: int) -> int:
+    """Add factors of ``order`` over two variables to a variable's table; returns the end of the others."""
+    begin, degree, size = v * MOST, fr.degree[v], fr.values[v]
+    for k in range(degree):
+        u, empty = fr.clique[begin + k], True
+        for i in range(first, stop):
+            f = fr.order[i]
+            if fr.length[f] > 2 or _other(fr, f, v) != u:
+                continue
+            if empty:
+                for cell in range(size * fr.values[u]):
+                    fr.pair[cell] = 0.0
+                empty = False
+            cell = 0
+            for y in range(fr.values[u]):
+                fr.trial[u] = y
+                for x in range(size):
+                    fr.trial[v] = x
+                    if not _true(fr, f, fr.trial):
+                        fr.pair[cell] -= fr.weight[f]
+                    cell += 1
+        if not empty:
+            for other in range(degree):
+                fr.stride[other] = 0
+            fr.stride[k] = size
+            _spread(fr, v, cells, fr.pair, 0, -1, 1)
+    long = first
+    for i in range(first, stop):
+        if fr.length[fr.order[i]] > 2:
+            fr.order[long] = fr.order[i]
+            long += 1
+    return long
+
+
+@kernel
 def _count(fr: Forest, v: int, first: int, stop: int) -> None:
     """Add the sizes of factors to what is summed up at a variable."""
     for i in range(first, stop):
@@ -617,11 +716,11 @@ def _message(fr: Forest, v: int) -> bool:
     pairs = stop
     total, least, terms = fr.total[v], fr.least[v], fr.terms[v]
     while p >= 0:
-        variables = _owned(fr, p)
-        if variables == 1:
+        decided = _owned(fr, p)
+        if decided == 1:
             fr.order[unary] = fr.factor[p]
             unary += 1
-        elif variables > 1:
+        elif decided > 1:
             pairs -= 1
             fr.order[pairs] = fr.factor[p]
         p = fr.next[p]
@@ -658,30 +757,45 @@ def _message(fr: Forest, v: int) -> bool:
             fr.order[senders] = u
             senders += 1
     differs = fr.total[v] != total or fr.least[v] != least or fr.terms[v] != terms
+    cells, size = _cells(fr, v), fr.values[v]
+    for cell in range(cells):
+        for x in range(size):
+            fr.table[cell * size + x] = fr.unary[x]
+    stop = _add_pairs(fr, v, cells, pairs, stop)
+    for i in range(senders):
+        u = fr.order[i]
+        _spread(fr, v, cells, fr.cell, fr.message[u], u, 0)
+    if pairs < stop:
+        _add_long(fr, v, cells, pairs, stop)
+    for cell in range(cells):
+        best, choice = -np.inf, 0
+        for x in range(size):
+            if fr.table[cell * size + x] > best:
+                best, choice = fr.table[cell * size + x], x
+        at = fr.message[v] + cell
+        differs |= fr.cell[at] != best
+        fr.cell[at], fr.choice[at] = best, choice
+    return differs
+
+
+@kernel
+def _add_long(fr: Forest, v: int, cells: int, first: int, stop: int) -> None:
+    """Add factors of ``order``, of any length, to a variable's table."""
     begin, end = v * MOST, v * MOST + fr.degree[v]
     for arc in range(begin, end):
         fr.trial[fr.clique[arc]] = 0
-    for cell in range(fr.message[v], fr.message[v] + _cells(fr, v)):
-        best, choice = -np.inf, 0
+    for cell in range(cells):
         for x in range(fr.values[v]):
             fr.trial[v] = x
-            score = fr.unary[x]
-            for i in range(pairs, stop):
+            for i in range(first, stop):
                 if not _true(fr, fr.order[i], fr.trial):
-                    score -= fr.weight[fr.order[i]]
-            for i in range(senders):
-                score += fr.cell[_message_cell(fr, fr.order[i], fr.trial)]
-            if score > best:
-                best, choice = score, x
-        differs |= fr.cell[cell] != best
-        fr.cell[cell], fr.choice[cell] = best, choice
+                    fr.table[cell * fr.values[v] + x] -= fr.weight[fr.order[i]]
         for arc in range(end - 1, begin - 1, -1):  # the next cell
             u = fr.clique[arc]
             fr.trial[u] += 1
             if fr.trial[u] < fr.values[u]:
                 break
             fr.trial[u] = 0
-    return differs
 
 
 @kernel

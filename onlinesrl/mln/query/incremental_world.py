@@ -9,9 +9,10 @@ added as fractions, without rounding.
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isnan, nan
@@ -254,9 +255,7 @@ class MlnWorld:
         grounder.set_weights(new)
         self._exchange({}, rows)
         try:
-            changed = self._solve(
-                {atom: None for row in rows.values() for atom in atoms_of(row.literals)}
-            )
+            changed = self._solve({}, rows.values())
         except (Infeasible, Unsolved):
             grounder.set_weights(old)
             self._exchange({}, rows)
@@ -269,26 +268,33 @@ class MlnWorld:
         """Solve the components that a step touches. Raises Infeasible and Unsolved, as before the step."""
         rows = {key: self._rows.get(key) for key in step.rows}
         atoms = {atom: self._atoms.get(atom) for atom in step.atoms}
-        touched = self._update(step)
-        try:
-            self._check(step)
-            changed = self._solve(touched)
-        except (Infeasible, Unsolved) as error:
-            conflict = None if isinstance(error, Unsolved) else self._conflict(touched)
-            self._update(Step(rows, atoms))
-            raise conflict or error from None
+        with garbage_kept():
+            together, keys = self._update(step)
+            near = [row for row in (*rows.values(), *map(self._rows.get, keys)) if row is not None]
+            try:
+                self._check(step, keys)
+                changed = self._solve(together, near)
+            except (Infeasible, Unsolved) as error:
+                conflict = None
+                if isinstance(error, Infeasible):
+                    conflict = self._conflict({**together, **_atoms_of(near)})
+                self._update(Step(rows, atoms))
+                raise conflict or error from None
         self.touched = len(step.rows)
         return changed
 
-    def _solve(self, touched: Mapping[GroundAtom, None]) -> dict[GroundAtom, Change]:
-        """Solve the components of touched atoms; return the open atoms whose value changed.
+    def _solve(
+        self, atoms: Mapping[GroundAtom, None], rows: Iterable[Row]
+    ) -> dict[GroundAtom, Change]:
+        """Solve the components of atoms and ground clauses; return the open atoms whose value changed.
 
         Raises Infeasible and Unsolved; then no answer has changed.
         """
         if not self._forest.feasible:
             raise Infeasible("no state satisfies the hard rules")
-        near = {**touched, **self._moved}
-        old = {self._component[atom]: None for atom in near if atom in self._component}
+        near = {**atoms, **self._moved}
+        touched = {**near, **_atoms_of(rows)} if self._component or self._marginals else near
+        old = {self._component[atom]: None for atom in touched if atom in self._component}
         affected = {**near, **{atom: None for component in old for atom in component.atoms}}
         values = {atom: 0.0 for atom in affected if isnan(self._atoms.get(atom, 1.0))}
         wide = list[GroundAtom]()
@@ -319,35 +325,42 @@ class MlnWorld:
 
     # ground clauses and atoms --------------------------------------------------------------------
 
-    def _update(self, step: Step) -> dict[GroundAtom, None]:
-        """Take in the ground clauses and atoms of a step; return the atoms that it touches."""
-        touched = dict[GroundAtom, None]()
+    def _update(self, step: Step) -> tuple[dict[GroundAtom, None], dict[Key, None]]:
+        """Take in the ground clauses and atoms of a step.
+
+        Returns its atoms with those of their groups, and the ground clauses that may be others without what
+        facts decide.
+        """
         for key, row in step.rows.items():
             if (old := self._rows.pop(key, None)) is not None:
                 for atom in dict.fromkeys(atoms_of(old.literals)):
-                    touched[atom] = None
                     del self._mentions[atom][key]
                     if not self._mentions[atom]:
                         del self._mentions[atom]
             if row is not None:
                 self._rows[key] = row
                 for atom in dict.fromkeys(atoms_of(row.literals)):
-                    touched[atom] = None
                     self._mentions.setdefault(atom, {})[key] = None
         for atom, value in step.atoms.items():
             self._set(atom, value)
-        together = self._with_members(step.atoms)
+        together, moved = self._with_members(step.atoms), dict[GroundAtom, None]()
         for atom in together:
+            before = self._fixed.get(atom, -1.0)
             if (value := self._atoms.get(atom)) is None:
                 self._fixed.pop(atom, None)
                 self._group.pop(atom, None)
             else:
                 decided = isnan(value) and self._group.get(atom) in self._true
                 self._fixed[atom] = 0.0 if decided else value
-        keys = {key: None for atom in together for key in self._mentions.get(atom, ())}
-        beside = {atom: None for key in keys for atom in atoms_of(self._rows[key].literals)}
-        self._exchange(together, {**step.rows, **keys})
-        return {**touched, **together, **beside}
+            now = self._fixed.get(atom, -1.0)
+            if isnan(now) != isnan(before):
+                moved |= {atom: None, **dict.fromkeys(self._members(atom))}
+            elif now != before and not isnan(now):
+                moved[atom] = None
+        keys = {key: None for atom in moved for key in self._mentions.get(atom, ())}
+        keys = {**dict.fromkeys(step.rows), **keys}
+        self._exchange(together, keys)
+        return together, keys
 
     def _exchange(self, atoms: Iterable[GroundAtom], keys: Iterable[Key]) -> None:
         """Give the forest the present variables of atoms, and the ground clauses of these keys."""
@@ -394,7 +407,7 @@ class MlnWorld:
         """Return atoms with all atoms of their groups."""
         return {member: None for atom in atoms for member in (atom, *self._members(atom))}
 
-    def _check(self, step: Step) -> None:
+    def _check(self, step: Step, keys: Iterable[Key]) -> None:
         """Raise Infeasible where facts alone break a hard rule."""
         groups = {group: None for group in map(self._grounder.group, step.atoms) if group}
         for group in (group for group in groups if group in self._groups):
@@ -403,9 +416,6 @@ class MlnWorld:
                 rule.exactly and not any(self._fixed[a] != 0.0 for a in self._groups[group])
             ):
                 raise Infeasible(f"the facts break {rule.show(group[0])}")
-        together = self._with_members(step.atoms)
-        mentions = (key for atom in together for key in self._mentions.get(atom, ()))
-        keys = dict.fromkeys([*step.rows, *mentions])
         for key in keys:
             row = self._rows.get(key)
             if row is not None and self._hard(row) and self._folded(row) == frozenset():
@@ -417,28 +427,33 @@ class MlnWorld:
 
     def _folded(self, row: Row) -> GroundLiterals | None:
         """Return the literals of a ground clause that facts do not decide; None if it is true."""
-        fixed = self._fixed
-        if all(not isinstance(x, frozenset) and isnan(fixed[x]) for _, x in row.literals):
-            return row.literals
-        literals = set[GroundLiteral]()
-        for positive, content in row.literals:
+        fixed, whole = self._fixed, True
+        literals = list[GroundLiteral]()
+        for literal in row.literals:
+            positive, content = literal
             if not isinstance(content, frozenset):
                 value = fixed[content]
                 if isnan(value):
-                    literals.add((positive, content))
+                    literals.append(literal)
                 elif value == positive:
                     return None
                 continue
+            whole = False
             values = {(p, atom): fixed[atom] for p, atom in content}  # type: ignore[index]
             if any(value == (not p) for (p, _), value in values.items()):
                 continue
             conjunction = frozenset(literal for literal, value in values.items() if isnan(value))
             if not conjunction:
                 return None
-            literals.add((True, conjunction) if len(conjunction) > 1 else next(iter(conjunction)))
-        if any((not positive, content) in literals for positive, content in literals):
+            only = next(iter(conjunction))
+            literals.append((True, conjunction) if len(conjunction) > 1 else only)
+        if whole:
+            left = len(literals) == len(row.literals)
+            return row.literals if left else frozenset(literals)
+        result = frozenset(literals)
+        if any((not positive, content) in result for positive, content in result):
             return None
-        return frozenset(literals)
+        return result
 
     # components ----------------------------------------------------------------------------------
 
@@ -583,6 +598,22 @@ class MlnWorld:
         except Infeasible:
             return False
         return True
+
+
+@contextmanager
+def garbage_kept() -> Iterator[None]:
+    """Collect no garbage meanwhile: a step makes many objects that stay, and none in cycles."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
+
+
+def _atoms_of(rows: Iterable[Row]) -> dict[GroundAtom, None]:
+    return {atom: None for row in rows for atom in atoms_of(row.literals)}
 
 
 def _score(part: _Part, values: Mapping[GroundAtom, float]) -> Fraction:
