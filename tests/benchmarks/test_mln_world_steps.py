@@ -77,6 +77,17 @@ def test_topics(seen):
         took, _ = timed(lambda change=change: world.apply(change))
         times["topic" if number % 2 else "link"].append(took / seconds)
         facts = {a: value for a, value in (facts | change).items() if value is not None}
+    for size in (10, 100):
+        times[f"{size} topics"] = []
+        for _ in range(30):
+            change = {}
+            for place in rng.choice(len(observed), size, replace=False):
+                old = observed[place]
+                observed[place] = ("Has", (old[1][0], topics[rng.integers(len(topics))]))
+                change |= {old: None, observed[place]: 1.0}
+            took, _ = timed(lambda change=change: world.apply(change))
+            times[f"{size} topics"].append(took / seconds)
+            facts = {a: value for a, value in (facts | change).items() if value is not None}
     assert world.certificate.certified
     columns = ("change", "seen", "cold, s", "first", "median", "p99")
     table = [
