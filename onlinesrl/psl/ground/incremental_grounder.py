@@ -196,6 +196,14 @@ class IncrementalGrounder:
         other._rules.remove(lost)
         return other, Step(rows, other._united(pieces), lost, none, none)
 
+    def reweigh(self, program: PslProgram) -> None:
+        """Give the plans the weights of a program, which has the same rules otherwise."""
+        weights, self._program = [rule.weight for rule in program.rules], program
+        self.plans = {
+            number: replace(plan, form=replace(plan.form, weight=weights[plan.form.rule]))
+            for number, plan in self.plans.items()
+        }
+
     def neighbourhood(self, atoms: Iterable[GroundAtom]) -> set[GroundAtom]:
         """Return the listed atoms of all ground rules that mention some of these atoms."""
         numbers = self.listed.find_atoms([*atoms])

@@ -196,7 +196,10 @@ class PslWorld:
             for rule in others:
                 line = f"{program.file}, line {rule.position.line}"
                 raise DataError(f"{line}: no rule of the world fits `{rule.text}`")
-        return self.set_model(replace(self._program, rules=tuple(rules)))
+        self._program = replace(self._program, rules=tuple(rules))
+        self._grounder.reweigh(self._program)
+        self.touched = 0
+        return self._reweighed(np.empty(0, np.int64))
 
     def set_model(self, program: PslProgram) -> dict[GroundAtom, Change]:
         """Go on under another program; return the targets whose value changed.
@@ -221,11 +224,18 @@ class PslWorld:
             self._grounder, self._answer.weights = old, before
             raise smallest or error from None
         self._program, self.touched = program, len(step.rows) + len(step.gone)
-        variables = moved.variables
-        numbers = [*self._grounder.plans]
-        if np.any(weights[numbers] != present[numbers]):
-            self._answer.set_weights(np.append(weights, np.zeros(len(present) - len(weights))))
-            moved = self._answer.step(step.gone[:0], united(0, []))
+        return self._reweighed(moved.variables)
+
+    def _reweighed(self, variables: Ints) -> dict[GroundAtom, Change]:
+        """Solve again where the weights of the plans are new; return what changed, ``variables`` as well."""
+        weights, old, numbers = (
+            self._weights(self._grounder),
+            self._answer.weights,
+            [*self._grounder.plans],
+        )
+        if np.any(weights[numbers] != old[numbers]):
+            self._answer.set_weights(np.append(weights, np.zeros(len(old) - len(weights))))
+            moved = self._answer.step(variables[:0], united(0, []))
             variables = np.union1d(variables, moved.variables)
         return dict(self._report(variables, self._answer.values[variables]))
 
