@@ -332,8 +332,12 @@ class IncrementalAdmm:
         self._valued[variables] = self._steps
         self._old_values.append((variables[is_fresh], values[is_fresh]))
 
-    def _reserve(self, **sizes: int) -> None:
-        self._linked = linked = _longer(self._linked, **sizes)
+    def _reserve(self, row: int = 0, variable: int = 0, entry: int = 0) -> None:
+        linked = self._linked
+        room = len(linked.start), len(linked.first), len(linked.variable)
+        if row <= room[0] and variable <= room[1] and entry <= room[2]:
+            return
+        self._linked = linked = _longer(linked, row=row, variable=variable, entry=entry)
         rows, variables = len(linked.start), len(linked.first)
         if len(self._marks.row) < rows or len(self._marks.variable) < variables:
             self._is_row = extended(self._is_row, rows)[:rows]

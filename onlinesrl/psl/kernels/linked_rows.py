@@ -261,6 +261,8 @@ def descend(
             at += 1
             work -= 1
             marks.waits[j] = 0
+            if rows.variable_gap[j] <= enough:
+                continue
             move = move_of(rows, j)
             if np.isnan(move):
                 marks.waits[j] = KINK
