@@ -17,6 +17,7 @@ from onlinesrl.psl.ground.hinge_loss_mrf import (
     HingeLossMRF,
     validate,
 )
+from onlinesrl.psl.inference import incremental_admm
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.dual import lower_bound
 from onlinesrl.psl.inference.incremental_admm import IncrementalAdmm
@@ -168,6 +169,26 @@ def test_a_change_in_a_chain_is_solved_near_it():
     assert incremental.largest_part < 200
     check(incremental)
     assert incremental.value(2_500) < 1e-3
+
+
+def test_where_the_energy_is_smooth_descent_needs_no_admm(monkeypatch):
+    """Every variable has a prior, so that single variables decide most of their energy."""
+    rng, incremental, names = np.random.default_rng(0), Named(WEIGHTS), range(300)
+
+    def row(variables):
+        signs = rng.choice([-1.0, 1.0, 0.5], len(variables))
+        kind, at = rng.choice([HINGE, PLAIN]), rng.uniform(-1.0, 1.0)
+        return HingeRow(variables, signs, at, int(rng.integers(2)), 2, kind)
+
+    rows = {("prior", n): HingeRow((n,), np.ones(1), -rng.random(), 2, 2, PLAIN) for n in names}
+    pairs = [tuple(rng.choice(300, 2, replace=False).tolist()) for _ in range(600)]
+    incremental.change(rows | {("pair", k): row(pair) for k, pair in enumerate(pairs)}, names)
+    monkeypatch.setattr(incremental_admm, "Admm", None)
+    for count in (1, 10, 50) * 5:
+        chosen = rng.choice(600, count, replace=False).tolist()
+        moved = incremental.change({("pair", k): row(pairs[k]) for k in chosen})
+        assert len(moved) >= count / 4
+    check(incremental)
 
 
 def test_a_step_without_a_solution_changes_nothing():
