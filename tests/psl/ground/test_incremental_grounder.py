@@ -182,6 +182,9 @@ def test_a_missing_atom_is_an_error_or_left_out():
         ground.change({("A", ("b",)): 1.0, ("A", ("a",)): None})
     assert ground.grounder.listed.get(("A", ("b",))) is None
     assert ground.grounder.listed.get(("A", ("a",))) == 1.0
+    ground.change({("A", ("c",)): 0.0})
+    with pytest.raises(RuleError, match=r"the rule needs T\('c'\)"):
+        ground.change({("A", ("c",)): 1.0})
     skipping = Ground(program, "T", skip=True)
     skipping.change(step)
     skipping.change({("A", ("b",)): 1.0})
