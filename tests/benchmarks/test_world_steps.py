@@ -1,6 +1,7 @@
 """The CPU of a step of a world beside that of a cold answer: who trusts whom in Epinions, Bitcoin-OTC."""
 
 import csv
+import re
 import time
 from collections import Counter, deque
 
@@ -73,6 +74,18 @@ def test_opinions():
             times.append(seconds / cold)
         row = (count, cold, first / cold, float(np.median(times)), float(np.quantile(times, 0.99)))
         show("A world of Epinions", ("flips a step", "cold, s", "first", "median", "p99"), [row])
+    rows = []
+    for most in (1e-4, 1e-2, 0.5):
+        times = []
+        for _ in range(4):
+            factors = iter(rng.uniform(1 - most, 1 + most, len(model.rules)).tolist())
+            text = re.sub("(?m)^1:", lambda _, w=factors: f"{next(w):.6f}:", model.text)
+            other = srl.Model(text, "psl")
+            times.append(timed(lambda other=other: world.set_weights(other))[0] / cold)
+        assert world.certificate.certified
+        rows.append((most, float(np.median(times))))
+    show("Other weights in a world of Epinions", ("relative change", "median"), rows)
+    world.set_weights(model)
     energy = srl.infer(model, facts | {"Trusts": seen}, targets).stats["objective"]
     assert world.certificate.energy == pytest.approx(energy, rel=2e-6)
 
