@@ -52,14 +52,19 @@ class Watcher(Protocol):
         ...
 
 
+FIRST = 100
+"""In so many labelled examples a run looks for labels that may be missing."""
+
+
 class Trainer:
     """Learns from a source, from its start or from the last checkpoint.
 
     Raises DataError (exit 65) at the first bad example with ``strict``, at the first unsolved one with
     ``settle``, or when more than ``bad_share`` of the examples are bad; StorageError when something
     cannot be written. An example in which ``crashes`` processes died is bad. ``answered`` is called
-    with each record, its item and its outcome, and ``first`` with the first examples before they are learned
-    from. ``settings`` and ``config``, all keys and values of the run, are kept in checkpoints.
+    with each record, its item and its outcome. ``first`` is called with the labelled examples of a batch
+    before they are learned from, until it returns something true or ``FIRST`` were learned from.
+    ``settings`` and ``config``, all keys and values of the run, are kept in checkpoints.
     """
 
     def __init__(
@@ -261,8 +266,11 @@ class Trainer:
         self.before = self.labels and self.labels.copy()
         work, read = self.work(batch)
         condemned = False
-        if work and self.first is not None and not self.metrics.steps:
-            self.first([task.item for task in work if isinstance(task.item, Example)])
+        if self.first is not None and self.metrics.total.labelled < FIRST:
+            items = [task.item for task in work if not isinstance(task.item, ExampleError)]
+            examples = [item.example if isinstance(item, Answered) else item for item in items]
+            if self.first([example for example in examples if example.labelled]):
+                self.first = None
         if work:
             outcomes, tally = process_batch(
                 self.learner, [entry.item for entry in work], True, self.crash, self.metrics.steps

@@ -156,3 +156,13 @@ def test_an_ambiguous_stream_is_told(job, tmp_path):
         assert (reason or "`unlabelled`") in run.said if reason else "`unlabelled`" not in run.said
         assert run.call("check", str(run.config)) == 0
         assert (reason in run.printed) if reason else "`unlabelled`" not in run.printed
+    whole = {**example, "truth": {"Kind": [["a"]], "Liked": [["a"], ["b"]]}}
+    late = {key: value for key, value in example.items() if key != "truth"}
+    for name, lines, keys in (
+        ("second", [{**whole, "id": 0}, example, {**example, "id": 2}], {}),
+        ("late", [{**whole, "id": 0}, late, {"id": 1, "truth": false["truth"]}], {"labels": {}}),
+    ):
+        keys |= {"model": str(model), "query": ["Kind", "Liked"], "metrics": {}}
+        run = job([spelled(line) for line in lines], name, **keys)
+        assert run.run() == 0
+        assert run.said.count("the truth of example 1 ") == 1, run.said
