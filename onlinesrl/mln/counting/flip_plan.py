@@ -7,7 +7,7 @@ atom that flips is known. What is known is looked up first, so that a visit meet
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 
 import numpy as np
@@ -304,7 +304,7 @@ class FlipCounts:
             place |= {f"{name}.{k}": k for k in range(len(self.types[name]))}
         by_name = [len(part.get(name, ())) for part in (soft, hard) for name in self.names]
         parts = [part for term in terms for part in term.parts]
-        self.plan = kernel.Plan(
+        plan = kernel.Plan(
             _starts(by_name),
             np.array([term.odd for term in terms], np.uint8),
             np.array([term.scale for term in terms], np.float64),
@@ -335,21 +335,22 @@ class FlipCounts:
             np.array([len(types) for types in self.types.values()], np.int32),
             np.array([self.names.index(name) for name in self.query], np.int32),
         )
-        self.draws = self._draws(ways, place, len(of_terms))
         value = np.zeros(width + len(place), np.int32)
         for name, constant in planner.constants.items():
             if name in place:
                 value[place[name]] = constant
         n = len(steps)
         most = max([1, *(len(way.parts) for way in ways)])
-        self.scratch = kernel.Scratch(
+        scratch = kernel.Scratch(
             value,
             np.zeros(n, np.int32),
             np.zeros(n + 1),
             np.zeros(most, np.int64),
             np.zeros(most),
         )
-        self.tuples = self._tuples({name: world.table(name).rows for name in self.names})
+        draws = self._draws(ways, place, len(of_terms))
+        tuples = self._tuples({name: world.table(name).rows for name in self.names})
+        self.frame = kernel.Counting(plan, draws, tuples, scratch)
 
     def _draws(
         self, ways: Sequence[PlannedWay], place: Mapping[str, int], first: int
@@ -410,20 +411,21 @@ class FlipCounts:
 
     def atom(self, number: int) -> tuple[str, list[int]]:
         """Return the predicate and the constants of the query's atom with this number."""
-        predicate = kernel.put_number(self.plan, self.scratch, number)
+        predicate = kernel.put_number(self.frame.plan, self.frame.scratch, number)
         name = self.names[predicate]
-        return name, self.scratch.value[: len(self.types[name])].tolist()
+        return name, self.frame.scratch.value[: len(self.types[name])].tolist()
 
     def rows(self, name: str) -> Ints:
         """Return the true atoms of a predicate, int64[atoms, arguments], in any order."""
-        t = self.tuples
+        t = self.frame.tuples
         out = np.zeros(t.value.shape, np.int32)
         n = kernel.read(t, self.names.index(name), out)
         return out[:n, : len(self.types[name])].astype(np.int64)
 
     def set(self, rows: Mapping[str, Ints]) -> None:
         """Make other atoms of the query true; nothing else changes."""
-        self.tuples = self._tuples({name: self.rows(name) for name in self.names} | dict(rows))
+        all_rows = {name: self.rows(name) for name in self.names} | dict(rows)
+        self.frame = replace(self.frame, tuples=self._tuples(all_rows))
 
     def grow(self) -> None:
         """Make room for more true tuples."""
@@ -432,17 +434,18 @@ class FlipCounts:
     @property
     def memory(self) -> int:
         """The bytes of all arrays."""
-        frames = (self.plan, self.draws, self.tuples, self.scratch)
-        return sum(v.nbytes for f in frames for v in vars(f).values() if isinstance(v, np.ndarray))
+        f = self.frame
+        arrays = [v for x in (f.plan, f.draws, f.tuples, f.scratch) for v in vars(x).values()]
+        return sum(v.nbytes for v in arrays if isinstance(v, np.ndarray))
 
     def change(self, name: str, row: Sequence[int]) -> Floats:
         """Return the changes of the features by the flip of an atom; the last of hard rules' counts."""
-        p, s, predicate = self.plan, self.scratch, self.names.index(name)
-        s.value[: len(row)] = row
-        true = kernel.slot_of(self.tuples, predicate, s.value) != kernel.NONE
+        c, predicate = self.frame, self.names.index(name)
+        c.scratch.value[: len(row)] = row
+        true = kernel.slot_of(c.tuples, predicate, c.scratch.value) != kernel.NONE
         total = np.zeros(self.weights + 1)
         for terms in (predicate, predicate + len(self.names)):
-            kernel.change(p, self.tuples, s, terms, true, np.zeros(len(total)), 1.0, total)
+            kernel.change(c, terms, true, np.zeros(len(total)), 1.0, total)
         return total
 
 

@@ -111,6 +111,15 @@ class Scratch(Frame):
     extra: Floats  # [part of a way] their gains beyond those that the plan counts
 
 
+class Counting(Frame):
+    """The true tuples, how counts change where their atoms flip, and memory."""
+
+    plan: Plan
+    draws: Draws
+    tuples: Tuples
+    scratch: Scratch
+
+
 # tuples ------------------------------------------------------------------------------------------
 
 
@@ -284,19 +293,13 @@ def _weight(f: Plan | Draws, s: Scratch, n: int) -> int:
 
 @kernel
 def _matches(
-    p: Plan,
-    t: Tuples,
-    s: Scratch,
-    part: int,
-    term: int,
-    weight: Floats,
-    times: float,
-    total: Floats,
+    c: Counting, part: int, term: int, weight: Floats, times: float, total: Floats
 ) -> float:
     """Return the number of matches of a part; of a term's last part, each times its weight.
 
     The latter adds each match ``times`` to the ``total`` of its weight.
     """
+    p, t, s = c.plan, c.tuples, c.scratch
     first, last = p.step_start[part], p.step_start[part + 1]
     count, step, new = 0.0, first, True
     s.amount[first] = 1.0
@@ -320,53 +323,44 @@ def _matches(
 
 @kernel
 def change(
-    p: Plan,
-    t: Tuples,
-    s: Scratch,
-    terms: int,
-    true: bool,
-    weight: Floats,
-    times: float,
-    total: Floats,
+    c: Counting, terms: int, true: bool, weight: Floats, times: float, total: Floats
 ) -> float:
     """Return sum_j theta_j (M_j(flipped) - M_j) over the formulas with the atom: equation 5's log odds.
 
-    The atom is in ``s.value``; ``terms`` is its predicate, or, for hard rules, that plus the number of
+    The atom is in the scratch; ``terms`` is its predicate, or, for hard rules, that plus the number of
     predicates. Adds ``times`` each change of a count to ``total``.
     """
-    score = 0.0
+    p, score = c.plan, 0.0
     for term in range(p.term_start[terms], p.term_start[terms + 1]):
         amount = -p.scale[term] if p.odd[term] and true else p.scale[term]
         last = p.part_start[term + 1] - 1
         for part in range(p.part_start[term], last):
             if amount != 0.0:
-                amount *= _matches(p, t, s, part, term, weight, 0.0, total)
+                amount *= _matches(c, part, term, weight, 0.0, total)
         if amount != 0.0:
-            score += amount * _matches(p, t, s, last, term, weight, times * amount, total)
+            score += amount * _matches(c, last, term, weight, times * amount, total)
     return score
 
 
 @kernel
-def _gain(
-    p: Plan, t: Tuples, s: Scratch, predicate: int, true: bool, weight: Floats, total: Floats
-) -> float:
-    """Return the log odds of flipping the atom in ``s.value``; infinite where hard rules break or mend."""
-    gain = change(p, t, s, predicate + len(p.arity), true, weight, 0.0, total)
+def _gain(c: Counting, predicate: int, true: bool, weight: Floats, total: Floats) -> float:
+    """Return the log odds of flipping the atom in the scratch; infinite where hard rules break or mend."""
+    gain = change(c, predicate + len(c.plan.arity), true, weight, 0.0, total)
     if gain != 0.0:
         return -np.inf if gain < 0.0 else np.inf
-    return change(p, t, s, predicate, true, weight, 0.0, total)
+    return change(c, predicate, true, weight, 0.0, total)
 
 
 @kernel
-def _flip(p: Plan, t: Tuples, s: Scratch, predicate: int, weight: Floats, total: Floats) -> None:
-    """Flip the atom in ``s.value``; the changes of the counts are added to ``total``."""
-    slot = slot_of(t, predicate, s.value)
-    for terms in (predicate, predicate + len(p.arity)):
-        change(p, t, s, terms, slot != NONE, weight, 1.0, total)
+def _flip(c: Counting, predicate: int, weight: Floats, total: Floats) -> None:
+    """Flip the atom in the scratch; the changes of the counts are added to ``total``."""
+    slot = slot_of(c.tuples, predicate, c.scratch.value)
+    for terms in (predicate, predicate + len(c.plan.arity)):
+        change(c, terms, slot != NONE, weight, 1.0, total)
     if slot != NONE:
-        _remove(t, predicate, slot)
+        _remove(c.tuples, predicate, slot)
     else:
-        _add(t, predicate, s.value)
+        _add(c.tuples, predicate, c.scratch.value)
 
 
 @kernel
@@ -400,9 +394,7 @@ def put_number(p: Plan, s: Scratch, atom: int) -> int:
 
 @kernel
 def resample(
-    p: Plan,
-    t: Tuples,
-    s: Scratch,
+    c: Counting,
     atom: int,
     extra: float,
     rng: Generator,
@@ -414,23 +406,21 @@ def resample(
 
     ``extra`` is added to its log odds. Its probability is added to ``probability`` unless that has length 0.
     """
-    predicate = put_number(p, s, atom)
-    true = slot_of(t, predicate, s.value) != NONE
-    gained = _gain(p, t, s, predicate, true, weight, total) + extra
+    predicate = put_number(c.plan, c.scratch, atom)
+    true = slot_of(c.tuples, predicate, c.scratch.value) != NONE
+    gained = _gain(c, predicate, true, weight, total) + extra
     odds = 1.0 / (1.0 + math.exp(-gained))
     if len(probability) > 0:
         probability[atom] += 1.0 - odds if true else odds
     if uniform(rng) < odds:
-        _flip(p, t, s, predicate, weight, total)
+        _flip(c, predicate, weight, total)
         return True
     return False
 
 
 @kernel
 def sweep(
-    p: Plan,
-    t: Tuples,
-    s: Scratch,
+    c: Counting,
     atom: int,
     atoms: int,
     rng: Generator,
@@ -443,8 +433,8 @@ def sweep(
 
     That is the number of all ``atoms`` at the end, and less where there is no room for a flip.
     """
-    while atom < atoms and not stop[0] and room(t, 1):
-        resample(p, t, s, atom, 0.0, rng, weight, total, probability)
+    while atom < atoms and not stop[0] and room(c.tuples, 1):
+        resample(c, atom, 0.0, rng, weight, total, probability)
         atom += 1
     return atom
 
@@ -464,8 +454,9 @@ def _random_slot(t: Tuples, predicate: int, cell: int, whole: bool, rng: Generat
 
 
 @kernel
-def _draw(p: Plan, d: Draws, t: Tuples, s: Scratch, way: int, rng: Generator) -> bool:
+def _draw(c: Counting, way: int, rng: Generator) -> bool:
     """Draw a grounding of a way, half of the time among joint matches of its true atoms; False: none."""
+    p, d, t, s = c.plan, c.draws, c.tuples, c.scratch
     for k in range(d.variable_start[way], d.variable_start[way + 1]):
         s.value[d.variable[k]] = below(rng, d.domain[k])
     if uniform(rng) < 0.5:
@@ -492,15 +483,16 @@ def _put(d: Draws, s: Scratch, part: int) -> None:
 
 
 @kernel
-def _is_broken(d: Draws, t: Tuples, s: Scratch, way: int, weight: Floats) -> bool:
+def _is_broken(c: Counting, way: int, weight: Floats) -> bool:
     """Return whether the grounding that was drawn is false with a weight above 0, or true with one below."""
+    d, s = c.draws, c.scratch
     value = d.truth[way] != 0
     for part in range(d.part_start[way], d.part_start[way + 1]):
         if d.predicate[part] == NONE:
             true = s.value[d.columns[part, 0]] == s.value[d.columns[part, 1]]
         else:
             _put(d, s, part)
-            true = slot_of(t, d.predicate[part], s.value) != NONE
+            true = slot_of(c.tuples, d.predicate[part], s.value) != NONE
         if true != (d.true[part] != 0):
             value = d.truth[way] == 0
             break
@@ -533,20 +525,19 @@ def noise(seed: int, atom: int) -> float:
 
 
 @kernel
-def candidates(
-    p: Plan, d: Draws, t: Tuples, s: Scratch, atoms: int, seed: int, rng: Generator, weight: Floats
-) -> int:
-    """Draw a broken grounding, write its open atoms to ``s.atom``, and return how many; 0: none was drawn.
+def candidates(c: Counting, atoms: int, seed: int, rng: Generator, weight: Floats) -> int:
+    """Draw a broken grounding, write its open atoms to the scratch, and return how many; 0: none was drawn.
 
     With noise, each of the ``atoms`` has a unit clause with its noise as weight.
     """
+    p, d, s = c.plan, c.draws, c.scratch
     for _ in range(TRIES):
         way, n = below(rng, len(d.truth) + (seed != NONE)), 0
         if way == len(d.truth):
             s.atom[0] = below(rng, atoms)
             predicate = put_number(p, s, s.atom[0])
-            n = (slot_of(t, predicate, s.value) != NONE) != (noise(seed, s.atom[0]) > 0.0)
-        elif _draw(p, d, t, s, way, rng) and _is_broken(d, t, s, way, weight):
+            n = (slot_of(c.tuples, predicate, s.value) != NONE) != (noise(seed, s.atom[0]) > 0.0)
+        elif _draw(c, way, rng) and _is_broken(c, way, weight):
             for part in range(d.part_start[way], d.part_start[way + 1]):
                 _put(d, s, part)
                 s.atom[n] = _number(p, s, d.predicate[part])
@@ -558,9 +549,7 @@ def candidates(
 
 @kernel
 def move(
-    p: Plan,
-    t: Tuples,
-    s: Scratch,
+    c: Counting,
     n: int,
     status: Floats,
     journal: Ints,
@@ -576,12 +565,13 @@ def move(
     a flip that loses weight is made with probability ``chance`` only. ``status`` (zeros at the start) has the
     step, the score now and at best, and the number of flips in ``journal``, which are those since.
     """
+    p, s = c.plan, c.scratch
     anything, best, most, ties = uniform(rng) < chance, NONE, -np.inf, 0
     for k in range(n):
         predicate = put_number(p, s, s.atom[k])
-        true = slot_of(t, predicate, s.value) != NONE
+        true = slot_of(c.tuples, predicate, s.value) != NONE
         bonus = noise(seed, s.atom[k]) if seed != NONE else 0.0
-        gained = _gain(p, t, s, predicate, true, weight, total) + (-bonus if true else bonus)
+        gained = _gain(c, predicate, true, weight, total) + (-bonus if true else bonus)
         gained += s.extra[k]
         if gained == -np.inf or not (anything or gained >= most):
             continue
@@ -591,7 +581,7 @@ def move(
     status[STEP] += 1
     if best == NONE or (most < 0.0 and uniform(rng) >= chance):
         return NONE
-    _flip(p, t, s, put_number(p, s, best), weight, total)
+    _flip(c, put_number(p, s, best), weight, total)
     journal[int(status[JOURNAL])] = best
     status[JOURNAL] += 1
     status[SCORE] += most
@@ -602,10 +592,7 @@ def move(
 
 @kernel
 def maxwalksat(
-    p: Plan,
-    d: Draws,
-    t: Tuples,
-    s: Scratch,
+    c: Counting,
     atoms: int,
     status: Floats,
     journal: Ints,
@@ -617,16 +604,15 @@ def maxwalksat(
     stop: Bytes,
 ) -> None:
     """Move ``len(journal)`` times, or until there is no room for a flip."""
-    while status[STEP] < len(journal) and not stop[0] and room(t, 1):
-        n = candidates(p, d, t, s, atoms, seed, rng, weight)
-        move(p, t, s, n, status, journal, chance, seed, rng, weight, total)
+    while status[STEP] < len(journal) and not stop[0] and room(c.tuples, 1):
+        n = candidates(c, atoms, seed, rng, weight)
+        move(c, n, status, journal, chance, seed, rng, weight, total)
 
 
 @kernel
-def go_back(
-    p: Plan, t: Tuples, s: Scratch, status: Floats, journal: Ints, weight: Floats, total: Floats
-) -> None:
+def go_back(c: Counting, status: Floats, journal: Ints, weight: Floats, total: Floats) -> None:
     """Go back to the best state, or until there is no room for a flip."""
-    while status[JOURNAL] > 0 and room(t, 1):
+    while status[JOURNAL] > 0 and room(c.tuples, 1):
         status[JOURNAL] -= 1
-        _flip(p, t, s, put_number(p, s, journal[int(status[JOURNAL])]), weight, total)
+        predicate = put_number(c.plan, c.scratch, journal[int(status[JOURNAL])])
+        _flip(c, predicate, weight, total)

@@ -149,19 +149,15 @@ class CountedWorld:
         c, rng, change, atom = self.counts, self.rng, self.change, 0
         while atom < self.atoms:
             interrupt.check()
-            if not kernel.room(c.tuples, 1):
+            if not kernel.room(c.frame.tuples, 1):
                 c.grow()
             if not self.estimates:
                 atom = kernel.sweep(
-                    *(c.plan, c.tuples, c.scratch, atom, self.atoms),
-                    *(rng, own_weights, change, probability, stop),
+                    c.frame, atom, self.atoms, rng, own_weights, change, probability, stop
                 )
                 continue
             extra = self.estimated_odds(atom, own_weights)
-            if kernel.resample(
-                *(c.plan, c.tuples, c.scratch, atom, extra),
-                *(rng, own_weights, change, probability),
-            ):
+            if kernel.resample(c.frame, atom, extra, rng, own_weights, change, probability):
                 self.dense.flip(*c.atom(atom))
             atom += 1
 
@@ -257,23 +253,22 @@ class CountedWorld:
         step = (status, journal, chance, noise, self.rng, own_weights, self.change)
         while status[kernel.STEP] < flips:
             interrupt.check()
-            if not kernel.room(c.tuples, 1):
+            if not kernel.room(c.frame.tuples, 1):
                 c.grow()
             if not self.estimates:
-                kernel.maxwalksat(c.plan, c.draws, c.tuples, c.scratch, self.atoms, *step, stop)
+                kernel.maxwalksat(c.frame, self.atoms, *step, stop)
                 continue
-            n = kernel.candidates(
-                *(c.plan, c.draws, c.tuples, c.scratch), *(self.atoms, noise, self.rng, own_weights)
-            )
+            n = kernel.candidates(c.frame, self.atoms, noise, self.rng, own_weights)
+            scratch = c.frame.scratch
             for k in range(n):
-                c.scratch.extra[k] = self.estimated_odds(int(c.scratch.atom[k]), own_weights)
-            atom = kernel.move(c.plan, c.tuples, c.scratch, n, *step)
+                scratch.extra[k] = self.estimated_odds(int(scratch.atom[k]), own_weights)
+            atom = kernel.move(c.frame, n, *step)
             if atom != kernel.NONE:
                 self.dense.flip(*c.atom(atom))
         while status[kernel.JOURNAL]:
-            if not kernel.room(c.tuples, 1):
+            if not kernel.room(c.frame.tuples, 1):
                 c.grow()
-            kernel.go_back(c.plan, c.tuples, c.scratch, status, journal, own_weights, self.change)
+            kernel.go_back(c.frame, status, journal, own_weights, self.change)
         self.dense.set({name: c.rows(name) for name in self.query})
 
 
