@@ -121,7 +121,16 @@ class Names:
             if self._outer is not None and not self._owns(term):
                 return self._outer._leaf(term)
             if term not in self._names:
-                self._define(term, self._new(term))
+                stem = "n"
+                if isinstance(term, Function):
+                    stem = term.name[0].lower() + term.name[1:]
+                elif isinstance(term.left, Variable):
+                    stem = term.left.name
+                new_names = map(f"{stem}{{}}".format, count(1))
+                name = next(new for new in new_names if new not in self._taken)
+                self._taken.add(name)
+                self.fresh.append(name)
+                self._define(term, Variable(name))
             return self._names[term]
         return term
 
@@ -154,17 +163,6 @@ class Names:
             case Arithmetic(op, left, right):
                 first, second = self._leaf(left), self._leaf(right)
                 self.computed.append((variable, op, first, second))
-
-    def _new(self, term: Function | Arithmetic) -> Variable:
-        stem = "n"
-        if isinstance(term, Function):
-            stem = term.name[0].lower() + term.name[1:]
-        elif isinstance(term.left, Variable):
-            stem = term.left.name
-        name = next(new for new in map(f"{stem}{{}}".format, count(1)) if new not in self._taken)
-        self._taken.add(name)
-        self.fresh.append(name)
-        return Variable(name)
 
 
 __all__ = ["Clause", "Comparison", "Computed", "Equality", "Existential", "Literal", "clauses"]

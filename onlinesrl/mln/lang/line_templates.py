@@ -78,7 +78,18 @@ def fold(code: str, source: Source) -> tuple[list[Statement], dict[int, Family]]
             parsed = statements("\n".join(lines), source)
         except source.kind:
             break
-        misfits = _misfits(parsed, families)
+        firsts = {sentence.position.line: sentence for sentence in parsed}
+        long = {
+            number
+            for sentence in firsts.values()
+            if sentence.last_line > sentence.position.line
+            for number in range(sentence.position.line, sentence.last_line + 1)
+        }
+        misfits = {
+            family.shape
+            for family in families
+            if not _fits(firsts.get(family.lines[0]), family) or not long.isdisjoint(family.lines)
+        }
         if not misfits:
             return parsed, {family.lines[0]: family for family in families}
         unfit |= misfits
@@ -156,22 +167,6 @@ def _families(code: str, unfit: Set[str]) -> list[Family]:
         for family in shapes.values()
         if len(family.lines) > ENOUGH and family.shape not in unfit
     ]
-
-
-def _misfits(parsed: Iterable[Statement], families: Iterable[Family]) -> set[str]:
-    """Return the shapes of the families that must be parsed line by line."""
-    firsts = {sentence.position.line: sentence for sentence in parsed}
-    long = {
-        number
-        for sentence in firsts.values()
-        if sentence.last_line > sentence.position.line
-        for number in range(sentence.position.line, sentence.last_line + 1)
-    }
-    return {
-        family.shape
-        for family in families
-        if not _fits(firsts.get(family.lines[0]), family) or not long.isdisjoint(family.lines)
-    }
 
 
 def _fits(first: Statement | None, family: Family) -> bool:

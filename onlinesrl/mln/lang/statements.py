@@ -529,26 +529,24 @@ def _enumeration(node: Tree[Token], source: Source, dialect: Dialect) -> Enumera
     more = bool(constants) and constants[-1].type == "DOTS"
     listed = constants[:-1] if more else constants
     dots = [token for token in listed if token.type == "DOTS"]
-    names = _range(listed, dots[0], source) if dots else tuple(map(unquote, listed))
+    names = tuple(map(unquote, listed))
+    if dots:  # the integers of ``first, ..., last``
+        if [token.type for token in listed] != ["NUMBER", "DOTS", "NUMBER"]:
+            raise source.error(
+                "`...` stands between the first and the last integer of a type, or at its end",
+                position(dots[0]),
+                "write `time = {0, ..., 9}`, or `label = {A, B, ...}` if the stream may add constants",
+            )
+        for token in (listed[0], listed[2]):
+            if not WHOLE.fullmatch(token):
+                message = f"{token} is not an integer of at most 18 digits"
+                raise source.error(message, position(token))
+        first, last = int(listed[0]), int(listed[2])
+        if first > last:
+            message = f"the type ends before it begins, at {first}"
+            raise source.error(message, position(listed[2]))
+        if last - first >= MAX_RANGE:
+            message = f"an integer type has at most {MAX_RANGE} constants"
+            raise source.error(message, position(listed[2]))
+        names = tuple(map(str, range(first, last + 1)))
     return Enumeration(str(name), names, more, position(name), node.meta.end_line)
-
-
-def _range(tokens: list[Token], dots: Token, source: Source) -> tuple[str, ...]:
-    """Return the integers of ``first, ..., last``."""
-    if [token.type for token in tokens] != ["NUMBER", "DOTS", "NUMBER"]:
-        message = "`...` stands between the first and the last integer of a type, or at its end"
-        hint = (
-            "write `time = {0, ..., 9}`, or `label = {A, B, ...}` if the stream may add constants"
-        )
-        raise source.error(message, position(dots), hint)
-    for token in (tokens[0], tokens[2]):
-        if not WHOLE.fullmatch(token):
-            message = f"{token} is not an integer of at most 18 digits"
-            raise source.error(message, position(token))
-    first, last = int(tokens[0]), int(tokens[2])
-    if first > last:
-        raise source.error(f"the type ends before it begins, at {first}", position(tokens[2]))
-    if last - first >= MAX_RANGE:
-        message = f"an integer type has at most {MAX_RANGE} constants"
-        raise source.error(message, position(tokens[2]))
-    return tuple(map(str, range(first, last + 1)))

@@ -20,7 +20,6 @@ from onlinesrl.logic.ast import (
     Formula,
     Leaf,
     Position,
-    Predicate,
     Program,
     Rule,
     Variable,
@@ -83,11 +82,16 @@ def _declarations(program: Program) -> Iterator[str]:
         if listed:
             yield f"{name} = {{ {', '.join(listed)} }}\n"
     for name, predicate in program.predicates.items():
-        function = program.functions.get(name)
-        if function is None:
-            yield f"{_declaration(predicate)}\n"
-        else:
+        function, types = program.functions.get(name), predicate.types
+        if function is not None:
             yield f"{function.result} {name}({', '.join(function.types)})\n"
+        elif predicate.numeric:
+            yield f"{name}({', '.join(types)}): real\n"
+        elif not types:
+            yield f"{name}\n"
+        else:
+            marks = ("!" if n in predicate.exactly_one else "" for n in range(len(types)))
+            yield f"{name}({', '.join(map(str.__add__, types, marks))})\n"
 
 
 def _rule_lines(program: Program, rule: Rule) -> str:
@@ -111,16 +115,6 @@ def _enumerated(constants: Sequence[str]) -> str:
         if all(constant == str(number) for constant, number in zip(constants, row, strict=True)):
             return f"{first}, ..., {constants[-1]}"
     return ", ".join(map(quote, constants))
-
-
-def _declaration(predicate: Predicate) -> str:
-    if predicate.numeric:
-        return f"{predicate.name}({', '.join(predicate.types)}): real"
-    if not predicate.types:
-        return predicate.name
-    marks = ("!" if index in predicate.exactly_one else "" for index in range(len(predicate.types)))
-    types = (f"{type_}{mark}" for type_, mark in zip(predicate.types, marks, strict=True))
-    return f"{predicate.name}({', '.join(types)})"
 
 
 class _Form(NamedTuple):
