@@ -83,9 +83,15 @@ def undeclared(layout: Layout, examples: Iterable[Example], background: Backgrou
                 constants.setdefault(kind, {})[constant] = None
                 named.setdefault(kind, {})[place] = None
         times |= {kind: times.get(kind, 0) + 1 for kind in new_kinds}
-    return [
-        _declaration(kind, [*constants[kind]], [*named[kind]], times[kind]) for kind in constants
-    ]
+    messages: list[str] = []
+    for kind, names in constants.items():
+        listed = ", ".join([*map(quote, [*names][:SHOWN]), *["..."] * (len(names) > SHOWN)])
+        messages.append(
+            f"type {kind}: in {times[kind]} example{'s' * (times[kind] != 1)} only the truth of "
+            f"{' and '.join(named[kind])} names its constants, so that they cannot be predicted; declare "
+            f"them, `{kind} = {{{listed}}}`, or, if the stream adds constants, `{kind} = {{...}}`"
+        )
+    return messages
 
 
 def _constants(layout: Layout, atoms_of: Atoms) -> Iterator[tuple[str, str, str]]:
@@ -96,12 +102,3 @@ def _constants(layout: Layout, atoms_of: Atoms) -> Iterator[tuple[str, str, str]
             for atom in atoms:
                 for j, (kind, constant) in enumerate(zip(types, arguments(atom), strict=False)):
                     yield kind, str(constant), f"{name} (argument {j + 1})"
-
-
-def _declaration(kind: str, constants: list[str], places: list[str], examples: int) -> str:
-    listed = ", ".join([*map(quote, constants[:SHOWN]), *["..."] * (len(constants) > SHOWN)])
-    return (
-        f"type {kind}: in {examples} example{'s' * (examples != 1)} only the truth of "
-        f"{' and '.join(places)} names its constants, so that they cannot be predicted; declare them, "
-        f"`{kind} = {{{listed}}}`, or, if the stream adds constants, `{kind} = {{...}}`"
-    )

@@ -329,8 +329,10 @@ class Packer(Constants):
         After a MemoryError, ``forget`` restores the stream.
         """
         worlds, types = len(self.worlds), len(self.layout.types)
-        if learning and any(self.labelled):
-            self.join_strange()
+        if self.strange and learning and any(self.labelled):
+            for kind, constant in self.strange:  # now the stream has the constants of facts
+                self.stream[kind][constant]
+            self.number_facts()
         data = np.frombuffer(bytearray().join(self.rows), np.int32)
         before_each = np.cumsum([0, *map(len, self.rows)]) // data.itemsize
         places = np.frombuffer(b"".join(self.spans), np.int64).reshape(worlds, 2, self.layout.slots)
@@ -353,8 +355,8 @@ class Packer(Constants):
         self.make_room(len(data))
         at, early = 0, 0
         before, self.worlds_ever = self.worlds_ever, self.worlds_ever + worlds
-        for kind in range(types):
-            at, early = self.localise(batch, kind, before, at, early, learning)
+        for number in range(types):
+            at, early = self.localise(batch, number, before, at, early, learning)
         if self.layout.plan.numeric and self.constants.names:
             return replace(batch, number=self.numbers()[batch.member])
         return batch

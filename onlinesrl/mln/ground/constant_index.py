@@ -123,14 +123,14 @@ class Constants:
             for place in self.shared_place
         ]
         self.stream_size = [0] * len(layout.types)
-        self._number_facts()
+        self.number_facts()
         self.unshared: Atoms = {}  # background atoms with unshared constants of open types
         for name in layout.open.keys() & self.background.atoms:
             rows = self.background.atoms[name]
             showing = [row for row in rows if any(self._unshared({name: [row]}))]
             self.unshared |= {name: showing} if showing else {}
 
-    def _number_facts(self) -> None:
+    def number_facts(self) -> None:
         """Update the tables of facts and shared constants to the current numbers.
 
         ``tables`` are a batch's columns of shared constants: by type, their count and start; by constant,
@@ -230,13 +230,6 @@ class Constants:
                 stream.pop(str(name), None)
             del stream.names[count:]
         self.begin()
-
-    def join_strange(self) -> None:
-        """Add the constants of facts to the stream."""
-        if self.strange:
-            for kind, constant in self.strange:
-                self.stream[kind][constant]
-            self._number_facts()
 
     # a batch -------------------------------------------------------------------------------------
 

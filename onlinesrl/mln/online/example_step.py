@@ -293,7 +293,12 @@ class ExampleProcessor:
                     ):
                         self._count(w - 1)
                 if monitor is not None and weights.updates > before:
-                    self._watch(monitor, w - 1)
+                    if w - 1 in results.answered:
+                        self.counter.count_apart(results, w - 1)
+                    counts = results.out.counts[w - 1]
+                    units = int(counts[prediction_counts.UNITS])
+                    if monitor.heed(units - int(counts[prediction_counts.RIGHT_UNITS]), units):
+                        results.drifted.add(w - 1)
                 if most is not None and len(weights) > most:
                     weights.drop_least(most)
         except Interrupted:
@@ -324,15 +329,6 @@ class ExampleProcessor:
     def _measures_margins(self) -> bool:
         """Whether predictions by elimination get a margin; those by probabilities have none."""
         return self.margins and self.inference.marginals is None
-
-    def _watch(self, monitor: Monitor, w: int) -> None:
-        """Pass the errors of a world, after learning from it, to the drift monitor."""
-        if w in self.results.answered:
-            self.counter.count_apart(self.results, w)
-        counts = self.results.out.counts[w]
-        units = int(counts[prediction_counts.UNITS])
-        if monitor.heed(units - int(counts[prediction_counts.RIGHT_UNITS]), units):
-            self.results.drifted.add(w)
 
     def _audited(self, seen: int, w: int) -> bool:
         """Tell whether a world is to be audited."""
