@@ -258,9 +258,9 @@ def plus_everywhere(formula: Formula, weight: str | None = None) -> Formula:
 
 
 def _clause(rule: Rule, index: int, part: Disjunction, sign: int, shares: int) -> Clause:
-    used = {name for literal in part for name in variables(literal)}
-    used |= {name for literal in part if isinstance(literal, Some) for name in literal.variables}
-    names = Names(used)
+    free = [name for literal in part for name in variables(literal)]
+    bound = (name for literal in part if isinstance(literal, Some) for name in literal.variables)
+    names = Names({*free, *bound})
     flat = names.flat([literal for literal in part if not isinstance(literal, Some)])
     types = dict(rule.types)
     exists = tuple(
@@ -268,7 +268,6 @@ def _clause(rule: Rule, index: int, part: Disjunction, sign: int, shares: int) -
     )
     literals = (*flat.literals, *names.literals)
     template = plus_variables(rule.formula)
-    free = dict.fromkeys([*template, *(name for literal in part for name in variables(literal))])
     operands = tuple(map(_disjunct_formula, part if sign > 0 else map(negated, part)))
     formula: Formula = Or(operands) if sign > 0 else And(operands)
     if len(operands) == 1:
@@ -280,7 +279,7 @@ def _clause(rule: Rule, index: int, part: Disjunction, sign: int, shares: int) -
         comparisons=flat.comparisons,
         computed=tuple(names.computed),
         exists=exists,
-        domains=_domains(free, literals, types),
+        domains=_domains(dict.fromkeys([*template, *free]), literals, types),
         sign=sign,
         weight=None if rule.weight is None else rule.weight / shares,
         hard=rule.hard,
@@ -309,8 +308,7 @@ def _domains(
     names: Iterable[str], literals: Iterable[Literal], types: Mapping[str, str]
 ) -> Domains:
     """Return the variables that no literal binds, with their types."""
-    leaves = (leaf for literal in literals for leaf in terms(literal.atom))
-    bound = {leaf.name for leaf in leaves if isinstance(leaf, Variable)}
+    bound = {t.name for x in literals for t in x.atom.terms if isinstance(t, Variable)}
     return tuple((name, types[name]) for name in names if name not in bound and name in types)
 
 
