@@ -64,7 +64,7 @@ def predict(
     rows = new_tables(tables, settings.argument_types())
     for prediction in predictions:
         if prediction is not None:
-            rows.add(*prediction)
-        if rows.full:
-            rows.write()
-    rows.write()
+            rows.write(*prediction)
+        if rows.due:
+            rows.flush()
+    rows.flush()

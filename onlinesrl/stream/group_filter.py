@@ -16,6 +16,7 @@ class Choice:
     def __init__(self, only: Sequence[str] | None = None, without: Sequence[str] | None = None):
         self.only = None if only is None else frozenset(only)
         self.without = frozenset(without or ())
+        self.named = self.without | (self.only or frozenset())
         self.met: dict[str | None, None] = {}
         self.examples = 0
 
@@ -28,16 +29,13 @@ class Choice:
         """Note the groups of examples."""
         self.examples += len(groups)
         for group in dict.fromkeys(groups):
-            if group not in self.met and (len(self.met) < NOTED or self._named(group)):
+            if group not in self.met and (len(self.met) < NOTED or group in self.named):
                 self.met[group] = None
 
     def takes(self, group: str | None) -> bool:
         """Note an example's group; return whether it is chosen."""
         self.note([group])
         return self.has(group)
-
-    def _named(self, group: str | None) -> bool:
-        return group in self.without or (self.only is not None and group in self.only)
 
     def has(self, group: str | None) -> bool:
         """Tell whether a group is chosen."""

@@ -24,20 +24,10 @@ SourcePosition: TypeAlias = dict[str, Any]
 class Sections(Protocol):
     """The sections of a configuration that sources and sinks check."""
 
-    @property
-    def source(self) -> Any:
-        """Where the examples come from."""
-        ...
-
-    @property
-    def labels(self) -> Any:
-        """Where separate labels come from, if there are any."""
-        ...
-
-    @property
-    def checkpoint(self) -> Any:
-        """When to save."""
-        ...
+    source: Any
+    """Where the examples come from."""
+    labels: Any
+    """Where separate labels come from, if there are any."""
 
     def argument_types(self) -> Mapping[str, Sequence[str | None]]:
         """Return the types of each predicate's arguments."""

@@ -125,22 +125,19 @@ class Trainer:
     def resume(self, saved: checkpoints_module.Checkpoint | None) -> None:
         """Resume from a checkpoint, truncating the outputs to it; None: start from the beginning."""
         if saved is not None:
+            header, self.saves = saved.header, saved.number
             with restoring(saved.path):
-                self._restore(saved)
+                self.position, self.seconds = header["position"], header["seconds"]
+                self.drained = self.finished = header["finished"]
+                self.learner.restore(header["learner"], saved.arrays)
+                self.learner.slowest.found = header["slowest"]
+                self.metrics = Metrics.restore(header["metrics"])
+                self.reader.choice.restore(header["groups"])
+                self.shown.restore(header["shown"])
+                self.sink_state = converted(header.get("sink"), self.sink.State | None)
+                if self.labels is not None:
+                    self.labels.restore(converted(header.get("labels"), dict), saved.arrays)
         self.outputs.resume(saved.header if saved else {}, saved.number if saved else 0)
-
-    def _restore(self, saved: checkpoints_module.Checkpoint) -> None:
-        header, self.saves = saved.header, saved.number
-        self.position, self.seconds = header["position"], header["seconds"]
-        self.drained = self.finished = header["finished"]
-        self.learner.restore(header["learner"], saved.arrays)
-        self.learner.slowest.found = header["slowest"]
-        self.metrics = Metrics.restore(header["metrics"])
-        self.reader.choice.restore(header["groups"])
-        self.shown.restore(header["shown"])
-        self.sink_state = converted(header.get("sink"), self.sink.State | None)
-        if self.labels is not None:
-            self.labels.restore(converted(header.get("labels"), dict), saved.arrays)
 
     def save(self, in_background: bool = False) -> None:
         """Write the outputs, then state and position to one file; see ``CheckpointWriter.write``."""

@@ -15,7 +15,7 @@ from onlinesrl.core.learner import Outcome, Prediction
 from onlinesrl.logic.tables import read_parquet, write_parquet
 from onlinesrl.stream.kernels import sorted_rows as kernel
 from onlinesrl.stream.records import Record
-from onlinesrl.stream.sinks.parquet import Tables
+from onlinesrl.stream.sinks.parquet import new_tables
 from onlinesrl.stream.sources.parquet import TableSource
 
 TEXTS = [
@@ -111,15 +111,15 @@ def test_a_damaged_file_is_named(tmp_path):
 
 
 def test_answers_become_columns(tmp_path):
-    tables = Tables(tmp_path, {"In": ["token", None], "Is": ["kind"], "None": ["x"]})
+    tables = new_tables(tmp_path, {"In": ["token", None], "Is": ["kind"], "None": ["x"]})
     record, example = Record(b"", "f", 3, 0, 0), Example(id="7", evidence={})
     atoms: dict[str, Any] = {"In": [["é\0", 1], ['"', -2]], "Is": [["5"], [5]], "None": []}
-    tables.add(record, example, Outcome(Prediction("7", atoms, 0.5, True, "g", 2)))
-    tables.add(record, None, Outcome(None, "wrong"))
+    tables.write(record, example, Outcome(Prediction("7", atoms, 0.5, True, "g", 2)))
+    tables.write(record, None, Outcome(None, "wrong"))
     values = {"In": [ValuedAtom(["b", 3], 0.25)]}
-    tables.add(record, example, Outcome(Prediction(8, {"In": []}, 1.5, False, marginals=values)))
-    tables.write()
-    tables.write()
+    tables.write(record, example, Outcome(Prediction(8, {"In": []}, 1.5, False, marginals=values)))
+    tables.flush()
+    tables.flush()
     found = {path.name: [*path.iterdir()] for path in tmp_path.iterdir()}
     assert {*found} == {"examples", "In", "Is"} and all(len(of) == 1 for of in found.values())
     assert read_parquet(found["Is"][0]) == {"id": ["7", "7"], "kind": ["5", "5"]}

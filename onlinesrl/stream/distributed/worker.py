@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.example import Example
 from onlinesrl.core.interrupt import Interrupted
-from onlinesrl.core.learner import Item, Learner, Outcome, Tally
+from onlinesrl.core.learner import Learner, Tally
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.stream.crash_notes import CrashNote
 from onlinesrl.stream.dead_letters import letter
@@ -68,8 +68,16 @@ def learn(
     learner.restore(*state)
     learner.slowest.found = []
     learned, recent, tallies = Learned(position), Shown(), list[Tally]()
+    records = reader.records(position)
     with rare_collections():
-        for batch in _batches(reader, learned, task, note):
+        while room := min(task.batch, task.examples - learned.examples):
+            read = reader.take(records, note.room(learned.examples, room) if note else room)
+            reader.choice.note(read.groups)
+            batch = read.batch
+            if not batch and read.dry:
+                continue
+            if not batch:
+                break
             first, n = learned.examples, sum(content is not None for _, content in batch)
             learned.examples += n
             learned.tombstones += len(batch) - n
@@ -88,21 +96,6 @@ def learn(
     return learned
 
 
-def _batches(
-    reader: ExampleReader, learned: Learned, task: ShardTask, note: CrashNote | None
-) -> Iterator[list[Decoded]]:
-    """Yield the micro-batches of a shard's round after its position, as long as it has learned too few."""
-    records = reader.records(learned.position)
-    while room := min(task.batch, task.examples - learned.examples):
-        read = reader.take(records, room if note is None else note.room(learned.examples, room))
-        for group in read.groups:
-            reader.choice.takes(group)
-        if not read.batch and not read.dry:
-            return
-        if read.batch:
-            yield read.batch
-
-
 def _step(
     learner: Learner,
     part: Sequence[Decoded],
@@ -112,35 +105,27 @@ def _step(
     note: CrashNote | None,
     number: int,
 ) -> Tally:
-    """Learn a micro-batch that begins with example ``number``; write its predictions and dead letters."""
-    work = [Work(record, _item(content)) for record, content in part if content is not None]
+    """Learn a micro-batch that begins with example ``number``; write its predictions and dead letters.
+
+    Raises DataError for a bad example that ends the run.
+    """
+    kinds = Example | ExampleError  # a shard has no separate labels
+    work = [Work(record, content) for record, content in part if isinstance(content, kinds)]
     outcomes, tally = process_batch(learner, [entry.item for entry in work], True, note, number)
     if len(outcomes) < len(work):
         raise Interrupted("the round was interrupted")
-    for example, outcome in zip(work, outcomes, strict=True):
+    for (record, item, _), outcome in zip(work, outcomes, strict=True):
         if outcome.prediction is None:
-            learned.letters += _refused(example, outcome, task)
+            reason, name = outcome.error or "", str(item.id) if isinstance(item, Example) else None
+            if task.strict or (task.settle and outcome.unsolved):
+                suffix = f" (example {name})" if name else ""
+                raise DataError(
+                    f"{record.file}:{record.line}: {reason}{suffix}; nothing of its round was kept"
+                )
+            learned.letters += b"".join(letter(record, reason, name))
     learned.predictions += b"".join(
         answer(example.record, example.item, outcome) + b"\n"
         for example, outcome in zip(work, outcomes, strict=True)
     )
     recent.take(work, outcomes)
     return tally
-
-
-def _item(content: object) -> Item:
-    """Return the content of a record of a file without separate labels."""
-    assert isinstance(content, Example | ExampleError)
-    return content
-
-
-def _refused(work: Work, outcome: Outcome, task: ShardTask) -> bytes:
-    """Return the dead letter of a bad example. Raises DataError where it ends the run."""
-    record, reason = work.record, outcome.error or ""
-    name = str(work.item.id) if isinstance(work.item, Example) else None
-    if task.strict or (task.settle and outcome.unsolved):
-        suffix = f" (example {name})" if name else ""
-        raise DataError(
-            f"{record.file}:{record.line}: {reason}{suffix}; nothing of its round was kept"
-        )
-    return b"".join(letter(record, reason, name))

@@ -46,16 +46,27 @@ _ABOUT = {
 }
 
 
-class Tables:
+class TablesState(TypedDict):
+    """How many parts there are."""
+
+    parts: Natural
+
+
+class TableSink(Sink):
     """Predictions as tables in a folder: parts ``PREDICATE/part-N.parquet``, a row per atom.
 
     A row has the example's id, the arguments, and for PSL and for marginals the value. The table
     ``examples`` has a row per example, bad ones too. ``types`` are those of each predicate's arguments.
+    Parts that were written after the checkpoint that a run resumes from are removed.
     """
 
-    def __init__(self, folder: Path, types: Mapping[str, Sequence[str | None]], part: int = 0):
-        self.folder = folder
-        self.part = part
+    State = TablesState
+
+    def __init__(
+        self, types: Mapping[str, Sequence[str | None]], folder: Path | None = None
+    ) -> None:
+        self.folder = folder or Path()
+        self.part = 0
         self._names = {
             name: argument_names(types_, ("id", VALUE)) for name, types_ in types.items()
         }
@@ -66,18 +77,27 @@ class Tables:
         self._lines: list[int] = []
         self._bytes = 0
 
+    def open(self, state: Mapping[str, Any] | None, predictions: OutputFile) -> None:
+        """Continue the tables beside the file ``predictions``."""
+        self.folder = predictions.path.with_suffix("")
+        self.part = (state or {}).get("parts", 0)
+        with storage_errors(self.folder, "clear"):
+            for file in table_files(self.folder):
+                if file.name.startswith(".") or int(file.stem.removeprefix("part-")) >= self.part:
+                    file.unlink()
+
     @property
-    def full(self) -> bool:
+    def due(self) -> bool:
         """Whether many answers are held."""
         return self._bytes >= MOST_BYTES
 
-    def add(self, record: Record, item: Any, outcome: Outcome) -> None:
+    def write(self, record: Record, item: Any, outcome: Outcome) -> None:
         """Add the answer to an example."""
         self._answers.append(answer(record, item, outcome))
         self._lines.append(record.line)
         self._bytes += len(self._answers[-1])
 
-    def write(self) -> None:
+    def flush(self) -> None:
         """Write what was added as the next part of each table. Raises StorageError."""
         if not self._answers:
             return
@@ -90,24 +110,22 @@ class Tables:
             columns = [*about, "line", "answer->>'error' AS error"]
             self._write(connection, EXAMPLES, "answers", ["id"], columns)
             for predicate, names in self._names.items():
-                self._write_atoms(connection, predicate, names)
+                atoms = (
+                    f"coalesce(answer->'marginals', answer->'predicted')->'$.{quoted(predicate)}'"
+                )
+                constants = [f"args->{n} AS {quoted(name)}" for n, name in enumerate(names)]
+                connection.execute(
+                    f"CREATE OR REPLACE TABLE atoms AS SELECT {', '.join(['id', *constants, 'value'])} "
+                    "FROM (SELECT id, coalesce(atom->'args', atom) AS args, (atom->>'value')::DOUBLE AS "
+                    f"value FROM (SELECT id, unnest(from_json({atoms}, '[\"JSON\"]')) AS atom FROM answers))"
+                )
+                counts = connection.execute("SELECT count(*), count(value) FROM atoms")
+                [n_rows, n_values] = counts.fetchone()
+                if n_rows:
+                    values = [VALUE] * (n_values > 0)
+                    self._write(connection, predicate, "atoms", ["id", *names], values)
         self._clear()
         self.part += 1
-
-    def _write_atoms(self, connection: Any, predicate: str, names: Sequence[str]) -> None:
-        """Write the atoms of a predicate, if there are any."""
-        atoms = f"coalesce(answer->'marginals', answer->'predicted')->'$.{quoted(predicate)}'"
-        constants = [f"args->{n} AS {quoted(name)}" for n, name in enumerate(names)]
-        connection.execute(
-            f"CREATE OR REPLACE TABLE atoms AS SELECT {', '.join(['id', *constants, 'value'])} FROM ("
-            "SELECT id, coalesce(atom->'args', atom) AS args, (atom->>'value')::DOUBLE AS value FROM ("
-            f"SELECT id, unnest(from_json({atoms}, '[\"JSON\"]')) AS atom FROM answers))"
-        )
-        [rows, values] = connection.execute("SELECT count(*), count(value) FROM atoms").fetchall()[
-            0
-        ]
-        if rows:
-            self._write(connection, predicate, "atoms", ["id", *names], [VALUE] * (values > 0))
 
     def _write(
         self,
@@ -135,6 +153,19 @@ class Tables:
         relation = connection.sql(f"SELECT {', '.join([*chosen, *expressions])} FROM {table}")
         write_relation(self.folder / name / f"part-{self.part:08d}{PARQUET}", relation)
 
+    def state(self) -> dict[str, Any]:
+        """Return the number of parts."""
+        return {"parts": self.part}
+
+
+def new_tables(folder: Path, types: Mapping[str, Sequence[str | None]]) -> TableSink:
+    """Return tables in a folder that is empty or not there. Raises FolderError, StorageError."""
+    with storage_errors(folder, "make the folder"):
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise FolderError(f"{folder}: is not empty; choose another folder for the tables")
+    return TableSink(types, folder)
+
 
 class _Answers:
     """Answers and their lines as an Arrow stream of two columns."""
@@ -155,56 +186,6 @@ class _Answers:
         schema = na.struct({"answer": na.string(), "line": na.int64()})
         whole = na.c_array_from_buffers(schema, self.size, [None], children=columns)
         return CArrayStream.from_c_arrays([whole], whole.schema).__arrow_c_stream__()
-
-
-class TablesState(TypedDict):
-    """How many parts there are."""
-
-    parts: Natural
-
-
-class TableSink(Sink):
-    """Writes parts of tables; those written after the checkpoint that a run resumes from are removed."""
-
-    State = TablesState
-
-    def __init__(self, types: Mapping[str, Sequence[str | None]]) -> None:
-        self.types = types
-
-    @property
-    def due(self) -> bool:
-        """Whether many answers are held."""
-        return self.tables.full
-
-    def open(self, state: Mapping[str, Any] | None, predictions: OutputFile) -> None:
-        """Continue the tables beside the file ``predictions``."""
-        folder, parts = predictions.path.with_suffix(""), (state or {}).get("parts", 0)
-        with storage_errors(folder, "clear"):
-            for file in table_files(folder):
-                if file.name.startswith(".") or int(file.stem.removeprefix("part-")) >= parts:
-                    file.unlink()
-        self.tables = Tables(folder, self.types, parts)
-
-    def write(self, record: Record, item: Any, outcome: Outcome) -> None:
-        """Add the answer to an example."""
-        self.tables.add(record, item, outcome)
-
-    def flush(self) -> None:
-        """Write the rows that are held."""
-        self.tables.write()
-
-    def state(self) -> dict[str, Any]:
-        """Return the number of parts."""
-        return {"parts": self.tables.part}
-
-
-def new_tables(folder: Path, types: Mapping[str, Sequence[str | None]]) -> Tables:
-    """Return tables in a folder that is empty or not there. Raises FolderError, StorageError."""
-    with storage_errors(folder, "make the folder"):
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise FolderError(f"{folder}: is not empty; choose another folder for the tables")
-    return Tables(folder, types)
 
 
 class ParquetSinkSection(SinkSection):

@@ -41,7 +41,8 @@ class CsvTableSource(TableSource):
                 copies.setdefault(key, []).append(copy)
         by, every = quoted(self.by), [copy for listed in copies.values() for copy in listed]
         whole = f"bool_and(coalesce(TRY_CAST({by} AS BIGINT)::VARCHAR = {by}, false))"
-        if all(_first(connection, f"SELECT {whole} FROM '{copy}'") is not False for copy in every):
+        wholes = (f"SELECT {whole} FROM '{copy}'" for copy in every)
+        if all(connection.execute(query).fetchone()[0] is not False for query in wholes):
             for copy in every:
                 typed = f"SELECT * REPLACE ({by}::BIGINT AS {by}) FROM '{copy}'"
                 connection.execute(f"COPY ({typed}) TO '{copy}.typed' (FORMAT parquet)")
@@ -52,9 +53,24 @@ class CsvTableSource(TableSource):
         """Copy the rows of a file. Raises TableError."""
         import duckdb
 
+        header = _header(file)
         try:
-            source, parameters = self._relation(file)
-            connection.execute(f"COPY (SELECT * FROM {source}) TO '{copy}'", parameters)
+            names = columns(header)
+            kinds = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in names)
+            selected = f"* REPLACE ({_NUMBER} AS {VALUE})" if VALUE in names else "*"
+            if self.by == ALONE:
+                selected += f", {_text(self.path.name)} AS {quoted(ALONE)}"
+            elif self.by not in names:
+                raise TableError(
+                    f"{file}: no column {self.by}, which says the example (source.by); it has "
+                    f"{', '.join(names)}"
+                )
+            rows = (
+                f"SELECT {selected} FROM read_csv(?, auto_detect=false, header=true, strict_mode=true, "
+                f"delim=?, quote='\"', escape='\"', columns={{{kinds}}}, max_line_size={self.max_bytes})"
+            )
+            parameters = [str(file), delimiter_of(header).decode()]
+            connection.execute(f"COPY ({rows}) TO '{copy}'", parameters)
         except (ExampleError, duckdb.DataError, duckdb.InvalidInputException) as error:
             reason = " ".join(str(error).partition("\n\n")[0].split("\n")[:3])
             raise TableError(f"{file}: {reason}") from error
@@ -62,34 +78,10 @@ class CsvTableSource(TableSource):
         if connection.execute(nulls).fetchall():
             raise TableError(f"{file}, column {self.by}: expected an example, found an empty cell")
 
-    def _relation(self, file: Path) -> tuple[str, list[Any]]:
-        """Return the SQL of a file's rows, and its parameters. Raises TableError, ExampleError."""
-        header = _header(file)
-        names = columns(header)
-        kinds = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in names)
-        reading = (
-            f"read_csv(?, auto_detect=false, header=true, strict_mode=true, delim=?, quote='\"', "
-            f"escape='\"', columns={{{kinds}}}, max_line_size={self.max_bytes})"
-        )
-        selected = "*"
-        if VALUE in names:
-            selected = f"* REPLACE ({_NUMBER} AS {VALUE})"
-        if self.by == ALONE:
-            selected += f", {_text(self.path.name)} AS {quoted(ALONE)}"
-        elif self.by not in names:
-            raise TableError(
-                f"{file}: no column {self.by}, which says the example (source.by); it has {', '.join(names)}"
-            )
-        return f"(SELECT {selected} FROM {reading})", [str(file), delimiter_of(header).decode()]
-
 
 def _text(text: str) -> str:
     """Return a text for SQL."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def _first(connection: Any, query: str) -> Any:
-    return connection.execute(query).fetchone()[0]
 
 
 def _header(file: Path) -> bytes:

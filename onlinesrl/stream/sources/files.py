@@ -295,13 +295,6 @@ class FileSource(Source):
     def _open(self, file: str) -> LineReader:
         return LineReader(file, self.live, self.marked, is_rows(file))
 
-    def _later(self, opened: LineReader) -> bool:
-        """Tell whether a live source has a file after this one; also check this one."""
-        if time.monotonic() - self._looked >= LOOK_SECONDS:
-            opened.check()
-            self._look()
-        return self._index + 1 < len(self.files)
-
     # the records of a file ------------------------------------------------------------------------
 
     def _records(self, opened: LineReader) -> Iterator[Record | None]:
@@ -326,7 +319,10 @@ class FileSource(Source):
                     break
                 if followed and not opened.unfinished:
                     return
-                followed = self._later(opened)
+                if time.monotonic() - self._looked >= LOOK_SECONDS:
+                    opened.check()
+                    self._look()
+                followed = self._index + 1 < len(self.files)
                 if followed and not opened.unfinished:
                     continue  # lines written to this file before the next one appeared
                 if followed:

@@ -108,30 +108,26 @@ class TableSource(Source):
                 for key, files in self._readable(connection, spill).items()
             }
             yield None
-            yield from self._after(position, self._records(tables))
+            records = self._records(tables)
+            read, self._digest = 0 if position is None else position["examples"], hashlib.sha256()
+            for record in islice(records, read):
+                self._digest.update(record.value)
+                yield None
+            if read and self._digest.hexdigest() != position["sha256"]:
+                raise StorageError(
+                    f"{self.path}: the first {read:,} examples are not those that were read before; "
+                    f"{AGAIN}"
+                )
+            yield from records
 
     def _readable(self, connection: Any, spill: str) -> Mapping[tuple[str, str], Sequence[Any]]:
         """Return the Parquet files of the tables."""
         return self.tables
 
-    def _after(self, position: Any, records: Iterator[Record]) -> Iterator[Record | None]:
-        read, self._digest = 0 if position is None else position["examples"], hashlib.sha256()
-        for record in islice(records, read):
-            self._digest.update(record.value)
-            yield None
-        if read and self._digest.hexdigest() != position["sha256"]:
-            raise StorageError(
-                f"{self.path}: the first {read:,} examples are not those that were read before; {AGAIN}"
-            )
-        yield from records
-
     def _records(self, tables: Mapping[tuple[str, str], Rows]) -> Iterator[Record]:
-        path, most, parts = (
-            str(self.path),
-            self.max_bytes,
-            dict.fromkeys(part for part, _ in tables),
-        )
-        for number, (name, line) in enumerate(lines(tables, [*parts]), 1):
+        path, most = str(self.path), self.max_bytes
+        parts = [*dict.fromkeys(part for part, _ in tables)]
+        for number, (name, line) in enumerate(lines(tables, parts), 1):
             self.name = name
             yield Record(line[:most], path, number, 0, number, "json", len(line) > most)
 
@@ -333,9 +329,15 @@ def lines(
     line = "".join(f',"{part}":{{%b}}' for part in parts).join(['{"id":%b', "}"]).encode()
     keys = [_encode(predicate) + b":[" for _, predicate in tables]
     blocks = [next(rows, _END) for rows in tables.values()]
-    _check_kinds(
-        {table: names[0] for table, (names, _) in zip(tables, blocks, strict=True) if names}
-    )
+    kinds = {
+        type(names[0]): " ".join(table)
+        for table, (names, _) in zip(tables, blocks, strict=True)
+        if names
+    }
+    if len(kinds) > 1:
+        raise TableError(
+            f"examples have text as names in {kinds[str]}, and numbers in {kinds[int]}"
+        )
     while ends := [names[-1] for names, _ in blocks if names]:
         end, atoms_by_table = min(ends), []
         for n, (rows, (names, texts)) in enumerate(zip(tables.values(), blocks, strict=True)):
@@ -355,10 +357,3 @@ def _together(tables: Sequence[Mapping[Constant, bytes]], order: Sequence[Consta
     if len(columns) == 1:
         return columns[0]
     return [b",".join(filter(None, parts)) for parts in zip(*columns, strict=True)]
-
-
-def _check_kinds(names: Mapping[tuple[str, str], Constant]) -> None:
-    kinds = {type(name): key for key, name in names.items()}
-    if len(kinds) > 1:
-        text, number = (" ".join(kinds[kind]) for kind in (str, int))
-        raise TableError(f"examples have text as names in {text}, and numbers in {number}")
