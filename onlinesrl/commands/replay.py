@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onlinesrl.commands.common import say
 from onlinesrl.core.errors import UsageError
+from onlinesrl.runs.console import say
 
 if TYPE_CHECKING:
-    from onlinesrl.runs.replay import Destination
+    from onlinesrl.runs.replay import Topic
 
 
 class Target(StrEnum):
@@ -27,7 +27,7 @@ Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="The broker.")
 LOCAL = "localhost:9092"
 
 
-def topic_of(topic: str | None, bootstrap: str, partition: int | None = None) -> Destination:
+def topic_of(topic: str | None, bootstrap: str, partition: int | None = None) -> Topic:
     """Return the topic of the options. Raises UsageError where none is named."""
     if topic is None:
         raise UsageError("--to kafka needs --topic")
@@ -64,7 +64,8 @@ def replay(
 
     predicates = [name.strip() for name in query.split(",") if name.strip()]
     messages = sending.messages(file, predicates, dialect_of(dialect))
-    destination: Destination = sending.Lines(None, rate is not None)
-    if to is Target.KAFKA:
-        destination = topic_of(topic, bootstrap, partition)
+    kafka = to is Target.KAFKA
+    destination = (
+        topic_of(topic, bootstrap, partition) if kafka else sending.Lines(None, rate is not None)
+    )
     sending.replay(messages, destination, rate, say)

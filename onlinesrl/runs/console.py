@@ -38,7 +38,7 @@ def say(message: str) -> None:
 
 
 def warn(message: str) -> None:
-    """Say a person, on standard error."""
+    """Write a warning, as ``say`` does."""
     say(f"warning: {message}")
 
 

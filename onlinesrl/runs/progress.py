@@ -56,20 +56,15 @@ class Shows:
 
 
 class Display(Shows):
-    """Shows the progress of a run; a context manager, which restores the terminal.
-
-    ``total`` is the number of examples, if known.
-    """
+    """Shows the progress of a run; a context manager, which restores the terminal."""
 
     def __init__(
         self,
         stream: TextIO | None = None,
-        total: int | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._total = total
         self._clock = clock
         terminal = self._stream.isatty() and os.environ.get("TERM") != "dumb"
         self._view = _Table(self._stream) if terminal else _Lines(self._stream)
@@ -131,11 +126,10 @@ class Display(Shows):
 
     def _cells(self, snapshot: Snapshot, rate: float, now: float) -> dict[str, str]:
         """Return what is shown, by name, without unknown figures."""
-        total = f" of {self._total:,}" if self._total is not None else ""
         weights, (since, weights_then) = snapshot.get("weights"), self._at_power
         new = "" if weights is None else f" ({weights - weights_then:+,} since example {since:,})"
         cells = {
-            "examples": f"{snapshot['examples']:,}{total}",
+            "examples": f"{snapshot['examples']:,}",
             "rate": f"{rate:,.0f}/s",
             "F1": _show(snapshot.get("f1"), "{:.1%}"),
             "error": _show(snapshot.get("mae"), "{:.3f}"),

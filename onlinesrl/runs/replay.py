@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -41,25 +41,6 @@ class Message(NamedTuple):
     value: bytes
     key: bytes | None
     place: str
-
-
-class Destination(Protocol):
-    """Where messages go; a context manager."""
-
-    arrived: int
-    """The number of messages known to have arrived."""
-
-    def send(self, message: Message) -> None:
-        """Send one message."""
-        ...
-
-    def finish(self) -> None:
-        """Wait until everything has arrived."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 # reading -----------------------------------------------------------------------------------------
@@ -97,18 +78,16 @@ def messages(path: Path, query: Collection[str], dialect: Dialect = ALCHEMY) -> 
         place = f"{record.file}:{record.line}"
         if record.too_long:
             raise DataError(f"{place}: longer than {MAX_BYTES:,} bytes")
-        values = [_json(record, place)] if record.kind == "json" else _worlds(reader, record)
-        yield from (message_of(value, place) for value in values)
-
-
-def _json(record: Record, place: str) -> bytes:
-    """Return the value of a record; of a row of CSV as an object. Raises DataError."""
-    try:
-        return (
-            msgspec.json.encode(row(record.header, record.value)) if record.header else record.value
-        )
-    except ExampleError as error:
-        raise DataError(f"{place}: {error}") from None
+        if record.kind != "json":
+            yield from (message_of(value, place) for value in _worlds(reader, record))
+        elif not record.header:
+            yield message_of(record.value, place)
+        else:
+            try:
+                value = msgspec.json.encode(row(record.header, record.value))
+            except ExampleError as error:
+                raise DataError(f"{place}: {error}") from None
+            yield message_of(value, place)
 
 
 def _worlds(reader: ExampleReader, record: Record) -> Iterator[bytes]:
@@ -131,7 +110,7 @@ def _worlds(reader: ExampleReader, record: Record) -> Iterator[bytes]:
 
 def replay(
     messages: Iterator[Message],
-    to: Destination,
+    to: Lines | Topic,
     rate: float | None,
     say: Callable[[str], None],
 ) -> None:

@@ -298,11 +298,18 @@ def _run(
             _complete(loop, saved, ended, options, stopper)
             if log is not None:
                 log.end(loop.finished)
-        for complaint in _complaints(config, loop):
+        complaints, metrics = loop.reader.choice.complaints(), loop.metrics
+        if loop.finished and not metrics.examples:
+            complaints.append("the source has no example")
+        if loop.labels is not None:
+            complaints += loop.labels.complaints(ended=loop.finished)
+        elif metrics.unlabelled and not metrics.total.labelled and not config.world:
+            complaints.append("no example has `truth`: nothing was learned or scored")
+        for complaint in complaints:
             warn(complaint)
         if not loop.finished:
             ending = "stopped" if stopper.asked or loop.enough else "nothing more"
-            say(f"{ending} after {loop.metrics.examples} examples; run it again to resume")
+            say(f"{ending} after {metrics.examples} examples; run it again to resume")
         timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
         return write_results(config, loop, timing)
 
@@ -332,18 +339,6 @@ def _complete(
                 stopper.acknowledge = display.stopping
                 loop.run(_Watcher(display, loop, options.exporter), stopper)
         loop.end()
-
-
-def _complaints(config: Config, loop: Trainer) -> list[str]:
-    """Return likely mistakes: groups without examples, an empty source, no labels."""
-    complaints, metrics = loop.reader.choice.complaints(), loop.metrics
-    if loop.finished and not metrics.examples:
-        complaints.append("the source has no example")
-    if loop.labels is not None:
-        complaints += loop.labels.complaints(ended=loop.finished)
-    elif metrics.unlabelled and not metrics.total.labelled and not config.world:
-        complaints.append("no example has `truth`: nothing was learned or scored")
-    return complaints
 
 
 def _accepted(

@@ -198,23 +198,18 @@ def _why(learner: Explainable, example: Example, outcome: Outcome) -> Explanatio
     None where there is none, or the example is bad for these weights (its truth stays shown).
     """
     predicted = outcome.prediction.predicted if outcome.prediction else {}
+    predicted_atoms, true_atoms = _true(predicted), _true(example.truth or {})
+    unlabelled = unlabelled_atoms(example)
+    wrong = [a for a in predicted_atoms if a not in true_atoms and a not in unlabelled]
+    wrong += [atom for atom in true_atoms if atom not in predicted_atoms]
     try:
-        atoms = _wrong(predicted, example) or learner.least_certain(example, 1)
+        atoms = wrong or learner.least_certain(example, 1)
         if not atoms:
             return None
         explanation = learner.explain(example, atoms[0], CounterfactualQuery(tries=0))
     except OnlinesrlError:
         return None
     return compared(explanation, atoms[0], predicted)
-
-
-def _wrong(predicted: Rows, example: Example) -> list[Atom]:
-    """Return the atoms that are predicted true and are false, then those that are true and not predicted."""
-    predicted_atoms, true_atoms = _true(predicted), _true(example.truth or {})
-    unlabelled = unlabelled_atoms(example)
-    return [a for a in predicted_atoms if a not in true_atoms and a not in unlabelled] + [
-        atom for atom in true_atoms if atom not in predicted_atoms
-    ]
 
 
 def _true(atoms: Rows) -> dict[Atom, None]:

@@ -100,7 +100,10 @@ def compared(path: Path, other: Path, chosen: Chosen) -> tuple[str, list[Change]
         for model, of_model in zip((path, other), shapes, strict=True)
     ]
     if not common:
-        lines = [line for of_model in apart for line in _first(of_model)]
+        lines = []
+        for of_model in apart:
+            more = len(of_model) - SHOWN_RULES
+            lines += of_model[:SHOWN_RULES] + [f"... and {more} more"] * (more > 0)
         listing = "\n".join(f"  {line}" for line in lines)
         raise UsageError(f"{path} and {other} have no rule in common:\n{listing}")
     before, after = (
@@ -124,11 +127,6 @@ def compared(path: Path, other: Path, chosen: Chosen) -> tuple[str, list[Change]
         changes[: chosen.top],
         [*chain(*apart)],
     )
-
-
-def _first(lines: Sequence[str]) -> list[str]:
-    more = len(lines) - SHOWN_RULES
-    return [*lines[:SHOWN_RULES]] + [f"... and {more} more"] * (more > 0)
 
 
 def weight_lines(path: Path, other: Path | None, chosen: Chosen) -> Iterator[str]:

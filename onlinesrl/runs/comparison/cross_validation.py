@@ -11,7 +11,7 @@ from onlinesrl.core.example import Example
 from onlinesrl.core.interrupt import whole
 from onlinesrl.core.parallel.config import PoolSection, opening
 from onlinesrl.runs import console
-from onlinesrl.runs.comparison.candidates import Candidate, Configured, Overrides
+from onlinesrl.runs.comparison.candidates import Candidate, Overrides
 from onlinesrl.runs.comparison.fold_cache import (
     Journal,
     Kept,
@@ -132,12 +132,16 @@ def _loaded(
         try:
             fitting = candidate.fitting(alternatives)
             configs = [candidate.load(more) for more in fitting]
-            text = _compiled(configs[0])
-            source = (
-                f"{configs[0].source.model_dump_json()} {configs[0].query} {configs[0].dialect}"
-            )
+            config = configs[0]
+            if isinstance(config, Config):  # compiled, so that the processes have the kernels
+                learner = make_learner(config)
+                learner.compile()
+                text = learner.model_text
+            else:
+                text = str(config.language.load(config.model, config.dialect).text)
+            source = f"{config.source.model_dump_json()} {config.query} {config.dialect}"
             if source not in by_source:
-                examples = examples_of(configs[0])
+                examples = examples_of(config)
                 by_source[source] = [*divide(examples)], digest_of_examples(examples)
             folds, examples_digest = by_source[source]
             candidate_digest = digest_of_candidate(configs, text, metric)
@@ -152,15 +156,6 @@ def _loaded(
     if (errors := [entry for entry in entries if isinstance(entry, OnlinesrlError)]) == entries:
         raise errors[0]
     return entries
-
-
-def _compiled(config: Configured) -> str:
-    """Return the text of the model; a run's kernels are compiled."""
-    if not isinstance(config, Config):
-        return str(config.language.load(config.model, config.dialect).text)
-    learner = make_learner(config)
-    learner.compile()
-    return learner.model_text
 
 
 def _tested(work: _Work, part: _Part) -> Tested:

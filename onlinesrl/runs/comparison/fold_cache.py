@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,8 +29,8 @@ class Kept(msgspec.Struct, array_like=True, frozen=True):
 class Journal:
     """The scores of a comparison that did not end, and those that are added.
 
-    ``stale`` are files of an earlier comparison, which are
-    removed when the first score is added; its scores do not count. Raises StorageError where the file
+    ``stale`` are files of an earlier comparison, which are removed when the first score is added; its
+    scores do not count. Raises StorageError where the file
     cannot be read or written, or is damaged but for its last line.
     """
 
@@ -39,7 +39,12 @@ class Journal:
         self.known: dict[str, Kept] = {}
         self._stale = [*stale]
         if not stale and self.path.exists():
-            self.known = {result.key: result for result in _read(self.path)}
+            with storage_errors(self.path, "read"):
+                written = read_plain(self.path)
+            with storage_errors(self.path, "write"), open(self.path, "r+b", opener=plain) as file:
+                file.truncate(written.rfind(b"\n") + 1)  # a torn last line is cut off
+            results = (msgspec.convert(line, Kept) for line in json_lines(self.path, Kept))
+            self.known = {result.key: result for result in results}
 
     def add(self, result: Kept) -> None:
         """Add a score."""
@@ -49,16 +54,6 @@ class Journal:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.path, "ab", opener=plain) as file:
                 file.write(msgspec.json.encode(result) + b"\n")
-
-
-def _read(path: Path) -> Iterator[Kept]:
-    """Yield the lines; a torn last one is cut off."""
-    with storage_errors(path, "read"):
-        written = read_plain(path)
-    with storage_errors(path, "write"), open(path, "r+b", opener=plain) as file:
-        file.truncate(written.rfind(b"\n") + 1)
-    for line in json_lines(path, Kept):
-        yield msgspec.convert(line, Kept)
 
 
 def digest(*parts: object) -> str:

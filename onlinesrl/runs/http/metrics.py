@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http import HTTPStatus
 from threading import Lock
 from typing import Any, Self
 
@@ -32,7 +31,6 @@ from onlinesrl.stream.trainer import Trainer
 HAND_OVER_SECONDS = 1.0
 PATIENCE_SECONDS = 0.05
 STUCK_SECONDS = 600.0
-PATHS = ("/metrics", "/healthz", "/readyz")
 BUCKETS = (0.0001, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
@@ -120,10 +118,6 @@ class RunMonitor(Collector):
         stopper = self.stopper
         return stopper is not None and not stopper.asked and not self.ended
 
-    def page(self) -> bytes:
-        """Return the metrics as text."""
-        return exposition.generate_latest(self.registry)
-
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of the run; none before it starts."""
         loop = self.loop
@@ -155,21 +149,6 @@ class RunMonitor(Collector):
             lag.add_metric([name], behind)
         yield lag
         yield from _checkpoint(loop)
-
-    def answer(self, path: str) -> tuple[HTTPStatus, bytes]:
-        """Return status and text for one of the ``PATHS``."""
-        match path:
-            case "/metrics":
-                return HTTPStatus.OK, self.page()
-            case "/healthz":
-                return _state(self.alive, b"alive\n", b"stuck\n")
-            case "/readyz":
-                return _state(self.ready, b"ready\n", b"not ready\n")
-        raise AssertionError(path)
-
-
-def _state(good: bool, yes: bytes, no: bytes) -> tuple[HTTPStatus, bytes]:
-    return (HTTPStatus.OK, yes) if good else (HTTPStatus.SERVICE_UNAVAILABLE, no)
 
 
 # metrics -----------------------------------------------------------------------------------------
@@ -221,12 +200,17 @@ def _checkpoint(loop: Trainer) -> Iterator[Metric]:
 
 def state_routes(board: RunMonitor) -> list[Route]:
     """Return what serves a board."""
+    answers: dict[str, Callable[[], tuple[int, bytes]]] = {
+        "/metrics": lambda: (200, exposition.generate_latest(board.registry)),
+        "/healthz": lambda: (200, b"alive\n") if board.alive else (503, b"stuck\n"),
+        "/readyz": lambda: (200, b"ready\n") if board.ready else (503, b"not ready\n"),
+    }
 
     async def state(request: Request) -> Response:
-        status, text = await asyncio.wrap_future(aside(lambda: board.answer(request.url.path)))
+        status, text = await asyncio.wrap_future(aside(answers[request.url.path]))
         return Response(text, status, media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    return [Route(path, state) for path in PATHS]
+    return [Route(path, state) for path in answers]
 
 
 class Exporter(RunMonitor):

@@ -117,15 +117,13 @@ def _example(example: ExampleRow) -> Markup:
     if example.truth is not None:
         marks |= dict.fromkeys(wrong, "wrong") | dict.fromkeys(unlabelled, "unlabelled")
     uncertain = set(example.uncertain)
-    atoms = [
-        _parse(
-            atom,
-            marks.get(atom, ""),
-            example.values.get(atom, ""),
-            0 if atom in wrong | missing else 1 if atom in uncertain else 2,
-        )
-        for atom in predicted | truth | example.values.keys()
-    ]
+    atoms = []
+    for atom in predicted | truth | example.values.keys():
+        name, _, inside = atom.partition("(")
+        terms = tuple(filter(None, map(str.strip, _TERM.findall(inside))))
+        rank = 0 if atom in wrong | missing else 1 if atom in uncertain else 2
+        value = example.values.get(atom, "")
+        atoms.append(_Atom(name, terms, marks.get(atom, ""), value, rank))
     atoms.sort(key=_Atom.order)
     ranked = sorted(atoms, key=lambda atom: atom.rank)
     first, folded = ranked[:_OPEN_ATOMS], ranked[_OPEN_ATOMS:_MOST_ATOMS]
@@ -135,43 +133,27 @@ def _example(example: ExampleRow) -> Markup:
     idle = [
         _chip((constant,), "", example.words) for constant in example.words if constant not in used
     ]
-    return tag(
-        "div",
-        header,
-        _rows(first, example.words, idle),
-        _folded(folded, len(ranked), example.words) if folded else None,
-        paragraph(f"{count(example.negatives)} true negatives.") if example.negatives else None,
-        _why(*example.why) if example.why else None,
-        class_="example",
-    )
-
-
-def _folded(atoms: Sequence[_Atom], total: int, words: Mapping[str, str]) -> Markup:
-    """Return the atoms after the first ones, folded, and how many there are beyond these."""
-    more = total - _MOST_ATOMS
-    return tag(
-        "details",
-        tag("summary", f"{count(len(atoms))} more atoms"),
-        _rows(atoms, words, ()),
-        paragraph(f"{count(more)} atoms are not shown.") if more > 0 else None,
-    )
-
-
-def _why(title: str, *lines: str) -> Markup:
-    return tag("details", tag("summary", f"Why {title}"), tag("pre", "\n".join(lines)))
-
-
-def _parse(atom: str, mark: str, value: str, rank: int) -> _Atom:
-    name, _, inside = atom.partition("(")
-    terms = (term.strip() for term in _TERM.findall(inside))
-    return _Atom(name, tuple(term for term in terms if term), mark, value, rank)
+    parts = [header, _rows(first, example.words, idle)]
+    if folded:
+        more = len(ranked) - _MOST_ATOMS
+        unseen = paragraph(f"{count(more)} atoms are not shown.") if more > 0 else None
+        summary = tag("summary", f"{count(len(folded))} more atoms")
+        parts.append(tag("details", summary, _rows(folded, example.words, ()), unseen))
+    if example.negatives:
+        parts.append(paragraph(f"{count(example.negatives)} true negatives."))
+    if example.why:
+        title, *lines = example.why
+        parts.append(tag("details", tag("summary", f"Why {title}"), tag("pre", "\n".join(lines))))
+    return tag("div", *parts, class_="example")
 
 
 def _rows(atoms: Sequence[_Atom], words: Mapping[str, str], idle: Sequence[Markup]) -> Markup:
     """Return the atoms by predicate, and by last term if that makes few rows; then ``idle`` constants."""
     if not atoms:
         return paragraph("No atom is predicted or true.")
-    shared = _share_last_terms(atoms)
+    ends = {(atom.name, atom.terms[-1:]) for atom in atoms}
+    # on average at least two atoms share a last term
+    shared = 2 * len(ends) <= len(atoms) and all(len(atom.terms) > 1 for atom in atoms)
     rows: dict[str, list[Markup]] = {}
     for atom in atoms:
         last = f", {atom.terms[-1]}" if shared else ""
@@ -182,12 +164,6 @@ def _rows(atoms: Sequence[_Atom], words: Mapping[str, str], idle: Sequence[Marku
         rows["in no atom"] = [*idle]
     pairs = (join(tag("dt", tag("code", head)), tag("dd", *chips)) for head, chips in rows.items())
     return tag("dl", *pairs, class_="atoms")
-
-
-def _share_last_terms(atoms: Sequence[_Atom]) -> bool:
-    """Return whether on average at least two atoms share a last term."""
-    ends = {(atom.name, atom.terms[-1:]) for atom in atoms}
-    return 2 * len(ends) <= len(atoms) and all(len(atom.terms) > 1 for atom in atoms)
 
 
 def _chip(terms: Sequence[str], mark: str, words: Mapping[str, str], value: str = "") -> Markup:

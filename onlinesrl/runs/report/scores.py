@@ -72,26 +72,15 @@ def by_predicate(last: Figures) -> Markup | None:
     predicates = last.get("predicates") or {}
     if len(predicates) < 2 and not any("auc" in line for line in predicates.values()):
         return None
-    keys = ("f1", "precision", "recall", "support", "auc", "average_precision")
-    columns = {
-        METRIC_TABLE[key].label: (key, WRITE[METRIC_TABLE[key].format])
-        for key in (
-            *keys,
-            "cll",
-            "cll_se",
-            "brier",
-            "calibration_error",
-            "best_f1",
-            "best_threshold",
-        )
-    }
-    columns_ = {
-        name: (key, write)
-        for name, (key, write) in columns.items()
-        if any(key in line for line in predicates.values())
-    }
+    keys = ["f1", "precision", "recall", "support", "auc", "average_precision", "cll", "cll_se"]
+    keys += ["brier", "calibration_error", "best_f1", "best_threshold"]
+    known = [key for key in keys if any(key in line for line in predicates.values())]
+    entries = [METRIC_TABLE[key] for key in known]
     rows = [
-        [tag("code", name), *(or_dash(line.get(key), write) for key, write in columns_.values())]
+        [
+            tag("code", name),
+            *(or_dash(line.get(k), WRITE[e.format]) for k, e in zip(known, entries, strict=True)),
+        ]
         for name, line in predicates.items()
     ]
-    return section("Scores by predicate", table(("", *columns_), rows))
+    return section("Scores by predicate", table(("", *(entry.label for entry in entries)), rows))

@@ -44,39 +44,28 @@ def weights_section(weights: Sequence[WeightRow], soft: bool = False) -> Markup 
     words = paragraph(
         f"{_SOFT if soft else _MARKOV_LOGIC} Updates count the examples that changed the weight."
     )
-    blocks = (_rule(rule, rows, scale) for rule, rows in rules.items())
+    blocks = []
+    for rule, of_rule in rules.items():
+        more = of_rule[_ROWS_OPEN:]
+        rest = tag("details", tag("summary", f"{count(len(more))} more"), _table(more, scale))
+        parts = tag("h3", tag("code", rule)), _table(of_rule[:_ROWS_OPEN], scale)
+        blocks.append(tag("div", *parts, rest if more else None))
     return section("Heaviest weights by rule", words, *blocks)
-
-
-def _rule(rule: str, rows: Sequence[WeightRow], scale: float) -> Markup:
-    more = rows[_ROWS_OPEN:]
-    rest = tag("details", tag("summary", f"{count(len(more))} more"), _table(more, scale))
-    return tag(
-        "div",
-        tag("h3", tag("code", rule)),
-        _table(rows[:_ROWS_OPEN], scale),
-        rest if more else None,
-    )
 
 
 def _table(rows: Sequence[WeightRow], scale: float) -> Markup:
     names = (("instance", ""), ("", "bar"), ("weight", "number"), ("updates", "number"))
-    head = tag("tr", *(tag("th", name, class_=side) for name, side in names))
-    return tag(
-        "div",
-        tag("table", head, *(_row(row, scale) for row in rows), class_="wide weights"),
-        class_="scroll",
-    )
-
-
-def _row(row: WeightRow, scale: float) -> Markup:
-    half = 50 * abs(row.weight) / scale
-    start, side = (50.0, "") if row.weight >= 0 else (50 - half, "minus")
-    bar = tag("i", class_=side, style=f"left:{start:.2f}%;width:{half:.2f}%")
-    return tag(
-        "tr",
-        tag("td", tag("code", row.instance) if row.instance else "the rule"),
-        tag("td", tag("div", bar, class_="track signed"), class_="bar"),
-        tag("td", f"{row.weight:+{'.3f' if abs(row.weight) < 1e4 else '.2e'}}", class_="number"),
-        tag("td", count(row.updates), class_="number"),
-    )
+    lines = [tag("tr", *(tag("th", name, class_=side) for name, side in names))]
+    for row in rows:
+        half = 50 * abs(row.weight) / scale
+        start, side = (50.0, "") if row.weight >= 0 else (50 - half, "minus")
+        bar = tag("i", class_=side, style=f"left:{start:.2f}%;width:{half:.2f}%")
+        weight = f"{row.weight:+{'.3f' if abs(row.weight) < 1e4 else '.2e'}}"
+        cells = (
+            tag("td", tag("code", row.instance) if row.instance else "the rule"),
+            tag("td", tag("div", bar, class_="track signed"), class_="bar"),
+            tag("td", weight, class_="number"),
+            tag("td", count(row.updates), class_="number"),
+        )
+        lines.append(tag("tr", *cells))
+    return tag("div", tag("table", *lines, class_="wide weights"), class_="scroll")
