@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from onlinesrl.core.errors import DataError, ExampleError, UsageError
 from onlinesrl.core.example import Example, GroundAtom
 from onlinesrl.core.language import language_of
-from onlinesrl.core.learning.batch import BatchLearner, Problem, Step
+from onlinesrl.core.learning.batch import BatchLearner, Problem
 from onlinesrl.library.inference import Evidence, atoms_given, psl_database
 from onlinesrl.library.inputs import Given, example
 from onlinesrl.library.model import Model
@@ -76,22 +76,17 @@ def learn(
     else:
         problem, kinds = _mln_problem(model, evidence, query, seed)
     chosen = {"kind": learner} if isinstance(learner, str) else learner
-    watch = _quiet if progress is None else lambda step: progress(*step)
-    result = _learner(kinds, chosen).learn(problem, watch)
-    trained = Model(problem.trained(result.weights), model.language.suffix[1:])
-    steps = [step.objective for step in result.trace]
-    return LearnedModel(trained, steps, result.stats, result.warnings)
-
-
-def _learner(kinds: Any, section: Mapping[str, Any] | None) -> BatchLearner[Any]:
     try:
-        learner: BatchLearner[Any] = TypeAdapter(kinds).validate_python(section)
+        batch_learner: BatchLearner[Any] = TypeAdapter(kinds).validate_python(chosen)
     except ValidationError as error:
         first = error.errors()[0]
         raise UsageError(
             f"learner: {'.'.join(map(str, first['loc']))}: {first['msg']}".replace(": :", ":")
         ) from None
-    return learner
+    result = batch_learner.learn(problem, lambda step: progress and progress(*step))
+    trained = Model(problem.trained(result.weights), model.language.suffix[1:])
+    steps = [step.objective for step in result.trace]
+    return LearnedModel(trained, steps, result.stats, result.warnings)
 
 
 def _psl_problem(
@@ -144,7 +139,3 @@ def _world(program: Any, dialect: Any, evidence: Any, number: int) -> list[Groun
     raise UsageError(
         f"{place}: expected an Example, atoms by predicate or .db files, found {evidence!r}"
     )
-
-
-def _quiet(step: Step) -> None:
-    pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.example import Atoms, Constant, GroundAtom
@@ -17,9 +17,6 @@ from onlinesrl.library.model import Model
 from onlinesrl.library.notebook import table_html
 from onlinesrl.library.tables import Table
 from onlinesrl.logic.tables import VALUE, with_names
-
-if TYPE_CHECKING:
-    from onlinesrl.psl.inference.solving import Options
 
 Atom = tuple[Constant, ...]
 Evidence = Given | str | Path | Sequence[str | Path]
@@ -96,7 +93,8 @@ def infer(
     """
     model = Model(model) if isinstance(model, str) else model
     if model.language is language_of(".psl"):
-        from onlinesrl.psl.inference.solving import Options
+        from onlinesrl.psl.inference.solving import InferenceProblem, Options
+        from onlinesrl.psl.query import infer as psl
 
         if not isinstance(evidence, Mapping) or not isinstance(query, Mapping):
             expected = "mappings from predicates to atoms; those of the query are the targets"
@@ -106,7 +104,14 @@ def infer(
                 f"targets is {targets!r}, expected 'stop' or 'skip'; the targets themselves are the query"
             )
         options = Options(method or "admm", seed, threads=threads, skip=targets == "skip")
-        return _infer_psl(model, evidence, query, truth or {}, options)
+        options.check()
+        query = {n: [*rows] if isinstance(rows, Iterator) else rows for n, rows in query.items()}
+        database, clock = psl_database(model, evidence, query, truth or {}), Clock()
+        solution = psl.solve(InferenceProblem(model.program, {}, database), options, clock)
+        known = {name: rows for name, rows in query.items() if name in model.predicates}
+        by_predicate = psl.columns(solution)
+        by_predicate = _restored(model, by_predicate, atoms(known, "query"), is_other_in_psl)
+        return _answer(model, query, by_predicate, solution.stats)
     if targets != "stop":
         raise UsageError("targets: for PSL only")
     from onlinesrl.mln.query import infer as infer_module
@@ -211,23 +216,6 @@ def _restored(
         }
         for name, by_column in columns.items()
     }
-
-
-def _infer_psl(
-    model: Model, evidence: Given, query: Given, truth: Given, options: Options
-) -> Answer:
-    from onlinesrl.psl.inference.solving import InferenceProblem
-    from onlinesrl.psl.query import infer as psl
-
-    options.check()
-    query = {n: [*rows] if isinstance(rows, Iterator) else rows for n, rows in query.items()}
-    database, clock = psl_database(model, evidence, query, truth), Clock()
-    solution = psl.solve(InferenceProblem(model.program, {}, database), options, clock)
-    targets = atoms(
-        {name: rows for name, rows in query.items() if name in model.predicates}, "query"
-    )
-    columns = _restored(model, psl.columns(solution), targets, is_other_in_psl)
-    return _answer(model, query, columns, solution.stats)
 
 
 def psl_database(model: Model, evidence: Given, query: Given, truth: Given) -> Any:

@@ -318,8 +318,14 @@ class OnlineLearner:
             outcomes, tally = process_batch(self.learned, batch, learning)
         examples = [item.example if isinstance(item, Answered) else item for item in batch]
         late = sum(isinstance(item, Answered) for item in batch)
-        if self._lasting:
-            self._texts |= self._lasting_texts(examples)
+        if self._lasting:  # what later examples have too, given as text and read as a whole number
+            wholes = (x.whole() for x in examples if isinstance(x, Example))
+            parts = (part for x in wholes for part in parts_of(x))
+            self._texts |= {
+                (kind, text)
+                for kind, text in texts(self._types, parts, self._lasting)
+                if text in (self._lasting[kind] or {text})
+            }
         try:
             predictions = self._predictions(examples, outcomes, first)
         except ExampleError:
@@ -344,15 +350,6 @@ class OnlineLearner:
             for x, outcome in zip(batch, outcomes, strict=True)
             if outcome.prediction is not None and isinstance(x, Example)
         ]
-
-    def _lasting_texts(self, batch: Sequence[Example | ExampleError]) -> frozenset[Named]:
-        """Return the constants of all later examples that some give as text and read as whole numbers."""
-        wholes = (x.whole() for x in batch if isinstance(x, Example))
-        parts = (part for x in wholes for part in parts_of(x))
-        named = texts(self._types, parts, self._lasting)
-        return frozenset(
-            (kind, text) for kind, text in named if text in (self._lasting[kind] or {text})
-        )
 
     # what was learned -------------------------------------------------------------------------------
 
@@ -407,6 +404,16 @@ class OnlineLearner:
         if self._labels.limit:
             labels, waiting = self._labels.save()
             arrays |= waiting
+        own: dict[str, Any] = {
+            "background": {
+                name: [[args, value] for args, value in rows.items()]
+                for name, rows in self.background.values.items()
+            },
+            "by": self.by,
+            "lines": self._lines,
+        }
+        if self._texts:
+            own["texts"] = sorted(map(list, self._texts))
         return Saved(
             self.learned.model_text,
             self.model.language,
@@ -414,18 +421,10 @@ class OnlineLearner:
             header,
             arrays,
             self._metrics.save(),
-            self._own(),
+            own,
             labels=labels,
             pending=self._labels.limit,
         )
-
-    def _own(self) -> dict[str, Any]:
-        values = self.background.values
-        facts = {
-            name: [[args, value] for args, value in rows.items()] for name, rows in values.items()
-        }
-        state = {"background": facts, "by": self.by, "lines": self._lines}
-        return state | ({"texts": sorted(map(list, self._texts))} if self._texts else {})
 
     @classmethod
     def load(cls, path: str | Path, background: Given | None = None) -> OnlineLearner:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onlinesrl.core.errors import UsageError
-from onlinesrl.core.language import Language, Program, language_of, languages
+from onlinesrl.core.language import Program, language_of, languages
 from onlinesrl.library.notebook import table_html
 from onlinesrl.logic.source import read_text
 
@@ -59,7 +59,10 @@ class Model:
         self.text = text
         self.file = file
         self.dialect = dialect
-        self.language = _language(language)
+        known = [known_language.suffix[1:] for known_language in languages()]
+        if language not in known:
+            raise UsageError(f"unknown language {language!r}; expected {' or '.join(known)}")
+        self.language = language_of(f".{language}")
         self.program: Program = self.language.parse(text, file, dialect, alone)
 
     @classmethod
@@ -95,10 +98,3 @@ class Model:
             [rule.number, "hard" if rule.hard else rule.weight, rule.text] for rule in self.rules
         ]
         return table_html(f"{self.language.name}, {len(rows)} rules", ["", "weight", "rule"], rows)
-
-
-def _language(name: str) -> Language:
-    names = [language.suffix[1:] for language in languages()]
-    if name not in names:
-        raise UsageError(f"unknown language {name!r}; expected {' or '.join(names)}")
-    return language_of(f".{name}")

@@ -56,7 +56,7 @@ def read(
     source, form = FileSource([Path(path) for path in listed]), None
     if mapping is not None:
         form = RecordForm(Mapper(configuration.section_of(MappingSection, mapping, "mapping")))
-    reader = ExampleReader(source, _names(query), form=form)
+    reader = ExampleReader(source, [query] if isinstance(query, str) else query, form=form)
     for item in reader.read():
         if item is None:
             continue
@@ -111,10 +111,6 @@ def _lines(parts: Mapping[str, Mapping[str, Any]], by: str) -> Iterator[bytes]:
         }
         for _, line in lines(tables, [*parts]):
             yield line
-
-
-def _names(query: str | Sequence[str]) -> Sequence[str]:
-    return [query] if isinstance(query, str) else query
 
 
 def run(

@@ -98,7 +98,14 @@ def _register(connection: Any, frame: Any, name: str) -> None:
         connection.execute(f"SET pandas_analyze_sample = {max(1, len(frame))}")
         connection.register("frame", _of_pandas(frame, name))
     else:
-        connection.register("frame", _Stream(_of_polars(frame)))
+        polars = sys.modules.get("polars")
+        if polars is not None and isinstance(
+            frame, polars.DataFrame
+        ):  # types that DuckDB does not read
+            whole = polars.Decimal(38, 0)
+            others = {polars.Int128: whole, polars.UInt128: whole, polars.Null: polars.String}
+            frame = frame.cast(others)
+        connection.register("frame", _Stream(frame))
 
 
 def _of_pandas(frame: Any, name: str) -> Any:
@@ -126,15 +133,6 @@ def _fits(value: Any, number: bool) -> bool:
     if isinstance(value, Decimal):
         return value.as_tuple().exponent == 0
     return isinstance(value, str | Integral) and not isinstance(value, bool)
-
-
-def _of_polars(frame: Any) -> Any:
-    """Return a table; if it is of Polars, without the types that DuckDB does not read."""
-    polars = sys.modules.get("polars")
-    if polars is None or not isinstance(frame, polars.DataFrame):
-        return frame
-    whole = polars.Decimal(38, 0)
-    return frame.cast({polars.Int128: whole, polars.UInt128: whole, polars.Null: polars.String})
 
 
 @contextmanager
@@ -165,7 +163,13 @@ class _Stream:
 def atoms_of_table(frame: Any, name: str) -> list[list[Constant] | ValuedAtom]:
     """Return a table's rows as atoms, the columns other than ``value`` as arguments in their order."""
     columns = columns_of(frame, name)
-    return _rows(columns, len(next(iter(columns.values()), ())))
+    count = len(next(iter(columns.values()), ()))
+    values = columns.pop(VALUE, None)
+    rows: list[Any] = [list(row) for row in zip(*columns.values(), strict=True)]
+    rows = rows or [[] for _ in range(count)]
+    if values is None:
+        return rows
+    return [ValuedAtom(row, float(value)) for row, value in zip(rows, values, strict=True)]
 
 
 def rows_by(cursor: Any, frame: Any, name: str, by: str, copy: str) -> Rows:
@@ -185,12 +189,3 @@ def rows_by(cursor: Any, frame: Any, name: str, by: str, copy: str) -> Rows:
         if cursor.execute(f"SELECT 1 FROM {copy} WHERE {lacks} LIMIT 1").fetchall():
             columns_in(cursor, copy, [], name)
     return rows(cursor, relation, kinds, by, sys.maxsize)
-
-
-def _rows(columns: dict[str, list[Any]], count: int) -> list[list[Constant] | ValuedAtom]:
-    values = columns.pop(VALUE, None)
-    rows: list[Any] = [list(row) for row in zip(*columns.values(), strict=True)]
-    rows = rows or [[] for _ in range(count)]
-    if values is None:
-        return rows
-    return [ValuedAtom(row, float(value)) for row, value in zip(rows, values, strict=True)]

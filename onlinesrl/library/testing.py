@@ -7,19 +7,24 @@ ADMM's certified answer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.brute_force import Brute, state_scores
-from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine, Marginals, Solution
+from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine, Marginals
 from onlinesrl.mln.inference.rounding import Magnitude
 from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.dual import lower_bound
-from onlinesrl.psl.inference.protocols import HingeEngine, HingeSolution
+from onlinesrl.psl.inference.protocols import HingeEngine
 
+T = TypeVar("T")
 CLOSE = 1e-6
 GAP = 1e-3
 """The tolerance of certified values in energy and violation."""
@@ -33,15 +38,13 @@ def check_map_engine(
     The state is feasible; the score is that of the state; the bound is at least the optimum; a certified
     state is optimal; Infeasible is raised if and only if there is no feasible state.
     """
+    solve = partial(engine.solve, model, weights, bonus=bonus)
     try:
         best = Brute().solve(model, weights, bonus=bonus)
     except Infeasible:
-        _require(_solved(engine, model, weights, bonus) is None, "answers an infeasible problem")
+        _require_infeasible(solve)
         return
-    solution = _solved(engine, model, weights, bonus)
-    again = _solved(engine, model, weights, bonus)
-    if solution is None or again is None:
-        raise AssertionError("raises Infeasible although there is a feasible state")
+    solution, again = _twice(solve, "is a feasible state")
     slack = CLOSE * max(min(1.0, Magnitude.of(weights, bonus).total), abs(best.score))
     of_state = model.score(solution.state, weights, bonus)
     _require(solution.state.dtype == np.uint8, f"the state is {solution.state.dtype}, not uint8")
@@ -69,15 +72,13 @@ def check_marginal_engine(
     that is true in no feasible state has probability 0. Infeasible is raised if and only if there is no
     feasible state. With ``within``, probabilities and log Z, if given, are that close to the exact ones.
     """
+    solve = partial(engine.marginals, model, weights)
     try:
         exact = marginals_by_enumeration(model, weights)
     except Infeasible:
-        _require(_marginals(engine, model, weights) is None, "answers an infeasible problem")
+        _require_infeasible(solve)
         return
-    result = _marginals(engine, model, weights)
-    again = _marginals(engine, model, weights)
-    if result is None or again is None:
-        raise AssertionError("raises Infeasible although there is a feasible state")
+    result, again = _twice(solve, "is a feasible state")
     p = result.probability
     _require(p.dtype == np.float64 and p.shape == (model.n_atoms,), "not one float64 per atom")
     _require(bool(np.all((p >= 0) & (p <= 1))), "a probability is not in [0, 1]")
@@ -111,15 +112,13 @@ def check_hinge_engine(
     Infeasible is raised only if ADMM's bound proves it. With ``within``, the energy is that close to the
     least, also if not certified.
     """
+    solve = partial(engine.solve, model, weights, bonus=bonus)
     try:
         best = Admm(tolerance=1e-7).solve(model, weights, bonus=bonus)
     except Infeasible:
-        _require(_minimised(engine, model, weights, bonus) is None, "answers an infeasible problem")
+        _require_infeasible(solve)
         return
-    solution = _minimised(engine, model, weights, bonus)
-    again = _minimised(engine, model, weights, bonus)
-    if solution is None or again is None:
-        raise AssertionError("raises Infeasible although there are feasible values")
+    solution, again = _twice(solve, "are feasible values")
     y, scale = solution.y, max(1.0, abs(best.energy))
     _require(
         y.dtype == np.float64 and y.shape == (model.n_variables,), "not one float64 per variable"
@@ -157,29 +156,20 @@ def marginals_by_enumeration(model: GroundMRF, weights: Floats) -> Marginals:
     return Marginals(probability, top + float(np.log(z)), "brute", 0)
 
 
-def _solved(
-    engine: MapEngine, model: GroundMRF, weights: Floats, bonus: Floats | None
-) -> Solution | None:
+def _require_infeasible(solve: Callable[[], object]) -> None:
     try:
-        return engine.solve(model, weights, bonus=bonus)
+        solve()
     except Infeasible:
-        return None
+        return
+    raise AssertionError("answers an infeasible problem")
 
 
-def _minimised(
-    engine: HingeEngine, model: HingeLossMRF, weights: Floats, bonus: Floats | None
-) -> HingeSolution | None:
+def _twice(solve: Callable[[], T], there: str) -> tuple[T, T]:
+    """Return what two calls return."""
     try:
-        return engine.solve(model, weights, bonus=bonus)
+        return solve(), solve()
     except Infeasible:
-        return None
-
-
-def _marginals(engine: MarginalEngine, model: GroundMRF, weights: Floats) -> Marginals | None:
-    try:
-        return engine.marginals(model, weights)
-    except Infeasible:
-        return None
+        raise AssertionError(f"raises Infeasible although there {there}") from None
 
 
 def _require(holds: bool, complaint: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from random import Random
 from typing import Any, TypeAlias
 
@@ -102,7 +103,8 @@ def extended(old: Sequence[Label], labels: Iterable[Iterable[Label]]) -> list[La
     Raises InputError where an integer and a string read alike: in Markov logic they are one constant.
     """
     new = sorted(
-        {label_ for label_list in labels for label_ in label_list}.difference(old), key=_order
+        {*chain.from_iterable(labels)}.difference(old),
+        key=lambda label: (isinstance(label, str), label),
     )
     if new:
         alike = {str(label) for label in [*old, *new] if isinstance(label, int)}
@@ -110,10 +112,6 @@ def extended(old: Sequence[Label], labels: Iterable[Iterable[Label]]) -> list[La
             text = min(twice)
             raise InputError(f"y has the labels {text} and {text!r}, which are the same constant")
     return [*old, *new]
-
-
-def _order(label: Label) -> tuple[bool, Label]:
-    return isinstance(label, str), label
 
 
 def accuracy(y: Sequence[Sequence[Label]], predicted: Sequence[Sequence[Label]]) -> float:
