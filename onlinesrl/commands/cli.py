@@ -35,10 +35,10 @@ from onlinesrl.commands import (
     warm,
     weights,
 )
-from onlinesrl.commands.common import warn
-from onlinesrl.core.errors import OnlinesrlError, OnlinesrlWarning, legible
+from onlinesrl.core.errors import OnlinesrlError, OnlinesrlWarning
 from onlinesrl.core.operating_system import limits_memory
 from onlinesrl.core.version import __version__
+from onlinesrl.runs.console import say, warn
 
 USAGE, UNAVAILABLE, DEFECT = 64, 69, 70
 READER_GONE = 128 + 13
@@ -97,9 +97,8 @@ def _open_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            flags = (
-                os.O_WRONLY if number != 1 else os.O_RDONLY
-            )  # what is written to standard error is lost
+            # what is written to standard error is lost
+            flags = os.O_WRONLY if number != 1 else os.O_RDONLY
             opened = os.open(os.devnull, flags)
             os.dup2(opened, number)
             if opened != number:
@@ -139,14 +138,8 @@ def _lacks_memory(error: BaseException | None) -> bool:
 
 
 def _say_lack_of_memory() -> int:
-    _say("onlinesrl: there is not enough memory for this")
+    say("onlinesrl: there is not enough memory for this")
     return UNAVAILABLE
-
-
-def _say(message: str) -> None:
-    """Write to standard error, which may be a file on a disk that is full."""
-    with suppress(OSError):
-        print(legible(message), file=sys.stderr)
 
 
 def _show_unforeseen(error: Exception) -> int:
@@ -159,7 +152,7 @@ def _show_unforeseen(error: Exception) -> int:
             traceback.print_exception(error)
         return DEFECT
     if message := format_message():  # there is none after the help was shown
-        _say(f"onlinesrl: {message}")
+        say(f"onlinesrl: {message}")
     return USAGE
 
 
@@ -171,7 +164,7 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except OnlinesrlError as error:
-        _say(str(error))
+        say(str(error))
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
@@ -180,7 +173,7 @@ def main() -> None:
     except OSError as error:
         code = _say_lack_of_memory() if _lacks_memory(error) else 74
         if code == 74:
-            _say(f"onlinesrl: {error}")
+            say(f"onlinesrl: {error}")
     except Exception as error:
         code = _show_unforeseen(error)
     try:
@@ -188,10 +181,9 @@ def main() -> None:
     except OSError as error:
         gone = isinstance(error, BrokenPipeError)
         if not gone:
-            _say(f"standard output: cannot write: {error.strerror}")
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), 1
-        )  # else the interpreter writes again when it exits
+            say(f"standard output: cannot write: {error.strerror}")
+        # else the interpreter writes again when it exits
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = code or (READER_GONE if gone else 74)
     if "duckdb" not in sys.modules:  # DuckDB would report frozen objects as leaks
         gc.freeze()  # else the interpreter visits all objects of numba when it ends

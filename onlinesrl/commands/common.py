@@ -6,13 +6,12 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
 
-from onlinesrl.core.errors import legible
 from onlinesrl.core.io.remote import is_address, local_copy
 
 STARTED = time.perf_counter()
@@ -123,17 +122,6 @@ Spill = Annotated[
         "and answer by connected components: of these, not of the network, memory must hold the largest.",
     ),
 ]
-
-
-def say(message: str) -> None:
-    """Write a message to standard error, if anybody is there to read it."""
-    with suppress(OSError):
-        print(legible(message), file=sys.stderr)
-
-
-def warn(message: str) -> None:
-    """Write a warning to standard error."""
-    say(f"warning: {message}")
 
 
 @contextmanager

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from onlinesrl.commands.common import Distribute, Overrides, interruptible
 from onlinesrl.core.errors import UsageError, legible
-
-if TYPE_CHECKING:
-    from onlinesrl.core.parallel.config import PoolSection
-    from onlinesrl.runs.comparison.statistics import Line
 
 Grid = Annotated[
     list[str],
@@ -60,17 +55,23 @@ def compare(
     distribute: Distribute = [],  # noqa: B006
 ) -> None:
     """Compare configurations by cross-validation: mean, standard deviation, paired t-test, CPU, memory."""
+    from onlinesrl.core.jit.decorators import told_of_compiling
+    from onlinesrl.core.parallel.config import PoolSection, given
     from onlinesrl.runs.comparison import candidates, cross_validation, page, statistics
     from onlinesrl.runs.comparison.folds import divided
+    from onlinesrl.runs.comparison.scoring import SCORES
+    from onlinesrl.runs.progress import Status
 
-    _check_metric(metric)
-    pool = _pool(distribute, workers)
+    if metric not in SCORES:
+        raise UsageError(f"--metric {metric}: expected one of {', '.join(SCORES)}")
+    local = [] if workers is None else [f"workers={workers}"]
+    pool = given(PoolSection, [*local, *distribute])
     journal = page.opened(output, fresh)
     chosen, alternatives = candidates.candidates(configs, set_, grid), candidates.grid(tune)
-    with _status() as say:
+    divide = partial(divided, k=folds)
+    with interruptible(), closing(Status(sys.stderr)) as status, told_of_compiling(status.tell):
         compared = cross_validation.cross_validated(
-            *(chosen, alternatives, partial(divided, k=folds), metric, pool, say),
-            journal,
+            chosen, alternatives, divide, metric, pool, status, journal
         )
     lines = statistics.lines(compared, metric)
     settings = {
@@ -81,42 +82,11 @@ def compare(
         "set": set_,
     }
     page.write(output, compared, lines, metric, settings, candidates.differences(chosen))
-    _print(statistics.text(lines, metric))
+    for text in statistics.text(lines, metric):
+        print(legible(text))
     for candidate, line in zip(chosen, lines, strict=True):
         if line.best and not tune:
             print(f"\n{candidate.command()}")
     print(f"\nresults in {output}", flush=True)
-    _end(lines)
-
-
-def _pool(distribute: Sequence[str], workers: int | None) -> PoolSection:
-    from onlinesrl.core.parallel.config import PoolSection, given
-
-    local = [] if workers is None else [f"workers={workers}"]
-    return given(PoolSection, [*local, *distribute])
-
-
-def _check_metric(metric: str) -> None:
-    from onlinesrl.runs.comparison.scoring import SCORES
-
-    if metric not in SCORES:
-        raise UsageError(f"--metric {metric}: expected one of {', '.join(SCORES)}")
-
-
-@contextmanager
-def _status() -> Iterator[Callable[[str], object]]:
-    from onlinesrl.core.jit.decorators import told_of_compiling
-    from onlinesrl.runs.progress import Status
-
-    with interruptible(), closing(Status(sys.stderr)) as status, told_of_compiling(status.tell):
-        yield status
-
-
-def _print(lines: Iterator[str]) -> None:
-    for line in lines:
-        print(legible(line))
-
-
-def _end(lines: Sequence[Line]) -> None:
     if any(line.error is not None for line in lines):
         raise typer.Exit(65)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from onlinesrl.commands.common import DialectOption, Evidence, Model, OutputOption, write_lines
+from onlinesrl.commands.ground import is_psl
 from onlinesrl.core.errors import UsageError
 
 Method = Annotated[str, typer.Option(help="exact, or ijgp for estimates.")]
@@ -30,13 +31,12 @@ def count(
     output: OutputOption = None,
 ) -> None:
     """Count the satisfied groundings of each formula in a world, and all its groundings."""
-    from onlinesrl.core.language import language_of
     from onlinesrl.logic.dialect import dialect_of
     from onlinesrl.mln.counting.program_counts import check_method, count_program
     from onlinesrl.mln.lang import reader
     from onlinesrl.mln.query.load_world import read_evidence
 
-    if language_of(model.suffix) is language_of(".psl"):
+    if is_psl(model):
         raise UsageError(f"{model} is a PSL model, whose rules have potentials; see infer --stats")
     check_method(method, i_bound)
     program = reader.load(model, dialect_of(dialect))

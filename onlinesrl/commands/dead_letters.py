@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onlinesrl.commands.common import OutputOption, say
+from onlinesrl.commands.common import OutputOption
 from onlinesrl.commands.replay import LOCAL, Bootstrap, Target, TopicName, topic_of
 from onlinesrl.core.errors import UsageError, printable
 from onlinesrl.core.io.atomic_write import plain
+from onlinesrl.runs.console import say
 
 if TYPE_CHECKING:
     from onlinesrl.runs.replay import Message

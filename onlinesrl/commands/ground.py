@@ -18,11 +18,10 @@ from onlinesrl.commands.common import (
     OutputOption,
     Query,
     Spill,
-    say,
-    warn,
     write_lines,
 )
 from onlinesrl.core.errors import UsageError
+from onlinesrl.runs.console import say, warn
 
 if TYPE_CHECKING:
     from onlinesrl.mln.query.load_world import WorldOptions

@@ -71,18 +71,12 @@ def guide(
         titles = {name: page.partition("\n")[0].removeprefix("# ") for name, page in pages.items()}
         for name, title in {**titles, **KEYS}.items():
             print(f"{name:16} {title}")
-    elif topic in pages:
-        _show(pages[topic], width)
-    else:
+    elif topic not in pages:
         raise UsageError(f"no topic {topic}; there are {', '.join([*PAGES, *KEYS])}")
+    elif width is None:
+        print(pages[topic], end="")
+    else:
+        from rich.console import Console
+        from rich.markdown import Markdown
 
-
-def _show(page: str, width: int | None) -> None:
-    """Print Markdown: as it is to a pipe, set to a terminal of a width in columns."""
-    if width is None:
-        print(page, end="")
-        return
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    Console(width=min(width, 120)).print(Markdown(page))
+        Console(width=min(width, 120)).print(Markdown(pages[topic]))

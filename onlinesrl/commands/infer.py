@@ -24,12 +24,11 @@ from onlinesrl.commands.common import (
     TablesOption,
     interruptible,
     located,
-    say,
-    warn,
     write_lines,
 )
 from onlinesrl.commands.ground import is_psl, read_world, world_options
 from onlinesrl.core.errors import UsageError
+from onlinesrl.runs.console import say, warn
 
 if TYPE_CHECKING:
     from onlinesrl.mln.query.world import World
@@ -140,7 +139,11 @@ def infer(
     to_stdout, skip = not stats, targets is Targets.SKIP
     if is_psl(model):
         mln_options = query is not None or evidence or closed or open_ or dialect != "alchemy"
-        _check_psl(model, mln_options or (error, spill, max_work) != (None, None, None))
+        if mln_options or (error, spill, max_work) != (None, None, None):
+            raise UsageError(
+                f"{model} is a PSL model, whose data say what is asked: not --query, --evidence, "
+                "--closed, --open, --dialect, --error, --max-work, --spill"
+            )
         method, most, several = method or "admm", max_groundings, threads or 1
         with _in_parts(distribute) as parts:
             result = _infer_psl(
@@ -219,14 +222,6 @@ def _in_parts(distribute: Sequence[str]) -> Iterator[Parts | None]:
     section = given(PartsSection, distribute)
     with opened(section) as pool:
         yield Parts(pool, section.parts)
-
-
-def _check_psl(model: Path, mln_options: object) -> None:
-    if mln_options:
-        raise UsageError(
-            f"{model} is a PSL model, whose data say what is asked: not --query, --evidence, "
-            "--closed, --open, --dialect, --error, --max-work, --spill"
-        )
 
 
 def _infer_psl(

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from onlinesrl.commands.common import ConfigPath, Overrides, interruptible, warn
+from onlinesrl.commands.common import ConfigPath, Overrides, interruptible
 from onlinesrl.core.errors import legible
+from onlinesrl.runs.console import warn
 
 
 def learn(

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from onlinesrl.commands.common import Overrides, say
+from onlinesrl.commands.common import Overrides
 from onlinesrl.core.errors import OnlinesrlWarning, StorageError
+from onlinesrl.runs.console import say
 
 EXAMPLES = 100
 
@@ -45,9 +46,8 @@ def warm(
                     compile_kernels(learner, say)
                     outcomes, _ = process_batch(learner, examples, learner is learning)
                     for example, outcome in zip(examples[:1], outcomes, strict=False):
-                        example_row(
-                            learner, example, outcome
-                        )  # which explains it, as the report does
+                        # which explains it, as the report does
+                        example_row(learner, example, outcome)
                 print(f"{path}: its kernels are in {kernel_folder()}")
     except OnlinesrlWarning as warning:
         raise StorageError(str(warning)) from warning

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from onlinesrl.commands.common import AllowHost, interruptible, say
+from onlinesrl.commands.common import AllowHost, interruptible
+from onlinesrl.runs.console import say
 
 
 def dashboard(

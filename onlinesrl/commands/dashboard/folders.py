@@ -219,26 +219,35 @@ class Watched:
     def parts(self) -> dict[str, Any]:
         """Return what the page shows, by its parts, for JSON."""
         last = self._points[max(self._points)] if self._points else None
+        tails = (self._predictions.path, self._letters.path, *[*self._metrics][-1:])
+        files = [path for path in (*tails, self.path / "summary.json") if path.exists()]
         return {
-            "head": self._head(last),
+            "head": {
+                "path": str(self.path),
+                "state": self._state(),
+                "last": last,
+                "saved": self._saved[-1].time if self._saved else None,
+                "written": max(map(_written, files), default=None),
+            },
             "curves": self._curves(),
             "weights": {name: self.held.get(name) for name in ("heaviest", "moved", "error")},
-            "examples": self._shown_examples(),
-            "operation": self._operation(last),
+            "examples": {
+                "marked": [example["row"] for example in reversed(self.examples.values())],
+                "newest": [*map(_listed, [*self._newest][-LISTED:][::-1])],
+            },
+            "operation": {
+                "last": last,
+                "seconds": self.held.get("seconds"),
+                "since": self.held.get("since") or {},
+                "slowest": self.held.get("slowest", []),
+                "lag": _behind(self.held.get("position"), self.held.get("behind")),
+                "letters": [*self._dead][::-1],
+                "checkpoints": [
+                    {"name": saved.path.name, "bytes": saved.bytes, "time": saved.time}
+                    for saved in reversed(self._saved)
+                ],
+            },
         }
-
-    def _head(self, last: Point | None) -> dict[str, Any]:
-        return {
-            "path": str(self.path),
-            "state": self._state(),
-            "last": last,
-            "saved": self._saved[-1].time if self._saved else None,
-            "written": max(map(_written, self._files()), default=None),
-        }
-
-    def _files(self) -> list[Path]:
-        tails = (self._predictions.path, self._letters.path, *[*self._metrics][-1:])
-        return [path for path in (*tails, self.path / "summary.json") if path.exists()]
 
     def _state(self) -> str:
         if not self.path.is_dir():
@@ -266,28 +275,6 @@ class Watched:
             "changed": means_between(examples, [point.changed_atoms for point in points]),
         }
         return columns | {"wrong": [example.hamming for example in self._newest]}
-
-    def _shown_examples(self) -> dict[str, Any]:
-        newest = [*self._newest][-LISTED:][::-1]
-        return {
-            "marked": [example["row"] for example in reversed(self.examples.values())],
-            "newest": [_listed(listed) for listed in newest],
-        }
-
-    def _operation(self, last: Point | None) -> dict[str, Any]:
-        since = self.held.get("since") or {}
-        return {
-            "last": last,
-            "seconds": self.held.get("seconds"),
-            "since": since,
-            "slowest": self.held.get("slowest", []),
-            "lag": _behind(self.held.get("position"), self.held.get("behind")),
-            "letters": [*self._dead][::-1],
-            "checkpoints": [
-                {"name": checkpoint.path.name, "bytes": checkpoint.bytes, "time": checkpoint.time}
-                for checkpoint in reversed(self._saved)
-            ],
-        }
 
 
 def _extend(records: deque[T], tail: Tail, kind: type[T]) -> None:

@@ -42,7 +42,15 @@ class Tail:
         """Return the new lines, without their ends; none where the file cannot be read."""
         self.anew = False
         try:
-            data = self._read()
+            with open(self.path, "rb", opener=plain) as file:
+                size = file.seek(0, 2)
+                file.seek(self._offset - len(self._known))
+                if size < self._offset or file.read(len(self._known)) != self._known:
+                    self._restart()
+                if size - self._offset > self.most:
+                    self._offset, self._known, self._midway = size - self.most, b"", True
+                file.seek(self._offset)
+                data = file.read(self.most)
         except OSError:
             self._restart()
             return []
@@ -54,17 +62,6 @@ class Tail:
         lines = data[: end - 1].split(b"\n")[self._midway :]
         self._midway = False
         return lines
-
-    def _read(self) -> bytes:
-        with open(self.path, "rb", opener=plain) as file:
-            size = file.seek(0, 2)
-            file.seek(self._offset - len(self._known))
-            if size < self._offset or file.read(len(self._known)) != self._known:
-                self._restart()
-            if size - self._offset > self.most:
-                self._offset, self._known, self._midway = size - self.most, b"", True
-            file.seek(self._offset)
-            return file.read(self.most)
 
     def _restart(self) -> None:
         self.anew = self._offset > 0
