@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from onlinesrl.core.errors import ExampleError, OnlinesrlError
+from onlinesrl.core.errors import DataError, ExampleError, OnlinesrlError
 from onlinesrl.core.example import (
     Atoms,
     Constant,
@@ -140,9 +140,16 @@ class ExampleReader:
             del example  # before the next one is read
 
     def records(self, position: dict[str, Any] | None) -> Iterator[Record | None]:
-        """Yield the records after a position, and None where the source has no more for now."""
+        """Yield the records after a position, and None where the source has no more for now.
+
+        Where the source ends with a DataError, what was read before can still be learned from.
+        """
         begun, self._begun = self._begun, None
-        return self.source.read(position) if begun is None else begun
+        try:
+            yield from self.source.read(position) if begun is None else begun
+        except DataError:
+            yield None
+            raise
 
     def more(self, position: dict[str, Any] | None, stopping: Callable[[], bool]) -> bool:
         """Tell whether there is more after a position; ``records`` then starts with it.

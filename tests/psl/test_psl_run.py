@@ -5,7 +5,8 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -20,7 +21,8 @@ from onlinesrl.runs import weights as weights_module
 from onlinesrl.runs.config.loading import load
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.evaluation import check, evaluate
-from onlinesrl.runs.http import metrics as metrics_module
+from onlinesrl.runs.http.metrics import RunMonitor
+from onlinesrl.stream.trainer import Trainer
 from tests.core.evaluation.test_ranking_metrics import (
     f1_at,
     textbook_auc,
@@ -205,14 +207,30 @@ def test_labels_come_later(trust: Callable[..., Job]) -> None:
     assert [each["predicted"] for each in first] == [each["predicted"] for each in second]
 
 
-def test_the_error_is_served_where_there_is_one() -> None:
-    figures = {"f1": 0.5, "loss": None, "regret_bound": None, "weights": 4}
-    for error, names in (
-        (None, ["f1_ratio", "weights"]),
-        (0.25, ["f1_ratio", "mean_absolute_error", "weights"]),
-    ):
-        found = metrics_module._gauges({**figures, "mae": error})
-        assert [metric.name for metric in found] == [f"onlinesrl_{name}" for name in names]
+def test_the_error_is_served_where_there_is_one(tmp_path: Path) -> None:
+    figures = {
+        "f1": 0.5,
+        "loss": None,
+        "weights": 4,
+        "examples": 1,
+        "bad": 0,
+        "errors": {},
+        "routes": {},
+    }
+    for error in (None, 0.25):
+        board = RunMonitor()
+        trainer = SimpleNamespace(
+            seconds=0.0,
+            line=lambda error=error: {**figures, "mae": error},
+            reader=SimpleNamespace(source=SimpleNamespace(lag=dict)),
+            folder=SimpleNamespace(checkpoints=tmp_path),
+            copies=None,
+        )
+        board.begin(cast(Trainer, trainer))
+        served = {metric.name for metric in board.collect()}
+        assert served >= {"onlinesrl_f1_ratio", "onlinesrl_weights"}
+        assert "onlinesrl_mean_loss" not in served
+        assert ("onlinesrl_mean_absolute_error" in served) is (error is not None)
 
 
 # what is made of a run -----------------------------------------------------------------------------
