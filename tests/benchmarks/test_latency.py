@@ -1,7 +1,8 @@
 """Latency of one example at a time: bytes in, prediction, update, bytes out.
 
-Citations of 25 tokens (within two), each a micro-batch of its own, on a learner that has seen the stream
-before. Wall time beside CPU time: the first has the waits for a processor, on a machine that is busy.
+Each example is a micro-batch of its own, on a learner that has seen the stream before: citations of 25 tokens
+(within two), and queries of ten products by two engines of PSL. Wall time beside CPU time: the first has the
+waits for a processor, on a machine that is busy.
 """
 
 import time
@@ -18,14 +19,7 @@ from onlinesrl.stream.records import Record
 from tests.benchmarks.measure import REPO, show
 
 pytestmark = pytest.mark.benchmark
-TOKENS, WITHIN, ROUNDS = 25, 2, 40
-
-
-def learner_of(lines: list[bytes]) -> Learner:
-    learner = run.make_learner(load(REPO / "configs" / "citations.yaml"))
-    learner.compile()
-    learner.step([decode(line) for line in lines])
-    return learner
+TOKENS, WITHIN, EXAMPLES = 25, 2, 2000
 
 
 def milliseconds(learner: Learner, line: bytes) -> tuple[float, float]:
@@ -37,12 +31,28 @@ def milliseconds(learner: Learner, line: bytes) -> tuple[float, float]:
     return 1e3 * (time.perf_counter() - wall), 1e3 * (time.thread_time() - cpu)
 
 
-def test_latency_of_one_citation():
-    lines = (REPO / "streams" / "citations" / "citations.jsonl").read_bytes().splitlines()
-    learner = learner_of(lines)
-    chosen = [x for x in lines if abs(len(decode(x).evidence["Token"]) - TOKENS) <= WITHIN]
-    times = np.array([milliseconds(learner, line) for _ in range(ROUNDS) for line in chosen])
+@pytest.mark.parametrize(
+    ("config", "stream"),
+    [
+        ("citations.yaml", "citations/citations.jsonl"),
+        ("engines/psl-tron.yaml", "search/search.jsonl"),
+        ("engines/psl-admm.yaml", "search/search.jsonl"),
+    ],
+)
+def test_latency_of_one_example(config: str, stream: str) -> None:
+    lines = (REPO / "streams" / stream).read_bytes().splitlines()
+    learner = run.make_learner(load(REPO / "configs" / config))
+    learner.compile()
+    learner.step([decode(line) for line in lines])
+    if stream.startswith("citations"):
+        lines = [x for x in lines if abs(len(decode(x).evidence["Token"]) - TOKENS) <= WITHIN]
+    updates = learner.weights.updates
+    times = np.array([milliseconds(learner, lines[k % len(lines)]) for k in range(EXAMPLES)])
     quantiles = np.percentile(times, [50, 99, 100], axis=0).T.tolist()
     rows = [(name, *q) for name, q in zip(("wall", "CPU"), quantiles, strict=True)]
-    show(f"Latency of {len(times):,} citations, milliseconds", ("", "p50", "p99", "most"), rows)
-    assert learner.weights.updates == len(lines) + len(times)
+    show(
+        f"Latency of {config}, {EXAMPLES:,} examples, milliseconds",
+        ("", "p50", "p99", "most"),
+        rows,
+    )
+    assert learner.weights.updates == updates + EXAMPLES
