@@ -1,4 +1,4 @@
-"""Steps of worlds of several kinds beside cold answers: Jester, Cora, a global constraint; memory."""
+"""Steps of worlds of several kinds beside cold answers: Jester, Cora, CAVIAR, a global constraint; memory."""
 
 import csv
 import re
@@ -109,6 +109,34 @@ def test_papers():
             times.append(seconds / cold)
         rows.append(row(count, cold, first, times))
     show("Cora, which papers are the same", HEAD, rows)
+
+
+EVENTS = DATA / "caviar_goldens/MM_SI/fold_0"
+
+
+@pytest.mark.skipif(not EVENTS.exists(), reason="needs the golden results of CAVIAR")
+def test_events():
+    """Events are withdrawn and arrive again, in a world that is one component of 2,492 atoms."""
+    model = srl.Model((EVENTS / "meet_trained_func.mln").read_text())
+    [example] = srl.read(EVENTS / "21-Meet_WalkSplit.id1_id3.db")
+    facts, world, rng, rows = (
+        example.evidence,
+        srl.World(model, "HoldsAt"),
+        np.random.default_rng(0),
+        [],
+    )
+    cold = np.mean([timed(lambda: srl.infer(model, facts, "HoldsAt"))[0] for _ in range(4)][1:])
+    first, _ = timed(lambda: world.apply(add=facts))
+    for count in (1, 10, 100):
+        times = []
+        for _ in range(50):
+            events = rng.choice(facts["Happens"], count, replace=False).tolist()
+            for change in ({"remove": {"Happens": events}}, {"add": {"Happens": events}}):
+                seconds, delta = timed(lambda change=change: world.apply(**change))
+                assert delta.certificate.certified
+                times.append(seconds / cold)
+        rows.append(row(count, cold, first, times))
+    show("CAVIAR, when two people meet", HEAD, rows)
 
 
 def test_a_global_constraint():
