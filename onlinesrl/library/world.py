@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _Listed: TypeAlias = tuple[str, tuple[str, ...], float | None]
 """A predicate, the constants and the value of a fact; None: a target."""
+WHOLE_NUMBERS = 10_000
+"""So many whole numbers are remembered before those that went are forgotten."""
 
 
 class _Saved(TypedDict):
@@ -135,6 +137,7 @@ class World:
         if keep_conflicts:
             self._world = AcceptingWorld(self._world)
         self._whole_numbers = dict[str, int]()
+        self._most_numbers = WHOLE_NUMBERS
 
     @property
     def conflicts(self) -> tuple[str, ...]:
@@ -183,7 +186,18 @@ class World:
                 changes[atom] = {"remove": None, "query": nan}.get(part, number)
         changed = self._world.apply(changes)
         self._whole_numbers |= numbers
-        return self._delta(changed)
+        delta = self._delta(changed)
+        if len(self._whole_numbers) > self._most_numbers:
+            self._forget_numbers()
+        return delta
+
+    def _forget_numbers(self) -> None:
+        """Forget the whole numbers that neither facts nor answers have any more."""
+        atoms = (*self._world.facts(), *(atom for atom, _ in self._world.values()))
+        constants = {text for _, arguments in atoms for text in arguments}
+        numbers = self._whole_numbers.items()
+        self._whole_numbers = {text: number for text, number in numbers if text in constants}
+        self._most_numbers = max(WHOLE_NUMBERS, 2 * len(self._whole_numbers))
 
     def set_weights(self, weights: Model | str) -> Delta:
         """Give all rules the weights of a file of weights, and return what that changes in the answer.
@@ -225,6 +239,7 @@ class World:
 
     def save(self, path: str | Path) -> None:
         """Write the world to a file, whole or not at all. Raises StorageError."""
+        self._forget_numbers()
         facts, arrays = self._world.save()
         header = {
             "version": __version__,
@@ -259,6 +274,7 @@ class World:
                 changes = {**world._restored(listed), **dict.fromkeys(gone)}
                 world._waiting.append(Conflict(changes, reason))
             world._whole_numbers = saved["whole_numbers"]
+            world._forget_numbers()
         return world
 
     def _restored(self, rows: Iterable[_Listed]) -> dict[GroundAtom, float]:

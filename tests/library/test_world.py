@@ -488,6 +488,25 @@ def test_a_loaded_world_goes_on_bit_for_bit(tmp_path, seed):
         assert digest(again) == digest(world)
 
 
+def test_whole_numbers_that_went_are_forgotten(tmp_path):
+    world, size = srl.World(srl.Model("1: Asks(A) -> Gets(A) ^2", "psl"), "Gets"), 6000
+    for start in range(0, 4 * size, size):
+        new, old = range(start, start + size), range(start - size, start) if start else ()
+        change = {
+            "add": {"Asks": new},
+            "query": {"Gets": new},
+            "remove": {"Asks": old, "Gets": old},
+        }
+        changed = world.apply(**change).changed["Gets"]
+        assert {atom for atom, (_, value) in changed.items() if value is None} == {
+            (n,) for n in old
+        }
+        assert world.answer().values["Gets"].keys() == {(n,) for n in new}
+    world.save(tmp_path / "world")
+    header = checkpoint_file.load(tmp_path / "world").header
+    assert {*header["whole_numbers"].values()} == {*new}
+
+
 def test_a_loaded_markov_logic_world_goes_on_bit_for_bit(tmp_path):
     (tmp_path / "links.mln").write_text("Link(paper, paper)")
     text = MARKOV.replace("Link(paper, paper)", '#include "links.mln"', 1)
