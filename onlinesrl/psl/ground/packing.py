@@ -19,6 +19,7 @@ from onlinesrl.core.example import (
     Constant,
     Example,
     ValuedAtom,
+    arguments,
     asked_atoms,
     listed_unlabelled,
     show_ground_atom,
@@ -119,7 +120,7 @@ class PslPacker:
     ) -> dict[tuple[str, ...], list[Constant]]:
         """Return the distinct targets of a predicate, in the order of the example."""
         listed = (example.query or {}).get(name, [])
-        rows = [row.args if isinstance(row, ValuedAtom) else row for row in listed]
+        rows = [*map(arguments, listed)]
         targets: dict[tuple[str, ...], list[Constant]] = {}
         for key, row in zip(self._keys(name, rows, "query"), rows, strict=True):
             targets.setdefault(key, row)
@@ -154,8 +155,7 @@ class PslPacker:
             self._known(name, "unlabelled", self.query)
         for name, atoms in listed_unlabelled(example).items() if unlabelled else ():
             self._known(name, "unlabelled", self.query)
-            rows = [row.args if isinstance(row, ValuedAtom) else row for row in atoms]
-            for key in self._keys(name, rows, "unlabelled"):
+            for key in self._keys(name, [*map(arguments, atoms)], "unlabelled"):
                 if key not in targets[name]:
                     atom = show_ground_atom(name, key)
                     reason = f"unlabelled atom {atom} is not listed in `query`"

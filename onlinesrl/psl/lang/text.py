@@ -36,13 +36,6 @@ _CONNECTIVE = {And: " & ", Or: " | ", Implies: " -> "}
 _BINDING = {Implies: 0, Or: 1, And: 2, Not: 3, Equal: 4, Compare: 4, Atom: 5}
 
 
-def quote_constant(constant: str) -> str:
-    """Spell a constant: an integer unquoted, others in single quotes."""
-    if _INTEGER.fullmatch(constant):
-        return constant
-    return f"'{constant.translate(_QUOTED)}'"
-
-
 def unquote_constant(spelling: str) -> str:
     """Return the name of a constant spelled as an integer or in quotes."""
     if spelling[0] not in "'\"":
@@ -85,7 +78,8 @@ def show_psl_atom(atom: Atom) -> str:
 def _term(term: Term) -> str:
     assert isinstance(term, Leaf)
     if isinstance(term, Constant):
-        return quote_constant(term.name)
+        whole = _INTEGER.fullmatch(term.name)
+        return term.name if whole else f"'{term.name.translate(_QUOTED)}'"
     return f"+{term.name}" if term.plus else term.name
 
 

@@ -18,20 +18,31 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.config_types import Positive
 from onlinesrl.core.learning.batch import Learned, Trace, Watch
 from onlinesrl.psl.inference.protocols import HingeSolution
-from onlinesrl.psl.learning.cutting_planes import CuttingPlanes, Plane
+from onlinesrl.psl.learning.cutting_planes import CuttingPlanes, Minimum, Oracle, Plane
 from onlinesrl.psl.learning.problem import PslBatchLearner, PslProblem, uncertain
 
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Mle(PslBatchLearner):
-    """Maximum likelihood, with the most probable values in place of expectations."""
+class OnSimplex(PslBatchLearner):
+    """A convex function of weights with the sum 1 is minimised, with a regulariser."""
 
-    kind: Literal["mle"] = "mle"
     log: Positive = 1.0
     """the weight of the regulariser - sum log w, which keeps weights above 0."""
     entropy: NotNegative = 10.0
     """the weight of the regulariser sum w log w, which draws weights together."""
+
+    def minimum(self, problem: PslProblem, oracle: Oracle, trace: Trace) -> Minimum:
+        """Minimise from the weights of the program's soft rules."""
+        start = np.maximum(problem.start[problem.soft], 1e-6)
+        planes = CuttingPlanes(LogEntropy(self.log, self.entropy), simplex=True)
+        return planes.minimise(oracle, start / start.sum(), trace)
+
+
+class Mle(OnSimplex):
+    """Maximum likelihood, with the most probable values in place of expectations."""
+
+    kind: Literal["mle"] = "mle"
 
     def learn(self, problem: PslProblem, watch: Watch) -> Learned:
         """Minimise ``w . (Phi(truth) - Phi(MAP)) + regulariser`` over weights with the sum 1."""
@@ -45,10 +56,21 @@ class Mle(PslBatchLearner):
             slope = observed - problem.totals(solution.y)
             return Plane(0.0, slope[soft], max(solution.energy - solution.bound, 0.0))
 
-        start = np.maximum(problem.start[soft], 1e-6)
-        planes = CuttingPlanes(LogEntropy(self.log, self.entropy), simplex=True)
-        least = planes.minimise(gap, start / start.sum(), trace)
+        least = self.minimum(problem, gap, trace)
         stats = {"bound": least.bound, "map_states": len(solutions)}
+        return Learned(problem.whole(least.w), trace.steps, stats, uncertain(least))
+
+
+class Energy(OnSimplex):
+    """The energy of the truth, a loss of PSL 2.4: nothing is inferred."""
+
+    kind: Literal["energy"] = "energy"
+
+    def learn(self, problem: PslProblem, watch: Watch) -> Learned:
+        """Minimise ``w . Phi(truth) + regulariser`` over weights with the sum 1."""
+        trace, truth = Trace(watch), Plane(0.0, problem.observed[problem.soft], 0.0)
+        least = self.minimum(problem, lambda w: truth, trace)
+        stats = {"bound": least.bound}
         return Learned(problem.whole(least.w), trace.steps, stats, uncertain(least))
 
 

@@ -9,10 +9,9 @@ from pydantic import BeforeValidator, Field
 from onlinesrl.core.io.config_section import standard
 from onlinesrl.core.learning.search.bayesian import Bayesian
 from onlinesrl.core.learning.search.strategies import Hyperband, RandomGrid, RandomSearch
-from onlinesrl.psl.learning.energy import Energy
 from onlinesrl.psl.learning.latent import Em, PairedDual, Primal
 from onlinesrl.psl.learning.lme import Lme
-from onlinesrl.psl.learning.mle import Mle
+from onlinesrl.psl.learning.mle import Energy, Mle
 from onlinesrl.psl.learning.mple import Mple
 from onlinesrl.psl.learning.sampled_mle import SampledMle
 from onlinesrl.psl.learning.supervised import CrossEntropy, SquaredError

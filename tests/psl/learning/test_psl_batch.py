@@ -11,9 +11,8 @@ from onlinesrl.core.learning.batch import LearningError, Trace
 from onlinesrl.psl.lang.columns import Columns, database_of
 from onlinesrl.psl.lang.reader import parse
 from onlinesrl.psl.learning.cutting_planes import CuttingPlanes, Plane
-from onlinesrl.psl.learning.energy import Energy
 from onlinesrl.psl.learning.lme import HalfNorm, Lme
-from onlinesrl.psl.learning.mle import LogEntropy, Mle
+from onlinesrl.psl.learning.mle import Energy, LogEntropy, Mle
 from onlinesrl.psl.learning.mple import Mple, conditionals_of
 from onlinesrl.psl.learning.problem import grounded
 from onlinesrl.psl.learning.supervised import CrossEntropy, SquaredError
