@@ -232,11 +232,12 @@ class IncrementalGrounder:
         except Infeasible:
             self.set_facts(before)
             raise
-        atoms = self._atoms_of(facts, moved)
-        self.set_facts(before)
-        keys = [key for key, _ in self._substitutions(pins)]
-        atoms |= self._atoms_of(facts, moved)
-        self.set_facts(facts)
+        atoms, keys = self._atoms_of(facts, moved), list[Key]()
+        if pins or moved:
+            self.set_facts(before)
+            keys += [key for key, _ in self._substitutions(pins)]
+            atoms |= self._atoms_of(facts, moved)
+            self.set_facts(facts)
         rows: dict[Key, Row | None] = {**dict.fromkeys(keys), **came}
         return Step(rows, {atom: self._value(atom) for atom in atoms})
 
