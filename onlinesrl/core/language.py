@@ -64,6 +64,8 @@ class Language(Protocol):
     """The choice of sections ``inference``, as pydantic takes it."""
     lists_targets: bool
     """Whether an example lists the atoms to predict, rather than all of the query being open."""
+    targets: tuple[str, ...]
+    """What ``targets`` of a world may be, the default first."""
     true_facts: bool
     """Whether background facts must be true, rather than have any value."""
 
@@ -95,10 +97,10 @@ class Language(Protocol):
     ) -> Learner:
         """Return a learner for the weights of a model."""
 
-    def facts(self, program: Any, query: Sequence[str]) -> Any:
+    def facts(self, program: Any, query: Sequence[str], targets: str) -> Any:
         """Return what the facts of a world may be, a ``logic.ground_world.FactSchema``."""
 
-    def world(self, program: Any, query: Sequence[str], skip: bool) -> Any:
+    def world(self, program: Any, query: Sequence[str], targets: str) -> Any:
         """Return a ``logic.ground_world.GroundWorld`` without facts. Raises UsageError, Infeasible."""
 
     def rows_of_file(self, path: Path) -> Iterator[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 _Listed: TypeAlias = tuple[str, tuple[str, ...], float | None]
 """A predicate, the constants and the value of a fact; None: a target."""
+SHOWN = 20
+"""So many changed atoms are shown as text."""
 WHOLE_NUMBERS = 10_000
 """So many whole numbers are remembered before those that went are forgotten."""
 
@@ -42,7 +45,7 @@ class _Saved(TypedDict):
     language: str
     model: str
     query: list[str]
-    skip: bool
+    targets: str
     whole_numbers: dict[str, int]
     facts: list[_Listed]
     keep_conflicts: bool
@@ -88,8 +91,10 @@ class Delta:
         return f"<Delta: {len(self):,} {atoms} changed, {state}{conflicts}>"
 
     def __str__(self) -> str:
-        lines = (f"{atom}: {_text(old)} -> {_text(new)}" for atom, old, new in self.table.rows())
-        return "\n".join([repr(self)[1:-1], *lines])
+        rows = islice(self.table.rows(), SHOWN)
+        lines = [f"{atom}: {_text(old)} -> {_text(new)}" for atom, old, new in rows]
+        more = [f"and {len(self) - SHOWN:,} more, all in `table`"] if len(self) > SHOWN else []
+        return "\n".join([repr(self)[1:-1], *lines, *more])
 
     def _repr_html_(self) -> str:
         return table_html(repr(self)[1:-1], ["atom", "old", "new"], [*self.table.rows()])
@@ -99,9 +104,10 @@ class World:
     """Facts that come and go under a model, and the certified values of its targets.
 
     ``query`` names the predicates that may have targets. In Markov logic all their atoms are targets that
-    no fact decides, over the constants of the facts and the model; their values, 0 or 1, are the most
-    probable state. In PSL targets are listed; ``skip`` leaves out ground rules with an atom that is
-    neither observed nor a target, otherwise such a ground rule is an error.
+    no fact decides, over the constants of the facts and the model, or with ``targets="listed"`` only those
+    that ``apply`` lists; their values, 0 or 1, are the most probable state. In PSL targets are listed. A
+    ground rule with an atom that is neither observed nor a target is an error there, and left out with
+    ``targets="skip"``. Raises UsageError.
 
     A change under which the hard rules cannot all hold is refused. With ``keep_conflicts`` it is accepted,
     and waits: the values are the best ones without it, until another change lets all hard rules hold.
@@ -123,17 +129,21 @@ class World:
         model: Model | str,
         query: str | Sequence[str],
         *,
-        skip: bool = False,
+        targets: str | None = None,
         keep_conflicts: bool = False,
     ) -> None:
         model = Model(model, "psl") if isinstance(model, str) else model
         self.model = model
         self._names = [query] if isinstance(query, str) else [*query]
-        self._schema = model.language.facts(model.program, self._names)
+        choices = model.language.targets
+        self._targets = targets or choices[0]
+        if self._targets not in choices:
+            expected = f"expected {' or '.join(map(repr, choices))} in {model.language.name}"
+            raise UsageError(f"targets is {targets!r}, {expected}")
+        self._schema = model.language.facts(model.program, self._names, self._targets)
         for name in self._names:
             self._schema.check_name(name, "query")
-        self._skip = skip
-        self._world = model.language.world(model.program, self._names, skip)
+        self._world = model.language.world(model.program, self._names, self._targets)
         if keep_conflicts:
             self._world = AcceptingWorld(self._world)
         self._whole_numbers = dict[str, int]()
@@ -218,7 +228,7 @@ class World:
         """
         model = self._model(model)
         model.language.check_trained(Path(model.file), model.program)
-        schema = model.language.facts(model.program, self._names)
+        schema = model.language.facts(model.program, self._names, self._targets)
         for name in self._names:
             schema.check_name(name, "query")
         for (name, constants), value in self._world.facts().items():
@@ -246,7 +256,7 @@ class World:
             "language": self.model.language.suffix[1:],
             "model": self._world.text,
             "query": self._names,
-            "skip": self._skip,
+            "targets": self._targets,
             "whole_numbers": self._whole_numbers,
             "facts": _rows(facts),
             "keep_conflicts": isinstance(self._world, AcceptingWorld),
@@ -266,7 +276,7 @@ class World:
             try:
                 model = Model(saved["model"], saved["language"], file="<world>", alone=True)
                 keep = saved["keep_conflicts"]
-                world = cls(model, saved["query"], skip=saved["skip"], keep_conflicts=keep)
+                world = cls(model, saved["query"], targets=saved["targets"], keep_conflicts=keep)
             except OnlinesrlError as error:
                 raise Misfit(str(error)) from None
             world._world.resume(world._restored(saved["facts"]), checkpoint.arrays)

@@ -97,14 +97,15 @@ class FactSchema:
     """What the facts of a model may be.
 
     ``arities`` has the number of arguments of each predicate. The predicates of the ``query`` may have
-    targets. The values of ``numeric`` predicates are any numbers. Others are 0 or 1; if they are ``soft``,
-    they are from 0 to 1, and targets are listed.
+    targets, which may be ``listed``. The values of ``numeric`` predicates are any numbers. Others are 0 or 1,
+    or from 0 to 1 if they are ``soft``.
     """
 
     arities: Mapping[str, int]
     numeric: Collection[str]
     query: Sequence[str]
     soft: bool
+    listed: bool
 
     def rows(self, atoms: Atoms, part: str) -> Iterator[tuple[str, list[Constant], float | None]]:
         """Yield the predicate, constants and value of atoms. Raises DataError for what the model lacks."""
@@ -137,7 +138,7 @@ class FactSchema:
         if len(constants) != self.arities.get(name):
             return False
         if value is None:
-            return self.soft and name in self.query
+            return self.listed and name in self.query
         return self.fits(name, value)
 
     def _range(self, name: str) -> str:
@@ -167,8 +168,11 @@ class FactSchema:
                 return f"{ATOM} is neither observed nor a target"
             if part == "query" and name not in self.query:
                 return f"{name} has no targets; expected {', '.join(self.query)}"
-            if part == "query" and not self.soft:
-                return f"{ATOM} is a target unless a fact decides it: remove the fact"
+            if part == "query" and not self.listed:
+                return (
+                    f"{ATOM} is a target unless a fact decides it; remove the fact, or list all targets: "
+                    "`targets: listed`"
+                )
             if part == "query" and present is not None and isnan(present):
                 return f"{ATOM} is a target already"
         elif not self.fits(name, value):

@@ -32,6 +32,7 @@ class MarkovLogic:
     foreign = ()
     engines = AnyMlnEngine
     lists_targets = False
+    targets = ("all", "listed")
     true_facts = True
 
     def load(self, path: Path, dialect: str) -> Program:
@@ -116,31 +117,26 @@ class MarkovLogic:
             raise config.error("learner.max_weights", reason)
         return learner
 
-    def facts(self, program: Program, query: Sequence[str]) -> FactSchema:
+    def facts(self, program: Program, query: Sequence[str], targets: str) -> FactSchema:
         """Return what the facts of a world may be."""
         from onlinesrl.logic.ground_world import FactSchema
 
         predicates = program.predicates.items()
         arities = {name: len(predicate.types) for name, predicate in predicates}
         numeric = [name for name, predicate in predicates if predicate.numeric]
-        return FactSchema(arities, numeric, query, soft=False)
+        return FactSchema(arities, numeric, query, False, targets == "listed")
 
-    def world(self, program: Program, query: Sequence[str], skip: bool) -> MlnWorld:
+    def world(self, program: Program, query: Sequence[str], targets: str) -> MlnWorld:
         """Return a world without facts. Raises UsageError, and Infeasible if hard rules contradict."""
         from onlinesrl.mln.query.incremental_world import MlnWorld
 
-        if skip:
-            raise UsageError(
-                "skip is for PSL: in Markov logic all atoms are targets that no fact decides"
-            )
         for text, weight, hard, line in (
             entry for rule in program.rules for entry in self.lines(rule)
         ):
             if weight is None and not hard:
-                raise UsageError(
-                    f"line {line}: a rule without a weight: {text}; write one before it"
-                )
-        return MlnWorld(program, query)
+                place = f"{program.file}:{line}"
+                raise UsageError(f"{place}: a rule without a weight: {text}; write one before it")
+        return MlnWorld(program, query, targets == "listed")
 
     def rows_of_file(self, path: Path) -> Iterator[Row]:
         """Yield the weights of a weight file."""

@@ -30,6 +30,7 @@ class Psl:
     )
     engines = AnyPslEngine
     lists_targets = True
+    targets = ("stop", "skip")
     true_facts = False
 
     def load(self, path: Path, dialect: str) -> PslProgram:
@@ -104,17 +105,17 @@ class Psl:
         )
         return PslOnlineLearner(program, config.query, config.learner, inference, by, facts)
 
-    def facts(self, program: PslProgram, query: Sequence[str]) -> FactSchema:
+    def facts(self, program: PslProgram, query: Sequence[str], targets: str) -> FactSchema:
         """Return what the facts of a world may be."""
         from onlinesrl.logic.ground_world import FactSchema
 
-        return FactSchema(program.predicates, (), query, soft=True)
+        return FactSchema(program.predicates, (), query, soft=True, listed=True)
 
-    def world(self, program: PslProgram, query: Sequence[str], skip: bool) -> PslWorld:
+    def world(self, program: PslProgram, query: Sequence[str], targets: str) -> PslWorld:
         """Return a world without facts."""
         from onlinesrl.psl.query.world import PslWorld
 
-        return PslWorld(program, query, skip=skip)
+        return PslWorld(program, query, skip=targets == "skip")
 
     def rows_of_file(self, path: Path) -> Iterator[Row]:
         """Yield the weights in a file of weights."""

@@ -26,7 +26,7 @@ from onlinesrl.runs.config.fingerprint import (
     mismatch,
     settings,
 )
-from onlinesrl.runs.config.schema import KEEP_CONFLICTS, Config
+from onlinesrl.runs.config.schema import KEEP_CONFLICTS, Config, MlnConfig, PslConfig
 from onlinesrl.runs.console import Say, acknowledge, warn
 from onlinesrl.runs.distributed_run import distribution
 from onlinesrl.runs.inputs import background, check_apart, make_reader
@@ -98,10 +98,11 @@ def _of_world(config: Config, learner: Learner) -> Learner:
     program = language.load(config.model, config.dialect)
     if config.learner.start is not None:
         program = language.parse(learner.weights_text("", ""), "the starting weights", ALCHEMY)
-    skip = getattr(config.inference, "targets", None) == "skip"
+    assert isinstance(config, MlnConfig | PslConfig)
+    targets = config.targets if isinstance(config, MlnConfig) else config.inference.targets
     keep = config.world == KEEP_CONFLICTS
     facts = background(config, program)
-    return WorldLearner(language, program, config.query, skip, keep, learner, facts)
+    return WorldLearner(language, program, config.query, targets, keep, learner, facts)
 
 
 def _has_state(path: Path) -> bool:

@@ -71,7 +71,7 @@ class _Saved(TypedDict):
 class WorldLearner(Learner):
     """A world of facts under a model, and the ``learner`` of its weights.
 
-    ``program`` is the model with the weights of the learner. ``skip`` is for PSL, see ``psl.query.world``.
+    ``program`` is the model with the weights of the learner. ``targets`` is one of ``Language.targets``.
     Changes under which the hard rules cannot all hold are refused, or wait: ``keep_conflicts``.
     """
 
@@ -83,7 +83,7 @@ class WorldLearner(Learner):
         language: Language,
         program: Program,
         query: Sequence[str],
-        skip: bool,
+        targets: str,
         keep_conflicts: bool,
         learner: Learner,
         background: Background,
@@ -100,8 +100,8 @@ class WorldLearner(Learner):
             return language.parse(text, "weights", "alchemy", alone=True)
 
         def new() -> KeyedWorld:
-            schema: FactSchema = language.facts(program, query)
-            ground: GroundWorld = language.world(program, query, skip)
+            schema: FactSchema = language.facts(program, query, targets)
+            ground: GroundWorld = language.world(program, query, targets)
             return KeyedWorld(AcceptingWorld(ground) if keep_conflicts else ground, schema, parse)
 
         self._new = new
@@ -370,7 +370,7 @@ class WorldLearner(Learner):
         facts: FactChanges = {
             (name, ("0",) * arity): nan if name in schema.query else 1.0
             for name, arity in schema.arities.items()
-            if schema.soft or name not in schema.query
+            if schema.listed or name not in schema.query
         }
         with suppress(DataError, ModelError, Infeasible, Unsolved):
             world.change(UNKEYED, facts)

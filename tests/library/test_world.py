@@ -368,6 +368,42 @@ def test_a_markov_logic_world_has_the_most_probable_state_of_a_cold_start():
     assert refused
 
 
+def test_a_markov_logic_world_may_list_its_targets(tmp_path):
+    """The answer is what a learner with these weights predicts of an example that lists its open atoms."""
+    model = srl.Model(MARKOV)
+    learner = srl.OnlineLearner(model, "Has")
+    world, rng = srl.World(model, "Has", targets="listed"), np.random.default_rng(1)
+    links, scores, query = set(), {}, set()
+    for number in range(30):
+        one, other = map(str, rng.choice(6, 2, replace=False).tolist())
+        rows = {(one, str(topic)) for topic in rng.choice(["Logic", "Vision", "Art"], 2)}
+        world.apply(
+            add={"Link": [(one, other)] if (one, other) not in links else []},
+            set={"Score": {(one,): float(number)}},
+            query={"Has": sorted(rows - query)},
+            remove={"Has": sorted(query - rows)[:1]},
+        )
+        links.add((one, other))
+        scores[one,] = float(number)
+        query = (query | rows) - {*sorted(query - rows)[:1]}
+        evidence = {"Link": sorted(links), "Score": scores}
+        predicted = learner.predict_one(evidence, query={"Has": sorted(query)})
+        true = {atom for atom, value in targets(world.answer()).items() if value}
+        assert targets(world.answer()).keys() == query
+        assert true == {*map(tuple, predicted.atoms["Has"])}
+    world.save(tmp_path / "world")
+    assert digest(srl.World.load(tmp_path / "world")) == digest(world)
+    with pytest.raises(DataError, match="is a target already"):
+        world.apply(query={"Has": sorted(query)})
+
+
+def test_a_delta_shows_its_first_atoms():
+    world = srl.World(srl.Model("P(x)\n1 P(x)"), "P", targets="listed")
+    delta = world.apply(query={"P": [[str(n)] for n in range(30)]})
+    assert len(str(delta).splitlines()) == 22
+    assert str(delta).endswith("and 10 more, all in `table`")
+
+
 def test_marginals_are_those_of_a_cold_start():
     model, world = srl.Model(MARKOV), srl.World(srl.Model(MARKOV), "Has")
     links = [("a", "b"), ("b", "c"), ("d", "e")]
@@ -466,9 +502,9 @@ def test_rules_of_a_markov_logic_world_come_and_go(tmp_path):
 
 
 def test_what_a_markov_logic_world_has_not():
-    with pytest.raises(UsageError, match="skip is for PSL"):
-        srl.World(srl.Model(MARKOV), "Has", skip=True)
-    with pytest.raises(UsageError, match="line 2: a rule without a weight"):
+    with pytest.raises(UsageError, match="expected 'all' or 'listed' in Markov logic"):
+        srl.World(srl.Model(MARKOV), "Has", targets="skip")
+    with pytest.raises(UsageError, match=":2: a rule without a weight"):
         srl.World(srl.Model("P(t)\nP(x) v P(y)"), "P")
 
 

@@ -205,7 +205,7 @@ batch: 0
 """
     known = (
         "model, dialect, query, source, output, world, labels, sink, learner, inference, checkpoint, "
-        "metrics, limits, drift, distribute, seed, batch"
+        "metrics, limits, drift, distribute, seed, batch, targets"
     )
     assert complaints(folder, text) == [
         "run.yaml:1:8: model: expected a file that can be read (No such file or directory), "

@@ -55,14 +55,14 @@ def facts_of(lines):
     return facts
 
 
-@pytest.mark.parametrize("soft", [True, False])
+@pytest.mark.parametrize(("soft", "listed"), [(True, True), (False, False), (False, True)])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_answer_is_that_of_a_new_world(world_run, soft, seed):
-    lines = changes(150, soft, seed)
-    run = world_run(lines, soft)
+def test_the_answer_is_that_of_a_new_world(world_run, soft, listed, seed):
+    lines = changes(150, soft, seed, listed=listed)
+    run = world_run(lines, soft, **({} if soft or not listed else {"targets": "listed"}))
     assert run.run() == 0, run.said
     model = srl.Model(world_changes.PSL if soft else world_changes.MLN, "psl" if soft else "mln")
-    world = srl.World(model, "Good", skip=soft)
+    world = srl.World(model, "Good", targets="skip" if soft else "listed" if listed else None)
     given, query = {}, {}
     for (name, *args), value in facts_of(lines).items():
         if value is None:

@@ -31,7 +31,9 @@ BAD = [
 ]
 
 
-def changes(count: int, soft: bool, seed: int = 0, people: str = "abcdefgh") -> list[dict]:
+def changes(
+    count: int, soft: bool, seed: int = 0, people: str = "abcdefgh", listed: bool | None = None
+) -> list[dict]:
     """Reports of keys, some later replaced or taken back, and single facts, with bad ones among them."""
     rng, lines, single = random.Random(seed), [], set()
     for n in range(count):
@@ -41,7 +43,7 @@ def changes(count: int, soft: bool, seed: int = 0, people: str = "abcdefgh") -> 
         choice = rng.randrange(9)
         if choice < 4:
             line = {"id": key, "evidence": {name: [pair]}}
-            if soft:
+            if soft if listed is None else listed:
                 line["query"] = {"Good": [[p] for p in pair]}
         elif choice == 4:
             line = {"id": key}

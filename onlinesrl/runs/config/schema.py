@@ -258,7 +258,18 @@ class Config(Root):
 class MlnConfig(Config):
     """The keys of a run of Markov logic."""
 
+    targets: Literal["all", "listed"] = "all"
+    """the open atoms of a world: all of the query that no fact decides, or only those that changes list in
+    their `query`."""
     inference: AnyMlnEngine = MpeSection()
+
+    @model_validator(mode="after")
+    def _lists_in_a_world(self) -> Self:
+        if self.targets == "listed" and not self.world:
+            raise ValueError(
+                "targets: for a world (world: true); an example lists its open atoms in `query`"
+            )
+        return self
 
 
 class PslConfig(Config):
