@@ -241,41 +241,44 @@ def _gather(fr: Forest, v: int, number: int) -> int:
     The cells are more than ``MOST_CELLS`` where there are too many; then the neighbours are incomplete.
     """
     fr.size[STAMP] += 1
-    stamp = fr.size[STAMP]
-    fr.seen[v] = stamp
-    count, cells = 0, 1
+    fr.seen[v] = fr.size[STAMP]
+    fr.neighbour[MOST] = 0
+    cells = 1
     cells *= fr.values[v]
     p = fr.first[v]
     while p >= 0:
         f = fr.factor[p]
         for q in range(fr.start[f], fr.start[f] + fr.length[f]):
-            u = fr.variable[q]
-            if fr.seen[u] != stamp:
-                fr.seen[u] = stamp
-                if fr.round[u] >= number:
-                    cells *= fr.values[u]
-                    if count == MOST or cells > MOST_CELLS:
-                        return MOST_CELLS + 1
-                    fr.neighbour[count] = u
-                    count += 1
+            cells = _meet(fr, fr.variable[q], number, cells)
+            if cells > MOST_CELLS:
+                return cells
         p = fr.next[p]
     arc = fr.sender[v]
     while arc >= 0:
         w = arc // MOST
         if fr.round[w] < number:
             for other in range(w * MOST, w * MOST + fr.degree[w]):
-                u = fr.clique[other]
-                if fr.seen[u] != stamp:
-                    fr.seen[u] = stamp
-                    if fr.round[u] >= number:
-                        cells *= fr.values[u]
-                        if count == MOST or cells > MOST_CELLS:
-                            return MOST_CELLS + 1
-                        fr.neighbour[count] = u
-                        count += 1
+                cells = _meet(fr, fr.clique[other], number, cells)
+                if cells > MOST_CELLS:
+                    return cells
         arc = fr.next_arc[arc]
-    fr.neighbour[MOST] = count
     return cells
+
+
+@kernel
+def _meet(fr: Forest, u: int, number: int, cells: int) -> int:
+    """Add to ``neighbour`` a variable that is new and left in a round; returns the cells with it."""
+    if fr.seen[u] == fr.size[STAMP]:
+        return cells
+    fr.seen[u] = fr.size[STAMP]
+    if fr.round[u] < number:
+        return cells
+    count = fr.neighbour[MOST]
+    if count == MOST:
+        return MOST_CELLS + 1
+    fr.neighbour[count] = u
+    fr.neighbour[MOST] = count + 1
+    return cells * fr.values[u]
 
 
 @kernel
@@ -290,10 +293,10 @@ def _table_size(fr: Forest, v: int, number: int, stamp: int) -> int:
 @kernel
 def _goes(fr: Forest, v: int, number: int, stamp: int) -> bool:
     """Tell whether a variable is eliminated in a round."""
-    cells = _table_size(fr, v, number, stamp)
+    cells = _gather(fr, v, number)
+    fr.table_stamp[v], fr.table_size[v] = stamp, cells
     if cells > MOST_CELLS:
         return False
-    _gather(fr, v, number)
     count = fr.neighbour[MOST]
     for i in range(count):
         fr.neighbour[MOST + 1 + i] = fr.neighbour[i]
@@ -516,6 +519,12 @@ def forget(fr: Forest, v: int) -> None:
         fr.choice[fr.message[v]] = fr.free[fr.block[v]]
         fr.free[fr.block[v]] = fr.message[v]
         fr.block[v] = -1
+    _doubt(fr, v)
+
+
+@kernel
+def _doubt(fr: Forest, v: int) -> None:
+    """Take back what a variable knows."""
     if fr.known[v] & CONTRADICTS:
         fr.size[INFEASIBLE] -= 1
     if fr.known[v] & UNPROVEN:
@@ -801,6 +810,7 @@ def _add_long(fr: Forest, v: int, cells: int, first: int, stop: int) -> None:
 @kernel
 def _conclude(fr: Forest, v: int) -> None:
     """Know, at the last variable of a component, whether the answer is possible and certain."""
+    _doubt(fr, v)
     rounding = (fr.terms[v] + 1) * UNIT * fr.total[v]
     if not fr.total[v] <= LARGE and not rounding < max(fr.least[v] / 2, FAINT):
         fr.known[v] = LOST
@@ -848,10 +858,6 @@ def solve(fr: Forest, count: int, changed: Ints32) -> None:
                 if above >= 0:
                     _push(fr, above)
                 else:
-                    blocks = fr.block[v]
-                    fr.block[v] = -1
-                    forget(fr, v)
-                    fr.block[v] = blocks
                     _conclude(fr, v)
             v = _pop(fr, number)
     for i in range(sent):
