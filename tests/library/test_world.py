@@ -426,6 +426,42 @@ def test_marginals_are_those_of_a_cold_start():
         srl.World(srl.Model(TRUST, "psl"), "Trusts").marginals()
 
 
+def test_marginals_of_wide_components_narrow_ones_and_steep_weights():
+    """Sixteen are friends of each other; a chain is beside them, or joined; weights are steep for a while."""
+    model = srl.Model("""
+Knows(p, p)
+Foe(p, p)
+Smokes(p)
+0.3 Knows(x, y) ^ Smokes(x) => Smokes(y)
+0.1 Knows(x, y) => !Smokes(x) v !Smokes(y)
+3333333333.3 Foe(x, y) ^ Smokes(x) => Smokes(y)
+3333333333.3 Foe(x, y) => Smokes(y)
+3333333333.3 Foe(x, y) => !Smokes(y)
+""")
+    friends = [(f"F{a}", f"F{b}") for a in range(16) for b in range(a)]
+    chain = [(f"C{n}", f"C{n + 1}") for n in range(9)]
+    world, facts = srl.World(model, "Smokes"), {"Knows": {}, "Foe": {}}
+    for part, name, pairs in (
+        ("add", "Knows", friends + chain),
+        ("add", "Knows", [("F1", "C1")]),
+        ("remove", "Knows", [("F1", "C1"), *friends[21:]]),
+        ("add", "Foe", [("C3", "C1")]),
+        ("add", "Knows", [("C3", "C1")]),
+        ("remove", "Foe", [("C3", "C1")]),
+        ("add", "Knows", friends[21:]),
+    ):
+        world.apply(**{part: {name: pairs}})
+        rest = {pair: 1.0 for pair in facts[name] if pair not in pairs}
+        facts[name] = rest | (dict.fromkeys(pairs, 1.0) if part == "add" else {})
+        cold = srl.World(model, "Smokes")
+        cold.apply(add=facts)
+        answer = world.marginals()
+        assert answer.values == cold.marginals().values
+        assert answer.stats == cold.marginals().stats
+        expected = srl.infer(model, facts, "Smokes", method="exact", closed=["Foe"])
+        assert answer.values["Smokes"] == pytest.approx(expected.values["Smokes"], abs=1e-9)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

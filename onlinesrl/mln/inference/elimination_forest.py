@@ -1,4 +1,4 @@
-"""Ground clauses that come and go, and the best state of all their components that are narrow.
+"""Ground clauses that come and go; the best state and the probabilities of components that are narrow.
 
 The work is done by the kernels of ``kernels/elimination_forest``; here atoms and clauses have names.
 """
@@ -14,8 +14,10 @@ import numpy as np
 
 from onlinesrl.core.arrays import Ints32
 from onlinesrl.logic.atom_index import GroundAtom
+from onlinesrl.mln.inference.rounding import error_of_probability
 from onlinesrl.mln.kernels import elimination_forest as kernel
 from onlinesrl.mln.kernels.elimination_forest import CLOSES, POSITIVE, UNKNOWN, UNSOLVED
+from onlinesrl.mln.kernels.weight_magnitude import STEEP, UNIT
 
 Literal: TypeAlias = "tuple[bool, GroundAtom | Literals]"
 """A sign and an atom, or the literals of a conjunction."""
@@ -51,6 +53,7 @@ class EliminationForest:
         self._factors = dict[Hashable, tuple[int, tuple[int, ...]]]()
         self._free_variables, self._free_factors = list[int](), list[int]()
         self._n_factors = self._literals = 0
+        self._probability = dict[GroundAtom, float]()
         self.score = Fraction(0)
         """The weight of the true clauses of solved components."""
         self._frame = kernel.forest()
@@ -94,6 +97,7 @@ class EliminationForest:
                 gone.append(self._number.pop(name))
                 for atom in self._variables[old].atoms:
                     del self._place[atom]
+                    self._probability.pop(atom, None)
             if variable.atoms:
                 new.append(self._new_variable(name, variable))
         changed, added, weighed = self._exchange(factors)
@@ -108,6 +112,35 @@ class EliminationForest:
         self._add(flipped[~true], -1)
         self._free_variables += gone
         return self._moved()
+
+    def marginals(self) -> dict[GroundAtom, float]:
+        """Return the probabilities of the atoms whose component is solved; those of others are stale.
+
+        The forest is feasible. The cost is that of the atoms whose probability is another since the last
+        call, and of the messages above those that a step has touched.
+        """
+        frame = self._frame
+        kernel.sum_products(frame)
+        for v in frame.moved[: frame.size[kernel.MOVED]].tolist():
+            atoms, exactly = self._variables[v]
+            first = frame.message[v] + (not exactly)
+            values = np.minimum(frame.probability[first : first + len(atoms)], 1.0)
+            self._probability |= zip(atoms, values.tolist(), strict=True)
+        return self._probability
+
+    @property
+    def steep(self) -> bool:
+        """Whether some weight is so large that doubles are too coarse for probabilities."""
+        size = np.abs(self._frame.weight[: self._n_factors])
+        return bool(size.max(initial=0.0, where=size < np.inf) > STEEP)
+
+    @property
+    def rounding(self) -> float:
+        """A bound on the error of probabilities by the rounding of scores."""
+        n, frame = len(self._variables), self._frame
+        last = (frame.round[:n] >= 0) & (frame.degree[:n] == 0) & (frame.value[:n] >= 0)
+        rounding = (frame.terms[:n][last] + 1) * UNIT * frame.total[:n][last]
+        return error_of_probability(float(rounding.max(initial=0.0)))
 
     def _new_variable(self, name: GroundAtom, variable: Variable) -> int:
         atoms, exactly = variable
@@ -151,6 +184,7 @@ class EliminationForest:
         self._add(gone, -1)
         self._frame.true[gone] = 0
         self._frame.weight[numbers] = [weight for _, weight in weighed]
+        self._frame.weight[removed] = 0.0
         kernel.unlink(self._frame, _ints(removed))
         variables, added_numbers = self._variables_of(removed), self._write(added)
         self._free_factors += removed

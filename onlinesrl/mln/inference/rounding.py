@@ -75,7 +75,7 @@ class Magnitude:
     @property
     def of_probability(self) -> float:
         """A bound on the error of probabilities by sums of doubles."""
-        return min(1.0, math.expm1(min(1.0, 2 * self.rounding)))
+        return error_of_probability(self.rounding)
 
     def certifies(self, excess: float) -> bool:
         """Tell whether an answer is certified if another state may score up to ``excess`` more."""
@@ -99,6 +99,11 @@ class Magnitude:
         scale = self.for_solvers
         column = FINE if self.least * scale >= SMALL else COARSE
         return self.rounding + columns * column / scale
+
+
+def error_of_probability(rounding: float) -> float:
+    """Return a bound on the error of probabilities by scores of this rounding."""
+    return min(1.0, math.expm1(min(1.0, 2 * rounding)))
 
 
 class Smaller(NamedTuple):

@@ -1,4 +1,4 @@
-"""Max-product messages of factors that come and go, by an elimination that depends on names alone.
+"""Messages of factors that come and go, of maxima and of sums, by an elimination that depends on names alone.
 
 Variables are eliminated in rounds. In a round go those whose table is smaller than that of each neighbour;
 ties are decided by a hash of their names. So a chain is left after some log n rounds, and a tree is, too. The
@@ -10,7 +10,14 @@ inference in graphical models", JMLR 12, 2011). The result is that of an elimina
 where a choice or the value of a neighbour has changed. A sum is added up in the order of weights and
 hashes, so its bits do not depend on the history. Where tables would be too large, a component is left
 unsolved.
+
+``sum_products`` does the same for probabilities, over the same cliques: messages of sums go up, and the
+distribution of a variable with its clique is passed down to the cliques of its senders (Koller & Friedman,
+"Probabilistic Graphical Models", 2009, algorithm 10.3). The largest entry of a message of sums is 0, and a
+distribution adds up to 1. So a change that is far away changes no bit of either, and the work ends there.
 """
+
+import math
 
 import numpy as np
 
@@ -30,7 +37,7 @@ NEVER = ROUNDS
 """The round of a variable whose table would be too large."""
 UNSOLVED, UNKNOWN = -1, -2
 """Values of variables whose component is not solved, and of new ones."""
-LAST, STAMP, CELLS, INFEASIBLE, UNCERTIFIED, MOVED, FLIPPED = 0, 1, 2, 3, 4, 5, 6
+LAST, STAMP, CELLS, INFEASIBLE, UNCERTIFIED, MOVED, FLIPPED, STALE = 0, 1, 2, 3, 4, 5, 6, 7
 CONTRADICTS, UNPROVEN, LOST = 1, 2, 4
 """What the last variable of a component knows: no state is possible, sums are rounded too much."""
 POSITIVE, CLOSES = 1, 2
@@ -80,6 +87,8 @@ class Forest(Frame):
     trial: Ints32
     moved: Ints32  # variables whose value changed
     before: Ints32
+    is_stale: Bytes  # its probabilities are those before a change
+    stale: Ints32  # a list of these
     # [literal]
     variable: Ints32
     holds: Ints32  # the value of which it speaks
@@ -97,6 +106,9 @@ class Forest(Frame):
     # [cell]
     cell: Floats
     choice: Ints32
+    log_sum: Floats  # of a clique's values: the message of sums
+    share: Floats  # of a clique's values: the probability
+    probability: Floats  # of a variable's own values
     free: Ints32  # [size class] first block
     unary: Floats  # [value]
     pair: Floats  # [cell of two variables]
@@ -157,6 +169,8 @@ def forest(variable: int = 64, factor: int = 64, literal: int = 128, cell: int =
         trial=ints(v),
         moved=ints(v),
         before=ints(v),
+        is_stale=small(v),
+        stale=ints(v),
         variable=ints(literal),
         holds=ints(literal),
         bits=small(literal),
@@ -171,6 +185,9 @@ def forest(variable: int = 64, factor: int = 64, literal: int = 128, cell: int =
         flipped=ints(factor),
         cell=np.zeros(cell),
         choice=ints(cell),
+        log_sum=np.zeros(cell),
+        share=np.zeros(cell),
+        probability=np.zeros(cell),
         free=empty[1],
         unary=np.zeros(MOST_CELLS),
         pair=np.zeros(MOST_CELLS),
@@ -547,13 +564,13 @@ def room(fr: Forest, count: int) -> int:
     for i in range(count):
         v = fr.candidate[i]
         if not fr.wide[v]:
-            cells += 2 * _cells(fr, v)
+            cells += 2 * max(_cells(fr, v), fr.values[v])
     return cells
 
 
 @kernel
 def _allocate(fr: Forest, v: int) -> None:
-    block, cells = 0, _cells(fr, v)
+    block, cells = 0, max(_cells(fr, v), fr.values[v])
     while 1 << block < cells:
         block += 1
     if fr.free[block] >= 0:
@@ -637,33 +654,41 @@ def _message_cell(fr: Forest, v: int, value: Ints32) -> int:
 
 
 @kernel
-def _spread(
-    fr: Forest, v: int, cells: int, source: Floats, first: int, shape: int, step: int
-) -> None:
-    """Add a table to that of a variable and its clique.
+def _strides(fr: Forest, v: int, u: int) -> int:
+    """Write to ``stride`` how far the axes of v's clique are apart in the message of u; returns that of v."""
+    begin, degree = v * MOST, fr.degree[v]
+    for k in range(degree):
+        fr.stride[k] = 0
+    step, stride = 0, 1
+    for other in range(u * MOST + fr.degree[u] - 1, u * MOST - 1, -1):
+        w = fr.clique[other]
+        if w == v:
+            step = stride
+        for k in range(degree):
+            if fr.clique[begin + k] == w:
+                fr.stride[k] = stride
+        stride *= fr.values[w]
+    return step
 
-    ``shape`` is the variable whose clique has the axes of the table; -1: they are ``v``, by ``step``, and
-    what ``stride`` says.
+
+@kernel
+def _spread(
+    fr: Forest, v: int, cells: int, other: Floats, first: int, step: int, back: bool
+) -> None:
+    """Add another table to that of a variable and its clique, or ``back``: to the other one.
+
+    Its axes are as ``stride`` says, that of the variable as ``step``.
     """
     begin, degree, size = v * MOST, fr.degree[v], fr.values[v]
-    if shape >= 0:
-        for k in range(degree):
-            fr.stride[k] = 0
-        stride = 1
-        for other in range(shape * MOST + fr.degree[shape] - 1, shape * MOST - 1, -1):
-            u = fr.clique[other]
-            if u == v:
-                step = stride
-            for k in range(degree):
-                if fr.clique[begin + k] == u:
-                    fr.stride[k] = stride
-            stride *= fr.values[u]
     for k in range(degree):
         fr.digit[k] = 0
     at = first
     for cell in range(cells):
         for x in range(size):
-            fr.table[cell * size + x] += source[at + x * step]
+            if back:
+                other[at + x * step] += fr.table[cell * size + x]
+            else:
+                fr.table[cell * size + x] += other[at + x * step]
         for k in range(degree - 1, -1, -1):
             fr.digit[k] += 1
             at += fr.stride[k]
@@ -699,7 +724,7 @@ def _add_pairs(fr: Forest, v: int, cells: int, first: int, stop: int) -> int:
             for other in range(degree):
                 fr.stride[other] = 0
             fr.stride[k] = size
-            _spread(fr, v, cells, fr.pair, 0, -1, 1)
+            _spread(fr, v, cells, fr.pair, 0, 1, False)
     long = first
     for i in range(first, stop):
         if fr.length[fr.order[i]] > 2:
@@ -719,11 +744,10 @@ def _count(fr: Forest, v: int, first: int, stop: int) -> None:
 
 
 @kernel
-def _message(fr: Forest, v: int) -> bool:
-    """Compute a variable's message; tells whether it, or what is summed up, is another."""
+def _tabulate(fr: Forest, v: int, cells: int, messages: Floats) -> None:
+    """Write the table of a variable and its clique, and add up what is known of its weights."""
     unary, stop, p = 0, len(fr.order), fr.first[v]
     pairs = stop
-    total, least, terms = fr.total[v], fr.least[v], fr.terms[v]
     while p >= 0:
         decided = _owned(fr, p)
         if decided == 1:
@@ -761,21 +785,29 @@ def _message(fr: Forest, v: int) -> bool:
         fr.terms[v] += fr.terms[u]
         if fr.degree[u] == 1:
             for x in range(fr.values[v]):
-                fr.unary[x] += fr.cell[fr.message[u] + x]
+                fr.unary[x] += messages[fr.message[u] + x]
         else:
             fr.order[senders] = u
             senders += 1
-    differs = fr.total[v] != total or fr.least[v] != least or fr.terms[v] != terms
-    cells, size = _cells(fr, v), fr.values[v]
+    size = fr.values[v]
     for cell in range(cells):
         for x in range(size):
             fr.table[cell * size + x] = fr.unary[x]
     stop = _add_pairs(fr, v, cells, pairs, stop)
     for i in range(senders):
         u = fr.order[i]
-        _spread(fr, v, cells, fr.cell, fr.message[u], u, 0)
+        _spread(fr, v, cells, messages, fr.message[u], _strides(fr, v, u), False)
     if pairs < stop:
         _add_long(fr, v, cells, pairs, stop)
+
+
+@kernel
+def _message(fr: Forest, v: int) -> bool:
+    """Compute a variable's message; tells whether it, or what is summed up, is another."""
+    cells, size = _cells(fr, v), fr.values[v]
+    total, least, terms = fr.total[v], fr.least[v], fr.terms[v]
+    _tabulate(fr, v, cells, fr.cell)
+    differs = fr.total[v] != total or fr.least[v] != least or fr.terms[v] != terms
     for cell in range(cells):
         best, choice = -np.inf, 0
         for x in range(size):
@@ -853,6 +885,10 @@ def solve(fr: Forest, count: int, changed: Ints32) -> None:
         while v >= 0:
             fr.work[sent] = v
             sent += 1
+            if not fr.is_stale[v]:
+                fr.is_stale[v] = 1
+                fr.stale[fr.size[STALE]] = v
+                fr.size[STALE] += 1
             if not fr.wide[v] and _message(fr, v):
                 above = parent(fr, v)
                 if above >= 0:
@@ -900,3 +936,106 @@ def _judge(fr: Forest, f: int) -> None:
         fr.true[f] = true
         fr.flipped[fr.size[FLIPPED]] = f
         fr.size[FLIPPED] += 1
+
+
+# probabilities -----------------------------------------------------------------------------------
+
+
+@kernel
+def sum_products(fr: Forest) -> None:
+    """Compute probabilities again where ``solve`` has sent messages; ``moved`` lists their variables."""
+    for i in range(fr.size[STALE]):
+        fr.is_stale[fr.stale[i]] = 0
+        _push(fr, fr.stale[i])
+    fr.size[STALE] = 0
+    sent = 0
+    for number in range(NEVER + 1):
+        v = _pop(fr, number)
+        while v >= 0:
+            if not fr.wide[v]:
+                fr.work[sent] = v
+                sent += 1
+                if _log_sums(fr, v) and fr.degree[v] > 0:
+                    _push(fr, parent(fr, v))
+            v = _pop(fr, number)
+    for i in range(sent):
+        _push(fr, fr.work[i])
+    fr.size[MOVED] = 0
+    for number in range(NEVER, -1, -1):
+        v = _pop(fr, number)
+        while v >= 0:
+            fr.moved[fr.size[MOVED]] = v
+            fr.size[MOVED] += 1
+            _distribute(fr, v)
+            v = _pop(fr, number)
+
+
+@kernel
+def _normalise(fr: Forest, first: int, size: int) -> float:
+    """Turn scores of the table to probabilities; returns the logarithm of the sum of their exponentials."""
+    top, total = -np.inf, 0.0
+    for i in range(first, first + size):
+        top = max(top, fr.table[i])
+    if top == -np.inf:
+        for i in range(first, first + size):
+            fr.table[i] = 0.0
+        return top
+    for i in range(first, first + size):
+        fr.table[i] = math.exp(fr.table[i] - top)
+        total += fr.table[i]
+    for i in range(first, first + size):
+        fr.table[i] /= total
+    return top + math.log(total)
+
+
+@kernel
+def _log_sums(fr: Forest, v: int) -> bool:
+    """Compute a variable's message of sums; tells whether it is another."""
+    cells, highest, differs = _cells(fr, v), -np.inf, False
+    _tabulate(fr, v, cells, fr.log_sum)
+    for cell in range(cells):
+        fr.pair[cell] = _normalise(fr, cell * fr.values[v], fr.values[v])
+        highest = max(highest, fr.pair[cell])
+    for cell in range(cells):
+        at, log_sum = fr.message[v] + cell, fr.pair[cell] - highest
+        differs |= fr.log_sum[at] != log_sum
+        fr.log_sum[at] = log_sum
+    return differs
+
+
+@kernel
+def _distribute(fr: Forest, v: int) -> None:
+    """Compute a variable's probabilities, and pass its table's on to the cliques of its senders."""
+    cells, size, first = _cells(fr, v), fr.values[v], fr.message[v]
+    _tabulate(fr, v, cells, fr.log_sum)
+    if fr.degree[v] == 0:
+        fr.share[first] = 1.0
+    for x in range(size):
+        fr.probability[first + x] = 0.0
+    for cell in range(cells):
+        _normalise(fr, cell * size, size)
+        for x in range(size):
+            fr.table[cell * size + x] *= fr.share[first + cell]
+            fr.probability[first + x] += fr.table[cell * size + x]
+    arc = fr.sender[v]
+    while arc >= 0:
+        u = arc // MOST
+        if parent(fr, u) == v:
+            _pass(fr, v, cells, u)
+        arc = fr.next_arc[arc]
+
+
+@kernel
+def _pass(fr: Forest, v: int, cells: int, u: int) -> None:
+    """Add up the table of v to the probabilities of the clique of u."""
+    alone, differs = fr.degree[u] == 1, False
+    for cell in range(_cells(fr, u)):
+        fr.pair[cell] = fr.probability[fr.message[v] + cell] if alone else 0.0
+    if not alone:
+        _spread(fr, v, cells, fr.pair, 0, _strides(fr, v, u), True)
+    for cell in range(_cells(fr, u)):
+        at = fr.message[u] + cell
+        differs |= fr.share[at] != fr.pair[cell]
+        fr.share[at] = fr.pair[cell]
+    if differs:
+        _push(fr, u)

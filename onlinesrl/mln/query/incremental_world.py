@@ -187,23 +187,29 @@ class MlnWorld:
     def marginals(self) -> tuple[dict[GroundAtom, float], dict[str, Any]]:
         """Return the probabilities of the open atoms, in the order of names, and statistics.
 
-        They are exact in components that are narrow enough, and sampled in others. Components that no step
-        has touched since the last call keep theirs.
+        They are exact in components that are narrow enough, and sampled in others. What no step has touched
+        since the last call is not computed again. In a component that the forest solves, and without steep
+        weights, this is so message by message, else for whole components.
         """
-        engine = marginal_engine("exact")
-        for part in self._components(a for a in self._values if a not in self._marginals):
+        engine, forest = marginal_engine("exact"), self._forest
+        narrow, wide = ({}, self._values) if forest.steep else (forest.marginals(), self._component)
+        for part in self._components(a for a in wide if a not in self._marginals):
             solved = sorted(part.atoms), engine.marginals(*self._model_of(part))
             self._marginals |= dict.fromkeys(part.atoms, solved)
-        present = {id(solved): solved for solved in self._marginals.values()}
-        values = dict.fromkeys(self._values, 0.0)  # of those that a group decides
+        present = {id(self._marginals[a]): self._marginals[a] for a in wide if a in self._marginals}
+        values = dict.fromkeys(self._values, 0.0) | narrow  # 0: of those that a group decides
         for atoms, marginals in present.values():
             values |= zip(atoms, marginals.probability[: len(atoms)].tolist(), strict=True)
         all_marginals = [marginals for _, marginals in present.values()]
         routes = {route for one in all_marginals for route in one.route.split("+")}
+        roundings = [one.rounding for one in all_marginals]
+        if any(atom not in wide for atom in narrow):
+            routes.add("exact")
+            roundings.append(forest.rounding)
         stats = {
             "route": "+".join(sorted(routes)) or "exact",
             "samples": max((one.samples for one in all_marginals), default=0),
-            "rounding": max((one.rounding for one in all_marginals), default=0.0),
+            "rounding": max(roundings, default=0.0),
         }
         return dict(sorted(values.items())), stats
 

@@ -1,9 +1,11 @@
-"""Kept messages: the best state by brute force, and after any history the bits of a cold start."""
+"""Kept messages: state and probabilities by brute force, and after any history the bits of a cold start."""
 
+import math
 import random
 from fractions import Fraction
 from itertools import product
 
+import numpy as np
 import pytest
 from conftest import tiers
 from hypothesis import given
@@ -96,14 +98,14 @@ class Model:
         forest.update(*parts)
         return forest
 
-    def best(self):
-        """The highest score over all states by brute force, None: there is none."""
+    def states(self):
+        """The true atoms and the score of each possible state, by brute force."""
         choices = [
             [*((atom,) for atom in x.atoms), *([] if x.exactly else [()])]
             for x in self.variables.values()
         ]
-        scores = (self.score({a for part in state for a in part}) for state in product(*choices))
-        return max((score for score in scores if score is not None), default=None)
+        states = ({a for part in state for a in part} for state in product(*choices))
+        return [(true, x) for true in states if (x := self.score(true)) is not None]
 
     def score(self, true):
         if any(x.weight is None and not holds(x.literals, true) for x in self.factors.values()):
@@ -121,36 +123,53 @@ def mentioned(factor):
     return {atom for part in parts for _, atom in part}
 
 
-def bits(model, forest):
+def bits(model, forest, with_marginals):
+    marginals = forest.marginals() if with_marginals and forest.feasible else {}
     return (
         [(a, forest.value(a)) for a in model.atoms()],
+        [marginals.get(a) for a in model.atoms() if forest.value(a) is not None],
+        forest.rounding,
         forest.score,
         forest.feasible,
         forest.certified,
     )
 
 
+def expected(model, states):
+    """The probability of each atom."""
+    highest = max(score for _, score in states)
+    shares = [(true, math.exp(score - highest)) for true, score in states]
+    total = math.fsum(share for _, share in shares)
+    return {
+        atom: math.fsum(share for true, share in shares if atom in true) / total
+        for atom in model.atoms()
+    }
+
+
 def follows(seed, size, steps, brute):
     model, known = Model(random.Random(seed), size), {}
-    for _ in range(steps):
+    for number in range(steps):
         known |= model.step()
         known = {atom: known[atom] for atom in model.atoms()}
         forest = model.forest
-        assert bits(model, forest) == bits(model, model.cold())
+        asked = number % 3 != 1
+        assert bits(model, forest, asked) == bits(model, model.cold(), asked)
         assert known == {atom: forest.value(atom) for atom in model.atoms()}
         true = {atom for atom, value in known.items() if value}
         if forest.feasible and None not in known.values():
             assert forest.score == model.score(true)
         if brute:
-            best = model.best()
-            assert forest.feasible == (best is not None)
-            if best is not None:
+            states = model.states()
+            assert forest.feasible == bool(states)
+            if states:
+                best = max(score for _, score in states)
                 assert float(forest.score) == pytest.approx(float(best), abs=1e-9)
                 assert forest.certified
+                assert forest.marginals() == pytest.approx(expected(model, states), abs=1e-12)
 
 
 @given(st.integers(0, 10**9))
-def test_small_models_have_the_best_state_and_the_bits_of_a_cold_start(seed):
+def test_small_models_have_state_and_probabilities_and_the_bits_of_a_cold_start(seed):
     follows(seed, 5, 6, brute=True)
 
 
@@ -158,3 +177,44 @@ def test_small_models_have_the_best_state_and_the_bits_of_a_cold_start(seed):
 def test_large_models_have_the_bits_of_a_cold_start(models):
     for seed in range(models):
         follows(seed, 30 + 20 * (seed % 8), 12, brute=False)
+
+
+def test_a_chain_has_the_probabilities_of_forward_and_backward_messages():
+    """Weights of a chain change, and change places; the bits are those of a cold start."""
+    rng, n = random.Random(3), 300
+    names = [("P", (str(i),)) for i in range(n)]
+    variables = {name: Variable((name,), False) for name in names}
+    alone = {i: Factor(rng.gauss(0, 1), frozenset([(True, names[i])])) for i in range(n)}
+    pairs = {
+        n + i: Factor(rng.gauss(0, 2), frozenset([(False, names[i]), (True, names[i + 1])]))
+        for i in range(n - 1)
+    }
+    factors, forest = alone | pairs, EliminationForest()
+    forest.update(variables, factors)
+    for number in range(40):
+        key = rng.randrange(n - 1)
+        weights = [factors[key + 1].weight, factors[key].weight if number % 2 else rng.gauss(0, 2)]
+        pair = {
+            k: factors[k]._replace(weight=w) for k, w in zip((key, key + 1), weights, strict=True)
+        }
+        factors |= pair
+        forest.update({}, pair)
+        if number % 3:
+            cold = EliminationForest()
+            cold.update(variables, factors)
+            assert forest.marginals() == cold.marginals()
+    unary = [np.array([0.0, factors[i].weight]) for i in range(n)]
+    pair = [factors[n + i].weight * np.array([[1, 1], [0, 1]]) for i in range(n - 1)]
+    forward, backward = [np.zeros(2)], [np.zeros(2)]
+    for i in range(n - 1):
+        forward.append(log_sum(pair[i].T + unary[i] + forward[-1]))
+        backward.append(log_sum(pair[-1 - i] + unary[-1 - i] + backward[-1]))
+    scores = [sum(three) for three in zip(unary, forward, reversed(backward), strict=True)]
+    expected = [1 / (1 + math.exp(zero - one)) for zero, one in scores]
+    assert [forest.marginals()[name] for name in names] == pytest.approx(expected, abs=1e-13)
+
+
+def log_sum(table):
+    """The logarithm of the sum over the columns, the largest made 0."""
+    sums = np.logaddexp.reduce(table, axis=1)
+    return sums - sums.max()
