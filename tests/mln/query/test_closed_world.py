@@ -29,7 +29,9 @@ def call(folder, command, model, database, *options):
     found = CliRunner().invoke(app, [command, *arguments, *options])
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise found.exception
-    return sorted(found.stdout.splitlines()), found.stderr
+    said = found.stderr.splitlines(keepends=True)
+    said = [line for line in said if not line.startswith("compiling the kernels")]
+    return sorted(found.stdout.splitlines()), "".join(said)
 
 
 def ground(folder, database, *options, model=MODEL):
