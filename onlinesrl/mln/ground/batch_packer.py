@@ -25,6 +25,7 @@ from onlinesrl.core.example import (
     Atoms,
     Constant,
     Example,
+    Unlabelled,
     ValuedAtom,
     arguments,
     asked_atoms,
@@ -48,6 +49,8 @@ class Packed(NamedTuple):
 
     example: Example
     place: int
+    asked: set[tuple[str, tuple[str, ...]]] | None = None  # see ``asked_atoms``
+    unlabelled: Unlabelled = Unlabelled(set())
 
 
 class LimitKeys(NamedTuple):
@@ -129,9 +132,9 @@ class Packer(Constants):
             assert numbered is not None, "a line that was read once can be read again"
             self.rows.append(numbered.row)
             self.spans.append(numbered.place)
-            self._append(example, place, False, example.labelled)
+            self._append(Packed(example, place), False, example.labelled)
             return
-        asked_atoms(example, self.layout.plan.query)
+        asked = asked_atoms(example, self.layout.plan.query)
         example = self.background.beside(example, self.layout.plan.query)
         start, count = [0] * self.layout.slots, [0] * self.layout.slots
         self.data: list[int] = []
@@ -141,7 +144,8 @@ class Packer(Constants):
         self._relations(evidence, "evidence", self.layout.evidence, start, count)
         if example.truth is not None:
             self._relations(example.truth, "truth", self.layout.truth, start, count)
-        if unlabelled := unlabelled_atoms(example):
+        unlabelled = unlabelled_atoms(example)
+        if unlabelled:
             listed = listed_unlabelled(example)
             rows_of: Atoms = {name: [*map(arguments, atoms)] for name, atoms in listed.items()}
             slots = self.layout.unlabelled
@@ -152,9 +156,7 @@ class Packer(Constants):
                 count[slots[name]] = WHOLLY
         if example.query is not None:
             opened: Atoms = {name: [*atoms] for name, atoms in example.query.items()}
-            for (
-                name
-            ) in self.layout.plan.query:  # joins must also find the atoms that evidence fixes
+            for name in self.layout.plan.query:  # joins must also find what evidence fixes
                 opened.setdefault(name, []).extend(example.evidence.get(name, ()))
             rows_of = {name: [arguments(atom) for atom in atoms] for name, atoms in opened.items()}
             self._relations(rows_of, "query", self.layout.listed, start, count)
@@ -169,12 +171,13 @@ class Packer(Constants):
             rows += grid.tobytes()
         self.rows.append(rows)
         self.spans.append(array("q", start + count).tobytes())
-        self._append(example, place, example.query is not None, example.truth is not None)
+        world = Packed(example, place, asked, unlabelled)
+        self._append(world, example.query is not None, example.truth is not None)
 
-    def _append(self, example: Example, place: int, listed: bool, labelled: bool) -> None:
+    def _append(self, world: Packed, listed: bool, labelled: bool) -> None:
         self.listed.append(listed)
         self.labelled.append(labelled)
-        self.worlds.append(Packed(example, place))
+        self.worlds.append(world)
 
     def _numeric(self, evidence: Atoms, start: list[int], count: list[int]) -> Atoms:
         """Pack the atoms of numeric predicates and return the other atoms; value 0 means absent."""

@@ -10,15 +10,10 @@ import numpy as np
 
 from onlinesrl.core.arrays import Bools, Bytes, Floats, Ints
 from onlinesrl.core.evaluation.confusion_matrix import Confusion, Pair, pairs
-from onlinesrl.core.example import (
-    Constant,
-    Example,
-    ValuedAtom,
-    arguments,
-    asked_atoms,
-    unlabelled_atoms,
-)
+from onlinesrl.core.example import Constant, ValuedAtom, arguments
 from onlinesrl.core.explain.explanation import Atom
+from onlinesrl.core.learner import Prediction
+from onlinesrl.mln.ground.batch_packer import Packed
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.kernels import batch_report
 from onlinesrl.mln.kernels import prediction_counts as k
@@ -69,16 +64,15 @@ class AtomCounter:
             return self._by_kernel(results)
         # the true and predicted atoms of the worlds that are not scored apart and whose truth is known
         batch, out, n = results.batch, results.out, int(results.out.true_start[-1])
-        selected = new & ~np.isin(np.arange(len(new)), [*results.asked]) & (batch.labelled != 0)
+        selected = new & ~np.isin(np.arange(len(new)), [*results.apart]) & (batch.labelled != 0)
         world = np.repeat(np.arange(len(selected)), np.diff(out.true_start))
         columns = (out.true_query[:n], out.true_key[:n], out.true_mark[:n])
         counted = selected[world] & (columns[-1] & LATENT == 0)
         marks = Positives(world, *(c.astype(np.int64) for c in columns)).of(counted)
 
-        apart = (*results.answered, *results.asked)
-        answered = [self._atoms_apart(results, w) for w in apart if good[w]]
+        apart = [atoms for w, atoms in results.apart.items() if good[w]]
         predicates = dict(zip(self.query, marks.by_query(len(self.query)), strict=True))
-        for true, predicted in answered:
+        for true, predicted in apart:
             for column, atoms in enumerate(outcomes(true, predicted)):
                 for name, _ in atoms:
                     predicates[name][column] += 1
@@ -106,7 +100,7 @@ class AtomCounter:
                 shared,
             )
         )
-        for true, predicted in answered:
+        for true, predicted in apart:
             scored = (
                 (args, (name, args) in true, (name, args) in predicted)
                 for name, args in true | predicted
@@ -123,7 +117,7 @@ class AtomCounter:
         No world may list its atoms, have an earlier prediction, or be scored on some atoms only. All worlds
         must have the same classes, and the class must be the last argument in radix order.
         """
-        if results.answered or results.asked or results.batch.listed.any():
+        if results.answered or results.apart or results.batch.listed.any():
             return False
         if self.by.query < 0:
             return True
@@ -151,13 +145,17 @@ class AtomCounter:
 
     # earlier predictions, and those scored on some atoms only ---------------------------
 
-    def count_apart(self, results: Results, w: int) -> None:
+    def count_apart(self, results: Results, w: int, prediction: Prediction) -> None:
         """Replace the kernel's counts of a world: by its earlier prediction, or on the atoms asked for."""
-        count = results.out.counts[w]
-        true, predicted = self._atoms_apart(results, w)
-        asked = asked_atoms(results.worlds[w].example, self.query)
+        count, (example, _, asked, unlabelled) = results.out.counts[w], results.worlds[w]
+        example = example.whole()
+        true = self.true_atoms(example.truth or {}) - self.true_atoms(example.evidence)
+        predicted = self.true_atoms(prediction.predicted)
+        predicted = {atom for atom in predicted if atom not in unlabelled}
         if asked is not None:
+            true, predicted = true & asked, predicted & asked
             count[k.UNITS] = len({self._unit(*atom) for atom in asked})
+        results.apart[w] = true, predicted
         wrong = {self._unit(*atom) for atom in true ^ predicted}
         count[k.HITS] = len(true & predicted)
         count[k.FALSE_ALARMS], count[k.MISSES] = len(predicted - true), len(true - predicted)
@@ -175,22 +173,12 @@ class AtomCounter:
                 if name == self.predicate:
                     results.out.by_class[number[args[self.argument]], column] += 1
 
-    def _atoms_apart(self, results: Results, w: int) -> tuple[set[Atom], set[Atom]]:
-        """Return the true and the predicted atoms of a world that no kernel counts."""
-        example = results.worlds[w].example
-        true = self.true_atoms(example.truth or {}) - self.true_atoms(example.evidence)
-        prediction = results.answered.get(w) or results.asked[w]
-        predicted, asked = self.true_atoms(prediction.predicted), asked_atoms(example, self.query)
-        unlabelled = unlabelled_atoms(example)
-        predicted = {atom for atom in predicted if atom not in unlabelled}
-        return (true, predicted) if asked is None else (true & asked, predicted & asked)
-
     def scored(
-        self, marginals: Mapping[str, Sequence[ValuedAtom]], example: Example
+        self, marginals: Mapping[str, Sequence[ValuedAtom]], world: Packed
     ) -> Iterator[tuple[str, Floats, Bools]]:
         """Yield by predicate the probabilities of the atoms that are scored, and whether they are true."""
-        true, asked = self.true_atoms(example.truth or {}), asked_atoms(example, self.query)
-        unlabelled = unlabelled_atoms(example)
+        true, asked = self.true_atoms(world.example.truth or {}), world.asked
+        unlabelled = world.unlabelled
         for name, open_atoms in marginals.items():
             atoms = [(name, tuple(map(str, atom.args))) for atom in open_atoms]
             scores = np.array([atom.value for atom in open_atoms], np.float64)

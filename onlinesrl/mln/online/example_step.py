@@ -24,7 +24,7 @@ from onlinesrl.core.errors import Infeasible, OnlinesrlError, Unsolved
 from onlinesrl.core.evaluation.class_balance import BALANCED, LABELS, ClassBalance
 from onlinesrl.core.evaluation.decision_threshold import Thresholds
 from onlinesrl.core.evaluation.label_loss import Costs
-from onlinesrl.core.example import Constant, ValuedAtom, unlabelled_atoms
+from onlinesrl.core.example import Constant, ValuedAtom
 from onlinesrl.core.interrupt import Interrupted, leavable
 from onlinesrl.core.jit.decorators import ready
 from onlinesrl.core.learner import Prediction
@@ -294,7 +294,7 @@ class ExampleProcessor:
                         self._count(w - 1)
                 if monitor is not None and weights.updates > before:
                     if w - 1 in results.answered:
-                        self.counter.count_apart(results, w - 1)
+                        self.counter.count_apart(results, w - 1, results.answered[w - 1])
                     counts = results.out.counts[w - 1]
                     units = int(counts[prediction_counts.UNITS])
                     if monitor.heed(units - int(counts[prediction_counts.RIGHT_UNITS]), units):
@@ -703,8 +703,7 @@ class ExampleProcessor:
         if self.thresholds.counts:
             answered = results.answered.get(w)
             marginals = results.marginals.get(w) if answered is None else answered.marginals
-            example = results.worlds[w].example
-            for name, scores, true in self.counter.scored(marginals or {}, example):
+            for name, scores, true in self.counter.scored(marginals or {}, results.worlds[w]):
                 self.thresholds.add(name, scores, true)
             self._set_least()
 
@@ -713,7 +712,7 @@ class ExampleProcessor:
         if self.balance is None:
             return
         net, truth = self.grounder.net, self.state.truth
-        unlabelled = unlabelled_atoms(self.results.worlds[w].example)
+        unlabelled = self.results.worlds[w].unlabelled
         for name, first, rows in self.grounder.atoms(self.results.batch, w):
             group = self.grounder.layout.plan.groups.get(name)
             exclusive = () if group is None else group.arguments

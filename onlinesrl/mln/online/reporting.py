@@ -54,9 +54,9 @@ class Reporter:
         Predictions have their atoms as JSON text where they can be written as such.
         """
         out = results.out
-        for w in results.answered:
+        for w, answer in results.answered.items():
             if out.status[w] == OK:
-                self.counter.count_apart(results, w)
+                self.counter.count_apart(results, w, answer)
         texts = self.texts(results)
         kind: Any = Prediction if texts is None else SpelledPrediction
         atoms = self._atoms_of(results) if texts is None else texts.__getitem__
@@ -91,9 +91,8 @@ class Reporter:
                 if w in results.diagnostics:
                     prediction.r_hat = round(results.diagnostics[w].largest_r_hat, 4)
                     prediction.ess = round(results.diagnostics[w].least_ess, 1)
-                if example.labelled and example.asked is not None:
-                    results.asked[w] = prediction
-                    self.counter.count_apart(results, w)
+                if example.labelled and world.asked is not None:
+                    self.counter.count_apart(results, w, prediction)
                     prediction.hamming = int(out.counts[w, k.HAMMING])
             outcomes.append(Outcome(prediction, drift=drift))
         return outcomes
@@ -173,9 +172,9 @@ class Reporter:
         rankings: dict[str, Ranking] = {}  # of the atoms with a probability and a known truth
         for world, outcome in zip(results.worlds, outcomes, strict=True):
             prediction = outcome.prediction
-            if prediction is None or not prediction.marginals or world.example.truth is None:
+            if prediction is None or not prediction.marginals or not world.example.labelled:
                 continue
-            for name, scores, true in self.counter.scored(prediction.marginals, world.example):
+            for name, scores, true in self.counter.scored(prediction.marginals, world):
                 rankings.setdefault(name, Ranking()).add(scores, true)
         return Tally(
             counts=out.counts[good].sum(axis=0),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from onlinesrl.core.arrays import enlarged
 from onlinesrl.core.example import ValuedAtom
+from onlinesrl.core.explain.explanation import Atom
 from onlinesrl.core.learner import Prediction
 from onlinesrl.core.online.averaged_weights import BEYOND_RANGE
 from onlinesrl.mln.ground import grounder
@@ -57,8 +58,8 @@ class Results:
     routes: list[str]  # names of the numbers in ``out.route``
     answered: Mapping[int, Prediction]  # earlier predictions, by world
     probabilities: k.Probabilities
-    asked: dict[int, Prediction] = field(default_factory=dict)
-    """Labelled worlds that are scored on some of their open atoms only, and their predictions."""
+    apart: dict[int, tuple[set[Atom], set[Atom]]] = field(default_factory=dict)
+    """The scored atoms, true and predicted, of worlds that no kernel counts; see ``count_apart``."""
     unproven: set[int] = field(default_factory=set)  # worlds whose prediction is not certified
     unsolved: set[int] = field(default_factory=set)  # worlds whose search ended at its limit
     drifted: set[int] = field(default_factory=set)  # worlds that raised a drift signal
@@ -86,6 +87,7 @@ class Results:
                 by_class=out.by_class[: classes[-1]],
             ),
             answered={w: prediction for w, prediction in self.answered.items() if w < n},
+            apart={w: atoms for w, atoms in self.apart.items() if w < n},
             unproven={w for w in self.unproven if w < n},
             unsolved={w for w in self.unsolved if w < n},
             audits={w: value for w, value in self.audits.items() if w < n},
