@@ -16,13 +16,13 @@ from onlinesrl.core.interrupt import Interrupted, leavable
 from onlinesrl.core.learner import Outcome, Prediction
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
-from onlinesrl.mln.ground.grounder import KINDS, Grounder
+from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.ground.model_weights import ModelWeights
 from onlinesrl.mln.inference.components import components, restrict
 from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.kernels import ground_network as n
-from onlinesrl.mln.kernels.grounding_frames import OK, Batch
+from onlinesrl.mln.kernels.grounding_frames import Batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,12 +75,7 @@ class PredictedWorld:
         if prediction is None:
             raise ExampleError(outcome.error or "it cannot be predicted")
         grounder = predictor.grounder
-        grounder.packer.clear()
-        grounder.packer.add(blind, 0)
-        batch = grounder.batch(learning=False)
-        status, detail = grounder.ground(batch, 0)
-        if status != OK:
-            raise ExampleError(grounder.reason(batch, 0, status, detail), KINDS[status])
+        batch = grounder.ground_one(blind)
         net, names = grounder.net, atom_names(grounder, batch)
         ground = predictor.averaged(net)
         model, place = clause_model(net)

@@ -173,16 +173,20 @@ class Grounder:
     # one example ---------------------------------------------------------------------------------
 
     def ground_one(
-        self, example: Example, wholly: Wholly = NONE, learning: bool = False
+        self,
+        example: Example,
+        wholly: Wholly = NONE,
+        learning: bool = False,
+        narrowed: bool = True,
     ) -> grounding_frames.Batch:
         """Ground one example and return its batch.
 
-        ``learning`` excludes the atoms that hard rules make false from the open atoms, and adds the example's
-        constants to the stream. For ``wholly`` see ``Packer.add``. Raises ExampleError.
+        ``narrowed``: atoms that hard rules make false are not open, as in the step of a learner. ``learning``
+        adds the example's constants to the stream. For ``wholly`` see ``Packer.add``. Raises ExampleError.
         """
         self.packer.clear()
         self.packer.add(example, 0, wholly)
-        batch = self.batch(learning) if learning else self.packer.batch(learning)
+        batch = self.batch(learning) if narrowed else self.packer.batch(learning)
         status, detail = self.ground(batch, 0)
         if status != grounding_frames.OK:
             raise ExampleError(self.reason(batch, 0, status, detail), KINDS[status])
@@ -325,10 +329,10 @@ class ModelGrounder(Grounder):
     def ground_example(
         self, example: Example, wholly: Wholly = NONE, learning: bool = False
     ) -> GroundExample:
-        """Ground an example with all atoms of query predicates open, but for those of its ``query``.
+        """Ground an example, for learning or for a query, which asks for every atom of its predicates.
 
-        See ``Grounder.ground_one``. Raises ExampleError.
+        See ``Grounder.ground_one``; only learning narrows the open atoms. Raises ExampleError.
         """
-        batch = self.ground_one(example, wholly, learning)
+        batch = self.ground_one(example, wholly, learning, narrowed=learning)
         self.weights.number(self.net, learning)
         return GroundExample(self, batch)
