@@ -246,7 +246,7 @@ def _infer_psl(
     most = max_groundings or MOST
     with interruptible(), closing(Status(sys.stderr)) as status:
         if parts is not None and output is not None:
-            parts = parts._replace(kept=ResumeFile(output / inference.KEPT, status.tell))
+            parts = parts._replace(resume_file=ResumeFile(output / inference.KEPT, status.tell))
         options = Options(
             method, seed, output, status, status.tell, most, skip, threads, parts=parts
         )

@@ -69,10 +69,10 @@ def round_up(model: GroundMRF, weight: Floats, bonus: Floats | None, truth: Floa
     one implies. A value that leads to a contradiction is reversed.
     """
     problem = reduced(model, weight, bonus)
-    relaxed = truth[problem.kept]
+    relaxed = truth[problem.atoms]
     fractional = np.abs(relaxed - np.rint(relaxed)) >= INTEGRAL
     preferred = np.where(fractional, BY_GAIN, np.rint(relaxed)).astype(np.uint8)
-    order = np.lexsort((-problem.kept, fractional)).astype(np.int32)
+    order = np.lexsort((-problem.atoms, fractional)).astype(np.int32)
     state, feasible = complete_state(problem, preferred, order)
     if not feasible:
         raise Unsolved(

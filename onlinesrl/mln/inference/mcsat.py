@@ -73,7 +73,7 @@ def from_on(
     """Yield the samples of a chain that starts from a feasible state. Raises Infeasible."""
     problem = reduced(model, weight)
     draw, rng = McSat().sampler(problem), generator(seed, record, 0)
-    sample, sums = state[problem.kept], np.zeros((2, problem.n_atoms))
+    sample, sums = state[problem.atoms], np.zeros((2, problem.n_atoms))
     while True:
         draw(sample, 1, rng, *sums)
         interrupt.check()

@@ -32,12 +32,12 @@ class Reduced:
     """The simplified clauses, and the model's atoms in terms of the remaining ones.
 
     The value of the model's atom ``i`` is entry ``stands_for[i]`` of the concatenation of the remaining
-    atoms' values, their complements, 0 and 1. Remaining atom ``k`` is the model's atom ``kept[k]``.
+    atoms' values, their complements, 0 and 1. Remaining atom ``k`` is the model's atom ``atoms[k]``.
     """
 
     clauses: Clauses
     stands_for: Ints
-    kept: Ints
+    atoms: Ints
 
     @property
     def n_atoms(self) -> int:

@@ -82,17 +82,17 @@ class Names:
     """The variables that name the compound terms of a clause or of one existential part.
 
     ``outer`` has the names of the clause around an existential part, and ``bound`` the variables of the
-    part. ``taken`` has all names in the clause. ``literals`` and ``computed`` define the names, in order of
-    evaluation; ``fresh`` has the new variables.
+    part. ``clause_names`` has all names in the clause. ``literals`` and ``computed`` define the names, in
+    order of evaluation; ``fresh`` has the new variables.
     """
 
     def __init__(
-        self, used_names: set[str], outer: Names | None = None, bound: Iterable[str] = ()
+        self, clause_names: set[str], outer: Names | None = None, bound: Iterable[str] = ()
     ) -> None:
         self.literals: list[Literal] = []
         self.computed: list[Computed] = []
         self.fresh: list[str] = []
-        self._taken = used_names
+        self._clause_names = clause_names
         self._outer = outer
         self._bound = frozenset(bound)
         self._names: dict[Term, Leaf] = {}
@@ -127,8 +127,8 @@ class Names:
                 elif isinstance(term.left, Variable):
                     stem = term.left.name
                 new_names = map(f"{stem}{{}}".format, count(1))
-                name = next(new for new in new_names if new not in self._taken)
-                self._taken.add(name)
+                name = next(new for new in new_names if new not in self._clause_names)
+                self._clause_names.add(name)
                 self.fresh.append(name)
                 self._define(term, Variable(name))
             return self._names[term]
@@ -291,7 +291,7 @@ def _clause(rule: Rule, index: int, part: Disjunction, sign: int, shares: int) -
 
 
 def _existential(part: Some, outer: Names, types: Mapping[str, str]) -> Existential:
-    names = Names(outer._taken, outer, part.variables)
+    names = Names(outer._clause_names, outer, part.variables)
     flat = names.flat(part.parts)
     literals = (*flat.literals, *names.literals)
     return Existential(

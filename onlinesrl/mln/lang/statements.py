@@ -138,7 +138,7 @@ class Converter:
         self._signs = iter(signs)
         self._dialect = dialect
         self._uses = _names(sentence)
-        self._taken = {self._named(name) for name in self._uses}
+        self._variable_names = {self._named(name) for name in self._uses}
 
     def formula(self, node: Node, bound: Mapping[str, str] | None = None) -> Formula:
         """Convert a formula's tree; ``bound`` maps the bound variables in scope to their names."""
@@ -190,8 +190,8 @@ class Converter:
             variable = self._named(name)
             if inner[name] < self._uses[name]:  # the name is used elsewhere
                 new_names = map(f"{variable}{{}}".format, count(1))
-                variable = next(new for new in new_names if new not in self._taken)
-                self._taken.add(variable)
+                variable = next(new for new in new_names if new not in self._variable_names)
+                self._variable_names.add(variable)
             scope[str(name)] = variable
         variables = tuple(dict.fromkeys(scope[name] for name in tokens(names)))
         self.binders.append(Binder(variables, position(word)))

@@ -162,31 +162,31 @@ class Chain:
 
     def __init__(self, world: ReweightedWorld, engine: Chains, number: int, size: int) -> None:
         self.world = world
-        self.of = world.reweighable
-        self.state = world.truth[self.of.problem.kept]
-        self.draw = engine.sampler(self.of.problem)
+        self.reweighable = world.reweighable
+        self.state = world.truth[self.reweighable.problem.atoms]
+        self.draw = engine.sampler(self.reweighable.problem)
         self.rng = generator(engine.seed, engine.record, number)
         self.truth = world.features(world.truth, size)
 
     def begin(self, state: State) -> None:
         """Set the state from which the chain continues."""
-        self.state = state[self.of.problem.kept]
+        self.state = state[self.reweighable.problem.atoms]
 
     def step(self, weights: Floats, samples: int) -> Iterator[Floats]:
         """Yield f(state) - f(truth) after each sample."""
-        self.of.weigh(self.world.weigh(weights))
+        self.reweighable.weigh(self.world.weigh(weights))
         for _ in range(samples):
             yield self._after(weights, 1)
 
     def go(self, weights: Floats, samples: int) -> Floats:
         """Return f(state) - f(truth) of the last of ``samples`` samples."""
-        self.of.weigh(self.world.weigh(weights))
+        self.reweighable.weigh(self.world.weigh(weights))
         return self._after(weights, samples)
 
     def _after(self, weights: Floats, samples: int) -> Floats:
         if samples:
             self.draw(self.state, samples, self.rng, *np.zeros((2, len(self.state))))
-        state = self.of.problem.expand(self.state)
+        state = self.reweighable.problem.expand(self.state)
         return self.world.features(state, len(weights)) - self.truth
 
 

@@ -42,11 +42,11 @@ def quiet(message: str) -> None:
 
 
 class Parts(NamedTuple):
-    """A model cut into so many parts, which the workers of a pool hold; ``kept`` is where to go on."""
+    """A model cut into so many parts, which the workers of a pool hold; ``resume_file`` is where to go on."""
 
     pool: Pool
     number: int
-    kept: ResumeFile | None = None
+    resume_file: ResumeFile | None = None
 
 
 class InferenceProblem(NamedTuple):
@@ -201,7 +201,7 @@ def _solved_in_parts(problem: InferenceProblem, options: Options, parts: Parts, 
     s = scale(weights)
     task = Task(options.grounder(problem), problem.database, s * weights, DUCKDB_BYTES)
     engine = DistributedAdmm(parts.pool, parts.number)
-    solution, ground = engine.solve(task, report, grounded, parts.kept)
+    solution, ground = engine.solve(task, report, grounded, parts.resume_file)
     lap("solve")
     solution = replace(solution, energy=solution.energy / s, bound=solution.bound / s)
     counts = solution.potentials, solution.constraints, ground.inactive

@@ -30,7 +30,7 @@ def test_the_states_and_their_scores_stay(problem: Problem):
     ]
 
     assert {tuple(found.expand(s).tolist()) for s in left} == expected
-    assert all(np.array_equal(found.expand(s)[found.kept], s) for s in left)
+    assert all(np.array_equal(found.expand(s)[found.atoms], s) for s in left)
     shift = [
         model.score(found.expand(s), problem.weights, problem.bonus)
         - plain_clauses.score(found.clauses, s)
@@ -64,7 +64,7 @@ def test_what_follows_from_either_value_of_an_atom_is_fixed(signs):
     for a, b in ((1, 2), (2, 1)):
         rows = [[first * a, second * b], [first * a, -second * b]]
         found = reduced(*clause_model(2, [(None, row) for row in rows]))
-        assert found.kept.tolist() == [b - 1]
+        assert found.atoms.tolist() == [b - 1]
         assert found.expand(np.array([0.25]))[a - 1] == (first > 0)
 
 

@@ -89,7 +89,7 @@ def test_the_simplified_model_has_the_same_scores_for_all_weights() -> None:
             simple.weigh(weight)
             gaps = []
             for state in feasible[:: max(1, len(feasible) // 40)]:
-                of_kept = state[simple.problem.kept]
+                of_kept = state[simple.problem.atoms]
                 rows = np.split(clauses.literal, clauses.start[1:-1])
                 true = np.array([np.any(of_kept[row >> 1] != (row & 1)) for row in rows])
                 assert np.all(true[: clauses.hard])
