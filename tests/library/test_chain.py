@@ -331,7 +331,8 @@ def test_memory_is_that_of_the_averages_and_of_features_that_are_in_a_gap() -> N
 
     assert features == 1001
     assert (
-        sum(of.nbytes for of in [*arrays, *weights.kept.values()]) <= 28 * 2 * 1003 + 4 * 1001 + 200
+        sum(of.nbytes for of in [*arrays, *weights.optimizer_state.values()])
+        <= 28 * 2 * 1003 + 4 * 1001 + 200
     )
     used = int(weights.arrays.size[0])
     assert used == 2 + np.count_nonzero(weights.averaged()[2:].any(axis=1)) < 20

@@ -25,7 +25,13 @@ from onlinesrl.core.kernels.averaging import (
 )
 from onlinesrl.core.online.update_rules import params_of, step
 from onlinesrl.core.online.update_rules.adagrad import measure_by_rates, move_by_rates
-from onlinesrl.core.online.update_rules.rule import Kept, Update, UpdateParams, required, scale
+from onlinesrl.core.online.update_rules.rule import (
+    OptimizerState,
+    Update,
+    UpdateParams,
+    required,
+    scale,
+)
 
 BEYOND_RANGE = "its update overflows: learner.sigma is too small, or the weights are too large"
 """Why an example cannot be learned from."""
@@ -83,10 +89,10 @@ def certificate(
 
 
 class AveragedWeights:
-    """Weights that an ``update`` learns; ``kept`` has the state of its optimiser for each weight."""
+    """Weights that an ``update`` learns; ``optimizer_state`` has its columns, one number per weight."""
 
     arrays: Any  # Averaged, or a frame with more
-    kept: dict[str, Floats]
+    optimizer_state: dict[str, Floats]
 
     def __init__(self, update: Update):
         self.update = update
@@ -94,7 +100,7 @@ class AveragedWeights:
         self.before = 0
         self.dropped = 0
         self.sampled = 0
-        self._how: tuple[Kept, UpdateParams] | None = None
+        self._how: tuple[OptimizerState, UpdateParams] | None = None
 
     @property
     def updates(self) -> int:
@@ -115,8 +121,8 @@ class AveragedWeights:
     @property
     def how(self) -> UpdateParams:
         """The update and its constants, with the state of its optimiser."""
-        if self._how is None or self._how[0] is not self.kept:
-            self._how = self.kept, params_of(self.update, self.kept)
+        if self._how is None or self._how[0] is not self.optimizer_state:
+            self._how = self.optimizer_state, params_of(self.update, self.optimizer_state)
         return self._how[1]
 
     def compile_learning(self) -> None:

@@ -45,14 +45,18 @@ class ChainWeights(AveragedWeights):
         self.arrays = FeatureWeights(
             value, none, np.zeros(0), mark, none, row, np.array([size], np.int64)
         )
-        self.kept = {name: c.reshape(-1) for name, c in columns.items() if name != "value"}
+        self.optimizer_state = {
+            name: c.reshape(-1) for name, c in columns.items() if name != "value"
+        }
         self._how = None
 
     def _columns(self) -> dict[str, Any]:
         """Return the columns, limited to the rows in use."""
         shape = int(self.arrays.size[0]), self.labels
         n = shape[0] * self.labels
-        update_columns = {name: column[:n].reshape(shape) for name, column in self.kept.items()}
+        update_columns = {
+            name: column[:n].reshape(shape) for name, column in self.optimizer_state.items()
+        }
         return {"value": self.arrays.value[:n].reshape(*shape, 2), **update_columns}
 
     def copy(self, features: int | None = None, labels: int | None = None) -> ChainWeights:
@@ -219,7 +223,7 @@ class ChainWeights(AveragedWeights):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes, the rows, and of the columns what is not 0, with a bit for each number."""
-        arrays = {"arrays", "kept", "_how"}
+        arrays = {"arrays", "optimizer_state", "_how"}
         attributes = {name: value for name, value in self.__dict__.items() if name not in arrays}
         columns = np.dstack([*self._columns().values()])
         nonzero = columns.view(np.int64) != 0

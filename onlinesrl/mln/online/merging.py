@@ -48,7 +48,7 @@ class Gain:
     moved: Ints  # [k] numbers of the updated weights
     step: Floats  # [k] Delta, the increment of g
     lag: Floats  # [k] S (u - u_0) - (v - v_0)
-    kept: Mapping[str, Floats]  # [k] increments of each column of the update rule
+    optimizer_state: Mapping[str, Floats]  # [k] increments of each column of the update rule
     uses: Ints  # [k] numbers of updates
     scalar: Floats  # increments of AveragedWeights.scalar
     seen: int
@@ -68,12 +68,13 @@ def gain(weights: WeightTable, packer: Packer, seen: int, start: State) -> Gain:
     before[moved < count] = arrays["value"][moved[moved < count]]
     _, u, v = (a.value[moved] - before).T
     old, old_columns = np.flatnonzero(moved < count), dict[str, Floats]()
-    for name in weights.kept:
+    for name in weights.optimizer_state:
         old_columns[name] = np.zeros(len(moved))
         old_columns[name][old] = arrays[name][moved[old]]
     metric = weights.update.metric
     step = (
-        metric({name: column[moved] for name, column in weights.kept.items()}) * a.value[moved, 1]
+        metric({name: column[moved] for name, column in weights.optimizer_state.items()})
+        * a.value[moved, 1]
         - metric(old_columns) * before[:, 1]
     )
     sizes = {name: len(names) for name, names in header["constants"].items()}
@@ -89,7 +90,10 @@ def gain(weights: WeightTable, packer: Packer, seen: int, start: State) -> Gain:
         moved=moved,
         step=step,
         lag=weights.scalar[S] * u - v,
-        kept={name: column[moved] - old_columns[name] for name, column in weights.kept.items()},
+        optimizer_state={
+            name: column[moved] - old_columns[name]
+            for name, column in weights.optimizer_state.items()
+        },
         uses=uses[moved],
         scalar=np.array(weights.scalar) - arrays["scalar"],
         seen=seen - header["seen"],
@@ -112,8 +116,8 @@ def merge(weights: WeightTable, packer: Packer, gains: Sequence[Gain], by_dual: 
         step[place] += gained.step
         lag[place] += gained.lag
         weights.arrays.uses[place] += gained.uses
-        for name, column in gained.kept.items():
-            weights.kept[name][place] += column
+        for name, column in gained.optimizer_state.items():
+            weights.optimizer_state[name][place] += column
     added: Floats = sum((gained.scalar for gained in gains), np.zeros(len(weights.scalar)))
     u, v = weights.arrays.value[:n, 1:].T
     metric = _metric(weights)
@@ -152,7 +156,7 @@ def merge(weights: WeightTable, packer: Packer, gains: Sequence[Gain], by_dual: 
 def _metric(weights: WeightTable) -> Floats | float:
     """Return H, float64[weights], or 1."""
     n = len(weights)
-    columns = {name: column[:n] for name, column in weights.kept.items()}
+    columns = {name: column[:n] for name, column in weights.optimizer_state.items()}
     return weights.update.metric(columns)
 
 

@@ -82,19 +82,21 @@ class WeightTable(ModelWeights, AveragedWeights):
 
     def __init__(self, layout: Layout, update: Update = UNUSED):
         AveragedWeights.__init__(self, update)
-        self.kept = {}
+        self.optimizer_state = {}
         ModelWeights.__init__(self, layout)
-        self.kept = {name: np.zeros(len(self.arrays.uses)) for name in update.columns}
+        self.optimizer_state = {name: np.zeros(len(self.arrays.uses)) for name in update.columns}
 
     def _grow_weights(self) -> None:
         super()._grow_weights()
-        self.kept = {name: enlarged(column, 2 * len(column)) for name, column in self.kept.items()}
+        self.optimizer_state = {
+            name: enlarged(column, 2 * len(column)) for name, column in self.optimizer_state.items()
+        }
 
     def restart(self) -> None:
         """Restart learning with the current weights as the base, and T = 0."""
         value = self.arrays.value
         value[:, 0] += self.scale() * value[:, 1]
-        for array in (value[:, 1:], *self.kept.values()):
+        for array in (value[:, 1:], *self.optimizer_state.values()):
             array[:] = 0.0
         self.before, self.sampled = self.updates, 0
         self.scalar[:] = 0.0
@@ -103,7 +105,7 @@ class WeightTable(ModelWeights, AveragedWeights):
         """Keep the first ``weights`` and ``blocks``; no later weight may have been updated."""
         a = self.arrays
         if a.size[1] > blocks:
-            for array in (a.value, *self.kept.values()):
+            for array in (a.value, *self.optimizer_state.values()):
                 array[weights : len(self)] = 0.0
             a.size[:] = weights, blocks
             a.slot[:] = -1
@@ -151,7 +153,7 @@ class WeightTable(ModelWeights, AveragedWeights):
         left[gone] = False
         left_weights = np.concatenate([np.ones(self.reserved, bool), np.repeat(left, sizes)])
         n_weights, n_blocks = int(left_weights.sum()), int(left.sum())
-        for array in (a.value, a.uses, *self.kept.values()):
+        for array in (a.value, a.uses, *self.optimizer_state.values()):
             array[:n_weights] = array[:n][left_weights]
             array[n_weights:n] = 0
         a.key[:n_blocks] = a.key[:blocks][left]
@@ -229,7 +231,7 @@ class WeightTable(ModelWeights, AveragedWeights):
             "key": a.key[:blocks],
             "block": a.block[:blocks],
             "scalar": self.scalar.copy(),
-            **{name: column[:n] for name, column in self.kept.items()},
+            **{name: column[:n] for name, column in self.optimizer_state.items()},
         }
         return header, arrays
 
@@ -246,7 +248,7 @@ class WeightTable(ModelWeights, AveragedWeights):
                 raise Misfit(
                     f"the constants of {kind} do not start with the constants of the model, or repeat one"
                 )
-        expected = _EXPECTED | dict.fromkeys(self.kept, _COLUMN)
+        expected = _EXPECTED | dict.fromkeys(self.optimizer_state, _COLUMN)
         columns = restored(arrays, expected, row=self.arrays.key.shape[1])
         if columns["scalar"][T] % 1:
             raise Misfit("the number of updates is not an integer")
@@ -266,7 +268,7 @@ class WeightTable(ModelWeights, AveragedWeights):
         a.key[:blocks] = columns["key"]
         a.block[:blocks] = columns["block"]
         self.scalar[:] = columns["scalar"]
-        for name, column in self.kept.items():
+        for name, column in self.optimizer_state.items():
             column[:n], column[n:old] = columns[name], 0.0
         a.size[:] = n, blocks
         k.rehash(a)

@@ -33,7 +33,9 @@ def merge(weights: RuleWeights, gains: Sequence[Gain], by_dual: bool) -> float:
     ``by_dual``: the gamma at which the dual is greatest; otherwise the mean of the shards.
     """
     added = {name: sum(gain[name] for gain in gains) for name in gains[0]}
-    weights.kept = {name: value + added.pop(name) for name, value in weights.kept.items()}
+    weights.optimizer_state = {
+        name: value + added.pop(name) for name, value in weights.optimizer_state.items()
+    }
     share = (
         _share(weights, added["dual"], added["scalar"])
         if by_dual
@@ -53,7 +55,7 @@ def _share(weights: RuleWeights, step: Floats, added: Floats) -> float:
     linear between the gammas where a weight becomes 0 or leaves it.
     """
     scale = weights.update.scale(int(weights.scalar[T] + added[T]) + 1)
-    metric = weights.update.metric(weights.kept)
+    metric = weights.update.metric(weights.optimizer_state)
     start, pace = weights.base + scale * weights.dual / metric, scale * step / metric
     moving = pace != 0.0
     crossing = -start[moving] / pace[moving]

@@ -63,7 +63,7 @@ class RuleWeights:
         self.base = np.array([rule.weight or 0.0 for rule in program.rules])
         n = len(self.base)
         self.dual, self.total, self.uses = np.zeros(n), np.zeros(n), np.zeros(n, np.int64)
-        self.kept = {name: np.zeros(n) for name in update.columns}
+        self.optimizer_state = {name: np.zeros(n) for name in update.columns}
         self.scalar = np.zeros(4)
         self.before = 0
 
@@ -78,7 +78,7 @@ class RuleWeights:
 
     def current(self) -> Floats:
         """Return w_{T+1}, with which the next rival is found."""
-        metric = self.update.metric(self.kept)
+        metric = self.update.metric(self.optimizer_state)
         return self._weights(self.update.scale(int(self.scalar[T]) + 1), metric)
 
     def averaged(self) -> Floats:
@@ -100,7 +100,7 @@ class RuleWeights:
         update, t = self.update, int(self.scalar[T]) + 1
         weights, rho = self.current(), update.required(rho)
         loss = max(0.0, rho - float(weights @ delta))
-        metric = update.metric(self.kept, delta)
+        metric = update.metric(self.optimizer_state, delta)
         shrunk = self._weights(1.0 / t if update.shrinks else update.scale(t), metric)
         margin, norm = rho - float(shrunk @ delta), float(delta / metric @ delta)
         c, alpha = update.step(t, margin, 0.0, norm) if norm else (0.0, 1.0)
@@ -116,14 +116,14 @@ class RuleWeights:
         self.uses += (delta != 0.0) & (c != 0.0)
         self.dual, self.scalar = dual, scalar
         if c:
-            update.keep(self.kept, delta)
+            update.accumulate(self.optimizer_state, delta)
         self.total = self.total + self.current()
         return loss
 
     def restart(self) -> None:
         """Start over from the present weights: they are the base, and T = 0."""
         self.base = self.current()
-        for array in (self.dual, self.total, *self.kept.values()):
+        for array in (self.dual, self.total, *self.optimizer_state.values()):
             array[:] = 0.0
         self.before, self.scalar = self.updates, np.zeros(4)
 
@@ -139,7 +139,7 @@ class RuleWeights:
             return certificate(t, loss, primal, None, self.before)
         sigma, weights = self.update.strength, self.current()
         strength = sigma * (t if self.update.shrinks else 1)
-        metric = self.update.metric(self.kept)
+        metric = self.update.metric(self.optimizer_state)
         dual = float(self.scalar[ALPHA_RHO]) - sigma * float(weights @ self.dual)
         dual += 0.5 * strength * float(np.sum(metric * (weights - self.base) ** 2))
         return certificate(t, loss, primal, dual, self.before)
@@ -184,15 +184,15 @@ class RuleWeights:
     def save(self) -> dict[str, Any]:
         """Return the arrays of a checkpoint."""
         arrays = {name: getattr(self, name).copy() for name in _SAVED}
-        return arrays | {name: column.copy() for name, column in self.kept.items()}
+        return arrays | {name: column.copy() for name, column in self.optimizer_state.items()}
 
     def restore(self, arrays: Mapping[str, Any]) -> None:
         """Restore the state that ``save`` returned, bit for bit. Raises Misfit."""
         column = Expected(np.float64, ("rules",), 0.0)
-        expected = _SAVED | dict.fromkeys(self.kept, column)
+        expected = _SAVED | dict.fromkeys(self.optimizer_state, column)
         saved = restored(arrays, expected, rules=len(self.base))
         if saved["scalar"][T] % 1:
             raise Misfit("the number of updates is not whole")
         for name in _SAVED:
             setattr(self, name, np.array(saved[name]))
-        self.kept = {name: np.array(saved[name]) for name in self.kept}
+        self.optimizer_state = {name: np.array(saved[name]) for name in self.optimizer_state}

@@ -99,7 +99,7 @@ def test_the_dual_is_below_the_regularised_loss_of_fixed_weights(
     learner, _ = rounds(psl, update, [EXAMPLES[psl][n::3] for n in range(3)], by_dual=True, size=2)
     weights = learner.weights
     assert len(seen) == weights.updates == 12
-    metric = weights.update.metric(weights.kept, np.zeros(len(weights.base)))
+    metric = weights.update.metric(weights.optimizer_state, np.zeros(len(weights.base)))
     strength = 0.1 * (12 if weights.update.shrinks else 1)
 
     def primal(w: Any) -> float:

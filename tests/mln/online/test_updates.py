@@ -114,7 +114,7 @@ def current(table: WeightTable) -> Vector:
 
 def metric_of(table: WeightTable) -> Vector:
     """AdaGrad's H, of other updates ones."""
-    metric = table.update.metric(table.kept, np.zeros(len(table.arrays.uses)))
+    metric = table.update.metric(table.optimizer_state, np.zeros(len(table.arrays.uses)))
     return np.broadcast_to(metric, len(table.arrays.uses))[:WEIGHTS].copy()
 
 
@@ -156,7 +156,12 @@ def test_the_lazy_learner_is_the_dense_one(
 
 def contents(table: WeightTable) -> list[bytes]:
     """All that an update may change."""
-    arrays = (table.arrays.value, table.arrays.uses, np.array(table.scalar), *table.kept.values())
+    arrays = (
+        table.arrays.value,
+        table.arrays.uses,
+        np.array(table.scalar),
+        *table.optimizer_state.values(),
+    )
     return [array.tobytes() for array in arrays]
 
 

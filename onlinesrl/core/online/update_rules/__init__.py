@@ -20,7 +20,7 @@ from onlinesrl.core.online.update_rules.log_likelihood import LogLikelihood
 from onlinesrl.core.online.update_rules.mira import Mira
 from onlinesrl.core.online.update_rules.passive_aggressive import PassiveAggressive
 from onlinesrl.core.online.update_rules.perceptron import Perceptron
-from onlinesrl.core.online.update_rules.rule import Kept, Update, UpdateParams
+from onlinesrl.core.online.update_rules.rule import OptimizerState, Update, UpdateParams
 from onlinesrl.core.online.update_rules.simple import Simple
 from onlinesrl.core.online.update_rules.subgradient import Subgradient
 
@@ -83,6 +83,6 @@ step = _by_kind(FORMULAS)
 """The step of any rule, a kernel; see ``Update.formula``."""
 
 
-def params_of(update: Update, kept: Kept) -> UpdateParams:
-    """Return a rule as kernels take it, with the optimiser's state ``kept``."""
-    return update.params(FORMULAS.index(type(update).formula), kept)
+def params_of(update: Update, state: OptimizerState) -> UpdateParams:
+    """Return a rule as kernels take it, with the optimiser's ``state``."""
+    return update.params(FORMULAS.index(type(update).formula), state)

@@ -26,7 +26,7 @@ from onlinesrl.core.io.config_types import Positive
 from onlinesrl.core.jit.decorators import kernel, kernel_of, plain
 from onlinesrl.core.kernels.averaging import HUGE, Averaged, u_column
 from onlinesrl.core.online.update_rules.cda1 import CoordinateAscent
-from onlinesrl.core.online.update_rules.rule import Kept, Regularised, UpdateParams
+from onlinesrl.core.online.update_rules.rule import OptimizerState, Regularised, UpdateParams
 
 
 @kernel
@@ -51,15 +51,15 @@ class AdaptiveRates(Regularised, ABC):
         """See ``Update.constant``."""
         return self.delta
 
-    def metric(self, kept: Kept, delta: Floats | float = 0.0) -> Floats | float:
+    def metric(self, state: OptimizerState, delta: Floats | float = 0.0) -> Floats | float:
         """See ``Update.metric``."""
         of_arrays: Any = plain(divisor)
-        rates: Floats = of_arrays(self.delta, kept["square"] + delta**2)
+        rates: Floats = of_arrays(self.delta, state["square"] + delta**2)
         return rates
 
-    def keep(self, kept: Kept, delta: Floats) -> None:
-        """See ``Update.keep``."""
-        kept["square"][:] += delta**2
+    def accumulate(self, state: OptimizerState, delta: Floats) -> None:
+        """See ``Update.accumulate``."""
+        state["square"][:] += delta**2
 
 
 class AdaGradCda(AdaptiveRates, CoordinateAscent):

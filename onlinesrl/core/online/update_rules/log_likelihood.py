@@ -31,7 +31,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.config_types import Count, Positive
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.online.update_rules.adagrad import AdaptiveRates
-from onlinesrl.core.online.update_rules.rule import Kept, UpdateParams
+from onlinesrl.core.online.update_rules.rule import OptimizerState, UpdateParams
 
 
 class LogLikelihood(AdaptiveRates):
@@ -64,14 +64,14 @@ class LogLikelihood(AdaptiveRates):
         """See ``Update.columns``."""
         return () if self.rates == "constant" else super().columns
 
-    def metric(self, kept: Kept, delta: Floats | float = 0.0) -> Floats | float:
+    def metric(self, state: OptimizerState, delta: Floats | float = 0.0) -> Floats | float:
         """See ``Update.metric``."""
-        return super().metric(kept, delta) if self.columns else 1.0
+        return super().metric(state, delta) if self.columns else 1.0
 
-    def keep(self, kept: Kept, delta: Floats) -> None:
-        """See ``Update.keep``."""
+    def accumulate(self, state: OptimizerState, delta: Floats) -> None:
+        """See ``Update.accumulate``."""
         if self.columns:
-            super().keep(kept, delta)
+            super().accumulate(state, delta)
 
     def drawn(self) -> int:
         """See ``Update.drawn``."""

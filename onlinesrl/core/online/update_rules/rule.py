@@ -22,7 +22,7 @@ from onlinesrl.core.io.config_types import Count, Existing, Positive
 from onlinesrl.core.jit.decorators import kernel, plain
 from onlinesrl.core.jit.frames import Frame
 
-Kept = Mapping[str, Floats]
+OptimizerState = Mapping[str, Floats]
 """The optimiser's state of each weight, float64[weights], by its name in ``columns``."""
 _NONE = np.zeros(0)
 
@@ -130,16 +130,16 @@ class Update(Section, ABC):
         """A second constant of the formula; 0 without one."""
         return 0.0
 
-    def params(self, kind: int, kept: Kept) -> UpdateParams:
-        """Return the rule as kernels take it, with the optimiser's state ``kept``."""
+    def params(self, kind: int, state: OptimizerState) -> UpdateParams:
+        """Return the rule as kernels take it, with the optimiser's ``state``."""
         return UpdateParams(
             kind=kind,
             shrinks=self.shrinks,
             rooted=self.rooted,
             sigma=self.strength,
             constant=self.constant,
-            square=kept.get("square", _NONE),
-            rates="square" in kept,
+            square=state.get("square", _NONE),
+            rates="square" in state,
             expects=self.expects,
         )
 
@@ -162,11 +162,11 @@ class Update(Section, ABC):
         """
         return 0
 
-    def metric(self, kept: Kept, delta: Floats | float = 0.0) -> Floats | float:
+    def metric(self, state: OptimizerState, delta: Floats | float = 0.0) -> Floats | float:
         """Return the divisor of each weight's step, after a step along ``delta``: float64[weights], or 1."""
         return 1.0
 
-    def keep(self, kept: Kept, delta: Floats) -> None:
+    def accumulate(self, state: OptimizerState, delta: Floats) -> None:
         """Add a step along ``delta``, float64[weights], to the optimiser's state."""
 
 
