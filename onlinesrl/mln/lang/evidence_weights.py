@@ -51,9 +51,8 @@ def check_numbers(program: Program, atoms: Iterable[GroundAtom], file: str) -> N
 
     Raises DatabaseError at the first bad atom of the file. The predicates must be declared.
     """
-    ordered: dict[
-        str, str
-    ] = {}  # a rule's text, by the types of variables that it compares or adds
+    # the text of a rule, by the types of variables that it compares or adds
+    ordered: dict[str, str] = {}
     for rule in program.rules:
         types_of = dict(rule.types)
         names = (name for name in ordered_variables(rule.formula) if name in types_of)
