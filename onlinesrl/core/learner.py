@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
+import numpy as np
 
 from onlinesrl.core.arrays import Ints
 from onlinesrl.core.errors import ExampleError
@@ -93,22 +95,22 @@ Item: TypeAlias = Example | ExampleError | Answered
 """The input of one step of a learner; an ExampleError stands for a bad example."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Tally:
     """Integer counts over a batch, for the metrics."""
 
-    counts: Ints  # [7], metrics.HITS .. EXACT
-    labelled: int
-    predicted: int  # in this step: examples that are not Answered
-    certified: int
-    audited: int
-    unsolved: int  # a search reached its limit, whether the example is bad or not
-    routes: Mapping[str, int]
-    by_class: Mapping[str, Ints]  # hits, false alarms, misses
-    errors: Mapping[str, int]  # bad examples by ExampleError.kind
+    counts: Ints = field(default_factory=lambda: np.zeros(7, np.int64))  # metrics.HITS .. EXACT
+    labelled: int = 0
+    predicted: int = 0  # in this step: examples that are not Answered
+    certified: int = 0
+    audited: int = 0
+    unsolved: int = 0  # a search reached its limit, whether the example is bad or not
+    routes: dict[str, int] = field(default_factory=Counter)
+    by_class: dict[str, Ints] = field(default_factory=dict)  # hits, false alarms, misses
+    errors: dict[str, int] = field(default_factory=Counter)  # bad examples by ExampleError.kind
     l1: int | None = None  # in units of metrics.UNIT; None for Markov logic
-    predicates: Mapping[str, Ints] = field(default_factory=dict)  # as by_class
-    ranking: Mapping[str, Ranking] = field(default_factory=dict)  # of scores, by predicate
+    predicates: dict[str, Ints] = field(default_factory=dict)  # as by_class
+    ranking: dict[str, Ranking] = field(default_factory=dict)  # of scores, by predicate
     pairs: Mapping[Pair, int] | None = field(default_factory=dict)  # see confusion.pairs
     skipped: int = 0  # ground rules left out, with an atom neither observed nor a target
 

@@ -14,8 +14,6 @@ from dataclasses import replace
 from math import isnan, nan
 from typing import Any, TypedDict, TypeVar
 
-import numpy as np
-
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import (
     DataError,
@@ -112,7 +110,7 @@ class WorldLearner(Learner):
 
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
         """Change the world by each item in turn, and learn from its truth. A bad one changes nothing."""
-        outcomes, tally = list[Outcome](), _tally()
+        outcomes, tally = list[Outcome](), Tally()
         for item in items:
             try:
                 prediction, learned = self._change(item)
@@ -122,7 +120,7 @@ class WorldLearner(Learner):
                 break
             except (ExampleError, DataError, ModelError, Infeasible, Unsolved) as error:
                 kind = error.kind if isinstance(error, ExampleError) else _KINDS[type(error)]
-                tally += _tally(errors={kind: 1}, unsolved=int(isinstance(error, Unsolved)))
+                tally += Tally(errors={kind: 1}, unsolved=int(isinstance(error, Unsolved)))
                 text = str(error).partition("\n")[0]
                 outcomes.append(Outcome(None, text, isinstance(error, Unsolved)))
             self.seen += 1
@@ -139,7 +137,7 @@ class WorldLearner(Learner):
         key, changes, truth = self._changes_of(item)
         before = self._world.save() if truth else None
         with self.slowest.timing(item.id, len(changes), lambda: "step"):
-            changed, tally = self._world.change(key, changes), _tally(routes={"incremental": 1})
+            changed, tally = self._world.change(key, changes), Tally(routes={"incremental": 1})
             if before is not None:
                 try:
                     tally = self._learn(item.id, truth, changed)
@@ -432,10 +430,3 @@ def _rows(atoms: Mapping[GroundAtom, float | None]) -> Atoms:
         args: list[Constant] = [*constants]
         rows.setdefault(name, []).append(args if value is None else ValuedAtom(args, value))
     return rows
-
-
-def _tally(**counts: Any) -> Tally:
-    """Return the counts of steps without truth."""
-    nothing = dict.fromkeys(("labelled", "predicted", "certified", "audited", "unsolved"), 0)
-    empty: dict[str, Any] = {"routes": {}, "by_class": {}, "errors": {}}
-    return Tally(counts=np.zeros(7, np.int64), **{**nothing, **empty, **counts})

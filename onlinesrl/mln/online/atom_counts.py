@@ -12,7 +12,7 @@ from onlinesrl.core.arrays import Bools, Bytes, Floats, Ints
 from onlinesrl.core.evaluation.confusion_matrix import Confusion, Pair, pairs
 from onlinesrl.core.example import Constant, ValuedAtom, arguments
 from onlinesrl.core.explain.explanation import Atom
-from onlinesrl.core.learner import Prediction
+from onlinesrl.core.learner import Prediction, Tally
 from onlinesrl.mln.ground.batch_packer import Packed
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.kernels import batch_report
@@ -24,17 +24,6 @@ _OUTCOMES = [PREDICTED | TRUE, PREDICTED, TRUE]
 """The marks of hits, false alarms and misses."""
 MOST_CLASSES = 64
 """The largest number of classes whose pairs (true, predicted) a kernel counts."""
-
-
-class AtomCounts(NamedTuple):
-    """Hits, false alarms and misses by class and by query predicate, and counts of class pairs.
-
-    ``Tally`` has the same three fields.
-    """
-
-    by_class: dict[str, Ints]
-    predicates: dict[str, Ints]
-    pairs: Mapping[Pair, int] | None
 
 
 class AtomCounter:
@@ -55,8 +44,8 @@ class AtomCounter:
             self.kind = self.kinds[place]
             self.declared = self.layout.constants[self.layout.types[self.kind]]
 
-    def count(self, results: Results, new: Bytes, good: Bytes) -> AtomCounts:
-        """Count over the labelled ``good`` worlds.
+    def count(self, results: Results, new: Bytes, good: Bytes) -> Tally:
+        """Count the atoms of the labelled ``good`` worlds: by class, by predicate, and class pairs.
 
         ``new`` marks the good worlds that have been predicted in this batch, not before it.
         """
@@ -77,7 +66,7 @@ class AtomCounter:
                 for name, _ in atoms:
                     predicates[name][column] += 1
         if self.by.query < 0:
-            return AtomCounts({}, predicates, {})
+            return Tally(predicates=predicates)
 
         by_class: dict[str, Ints] = {}
         sizes = np.diff(out.class_start)
@@ -107,7 +96,7 @@ class AtomCounter:
                 if name == self.predicate
             )
             confusion.add(pairs(scored, self.argument))
-        return AtomCounts(by_class, predicates, confusion.counts)
+        return Tally(by_class=by_class, predicates=predicates, pairs=confusion.counts)
 
     # by a kernel -------------------------------------------------------------------------------
 
@@ -125,7 +114,7 @@ class AtomCounter:
             return False
         return bool(np.all(results.batch.domain[:, self.kind] == len(self.declared)))
 
-    def _by_kernel(self, results: Results) -> AtomCounts:
+    def _by_kernel(self, results: Results) -> Tally:
         classes = self.declared if self.by.query >= 0 else ()
         n = len(classes)
         by_class, predicates = np.zeros((n, 3), np.int64), np.zeros((len(self.query), 3), np.int64)
@@ -137,10 +126,10 @@ class AtomCounter:
             (spelled[true], spelled[predicted]): int(cells[true, predicted])
             for true, predicted in np.argwhere(cells).tolist()
         }
-        return AtomCounts(
-            dict(zip(classes, by_class, strict=True)),
-            dict(zip(self.query, predicates, strict=True)),
-            confusion if single else None,
+        return Tally(
+            by_class=dict(zip(classes, by_class, strict=True)),
+            predicates=dict(zip(self.query, predicates, strict=True)),
+            pairs=confusion if single else None,
         )
 
     # earlier predictions, and those scored on some atoms only ---------------------------

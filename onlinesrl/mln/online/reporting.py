@@ -168,7 +168,7 @@ class Reporter:
         new = good.copy()
         new[list(answered)] = False
         routes = np.bincount(out.route[new], minlength=len(results.routes)).tolist()
-        by_class, predicates, pairs = self.counter.count(results, new, good)
+        tally = self.counter.count(results, new, good)
         rankings: dict[str, Ranking] = {}  # of the atoms with a probability and a known truth
         for world, outcome in zip(results.worlds, outcomes, strict=True):
             prediction = outcome.prediction
@@ -176,7 +176,8 @@ class Reporter:
                 continue
             for name, scores, true in self.counter.scored(prediction.marginals, world):
                 rankings.setdefault(name, Ranking()).add(scores, true)
-        return Tally(
+        return replace(
+            tally,
             counts=out.counts[good].sum(axis=0),
             labelled=int(np.sum(results.batch.labelled[good])),
             predicted=int(new.sum()),
@@ -188,9 +189,6 @@ class Reporter:
                 for name, n in zip(results.routes, routes, strict=True)
                 if n or name in ROUTES
             },
-            by_class=by_class,
             errors=Counter(bad + [KINDS[status] for status in out.status[~good].tolist()]),
-            predicates=predicates,
-            pairs=pairs,
             ranking=rankings,
         )

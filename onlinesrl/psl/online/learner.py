@@ -238,7 +238,7 @@ class PslOnlineLearner:
         outcomes = self.together.take(
             items, lambda part: self._attempt(part, batch, learning), self.weights
         )
-        return outcomes, batch.tally()
+        return outcomes, batch.complete()
 
     def _attempt(self, items: Sequence[Item], batch: BatchCounts, learning: bool) -> list[Outcome]:
         """Take examples in turn, ground together, as far as memory allows; see ``AdaptiveBatcher``."""
@@ -262,7 +262,7 @@ class PslOnlineLearner:
                     raise world
                 outcomes.append(self._take(world, next(graphs), batch, learning, served))
             except ExampleError as error:
-                batch.bad[error.kind] += 1
+                batch.tally.errors[error.kind] += 1
                 outcomes.append(Outcome(None, str(error), error.kind == "unsolved"))
             except MemoryError:
                 if not outcomes or self.weights.updates > updates:
@@ -324,7 +324,7 @@ class PslOnlineLearner:
         predicted = predicted or self._solve(graph, self.weights.averaged(), None, None)
         unsolved = served is None and not self._is_accepted(predicted)
         if unsolved and not self.inference.fallback:
-            batch.unsolved += 1
+            batch.tally.unsolved += 1
             raise ExampleError(UNSOLVED, "unsolved")
         if served is None:
             prediction, units = new_prediction(checked, predicted)
@@ -339,11 +339,11 @@ class PslOnlineLearner:
                     self.balance.add(name, [label for label in labels if label])
         elif learning and checked.truth is not None:
             unsolved = True
-        batch.unsolved += unsolved and (served is None or served.certified)
+        batch.tally.unsolved += unsolved and (served is None or served.certified)
         if served is None:
-            batch.skipped += skipped
-            batch.routes[predicted.route] += 1
-            batch.certified += predicted.certified
+            batch.tally.skipped += skipped
+            batch.tally.routes[predicted.route] += 1
+            batch.tally.certified += predicted.certified
         outcome = Outcome(batch.score(checked, prediction, units))
         if learned and self.monitor is not None:
             outcome.drift = self.monitor.heed(prediction.hamming or 0, int(checked.scored.sum()))
@@ -379,7 +379,7 @@ class PslOnlineLearner:
         rival = self._solve(graph, self.weights.current(), bonus, predicted)
         if not self._is_accepted(rival):
             if not self.inference.fallback:
-                batch.unsolved += 1
+                batch.tally.unsolved += 1
                 raise ExampleError(UNSOLVED, "unsolved")
             return False
         delta = self._features(graph, rival.y)[0] - labelled.features

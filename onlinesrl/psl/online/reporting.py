@@ -5,7 +5,6 @@ Values are written, and scored, with six decimal places: in units of 1 / UNIT.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 import msgspec
@@ -50,18 +49,10 @@ class BatchCounts:
     """The counts of a micro-batch; ``by`` is the predicate and the argument that has the classes."""
 
     by: tuple[str, int] | None
-    counts: Ints = field(default_factory=lambda: np.zeros(7, np.int64))
+    tally: Tally = field(default_factory=Tally)
     l1: int = 0
-    labelled: int = 0
-    certified: int = 0
-    unsolved: int = 0
-    skipped: int = 0
-    routes: Counter[str] = field(default_factory=Counter)
-    by_class: dict[str, Ints] = field(default_factory=dict)
     pairs: Confusion = field(default_factory=Confusion)
-    predicates: dict[str, Ints] = field(default_factory=dict)
     scored: dict[str, list[tuple[Ints, Bools]]] = field(default_factory=dict)
-    bad: Counter[str] = field(default_factory=Counter)
 
     def score(self, checked: CheckedExample, prediction: Prediction, units: Ints) -> Prediction:
         """Score a prediction, and add the scores to it, if the truth is known."""
@@ -72,9 +63,9 @@ class BatchCounts:
             predicted, true = 2 * units > UNIT, 2 * true_units > UNIT  # above 1/2
             hits, alarms, misses = confusions(predicted, true).tolist()
             n, wrong = len(units), alarms + misses
-            self.counts += [hits, alarms, misses, n, n - wrong, wrong, wrong == 0]
+            self.tally.counts += [hits, alarms, misses, n, n - wrong, wrong, wrong == 0]
             self.l1 += l1
-            self.labelled += 1
+            self.tally.labelled += 1
             self._count_predicates(checked, units, predicted, true)
             prediction.hamming, prediction.l1 = wrong, l1 / UNIT
         return prediction
@@ -88,36 +79,23 @@ class BatchCounts:
             targets = [key for key in rows_of_name if next(scored)]
             rows = slice(first, first := first + len(targets))
             self.scored.setdefault(name, []).append((units[rows], true[rows]))
-            counts = self.predicates.setdefault(name, np.zeros(3, np.int64))
+            counts = self.tally.predicates.setdefault(name, np.zeros(3, np.int64))
             counts += confusions(predicted[rows], true[rows])
             if self.by is not None and self.by[0] == name:
                 argument = self.by[1]
                 atoms = list(
                     zip(targets, true[rows].tolist(), predicted[rows].tolist(), strict=True)
                 )
-                count_classes(self.by_class, atoms, argument)
+                count_classes(self.tally.by_class, atoms, argument)
                 self.pairs.add(pairs((atom for atom in atoms if atom[1] or atom[2]), argument))
 
-    def tally(self) -> Tally:
-        """Return the counts as a Tally."""
-        ranking = {}
+    def complete(self) -> Tally:
+        """Return the tally, with what is counted for all examples together."""
+        tally = self.tally
         for name, parts in self.scored.items():
             units, true = (np.concatenate(column) for column in zip(*parts, strict=True))
-            ranking[name] = Ranking()
-            ranking[name].add(units / UNIT, true)
-        return Tally(
-            counts=self.counts,
-            labelled=self.labelled,
-            predicted=self.routes.total(),
-            certified=self.certified,
-            audited=0,
-            unsolved=self.unsolved,
-            skipped=self.skipped,
-            routes=self.routes,
-            by_class=self.by_class,
-            predicates=self.predicates,
-            ranking=ranking,
-            pairs=self.pairs.counts,
-            errors=self.bad,
-            l1=self.l1,
-        )
+            tally.ranking[name] = Ranking()
+            tally.ranking[name].add(units / UNIT, true)
+        tally.predicted, tally.l1 = sum(tally.routes.values()), self.l1
+        tally.pairs = self.pairs.counts
+        return tally
