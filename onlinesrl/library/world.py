@@ -21,9 +21,9 @@ from onlinesrl.library.inputs import Given, atoms
 from onlinesrl.library.model import Model
 from onlinesrl.library.notebook import table_html
 from onlinesrl.library.tables import Table
-from onlinesrl.logic.accepting_world import AcceptingWorld, Conflict
 from onlinesrl.logic.atom_index import Change, GroundAtom
 from onlinesrl.logic.tables import with_names
+from onlinesrl.logic.transactional_world import Conflict, TransactionalWorld
 
 if TYPE_CHECKING:
     from onlinesrl.mln.query.incremental_world import StateCertificate
@@ -143,20 +143,15 @@ class World:
         self._schema = model.language.facts(model.program, self._names, self._targets)
         for name in self._names:
             self._schema.check_name(name, "query")
-        self._world = model.language.world(model.program, self._names, self._targets)
-        if keep_conflicts:
-            self._world = AcceptingWorld(self._world)
+        world = model.language.world(model.program, self._names, self._targets)
+        self._world = TransactionalWorld(world, keep_conflicts)
         self._whole_numbers = dict[str, int]()
         self._most_numbers = WHOLE_NUMBERS
 
     @property
     def conflicts(self) -> tuple[str, ...]:
         """Why changes wait: for each a smallest conflict of ground hard rules and facts."""
-        return tuple(conflict.reason for conflict in self._waiting)
-
-    @property
-    def _waiting(self) -> list[Conflict]:
-        return self._world.conflicts if isinstance(self._world, AcceptingWorld) else []
+        return tuple(conflict.reason for conflict in self._world.conflicts)
 
     def _delta(self, changed: Mapping[GroundAtom, Change]) -> Delta:
         return Delta(self._by_name(changed), self.certificate, self.conflicts)
@@ -194,8 +189,8 @@ class World:
                 self._schema.check_change(part, atom, value, self._world.fact(atom))
                 number = 1.0 if value is None else value
                 changes[atom] = {"remove": None, "query": nan}.get(part, number)
-        changed = self._world.apply(changes)
         self._whole_numbers |= numbers
+        changed = self._world.apply(changes)
         delta = self._delta(changed)
         if len(self._whole_numbers) > self._most_numbers:
             self._forget_numbers()
@@ -259,10 +254,10 @@ class World:
             "targets": self._targets,
             "whole_numbers": self._whole_numbers,
             "facts": _rows(facts),
-            "keep_conflicts": isinstance(self._world, AcceptingWorld),
+            "keep_conflicts": self._world.keep_conflicts,
             "conflicts": [
                 (_rows(changes), [atom for atom, x in changes.items() if x is None], reason)
-                for changes, reason in self._waiting
+                for changes, reason in self._world.conflicts
             ],
         }
         checkpoint_file.write(Path(path), 1, header, arrays)
@@ -282,7 +277,7 @@ class World:
             world._world.resume(world._restored(saved["facts"]), checkpoint.arrays)
             for listed, gone, reason in saved["conflicts"]:
                 changes = {**world._restored(listed), **dict.fromkeys(gone)}
-                world._waiting.append(Conflict(changes, reason))
+                world._world.conflicts.append(Conflict(changes, reason))
             world._whole_numbers = saved["whole_numbers"]
             world._forget_numbers()
         return world

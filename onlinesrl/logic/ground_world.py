@@ -87,6 +87,14 @@ class GroundWorld(Protocol):
         """Become the world that was saved. Raises Misfit if the arrays are not those of the facts."""
         ...
 
+    def state(self, atoms: Iterable[GroundAtom]) -> Any:
+        """Return what ``remade`` needs, at the cost of these atoms, which the next step may change."""
+        ...
+
+    def remade(self, state: Any) -> GroundWorld:
+        """Return, from its facts, the world before a step that an exception has cut off anywhere."""
+        ...
+
     def explain(self, atom: GroundAtom) -> Explanation:
         """Return why an atom has its value. Raises ExplanationError."""
         ...

@@ -14,10 +14,10 @@ from onlinesrl.core.errors import DataError, Infeasible, ModelError, Unsolved
 from onlinesrl.core.example import show_ground_atom
 from onlinesrl.core.io.restoring import Misfit, Natural, converted
 from onlinesrl.core.language import Program
-from onlinesrl.logic.accepting_world import AcceptingWorld, Conflict
 from onlinesrl.logic.asserted_facts import AssertedFacts, Assertions, FactChanges
 from onlinesrl.logic.atom_index import Change, GroundAtom
-from onlinesrl.logic.ground_world import FactSchema, GroundWorld
+from onlinesrl.logic.ground_world import FactSchema
+from onlinesrl.logic.transactional_world import Conflict, TransactionalWorld
 
 RENEWAL = 1000
 """After so many steps the world is noted as it is."""
@@ -47,7 +47,7 @@ class KeyedWorld:
     """Facts that keys assert, and the answer under them; ``parse`` reads the text of a model."""
 
     def __init__(
-        self, ground: GroundWorld, schema: FactSchema, parse: Callable[[str], Program]
+        self, ground: TransactionalWorld, schema: FactSchema, parse: Callable[[str], Program]
     ) -> None:
         self.ground, self.schema, self.asserted = ground, schema, AssertedFacts()
         self.changed = self.touched = 0
@@ -72,7 +72,7 @@ class KeyedWorld:
     @property
     def conflicts(self) -> list[Conflict]:
         """The changes that wait until the hard rules can hold."""
-        return self.ground.conflicts if isinstance(self.ground, AcceptingWorld) else []
+        return self.ground.conflicts
 
     def set_weights(self, text: str) -> dict[GroundAtom, Change]:
         """Give the rules the weights of a model; return the atoms whose answer changed. Raises DataError."""

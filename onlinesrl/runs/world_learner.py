@@ -38,10 +38,10 @@ from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.language import Language, Program
 from onlinesrl.core.learner import Item, Learner, Outcome, Prediction, Tally
 from onlinesrl.core.online.parameter_mixing import State
-from onlinesrl.logic.accepting_world import AcceptingWorld
 from onlinesrl.logic.asserted_facts import FactChanges
 from onlinesrl.logic.atom_index import Change, GroundAtom
 from onlinesrl.logic.ground_world import FactSchema, GroundWorld
+from onlinesrl.logic.transactional_world import TransactionalWorld
 from onlinesrl.runs.keyed_world import KeyedWorld
 from onlinesrl.stream.world_changes import ChangedAtom, ChangeDecoder, WorldChange, WorldStep
 
@@ -100,7 +100,7 @@ class WorldLearner(Learner):
         def new() -> KeyedWorld:
             schema: FactSchema = language.facts(program, query, targets)
             ground: GroundWorld = language.world(program, query, targets)
-            return KeyedWorld(AcceptingWorld(ground) if keep_conflicts else ground, schema, parse)
+            return KeyedWorld(TransactionalWorld(ground, keep_conflicts), schema, parse)
 
         self._new = new
         self._world = new()
@@ -294,7 +294,8 @@ class WorldLearner(Learner):
         self, example: Example, atom: Atom, query: CounterfactualQuery = DEFAULTS
     ) -> Explanation:
         """Return why an atom has its value."""
-        return self._world.ground.explain(atom)
+        explanation: Explanation = self._world.ground.explain(atom)
+        return explanation
 
     def least_certain(self, example: Example, most: int) -> list[Atom]:
         """Return the open atoms whose values are nearest to 1/2."""

@@ -102,7 +102,6 @@ class _Clause:
             evidence = [x for x in part.literals if x.positive and x.atom.predicate not in query]
             joined |= {n for x in evidence for n in _names(x.atom) if n in part.variables}
         self.free = {name: kind for name, kind in kinds.items() if name not in joined}
-        self.weights = _weights(self.clause)
 
     @property
     def unweighted(self) -> ClausePlan:
@@ -135,6 +134,8 @@ class IncrementalGrounder:
         self._facts = AtomIndex()
         clauses = [_Clause(plan, self.plan.query) for plan in self.plan.clauses]
         self._clauses = old.numbered(clauses) if old else dict(enumerate(clauses))
+        self.weights = {n: _weights(clause.clause) for n, clause in self._clauses.items()}
+        """The weights of clauses by number."""
         self._steps: dict[tuple[int, frozenset[str]], tuple[PlanStep, ...]] = {}
         self._domains: dict[str, dict[str, int]] = {
             kind: dict.fromkeys(program.types.get(kind, ()), 1)
@@ -170,10 +171,9 @@ class IncrementalGrounder:
 
     def weight(self, row: Row) -> float | None:
         """Return the weight of a ground clause; None for a hard one."""
-        clause = self._clauses[row.clause]
-        if clause.clause.hard:
+        if self._clauses[row.clause].clause.hard:
             return None
-        default, table = clause.weights
+        default, table = self.weights[row.clause]
         weight = table.get(row.template, default)
         return 0.0 if weight is None else weight * row.factor
 
@@ -259,22 +259,12 @@ class IncrementalGrounder:
 
     # rules ---------------------------------------------------------------------------------------
 
-    @property
-    def weights(self) -> dict[int, ClauseWeights]:
-        """The weights of clauses by number."""
-        return {number: clause.weights for number, clause in self._clauses.items()}
-
-    def set_weights(self, weights: Mapping[int, ClauseWeights]) -> None:
-        """Give clauses other weights; no ground clause changes."""
-        for number, clause in self._clauses.items():
-            clause.weights = weights[number]
-
     def weights_as(self, clauses: Iterable[tuple[Clause, Clause]]) -> dict[int, ClauseWeights]:
         """Return weights, those of some of the program's clauses as in others."""
         other = dict[Clause, list[Clause]]()
         for clause, weighted in clauses:
             other.setdefault(clause, []).append(weighted)
-        weights = self.weights
+        weights = {**self.weights}
         for number, own in self._clauses.items():
             if own.clause in other:
                 weights[number] = _weights(other[own.clause].pop(0))
@@ -312,8 +302,7 @@ class IncrementalGrounder:
         moved = sorted({*self._typed_constants()} ^ {*other._typed_constants()})
         pins = [pin for kind, name in moved for pin in other._ranges(kind, name) if pin[0] in both]
         new = [(number, dict[str, str]()) for number in other._clauses if number not in both]
-        old_weights, weights = self.weights, other.weights
-        same = {number for number in both if old_weights[number] == weights[number]}
+        same = {number for number in both if self.weights[number] == other.weights[number]}
         changed: dict[Key, Row | None] = {
             key: row if key[0] in both else None for key, row in rows.items() if key[0] not in same
         }

@@ -42,6 +42,7 @@ from onlinesrl.mln.ground.incremental_grounder import (
 from onlinesrl.mln.inference.elimination_forest import EliminationForest, Factor, Variable
 from onlinesrl.mln.inference.protocols import Marginals
 from onlinesrl.mln.inference.registry import map_engine, marginal_engine
+from onlinesrl.mln.lang.clausal_form import Clause
 from onlinesrl.mln.lang.reweighting import reweighed, weights_text
 
 
@@ -67,6 +68,14 @@ class _Component:
     certified: bool
 
 
+class _State(NamedTuple):
+    """What a step changes: the facts of its atoms, None where there is none, the grounder, the weights."""
+
+    facts: dict[GroundAtom, float | None]
+    grounder: IncrementalGrounder
+    reweighed: _Reweighed
+
+
 class _Part(NamedTuple):
     """The open atoms of a component, in any order, and its ground clauses."""
 
@@ -74,6 +83,8 @@ class _Part(NamedTuple):
     clauses: list[GroundClause]
 
 
+_Reweighed: TypeAlias = list[tuple[Clause, Clause]]
+"""The soft clauses of a program, each also with its present weight; none: the weights are the program's."""
 _Constraint: TypeAlias = tuple[Literal["fact", "group", "rule"], Any]
 """A fact about a query atom, a group, or a ground hard rule, with its atom or key."""
 
@@ -85,9 +96,8 @@ class MlnWorld:
     """
 
     def __init__(self, program: Program, query: Sequence[str], listed: bool = False):
-        self.text = program.text
-        """A program with the present weights."""
         self._grounder = IncrementalGrounder(program, query, listed)
+        self._reweighed: _Reweighed = []
         self._engine = map_engine("mpe")
         self._rows = dict[Key, Row]()
         self._atoms = dict[GroundAtom, float]()
@@ -106,6 +116,13 @@ class MlnWorld:
         self._score = Fraction(0)
         self.touched = 0
         self._follow(self._grounder.everything())
+
+    @property
+    def text(self) -> str:
+        """The program with the present weights."""
+        program = self._grounder.plan.program
+        soft = [clause for _, clause in self._reweighed]
+        return weights_text(program, soft) if soft else program.text
 
     @property
     def certificate(self) -> StateCertificate:
@@ -151,6 +168,20 @@ class MlnWorld:
             self.apply(facts)
         except (Infeasible, Unsolved) as error:
             raise Misfit(str(error)) from None
+
+    def state(self, atoms: Iterable[GroundAtom]) -> _State:
+        """See ``GroundWorld``."""
+        return _State({atom: self.fact(atom) for atom in atoms}, self._grounder, self._reweighed)
+
+    def remade(self, state: _State) -> MlnWorld:
+        """See ``GroundWorld``; the facts of other atoms are those of the step."""
+        before, grounder, weighted = state
+        world = MlnWorld(grounder.plan.program, grounder.plan.query, grounder.listed)
+        world._grounder.weights = world._grounder.weights_as(weighted)
+        world._reweighed = weighted
+        facts = {**grounder.facts(), **before}
+        world.apply({atom: value for atom, value in facts.items() if value is not None})
+        return world
 
     def explain(self, atom: GroundAtom) -> Explanation:
         """Return why an atom has its value. Raises ExplanationError if it is no target and no fact.
@@ -246,7 +277,7 @@ class MlnWorld:
         except (Infeasible, Unsolved):
             self._grounder = old
             raise
-        self.text = program.text
+        self._reweighed = []
         return changed
 
     def set_weights(self, program: Program) -> dict[GroundAtom, Change]:
@@ -258,16 +289,15 @@ class MlnWorld:
         clauses = reweighed(grounder.plan.program, program)
         new = grounder.weights_as(clauses)
         rows = {k: row for k, row in self._rows.items() if old[row.clause] != new[row.clause]}
-        grounder.set_weights(new)
+        grounder.weights = new
         self._exchange({}, rows)
         try:
             changed = self._solve({}, rows.values())
         except (Infeasible, Unsolved):
-            grounder.set_weights(old)
+            grounder.weights = old
             self._exchange({}, rows)
             raise
-        self.touched = len(rows)
-        self.text = weights_text(grounder.plan.program, [clause for _, clause in clauses])
+        self.touched, self._reweighed = len(rows), clauses
         return changed
 
     def _follow(self, step: Step) -> dict[GroundAtom, Change]:

@@ -92,6 +92,10 @@ class IndexedAtoms(IndexedRows):
         assert atom is not None
         return atom
 
+    def numbered(self) -> dict[GroundAtom, int]:
+        """Return the numbers of listed atoms, and of those removed after the last ``release``."""
+        return {atom: number for number, atom in enumerate(self._atom) if atom is not None}
+
     def items(self) -> Iterator[tuple[GroundAtom, float]]:
         """Yield the atoms and their values."""
         for atom, number in self._number.items():

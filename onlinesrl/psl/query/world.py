@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import isnan
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,6 +28,15 @@ RESOLUTION = 1e-3
 """A value has changed if it is this far from the value that was reported last."""
 
 
+class _State(NamedTuple):
+    """What a step changes: the facts of its atoms, None where there is none, grounder, program, reports."""
+
+    facts: dict[GroundAtom, float | None]
+    grounder: IncrementalGrounder
+    program: PslProgram
+    replaced: dict[GroundAtom, float]
+
+
 class PslWorld:
     """Facts, and the values of least energy of the targets.
 
@@ -47,6 +57,10 @@ class PslWorld:
         self._answer = IncrementalAdmm(self._weights(self._grounder))
         self._reported = np.empty(0)
         """The values that were reported last, by number; NaN for what is no target."""
+        self._replaced = dict[GroundAtom, float]()
+        """The values that the present step reports others instead of."""
+        self._all_due = False
+        """Whether the next step reports on all targets."""
         self.touched = 0
 
     @property
@@ -118,11 +132,29 @@ class PslWorld:
         other._answer.resume(step.rows, step.model, duals, targets, arrays["values"])
         other._reported = np.full(other._grounder.listed.room, np.nan)
         other._reported[targets] = arrays["reported"]
-        self._grounder, self._answer, self._reported = (
-            other._grounder,
-            other._answer,
-            other._reported,
-        )
+        vars(self).update(vars(other))
+
+    def state(self, atoms: Iterable[GroundAtom]) -> _State:
+        """See ``GroundWorld``."""
+        self._replaced = {}
+        facts = {atom: self.fact(atom) for atom in atoms}
+        return _State(facts, self._grounder, self._program, self._replaced)
+
+    def remade(self, state: _State) -> PslWorld:
+        """See ``GroundWorld``; the facts of other atoms are those of the step.
+
+        The values are those of a cold start, which the next step reports where they are others.
+        """
+        before, grounder, program, replaced = state
+        world = PslWorld(program, self._opened, self._functions, self._skip)
+        facts = sorted({**dict(grounder.listed.items()), **before}.items())
+        world.apply({atom: value for atom, value in facts if value is not None})
+        number = self._grounder.listed.numbered()
+        for atom, _ in world.values():
+            value = replaced[atom] if atom in replaced else self._reported[number[atom]]
+            world._reported[world._grounder.listed.number(atom)] = value
+        world._all_due = True
+        return world
 
     def _targets(self, facts: Mapping[GroundAtom, float]) -> Ints:
         """Return the numbers of the targets in the order of facts."""
@@ -165,7 +197,7 @@ class PslWorld:
             self._grounder.undo()
             raise smallest or error from None
         self.touched = len(step.rows) + len(step.gone)
-        return dict(self._report(moved.variables, moved.new))
+        return self._report(moved.variables)
 
     def _weights(self, grounder: IncrementalGrounder) -> Floats:
         """Return the weights of plans by their numbers; 0 for hard rules and for numbers without a plan."""
@@ -237,7 +269,7 @@ class PslWorld:
             self._answer.set_weights(np.append(weights, np.zeros(len(old) - len(weights))))
             moved = self._answer.step(variables[:0], united(0, []))
             variables = np.union1d(variables, moved.variables)
-        return dict(self._report(variables, self._answer.values[variables]))
+        return self._report(variables)
 
     def _hard_rules(self, step: Step) -> Iterator[HardRule]:
         """Yield the hard rules of a step that was taken back, then those that share targets with them."""
@@ -264,18 +296,26 @@ class PslWorld:
                     rows += [other for other in near if other not in seen]
                     seen |= {*near}
 
-    def _report(self, variables: Ints, new: Floats) -> Iterator[tuple[GroundAtom, Change]]:
-        """Yield what is new about the targets that have new values."""
+    def _report(self, variables: Ints) -> dict[GroundAtom, Change]:
+        """Return what is new about targets that may have new values."""
         listed, n = self._grounder.listed, len(self._reported)
         if n < listed.room:
             self._reported = np.concatenate((self._reported, np.full(listed.room - n, np.nan)))
-        old = self._reported[variables]
+        if self._all_due:
+            variables = np.union1d(variables, np.flatnonzero(listed.variable >= 0))
+        is_target = listed.variable[variables] >= 0
+        new, old = self._answer.values[variables], self._reported[variables]
+        new = np.where(is_target, new, np.nan)
         told = ~(np.abs(new - old) < RESOLUTION)
         variables, old, new = variables[told], old[told], new[told]
-        self._reported[variables] = new
+        changes = dict[GroundAtom, Change]()
         for number, *values in zip(*(x.tolist() for x in (variables, old, new)), strict=True):
             before, after = (None if isnan(value) else value for value in values)
-            yield listed.atom(number), (before, after)
+            changes[listed.atom(number)] = (before, after)
+        for atom, value in zip(changes, old.tolist(), strict=True):
+            self._replaced.setdefault(atom, value)
+        self._reported[variables], self._all_due = new, False
+        return changes
 
 
 def _unweighted(rule: PslRule) -> PslRule:

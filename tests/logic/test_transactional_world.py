@@ -1,0 +1,143 @@
+"""A step that is cut off anywhere has changed nothing: facts, answer and later steps are those without it."""
+
+import random
+import sys
+from math import nan
+from pathlib import Path
+
+import pytest
+
+import onlinesrl as srl
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.logic.transactional_world import TransactionalWorld
+from tests.conftest import tiers
+
+PACKAGE = str(Path(srl.__file__).parent)
+MARKOV = """
+topic = {Logic, Vision}
+Link(paper, paper)
+Has(paper, topic!)
+Score(paper): real
+1.5 Link(x, y) ^ Has(x, t) => Has(y, t)
+0.4 Has(x, Logic)
+0.5 Score(x) ^ Has(x, Vision)
+Link(x, x) => Has(x, Logic).
+"""
+PSL = """
+1: Link(A, B) & Has(A, T) -> Has(B, T) ^2
+0.4: Link(A, B) -> Has(A, 'Logic') ^2
+0.5: Score(A) -> Has(A, 'Vision') ^2
+0.1: !Has(A, T) ^2
+Link(A, A) -> Has(A, 'Logic') .
+Has(A, +T) <= 1 .
+"""
+
+
+def atoms(name, *rows, value=1.0):
+    return {(name, tuple(row.split())): value for row in rows}
+
+
+def steps(text):
+    """The name of each step, and the facts that it changes or the text of its model."""
+    papers = [f"{paper} {topic}" for paper in "abcdefg" for topic in ("Logic", "Vision")]
+    listed, opened = (atoms("Has", *papers, value=nan), nan) if text is PSL else ({}, None)
+    links = atoms("Link", "a b", "b c", "c d", "d e", "e f")
+    heavier = text.replace("0.4", "0.9")
+    return [
+        ("apply", links | atoms("Score", "c", "e") | listed),
+        (
+            "apply",
+            atoms("Link", "a b", value=None) | atoms("Link", "a g") | atoms("Score", "c", value=0),
+        ),
+        ("apply", atoms("Has", "b Logic") | atoms("Has", "c Vision", value=0.0)),
+        ("set_weights", heavier),
+        ("apply", atoms("Has", "b Vision")),
+        ("apply", atoms("Has", "b Logic", value=opened)),
+        ("set_model", heavier.replace("0.5", "-0.7" if text is MARKOV else "2")),
+        ("apply", atoms("Score", "c", value=None) | atoms("Link", "f a")),
+    ]
+
+
+class Followed:
+    """A world, and its answer by what its steps reported."""
+
+    def __init__(self, text, keep, done=()):
+        self.kind, self.shown = "psl" if text is PSL else "mln", {}
+        model = srl.Model(text, self.kind)
+        world = model.language.world(model.program, ["Has"], model.language.targets[0])
+        self.world = TransactionalWorld(world, keep)
+        for step in done:
+            self.do(*step)
+
+    def do(self, name, what):
+        """Make a step; whether it was refused."""
+        argument = srl.Model(what, self.kind).program if isinstance(what, str) else what
+        try:
+            changed = getattr(self.world, name)(argument)
+        except Infeasible:
+            return True
+        for atom, (old, new) in changed.items():
+            assert self.shown.pop(atom, None) == old
+            self.shown |= {} if new is None else {atom: new}
+        return False
+
+    def is_as(self, other):
+        """Whether two worlds have the same facts, weights, conflicts and answers, PSL's as certified."""
+        one, other = self.world, other.world
+        same = (one.text, repr(one.facts()), len(one.conflicts)) == (
+            other.text,
+            repr(other.facts()),
+            len(other.conflicts),
+        )
+        ours, theirs = dict(one.values()), dict(other.values())
+        if self.kind == "mln":
+            return same and (ours, one.certificate) == (theirs, other.certificate)
+        assert one.certificate.certified
+        energy = pytest.approx(other.certificate.energy, abs=1e-4)
+        return same and ours == pytest.approx(theirs, abs=0.03) and one.certificate.energy == energy
+
+
+def cut_off(do, step, place=0):
+    """Make a step that KeyboardInterrupt ends at a place; the number of places that were passed."""
+    passed = 0
+
+    def trace(frame, event, argument):
+        nonlocal passed
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        passed += 1
+        if passed == place:
+            raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        do(*step)
+    except KeyboardInterrupt:
+        assert passed == place
+    finally:
+        sys.settrace(None)
+    return passed
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # closed generators
+@pytest.mark.parametrize("text", [MARKOV, PSL], ids=["mln", "psl"])
+@pytest.mark.parametrize("keep", [False, True])
+@tiers("places", 12, 400)
+def test_a_step_that_is_cut_off_anywhere_has_changed_nothing(text, keep, places):
+    rng, every, ended = random.Random(places), steps(text), 0
+    world, plain = Followed(text, keep), Followed(text, keep)
+    for number, step in enumerate(every):
+        after = Followed(text, keep, every[:number])
+        total = cut_off(after.do, step)
+        for place in rng.sample(range(1, total), min(places, total - 1)):
+            cut_off(world.do, step, place)
+            if not world.is_as(plain):
+                assert world.is_as(after)
+                ended += 1
+                world = Followed(text, keep, every[:number])
+        assert world.do(*step) == plain.do(*step)
+        assert world.is_as(plain)
+        values = dict(world.world.values())
+        assert world.shown == pytest.approx(values, abs=2e-3 if text is PSL else 0)
+    assert ended < places
