@@ -117,6 +117,13 @@ def test_a_whole_run(tmp_path):
         assert said in page.text
 
 
+@pytest.mark.parametrize("update", ["adagrad", "cda1", "pa1", "simple", "log-likelihood"])
+def test_the_bound_of_updates_that_regularise_once_is_of_their_loss(tmp_path, update):
+    page = report(tmp_path, summary=summary(update), metrics=[metrics_line(n) for n in (1, 2)])
+    assert "bounds the learner's excess: 5 per example at the end, 10 in total." in page.text
+    assert "bounds the regret" not in page.text
+
+
 def test_drift_starting_weights_and_changed_keys_are_told(tmp_path):
     config = {"seed": 0, "learner": {"update": "cda2", "start": "w.mln"}}
     lines = [metrics_line(n) for n in (1, 2, 1000)]

@@ -78,7 +78,7 @@ METRIC_TABLE: Mapping[str, MetricEntry] = {
     "precision": MetricEntry(label="precision", greater=True),
     "recall": MetricEntry(label="recall", greater=True),
     "support": MetricEntry(label="true atoms", format="count"),
-    "accuracy": MetricEntry(label="accuracy", greater=True, batch="accuracy"),
+    "accuracy": MetricEntry(label="accuracy", greater=True),
     "exact": MetricEntry(label="exact", greater=True),
     "hamming": MetricEntry(label="Hamming loss", format="figure", greater=False),
     "mae": MetricEntry(

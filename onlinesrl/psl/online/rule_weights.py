@@ -1,6 +1,6 @@
 """The weights of a PSL program: one per weighted rule, never below 0, averaged; dense vectors.
 
-The online updates (see ``updates``) with the constraint w >= 0. CDA and the subgradient method
+The online updates of ``core.online.update_rules``, with w >= 0. CDA and the subgradient method
 minimise sigma/2 |w - base|^2 over w >= 0, with the dual sum u of their steps kept as it is:
 
     w_t = max(base + s_t u_t, 0),  s_t = 1 (CDA1) or 1 / (t - 1) (CDA2, subgradient)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from onlinesrl.core.evaluation.metric_table import METRIC_TABLE
+from onlinesrl.core.online.update_rules import UPDATES
 from onlinesrl.runs.report.chart import Point, Series, line_chart, thin
 from onlinesrl.runs.report.html import (
     WRITE,
@@ -24,19 +25,19 @@ from onlinesrl.runs.report.html import (
     tag,
 )
 
-_BOUNDS = {
-    "cda1": (
-        "The upper line is the mean loss of the learner. No fixed weights, even if chosen with all "
-        "examples known, have a mean loss plus regularisation below the lower line. The gap between "
-        "the lines bounds the learner's excess: {gap} per example at the end, {bound} in total. "
-        "Against weights u, its regret is at most that plus sigma/2 times the squared norm of u."
-    ),
-    "": (
-        "The upper line is the mean regularised loss of the learner. No fixed weights, even if "
-        "chosen with all examples known, have a mean regularised loss below the lower line. The gap "
-        "between the lines bounds the regret: {gap} per example at the end, {bound} in total."
-    ),
-}
+_ONCE = (
+    "The upper line is the mean loss of the learner. No fixed weights, even if chosen with all "
+    "examples known, have a mean loss plus regularisation below the lower line. The gap between "
+    "the lines bounds the learner's excess: {gap} per example at the end, {bound} in total. "
+    "Against fixed weights, its regret is at most that plus their regularisation."
+)
+"""Of updates that regularise once."""
+_IN_EVERY_STEP = (
+    "The upper line is the mean regularised loss of the learner. No fixed weights, even if "
+    "chosen with all examples known, have a mean regularised loss below the lower line. The gap "
+    "between the lines bounds the regret: {gap} per example at the end, {bound} in total."
+)
+"""Of updates that shrink the weights."""
 
 
 def learning_curve(metrics: Sequence[Figures]) -> Markup:
@@ -98,9 +99,9 @@ def regret_bound(metrics: Sequence[Figures], learner: Mapping[str, Any]) -> Mark
     lower = _points(bounded, lambda line: _per_update(line, "dual"))
     upper = _points(bounded, lambda line: _per_update(line, "dual", "regret_bound"))
     gap, bound = _per_update(last, "regret_bound"), number(last["regret_bound"])
-    words = _BOUNDS.get(str(learner.get("update")), _BOUNDS[""]).format(
-        gap=or_dash(gap, figure), bound=or_dash(bound, figure)
-    )
+    rule = UPDATES.get(str(learner.get("update")))
+    words = _IN_EVERY_STEP if rule is None or rule.shrinks else _ONCE
+    words = words.format(gap=or_dash(gap, figure), bound=or_dash(bound, figure))
     since = number(last.get("restarted"))
     if since:
         words += (

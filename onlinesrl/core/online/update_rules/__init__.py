@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 Standard = AdaGradCda
-"""The default update; each update has its own defaults for loss and sigma (streams/defaults)."""
+"""The default update; each update has its own defaults for loss and sigma (streams/papers/defaults)."""
 STANDARD = kind_of(Standard)
 AnyUpdate: TypeAlias = Annotated[
     AdaGradCda  # one line per update, the standard first
