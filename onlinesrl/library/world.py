@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
@@ -22,6 +23,7 @@ from onlinesrl.library.model import Model
 from onlinesrl.library.notebook import table_html
 from onlinesrl.library.tables import Table
 from onlinesrl.logic.atom_index import Change, GroundAtom
+from onlinesrl.logic.ground_world import Exchange, GroundRule
 from onlinesrl.logic.tables import with_names
 from onlinesrl.logic.transactional_world import Conflict, TransactionalWorld
 
@@ -57,7 +59,7 @@ class Delta:
     """What a step changed: the atoms whose answer is another, and the certificate of the new answer.
 
     ``changed`` has the old and the new value by predicate and atom; None: there is none. ``conflicts`` are
-    those of the world, see ``World``.
+    those of the world, see ``World``. ``exchanges`` are of ground rules.
     """
 
     def __init__(
@@ -65,10 +67,12 @@ class Delta:
         changed: Mapping[str, Mapping[tuple[Constant, ...], Change]],
         certificate: Certificate | StateCertificate,
         conflicts: Sequence[str] = (),
+        exchanges: Sequence[Exchange] = (),
     ):
         self.changed = changed
         self.certificate = certificate
         self.conflicts = (*conflicts,)
+        self._exchanges = exchanges
 
     @cached_property
     def table(self) -> Table:
@@ -79,6 +83,21 @@ class Delta:
             for atom, values in by_atom.items()
         ]
         return Table(dict(zip(("atom", "old", "new"), zip(*rows, strict=True), strict=False)))
+
+    @cached_property
+    def ground_rules(self) -> Table:
+        """A row for each ground rule that came or went: its text, its weight, and how many came.
+
+        The weight of a hard rule is None. Where more went than came, the count is negative. A ground rule
+        that has only been given another weight, by ``set_weights`` or ``set_model``, is not among them.
+        """
+        counts = Counter[GroundRule]()
+        for came, went in self._exchanges:
+            counts.update(came())
+            counts.subtract(went())
+        rows = [(text, weight, n) for (text, weight), n in counts.items() if n]
+        rows.sort(key=lambda row: (row[0], row[1] or 0.0))
+        return Table(dict(zip(("rule", "weight", "count"), zip(*rows, strict=True), strict=False)))
 
     def __len__(self) -> int:
         return sum(map(len, self.changed.values()))
@@ -153,8 +172,8 @@ class World:
         """Why changes wait: for each a smallest conflict of ground hard rules and facts."""
         return tuple(conflict.reason for conflict in self._world.conflicts)
 
-    def _delta(self, changed: Mapping[GroundAtom, Change]) -> Delta:
-        return Delta(self._by_name(changed), self.certificate, self.conflicts)
+    def _delta(self, changed: Mapping[GroundAtom, Change], exchanges: Sequence[Exchange]) -> Delta:
+        return Delta(self._by_name(changed), self.certificate, self.conflicts, exchanges)
 
     @property
     def certificate(self) -> Certificate | StateCertificate:
@@ -190,8 +209,9 @@ class World:
                 number = 1.0 if value is None else value
                 changes[atom] = {"remove": None, "query": nan}.get(part, number)
         self._whole_numbers |= numbers
-        changed = self._world.apply(changes)
-        delta = self._delta(changed)
+        exchanges = list[Exchange]()
+        changed = self._world.apply(changes, exchanges)
+        delta = self._delta(changed, exchanges)
         if len(self._whole_numbers) > self._most_numbers:
             self._forget_numbers()
         return delta
@@ -211,9 +231,10 @@ class World:
         ``OnlineLearner.weights_text()``. Nothing is ground again, all that the weights touch is solved
         again. Raises DataError where weights and rules do not fit; then nothing has changed.
         """
-        changed = self._world.set_weights(self._model(weights).program)
+        exchanges = list[Exchange]()
+        changed = self._world.set_weights(self._model(weights).program, exchanges)
         self.model = Model(self._world.text, self.model.language.suffix[1:], file=self.model.file)
-        return self._delta(changed)
+        return self._delta(changed, exchanges)
 
     def set_model(self, model: Model | str) -> Delta:
         """Go on under another model, and return what that changes in the answer.
@@ -230,9 +251,10 @@ class World:
             if not schema.is_fact(name, constants, None if isnan(value) else value):
                 text = show_ground_atom(name, constants)
                 raise DataError(f"the world has {text}, which is no fact of the model")
-        changed = self._world.set_model(model.program)
+        exchanges = list[Exchange]()
+        changed = self._world.set_model(model.program, exchanges)
         self.model, self._schema = model, schema
-        return self._delta(changed)
+        return self._delta(changed, exchanges)
 
     def _model(self, model: Model | str) -> Model:
         language = self.model.language

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from onlinesrl.core.errors import DataError
 from onlinesrl.core.example import (
@@ -19,8 +20,19 @@ from onlinesrl.core.example import (
 from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.logic.atom_index import Change, GroundAtom
 
+GroundRule: TypeAlias = tuple[str, float | None]
+"""The text of a ground rule, and its weight; None: it is hard."""
+GroundRules: TypeAlias = Callable[[], Counter[GroundRule]]
+"""What counts ground rules on demand, as they were when it was made."""
 ATOM = "<atom>"
 """Stands for an atom in a complaint, since its text is needed only there."""
+
+
+class Exchange(NamedTuple):
+    """The ground rules that came in a step, and those that went; one that stays may be in both."""
+
+    came: GroundRules
+    went: GroundRules
 
 
 class GroundWorld(Protocol):
@@ -55,10 +67,15 @@ class GroundWorld(Protocol):
         """
         ...
 
-    def apply(self, changes: Mapping[GroundAtom, float | None]) -> dict[GroundAtom, Change]:
+    def apply(
+        self,
+        changes: Mapping[GroundAtom, float | None],
+        exchanges: list[Exchange] | None = None,
+    ) -> dict[GroundAtom, Change]:
         """Change facts: a value is observed, NaN makes a target, None takes the atom away.
 
-        Returns the open atoms whose value changed. Raises ModelError, Infeasible; then nothing has changed.
+        Returns the open atoms whose value changed; adds the exchange of ground rules to ``exchanges``.
+        Raises ModelError, Infeasible; then nothing has changed.
         """
         ...
 
@@ -71,8 +88,10 @@ class GroundWorld(Protocol):
         """Give the rules the weights of a file of weights. Raises DataError; then nothing has changed."""
         ...
 
-    def set_model(self, program: Any) -> dict[GroundAtom, Change]:
-        """Go on under another program, which the facts fit. Raises as ``apply`` does."""
+    def set_model(
+        self, program: Any, exchanges: list[Exchange] | None = None
+    ) -> dict[GroundAtom, Change]:
+        """Go on under another program, which the facts fit, see ``apply``."""
         ...
 
     def facts(self) -> dict[GroundAtom, float]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from onlinesrl.core.errors import DataError, Infeasible, ModelError, OnlinesrlError, Unsolved
 from onlinesrl.logic.atom_index import Change, GroundAtom
-from onlinesrl.logic.ground_world import GroundWorld
+from onlinesrl.logic.ground_world import Exchange, GroundWorld
 
 REFUSALS = (DataError, Infeasible, ModelError, Unsolved)
 """The errors with which a world refuses a step by itself, and is as before."""
@@ -73,26 +73,35 @@ class TransactionalWorld:
             facts |= conflict.changes
         return {atom: value for atom, value in sorted(facts.items()) if value is not None}
 
-    def apply(self, changes: Mapping[GroundAtom, float | None]) -> dict[GroundAtom, Change]:
-        """Change facts, now or later; return the open atoms whose value changed."""
+    def apply(
+        self,
+        changes: Mapping[GroundAtom, float | None],
+        exchanges: list[Exchange] | None = None,
+    ) -> dict[GroundAtom, Change]:
+        """Change facts, now or later; see ``GroundWorld.apply``."""
         with self._step(changes) as world:
             if not self.keep_conflicts:
-                return world.apply(changes)
+                return world.apply(changes, exchanges)
             waiting, together = self._conflicts, dict[GroundAtom, float | None]()
             self._conflicts = [old for old in waiting if old.changes.keys().isdisjoint(changes)]
             for conflict in waiting:
                 together |= {} if conflict in self._conflicts else conflict.changes
-            return self._after(self._tried({**together, **changes}, (Infeasible,)))
+            together |= changes
+            return self._after(self._tried(together, (Infeasible,), exchanges), exchanges)
 
-    def set_weights(self, program: Any) -> dict[GroundAtom, Change]:
-        """See ``GroundWorld.set_weights``."""
+    def set_weights(
+        self, program: Any, exchanges: list[Exchange] | None = None
+    ) -> dict[GroundAtom, Change]:
+        """See ``GroundWorld.set_weights``; what waited may bring and take away ground rules."""
         with self._step() as world:
-            return self._after(world.set_weights(program))
+            return self._after(world.set_weights(program), exchanges)
 
-    def set_model(self, program: Any) -> dict[GroundAtom, Change]:
+    def set_model(
+        self, program: Any, exchanges: list[Exchange] | None = None
+    ) -> dict[GroundAtom, Change]:
         """See ``GroundWorld.set_model``; a model under which the hard rules cannot hold is refused."""
         with self._step() as world:
-            return self._after(world.set_model(program))
+            return self._after(world.set_model(program, exchanges), exchanges)
 
     @contextmanager
     def _step(self, atoms: Iterable[GroundAtom] = ()) -> Iterator[GroundWorld]:
@@ -111,6 +120,7 @@ class TransactionalWorld:
         self,
         changes: Mapping[GroundAtom, float | None],
         expected: tuple[type[OnlinesrlError], ...],
+        exchanges: list[Exchange] | None,
     ) -> dict[GroundAtom, Change]:
         """Make a change, or let it wait if that raises what is expected.
 
@@ -118,12 +128,14 @@ class TransactionalWorld:
         """
         new = {atom: x for atom, x in changes.items() if not _same(x, self._world.fact(atom))}
         try:
-            return self._world.apply(new) if new else {}
+            return self._world.apply(new, exchanges) if new else {}
         except expected as error:
             self._conflicts.append(Conflict(new, str(error)))
         return {}
 
-    def _after(self, changed: dict[GroundAtom, Change]) -> dict[GroundAtom, Change]:
+    def _after(
+        self, changed: dict[GroundAtom, Change], exchanges: list[Exchange] | None
+    ) -> dict[GroundAtom, Change]:
         """Try all that wait; return what changed, before and now."""
         before = None
         while self._conflicts and len(self._conflicts) != before:
@@ -131,7 +143,7 @@ class TransactionalWorld:
             before = len(waiting)
             everything = {a: x for conflict in waiting for a, x in conflict.changes.items()}
             for changes in (everything, *(conflict.changes for conflict in waiting)):
-                for atom, (old, new) in self._tried(changes, REFUSALS).items():
+                for atom, (old, new) in self._tried(changes, REFUSALS, exchanges).items():
                     changed[atom] = (changed.get(atom, (old, new))[0], new)
                 if changes is everything:
                     if not self._conflicts:

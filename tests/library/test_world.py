@@ -1,5 +1,7 @@
 """Worlds: a step changes the answer as a cold start would, or changes nothing at all."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -58,16 +60,25 @@ class Story:
         return srl.infer(model, evidence, {"Trusts": targets})
 
 
+def ground_rules(delta):
+    return Counter({(text, weight): n for text, weight, n in delta.ground_rules.rows()})
+
+
 def digest(world):
     return repr((sorted(world.answer().values.items()), [*world.certificate]))
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_after_every_step_the_answer_of_a_cold_start(seed):
-    story, model, shown = Story(seed), srl.Model(TRUST, "psl"), {}
+    story, model, shown, rules = Story(seed), srl.Model(TRUST, "psl"), {}, Counter()
     world = srl.World(model, "Trusts")
     for _ in range(40):
         delta = world.apply(**story.step())
+        rules.update(ground_rules(delta))
+        fresh = srl.World(model, "Trusts")
+        facts = {"Knows": story.knows, "Reported": story.reported, "Trusts": story.seen}
+        targets = {"Trusts": [pair for pair in story.knows if pair not in story.seen]}
+        assert rules == ground_rules(fresh.apply(add=facts, query=targets))
         for pair, (old, new) in delta.changed.get("Trusts", {}).items():
             assert shown.get(pair) == old
             shown[pair] = new
@@ -395,6 +406,28 @@ def test_a_markov_logic_world_may_list_its_targets(tmp_path):
     assert digest(srl.World.load(tmp_path / "world")) == digest(world)
     with pytest.raises(DataError, match="is a target already"):
         world.apply(query={"Has": sorted(query)})
+
+
+def test_a_delta_lists_the_ground_rules_that_came_and_went():
+    world = srl.World(srl.Model(MARKOV), "Has")
+    begin = world.apply(add={"Link": [("A", "B")], "Score": {"A": 2.0}})
+    assert ground_rules(begin) == {
+        ("Has(A, Logic)", 0.4): 1,
+        ("Has(B, Logic)", 0.4): 1,
+        ("Score(A) ^ Has(A, Vision)", 1.0): 1,
+        ("Link(A, B) ^ Has(A, Logic) => Has(B, Logic)", 1.5): 1,
+        ("Link(A, B) ^ Has(A, Vision) => Has(B, Vision)", 1.5): 1,
+    }
+    changed = world.apply(set={"Score": {"A": 3.0}, "Link": [("B", "B")]})
+    assert ground_rules(changed) == {
+        ("Score(A) ^ Has(A, Vision)", 1.0): -1,
+        ("Score(A) ^ Has(A, Vision)", 1.5): 1,
+        ("Link(B, B) => Has(B, Logic)", None): 1,
+    }
+    assert not ground_rules(world.set_weights(MARKOV.replace("0.4", "0.7")))
+    other = world.set_model(MARKOV.replace("0.4 Has(x, Logic)\n", ""))
+    assert ground_rules(other) == {("Has(A, Logic)", 0.7): -1, ("Has(B, Logic)", 0.7): -1}
+    assert ("Has(A, Logic)", 0.4) in ground_rules(begin)
 
 
 def test_a_delta_shows_its_first_atoms():

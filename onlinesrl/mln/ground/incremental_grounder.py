@@ -12,6 +12,7 @@ the type grows: then the whole clause is ground again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, product
@@ -24,6 +25,7 @@ from onlinesrl.core.explain.conflict import impossible
 from onlinesrl.logic.ast import Atom, Constant, Leaf, Program, Variable
 from onlinesrl.logic.atom_index import AtomIndex, Constants, GroundAtom
 from onlinesrl.logic.cnf import Literal
+from onlinesrl.logic.ground_world import GroundRule, GroundRules
 from onlinesrl.mln.ground.join_planner import (
     NUMBER,
     VALUE,
@@ -109,6 +111,10 @@ class _Clause:
         clause = replace(self.clause, rule=0, weight=None, table=None, text="")
         return replace(self.plan, clause=clause)
 
+    def shown(self, program: Program, constants: Constants) -> str:
+        """Return the rule of a ground clause as text."""
+        return rule_text(program, self.clause, dict(zip(self.names, constants, strict=True)))
+
     def own(self, binding: Binding) -> Binding:
         """Return a binding without the variables of existential parts."""
         return {name: binding[name] for name in self.names if name in binding}
@@ -159,6 +165,24 @@ class IncrementalGrounder:
         """Return a clause by its number."""
         return self._clauses[number].clause
 
+    def counted(
+        self, rows: Mapping[Key, Row | None], others: Mapping[Key, Row | None]
+    ) -> GroundRules:
+        """Return what counts ground clauses by their present rules and weights, without some ``others``."""
+        clauses, weights, program = self._clauses, self.weights, self.plan.program
+
+        def rule(key: Key, row: Row) -> GroundRule:
+            clause = clauses[row.clause]
+            weight = _weight(clause.clause, weights[row.clause], row)
+            text = clause.shown(program, key[1])
+            return text, None if weight is None else clause.clause.sign * weight
+
+        return lambda: Counter(
+            rule(key, row)
+            for key, row in rows.items()
+            if row is not None and row != others.get(key)
+        )
+
     def shown(self, key: Key) -> tuple[str, list[tuple[GroundAtom, bool]]]:
         """Return the text of a ground clause, and its evidence atoms outside of EXIST, with their truth."""
         clause = self._clauses[key[0]]
@@ -166,16 +190,13 @@ class IncrementalGrounder:
         query, program = self.plan.query, self.plan.program
         evidence = [x.atom for x in clause.clause.literals if x.atom.predicate not in query]
         atoms = [_ground(atom, binding) for atom in evidence]
-        text = rule_text(program, clause.clause, binding)
-        return text, [(atom, bool(self.fact(atom))) for atom in dict.fromkeys(atoms)]
+        return clause.shown(program, key[1]), [
+            (atom, bool(self.fact(atom))) for atom in dict.fromkeys(atoms)
+        ]
 
     def weight(self, row: Row) -> float | None:
         """Return the weight of a ground clause; None for a hard one."""
-        if self._clauses[row.clause].clause.hard:
-            return None
-        default, table = self.weights[row.clause]
-        weight = table.get(row.template, default)
-        return 0.0 if weight is None else weight * row.factor
+        return _weight(self._clauses[row.clause].clause, self.weights[row.clause], row)
 
     def group(self, atom: GroundAtom) -> GroundAtom | None:
         """Return the key of the atom's group: at most or exactly one of its atoms is true."""
@@ -521,6 +542,14 @@ class IncrementalGrounder:
 
 def _weights(clause: Clause) -> ClauseWeights:
     return clause.weight, dict(clause.table or ())
+
+
+def _weight(clause: Clause, weights: ClauseWeights, row: Row) -> float | None:
+    if clause.hard:
+        return None
+    default, table = weights
+    weight = table.get(row.template, default)
+    return 0.0 if weight is None else weight * row.factor
 
 
 def _present(rows: Mapping[Key, Row | None]) -> dict[Key, Row | None]:

@@ -28,6 +28,7 @@ from onlinesrl.core.explain.explanation import Explanation, ExplanationError, sh
 from onlinesrl.core.io.restoring import Misfit
 from onlinesrl.logic.ast import Program
 from onlinesrl.logic.atom_index import Change, GroundAtom
+from onlinesrl.logic.ground_world import Exchange
 from onlinesrl.mln.explain.world_explanation import Alternative, GroundClause, explained
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.ground.incremental_grounder import (
@@ -115,7 +116,7 @@ class MlnWorld:
         self._values = dict[GroundAtom, float]()
         self._score = Fraction(0)
         self.touched = 0
-        self._follow(self._grounder.everything())
+        self._follow(self._grounder.everything(), self._grounder, None)
 
     @property
     def text(self) -> str:
@@ -244,36 +245,46 @@ class MlnWorld:
         }
         return dict(sorted(values.items())), stats
 
-    def apply(self, changes: Mapping[GroundAtom, float | None]) -> dict[GroundAtom, Change]:
+    def apply(
+        self,
+        changes: Mapping[GroundAtom, float | None],
+        exchanges: list[Exchange] | None = None,
+    ) -> dict[GroundAtom, Change]:
         """Change facts, see ``IncrementalGrounder.change``; return the open atoms whose value changed.
 
-        Raises Infeasible where the hard rules cannot hold, and Unsolved. Then nothing has changed.
+        Adds the exchange of ground clauses to ``exchanges``. Raises Infeasible where the hard rules cannot
+        hold, and Unsolved. Then nothing has changed.
         """
         before = {atom: self.fact(atom) for atom in changes}
         step = self._grounder.change(changes)
         try:
-            return self._follow(step)
+            return self._follow(step, self._grounder, exchanges)
         except (Infeasible, Unsolved):
             self._grounder.set_facts(before)
             raise
 
-    def set_model(self, program: Program) -> dict[GroundAtom, Change]:
-        """Go on under another program; return the open atoms whose value changed.
+    def set_model(
+        self, program: Program, exchanges: list[Exchange] | None = None
+    ) -> dict[GroundAtom, Change]:
+        """Go on under another program, which the facts fit; see ``apply``.
 
-        The facts fit both. Only what is new is ground, unless predicates or groups are others. Raises
+        Only what is new is ground, unless predicates or groups are others. Raises
         Infeasible where the hard rules cannot hold, and Unsolved. Then nothing has changed.
         """
         old = self._grounder
         if (change := old.under(program, self._rows)) is None:
             world = MlnWorld(program, old.plan.query, old.listed)
             world.apply(old.facts())
+            if exchanges is not None:
+                came = world._grounder.counted({**world._rows}, {})
+                exchanges.append(Exchange(came, old.counted(self._rows, {})))
             before, after = self._values, world._values
             vars(self).update(vars(world))
             pairs = {atom: (before.get(atom), after.get(atom)) for atom in {**before, **after}}
             return {atom: pairs[atom] for atom in sorted(pairs) if len({*pairs[atom]}) > 1}
         self._grounder, step = change
         try:
-            changed = self._follow(step)
+            changed = self._follow(step, old, exchanges)
         except (Infeasible, Unsolved):
             self._grounder = old
             raise
@@ -300,7 +311,9 @@ class MlnWorld:
         self.touched, self._reweighed = len(rows), clauses
         return changed
 
-    def _follow(self, step: Step) -> dict[GroundAtom, Change]:
+    def _follow(
+        self, step: Step, old: IncrementalGrounder, exchanges: list[Exchange] | None
+    ) -> dict[GroundAtom, Change]:
         """Solve the components that a step touches. Raises Infeasible and Unsolved, as before the step."""
         rows = {key: self._rows.get(key) for key in step.rows}
         atoms = {atom: self._atoms.get(atom) for atom in step.atoms}
@@ -317,6 +330,9 @@ class MlnWorld:
                 self._update(Step(rows, atoms))
                 raise conflict or error from None
         self.touched = len(step.rows)
+        if exchanges is not None:
+            came = self._grounder.counted(step.rows, rows)
+            exchanges.append(Exchange(came, old.counted(rows, step.rows)))
         return changed
 
     def _solve(

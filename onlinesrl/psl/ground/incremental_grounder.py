@@ -14,8 +14,10 @@ a large share of the atoms is ground from the start.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, count
 from math import nan
 from typing import NamedTuple, TypeAlias
@@ -27,6 +29,7 @@ from onlinesrl.core.errors import Infeasible
 from onlinesrl.logic.ast import Atom, Variable
 from onlinesrl.logic.atom_index import Constants, GroundAtom
 from onlinesrl.logic.cnf import Literal
+from onlinesrl.logic.ground_world import GroundRule, GroundRules
 from onlinesrl.psl.ground.conflict import HardRule, conflict
 from onlinesrl.psl.ground.form_assembly import (
     Assembled,
@@ -75,14 +78,16 @@ BEGIN = 0, 1
 class Step(NamedTuple):
     """The ground rules that may differ, by number, and targets; the number of a variable is that of its atom.
 
-    ``rows`` int64[model.n_rows] are the numbers of ground rules that are made anew, ``gone`` those of ground
-    rules that are no more or are trivial. ``added`` and ``removed`` are atoms that became targets, or ceased
-    to be.
+    ``rows`` int64[model.n_rows] are the numbers of ground rules that are made anew, ``new`` of those that
+    were none before, ``gone`` of those that are no more or are trivial, with ``gone_plans``. ``added`` and
+    ``removed`` are atoms that became targets, or ceased to be.
     """
 
     rows: Ints
     model: HingeLossMRF
+    new: Ints
     gone: Ints
+    gone_plans: Ints
     added: Ints
     removed: Ints
 
@@ -193,8 +198,9 @@ class IncrementalGrounder:
         rows, _, _ = other._numbered(pieces, [])
         gone = [other._rules.numbers(number) for number in self.plans if number not in other.plans]
         lost = np.concatenate([none, *gone])
+        plans = self.plans_of(lost)
         other._rules.remove(lost)
-        return other, Step(rows, other._united(pieces), lost, none, none)
+        return other, Step(rows, other._united(pieces), rows, lost, plans, none, none)
 
     def reweigh(self, program: PslProgram) -> None:
         """Give the plans the weights of a program, which has the same rules otherwise."""
@@ -283,13 +289,15 @@ class IncrementalGrounder:
             self.undo()
             raise
         rows, lost, new_rows = self._numbered(pieces, everything)
-        plans = self._rules.relation[lost].astype(np.int64)
+        plans = self.plans_of(lost)
         self._undo = self._undo._replace(new_rows=new_rows, old_rows=lost, old_plan=plans)
         self._rules.remove(lost)
         return Step(
             rows,
             self._united(pieces),
+            new_rows,
             lost,
+            plans,
             touched[is_target & ~was_target],
             touched[was_target & ~is_target],
         )
@@ -389,9 +397,20 @@ class IncrementalGrounder:
 
     def text(self, key: Key) -> str:
         """Return a ground rule as text."""
-        plan = self.plans[key[0]]
-        rule = self._program.rules[plan.form.rule]
-        return show_unweighted(bound(rule, dict(zip(plan.outer, key[1], strict=True))))
+        return _text(self._program, self.plans[key[0]], key[1])
+
+    def plans_of(self, rows: Ints) -> Ints:
+        """Return the plans of ground rules."""
+        return self._rules.relation[rows].astype(np.int64)
+
+    def counted(self, rows: Ints, plans: Ints) -> GroundRules:
+        """Return what counts ground rules of these plans, by their present texts and weights."""
+        named = dict[int, tuple[Ints32, dict[int, str]]]()
+        for number in np.unique(plans).tolist():
+            cells = self._rules.cells(rows[plans == number])[: len(self.plans[number].outer)]
+            constants = np.unique(cells).tolist()
+            named[number] = cells, {n: self.listed.constants[n] for n in constants}
+        return partial(_counted, self.plans, self._program, named)
 
     def _constants(self, numbers: Ints32) -> Constants:
         return tuple([self.listed.constants[n] for n in numbers.tolist()])
@@ -477,6 +496,24 @@ class IncrementalGrounder:
         return united(
             room, [rows_of(room, self.plans[n], piece.forms, n) for n, _, piece in pieces]
         )
+
+
+def _text(program: PslProgram, plan: RulePlan, constants: Constants) -> str:
+    binding = dict(zip(plan.outer, constants, strict=True))
+    return show_unweighted(bound(program.rules[plan.form.rule], binding))
+
+
+def _counted(
+    plans: Mapping[int, RulePlan],
+    program: PslProgram,
+    named: Mapping[int, tuple[Ints32, Mapping[int, str]]],
+) -> Counter[GroundRule]:
+    """Count ground rules by text and weight, from the cells of each plan and the names in them."""
+    return Counter(
+        (_text(program, plans[number], tuple([names[n] for n in row])), plans[number].form.weight)
+        for number, (cells, names) in named.items()
+        for row in cells.T.tolist()
+    )
 
 
 def _literals(plan: RulePlan) -> list[Atom]:

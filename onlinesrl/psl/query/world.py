@@ -14,6 +14,7 @@ from onlinesrl.core.errors import DataError, Infeasible
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError, shown
 from onlinesrl.core.io.restoring import LARGE, Expected, Misfit, restored
 from onlinesrl.logic.atom_index import Change, GroundAtom
+from onlinesrl.logic.ground_world import Exchange
 from onlinesrl.psl.explain.explanation import balance, reasons_of
 from onlinesrl.psl.ground.conflict import HardRule, conflict
 from onlinesrl.psl.ground.form_assembly import RuleError
@@ -180,11 +181,16 @@ class PslWorld:
         reasons = reasons_of(model, solution, 0, texts, self._answer.weights)
         return balance("", atom, float(solution.y[0]), reasons, solution.certified)
 
-    def apply(self, changes: Mapping[GroundAtom, float | None]) -> dict[GroundAtom, Change]:
+    def apply(
+        self,
+        changes: Mapping[GroundAtom, float | None],
+        exchanges: list[Exchange] | None = None,
+    ) -> dict[GroundAtom, Change]:
         """Change facts: a value is observed, NaN makes a target, None takes the atom away.
 
-        Returns the targets whose value changed. Raises ModelError where a rule cannot be ground,
-        and Infeasible where the hard rules cannot all hold. Then nothing has changed.
+        Returns the targets whose value changed; adds the exchange of ground rules to ``exchanges``. Raises
+        ModelError where a rule cannot be ground, and Infeasible where the hard rules cannot all hold. Then
+        nothing has changed.
         """
         try:
             step = self._grounder.change(changes)
@@ -197,7 +203,13 @@ class PslWorld:
             self._grounder.undo()
             raise smallest or error from None
         self.touched = len(step.rows) + len(step.gone)
+        if exchanges is not None:
+            exchanges.append(self._exchange(step, self._grounder))
         return self._report(moved.variables)
+
+    def _exchange(self, step: Step, old: IncrementalGrounder) -> Exchange:
+        came = self._grounder.counted(step.new, self._grounder.plans_of(step.new))
+        return Exchange(came, old.counted(step.gone, step.gone_plans))
 
     def _weights(self, grounder: IncrementalGrounder) -> Floats:
         """Return the weights of plans by their numbers; 0 for hard rules and for numbers without a plan."""
@@ -233,10 +245,12 @@ class PslWorld:
         self.touched = 0
         return self._reweighed(np.empty(0, np.int64))
 
-    def set_model(self, program: PslProgram) -> dict[GroundAtom, Change]:
-        """Go on under another program; return the targets whose value changed.
+    def set_model(
+        self, program: PslProgram, exchanges: list[Exchange] | None = None
+    ) -> dict[GroundAtom, Change]:
+        """Go on under another program, which the facts fit; see ``apply``.
 
-        The facts fit both. Only rules that are new are ground. Raises ModelError and Infeasible as ``apply``
+        Only rules that are new are ground. Raises ModelError and Infeasible as ``apply``
         does; then nothing has changed.
         """
         old, before = self._grounder, self._answer.weights
@@ -256,6 +270,8 @@ class PslWorld:
             self._grounder, self._answer.weights = old, before
             raise smallest or error from None
         self._program, self.touched = program, len(step.rows) + len(step.gone)
+        if exchanges is not None:
+            exchanges.append(self._exchange(step, old))
         return self._reweighed(moved.variables)
 
     def _reweighed(self, variables: Ints) -> dict[GroundAtom, Change]:

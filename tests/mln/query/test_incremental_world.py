@@ -1,6 +1,7 @@
 """A Markov logic world that stays: the best state, and after any history the bits of a cold one."""
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -40,6 +41,15 @@ def all_of(world):
     return [*world.values()], world.certificate, world.marginals()
 
 
+def counted(exchanges):
+    """The ground rules that came, less those that went."""
+    counts = Counter()
+    for came, went in exchanges:
+        counts.update(came())
+        counts.subtract(went())
+    return counts
+
+
 def follows(case, choose, steps=4) -> str:
     """Compare with the definition, and with a cold world, after every step."""
     listed = choose(st.booleans())
@@ -50,16 +60,15 @@ def follows(case, choose, steps=4) -> str:
         return "no world at all"
     world, facts, outcome = MlnWorld(case.program, case.query, listed), {}, "followed"
     pool, reported = pool_of(case, listed), dict(world.values())
-    present = case
+    present, last = case, []
     for number in range(steps):
-        change, new, later = {}, facts, present
-        match (
-            choose(st.sampled_from(["facts", "facts", "model", "weights"])) if number else "facts"
-        ):
+        change, new, later, exchanges = {}, facts, present, []
+        kind = choose(st.sampled_from(["facts", "facts", "model", "weights"]))
+        match kind if number else "facts":
             case "facts":
                 change = changes(choose, pool, facts) if number else begin_of(case, listed)
                 new = {a: value for a, value in (facts | change).items() if value is not None}
-                step = partial(world.apply, change)
+                step = partial(world.apply, change, exchanges)
             case "model":
                 later = Changed(other_rules(choose, case.program), case)
                 step = partial(world.set_model, later.program)
@@ -90,8 +99,11 @@ def follows(case, choose, steps=4) -> str:
         facts, present = new, later
         optimal(world, defined, *expected)
         cold = MlnWorld(present.program, case.query, listed)
-        cold.apply(facts)
+        cold.apply(facts, cold_exchanges := [])
         assert all_of(cold) == all_of(world)
+        if change:
+            assert counted([*last, *exchanges]) == counted(cold_exchanges)
+        last = cold_exchanges
     return outcome
 
 

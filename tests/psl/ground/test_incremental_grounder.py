@@ -63,6 +63,7 @@ class Ground:
 
     def __init__(self, *arguments, **named):
         self.grounder, self.rows = IncrementalGrounder(*arguments, **named), {}
+        self.texts = Counter()
 
     def change(self, facts):
         """The keys of the ground rules that may differ."""
@@ -71,15 +72,18 @@ class Ground:
 
     def under(self, program):
         """Go on under other rules; only new ones are ground."""
-        names = self.names()
-        self.grounder, step = self.grounder.under(program)
+        names, old = self.names(), self.grounder
+        self.grounder, step = old.under(program)
         assert not {*step.rows.tolist()} & names.keys()
-        self.follow(step, names)
+        self.follow(step, names, old)
 
     def names(self):
         return {n: self.grounder.key(n) for n in self.grounder.ground_rules().tolist()}
 
-    def follow(self, step, names):
+    def follow(self, step, names, old=None):
+        came = self.grounder.counted(step.new, self.grounder.plans_of(step.new))
+        went = (old or self.grounder).counted(step.gone, step.gone_plans)
+        self.texts = self.texts + by_text(came) - by_text(went)
         key, atom, model = self.grounder.key, self.grounder.listed.atom, step.model
         for gone in step.gone.tolist():
             del self.rows[names[gone]]
@@ -105,6 +109,13 @@ class Ground:
             for kind, named, constant in self.rows.values()
         )
         return Counter(rounded)
+
+
+def by_text(counted):
+    counts = Counter()
+    for (text, _), n in counted().items():
+        counts[text] += n
+    return counts
 
 
 def other_rules(draw, program):
@@ -151,14 +162,14 @@ def follow(program, facts, data):
             with pytest.raises(Infeasible, match="hold"):
                 ground.change(step)
         else:
-            before = ground.rows.copy(), facts
+            before = ground.rows.copy(), ground.texts, facts
             facts = new
             ground.change(step)
             assert ground.counted() == count
             assert dict(ground.grounder.listed.items()) == pytest.approx(facts, nan_ok=True)
             if data.draw(st.booleans()):
                 ground.grounder.undo()
-                ground.rows, facts = before
+                ground.rows, ground.texts, facts = before
         if data.draw(st.booleans()):
             other = replace(program, rules=other_rules(data.draw, full))
             if (count := expected(other, as_database(facts))) is None:
@@ -171,6 +182,7 @@ def follow(program, facts, data):
     again = Ground(program, OPENED, FUNCTIONS)
     again.change(facts)
     assert again.counted() == ground.counted()
+    assert again.texts == ground.texts
 
 
 def test_a_missing_atom_is_an_error_or_left_out():
