@@ -152,7 +152,7 @@ class World:
         keep_conflicts: bool = False,
     ) -> None:
         model = Model(model, "psl") if isinstance(model, str) else model
-        self.model = model
+        self._model, self._is_reweighed = model, False
         self._names = [query] if isinstance(query, str) else [*query]
         choices = model.language.targets
         self._targets = targets or choices[0]
@@ -166,6 +166,14 @@ class World:
         self._world = TransactionalWorld(world, keep_conflicts)
         self._whole_numbers = dict[str, int]()
         self._most_numbers = WHOLE_NUMBERS
+
+    @property
+    def model(self) -> Model:
+        """The model with its present weights."""
+        if self._is_reweighed:
+            kind, file = self._model.language.suffix[1:], self._model.file
+            self._model, self._is_reweighed = Model(self._world.text, kind, file=file), False
+        return self._model
 
     @property
     def conflicts(self) -> tuple[str, ...]:
@@ -232,8 +240,8 @@ class World:
         again. Raises DataError where weights and rules do not fit; then nothing has changed.
         """
         exchanges = list[Exchange]()
-        changed = self._world.set_weights(self._model(weights).program, exchanges)
-        self.model = Model(self._world.text, self.model.language.suffix[1:], file=self.model.file)
+        changed = self._world.set_weights(self._read(weights).program, exchanges)
+        self._is_reweighed = True
         return self._delta(changed, exchanges)
 
     def set_model(self, model: Model | str) -> Delta:
@@ -242,7 +250,7 @@ class World:
         Only rules that are new are ground; rules that the model does not have go. Raises DataError for a
         fact that does not fit the model, and what ``apply`` raises. Then nothing has changed.
         """
-        model = self._model(model)
+        model = self._read(model)
         model.language.check_trained(Path(model.file), model.program)
         schema = model.language.facts(model.program, self._names, self._targets)
         for name in self._names:
@@ -253,11 +261,11 @@ class World:
                 raise DataError(f"the world has {text}, which is no fact of the model")
         exchanges = list[Exchange]()
         changed = self._world.set_model(model.program, exchanges)
-        self.model, self._schema = model, schema
+        self._model, self._schema, self._is_reweighed = model, schema, False
         return self._delta(changed, exchanges)
 
-    def _model(self, model: Model | str) -> Model:
-        language = self.model.language
+    def _read(self, model: Model | str) -> Model:
+        language = self._model.language
         if isinstance(model, str):
             return Model(model, language.suffix[1:])
         if model.language is not language:
@@ -270,7 +278,7 @@ class World:
         facts, arrays = self._world.save()
         header = {
             "version": __version__,
-            "language": self.model.language.suffix[1:],
+            "language": self._model.language.suffix[1:],
             "model": self._world.text,
             "query": self._names,
             "targets": self._targets,
