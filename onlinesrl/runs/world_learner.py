@@ -102,8 +102,12 @@ class WorldLearner(Learner):
             ground: GroundWorld = language.world(program, query, targets)
             return KeyedWorld(TransactionalWorld(ground, keep_conflicts), schema, parse)
 
+        self._before: tuple[dict[str, Any], dict[str, Any]] | None = None
+        """What was saved before a step of which only the change has been made, not the learning."""
         self._new = new
         self._world = new()
+        self._gap = 0.0
+        """Of the answer after the last step."""
         self._background = background
 
     # the step ------------------------------------------------------------------------------------
@@ -131,21 +135,25 @@ class WorldLearner(Learner):
         if isinstance(item, ExampleError):
             raise item
         assert isinstance(item, WorldChange)
+        if self._before is not None:
+            self._world = self._new()
+            self.restore(*self._before)
+            self._before = None
         if self._background:
             self._world.change(BACKGROUND, dict(self._facts("evidence", self._background.atoms)))
             self._background = Background()
         key, changes, truth = self._changes_of(item)
-        before = self._world.save() if truth else None
+        before = self.save() if truth else None
         with self.slowest.timing(item.id, len(changes), lambda: "step"):
             changed, tally = self._world.change(key, changes), Tally(routes={"incremental": 1})
             if before is not None:
                 try:
                     tally = self._learn(item.id, truth, changed)
                 except Interrupted:
-                    self._world = self._new()
-                    self._world.restore(*before)
+                    self._before = before
                     raise
         certificate = self._world.ground.certificate
+        self._gap = certificate.gap
         prediction = WorldStep(
             id=item.id,
             predicted={},
@@ -316,13 +324,15 @@ class WorldLearner(Learner):
             "changed_atoms": self._world.changed,
             **({"conflicts": len(self._world.conflicts)} if self._world.conflicts else {}),
             "touched_rules": self._world.touched,
-            "gap": self._world.ground.certificate.gap,
+            "gap": self._gap,
         }
 
     # checkpoints ---------------------------------------------------------------------------------
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """See ``Checkpointable``."""
+        if self._before is not None:
+            return self._before
         header, arrays = self.learner.save()
         facts, world_arrays = self._world.save()
         saved = _Saved(facts=facts, seen=self.seen, current=self.current)
@@ -334,6 +344,7 @@ class WorldLearner(Learner):
         self.learner.restore({key: header[key] for key in header if key != WORLD}, arrays)
         self._world.restore(saved["facts"], arrays)
         self.seen, self.current = saved["seen"], saved["current"]
+        self._gap = self._world.ground.certificate.gap
         if self._world.asserted.by(BACKGROUND):
             self._background = Background()
 

@@ -3,10 +3,15 @@
 import json
 import random
 import shutil
+import signal
 
 import pytest
 
 import onlinesrl as srl
+from onlinesrl.core import interrupt
+from onlinesrl.mln.online.learner import MlnOnlineLearner
+from onlinesrl.mln.query.incremental_world import MlnWorld
+from onlinesrl.psl.online.learner import PslOnlineLearner
 from onlinesrl.runs import keyed_world
 from tests.support import world_changes
 from tests.support.world_changes import BAD, changes
@@ -251,3 +256,39 @@ def test_a_change_that_breaks_hard_rules_is_bad_or_waits(world_run, tmp_path, mo
         assert [letter["line"] for letter in letters] == [2]
         assert "!Banned" in letters[0]["reason"] or "Banned(a)" in letters[0]["reason"]
         assert values == {("Good", ("b",)): 0.0}
+
+
+@pytest.mark.parametrize(
+    ("soft", "stops"),
+    [
+        (True, (PslOnlineLearner, "step")),
+        (False, (MlnOnlineLearner, "step")),
+        (False, (MlnWorld, "apply")),
+        (False, (MlnWorld, "set_weights")),
+    ],
+)
+def test_a_run_stopped_within_a_step_goes_on_to_the_same_bits(world_run, monkeypatch, soft, stops):
+    """The world is too wide for elimination, so that its solution is interrupted as well."""
+    people = [f"p{n:02}" for n in range(26)]
+    pairs = [[one, other] for one in people for other in people if one < other]
+    begin = {"id": "begin", "evidence": {"Rates": pairs}}
+    begin |= {"query": {"Good": [[name] for name in people]}} if soft else {}
+    truth = [{"id": name, "truth": {"Good": [[name]]}} for name in people[:4]]
+    run = world_run([begin, *truth], soft, learner={"update": "cda2"})
+    assert run.run() == 0, run.said
+    unbroken = run.results()
+    shutil.rmtree(run.output)
+    work, calls = getattr(*stops), []
+
+    def stopped(*arguments):
+        calls.append(arguments)
+        if len(calls) == 3:
+            signal.raise_signal(signal.SIGTERM)
+            interrupt.check()
+        return work(*arguments)
+
+    monkeypatch.setattr(*stops, stopped)
+    assert run.run("--set", "batch=1") == 0, run.said
+    assert "stopped after" in run.said
+    assert run.run() == 0, run.said
+    assert run.results() == unbroken
