@@ -135,10 +135,7 @@ class WorldLearner(Learner):
         if isinstance(item, ExampleError):
             raise item
         assert isinstance(item, WorldChange)
-        if self._before is not None:
-            self._world = self._new()
-            self.restore(*self._before)
-            self._before = None
+        self._go_back()
         if self._background:
             self._world.change(BACKGROUND, dict(self._facts("evidence", self._background.atoms)))
             self._background = Background()
@@ -149,8 +146,10 @@ class WorldLearner(Learner):
             if before is not None:
                 try:
                     tally = self._learn(item.id, truth, changed)
-                except Interrupted:
+                except (Interrupted, Unsolved) as error:
                     self._before = before
+                    if isinstance(error, Unsolved):
+                        self._go_back()
                     raise
         certificate = self._world.ground.certificate
         self._gap = certificate.gap
@@ -170,6 +169,13 @@ class WorldLearner(Learner):
         )
         return prediction, tally
 
+    def _go_back(self) -> None:
+        """Undo the change of a step that did not end, if there is one."""
+        if self._before is not None:
+            self._world = self._new()
+            self.restore(*self._before)
+            self._before = None
+
     @property
     def age(self) -> int:
         """How many updates of the weights the answer lacks."""
@@ -182,7 +188,7 @@ class WorldLearner(Learner):
         """Learn from the truth of atoms that were open, in the part of the world around them.
 
         Then renew the weights of the answer if they are too old, and add what that changes to ``changed``.
-        Raises Interrupted.
+        Raises Interrupted and Unsolved.
         """
         example = self._example(name, truth, changed)
         outcomes, tally = self.learner.step([example])

@@ -9,6 +9,7 @@ import pytest
 
 import onlinesrl as srl
 from onlinesrl.core import interrupt
+from onlinesrl.core.errors import Unsolved
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.mln.query.incremental_world import MlnWorld
 from onlinesrl.psl.online.learner import PslOnlineLearner
@@ -292,3 +293,30 @@ def test_a_run_stopped_within_a_step_goes_on_to_the_same_bits(world_run, monkeyp
     assert "stopped after" in run.said
     assert run.run() == 0, run.said
     assert run.results() == unbroken
+
+
+def test_truth_after_which_the_answer_is_not_found_has_taught_nothing(world_run, monkeypatch):
+    pairs = [list(pair) for pair in zip("abcdef", "bcdefa", strict=True)]
+    lines = [{"id": "begin", "evidence": {"Rates": pairs}}]
+    lines += [{"id": name, "truth": {"Good": [{"args": [name], "value": 0}]}} for name in "abcd"]
+    keys = {"learner": {"update": "cda2"}}
+    run, other = (
+        world_run(lines, False, **keys),
+        world_run([*lines[:3], lines[4]], False, "other", **keys),
+    )
+    assert other.run() == 0, other.said
+    work, calls = MlnWorld.set_weights, []
+
+    def unsolved(*arguments):
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise Unsolved("the search reached its limit")
+        return work(*arguments)
+
+    monkeypatch.setattr(MlnWorld, "set_weights", unsolved)
+    assert run.run() == 0, run.said
+    (letter,) = run.lines("deadletter.jsonl")
+    assert "limit" in letter["reason"]
+    lines = [line for line in run.lines("predictions.jsonl") if "error" not in line]
+    assert lines == other.lines("predictions.jsonl")
+    assert run.results()["weights.mln"] == other.results()["weights.mln"]
