@@ -327,8 +327,7 @@ class World:
         In Markov logic, the ground rules for the value and against it, and the best state in which it is
         otherwise. Raises ExplanationError for an atom that is neither observed nor a target.
         """
-        name, constants = atom_of(atom)
-        explanation: Explanation = self._world.explain((name, tuple(constants)))
+        explanation: Explanation = self._world.explain(_named(atom))
         return explanation
 
     def answer(self) -> Answer:
@@ -336,17 +335,18 @@ class World:
         stats = {"method": "incremental", **self.certificate._asdict()}
         return self._answer(dict(self._world.values()), stats)
 
-    def marginals(self) -> Answer:
-        """Return the probabilities of all targets; for Markov logic only, else UsageError.
+    def marginals(self, *atoms: AnyAtom) -> Answer:
+        """Return the probabilities of these targets, or of all; for Markov logic only, else UsageError.
 
         They are exact where the ground model is narrow enough, and sampled by MC-SAT elsewhere, as the
-        statistic ``route`` says. Only what steps have touched since the last call is computed.
+        statistic ``route`` says. Only what steps have touched since the last call is computed. Raises
+        DataError for an atom that is no target.
         """
         if self._schema.soft:
             raise UsageError(
                 "marginals are for Markov logic: the values of PSL are no probabilities"
             )
-        values, stats = self._world.marginals()
+        values, stats = self._world.marginals([*map(_named, atoms)])
         return self._answer(values, {"method": "exact", **stats})
 
     def _answer(self, values: Mapping[GroundAtom, float], stats: Mapping[str, Any]) -> Answer:
@@ -386,6 +386,11 @@ def _rows(facts: Mapping[GroundAtom, float | None]) -> list[_Listed]:
         for atom, value in facts.items()
         if value is not None
     ]
+
+
+def _named(atom: AnyAtom) -> GroundAtom:
+    name, constants = atom_of(atom)
+    return name, tuple(constants)
 
 
 def _text(value: float | None) -> str:

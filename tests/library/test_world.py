@@ -455,6 +455,8 @@ def test_marginals_are_those_of_a_cold_start():
         for atom, probability in targets(answer).items():
             assert probability == pytest.approx(expected[atom], abs=1e-12)
         assert answer.stats["route"] == "exact"
+    with pytest.raises(DataError, match=r"Has\(zed, Logic\) is no target"):
+        world.marginals("Has(zed, Logic)")
     with pytest.raises(UsageError, match="marginals are for Markov logic"):
         srl.World(srl.Model(TRUST, "psl"), "Trusts").marginals()
 
@@ -488,7 +490,8 @@ Smokes(p)
         facts[name] = rest | (dict.fromkeys(pairs, 1.0) if part == "add" else {})
         cold = srl.World(model, "Smokes")
         cold.apply(add=facts)
-        answer = world.marginals()
+        few, answer = world.marginals("Smokes(C1)", ("Smokes", ["F2"])), world.marginals()
+        assert few.values["Smokes"] == {a: answer.values["Smokes"][a] for a in (("C1",), ("F2",))}
         assert answer.values == cold.marginals().values
         assert answer.stats == cold.marginals().stats
         expected = srl.infer(model, facts, "Smokes", method="exact", closed=["Foe"])

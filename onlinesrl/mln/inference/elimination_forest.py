@@ -121,11 +121,11 @@ class EliminationForest:
         """
         frame = self._frame
         kernel.sum_products(frame)
-        for v in frame.moved[: frame.size[kernel.MOVED]].tolist():
+        moved = frame.moved[: frame.size[kernel.MOVED]]
+        for v, first in zip(moved.tolist(), frame.message[moved].tolist(), strict=True):
             atoms, exactly = self._variables[v]
-            first = frame.message[v] + (not exactly)
-            values = np.minimum(frame.probability[first : first + len(atoms)], 1.0)
-            self._probability |= zip(atoms, values.tolist(), strict=True)
+            values = frame.probability[first : first + len(atoms) + (not exactly)].tolist()
+            self._probability |= zip(atoms, values[not exactly :], strict=True)
         return self._probability
 
     @property

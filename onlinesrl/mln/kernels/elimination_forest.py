@@ -1017,6 +1017,8 @@ def _distribute(fr: Forest, v: int) -> None:
         for x in range(size):
             fr.table[cell * size + x] *= fr.share[first + cell]
             fr.probability[first + x] += fr.table[cell * size + x]
+    for x in range(size):
+        fr.probability[first + x] = min(fr.probability[first + x], 1.0)
     arc = fr.sender[v]
     while arc >= 0:
         u = arc // MOST

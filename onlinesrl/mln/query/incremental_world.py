@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.core.errors import DataError, Infeasible, Unsolved
 from onlinesrl.core.example import show_ground_atom
 from onlinesrl.core.explain.conflict import impossible, smallest_conflict
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError, shown
@@ -216,26 +216,34 @@ class MlnWorld:
             members,
         )
 
-    def marginals(self) -> tuple[dict[GroundAtom, float], dict[str, Any]]:
-        """Return the probabilities of the open atoms, in the order of names, and statistics.
+    def marginals(
+        self, atoms: Sequence[GroundAtom] = ()
+    ) -> tuple[dict[GroundAtom, float], dict[str, Any]]:
+        """Return the probabilities of open atoms, of all or of these, in the order of names, and statistics.
 
         They are exact in components that are narrow enough, and sampled in others. What no step has touched
         since the last call is not computed again. In a component that the forest solves, and without steep
-        weights, this is so message by message, else for whole components.
+        weights, this is so message by message, else for whole components. Raises DataError for an atom that
+        is not open.
         """
-        engine, forest = marginal_engine("exact"), self._forest
-        narrow, wide = ({}, self._values) if forest.steep else (forest.marginals(), self._component)
+        if (other := next((a for a in atoms if a not in self._values), None)) is not None:
+            raise DataError(f"{show_ground_atom(*other)} is no target")
+        engine, forest, steep = marginal_engine("exact"), self._forest, self._forest.steep
+        shown = sorted({*atoms} or self._values)
+        narrow = {} if steep else forest.marginals()
+        wide = [atom for atom in shown if steep or atom in self._component]
         for part in self._components(a for a in wide if a not in self._marginals):
             solved = sorted(part.atoms), engine.marginals(*self._model_of(part))
             self._marginals |= dict.fromkeys(part.atoms, solved)
         present = {id(self._marginals[a]): self._marginals[a] for a in wide if a in self._marginals}
-        values = dict.fromkeys(self._values, 0.0) | narrow  # 0: of those that a group decides
-        for atoms, marginals in present.values():
-            values |= zip(atoms, marginals.probability[: len(atoms)].tolist(), strict=True)
+        by_engine = dict[GroundAtom, float]()
+        for part_atoms, marginals in present.values():
+            probability = marginals.probability[: len(part_atoms)].tolist()
+            by_engine |= zip(part_atoms, probability, strict=True)
         all_marginals = [marginals for _, marginals in present.values()]
         routes = {route for one in all_marginals for route in one.route.split("+")}
         roundings = [one.rounding for one in all_marginals]
-        if any(atom not in wide for atom in narrow):
+        if any(atom in narrow and atom not in by_engine for atom in shown):
             routes.add("exact")
             roundings.append(forest.rounding)
         stats = {
@@ -243,7 +251,8 @@ class MlnWorld:
             "samples": max((one.samples for one in all_marginals), default=0),
             "rounding": max(roundings, default=0.0),
         }
-        return dict(sorted(values.items())), stats
+        # a group decides the atoms that are in neither
+        return {a: by_engine.get(a, narrow.get(a, 0.0)) for a in shown}, stats
 
     def apply(
         self,
