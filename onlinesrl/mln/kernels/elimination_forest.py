@@ -13,8 +13,9 @@ unsolved.
 
 ``sum_products`` does the same for probabilities, over the same cliques: messages of sums go up, and the
 distribution of a variable with its clique is passed down to the cliques of its senders (Koller & Friedman,
-"Probabilistic Graphical Models", 2009, algorithm 10.3). The largest entry of a message of sums is 0, and a
-distribution adds up to 1. So a change that is far away changes no bit of either, and the work ends there.
+"Probabilistic Graphical Models", 2009, algorithm 10.3). The largest entry of a message of sums is 0. What is
+passed down adds up to 1, and has ``BITS`` bits, so that it does not spread rounding errors that a change
+moves. So what is far from a change keeps its bits, and the work ends there.
 """
 
 import math
@@ -35,6 +36,9 @@ MOST_LOAD = 1 << 22
 ROUNDS = 1 << 10
 NEVER = ROUNDS
 """The round of a variable whose table would be too large."""
+BITS = 47
+"""Of a probability that is passed down."""
+SPLIT = 2.0 ** (53 - BITS) + 1
 UNSOLVED, UNKNOWN = -1, -2
 """Values of variables whose component is not solved, and of new ones."""
 LAST, STAMP, CELLS, INFEASIBLE, UNCERTIFIED, MOVED, FLIPPED, STALE = 0, 1, 2, 3, 4, 5, 6, 7
@@ -1028,16 +1032,25 @@ def _distribute(fr: Forest, v: int) -> None:
 
 
 @kernel
+def _rounded(number: float) -> float:
+    """Return a number rounded to ``BITS`` bits (Dekker, Numerische Mathematik 18, 1971, section 4)."""
+    large = number * SPLIT
+    return large - (large - number)
+
+
+@kernel
 def _pass(fr: Forest, v: int, cells: int, u: int) -> None:
     """Add up the table of v to the probabilities of the clique of u."""
-    alone, differs = fr.degree[u] == 1, False
+    alone, total, differs = fr.degree[u] == 1, 0.0, False
     for cell in range(_cells(fr, u)):
         fr.pair[cell] = fr.probability[fr.message[v] + cell] if alone else 0.0
     if not alone:
         _spread(fr, v, cells, fr.pair, 0, _strides(fr, v, u), True)
     for cell in range(_cells(fr, u)):
-        at = fr.message[u] + cell
-        differs |= fr.share[at] != fr.pair[cell]
-        fr.share[at] = fr.pair[cell]
+        total += fr.pair[cell]
+    for cell in range(_cells(fr, u)):
+        at, share = fr.message[u] + cell, _rounded(fr.pair[cell] / total)
+        differs |= fr.share[at] != share
+        fr.share[at] = share
     if differs:
         _push(fr, u)
