@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 def printable(text: str) -> str:
     """Return text on one line, with all unprintable characters (line ends too) escaped."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
