@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -108,7 +108,9 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return self
 
 
-def named_atoms(atoms: Atoms) -> set[tuple[str, tuple[str, ...]]]:
+def named_atoms(
+    atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]],
+) -> set[tuple[str, tuple[str, ...]]]:
     """Return atoms with their predicates, and their constants as text."""
     return {(name, tuple(map(str, arguments(row)))) for name, rows in atoms.items() for row in rows}
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import Atoms, Example, arguments
+from onlinesrl.core.example import Atoms, Example, arguments, named_atoms
 from onlinesrl.core.explain.counterfactual import (
     Candidate,
     CounterfactualQuery,
@@ -25,7 +25,7 @@ from onlinesrl.core.explain.counterfactual import (
 )
 from onlinesrl.core.explain.counterfactual import changed as changed_example
 from onlinesrl.core.explain.explanation import Atom, ExplanationError, Flip, shown
-from onlinesrl.mln.explain.predicted_world import PredictedWorld, Predictor, atom_names, true_atoms
+from onlinesrl.mln.explain.predicted_world import PredictedWorld, Predictor, atom_names
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.ground.grounder import Grounder
@@ -55,7 +55,8 @@ def least_change(
         outcomes = predictor.predict([changed_example(example, change) for change in sets])
         values: list[str | None] = []
         for outcome in outcomes:
-            true = set() if outcome.prediction is None else true_atoms(outcome.prediction)
+            predicted = {} if outcome.prediction is None else outcome.prediction.predicted
+            true = named_atoms(predicted)
             flips = outcome.prediction is not None and (atom in true) != value
             true_names = [shown(b) for b in group if b in true] or ["false"]
             value_text = "true" if atom in true else true_names[0]

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import ExampleError, Infeasible, Unsolved
-from onlinesrl.core.example import Example, ValuedAtom
+from onlinesrl.core.example import Example, named_atoms
 from onlinesrl.core.explain.explanation import Atom
 from onlinesrl.core.interrupt import Interrupted, leavable
-from onlinesrl.core.learner import Outcome, Prediction
+from onlinesrl.core.learner import Outcome
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.ground.grounder import Grounder
@@ -80,7 +80,7 @@ class PredictedWorld:
         ground = predictor.averaged(net)
         model, place = clause_model(net)
         weight = clause_weights(model, place, ground)
-        true = true_atoms(prediction)
+        true = named_atoms(prediction.predicted)
         state = np.zeros(int(net.size[n.ATOMS]), np.uint8)
         state[: len(names)] = [name in true for name in names]
         state[net.fixed[: len(state)] == n.TRUE] = 1
@@ -158,13 +158,3 @@ def atom_names(grounder: Grounder, batch: Batch) -> list[Atom]:
     return [
         (name, tuple(map(str, args))) for name, _, rows in grounder.atoms(batch, 0) for args in rows
     ]
-
-
-def true_atoms(prediction: Prediction) -> set[Atom]:
-    """Return the atoms predicted as true."""
-    return {
-        (name, tuple(map(str, args)))
-        for name, rows in prediction.predicted.items()
-        for args in rows
-        if not isinstance(args, ValuedAtom)
-    }

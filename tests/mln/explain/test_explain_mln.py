@@ -9,10 +9,9 @@ from hypothesis import assume, given
 from hypothesis import example as tried
 from hypothesis import strategies as st
 
-from onlinesrl.core.example import Example
+from onlinesrl.core.example import Example, named_atoms
 from onlinesrl.core.explain.counterfactual import CounterfactualQuery, candidates_of, changed
 from onlinesrl.core.explain.explanation import ExplanationError, shown
-from onlinesrl.mln.explain.predicted_world import true_atoms
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.support.naive_grounder import World, holds
@@ -42,7 +41,7 @@ def made(case: Case) -> tuple[MlnOnlineLearner, Example, set]:
     example = Example(id=example.id, evidence=example.evidence, query=example.query)
     (outcome,) = own.predict([example])
     assume(outcome.prediction is not None)
-    return own, example, true_atoms(outcome.prediction)
+    return own, example, named_atoms(outcome.prediction.predicted)
 
 
 class Reference:
@@ -154,4 +153,7 @@ def least_flip(
 
 def flips(own: MlnOnlineLearner, example: Example, atom, value: bool) -> bool:
     (outcome,) = own.predict([example])
-    return outcome.prediction is not None and (atom in true_atoms(outcome.prediction)) != value
+    return (
+        outcome.prediction is not None
+        and (atom in named_atoms(outcome.prediction.predicted)) != value
+    )
