@@ -183,13 +183,10 @@ class Packer(Constants):
         """Pack the atoms of numeric predicates and return the other atoms; value 0 means absent."""
         layout = self.layout
         for name in (predicate for predicate in evidence if predicate in layout.numeric):
-            values = self._values(name, evidence[name]).items()
-            for present in (False, True):
-                rows = [
-                    (*row, self.values.setdefault(x, len(self.values)))
-                    for row, x in values
-                    if (x != 0) is present
-                ]
+            rows_of: tuple[list[tuple[int, ...]], ...] = [], []  # absent atoms, and present ones
+            for row, x in self._values(name, evidence[name]).items():
+                rows_of[x != 0].append((*row, self.values.setdefault(x, len(self.values))))
+            for present, rows in enumerate(rows_of):
                 slot = layout.slot(name, present)
                 start[slot], count[slot] = len(self.data), len(rows)
                 self.data += chain.from_iterable(rows)
