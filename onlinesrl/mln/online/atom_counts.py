@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,6 @@ from onlinesrl.core.evaluation.confusion_matrix import Confusion, Pair, pairs
 from onlinesrl.core.example import Constant, ValuedAtom, arguments
 from onlinesrl.core.explain.explanation import Atom
 from onlinesrl.core.learner import Prediction, Tally
-from onlinesrl.mln.ground.batch_packer import Packed
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.kernels import batch_report
 from onlinesrl.mln.kernels import prediction_counts as k
@@ -162,13 +161,15 @@ class AtomCounter:
                 if name == self.predicate:
                     results.out.by_class[number[args[self.argument]], column] += 1
 
-    def scored(
-        self, marginals: Mapping[str, Sequence[ValuedAtom]], world: Packed
-    ) -> Iterator[tuple[str, Floats, Bools]]:
-        """Yield by predicate the probabilities of the atoms that are scored, and whether they are true."""
-        true, asked = self.true_atoms(world.example.truth or {}), world.asked
-        unlabelled = world.unlabelled
-        for name, open_atoms in marginals.items():
+    def scored(self, results: Results, w: int) -> Sequence[tuple[str, Floats, Bools]]:
+        """Return by predicate the probabilities of a world's scored atoms, and whether they are true."""
+        if w in results.scored:
+            return results.scored[w]
+        answer, (example, _, asked, unlabelled) = results.answered.get(w), results.worlds[w]
+        marginals = results.marginals.get(w) if answer is None else answer.marginals
+        true = self.true_atoms(example.truth or {})
+        scored = results.scored[w] = list[tuple[str, Floats, Bools]]()
+        for name, open_atoms in (marginals or {}).items():
             atoms = [(name, tuple(map(str, atom.args))) for atom in open_atoms]
             scores = np.array([atom.value for atom in open_atoms], np.float64)
             is_true = np.array([atom in true for atom in atoms], np.bool_)
@@ -178,7 +179,8 @@ class AtomCounter:
                 ]
                 scores, is_true = scores[counted], is_true[counted]
             if len(scores):
-                yield name, scores, is_true
+                scored.append((name, scores, is_true))
+        return scored
 
     def true_atoms(self, atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]]) -> set[Atom]:
         """Return the true atoms of query predicates."""

@@ -699,11 +699,8 @@ class ExampleProcessor:
         if self.balance is not None:
             for name, _, labels in self._labels(w):
                 self.balance.add(name, labels)
-        results = self.results
         if self.thresholds.counts:
-            answered = results.answered.get(w)
-            marginals = results.marginals.get(w) if answered is None else answered.marginals
-            for name, scores, true in self.counter.scored(marginals or {}, results.worlds[w]):
+            for name, scores, true in self.counter.scored(self.results, w):
                 self.thresholds.add(name, scores, true)
             self._set_least()
 

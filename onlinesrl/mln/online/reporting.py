@@ -170,11 +170,11 @@ class Reporter:
         routes = np.bincount(out.route[new], minlength=len(results.routes)).tolist()
         tally = self.counter.count(results, new, good)
         rankings: dict[str, Ranking] = {}  # of the atoms with a probability and a known truth
-        for world, outcome in zip(results.worlds, outcomes, strict=True):
+        for w, (world, outcome) in enumerate(zip(results.worlds, outcomes, strict=True)):
             prediction = outcome.prediction
             if prediction is None or not prediction.marginals or not world.example.labelled:
                 continue
-            for name, scores, true in self.counter.scored(prediction.marginals, world):
+            for name, scores, true in self.counter.scored(results, w):
                 rankings.setdefault(name, Ranking()).add(scores, true)
         return replace(
             tally,

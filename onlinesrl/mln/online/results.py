@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from onlinesrl.core.arrays import enlarged
+from onlinesrl.core.arrays import Bools, Floats, enlarged
 from onlinesrl.core.example import ValuedAtom
 from onlinesrl.core.explain.explanation import Atom
 from onlinesrl.core.learner import Prediction
@@ -65,6 +65,8 @@ class Results:
     drifted: set[int] = field(default_factory=set)  # worlds that raised a drift signal
     audits: dict[int, float] = field(default_factory=dict)  # optimal score of the audit, by world
     marginals: dict[int, dict[str, list[ValuedAtom]]] = field(default_factory=dict)
+    scored: dict[int, list[tuple[str, Floats, Bools]]] = field(default_factory=dict)
+    """By world, predicate, probabilities and truth of its scored atoms, see ``AtomCounter.scored``."""
     diagnostics: dict[int, Diagnostics] = field(default_factory=dict)
 
     def first(self, n: int) -> Results:
