@@ -43,13 +43,14 @@ class AtomCounter:
             self.kind = self.kinds[place]
             self.declared = self.layout.constants[self.layout.types[self.kind]]
 
-    def count(self, results: Results, new: Bytes, good: Bytes) -> Tally:
-        """Count the atoms of the labelled ``good`` worlds: by class, by predicate, and class pairs.
+    def count(self, results: Results, new: Bytes, good: Bytes, tally: Tally) -> None:
+        """Count atoms of the labelled ``good`` worlds in a tally: by class, by predicate, and class pairs.
 
         ``new`` marks the good worlds that have been predicted in this batch, not before it.
         """
         if self._countable(results):
-            return self._by_kernel(results)
+            self._by_kernel(results, tally)
+            return
         # the true and predicted atoms of the worlds that are not scored apart and whose truth is known
         batch, out, n = results.batch, results.out, int(results.out.true_start[-1])
         selected = new & ~np.isin(np.arange(len(new)), [*results.apart]) & (batch.labelled != 0)
@@ -59,13 +60,14 @@ class AtomCounter:
         marks = Positives(world, *(c.astype(np.int64) for c in columns)).of(counted)
 
         apart = [atoms for w, atoms in results.apart.items() if good[w]]
-        predicates = dict(zip(self.query, marks.by_query(len(self.query)), strict=True))
+        by_query = marks.by_query(len(self.query))
+        predicates = tally.predicates = dict(zip(self.query, by_query, strict=True))
         for true, predicted in apart:
             for column, atoms in enumerate(outcomes(true, predicted)):
                 for name, _ in atoms:
                     predicates[name][column] += 1
         if self.by.query < 0:
-            return Tally(predicates=predicates)
+            return
 
         by_class: dict[str, Ints] = {}
         sizes = np.diff(out.class_start)
@@ -95,7 +97,7 @@ class AtomCounter:
                 if name == self.predicate
             )
             confusion.add(pairs(scored, self.argument))
-        return Tally(by_class=by_class, predicates=predicates, pairs=confusion.counts)
+        tally.by_class, tally.pairs = by_class, confusion.counts
 
     # by a kernel -------------------------------------------------------------------------------
 
@@ -113,7 +115,7 @@ class AtomCounter:
             return False
         return bool(np.all(results.batch.domain[:, self.kind] == len(self.declared)))
 
-    def _by_kernel(self, results: Results) -> Tally:
+    def _by_kernel(self, results: Results, tally: Tally) -> None:
         classes = self.declared if self.by.query >= 0 else ()
         n = len(classes)
         by_class, predicates = np.zeros((n, 3), np.int64), np.zeros((len(self.query), 3), np.int64)
@@ -125,11 +127,9 @@ class AtomCounter:
             (spelled[true], spelled[predicted]): int(cells[true, predicted])
             for true, predicted in np.argwhere(cells).tolist()
         }
-        return Tally(
-            by_class=dict(zip(classes, by_class, strict=True)),
-            predicates=dict(zip(self.query, predicates, strict=True)),
-            pairs=confusion if single else None,
-        )
+        tally.by_class = dict(zip(classes, by_class, strict=True))
+        tally.predicates = dict(zip(self.query, predicates, strict=True))
+        tally.pairs = confusion if single else None
 
     # earlier predictions, and those scored on some atoms only ---------------------------
 

@@ -168,7 +168,6 @@ class Reporter:
         new = good.copy()
         new[list(answered)] = False
         routes = np.bincount(out.route[new], minlength=len(results.routes)).tolist()
-        tally = self.counter.count(results, new, good)
         rankings: dict[str, Ranking] = {}  # of the atoms with a probability and a known truth
         for w, (world, outcome) in enumerate(zip(results.worlds, outcomes, strict=True)):
             prediction = outcome.prediction
@@ -176,8 +175,7 @@ class Reporter:
                 continue
             for name, scores, true in self.counter.scored(results, w):
                 rankings.setdefault(name, Ranking()).add(scores, true)
-        return replace(
-            tally,
+        tally = Tally(
             counts=out.counts[good].sum(axis=0),
             labelled=int(np.sum(results.batch.labelled[good])),
             predicted=int(new.sum()),
@@ -192,3 +190,5 @@ class Reporter:
             errors=Counter(bad + [KINDS[status] for status in out.status[~good].tolist()]),
             ranking=rankings,
         )
+        self.counter.count(results, new, good, tally)
+        return tally
