@@ -99,9 +99,8 @@ def _register(connection: Any, frame: Any, name: str) -> None:
         connection.register("frame", _of_pandas(frame, name))
     else:
         polars = sys.modules.get("polars")
-        if polars is not None and isinstance(
-            frame, polars.DataFrame
-        ):  # types that DuckDB does not read
+        if polars is not None and isinstance(frame, polars.DataFrame):
+            # DuckDB does not read these types
             whole = polars.Decimal(38, 0)
             others = {polars.Int128: whole, polars.UInt128: whole, polars.Null: polars.String}
             frame = frame.cast(others)

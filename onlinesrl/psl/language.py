@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from onlinesrl.psl.lang.ast import PslProgram, PslRule
     from onlinesrl.psl.online.learner import PslOnlineLearner
     from onlinesrl.psl.online.rule_weights import RuleWeights
-    from onlinesrl.psl.query.world import PslWorld
+    from onlinesrl.psl.query.incremental_world import PslWorld
 
 
 class Psl:
@@ -113,7 +113,7 @@ class Psl:
 
     def world(self, program: PslProgram, query: Sequence[str], targets: str) -> PslWorld:
         """Return a world without facts."""
-        from onlinesrl.psl.query.world import PslWorld
+        from onlinesrl.psl.query.incremental_world import PslWorld
 
         return PslWorld(program, query, skip=targets == "skip")
 

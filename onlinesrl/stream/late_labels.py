@@ -208,7 +208,7 @@ class LabelJoiner:
         }
 
     def weigh(self) -> None:
-        """Count the bytes of the predictions that were written too.
+        """Add the bytes of predictions that have been written to the bytes that waiting examples take.
 
         The moment of the call must not depend on micro-batches.
         """

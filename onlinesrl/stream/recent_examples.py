@@ -87,7 +87,7 @@ class Shown(deque[tuple[Example, Outcome]]):
         ]
 
     def copy(self) -> Shown:
-        """Return another one with the same."""
+        """Return a copy: what is shown now, whatever comes later."""
         copy = Shown()
         copy.extend(self)
         return copy

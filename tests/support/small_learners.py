@@ -14,7 +14,7 @@ from onlinesrl.mln.ground.join_planner import Plan, compile_program
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.elimination import Mpe
 from onlinesrl.mln.inference.ilp import Ilp
-from onlinesrl.mln.inference.policy import Inference
+from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.mln.online.weight_table import WeightTable

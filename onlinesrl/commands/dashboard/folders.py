@@ -269,8 +269,8 @@ class Watched:
             "loss": [point.loss for point in points],
             "regret": [_per_update(point) for point in points],
             "drift": points[-1].drift.at if points else [],
-            "probability": [each.probability for each in bins],
-            "true": [each.true for each in bins],
+            "probability": [entry.probability for entry in bins],
+            "true": [entry.true for entry in bins],
             "touched": means_between(examples, [point.touched_rules for point in points]),
             "changed": means_between(examples, [point.changed_atoms for point in points]),
         }

@@ -45,7 +45,10 @@ class Step:
 
 @dataclass(frozen=True)
 class PlannedTerm:
-    """A term of a change: its parts, and its weight's number, to which variables add their strides."""
+    """A term of a change: its parts, and where its weight is.
+
+    The number of the weight is ``weight`` plus, for each variable, its constant's number times its stride.
+    """
 
     odd: bool
     scale: float

@@ -19,8 +19,8 @@ from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.ground.model_weights import ModelWeights
 from onlinesrl.mln.inference.components import components, restrict
-from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.inference.protocols import Solution
+from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.kernels import ground_network as n
 from onlinesrl.mln.kernels.grounding_frames import Batch
 

@@ -4,7 +4,8 @@ A ground clause depends on the atoms that its clause mentions under its substitu
 over which unbound variables range. So each changed atom is matched with every literal of every clause, in
 existential parts as well, and each constant that comes or goes with every variable that no join binds. The
 join plan goes on from there: over the old facts it leads to the ground clauses that may go, over the new
-facts to those that may come. A substitution is the key of its ground clause, so that it counts once.
+facts to those that may come. Several changed atoms may lead to one substitution. Its ground clause is made
+once, since the substitution is its key.
 
 A variable of an existential part that ranges over a type lengthens all ground clauses of its clause when
 the type grows: then the whole clause is ground again.

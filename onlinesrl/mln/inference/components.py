@@ -87,8 +87,9 @@ def solve_components(
 ) -> list[tuple[Ints, Result]]:
     """Solve all components: the narrow ones together, each of the others ``alone``.
 
-    Both functions take atoms and clauses. ``narrow`` returns None for what is too wide; then each half of the
-    components, by size, is tried in turn. Returns pairs of atoms and their result, by the first atom.
+    Both functions take atoms and clauses. ``narrow`` returns None for components some of which are too wide.
+    These are then split in two halves of about the same size, and each half is tried again.
+    Returns pairs of atoms and their result, by the first atom.
     """
     results, end, ranges = [], parts.end, [(0, len(parts))]
     while ranges:

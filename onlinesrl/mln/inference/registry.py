@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from onlinesrl.mln.inference.elimination import Mpe
     from onlinesrl.mln.inference.ilp import Ilp
     from onlinesrl.mln.inference.mcmc import Chains
-    from onlinesrl.mln.inference.policy import Inference
     from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine
+    from onlinesrl.mln.inference.settings import Inference
 
 CELLS = 500
 """Cells of tables that branch and bound may read for each unit of ``max_work``."""
@@ -54,7 +54,7 @@ class MlnEngine(EngineSection):
         from onlinesrl.mln.inference.elimination import Mpe
         from onlinesrl.mln.inference.ilp import Ilp
         from onlinesrl.mln.inference.maxwalksat import WalkSat
-        from onlinesrl.mln.inference.policy import Inference
+        from onlinesrl.mln.inference.settings import Inference
 
         solver = "highs" if self.solver == "toulbar2" else self.solver
         whole = Ilp(solver, max_nodes=self.max_nodes, max_work=self.max_work)

@@ -1,9 +1,10 @@
 """The online step: ground each world of a batch, predict it, record the result and learn from it.
 
 Predictions use the averaged weights, or with ``predict: current`` those of the next update. A kernel
-processes consecutive worlds together if variable elimination suffices for them. Worlds with an audit, a
-margin or sampled counts are processed one by one. So are worlds whose treewidth is too large for
-elimination; the engines of ``inference`` solve them.
+processes consecutive worlds together if variable elimination suffices for them. Other worlds are processed
+one by one: those that are audited (solved by a second engine as well), those that need the margin to the
+second best state, those whose expected counts are sampled, and those whose treewidth is too large for
+elimination. The engines of ``inference`` solve the last.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from onlinesrl.mln.ground.batch_packer import Packed
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.ground.grounder import ROOM, Grounder
-from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.inference.protocols import MarginalEngine, Solution
 from onlinesrl.mln.inference.rounding import Magnitude
+from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.kernels import (
     elimination,
     ground_network,

@@ -39,7 +39,7 @@ from onlinesrl.mln.ground.constant_index import News
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.ground.join_planner import Plan
 from onlinesrl.mln.ground.model_index import Layout
-from onlinesrl.mln.inference.policy import Inference
+from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.kernels.ground_network import Network
 from onlinesrl.mln.lang import weight_file as weight_files
 from onlinesrl.mln.online import merging

@@ -389,8 +389,8 @@ class MlnWorld:
     def _update(self, step: Step) -> tuple[dict[GroundAtom, None], dict[Key, None]]:
         """Take in the ground clauses and atoms of a step.
 
-        Returns its atoms with those of their groups, and the ground clauses that may be others without what
-        facts decide.
+        Returns the step's atoms with those of their groups, and the ground clauses that may have changed once
+        the atoms that facts decide are left out of them.
         """
         for key, row in step.rows.items():
             if (old := self._rows.pop(key, None)) is not None:

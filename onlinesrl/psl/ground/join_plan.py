@@ -123,7 +123,7 @@ def plan_form(
 def pinned_plan(
     form: NormalRule, atom: Atom, outer: Collection[str], opened: Collection[str]
 ) -> RulePlan:
-    """Return a plan that binds the ``outer`` variables of a form where those of an atom are bound.
+    """Return a plan that starts with the constants of an atom, and binds the ``outer`` variables of a form.
 
     It leads to all ground rules that may have the atom, or to those that may have a target beside it; they
     are the same for a hard rule, and for one with summations. ``opened`` predicates may have targets.

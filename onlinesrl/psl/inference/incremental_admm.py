@@ -36,7 +36,8 @@ START = 0.5
 MARGIN = 0.1
 """The share of the tolerance that a solution uses up, so that later steps have the rest."""
 FULL = 0.8
-"""All variables are seen to where others than those touched use up more than this share of it."""
+"""All variables are solved for where those that a step has not touched use up more than this share of
+the tolerance."""
 LOCAL_ROUNDS = 2_000
 """Rounds of ADMM on a part of the model, before the part grows."""
 SHARE = 0.5

@@ -19,7 +19,7 @@ from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.brute_force import MAX_ATOMS, Brute
 from onlinesrl.mln.inference.elimination import Mpe
 from onlinesrl.mln.inference.ilp import Ilp
-from onlinesrl.mln.inference.policy import Inference
+from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.kernels import grounding_frames
 from onlinesrl.mln.kernels.ground_network import ROWS
 from onlinesrl.mln.lang.reader import parse

@@ -10,7 +10,7 @@ from onlinesrl.core.online.update_rules import Cda2
 from onlinesrl.mln.ground.grounder import Limits
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.brute_force import Brute
-from onlinesrl.mln.inference.policy import Inference
+from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.kernels import elimination_order
 from onlinesrl.mln.lang.reader import parse
 from onlinesrl.mln.online.learner import MlnOnlineLearner

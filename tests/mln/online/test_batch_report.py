@@ -11,7 +11,7 @@ from onlinesrl.core.learner import Outcome, SpelledPrediction
 from onlinesrl.core.online.update_rules import Cda1
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.brute_force import Brute
-from onlinesrl.mln.inference.policy import Inference
+from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.online.atom_counts import AtomCounter
 from onlinesrl.mln.online.learner import MlnOnlineLearner

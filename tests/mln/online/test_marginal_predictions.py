@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import onlinesrl as srl
-from onlinesrl.mln.inference.policy import Inference
+from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.online.example_step import ExampleProcessor
 
 CITATIONS = srl.datasets.citations()

@@ -20,8 +20,8 @@ from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.elimination import Mpe
 from onlinesrl.mln.inference.ilp import Ilp
-from onlinesrl.mln.inference.policy import Inference
 from onlinesrl.mln.inference.protocols import Solution
+from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.online.example_step import AuditError
 from onlinesrl.mln.online.learner import MlnOnlineLearner

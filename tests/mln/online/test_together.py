@@ -12,7 +12,7 @@ from onlinesrl.core.learner import Item, Outcome, Tally
 from onlinesrl.core.parallel.adaptive_batch import AdaptiveBatcher, Apart
 from onlinesrl.mln.inference.elimination import Mpe
 from onlinesrl.mln.inference.ilp import Ilp
-from onlinesrl.mln.inference.policy import Inference
+from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.kernels import grounding_frames
 from onlinesrl.mln.kernels.predict_and_learn import GROW_OUTPUT
 from onlinesrl.mln.online.learner import MlnOnlineLearner

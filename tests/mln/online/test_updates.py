@@ -15,7 +15,7 @@ from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.ground.model_index import Layout
 from onlinesrl.mln.inference.brute_force import Brute
-from onlinesrl.mln.inference.policy import Inference
+from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.kernels.ground_network import Network
 from onlinesrl.mln.kernels.weight_lookup import gap
 from onlinesrl.mln.lang import reader

@@ -16,7 +16,8 @@ class Inference:
     """How MPE problems are solved and how large they may be.
 
     ``whole`` solves models that are not simplified first (``presolve: none``, audits). ``exact`` solves the
-    worlds that are too wide for elimination; ``growth`` says which are, see ``Structure``. A search may end
+    worlds that are too wide for elimination; ``growth`` bounds the width, see the kernel's ``structure`` in
+    ``kernels.elimination_order``. A search may end
     at its limit without a proof. The example is then bad, unless there is a ``fallback``. In that case the
     best state so far predicts the example, or the fallback's state if there is none. Learning uses such an
     example only if its rival is proven optimal.
