@@ -9,10 +9,9 @@ added as fractions, without rounding.
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isnan, nan
@@ -326,18 +325,17 @@ class MlnWorld:
         """Solve the components that a step touches. Raises Infeasible and Unsolved, as before the step."""
         rows = {key: self._rows.get(key) for key in step.rows}
         atoms = {atom: self._atoms.get(atom) for atom in step.atoms}
-        with garbage_kept():
-            together, keys = self._update(step)
-            near = [row for row in (*rows.values(), *map(self._rows.get, keys)) if row is not None]
-            try:
-                self._check(step, keys)
-                changed = self._solve(together, near)
-            except (Infeasible, Unsolved) as error:
-                conflict = None
-                if isinstance(error, Infeasible):
-                    conflict = self._conflict({**together, **_atoms_of(near)})
-                self._update(Step(rows, atoms))
-                raise conflict or error from None
+        together, keys = self._update(step)
+        near = [row for row in (*rows.values(), *map(self._rows.get, keys)) if row is not None]
+        try:
+            self._check(step, keys)
+            changed = self._solve(together, near)
+        except (Infeasible, Unsolved) as error:
+            conflict = None
+            if isinstance(error, Infeasible):
+                conflict = self._conflict({**together, **_atoms_of(near)})
+            self._update(Step(rows, atoms))
+            raise conflict or error from None
         self.touched = len(step.rows)
         if exchanges is not None:
             came = self._grounder.counted(step.rows, rows)
@@ -659,18 +657,6 @@ class MlnWorld:
         except Infeasible:
             return False
         return True
-
-
-@contextmanager
-def garbage_kept() -> Iterator[None]:
-    """Collect no garbage meanwhile: a step makes many objects that stay, and none in cycles."""
-    on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if on:
-            gc.enable()
 
 
 def _atoms_of(rows: Iterable[Row]) -> dict[GroundAtom, None]:
