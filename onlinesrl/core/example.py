@@ -72,6 +72,10 @@ def show_ground_atom(predicate: str, constants: Iterable[Constant]) -> str:
 
 
 Atoms: TypeAlias = dict[str, list[list[Constant] | ValuedAtom]]
+Rows: TypeAlias = Mapping[str, Sequence[list[Constant] | ValuedAtom]]
+"""The arguments of atoms by predicate."""
+Atom: TypeAlias = tuple[str, tuple[str, ...]]
+"""A predicate and the spelling of its arguments."""
 
 
 class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -108,16 +112,12 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return self
 
 
-def named_atoms(
-    atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]],
-) -> set[tuple[str, tuple[str, ...]]]:
+def named_atoms(atoms: Rows) -> set[Atom]:
     """Return atoms with their predicates, and their constants as text."""
     return {(name, tuple(map(str, arguments(row)))) for name, rows in atoms.items() for row in rows}
 
 
-def asked_atoms(
-    example: Example, query: Collection[str]
-) -> set[tuple[str, tuple[str, ...]]] | None:
+def asked_atoms(example: Example, query: Collection[str]) -> set[Atom] | None:
     """Return the atoms of predicates of the ``query`` whose prediction is scored; None: all that are open.
 
     Raises ExampleError for one that cannot be open.
@@ -159,9 +159,9 @@ class Label(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class Unlabelled:
     """The atoms whose truth is not known: those listed, and of some predicates all but the labelled ones."""
 
-    listed: set[tuple[str, tuple[str, ...]]]
+    listed: set[Atom]
     predicates: frozenset[str] = frozenset()
-    labelled: Collection[tuple[str, tuple[str, ...]]] = ()
+    labelled: Collection[Atom] = ()
 
     def __bool__(self) -> bool:
         return bool(self.listed or self.predicates)

@@ -14,9 +14,9 @@ from onlinesrl.core.arrays import Ints
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.evaluation.confusion_matrix import Confusion, Pair
 from onlinesrl.core.evaluation.ranking_metrics import Ranking
-from onlinesrl.core.example import Atoms, Constant, Example, ValuedAtom
+from onlinesrl.core.example import Atom, Atoms, Constant, Example, Rows, ValuedAtom
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
-from onlinesrl.core.explain.explanation import Atom, Explanation
+from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.core.online.drift import Monitor, Restarts
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.online.temperature import Temperature
@@ -36,7 +36,7 @@ class Prediction(msgspec.Struct, omit_defaults=True):
     """
 
     id: Constant
-    predicted: Mapping[str, Sequence[list[Constant] | ValuedAtom]]
+    predicted: Rows
     score: float
     certified: bool
     group: str | None = None
@@ -58,7 +58,7 @@ class SpelledPrediction(Prediction):
     @property  # type: ignore[misc]
     def predicted(  # type: ignore[override]
         self,
-    ) -> Mapping[str, Sequence[list[Constant] | ValuedAtom]]:
+    ) -> Rows:
         """The atoms predicted true."""
         return _atoms.decode(_spelled(self))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onlinesrl.core.errors import UsageError
-from onlinesrl.core.example import Constant, Example
+from onlinesrl.core.example import Atom, Constant, Example
 from onlinesrl.core.explain.counterfactual import CounterfactualQuery
-from onlinesrl.core.explain.explanation import Atom, Explanation, ExplanationError, read_atom
+from onlinesrl.core.explain.explanation import Explanation, ExplanationError, read_atom
 from onlinesrl.library.inputs import Given, constant, example
 from onlinesrl.library.learner import OnlineLearner
 from onlinesrl.library.prediction import Prediction

@@ -12,15 +12,9 @@ import msgspec
 from pydantic import ValidationError
 
 from onlinesrl.core.errors import UsageError, printable
-from onlinesrl.core.example import Example, arguments
+from onlinesrl.core.example import Atom, Example, arguments
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
-from onlinesrl.core.explain.explanation import (
-    Atom,
-    Explanation,
-    ExplanationError,
-    compared,
-    read_atom,
-)
+from onlinesrl.core.explain.explanation import Explanation, ExplanationError, compared, read_atom
 from onlinesrl.core.io.atomic_write import plain, storage_errors
 from onlinesrl.core.io.config_types import STDIN
 from onlinesrl.core.learner import Explainable, Prediction

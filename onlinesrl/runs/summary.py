@@ -12,15 +12,17 @@ import msgspec
 
 from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.core.example import (
+    Atom,
     Constant,
     Example,
+    Rows,
     ValuedAtom,
     arguments,
     show_ground_atom,
     unlabelled_atoms,
 )
 from onlinesrl.core.explain.counterfactual import CounterfactualQuery
-from onlinesrl.core.explain.explanation import Atom, Explanation, Rows, compared
+from onlinesrl.core.explain.explanation import Explanation, compared
 from onlinesrl.core.io.atomic_write import json_lines, read_plain, storage_errors, write_atomic
 from onlinesrl.core.learner import Explainable, Learner, Outcome, WeightEntry, heaviest
 from onlinesrl.core.version import __version__

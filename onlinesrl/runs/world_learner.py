@@ -24,6 +24,7 @@ from onlinesrl.core.errors import (
     UsageError,
 )
 from onlinesrl.core.example import (
+    Atom,
     Atoms,
     Constant,
     Example,
@@ -32,7 +33,7 @@ from onlinesrl.core.example import (
     show_ground_atom,
 )
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
-from onlinesrl.core.explain.explanation import Atom, Explanation
+from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.core.interrupt import Interrupted
 from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.language import Language, Program

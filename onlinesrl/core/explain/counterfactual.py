@@ -9,8 +9,8 @@ from math import inf
 
 from msgspec.structs import replace
 
-from onlinesrl.core.example import Atoms, Constant, Example, ValuedAtom, arguments
-from onlinesrl.core.explain.explanation import Atom, Flip, shown
+from onlinesrl.core.example import Atom, Atoms, Constant, Example, ValuedAtom, arguments
+from onlinesrl.core.explain.explanation import Flip, shown
 
 TOGETHER = 32
 """The number of changes that are predicted in one call."""

@@ -7,15 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from html import escape
-from typing import Any, TypeAlias
+from typing import Any
 
 from onlinesrl.core.errors import OnlinesrlError
-from onlinesrl.core.example import Constant, ValuedAtom, arguments, show_ground_atom
-
-Atom: TypeAlias = tuple[str, tuple[str, ...]]
-"""A predicate and the spelling of its arguments."""
-Rows: TypeAlias = Mapping[str, Sequence[list[Constant] | ValuedAtom]]
-"""The arguments of atoms by predicate."""
+from onlinesrl.core.example import Atom, Rows, ValuedAtom, arguments, show_ground_atom
 
 SHOWN = 8
 """The number of reasons on each side, and of changed atoms, in texts for people."""

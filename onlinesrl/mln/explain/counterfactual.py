@@ -16,7 +16,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import Atoms, Example, arguments, named_atoms
+from onlinesrl.core.example import Atom, Atoms, Example, arguments, named_atoms
 from onlinesrl.core.explain.counterfactual import (
     Candidate,
     CounterfactualQuery,
@@ -24,7 +24,7 @@ from onlinesrl.core.explain.counterfactual import (
     search,
 )
 from onlinesrl.core.explain.counterfactual import changed as changed_example
-from onlinesrl.core.explain.explanation import Atom, ExplanationError, Flip, shown
+from onlinesrl.core.explain.explanation import ExplanationError, Flip, shown
 from onlinesrl.mln.explain.predicted_world import PredictedWorld, Predictor, atom_names
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.ground_mrf import GroundMRF

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
-from onlinesrl.core.example import Atoms, Constant, Example
+from onlinesrl.core.example import Atom, Atoms, Constant, Example
 from onlinesrl.core.explain.counterfactual import CounterfactualQuery
 from onlinesrl.core.explain.explanation import (
-    Atom,
     Explanation,
     ExplanationError,
     Other,

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import ExampleError, Infeasible, Unsolved
-from onlinesrl.core.example import Example, named_atoms
-from onlinesrl.core.explain.explanation import Atom
+from onlinesrl.core.example import Atom, Example, named_atoms
 from onlinesrl.core.interrupt import Interrupted, leavable
 from onlinesrl.core.learner import Outcome
 from onlinesrl.mln.ground.convert import clause_model, clause_weights

@@ -22,6 +22,7 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import (
     MOST,
+    Atom,
     Atoms,
     Constant,
     Example,
@@ -49,7 +50,7 @@ class Packed(NamedTuple):
 
     example: Example
     place: int
-    asked: set[tuple[str, tuple[str, ...]]] | None = None  # see ``asked_atoms``
+    asked: set[Atom] | None = None  # see ``asked_atoms``
     unlabelled: Unlabelled = Unlabelled(set())
 
 

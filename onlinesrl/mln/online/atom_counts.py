@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from onlinesrl.core.arrays import Bools, Bytes, Floats, Ints
 from onlinesrl.core.evaluation.confusion_matrix import Confusion, Pair, pairs
-from onlinesrl.core.example import Constant, ValuedAtom, arguments
-from onlinesrl.core.explain.explanation import Atom
+from onlinesrl.core.example import Atom, Rows, ValuedAtom, arguments
 from onlinesrl.core.learner import Prediction, Tally
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.kernels import batch_report
@@ -182,7 +181,7 @@ class AtomCounter:
                 scored.append((name, scores, is_true))
         return scored
 
-    def true_atoms(self, atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]]) -> set[Atom]:
+    def true_atoms(self, atoms: Rows) -> set[Atom]:
         """Return the true atoms of query predicates."""
         return {
             (name, tuple(map(str, arguments(atom))))

@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import Atoms, Constant, Example, decode, decoded
+from onlinesrl.core.example import Atom, Atoms, Constant, Example, decode, decoded
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
-from onlinesrl.core.explain.explanation import Atom, Explanation
+from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally, heaviest
 from onlinesrl.core.online.drift import Monitor

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from onlinesrl.core.arrays import Bools, Floats, enlarged
-from onlinesrl.core.example import ValuedAtom
-from onlinesrl.core.explain.explanation import Atom
+from onlinesrl.core.example import Atom, ValuedAtom
 from onlinesrl.core.learner import Prediction
 from onlinesrl.core.online.averaged_weights import BEYOND_RANGE
 from onlinesrl.mln.ground import grounder

@@ -16,7 +16,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import Constant, Example, ValuedAtom
+from onlinesrl.core.example import Atom, Constant, Example, ValuedAtom
 from onlinesrl.core.explain.counterfactual import (
     Candidate,
     CounterfactualQuery,
@@ -25,7 +25,6 @@ from onlinesrl.core.explain.counterfactual import (
     search,
 )
 from onlinesrl.core.explain.explanation import (
-    Atom,
     Explanation,
     ExplanationError,
     Flip,

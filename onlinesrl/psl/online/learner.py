@@ -23,9 +23,9 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError, Infeasible, ModelError, UsageError
 from onlinesrl.core.evaluation.class_balance import BALANCED, LABELS, ClassBalance
 from onlinesrl.core.evaluation.label_loss import Costs
-from onlinesrl.core.example import Atoms, Example, decode, decoded, show_ground_atom
+from onlinesrl.core.example import Atom, Atoms, Example, decode, decoded, show_ground_atom
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
-from onlinesrl.core.explain.explanation import Atom, Explanation
+from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally
 from onlinesrl.core.online.averaged_weights import BEYOND_RANGE

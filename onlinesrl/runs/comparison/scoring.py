@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.evaluation.metric_table import METRIC_TABLE
 from onlinesrl.core.evaluation.metrics import METRICS, Scored
 from onlinesrl.core.evaluation.prequential import Metrics
-from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments, unlabelled_atoms
+from onlinesrl.core.example import Example, Rows, arguments, unlabelled_atoms
 from onlinesrl.core.learner import Learner, Outcome
 from onlinesrl.core.learning.batch import BatchLearner
 from onlinesrl.core.operating_system import peak_bytes
@@ -168,7 +168,7 @@ def _ranked(example: Example, outcome: Outcome) -> Iterator[tuple[tuple[str, ...
 
 
 def _valued(
-    atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]],
+    atoms: Rows,
 ) -> Iterator[tuple[tuple[str, ...], float]]:
     """Yield every atom with its value, 1 where none is given."""
     for name, rows in atoms.items():
