@@ -75,9 +75,8 @@ class Ranking:
             ties += false * true
             before, hits, predicted = hits, hits + true, predicted + false + true
             best = max(best, (2 * hits / (predicted + all_true), (score - 0.5) / BINS))
-            if (
-                true
-            ):  # as it is, and with the true atoms of this score before its false ones, or after
+            if true:
+                # as it is, and with the true atoms of this score before its false ones, or after
                 share = true / all_true
                 last = (before + 1) / (before + 1 + predicted - hits)
                 parts.append(

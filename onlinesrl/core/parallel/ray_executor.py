@@ -253,10 +253,8 @@ def _connect(ray: Any, address: str | None, workers: int | None) -> None:
     if host and "/" not in host and port.isdecimal():
         try:
             with socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS) as head:
-                if os.environ.get("RAY_USE_TLS", "0") in (
-                    "",
-                    "0",
-                ):  # else it speaks HTTP/2 under TLS
+                if os.environ.get("RAY_USE_TLS", "0") in ("", "0"):
+                    # under TLS it speaks HTTP/2 as well, and is not asked
                     head.sendall(GREETING)
                     if head.recv(9)[3:4] != b"\x04":  # the type of a frame of settings
                         raise OSError("what listens there is not Ray")

@@ -130,9 +130,8 @@ class PackingQueue:
 
     def turn(self, items: Sequence[Item]) -> None:
         """See ``Learner.turn``."""
-        while self.coming and not same(
-            self.coming[0].items, items
-        ):  # left over from an interrupted run
+        # what is left over from an interrupted run goes
+        while self.coming and not same(self.coming[0].items, items):
             self.undo()
             self.coming.popleft()
         if not self.coming:
