@@ -52,26 +52,6 @@ class Prediction(msgspec.Struct, omit_defaults=True):
         return self
 
 
-class SpelledPrediction(Prediction):
-    """A prediction that has its atoms as JSON, a ``msgspec.Raw``, decoded whenever they are asked for."""
-
-    @property  # type: ignore[misc]
-    def predicted(  # type: ignore[override]
-        self,
-    ) -> Rows:
-        """The atoms predicted true."""
-        return _atoms.decode(_spelled(self))
-
-    def whole(self) -> Prediction:
-        """Return the prediction with its atoms in memory."""
-        fields = {name: getattr(self, name) for name in self.__struct_fields__}
-        return Prediction(**fields)
-
-
-_atoms = msgspec.json.Decoder(dict[str, list[list[Constant] | ValuedAtom]])
-_spelled = Prediction.__dict__["predicted"].__get__
-
-
 class Outcome(msgspec.Struct):
     """The result for one example: its prediction, or the reason why it is bad.
 

@@ -15,8 +15,8 @@ import numpy as np
 from onlinesrl.core.arrays import extended
 from onlinesrl.core.errors import printable
 from onlinesrl.core.evaluation.ranking_metrics import Ranking
-from onlinesrl.core.example import Constant
-from onlinesrl.core.learner import Outcome, Prediction, SpelledPrediction, Tally
+from onlinesrl.core.example import Atoms, Constant, Rows
+from onlinesrl.core.learner import Outcome, Prediction, Tally
 from onlinesrl.mln.ground.constant_index import Domain
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.kernels import batch_report
@@ -25,6 +25,24 @@ from onlinesrl.mln.kernels.batch_report import PREDICTED
 from onlinesrl.mln.kernels.grounding_frames import OK
 from onlinesrl.mln.online.atom_counts import AtomCounter
 from onlinesrl.mln.online.results import KINDS, REASONS, ROUTES, UNSOLVED, Results
+
+
+class SpelledPrediction(Prediction):
+    """A prediction that has its atoms as JSON, a ``msgspec.Raw``, decoded whenever they are asked for."""
+
+    @property  # type: ignore[misc]
+    def predicted(self) -> Rows:  # type: ignore[override]
+        """The atoms predicted true."""
+        return _atoms.decode(_spelled(self))
+
+    def whole(self) -> Prediction:
+        """Return the prediction with its atoms in memory."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return Prediction(**fields)
+
+
+_atoms = msgspec.json.Decoder(Atoms)
+_spelled = Prediction.__dict__["predicted"].__get__
 
 
 class Reporter:

@@ -7,7 +7,7 @@ import pytest
 
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import decode
-from onlinesrl.core.learner import Outcome, SpelledPrediction
+from onlinesrl.core.learner import Outcome
 from onlinesrl.core.online.update_rules import Cda1
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.brute_force import Brute
@@ -15,7 +15,7 @@ from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.online.atom_counts import AtomCounter
 from onlinesrl.mln.online.learner import MlnOnlineLearner
-from onlinesrl.mln.online.reporting import Reporter
+from onlinesrl.mln.online.reporting import Reporter, SpelledPrediction
 from onlinesrl.stream.predictions import answer
 from onlinesrl.stream.records import Record
 
