@@ -1,4 +1,4 @@
-"""A run from a configuration: learner, reader, loop and results are put together here."""
+"""A run from a configuration: learner, reader, trainer and results are put together here."""
 
 from __future__ import annotations
 
@@ -196,13 +196,13 @@ def _tell_version(saved: checkpoints_module.Checkpoint) -> None:
 class _Watcher:
     """Updates the progress display, and the metrics server if there is one."""
 
-    def __init__(self, display: Shows, loop: Trainer, exporter: RunMonitor | None):
+    def __init__(self, display: Shows, trainer: Trainer, exporter: RunMonitor | None):
         self.display = display
         self.exporter = exporter
-        self.source = loop.reader.source
-        self.choice = loop.reader.choice
+        self.source = trainer.reader.source
+        self.choice = trainer.reader.choice
         self.told = False
-        self.seconds = loop.seconds
+        self.seconds = trainer.seconds
         self.started = time.monotonic()
 
     def running(self, stopper: ShutdownSignal) -> AbstractContextManager[object]:
@@ -291,32 +291,32 @@ def _run(
                 _tell_version(saved)
                 examples = saved.header["metrics"].get("examples", 0)
                 say(f"resuming from {saved.path.name}, after {examples} examples")
-            loop = _make_loop(config, options, learner, reader, folder, stopper, copies)
+            trainer = _make_trainer(config, options, learner, reader, folder, stopper, copies)
             log = None
             if config.metrics.mlflow is not None:
                 log = MlflowLog(config.metrics.mlflow, config.output.name, folder.mlflow, warn)
-                loop.log = log.log
-            _complete(loop, saved, ended, options, stopper)
+                trainer.log = log.log
+            _complete(trainer, saved, ended, options, stopper)
             if log is not None:
-                log.end(loop.finished)
-        complaints, metrics = loop.reader.choice.complaints(), loop.metrics
-        if loop.finished and not metrics.examples:
+                log.end(trainer.finished)
+        complaints, metrics = trainer.reader.choice.complaints(), trainer.metrics
+        if trainer.finished and not metrics.examples:
             complaints.append("the source has no example")
-        if loop.labels is not None:
-            complaints += loop.labels.complaints(ended=loop.finished)
+        if trainer.labels is not None:
+            complaints += trainer.labels.complaints(ended=trainer.finished)
         elif metrics.unlabelled and not metrics.total.labelled and not config.world:
             complaints.append("no example has `truth`: nothing was learned or scored")
         for complaint in complaints:
             warn(complaint)
-        if not loop.finished:
-            ending = "stopped" if stopper.asked or loop.enough else "nothing more"
+        if not trainer.finished:
+            ending = "stopped" if stopper.asked or trainer.enough else "nothing more"
             say(f"{ending} after {metrics.examples} examples; run it again to resume")
         timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
-        return write_results(config, loop, timing)
+        return write_results(config, trainer, timing)
 
 
 def _complete(
-    loop: Trainer,
+    trainer: Trainer,
     saved: checkpoints_module.Checkpoint | None,
     ended: bool,
     options: Options,
@@ -327,19 +327,19 @@ def _complete(
     Where the run had ``ended`` already, only what follows the last checkpoint is written.
     """
     if options.requests is not None:
-        options.requests.serve(loop.reader, loop.learner, lambda: loop.labels)
-    with closing(loop):
-        loop.resume(saved)
+        options.requests.serve(trainer.reader, trainer.learner, lambda: trainer.labels)
+    with closing(trainer):
+        trainer.resume(saved)
         if not ended:
             if options.exporter is not None:
-                options.exporter.begin(loop)
+                options.exporter.begin(trainer)
             with (
                 options.display or Display() as display,
-                polled(lambda: loop.learner.slowest.tell(display.working)),
+                polled(lambda: trainer.learner.slowest.tell(display.working)),
             ):
                 stopper.acknowledge = display.stopping
-                loop.run(_Watcher(display, loop, options.exporter), stopper)
-        loop.end()
+                trainer.run(_Watcher(display, trainer, options.exporter), stopper)
+        trainer.end()
 
 
 def _accepted(
@@ -377,7 +377,7 @@ def _copies(config: Config, folder: RunFolder, fresh: bool, say: Say) -> Checkpo
     return copies
 
 
-def _make_loop(
+def _make_trainer(
     config: Config,
     options: Options,
     learner: Learner,

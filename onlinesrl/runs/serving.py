@@ -31,13 +31,13 @@ def serve(config: Config, at: At, fresh: bool, import_seconds: float) -> dict[st
     if config.distribute is not None:
         raise config.error("distribute", "not for a server, whose requests come one by one")
     requests = Requests()
-    board = _Board(requests)
+    monitor = _ServiceMonitor(requests)
     sizes = source.max_bytes, limits.request_lines
     if config.world:
         service: Service = WorldService(requests, *sizes, config.output / PREDICTIONS)
     else:
         service = Service(requests, *sizes)
-    routes = [*service.routes(), *state_routes(board)]
+    routes = [*service.routes(), *state_routes(monitor)]
     with Server(routes, at, END_SECONDS) as server:
 
         def begin() -> None:
@@ -45,12 +45,12 @@ def serve(config: Config, at: At, fresh: bool, import_seconds: float) -> dict[st
             server.start()
             say(f"serving at {server.address}; what is sent to /{service.taking} is in {journal}")
 
-        board.locked = begin
-        options = run_module.Options(fresh, until="forever", exporter=board, requests=requests)
+        monitor.locked = begin
+        options = run_module.Options(fresh, until="forever", exporter=monitor, requests=requests)
         return run_module.run(config, options, import_seconds, say)
 
 
-class _Board(RunMonitor):
+class _ServiceMonitor(RunMonitor):
     """The state of a run that answers requests."""
 
     def __init__(self, requests: Requests) -> None:

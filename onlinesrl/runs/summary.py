@@ -116,22 +116,22 @@ class _Summary(msgspec.Struct):
     drift: _Drift | None = None
 
 
-def write_results(config: Config, loop: Trainer, timing: Mapping[str, float]) -> dict[str, Any]:
+def write_results(config: Config, trainer: Trainer, timing: Mapping[str, float]) -> dict[str, Any]:
     """Write the weights, report.html and, last, summary.json; returns the summary."""
-    folder, line = loop.folder, loop.line()
+    folder, line = trainer.folder, trainer.line()
     summary = {
         "version": __version__,
-        "finished": loop.finished,
-        "checkpoint": loop.saves,
+        "finished": trainer.finished,
+        "checkpoint": trainer.saves,
         **{name: value for name, value in line.items() if name != "window"},
-        "seconds": loop.seconds,
-        "examples_per_second": line["examples"] / loop.seconds if loop.seconds else None,
-        "slowest": loop.learner.slowest.found,
+        "seconds": trainer.seconds,
+        "examples_per_second": line["examples"] / trainer.seconds if trainer.seconds else None,
+        "slowest": trainer.learner.slowest.found,
         **timing,
         "config": config.as_dict(),
     }
-    entries = heaviest(loop.learner.weights.entries())
-    write_atomic(folder.weights, weights_text(loop.learner).encode())
+    entries = heaviest(trainer.learner.weights.entries())
+    write_atomic(folder.weights, weights_text(trainer.learner).encode())
     with storage_errors(folder.report, "write"):
         write_report(
             folder.report,
@@ -142,7 +142,7 @@ def write_results(config: Config, loop: Trainer, timing: Mapping[str, float]) ->
                 WeightRow(entry.text, entry.instance, entry.weight, entry.uses)
                 for entry in entries[:REPORTED_WEIGHTS]
             ],
-            examples=[example_row(loop.learner, *pair) for pair in loop.shown.whole()],
+            examples=[example_row(trainer.learner, *pair) for pair in trainer.shown.whole()],
             changed={key for key, _ in leaves(config.model_dump(exclude_unset=True))},
         )
     write_atomic(folder.summary, json.dumps(summary, indent=2).encode() + b"\n")

@@ -1,1 +1,1 @@
-"""Streams of examples: sources, sinks, the learning loop, and checkpoints to resume from."""
+"""Streams of examples: sources, sinks, the trainer, and checkpoints to resume from."""

@@ -48,7 +48,7 @@ class RunMonitor(Collector):
         )
         self.locked: Callable[[], object] = lambda: None
         """Called when the run has the lock of its folder."""
-        self.loop: Trainer | None = None
+        self.trainer: Trainer | None = None
         self.stopper: ShutdownSignal | None = None
         self.figures: dict[str, Any] = {}
         self.figures_at = 0.0
@@ -60,12 +60,12 @@ class RunMonitor(Collector):
 
     # called by the run --------------------------------------------------------------------------
 
-    def begin(self, loop: Trainer) -> None:
+    def begin(self, trainer: Trainer) -> None:
         """Note that a run has compiled and resumed."""
-        self.seconds = loop.seconds
+        self.seconds = trainer.seconds
         self.started = time.monotonic()
-        self.hand_over(loop.line())
-        self.loop = loop
+        self.hand_over(trainer.line())
+        self.trainer = trainer
 
     @contextmanager
     def running(self, stopper: ShutdownSignal) -> Iterator[None]:
@@ -120,13 +120,13 @@ class RunMonitor(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of the run; none before it starts."""
-        loop = self.loop
-        if loop is None:
+        trainer = self.trainer
+        if trainer is None:
             return
         if self.unchanging.acquire(timeout=PATIENCE_SECONDS):
             try:
                 if not self.ended:
-                    self.hand_over(loop.line())
+                    self.hand_over(trainer.line())
             finally:
                 self.unchanging.release()
         figures = self.figures
@@ -145,10 +145,10 @@ class RunMonitor(Collector):
             "Records of the source still to be read.",
             labels=["partition"],
         )
-        for name, behind in loop.reader.source.lag().items():
+        for name, behind in trainer.reader.source.lag().items():
             lag.add_metric([name], behind)
         yield lag
-        yield from _checkpoint(loop)
+        yield from _checkpoint(trainer)
 
 
 # metrics -----------------------------------------------------------------------------------------
@@ -179,10 +179,10 @@ def _gauge(name: str, words: str, value: float) -> Metric:
     return GaugeMetricFamily(f"onlinesrl_{name}", words, value)
 
 
-def _checkpoint(loop: Trainer) -> Iterator[Metric]:
+def _checkpoint(trainer: Trainer) -> Iterator[Metric]:
     """Yield the metrics of the newest checkpoint file; none if there is no checkpoint."""
     try:
-        number, path = max(checkpoints_module.numbered(loop.folder.checkpoints).items())
+        number, path = max(checkpoints_module.numbered(trainer.folder.checkpoints).items())
         status = path.stat()
     except (ValueError, OSError):  # none, or removed just now
         return
@@ -190,20 +190,20 @@ def _checkpoint(loop: Trainer) -> Iterator[Metric]:
     yield _gauge("checkpoint_number", "Number of the newest checkpoint.", number)
     yield _gauge("checkpoint_bytes", "Size of the newest checkpoint.", status.st_size)
     yield _gauge("checkpoint_age_seconds", "Time since the newest checkpoint.", age)
-    if loop.copies is not None:
-        failures, words = loop.copies.failures, "Copies of checkpoints that failed."
+    if trainer.copies is not None:
+        failures, words = trainer.copies.failures, "Copies of checkpoints that failed."
         yield CounterMetricFamily("onlinesrl_failed_checkpoint_copies", words, failures)
 
 
 # the server --------------------------------------------------------------------------------------
 
 
-def state_routes(board: RunMonitor) -> list[Route]:
-    """Return what serves a board."""
+def state_routes(monitor: RunMonitor) -> list[Route]:
+    """Return the routes that serve a monitor."""
     answers: dict[str, Callable[[], tuple[int, bytes]]] = {
-        "/metrics": lambda: (200, exposition.generate_latest(board.registry)),
-        "/healthz": lambda: (200, b"alive\n") if board.alive else (503, b"stuck\n"),
-        "/readyz": lambda: (200, b"ready\n") if board.ready else (503, b"not ready\n"),
+        "/metrics": lambda: (200, exposition.generate_latest(monitor.registry)),
+        "/healthz": lambda: (200, b"alive\n") if monitor.alive else (503, b"stuck\n"),
+        "/readyz": lambda: (200, b"ready\n") if monitor.ready else (503, b"not ready\n"),
     }
 
     async def state(request: Request) -> Response:
@@ -214,7 +214,7 @@ def state_routes(board: RunMonitor) -> list[Route]:
 
 
 class Exporter(RunMonitor):
-    """Serves the board from ``start`` on; a context manager.
+    """Serves its metrics from ``start`` on; a context manager.
 
     Raises what ``runs.http.server.Server`` raises.
     """

@@ -14,7 +14,7 @@ from onlinesrl.stream.source import Sections
 
 
 class FileSink(Sink):
-    """Writes a line for each example, bad ones too; the loop truncates and flushes the file."""
+    """Writes a line for each example, bad ones too; the trainer truncates and flushes the file."""
 
     def open(self, state: Mapping[str, Any] | None, predictions: OutputFile) -> None:
         """Use the file ``predictions``."""
