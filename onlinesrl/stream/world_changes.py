@@ -18,7 +18,8 @@ class WorldChange(Example, frozen=True, forbid_unknown_fields=True, kw_only=True
     """A step of a world.
 
     With an ``id`` alone, or with ``evidence`` and ``query``, it is all that this id asserts from now on.
-    With ``add``, ``set`` or ``remove`` it changes facts that no id asserts; ``query`` then adds targets.
+    With ``add``, ``set`` or ``remove``, or ``query`` alone, it changes facts that no id asserts; ``query``
+    then adds targets.
     """
 
     id: Constant = ""
@@ -125,6 +126,8 @@ def _keyed(change: WorldChange, key: str | None) -> WorldChange | ExampleError:
     if change.keyed and key:
         return msgspec.structs.replace(change, id=key)
     if change.keyed and change.id == "":
+        if change.query and not change.evidence:
+            return msgspec.structs.replace(change, add={})
         return ExampleError(
             "not a change: expected `add`, `set` or `remove`, or an `id` or a key of the record that "
             "asserts the `evidence`"

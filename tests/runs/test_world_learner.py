@@ -89,6 +89,14 @@ def test_the_answer_is_that_of_a_new_world(world_run, soft, listed, seed):
     assert summary["certified"] == len(lines) - summary["bad"]
 
 
+def test_targets_may_come_alone(world_run):
+    lines = [{"query": {"Good": [["a"], ["b"]]}}, {"add": {"Rates": [["a", "b"]]}}, {"query": {}}]
+    run = world_run(lines, False, targets="listed")
+    assert run.run() == 0
+    assert followed(run.lines("predictions.jsonl")) == {("Good", ("a",)): 0, ("Good", ("b",)): 1}
+    assert [letter["line"] for letter in run.lines("deadletter.jsonl")] == [3]
+
+
 @pytest.mark.parametrize("soft", [True, False])
 def test_a_run_that_stops_and_goes_on_gives_the_same_bits(world_run, monkeypatch, soft):
     """Wherever it stops, between renewals of the world and after them."""
