@@ -103,6 +103,12 @@ class TransactionalWorld:
         with self._step() as world:
             return self._after(world.set_model(program, exchanges), exchanges)
 
+    def marginals(self, *arguments: Any) -> Any:
+        """See ``MlnWorld.marginals``, which computes only what steps have changed since the last call."""
+        with self._step() as world:
+            markov: Any = world
+            return markov.marginals(*arguments)
+
     @contextmanager
     def _step(self, atoms: Iterable[GroundAtom] = ()) -> Iterator[GroundWorld]:
         """Do a step that changes these atoms, and perhaps those that wait."""
