@@ -167,6 +167,10 @@ class World:
         self._whole_numbers = dict[str, int]()
         self._most_numbers = WHOLE_NUMBERS
 
+    def __reduce__(self) -> Any:
+        """Refuse to be copied or pickled, since arrays that a world shares would not be. Raises TypeError."""
+        raise TypeError("a world is not copied or pickled; save it, and load what was saved")
+
     @property
     def model(self) -> Model:
         """The model with its present weights."""

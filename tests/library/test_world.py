@@ -1,5 +1,7 @@
 """Worlds: a step changes the answer as a cold start would, or changes nothing at all."""
 
+import copy
+import pickle
 from collections import Counter
 
 import numpy as np
@@ -594,6 +596,12 @@ def test_a_loaded_world_goes_on_bit_for_bit(tmp_path, seed):
         changes = story.step()
         assert repr(world.apply(**changes).changed) == repr(again.apply(**changes).changed)
         assert digest(again) == digest(world)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_world_is_not_copied_but_saved_and_loaded(copied):
+    with pytest.raises(TypeError, match="save it, and load what was saved"):
+        copied(srl.World(srl.Model(TRUST, "psl"), "Trusts"))
 
 
 def test_whole_numbers_that_went_are_forgotten(tmp_path):
