@@ -271,7 +271,7 @@ def _run(
             config, options.until, folder, lambda: stopper.asked, requests, learner
         )
         check_apart(config, reader.source, folder)
-        copies = _copies(config, folder, options.fresh, say)
+        copies = _copies(config, folder, options, say)
         with closing(reader.source):
             compile_seconds = compile_kernels(learner, say)
             saved = _accepted(config, folder, reader.source, fingerprint)
@@ -362,17 +362,19 @@ def _accepted(
     return checkpoints_module.latest(folder.checkpoints, warn, accepts)
 
 
-def _copies(config: Config, folder: RunFolder, fresh: bool, say: Say) -> CheckpointCopies | None:
+def _copies(
+    config: Config, folder: RunFolder, options: Options, say: Say
+) -> CheckpointCopies | None:
     """Clear the folder and its copies if the run starts over, or else fill an empty folder from them."""
-    if fresh:
+    if options.fresh:
         folder.clear()
-    section = config.checkpoint
+    section, serving = config.checkpoint, options.requests is not None
     if section.copy_to is None:
         return None
     copies = CheckpointCopies(section.copy_to, section.keep, folder, warn)
-    if fresh:
+    if options.fresh:
         copies.clear()
-    elif not checkpoints_module.numbered(folder.checkpoints) and copies.fetch():
+    elif not checkpoints_module.numbered(folder.checkpoints) and copies.fetch(serving):
         say(f"checkpoints from {section.copy_to}; what was written before them is not here")
     return copies
 

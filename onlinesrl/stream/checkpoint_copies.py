@@ -63,15 +63,16 @@ class CheckpointCopies:
         except Exception as error:
             raise unreachable(self.address, "remove copies", error) from error
 
-    def fetch(self) -> int:
+    def fetch(self, serving: bool) -> int:
         """Write the intact copies to the folder, which has no checkpoint, newest first; return their number.
 
-        What the run wrote before is not there: outputs have length 0, and requests to learn begin anew.
-        Raises StorageError if the address cannot be read, or no copy is intact, since starting empty would
-        hide that.
+        What the run wrote before is not there: outputs have length 0, and requests to learn begin anew where
+        the run is ``serving``. Raises StorageError if the address cannot be read, or no copy is intact, since
+        starting empty would hide that.
         """
         count, folder = 0, self.folder.checkpoints
-        has_requests = any(part.stat().st_size for part in parts(self.folder.requests))
+        requests = parts(self.folder.requests)
+        is_lost = serving and not any(part.stat().st_size for part in requests)
         try:
             copies = self._numbered()
             if copies and self._files.exists(self._list):
@@ -96,7 +97,7 @@ class CheckpointCopies:
             header = {key: value for key, value in saved.header.items() if key != "parts"}
             header["lengths"] = {}
             path = (header["position"] or {}).get("path", "")
-            if not has_requests and Path(path).name.startswith(REQUESTS):
+            if is_lost and Path(path).name.startswith(REQUESTS):
                 header["position"] = None
             write(folder / name, saved.number, header, saved.arrays)
             count += 1

@@ -120,11 +120,15 @@ def test_a_kill_leaves_copies_that_resume_to_the_same_bits(
 def test_a_folder_of_files_is_gone_on_with(
     sink: str, memory: str, job: Callable[..., Job], citations: list[bytes]
 ) -> None:
-    """The list of the files that were read to their end is copied, too."""
+    """The list of the files that were read to their end is copied, too; their names do not matter.
+
+    These begin like that of the file with a server's requests, which would begin anew.
+    """
     run = job([], source={"path": "files"}, sink={"kind": sink}, checkpoint=EVERY)
     (run.folder / "files").mkdir()
     for n in range(4):
-        (run.folder / "files" / f"{n}.jsonl").write_bytes(b"".join(citations[10 * n :][:10]))
+        file = run.folder / "files" / f"requests.jsonl.{n}.jsonl"
+        file.write_bytes(b"".join(citations[10 * n :][:10]))
     assert run.run() == 0, run.said
     weights = run.results()["weights.mln"]
     options = ["--set", f"checkpoint.copy_to={memory}"]
