@@ -137,13 +137,14 @@ class ExampleError(OnlinesrlError):
     ``kind`` is a short, stable name by which bad examples are counted: ``decode`` (no example),
     ``too_long``, ``schema`` (not of this model), ``contradiction``, ``limit``, ``not_open``, ``hard_rule``,
     ``infeasible``, ``unsolved``, ``overflow``, ``memory`` (more than is available), ``crash`` and
-    ``unsent`` (its prediction is too long).
+    ``unsent`` (its prediction is too long). ``id`` is the example's, None where it is not known.
     """
 
     exit_code = 65
 
-    def __init__(self, reason: str, kind: str = "decode") -> None:
+    def __init__(self, reason: str, kind: str = "decode", example_id: str | None = None) -> None:
         self.kind = kind
+        self.id = example_id
         self.reason = shortened(printable(reason))
         super().__init__(self.reason)
 

@@ -295,7 +295,7 @@ class Atoms:
         atoms: list[Any] = []
         unvalued: list[Any] = []
         lacking: Lacking | None = None
-        for values, place in self._elements((record,), 0, 0):
+        for values, place, indexes in self._elements((record,), 0, 0, ()):
             arguments: list[Any] | None = None
             try:
                 arguments = [argument(values, place) for argument in self.arguments]
@@ -303,28 +303,48 @@ class Atoms:
                     atoms.append(arguments)
                 else:
                     atoms.append({"args": arguments, "value": self.value(values, place)})
-            except Lacking as error:
-                if not self.optional:
-                    raise
+            except ExampleError as error:
+                if not self.optional or not isinstance(error, Lacking):
+                    raise self._located(error, indexes) from None
                 lacking = error
                 unvalued += [] if arguments is None else [arguments]
         if lacking is not None and not atoms:
             raise lacking
         return atoms, unvalued
 
-    def _elements(self, values: Elements, first: int, place: int) -> Iterator[tuple[Elements, int]]:
-        """Yield the record and the elements of all slices, with what ``from`` is at, and its position."""
-        depth = len(values) - 1
-        if depth == len(self.loops):
-            yield (*values, self.origin.value(values[-1], first)), place
-            return
-        loop = self.loops[depth]
-        steps = self.origin.steps
-        listed = self.origin._replace(steps=steps[:loop]).value(values[-1], first)
-        if not isinstance(listed, list):
-            raise ExampleError(f"{self.origin.text}: expected a list, found {described(listed)}")
-        for n, element in enumerate(listed[steps[loop]]):  # type: ignore[index]
-            yield from self._elements((*values, element), loop + 1, n)
+    def _elements(
+        self, values: Elements, first: int, place: int, indexes: tuple[int, ...]
+    ) -> Iterator[tuple[Elements, int, tuple[int, ...]]]:
+        """Yield the record and the elements of all slices, with what ``from`` is at.
+
+        With them are the element's position in the last slice, and its indexes in the lists.
+        """
+        depth, steps = len(values) - 1, self.origin.steps
+        try:
+            if depth == len(self.loops):
+                yield (*values, self.origin.value(values[-1], first)), place, indexes
+                return
+            loop = self.loops[depth]
+            listed = self.origin._replace(steps=steps[:loop]).value(values[-1], first)
+            if not isinstance(listed, list):
+                raise ExampleError(
+                    f"{self.origin.text}: expected a list, found {described(listed)}"
+                )
+        except ExampleError as error:
+            raise self._located(error, indexes) from None
+        selected: slice = steps[loop]  # type: ignore[assignment]
+        for n, index in enumerate(range(len(listed))[selected]):
+            yield from self._elements((*values, listed[index]), loop + 1, n, (*indexes, index))
+
+    def _located(self, error: ExampleError, indexes: Sequence[int]) -> ExampleError:
+        """Return the error with the element that it is about, whose indexes in the lists are these."""
+        if not indexes:
+            return error
+        numbers = iter(indexes)
+        steps = self.origin.steps[: self.loops[len(indexes) - 1] + 1]
+        plain = [next(numbers) if isinstance(step, slice) else step for step in steps]
+        path = "".join(f".{step}" if isinstance(step, str) else f"[{step}]" for step in plain)
+        return type(error)(f"{error.reason}, in {path.removeprefix('.')}", error.kind)
 
 
 class Mapper:
@@ -383,5 +403,7 @@ class Mapper:
             if self.time is not None:
                 example[key] = number(self.time.value(record), self.time.text)
         except ExampleError as error:
-            raise ExampleError(f"mapping.{key}: {error.reason}") from None
+            raise ExampleError(
+                f"mapping.{key}: {error.reason}", example_id=example.get("id")
+            ) from None
         return self.encode(example)

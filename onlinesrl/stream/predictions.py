@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Constant, Example, show_ground_atom
 from onlinesrl.core.learner import Outcome
 from onlinesrl.stream.records import Record
@@ -36,7 +37,7 @@ def answer(record: Record, item: Any, outcome: Outcome) -> bytes:
     """Return the answer to an example, or to an ExampleError, as JSON."""
     if outcome.prediction is not None:
         return _encode(outcome.prediction)
-    name = item.id if isinstance(item, Example) else None
+    name = item.id if isinstance(item, Example | ExampleError) else None
     return _encode(Refusal(record.line, outcome.error or "", name))
 
 

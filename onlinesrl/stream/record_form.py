@@ -81,7 +81,7 @@ class RecordForm:
             return self.mapper.line(value, _place(record))
         except ExampleError as error:
             origin = self.values.origin(data)
-            raise ExampleError(f"{origin}{error.reason}", error.kind) from None
+            raise ExampleError(f"{origin}{error.reason}", error.kind, error.id) from None
 
     def deleted(self, record: Record) -> str:
         """Return the id of the row that a change deleted. Raises ExampleError."""

@@ -400,7 +400,7 @@ class Trainer:
     def refuse(self, work: Work, outcome: Outcome) -> None:
         """Write a dead letter; with ``strict`` or ``settle`` save before it and raise DataError."""
         record, example = work.record, work.example
-        name = str(example.id) if isinstance(example, Example) else None
+        name = None if example.id is None else str(example.id)
         reason = outcome.error or ""
         if self.strict or (self.settle and outcome.unsolved):
             self.labels = self.before

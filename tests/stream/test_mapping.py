@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 
 import pytest
 from hypothesis import example, given
@@ -79,16 +80,23 @@ def test_values_are_truth_or_numbers_also_as_text(value, number):
         ({}, "P: words[].text: expected 'words', found an object with no keys"),
         ({"words": None}, "P: words[].text: expected a value, found null"),
         ({"words": {"k": 1}}, "P: words[].text: expected a list, found an object with 'k'"),
-        ({"words": ["a"]}, "P: words[].text: expected an object, found 'a'"),
-        ({"words": [{"t": 1}]}, "P: words[].text: expected 'text', found an object with 't'"),
-        ({"words": [{"text": 0.5}]}, "P: words[].text: expected text or a whole number, found 0.5"),
+        ({"words": ["a"]}, "P: words[].text: expected an object, found 'a', in words[0]"),
+        (
+            {"words": [{"t": 1}]},
+            "P: words[].text: expected 'text', found an object with 't', in words[0]",
+        ),
+        (
+            {"words": [{"text": 0.5}]},
+            "P: words[].text: expected text or a whole number, found 0.5, in words[0]",
+        ),
         (
             {"words": [{"text": "a", "v": "no"}]},
-            "P: words[].v: expected a number, true or false, found 'no'",
+            "P: words[].v: expected a number, true or false, found 'no', in words[0]",
         ),
         (
             {"words": [{"text": True, "v": 1}]},
-            "P: words[].text: expected text or a whole number, found true; true and false may be a `value`",
+            "P: words[].text: expected text or a whole number, found true; true and false may be a "
+            "`value`, in words[0]",
         ),
         ([1], "P: words[].text: expected an object, found a list of 1"),
     ],
@@ -99,6 +107,20 @@ def test_what_does_not_fit_is_said_with_path_and_value(record, reason):
         mapped(record, evidence={"P": rule})
     got = str(caught.value)
     assert got.removeprefix("mapping.evidence.").replace("words[]:", "words[].text:") == reason
+
+
+@pytest.mark.parametrize(
+    ("origin", "record", "reason"),
+    [
+        ("s[].w[1:]", {"s": [{"w": []}, {"w": [{}, {"t": "a"}, {}]}]}, "no keys, in s[1].w[2]"),
+        ("s[].w[]", {"s": [{"w": []}, {"v": []}]}, "found an object with 'v', in s[1]"),
+        ("$.s[-2:].w", {"s": [1, {"w": {"t": "a"}}, 2]}, "expected an object, found 2, in s[2]"),
+    ],
+)
+def test_the_element_that_does_not_fit_is_said(origin, record, reason):
+    with pytest.raises(ExampleError, match=f"{re.escape(reason)}$") as caught:
+        mapped(record, evidence={"P": {"from": origin, "arguments": ["t"]}})
+    assert caught.value.id == "file:1"
 
 
 def test_a_truth_that_lacks_is_no_truth_and_a_label_that_lacks_is_unlabelled():
@@ -276,6 +298,7 @@ def test_records_that_do_not_fit_are_dead_letters(orders):
         (lines[1], "31,c1,,true,false", "mapping.evidence.Item: sku: expected a value, found null"),
         (lines[2] + 1, '31,c1,"shoe,true,false\n"x', "not a row of CSV: ',' expected after '\"'"),
     ]
+    assert [letter["id"] for letter in letters] == [None, "31", None]
 
 
 def test_check_shows_what_the_first_record_becomes(orders):
@@ -335,7 +358,7 @@ def test_a_server_maps_what_clients_send(orders):
     answers = server.post("/learn", [*lines, bad])
     assert answers[:-1] == [*map(json.loads, predicted)]
     reason = "mapping.evidence.Item: sku: expected text or a whole number, found 0.5"
-    assert answers[-1] == {"line": 21, "error": reason}
+    assert answers[-1] == {"line": 21, "error": reason, "id": "1"}
     assert server.post("/predict", lines[:1])[0]["id"] == "1"
     assert server.stop() == 0
     assert served.results()["weights.mln"] == run.results()["weights.mln"]

@@ -114,9 +114,10 @@ def _step(
     outcomes, tally = process_batch(learner, [entry.item for entry in work], True, note, number)
     if len(outcomes) < len(work):
         raise Interrupted("the round was interrupted")
-    for (record, item, _), outcome in zip(work, outcomes, strict=True):
+    for entry, outcome in zip(work, outcomes, strict=True):
         if outcome.prediction is None:
-            reason, name = outcome.error or "", str(item.id) if isinstance(item, Example) else None
+            record, example, reason = entry.record, entry.example, outcome.error or ""
+            name = None if example.id is None else str(example.id)
             if task.strict or (task.settle and outcome.unsolved):
                 suffix = f" (example {name})" if name else ""
                 raise DataError(
