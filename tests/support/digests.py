@@ -3,7 +3,8 @@
 usage: python tests/support/digests.py [TREE] [--only NAME ...]
 
 Two trees that print the same lines learn the same bits. TREE is a checkout of the repository, by default this
-one; real data is read from the folder ``shared`` beside this one, and jobs without their data are left out.
+one; real data is read from the folder ``shared`` beside this one. Jobs without their data are left out, and
+named on standard error.
 """
 
 from __future__ import annotations
@@ -111,19 +112,27 @@ def of_batch(tree: Tree, config: str, data: Path, folder: Path) -> Iterator[tupl
     yield "weights.mln", sha("\n".join(rows).encode())
 
 
+def is_here(name: str, data: Path) -> bool:
+    """Tell whether a job has its data; say so on standard error if not."""
+    if not data.exists():
+        print(f"{name}: left out, since there is no {data}", file=sys.stderr)
+    return data.exists()
+
+
 def jobs(tree: Tree, folder: Path) -> Iterator[tuple[str, Iterator[tuple[str, str]]]]:
     """Yield the name and the digests of every job whose data is here."""
     for name in SHIPPED:
         yield name, of_run(tree, name, folder / name)
     for name, data in CONVERTED.items():
-        if data.exists():
+        if is_here(name, data):
             source = folder / f"{name}.jsonl"
             tree.python(*tree.converter(name), data, source)
             yield name, of_run(tree, name, folder / name, f"source.path={source}")
     for name, data in BATCH.items():
-        if (data / "fold1.db").exists():
+        if is_here(name, data / "fold1.db"):
             yield name, of_batch(tree, name, data, folder / name)
-    for case in sorted(PSL_CASES.glob("*/config.json")):
+    cases = sorted(PSL_CASES.glob("*/config.json")) if is_here("psl", PSL_CASES) else []
+    for case in cases:
         if not case.parent.name.endswith("-learn"):
             answer = folder / case.parent.name
             yield f"psl {case.parent.name}", of_psl(tree, case.parent, answer)
