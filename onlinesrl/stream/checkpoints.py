@@ -31,6 +31,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointWriter",
     "DamagedCheckpoint",
+    "NeededParts",
     "checked",
     "latest",
     "load",
@@ -164,6 +165,26 @@ def numbered(folder: Path) -> dict[int, Path]:
             check_folder(folder)
         paths = sorted(folder.iterdir()) if folder.exists() else []
     return {int(match[1]): path for path in paths if (match := NAME.fullmatch(path.name))}
+
+
+class NeededParts:
+    """Which parts of files the checkpoints of a folder need; see ``OutputFile``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._parts: dict[int, tuple[int, ...]] = {}
+
+    def note(self, number: int, *parts: int) -> None:
+        """Note the part of each file at a checkpoint."""
+        self._parts[number] = parts
+
+    def oldest(self) -> tuple[int, ...]:
+        """Return the oldest part of each file that is needed; nothing where a checkpoint is not known."""
+        files = numbered(self._folder)
+        self._parts = {number: parts for number, parts in self._parts.items() if number in files}
+        if len(self._parts) < len(files):
+            return ()
+        return tuple(map(min, zip(*self._parts.values(), strict=True)))
 
 
 class CheckpointWriter:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onlinesrl.stream import checkpoints as checkpoints_module
+from onlinesrl.stream.checkpoints import NeededParts
 from onlinesrl.stream.dead_letters import DeadLetters
 from onlinesrl.stream.run_folder import PARTS, OutputFile, RunFolder
 
@@ -27,8 +27,7 @@ class Outputs:
             "deadletter": self.dead,
         }
         self.most = most
-        self._checkpoints = folder.checkpoints
-        self._parts: dict[int, dict[str, int]] = {}
+        self._needed = NeededParts(folder.checkpoints)
 
     def resume(self, header: Mapping[str, Any], number: int) -> None:
         """Cut the files to their length at a checkpoint; without one, empty them."""
@@ -55,18 +54,11 @@ class Outputs:
         if self.most is None:
             return
         self._note(number)
-        needed = [*checkpoints_module.numbered(self._checkpoints)]
-        self._parts = {
-            checkpoint: self._parts[checkpoint]
-            for checkpoint in needed
-            if checkpoint in self._parts
-        }
-        if len(self._parts) == len(needed):
-            for name, file in self.files.items():
-                file.forget(min(parts[name] for parts in self._parts.values()), self.most)
+        for file, part in zip(self.files.values(), self._needed.oldest(), strict=False):
+            file.forget(part, self.most)
 
     def _note(self, number: int) -> None:
-        self._parts[number] = {name: file.part for name, file in self.files.items()}
+        self._needed.note(number, *(file.part for file in self.files.values()))
 
     def close(self) -> None:
         """Close the files."""

@@ -318,7 +318,7 @@ class WriteAheadLog(FileSource):
         with storage_errors(path, "write"):
             _end_line(self.journal)
             sync_folder(path.parent)
-        self._parts: dict[int, int] = {}
+        self._needed = checkpoints.NeededParts(self.folder.checkpoints)
         super().__init__([path], setting.max_bytes, True, self.folder.files, setting.say)
 
     @property
@@ -333,7 +333,7 @@ class WriteAheadLog(FileSource):
                 f"{self.path.parent}: is a run over {position['path']}, not over requests; choose "
                 f"another output, with learner.start={self.path.parent} to keep what it learned"
             )
-        self._parts[number] = _part_at(position)
+        self._needed.note(number, _part_at(position))
         return True
 
     def owes(self, position: dict[str, Any] | None) -> bool:
@@ -355,15 +355,9 @@ class WriteAheadLog(FileSource):
         """Remove the oldest parts, if there are too many, that no checkpoint needs."""
         if self.retention is None:
             return
-        self._parts[number] = _part_at(position)
-        needed = [*checkpoints.numbered(self.folder.checkpoints)]
-        self._parts = {
-            checkpoint: self._parts[checkpoint]
-            for checkpoint in needed
-            if checkpoint in self._parts
-        }
-        if len(self._parts) == len(needed):
-            self.journal.forget(min(self._parts.values()), self.retention)
+        self._needed.note(number, _part_at(position))
+        for part in self._needed.oldest():
+            self.journal.forget(part, self.retention)
 
     def _listed(self) -> list[str]:
         return [str(path) for path in parts(self.path)]
