@@ -104,7 +104,8 @@ def described(value: Any) -> str:
         return f"an object with {', '.join(map(repr, value)) or 'no keys'}"
     if isinstance(value, list):
         return f"a list of {len(value)}"
-    return msgspec.json.encode(value).decode() if value in (None, True, False) else shown(value)
+    is_plain = value is None or isinstance(value, bool)
+    return msgspec.json.encode(value).decode() if is_plain else shown(value)
 
 
 def constant(value: Any, path: str) -> str:
