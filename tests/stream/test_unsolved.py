@@ -62,7 +62,7 @@ def test_skipped_examples_are_as_if_they_had_not_been(stream):
 
 
 def test_the_best_state_found_is_predicted_and_not_called_certified(stream):
-    hardest = satisfiable(52, 120, 504)
+    hardest = satisfiable(52, 60, 252)
     run = stream([*MIXED, hardest])
     assert run.run() == 0, run.said
     assert "ended at its limit (inference.max_work, max_nodes), unproven" in run.printed
