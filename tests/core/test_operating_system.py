@@ -1,5 +1,6 @@
 """What this system lacks nothing for, done without what Windows lacks: the same bits, and locks that hold."""
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,17 @@ from conftest import CITATIONS, REPO
 
 WINDOWS = REPO / "tests" / "support" / "windows"
 COMMAND = "from onlinesrl.commands.cli import main; main()"
+COMMANDS = """
+import json, sys
+from onlinesrl.commands.cli import main
+
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["onlinesrl", *arguments]
+    try:
+        main()
+    except SystemExit as leave:
+        assert not leave.code, arguments
+"""
 TRUST = REPO / "streams" / "trust"
 LIBRARY = """
 import os, sys
@@ -76,27 +88,30 @@ def test_runs_predictions_and_inference_have_the_same_bits(
 ) -> None:
     lines = CITATIONS.read_bytes().splitlines(keepends=True)[:40]
     distribute = {"workers": 2, "shards": 2, "round": 10}
-    for name, keys in {"plain": {}, "shards": {"distribute": distribute}}.items():
-        run = job(lines, **keys)
-        assert run.run("--fresh") == 0, run.said
-        expected = run.results()
-        assert run.call("predict", run.output, run.config) == 0
-        predicted = run.printed
-        output = tmp_path / name
-        options = ["--set", f"output={output}"]
-        done(COMMAND, "run", run.config, *options)
-        assert {file: (output / file).read_bytes() for file in expected} == expected
-        assert done(COMMAND, "predict", output, run.config) == predicted
+    runs = {"plain": job(lines), "shards": job(lines, "shards", distribute=distribute)}
+    commands: list[list[object]] = []
+    for name, run in runs.items():
+        assert run.run() == 0, run.said
+        commands.append(["run", run.config, "--set", f"output={tmp_path / f'{name}-again'}"])
+    plain, printed = runs["plain"], ""
+    infer = ["infer", "--model", TRUST / "trust.psl", "--data", TRUST / "village.data", "--method"]
+    for arguments in (
+        ["predict", plain.output, plain.config],
+        [*infer, "tandem"],
+        [*infer, "admm", "--distribute", "workers=2"],
+    ):
+        assert plain.call(*arguments) == 0, plain.said
+        printed += plain.printed
+        commands.append(arguments)
+    texts = [[str(argument) for argument in arguments] for arguments in commands]
+    assert done(COMMANDS, json.dumps(texts)).endswith(printed)
+    for name, run in runs.items():
+        for file, content in run.results().items():
+            assert (tmp_path / f"{name}-again" / file).read_bytes() == content
     piped = tmp_path / "piped"
     values = ["--set", f"output={piped}", "--set", "source.path=-"]
-    plain = job(lines)
     done(COMMAND, "run", plain.config, *values, given=b"".join(lines).decode())
-    assert (piped / "weights.mln").read_bytes() == (tmp_path / "plain/weights.mln").read_bytes()
-    for method, options in {"tandem": [], "admm": ["--distribute", "workers=2"]}.items():
-        arguments = ["infer", "--model", TRUST / "trust.psl", "--data", TRUST / "village.data"]
-        arguments += ["--method", method, *options]
-        assert plain.call(*arguments) == 0, plain.said
-        assert done(COMMAND, *arguments) == plain.printed
+    assert (piped / "weights.mln").read_bytes() == plain.results()["weights.mln"]
 
 
 def test_a_folder_has_one_writer(job: Callable[..., Any]) -> None:
