@@ -1,19 +1,17 @@
 """The comparison of the learners of PSL programs: its baselines, and that it runs."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from onlinesrl.core.example import Example, ValuedAtom
-from tests.support.stream_scripts import REPO, STREAMS
+from tests.support.stream_scripts import STREAMS
 
 sys.path.insert(0, str(STREAMS))
 
 import compare_learners
 
-SCRIPT = STREAMS / "compare_learners.py"
 TRUST = STREAMS / "trust" / "trust.psl", "Trusts"
 
 
@@ -36,19 +34,20 @@ def test_a_constant_below_one_half_finds_nothing() -> None:
     assert scores == {"mae": pytest.approx(1 / 3), "accuracy": 2 / 3, "f1": 0.0}
 
 
-def compare(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPO)
+def compare(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> None:
+    monkeypatch.setattr(sys, "argv", ["compare_learners", *map(str, arguments)])
+    compare_learners.main()
 
 
 @pytest.mark.long
-def test_every_learner_has_a_row(tmp_path: Path) -> None:
+def test_every_learner_has_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = (STREAMS / "trust" / "trust.jsonl").read_bytes().splitlines(keepends=True)
     source = tmp_path / "few.jsonl"
     source.write_bytes(b"".join(lines[:12] + lines[-4:]))
-    done = compare(*TRUST, source, "--test", "d09", "--alone", "10,11")
-    assert done.returncode == 0, done.stderr
-    head, _, _, _, *rows = done.stdout.splitlines()
+    compare(monkeypatch, *TRUST, source, "--test", "d09", "--alone", "10,11")
+    head, _, _, _, *rows = capsys.readouterr().out.splitlines()
     assert head == "12 examples to learn from, 4 to test on"
     cells = [row.strip("| ").split(" | ") for row in rows]
     learners = [name for name, *_ in compare_learners.LEARNERS]
@@ -61,7 +60,10 @@ def test_every_learner_has_a_row(tmp_path: Path) -> None:
     assert cells[1][1] == "0.500"
 
 
-def test_groups_that_are_not_there_are_an_error() -> None:
-    done = compare(*TRUST, STREAMS / "trust" / "trust.jsonl", "--test", "d99")
-    assert done.returncode == 2
-    assert "0 examples to test on and 1798 to learn from" in done.stderr
+def test_groups_that_are_not_there_are_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as leave:
+        compare(monkeypatch, *TRUST, STREAMS / "trust" / "trust.jsonl", "--test", "d99")
+    assert leave.value.code == 2
+    assert "0 examples to test on and 1798 to learn from" in capsys.readouterr().err
