@@ -1,19 +1,22 @@
 """Ground clauses that come and go; the best state and the probabilities of components that are narrow.
 
-The work is done by the kernels of ``kernels/elimination_forest``; here atoms and clauses have names.
+The work is done by the kernels of ``kernels/elimination_forest``; here atoms and clauses have names. Any
+component is written as a model for other engines, in an order that does not depend on the history.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from onlinesrl.core.arrays import Ints32
+from onlinesrl.core.arrays import Bools, Floats, Ints, Ints32, gathered
 from onlinesrl.logic.atom_index import GroundAtom
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.rounding import error_of_probability
 from onlinesrl.mln.kernels import elimination_forest as kernel
 from onlinesrl.mln.kernels.elimination_forest import CLOSES, POSITIVE, UNKNOWN, UNSOLVED
@@ -37,6 +40,32 @@ class Variable(NamedTuple):
 
     atoms: tuple[GroundAtom, ...]
     exactly: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """A connected component as a model of its atoms, which are in the order of names.
+
+    Further atoms of the model stand for conjunctions of literals, which hard clauses define. ``weights`` has
+    0 for hard clauses.
+    """
+
+    atoms: list[GroundAtom]
+    conjunctions: Sequence[tuple[int, ...]]
+    model: GroundMRF
+    weights: Floats
+
+    def state(self, values: Mapping[GroundAtom, float]) -> State:
+        """Return the state of the model in which its atoms have these values."""
+        state = [values[atom] == 1.0 for atom in self.atoms]
+        state += [all(state[abs(x) - 1] == (x > 0) for x in part) for part in self.conjunctions]
+        return np.array(state, np.uint8)
+
+    def where(self, atom: GroundAtom, value: bool) -> Component:
+        """Return the component with a hard clause by which an atom has a value."""
+        number = self.atoms.index(atom) + 1
+        model = self.model.with_units(np.array([number if value else -number], np.int32), hard=True)
+        return replace(self, model=model, weights=np.append(self.weights, 0.0))
 
 
 _LENGTHS = {"variable": "value", "factor": "weight", "literal": "holds", "cell": "cell"}
@@ -80,6 +109,56 @@ class EliminationForest:
         while (above := int(kernel.parent(self._frame, v))) >= 0:
             v = above
         return not self._frame.known[v]
+
+    def components(self, atoms: Iterable[GroundAtom]) -> Iterator[Component]:
+        """Yield the components, solved or not, of these atoms; an atom that is not open has none."""
+        seen = set[GroundAtom]()
+        for atom in atoms:
+            if atom in self._place and atom not in seen:
+                component = self._component(self._place[atom][0])
+                seen |= {*component.atoms}
+                yield component
+
+    def _component(self, v: int) -> Component:
+        """Return the component of a variable. The cost is that of sorting its atoms and clauses."""
+        frame = self._frame
+        members = np.sort(frame.work[: kernel.component(frame, v)])
+        factors = frame.flipped[: frame.size[kernel.FLIPPED]]
+        variables = [self._variables[u] for u in members.tolist()]
+        names = [atom for variable in variables for atom in variable.atoms]
+        order = sorted(range(len(names)), key=names.__getitem__)
+        number = np.empty(len(names), np.int64)
+        number[order] = np.arange(1, len(names) + 1)
+        last_atom = np.cumsum([len(variable.atoms) for variable in variables]) - 1
+        lengths = frame.length[factors].astype(np.int64)
+        begin = np.cumsum(lengths) - lengths
+        places = np.repeat(frame.start[factors] - begin, lengths) + np.arange(lengths.sum())
+        variable = np.searchsorted(members, frame.variable[places])
+        from_last = frame.values[members[variable]] - 1 - frame.holds[places]
+        atom = number[last_atom[variable] - from_last]
+        bits = frame.bits[places]
+        literals = np.where(bits & POSITIVE, atom, -atom)
+        closes = (bits & CLOSES).astype(np.bool_)
+        literals, conjunctions, definitions = _with_definitions(literals, closes, len(names))
+        clause = np.repeat(np.arange(len(factors)), lengths)[closes]
+        lengths = np.bincount(clause, minlength=len(factors))
+        lengths = np.append(lengths, _ints(map(len, definitions))).astype(np.int64)
+        literals = np.append(literals, _ints(x for row in definitions for x in row))
+        weights = np.append(frame.weight[factors], np.full(len(definitions), np.inf))
+        start, literals, weights = _in_order(lengths, literals, weights)
+        groups = sorted(x for x in variables if len(x.atoms) > 1 or x.exactly)
+        group_of = {atom: g for g, group in enumerate(groups) for atom in group.atoms}
+        atoms = [names[n] for n in order]
+        group = [group_of.get(atom, -1) for atom in atoms] + [-1] * len(conjunctions)
+        model = GroundMRF(
+            len(group),
+            start,
+            literals.astype(np.int32),
+            weights == np.inf,
+            np.array(group, np.int32),
+            np.array([group.exactly for group in groups], np.bool_),
+        )
+        return Component(atoms, conjunctions, model, np.where(weights == np.inf, 0.0, weights))
 
     def update(
         self, variables: Mapping[GroundAtom, Variable], factors: Mapping[Key, Factor | None]
@@ -289,6 +368,42 @@ class EliminationForest:
                     getattr(grown, name)[: len(array)] = array
             self._frame = grown
         return self._frame
+
+
+def _with_definitions(
+    literals: Ints, closes: Bools, n_atoms: int
+) -> tuple[Ints, list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """Put an atom, which follows the others, in the place of each conjunction of literals.
+
+    ``closes`` says which literals stand alone, or are the last of their conjunction. Returns the literals,
+    the conjunctions, and the clauses that define their atoms.
+    """
+    last = np.flatnonzero(closes)
+    first = np.append(-1, last[:-1])[: len(last)] + 1
+    parts = {
+        i: tuple(sorted(literals[first[i] : last[i] + 1].tolist()))
+        for i in np.flatnonzero(last > first).tolist()
+    }
+    conjunctions = sorted({*parts.values()})
+    atom = {part: n for n, part in enumerate(conjunctions, n_atoms + 1)}
+    literals = literals[first]
+    literals[[*parts]] = [atom[part] for part in parts.values()]
+    definitions = [(n, *(-x for x in part)) for part, n in atom.items()]
+    definitions += [(-n, x) for part, n in atom.items() for x in part]
+    return literals, conjunctions, definitions
+
+
+def _in_order(lengths: Ints, literals: Ints, weights: Floats) -> tuple[Ints, Ints, Floats]:
+    """Sort clauses by length, literals and weight; returns starts, literals and weights."""
+    clause, start = np.repeat(np.arange(len(lengths)), lengths), np.cumsum(lengths) - lengths
+    literals, orders = literals[np.lexsort((literals, clause))], list[Ints]()
+    for length in np.unique(lengths).tolist():
+        rows = np.flatnonzero(lengths == length)
+        columns = (literals[start[rows] + place] for place in reversed(range(length)))
+        orders.append(rows[np.lexsort((weights[rows], *columns))])
+    order = np.concatenate([np.zeros(0, np.int64), *orders])
+    start, places = gathered(np.append(start, len(literals)), order)
+    return start, literals[places], weights[order]
 
 
 def _ints(numbers: Iterable[int]) -> Ints32:

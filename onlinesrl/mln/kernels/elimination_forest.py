@@ -230,6 +230,43 @@ def unlink(fr: Forest, factors: Ints32) -> None:
                 fr.first[fr.variable[p]] = after
 
 
+# components --------------------------------------------------------------------------------------
+
+
+@kernel
+def component(fr: Forest, v: int) -> int:
+    """Write the variables of a component to ``work``, and its factors to ``flipped``.
+
+    Returns how many variables they are; ``size[FLIPPED]`` is the number of factors. The cost is that of the
+    component's literals: a factor is read at its first literal, to which its other literals lead.
+    """
+    fr.size[STAMP] += 1
+    fr.size[FLIPPED] = 0
+    count, i = _reach(fr, v, 0), 0
+    while i < count:
+        p = fr.first[fr.work[i]]
+        while p >= 0:
+            f = fr.factor[p]
+            count = _reach(fr, fr.variable[fr.start[f]], count)
+            if p == fr.start[f]:
+                fr.flipped[fr.size[FLIPPED]] = f
+                fr.size[FLIPPED] += 1
+                for other in range(p + 1, p + fr.length[f]):
+                    count = _reach(fr, fr.variable[other], count)
+            p = fr.next[p]
+        i += 1
+    return count
+
+
+@kernel
+def _reach(fr: Forest, v: int, count: int) -> int:
+    if fr.seen[v] == fr.size[STAMP]:
+        return count
+    fr.seen[v] = fr.size[STAMP]
+    fr.work[count] = v
+    return count + 1
+
+
 # elimination -------------------------------------------------------------------------------------
 
 

@@ -17,8 +17,6 @@ from fractions import Fraction
 from math import isnan, nan
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-import numpy as np
-
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import DataError, Infeasible, Unsolved
 from onlinesrl.core.example import show_ground_atom
@@ -29,7 +27,6 @@ from onlinesrl.logic.ast import Program
 from onlinesrl.logic.atom_index import Change, GroundAtom
 from onlinesrl.logic.ground_world import Exchange
 from onlinesrl.mln.explain.world_explanation import Alternative, GroundClause, explained
-from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.ground.incremental_grounder import (
     GroundLiteral,
     GroundLiterals,
@@ -39,7 +36,12 @@ from onlinesrl.mln.ground.incremental_grounder import (
     Step,
     atoms_of,
 )
-from onlinesrl.mln.inference.elimination_forest import EliminationForest, Factor, Variable
+from onlinesrl.mln.inference.elimination_forest import (
+    Component,
+    EliminationForest,
+    Factor,
+    Variable,
+)
 from onlinesrl.mln.inference.protocols import Marginals
 from onlinesrl.mln.inference.registry import map_engine, marginal_engine
 from onlinesrl.mln.lang.clausal_form import Clause
@@ -74,13 +76,6 @@ class _State(NamedTuple):
     facts: dict[GroundAtom, float | None]
     grounder: IncrementalGrounder
     reweighed: _Reweighed
-
-
-class _Part(NamedTuple):
-    """The open atoms of a component, in any order, and its ground clauses."""
-
-    atoms: list[GroundAtom]
-    clauses: list[GroundClause]
 
 
 _Reweighed: TypeAlias = list[tuple[Clause, Clause]]
@@ -193,14 +188,14 @@ class MlnWorld:
             raise ExplanationError(f"{shown(atom)} is neither observed nor a target")
         if not isnan(value):
             return Explanation("", shown(atom), value, given=True)
-        (part,) = self._components([atom])
-        values, alternative = {a: self._values[a] for a in sorted(part.atoms)}, None
+        (part,) = self._forest.components([atom])
+        values, alternative = {a: self._values[a] for a in part.atoms}, None
         wide = self._component.get(atom)
         certified = self._forest.proven(atom) if wide is None else wide.certified
         with suppress(Infeasible):
-            other = self._solved(part, (not values[atom], atom))
+            other = self._solved(part.where(atom, not values[atom]))
             others = dict(zip(other.atoms, other.values, strict=True))
-            loss = _score(part, values) - _score(part, others)
+            loss = part.model.exact_score(part.state(values), part.weights) - other.score
             alternative = Alternative(others, float(loss), other.certified)
         plan = self._grounder.plan
         members = [a for a in self._members(atom) if isnan(self._fixed[a])]
@@ -210,7 +205,7 @@ class MlnWorld:
             values,
             certified,
             alternative,
-            part.clauses,
+            self._open_clauses([atom, *members]),
             plan.groups.get(atom[0]),
             members,
         )
@@ -231,8 +226,8 @@ class MlnWorld:
         shown = sorted({*atoms} or self._values)
         narrow = {} if steep else forest.marginals()
         wide = [atom for atom in shown if steep or atom in self._component]
-        for part in self._components(a for a in wide if a not in self._marginals):
-            solved = sorted(part.atoms), engine.marginals(*self._model_of(part))
+        for part in forest.components(a for a in wide if a not in self._marginals):
+            solved = part.atoms, engine.marginals(part.model, part.weights)
             self._marginals |= dict.fromkeys(part.atoms, solved)
         present = {id(self._marginals[a]): self._marginals[a] for a in wide if a in self._marginals}
         by_engine = dict[GroundAtom, float]()
@@ -363,7 +358,7 @@ class MlnWorld:
                     wide.append(atom)
                 else:
                     values[atom] = value
-        new = [*map(self._solved, self._components(wide))]
+        new = [*map(self._solved, self._forest.components(wide))]
         for component in old:
             self._score -= component.score
             self._loose.pop(component, None)
@@ -481,6 +476,17 @@ class MlnWorld:
                 text = self._grounder.clause(row.clause).text
                 raise Infeasible(f"the evidence breaks the hard rule {text}")
 
+    def _open_clauses(self, atoms: Iterable[GroundAtom]) -> list[GroundClause]:
+        """Return the ground clauses of atoms that facts do not decide."""
+        clauses = list[GroundClause]()
+        for key in {key: None for atom in atoms for key in self._mentions.get(atom, ())}:
+            row = self._rows[key]
+            weight, literals = self._grounder.weight(row), self._folded(row)
+            if weight != 0.0 and literals:
+                clause = self._grounder.clause(row.clause)
+                clauses.append(GroundClause(weight, literals, clause, row))
+        return clauses
+
     def _hard(self, row: Row) -> bool:
         return self._grounder.weight(row) is None
 
@@ -514,82 +520,16 @@ class MlnWorld:
             return None
         return result
 
-    # components ----------------------------------------------------------------------------------
-
-    def _components(self, atoms: Iterable[GroundAtom]) -> Iterator[_Part]:
-        """Yield the open atoms and ground clauses of each component that has some of these atoms."""
-        seen, rows = set[GroundAtom](), set[Key]()
-        for start in atoms:
-            if start in seen or not isnan(self._atoms.get(start, 1.0)):
-                continue
-            seen.add(start)
-            if not isnan(self._fixed[start]):
-                continue
-            component, clauses = [start], list[GroundClause]()
-            for atom in component:  # it grows
-                members = self._groups[self._group[atom]] if atom in self._group else ()
-                near = [a for a in members if isnan(self._fixed[a])]
-                for key in self._mentions.get(atom, ()):
-                    if key in rows:
-                        continue
-                    rows.add(key)
-                    row = self._rows[key]
-                    weight, literals = self._grounder.weight(row), self._folded(row)
-                    if weight != 0.0 and literals:
-                        clause = self._grounder.clause(row.clause)
-                        clauses.append(GroundClause(weight, literals, clause, row))
-                        near += atoms_of(literals)
-                for other in near:
-                    if other not in seen:
-                        seen.add(other)
-                        component.append(other)
-            yield _Part(component, clauses)
-
-    def _solved(self, part: _Part, *units: GroundLiteral) -> _Component:
-        """Solve a component, in which these literals are to hold. Raises Infeasible and Unsolved."""
-        atoms = sorted(part.atoms)
-        model, weights = self._model_of(part, units)
-        if not model.n_clauses and not len(model.exactly):
-            return _Component((*atoms,), (0.0,) * len(atoms), Fraction(0), 0.0, True)
-        solution = self._engine.solve(model, weights)
+    def _solved(self, part: Component) -> _Component:
+        """Solve a component. Raises Infeasible and Unsolved."""
+        solution = self._engine.solve(part.model, part.weights)
         return _Component(
-            (*atoms,),
-            (*solution.state[: len(atoms)].astype(float).tolist(),),
-            model.exact_score(solution.state, weights),
+            (*part.atoms,),
+            (*solution.state[: len(part.atoms)].astype(float).tolist(),),
+            part.model.exact_score(solution.state, part.weights),
             max(solution.bound - solution.score, 0.0),
             solution.certified,
         )
-
-    def _model_of(
-        self, part: _Part, units: Iterable[GroundLiteral] = ()
-    ) -> tuple[GroundMRF, Floats]:
-        """Return the model of a component in the order of the names of its atoms, and its weights."""
-        atoms = sorted(part.atoms)
-        weighted = [(clause.weight, clause.literals) for clause in part.clauses]
-        weighted += [(None, frozenset([unit])) for unit in units]
-        return self._model(atoms, weighted, [self._group.get(atom) for atom in atoms])
-
-    def _model(
-        self,
-        atoms: Sequence[GroundAtom],
-        weighted: Iterable[tuple[float | None, GroundLiterals]],
-        groups: Sequence[GroundAtom | None],
-    ) -> tuple[GroundMRF, Floats]:
-        """Return clauses over atoms, each in one of the groups or none, and weights; None: hard."""
-        numbers = {group: n for n, group in enumerate(g for g in dict.fromkeys(groups) if g)}
-        exactly = [self._grounder.plan.groups[name].exactly for name, _ in numbers]
-        n_atoms, clauses, weight = _written(atoms, weighted)
-        group = np.full(n_atoms, -1, np.int32)
-        group[: len(atoms)] = [-1 if g is None else numbers[g] for g in groups]
-        model = GroundMRF(
-            n_atoms,
-            np.cumsum([0, *map(len, clauses)], dtype=np.int64),
-            np.array([literal for clause in clauses for literal in clause], np.int32),
-            np.array([w is None for w in weight], np.bool_),
-            group,
-            np.array(exactly, np.bool_),
-        )
-        return model, np.array([w or 0.0 for w in weight])
 
     # conflicts -----------------------------------------------------------------------------------
 
@@ -642,82 +582,33 @@ class MlnWorld:
 
     def _can_hold(self, constraints: Sequence[_Constraint]) -> bool:
         """Tell whether constraints can all hold."""
-        atoms = sorted({atom for constraint in constraints for atom in self._beside(constraint)})
-        chosen = {name for kind, name in constraints if kind == "group"}
-        groups = [g if (g := self._group.get(atom)) in chosen else None for atom in atoms]
-        clauses = [
-            frozenset([(self._atoms[name] == 1.0, name)])
-            if kind == "fact"
-            else self._rows[name].literals
-            for kind, name in constraints
-            if kind != "group"
-        ]
+        groups = {name: None for kind, name in constraints if kind == "group"}
+        variables, factors = dict[GroundAtom, Variable](), dict[_Constraint, Factor]()
+        for group in groups:
+            exactly = self._grounder.plan.groups[group[0]].exactly
+            variables[group] = Variable((*sorted(self._groups[group]),), exactly)
+        for constraint in constraints:
+            kind, name = constraint
+            atoms = self._beside(constraint)
+            alone = [atom for atom in atoms if self._group.get(atom) not in groups]
+            variables |= {atom: Variable((atom,), False) for atom in alone}
+            if kind == "fact":
+                factors[constraint] = Factor(None, frozenset([(self._atoms[name] == 1.0, name)]))
+            elif kind == "rule":
+                factors[constraint] = Factor(None, self._rows[name].literals)
+        forest = EliminationForest()
+        unsolved = forest.update(variables, factors)
         try:
-            self._engine.solve(*self._model(atoms, [(None, x) for x in clauses], groups))
+            for part in forest.components(a for a, value in unsolved.items() if value is None):
+                self._engine.solve(part.model, part.weights)
         except Infeasible:
             return False
-        return True
+        return forest.feasible
 
 
 def _atoms_of(rows: Iterable[Row]) -> dict[GroundAtom, None]:
     return {atom: None for row in rows for atom in atoms_of(row.literals)}
 
 
-def _score(part: _Part, values: Mapping[GroundAtom, float]) -> Fraction:
-    """Return the weight of the true soft clauses of a component."""
-    gains = [
-        Fraction(clause.weight)
-        for clause in part.clauses
-        if clause.weight is not None and _holds(clause.literals, values)
-    ]
-    return sum(gains, Fraction(0))
-
-
-def _holds(literals: GroundLiterals, values: Mapping[GroundAtom, float]) -> bool:
-    return any(
-        all(bool(values[atom]) == sign for sign, atom in content)  # type: ignore[index]
-        if isinstance(content, frozenset)
-        else bool(values[content]) == positive
-        for positive, content in literals
-    )
-
-
 def _fact_text(atom: GroundAtom, is_true: bool) -> str:
     return f"{'' if is_true else '!'}{show_ground_atom(*atom)}"
-
-
-def _written(
-    atoms: Sequence[GroundAtom], clauses: Iterable[tuple[float | None, GroundLiterals]]
-) -> tuple[int, list[tuple[int, ...]], list[float | None]]:
-    """Return the number of atoms, and the distinct clauses as signed numbers, with their weights.
-
-    The order is that of the numbers. Atoms that follow the given ones stand for conjunctions; hard clauses
-    define them. A hard clause has the weight None.
-    """
-    numbers = {atom: n for n, atom in enumerate(atoms, 1)}
-
-    def signed(literals: GroundLiterals) -> tuple[int, ...]:
-        numbered = [numbers[a] if p else -numbers[a] for p, a in literals]  # type: ignore[index]
-        return tuple(sorted(numbered))
-
-    parts = {
-        signed(content): content
-        for _, literals in clauses
-        for _, content in literals
-        if isinstance(content, frozenset)
-    }
-    gains = dict[tuple[int, ...], list[float]]()
-    hard = set[tuple[int, ...]]()
-    for defined, part in enumerate(sorted(parts), len(atoms) + 1):
-        numbers[parts[part]] = defined  # type: ignore[index]
-        hard.add(tuple(sorted((defined, *(-literal for literal in part)))))
-        hard |= {tuple(sorted((-defined, literal))) for literal in part}
-    for weight, literals in clauses:
-        if weight is None:
-            hard.add(signed(literals))
-        else:
-            gains.setdefault(signed(literals), []).append(weight)
-    soft = sorted(gains)
-    rows = [*sorted(hard), *soft]
-    weights = [*[None] * len(hard), *(math.fsum(gains[clause]) for clause in soft)]
-    return len(atoms) + len(parts), rows, weights

@@ -98,14 +98,17 @@ class Model:
         forest.update(*parts)
         return forest
 
-    def states(self):
-        """The true atoms and the score of each possible state, by brute force."""
+    def all_states(self):
+        """The true atoms of each state, possible or not, that has an allowed number of each group."""
         choices = [
             [*((atom,) for atom in x.atoms), *([] if x.exactly else [()])]
             for x in self.variables.values()
         ]
-        states = ({a for part in state for a in part} for state in product(*choices))
-        return [(true, x) for true in states if (x := self.score(true)) is not None]
+        return ({a for part in state for a in part} for state in product(*choices))
+
+    def states(self):
+        """The true atoms and the score of each possible state, by brute force."""
+        return [(true, x) for true in self.all_states() if (x := self.score(true)) is not None]
 
     def score(self, true):
         if any(x.weight is None and not holds(x.literals, true) for x in self.factors.values()):
@@ -132,7 +135,14 @@ def bits(model, forest, with_marginals):
         forest.score,
         forest.feasible,
         forest.certified,
+        [written(part) for part in forest.components(model.atoms())],
     )
+
+
+def written(part):
+    """A component's model, as it is written."""
+    arrays = *vars(part.model).values(), part.weights
+    return part.atoms, part.conjunctions, [np.asarray(array).tolist() for array in arrays]
 
 
 def expected(model, states):
@@ -144,6 +154,20 @@ def expected(model, states):
         atom: math.fsum(share for true, share in shares if atom in true) / total
         for atom in model.atoms()
     }
+
+
+def assert_components(model, parts):
+    """The models of components have each atom once, and the scores of all states together."""
+    assert sorted(atom for part in parts for atom in part.atoms) == sorted(model.atoms())
+    for true in model.all_states():
+        score = Fraction(0)
+        for part in parts:
+            state = part.state({atom: float(atom in true) for atom in part.atoms})
+            possible = part.model.feasible(state)
+            score = score + part.model.exact_score(state, part.weights) if possible else None
+            if score is None:
+                break
+        assert score == model.score(true)
 
 
 def follows(seed, size, steps, brute):
@@ -159,6 +183,7 @@ def follows(seed, size, steps, brute):
         if forest.feasible and None not in known.values():
             assert forest.score == model.score(true)
         if brute:
+            assert_components(model, [*forest.components(model.atoms())])
             states = model.states()
             assert forest.feasible == bool(states)
             if states:
