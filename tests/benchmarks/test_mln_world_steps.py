@@ -55,7 +55,7 @@ def cold_of(model, facts):
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="needs the papers of CiteSeer")
-@pytest.mark.parametrize("seen", [0.5, 0.8])
+@pytest.mark.parametrize("seen", [0.2, 0.5, 0.8])
 def test_topics(seen):
     """A step corrects the topic of a paper that is seen, or takes a link away or puts it back."""
     topics, text_of, links, observed, rng = topics_of(seen)
