@@ -154,8 +154,7 @@ def test_the_page_on_cutting_leads_from_two_tables_to_probabilities(tmp_path, mo
     """Its script, rules and configuration run as they are; no example has a fact of its future."""
     monkeypatch.chdir(tmp_path)
     generate = runpy.run_path(str(ROOT / "streams" / "fraud" / "generate.py"))
-    generate["write"].__globals__.update(PAYMENTS=2000, DAYS=20)
-    generate["write"](tmp_path, 1)
+    generate["write"](tmp_path, 1, honest=2000, days=20)
     page, saved = GUIDE["cutting"], {"cut.py": "py", "fraud.mln": "mln", "fraud.yaml": "yaml"}
     for name, language in saved.items():
         Path(name).write_text(blocks(page, language)[0])

@@ -32,16 +32,16 @@ def payment(rng: Random, at: float, fraud: bool, card: int, device: int, merchan
     return when, parts, device != card % DEVICES, fraud
 
 
-def payments(rng: Random) -> list[Any]:
+def payments(rng: Random, honest: int, days: int) -> list[Any]:
     """Return all payments by time: honest ones, those of gangs, and single frauds."""
     rows = []
-    for number in range(PAYMENTS + FRAUD_ALONE):
+    for number in range(honest + FRAUD_ALONE):
         card = rng.randrange(CARDS)
         device = card % DEVICES if rng.random() < 0.85 else rng.randrange(DEVICES)
         merchant = int(MERCHANTS * rng.random() ** 2)
-        rows.append(payment(rng, rng.random() * DAYS, number >= PAYMENTS, card, device, merchant))
+        rows.append(payment(rng, rng.random() * days, number >= honest, card, device, merchant))
     for _ in range(GANGS):
-        begin, length = rng.random() * (DAYS - 8), 3 + 5 * rng.random()
+        begin, length = rng.random() * (days - 8), 3 + 5 * rng.random()
         cards, devices = rng.sample(range(CARDS), 12), rng.sample(range(DEVICES), 2)
         merchants = rng.sample(range(MERCHANTS), 3)
         for _ in range(FRAUD_BY_GANG):
@@ -53,11 +53,13 @@ def payments(rng: Random) -> list[Any]:
     return sorted(rows)
 
 
-def write(folder: Path, seed: int) -> None:
-    """Write both tables."""
+def write(folder: Path, seed: int, honest: int = PAYMENTS, days: int = DAYS) -> None:
+    """Write both tables, with so many honest payments in so many days."""
     transactions = [HEAD]
     labels = [["tx_id", "label_ts", "is_fraud"]]
-    for number, (when, parts, new, fraud) in enumerate(payments(Random(seed)), start=1):
+    for number, (when, parts, new, fraud) in enumerate(
+        payments(Random(seed), honest, days), start=1
+    ):
         transactions.append([f"t{number}", str(when), *map(str, parts), str(new)])
         labels.append([f"t{number}", str(when + timedelta(days=2)), str(int(fraud))])
     for name, rows in ("transactions.csv", transactions), ("labels.csv", labels):
