@@ -220,9 +220,15 @@ class World:
                 self._schema.check_change(part, atom, value, self._world.fact(atom))
                 number = 1.0 if value is None else value
                 changes[atom] = {"remove": None, "query": nan}.get(part, number)
-        self._whole_numbers |= numbers
+        new = numbers.keys() - self._whole_numbers.keys()
+        self._whole_numbers |= numbers  # before the change, so that no interrupt comes between
         exchanges = list[Exchange]()
-        changed = self._world.apply(changes, exchanges)
+        try:
+            changed = self._world.apply(changes, exchanges)
+        except BaseException:
+            for text in new:
+                del self._whole_numbers[text]
+            raise
         delta = self._delta(changed, exchanges)
         if len(self._whole_numbers) > self._most_numbers:
             self._forget_numbers()

@@ -187,6 +187,19 @@ BAD = {
 }
 
 
+def test_a_whole_number_of_a_refused_change_is_not_remembered():
+    """A constant is shown as it was given: as text, or as a whole number."""
+    rules = "A(x)\nB(x)\nQ(x)\n1 A(x) => Q(x)\nA(x) => !B(x).\n"
+    world = srl.World(srl.Model(rules, "mln"), "Q")
+    world.apply(add={"A": [("5",)]})
+    with pytest.raises(Infeasible):
+        world.apply(add={"B": [(5,)]})
+    assert world.answer()["Q"] == {("5",): 1.0}
+    world.apply(remove={"A": [("5",)]})
+    world.apply(add={"A": [(5,)]})
+    assert world.answer()["Q"] == {(5,): 1.0}
+
+
 @pytest.mark.parametrize("message", BAD)
 def test_a_bad_change_is_refused_and_changes_nothing(message):
     world = srl.World(srl.Model(TRUST, "psl"), "Trusts")
