@@ -1,4 +1,4 @@
-"""Runs over examples whose truth is partly known: late labels, resumed runs, check and warning."""
+"""Runs over examples whose truth is partly known: late labels, resumed runs, shards, check and warning."""
 
 import json
 import random
@@ -9,6 +9,8 @@ from conftest import Job
 from tests.support.late_labels import apart
 from tests.support.trust_program import MODEL as TRUST
 from tests.support.trust_program import examples as circles
+
+SHARDS = {"shards": 2, "round": 4}
 
 
 def spelled(example):
@@ -120,6 +122,13 @@ def test_a_predicate_stands_for_all_its_atoms(stream):
     assert 'class="atom unlabelled"' in page
     assert 'class="atom wrong"' not in page and 'class="atom missing"' not in page
     assert "true negatives" not in page.partition("Some predictions")[2]
+
+
+def test_workers_of_shards_change_nothing(stream):
+    lines, make = stream
+    one = make(lines, "one", distribute=SHARDS | {"workers": 1})
+    two = make(lines, "two", distribute=SHARDS | {"workers": 2})
+    assert learned(one) == learned(two)
 
 
 def test_an_ambiguous_stream_is_told(job, tmp_path):

@@ -119,7 +119,7 @@ def test_late_labels_count_when_they_come() -> None:
 
 
 def test_shards_count_together(job: Any, tmp_path: Path) -> None:
-    examples, model = stream(40), tmp_path / "spam.mln"
+    examples, model, found = stream(40), tmp_path / "spam.mln", []
     model.write_text(MODEL)
     lines = [
         json.dumps({"id": x.id, "evidence": x.evidence, "truth": x.truth}).encode() + b"\n"
@@ -132,10 +132,13 @@ def test_shards_count_together(job: Any, tmp_path: Path) -> None:
         "learner": {"update": "log-likelihood"},
         "inference": {"engine": "mcsat", "threshold": {"Spam": "f1"}},
     }
-    run = job(lines, distribute={"shards": 3, "round": 5, "workers": 1}, **keys)
-    assert run.run() == 0, run.said
-    scores = srl.OnlineLearner.load(run.output).learned.save()[0]["scores"]["Spam"]
-    assert sum(row[1] + row[2] for row in scores) == 160
+    for workers in (1, 2):
+        shards = {"shards": 3, "round": 5, "workers": workers}
+        run = job(lines, f"workers{workers}", distribute=shards, **keys)
+        assert run.run() == 0, run.said
+        found.append(srl.OnlineLearner.load(run.output).learned.save()[0]["scores"]["Spam"])
+    assert found[0] == found[1]
+    assert sum(row[1] + row[2] for row in found[0]) == 160
 
 
 def test_what_has_no_threshold_is_refused() -> None:
