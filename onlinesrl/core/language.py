@@ -100,8 +100,11 @@ class Language(Protocol):
     def facts(self, program: Any, query: Sequence[str], targets: str) -> Any:
         """Return what the facts of a world may be, a ``logic.ground_world.FactSchema``."""
 
-    def world(self, program: Any, query: Sequence[str], targets: str) -> Any:
-        """Return a ``logic.ground_world.GroundWorld`` without facts. Raises UsageError, Infeasible."""
+    def world(self, program: Any, query: Sequence[str], targets: str, max_work: int | None) -> Any:
+        """Return a ``logic.ground_world.GroundWorld`` without facts. Raises UsageError, Infeasible.
+
+        ``max_work`` ends searches of Markov logic.
+        """
 
     def rows_of_file(self, path: Path) -> Iterator[Row]:
         """Yield the weights in a file of weights."""

@@ -48,6 +48,7 @@ class _Saved(TypedDict):
     model: str
     query: list[str]
     targets: str
+    max_work: int | None
     whole_numbers: dict[str, int]
     facts: list[_Listed]
     keep_conflicts: bool
@@ -128,6 +129,9 @@ class World:
     ground rule with an atom that is neither observed nor a target is an error there, and left out with
     ``targets="skip"``. Raises UsageError.
 
+    In Markov logic a search for the most probable state of a component ends after ``max_work``, as
+    ``inference.max_work`` says, with the best state so far and its gap; None: it goes on to the proof.
+
     A change under which the hard rules cannot all hold is refused. With ``keep_conflicts`` it is accepted,
     and waits: the values are the best ones without it, until another change lets all hard rules hold.
 
@@ -149,6 +153,7 @@ class World:
         query: str | Sequence[str],
         *,
         targets: str | None = None,
+        max_work: int | None = 1_000_000,
         keep_conflicts: bool = False,
     ) -> None:
         model = Model(model, "psl") if isinstance(model, str) else model
@@ -162,7 +167,8 @@ class World:
         self._schema = model.language.facts(model.program, self._names, self._targets)
         for name in self._names:
             self._schema.check_name(name, "query")
-        world = model.language.world(model.program, self._names, self._targets)
+        world = model.language.world(model.program, self._names, self._targets, max_work)
+        self._max_work = max_work
         self._world = TransactionalWorld(world, keep_conflicts)
         self._whole_numbers = dict[str, int]()
         self._most_numbers = WHOLE_NUMBERS
@@ -292,6 +298,7 @@ class World:
             "model": self._world.text,
             "query": self._names,
             "targets": self._targets,
+            "max_work": self._max_work,
             "whole_numbers": self._whole_numbers,
             "facts": _rows(facts),
             "keep_conflicts": self._world.keep_conflicts,
@@ -310,8 +317,13 @@ class World:
             saved = converted(checkpoint.header, _Saved)
             try:
                 model = Model(saved["model"], saved["language"], file="<world>", alone=True)
-                keep = saved["keep_conflicts"]
-                world = cls(model, saved["query"], targets=saved["targets"], keep_conflicts=keep)
+                world = cls(
+                    model,
+                    saved["query"],
+                    targets=saved["targets"],
+                    max_work=saved["max_work"],
+                    keep_conflicts=saved["keep_conflicts"],
+                )
             except OnlinesrlError as error:
                 raise Misfit(str(error)) from None
             world._world.resume(world._restored(saved["facts"]), checkpoint.arrays)

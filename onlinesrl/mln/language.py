@@ -126,7 +126,9 @@ class MarkovLogic:
         numeric = [name for name, predicate in predicates if predicate.numeric]
         return FactSchema(arities, numeric, query, False, targets == "listed")
 
-    def world(self, program: Program, query: Sequence[str], targets: str) -> MlnWorld:
+    def world(
+        self, program: Program, query: Sequence[str], targets: str, max_work: int | None
+    ) -> MlnWorld:
         """Return a world without facts. Raises UsageError, and Infeasible if hard rules contradict."""
         from onlinesrl.mln.query.incremental_world import MlnWorld
 
@@ -136,7 +138,7 @@ class MarkovLogic:
             if weight is None and not hard:
                 place = f"{program.file}:{line}"
                 raise UsageError(f"{place}: a rule without a weight: {text}; write one before it")
-        return MlnWorld(program, query, targets == "listed")
+        return MlnWorld(program, query, targets == "listed", max_work)
 
     def rows_of_file(self, path: Path) -> Iterator[Row]:
         """Yield the weights of a weight file."""

@@ -111,7 +111,9 @@ class Psl:
 
         return FactSchema(program.predicates, (), query, soft=True, listed=True)
 
-    def world(self, program: PslProgram, query: Sequence[str], targets: str) -> PslWorld:
+    def world(
+        self, program: PslProgram, query: Sequence[str], targets: str, max_work: int | None
+    ) -> PslWorld:
         """Return a world without facts."""
         from onlinesrl.psl.query.incremental_world import PslWorld
 

@@ -83,6 +83,7 @@ class WorldLearner(Learner):
         program: Program,
         query: Sequence[str],
         targets: str,
+        max_work: int | None,
         keep_conflicts: bool,
         learner: Learner,
         background: Background,
@@ -100,7 +101,7 @@ class WorldLearner(Learner):
 
         def new() -> KeyedWorld:
             schema: FactSchema = language.facts(program, query, targets)
-            ground: GroundWorld = language.world(program, query, targets)
+            ground: GroundWorld = language.world(program, query, targets, max_work)
             return KeyedWorld(TransactionalWorld(ground, keep_conflicts), schema, parse)
 
         self._before: tuple[dict[str, Any], dict[str, Any]] | None = None

@@ -445,6 +445,27 @@ def test_a_delta_lists_the_ground_rules_that_came_and_went():
     assert ("Has(A, Logic)", 0.4) in ground_rules(begin)
 
 
+def test_a_search_that_ends_leaves_a_state_and_its_gap(tmp_path):
+    """As many of 160 pairs as may be are to be apart, in a graph too wide for elimination."""
+    model = srl.Model("W(p, p)\nV(p)\n1 W(x, y) => V(x) v V(y)\n1 W(x, y) => !V(x) v !V(y)\n")
+    rng = np.random.default_rng(3)
+    pairs = sorted(
+        {(min(x), max(x)) for x in rng.integers(0, 40, (160, 2)).tolist() if x[0] != x[1]}
+    )
+    proven, ended = srl.World(model, "V", max_work=None), srl.World(model, "V", max_work=1)
+    best = proven.apply(add={"W": pairs}).certificate
+    ended.apply(add={"W": pairs[:-1]})
+    state = ended.apply(add={"W": pairs[-1:]}).certificate
+    assert best.certified
+    assert not state.certified
+    assert state.score < best.score <= state.score + state.gap
+    ended.save(tmp_path / "world")
+    cold = srl.World(model, "V", max_work=1)
+    cold.apply(add={"W": pairs})
+    for other in (cold, srl.World.load(tmp_path / "world")):
+        assert (other.certificate, other.answer().values) == (state, ended.answer().values)
+
+
 def test_a_delta_shows_its_first_atoms():
     world = srl.World(srl.Model("P(x)\n1 P(x)"), "P", targets="listed")
     delta = world.apply(query={"P": [[str(n)] for n in range(30)]})

@@ -64,7 +64,7 @@ class Followed:
     def __init__(self, text, keep, done=()):
         self.kind, self.shown = "psl" if text is PSL else "mln", {}
         model = srl.Model(text, self.kind)
-        world = model.language.world(model.program, ["Has"], model.language.targets[0])
+        world = model.language.world(model.program, ["Has"], model.language.targets[0], None)
         self.world = TransactionalWorld(world, keep)
         for step in done:
             self.do(*step)

@@ -90,10 +90,17 @@ class MlnWorld:
     ``listed`` is that of ``IncrementalGrounder``. Raises Infeasible if the hard rules contradict each other.
     """
 
-    def __init__(self, program: Program, query: Sequence[str], listed: bool = False):
+    def __init__(
+        self,
+        program: Program,
+        query: Sequence[str],
+        listed: bool = False,
+        max_work: int | None = None,
+    ):
         self._grounder = IncrementalGrounder(program, query, listed)
         self._reweighed: _Reweighed = []
-        self._engine = map_engine("mpe")
+        self._max_work = max_work
+        self._engine = map_engine("mpe", max_work=max_work)
         self._rows = dict[Key, Row]()
         self._atoms = dict[GroundAtom, float]()
         self._fixed = dict[GroundAtom, float]()
@@ -171,7 +178,9 @@ class MlnWorld:
     def remade(self, state: _State) -> MlnWorld:
         """See ``GroundWorld``; the facts of other atoms are those of the step."""
         before, grounder, weighted = state
-        world = MlnWorld(grounder.plan.program, grounder.plan.query, grounder.listed)
+        world = MlnWorld(
+            grounder.plan.program, grounder.plan.query, grounder.listed, self._max_work
+        )
         world._grounder.weights = world._grounder.weights_as(weighted)
         world._reweighed = weighted
         facts = {**grounder.facts(), **before}
@@ -276,7 +285,7 @@ class MlnWorld:
         """
         old = self._grounder
         if (change := old.under(program, self._rows)) is None:
-            world = MlnWorld(program, old.plan.query, old.listed)
+            world = MlnWorld(program, old.plan.query, old.listed, self._max_work)
             world.apply(old.facts())
             if exchanges is not None:
                 came = world._grounder.counted({**world._rows}, {})
