@@ -108,8 +108,8 @@ class WorldLearner(Learner):
         """What was saved before a step of which only the change has been made, not the learning."""
         self._new = new
         self._world = new()
-        self._gap = 0.0
-        """Of the answer after the last step."""
+        self._figures = self._present_figures()
+        """Of the world after the last step that ended."""
         self._background = background
 
     # the step ------------------------------------------------------------------------------------
@@ -141,6 +141,7 @@ class WorldLearner(Learner):
         if self._background:
             self._world.change(BACKGROUND, dict(self._facts("evidence", self._background.atoms)))
             self._background = Background()
+            self._figures = self._present_figures()
         key, changes, truth = self._changes_of(item)
         before = self.save() if truth else None
         with self.slowest.timing(item.id, len(changes), lambda: "step"):
@@ -150,11 +151,12 @@ class WorldLearner(Learner):
                     tally = self._learn(item.id, truth, changed)
                 except (Interrupted, Unsolved) as error:
                     self._before = before
+                    self._restore_learner(*before)  # its weights may be written before ``_go_back``
                     if isinstance(error, Unsolved):
                         self._go_back()
                     raise
         certificate = self._world.ground.certificate
-        self._gap = certificate.gap
+        self._figures = self._present_figures()
         prediction = WorldStep(
             id=item.id,
             predicted={},
@@ -326,13 +328,15 @@ class WorldLearner(Learner):
 
     def certificate(self) -> dict[str, float | None]:
         """Return the number of facts, what changes of them have changed so far, and the gap of the answer."""
+        return {**self.learner.certificate(), **self._figures}
+
+    def _present_figures(self) -> dict[str, float | None]:
         return {
-            **self.learner.certificate(),
             "facts": len(self._world.asserted),
             "changed_atoms": self._world.changed,
             **({"conflicts": len(self._world.conflicts)} if self._world.conflicts else {}),
             "touched_rules": self._world.touched,
-            "gap": self._gap,
+            "gap": self._world.ground.certificate.gap,
         }
 
     # checkpoints ---------------------------------------------------------------------------------
@@ -349,12 +353,15 @@ class WorldLearner(Learner):
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """See ``Checkpointable``."""
         saved = converted(header.get(WORLD), _Saved)
-        self.learner.restore({key: header[key] for key in header if key != WORLD}, arrays)
+        self._restore_learner(header, arrays)
         self._world.restore(saved["facts"], arrays)
         self.seen, self.current = saved["seen"], saved["current"]
-        self._gap = self._world.ground.certificate.gap
+        self._figures = self._present_figures()
         if self._world.asserted.by(BACKGROUND):
             self._background = Background()
+
+    def _restore_learner(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        self.learner.restore({key: header[key] for key in header if key != WORLD}, arrays)
 
     # the weights' part ---------------------------------------------------------------------------
 

@@ -282,8 +282,8 @@ def test_a_run_stopped_within_a_step_goes_on_to_the_same_bits(world_run, monkeyp
     pairs = [[one, other] for one in people for other in people if one < other]
     begin = {"id": "begin", "evidence": {"Rates": pairs}}
     begin |= {"query": {"Good": [[name] for name in people]}} if soft else {}
-    truth = [{"id": name, "truth": {"Good": [[name]]}} for name in people[:4]]
-    run = world_run([begin, *truth], soft, learner={"update": "cda2"})
+    lines = [begin, *({"id": name, "truth": {"Good": [[name]]}} for name in people[:4])]
+    run = world_run(lines, soft, learner={"update": "cda2"})
     assert run.run() == 0, run.said
     unbroken = run.results()
     shutil.rmtree(run.output)
@@ -299,6 +299,14 @@ def test_a_run_stopped_within_a_step_goes_on_to_the_same_bits(world_run, monkeyp
     monkeypatch.setattr(*stops, stopped)
     assert run.run("--set", "batch=1") == 0, run.said
     assert "stopped after" in run.said
+    summary = json.loads((run.output / "summary.json").read_bytes())
+    before = world_run(lines[: summary["examples"]], soft, "before", learner={"update": "cda2"})
+    assert before.run() == 0, before.said
+    weights = "weights.psl" if soft else "weights.mln"
+    assert run.results()[weights] == before.results()[weights]
+    expected = json.loads((before.output / "summary.json").read_bytes())
+    for figure in ("updates", "facts", "changed_atoms", "touched_rules", "gap"):
+        assert summary[figure] == expected[figure]
     assert run.run() == 0, run.said
     assert run.results() == unbroken
 
