@@ -124,7 +124,7 @@ class MarkovLogic:
         predicates = program.predicates.items()
         arities = {name: len(predicate.types) for name, predicate in predicates}
         numeric = [name for name, predicate in predicates if predicate.numeric]
-        return FactSchema(arities, numeric, query, False, targets == "listed")
+        return FactSchema(arities, numeric, query, soft=False, listed=targets == "listed")
 
     def world(
         self, program: Program, query: Sequence[str], targets: str, max_work: int | None

@@ -218,7 +218,7 @@ def test_the_error_is_served_where_there_is_one(tmp_path: Path) -> None:
         "routes": {},
     }
     for error in (None, 0.25):
-        board = RunMonitor()
+        monitor = RunMonitor()
         trainer = SimpleNamespace(
             seconds=0.0,
             line=lambda error=error: {**figures, "mae": error},
@@ -226,8 +226,8 @@ def test_the_error_is_served_where_there_is_one(tmp_path: Path) -> None:
             folder=SimpleNamespace(checkpoints=tmp_path),
             copies=None,
         )
-        board.begin(cast(Trainer, trainer))
-        served = {metric.name for metric in board.collect()}
+        monitor.begin(cast(Trainer, trainer))
+        served = {metric.name for metric in monitor.collect()}
         assert served >= {"onlinesrl_f1_ratio", "onlinesrl_weights"}
         assert "onlinesrl_mean_loss" not in served
         assert ("onlinesrl_mean_absolute_error" in served) is (error is not None)

@@ -73,7 +73,7 @@ class Reporter:
         """
         out = results.out
         for w, answer in results.answered.items():
-            if out.status[w] == OK:
+            if out.status[w] == OK and w not in results.apart:
                 self.counter.count_apart(results, w, answer)
         texts = self.texts(results)
         kind: Any = Prediction if texts is None else SpelledPrediction

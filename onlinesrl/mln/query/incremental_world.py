@@ -60,7 +60,7 @@ class StateCertificate(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Component:
+class _SolvedComponent:
     """A connected component of open atoms that is not narrow, in the order of names, and its best state."""
 
     atoms: tuple[GroundAtom, ...]
@@ -109,8 +109,8 @@ class MlnWorld:
         self._mentions = dict[GroundAtom, dict[Key, None]]()
         self._groups = dict[GroundAtom, dict[GroundAtom, None]]()
         self._true = dict[GroundAtom, dict[GroundAtom, None]]()
-        self._component = dict[GroundAtom, _Component]()
-        self._loose = dict[_Component, None]()
+        self._component = dict[GroundAtom, _SolvedComponent]()
+        self._loose = dict[_SolvedComponent, None]()
         self._marginals = dict[GroundAtom, tuple[list[GroundAtom], Marginals]]()
         self._forest = EliminationForest()
         self._moved = dict[GroundAtom, None]()
@@ -232,9 +232,9 @@ class MlnWorld:
         if (other := next((a for a in atoms if a not in self._values), None)) is not None:
             raise DataError(f"{show_ground_atom(*other)} is no target")
         engine, forest, steep = marginal_engine("exact"), self._forest, self._forest.steep
-        shown = sorted({*atoms} or self._values)
+        asked = sorted({*atoms} or self._values)
         narrow = {} if steep else forest.marginals()
-        wide = [atom for atom in shown if steep or atom in self._component]
+        wide = [atom for atom in asked if steep or atom in self._component]
         for part in forest.components(a for a in wide if a not in self._marginals):
             solved = part.atoms, engine.marginals(part.model, part.weights)
             self._marginals |= dict.fromkeys(part.atoms, solved)
@@ -246,7 +246,7 @@ class MlnWorld:
         all_marginals = [marginals for _, marginals in present.values()]
         routes = {route for one in all_marginals for route in one.route.split("+")}
         roundings = [one.rounding for one in all_marginals]
-        if any(atom in narrow and atom not in by_engine for atom in shown):
+        if any(atom in narrow and atom not in by_engine for atom in asked):
             routes.add("exact")
             roundings.append(forest.rounding)
         stats = {
@@ -255,7 +255,7 @@ class MlnWorld:
             "rounding": max(roundings, default=0.0),
         }
         # a group decides the atoms that are in neither
-        return {a: by_engine.get(a, narrow.get(a, 0.0)) for a in shown}, stats
+        return {a: by_engine.get(a, narrow.get(a, 0.0)) for a in asked}, stats
 
     def apply(
         self,
@@ -529,10 +529,10 @@ class MlnWorld:
             return None
         return result
 
-    def _solved(self, part: Component) -> _Component:
+    def _solved(self, part: Component) -> _SolvedComponent:
         """Solve a component. Raises Infeasible and Unsolved."""
         solution = self._engine.solve(part.model, part.weights)
-        return _Component(
+        return _SolvedComponent(
             (*part.atoms,),
             (*solution.state[: len(part.atoms)].astype(float).tolist(),),
             part.model.exact_score(solution.state, part.weights),

@@ -167,9 +167,7 @@ def _ranked(example: Example, outcome: Outcome) -> Iterator[tuple[tuple[str, ...
             yield (str(example.id), *atom[:-1]), truth.get(atom, 0.0), value
 
 
-def _valued(
-    atoms: Rows,
-) -> Iterator[tuple[tuple[str, ...], float]]:
+def _valued(atoms: Rows) -> Iterator[tuple[tuple[str, ...], float]]:
     """Yield every atom with its value, 1 where none is given."""
     for name, rows in atoms.items():
         for atom in rows:
