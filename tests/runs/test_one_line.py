@@ -3,6 +3,7 @@
 import json
 from io import StringIO
 
+import pytest
 from conftest import command
 
 from onlinesrl.runs.progress import print_summary
@@ -19,11 +20,12 @@ def test_an_id_in_the_summary():
     assert stream.getvalue().splitlines()[-1].endswith(f"  {SHOWN}")
 
 
-def test_the_id_of_a_bad_example(job, citations):
+@pytest.mark.parametrize("keys", [{}, {"distribute": {"workers": 1}}])
+def test_the_id_of_a_bad_example(job, citations, keys):
     bad = {"id": NAME, "evidence": {"Nothing": [["a"]]}}
-    run = job([*citations[:3], json.dumps(bad).encode() + b"\n"])
+    run = job([*citations[:3], json.dumps(bad).encode() + b"\n"], **keys)
     assert run.run("--strict") == 65
-    assert run.said.splitlines()[-1].endswith(f"(example {SHOWN})")
+    assert f"(example {SHOWN})" in run.said.splitlines()[-1]
 
 
 def test_ids_that_might_be_meant(job, citations, capsys):

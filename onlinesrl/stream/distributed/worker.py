@@ -8,7 +8,7 @@ from functools import reduce
 from operator import add
 from typing import Any, NamedTuple
 
-from onlinesrl.core.errors import DataError, ExampleError
+from onlinesrl.core.errors import DataError, ExampleError, printable
 from onlinesrl.core.example import Example
 from onlinesrl.core.interrupt import Interrupted
 from onlinesrl.core.learner import Learner, Tally
@@ -119,7 +119,7 @@ def _step(
             record, example, reason = entry.record, entry.example, outcome.error or ""
             name = None if example.id is None else str(example.id)
             if task.strict or (task.settle and outcome.unsolved):
-                suffix = f" (example {name})" if name else ""
+                suffix = f" (example {printable(name)})" if name else ""
                 raise DataError(
                     f"{record.file}:{record.line}: {reason}{suffix}; nothing of its round was kept"
                 )
