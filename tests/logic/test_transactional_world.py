@@ -10,6 +10,7 @@ import pytest
 import onlinesrl as srl
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.logic.transactional_world import TransactionalWorld
+from onlinesrl.psl.query import incremental_world
 from tests.conftest import tiers
 
 PACKAGE = str(Path(srl.__file__).parent)
@@ -145,3 +146,19 @@ def test_a_step_that_is_cut_off_anywhere_has_changed_nothing(text, keep, places)
         values = dict(world.world.values())
         assert world.shown == pytest.approx(values, abs=2e-3 if text is PSL else 0)
     assert ended < tried / 2
+
+
+@pytest.mark.parametrize("loads", [False, True])
+def test_a_world_that_is_saved_after_a_cut_still_reports_what_is_new(monkeypatch, loads):
+    """It is made again from a cold start, so that values differ a little from those that were reported."""
+    monkeypatch.setattr(incremental_world, "RESOLUTION", 1e-9)
+    *before, step = steps(PSL)[:6]
+    world, plain = Followed(PSL, False, before), Followed(PSL, False, before)
+    cut_off(world.do, step, cut_off(plain.do, step) // 2)
+    saved = world.world.save()
+    if loads:
+        other = Followed(PSL, False, [before[3]])  # the weights
+        other.world.resume(*saved)
+        other.shown, world = world.shown, other
+    world.do("apply", atoms("Has", "z Logic", value=nan))
+    assert world.shown == pytest.approx(dict(world.world.values()), abs=1e-9)

@@ -133,6 +133,8 @@ class PslWorld:
         other._answer.resume(step.rows, step.model, duals, targets, arrays["values"])
         other._reported = np.full(other._grounder.listed.room, np.nan)
         other._reported[targets] = arrays["reported"]
+        # they are others than the values where the world was made again, see ``remade``
+        other._all_due = bool(np.any(np.abs(arrays["values"] - arrays["reported"]) >= RESOLUTION))
         vars(self).update(vars(other))
 
     def state(self, atoms: Iterable[GroundAtom]) -> _State:
