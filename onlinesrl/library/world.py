@@ -60,7 +60,7 @@ class Delta:
     """What a step changed: the atoms whose answer is another, and the certificate of the new answer.
 
     ``changed`` has the old and the new value by predicate and atom; None: there is none. ``conflicts`` are
-    those of the world, see ``World``. ``exchanges`` are of ground rules.
+    those of the world, see ``World``. ``ground_rules`` counts the ``exchanges`` when it is asked for.
     """
 
     def __init__(
@@ -174,7 +174,10 @@ class World:
         self._most_numbers = WHOLE_NUMBERS
 
     def __reduce__(self) -> Any:
-        """Refuse to be copied or pickled, since arrays that a world shares would not be. Raises TypeError."""
+        """Refuse to be copied or pickled: parts of a world share arrays, those of a copy would not.
+
+        Raises TypeError.
+        """
         raise TypeError("a world is not copied or pickled; save it, and load what was saved")
 
     @property

@@ -17,10 +17,9 @@ class Inference:
 
     ``whole`` solves models that are not simplified first (``presolve: none``, audits). ``exact`` solves the
     worlds that are too wide for elimination; ``growth`` bounds the width, see the kernel's ``structure`` in
-    ``kernels.elimination_order``. A search may end
-    at its limit without a proof. The example is then bad, unless there is a ``fallback``. In that case the
-    best state so far predicts the example, or the fallback's state if there is none. Learning uses such an
-    example only if its rival is proven optimal.
+    ``kernels.elimination_order``. A search may end at its limit without a proof. The example is then bad,
+    unless there is a ``fallback``. In that case the best state so far predicts the example, or the
+    fallback's state if there is none. Learning uses such an example only if its rival is proven optimal.
 
     With ``marginals``, the probabilities of atoms predict a world; its rival is still a best state. If
     answers need not be ``proven``, ``exact`` may be any engine, and there is no bound on the regret.
