@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from math import isnan, nan
 from typing import TypeAlias
 
-from onlinesrl.logic.atom_index import GroundAtom
+from onlinesrl.logic.atom_index import GroundAtom, same_value
 
 Facts: TypeAlias = dict[GroundAtom, float]
 """Observed atoms with their values, and targets, whose value is NaN."""
@@ -43,14 +43,14 @@ class AssertedFacts:
         return {
             atom: value
             for atom in sorted({**before, **facts})
-            if not _same(value := facts.get(atom), before.get(atom))
+            if not same_value(value := facts.get(atom), before.get(atom))
         }
 
     def consequences(self, key: str, changes: FactChanges) -> FactChanges:
         """Return the facts that change where what a key asserts changes."""
         now = {atom: self._fact(atom) for atom in changes}
         later = {atom: self._fact(atom, key, value) for atom, value in changes.items()}
-        return {atom: later[atom] for atom in changes if not _same(now[atom], later[atom])}
+        return {atom: later[atom] for atom in changes if not same_value(now[atom], later[atom])}
 
     def change(self, key: str, changes: FactChanges) -> None:
         """Change what a key asserts."""
@@ -110,10 +110,3 @@ class AssertedFacts:
             for key, value in (*((key, nan) for key in targets), *values):
                 self._by_key.setdefault(key, {})[atom] = value
         self._number = len({**self._values, **self._targets})
-
-
-def _same(first: float | None, second: float | None) -> bool:
-    """Tell whether two values are the same, or both are NaN, or both None."""
-    if first is None or second is None:
-        return first is second
-    return first == second or (isnan(first) and isnan(second))

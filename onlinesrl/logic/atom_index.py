@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isnan
 from typing import TypeAlias
 
 Constants: TypeAlias = tuple[str, ...]
@@ -11,6 +12,13 @@ GroundAtom: TypeAlias = tuple[str, Constants]
 Change: TypeAlias = tuple[float | None, float | None]
 """The old and the new value of an atom that facts leave open; None: it was, or is, not open."""
 _Index: TypeAlias = dict[Constants, dict[Constants, None]]
+
+
+def same_value(first: float | None, second: float | None) -> bool:
+    """Tell whether two values are the same, or both are NaN, or both None."""
+    if first is None or second is None:
+        return first is second
+    return first == second or (isnan(first) and isnan(second))
 
 
 class AtomIndex:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from math import isnan
 from typing import Any, NamedTuple
 
 from onlinesrl.core.errors import DataError, Infeasible, ModelError, OnlinesrlError, Unsolved
-from onlinesrl.logic.atom_index import Change, GroundAtom
+from onlinesrl.logic.atom_index import Change, GroundAtom, same_value
 from onlinesrl.logic.ground_world import Exchange, GroundWorld
 
 REFUSALS = (DataError, Infeasible, ModelError, Unsolved)
@@ -132,7 +131,7 @@ class TransactionalWorld:
 
         Atoms that are as the world has them already are left out.
         """
-        new = {atom: x for atom, x in changes.items() if not _same(x, self._world.fact(atom))}
+        new = {atom: x for atom, x in changes.items() if not same_value(x, self._world.fact(atom))}
         try:
             return self._world.apply(new, exchanges) if new else {}
         except expected as error:
@@ -156,9 +155,3 @@ class TransactionalWorld:
                         break
                     self._conflicts.clear()
         return {atom: values for atom, values in changed.items() if values[0] != values[1]}
-
-
-def _same(one: float | None, other: float | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return one == other or (isnan(one) and isnan(other))
