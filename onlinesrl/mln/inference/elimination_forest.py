@@ -130,9 +130,7 @@ class EliminationForest:
         number = np.empty(len(names), np.int64)
         number[order] = np.arange(1, len(names) + 1)
         last_atom = np.cumsum([len(variable.atoms) for variable in variables]) - 1
-        lengths = frame.length[factors].astype(np.int64)
-        begin = np.cumsum(lengths) - lengths
-        places = np.repeat(frame.start[factors] - begin, lengths) + np.arange(lengths.sum())
+        lengths, places = self._places(factors)
         variable = np.searchsorted(members, frame.variable[places])
         from_last = frame.values[members[variable]] - 1 - frame.holds[places]
         atom = number[last_atom[variable] - from_last]
@@ -309,24 +307,26 @@ class EliminationForest:
         """Close the gaps between literals of clauses that are left."""
         frame = self._frame
         numbers = _ints(number for number, _ in self._factors.values())
-        lengths = frame.length[numbers].astype(np.int64)
-        start = np.cumsum(lengths) - lengths
-        self._literals = total = int(lengths.sum())
-        places = np.repeat(frame.start[numbers] - start, lengths) + np.arange(total)
+        lengths, places = self._places(numbers)
+        self._literals = total = len(places)
         for array in (frame.variable, frame.holds, frame.bits):
             array[:total] = array[places]
-        frame.start[numbers] = start
+        frame.start[numbers] = np.cumsum(lengths) - lengths
         frame.first[: len(self._variables)] = -1
         kernel.link(frame, numbers)
 
     def _variables_of(self, numbers: Iterable[int]) -> list[int]:
         """Return the variables of clauses."""
-        frame = self._frame
-        spans = (
-            slice(s, s + n)
-            for s, n in zip(frame.start[[*numbers]], frame.length[[*numbers]], strict=True)
+        _, places = self._places(_ints(numbers))
+        return [*dict.fromkeys(self._frame.variable[places].tolist())]
+
+    def _places(self, numbers: Ints32) -> tuple[Ints, Ints]:
+        """Return the lengths of clauses, and the places of their literals in the frame, clause by clause."""
+        lengths = self._frame.length[numbers].astype(np.int64)
+        begin = np.cumsum(lengths) - lengths
+        return lengths, np.repeat(self._frame.start[numbers] - begin, lengths) + np.arange(
+            lengths.sum()
         )
-        return [*dict.fromkeys(v for span in spans for v in frame.variable[span].tolist())]
 
     def _add(self, numbers: Ints32, sign: int) -> None:
         """Add the weights of clauses to the score, without rounding."""
