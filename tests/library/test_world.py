@@ -10,6 +10,7 @@ import pytest
 import onlinesrl as srl
 from onlinesrl.core.errors import DataError, Infeasible, UsageError
 from onlinesrl.core.io import checkpoint_file
+from tests.support.linked_papers import MARKOV
 
 TRUST = """
 1: Knows(A, B) & Knows(B, C) & Knows(A, C) & Trusts(A, B) & Trusts(B, C) -> Trusts(A, C) ^2
@@ -343,18 +344,6 @@ def test_conflicts_that_only_hold_together_are_resolved_together():
     assert not world.apply(set={"P": {"B": 1}}).conflicts
     assert world.answer().values == {}
     assert [world.explain(f"P({name})").value for name in "AB"] == [1, 1]
-
-
-MARKOV = """
-topic = {Logic, Vision}
-Link(paper, paper)
-Has(paper, topic!)
-Score(paper): real
-1.5 Link(x, y) ^ Has(x, t) => Has(y, t)
-0.4 Has(x, Logic)
-0.5 Score(x) ^ Has(x, Vision)
-Link(x, x) => Has(x, Logic).
-"""
 
 
 def targets(answer):

@@ -12,18 +12,9 @@ from onlinesrl.core.errors import Infeasible
 from onlinesrl.logic.transactional_world import TransactionalWorld
 from onlinesrl.psl.query import incremental_world
 from tests.conftest import tiers
+from tests.support.linked_papers import MARKOV
 
 PACKAGE = str(Path(srl.__file__).parent)
-MARKOV = """
-topic = {Logic, Vision}
-Link(paper, paper)
-Has(paper, topic!)
-Score(paper): real
-1.5 Link(x, y) ^ Has(x, t) => Has(y, t)
-0.4 Has(x, Logic)
-0.5 Score(x) ^ Has(x, Vision)
-Link(x, x) => Has(x, Logic).
-"""
 PSL = """
 1: Link(A, B) & Has(A, T) -> Has(B, T) ^2
 0.4: Link(A, B) -> Has(A, 'Logic') ^2
