@@ -80,6 +80,16 @@ def _filter(p: Pairwise, t: Messages, s: Tree, most: float) -> int:
 
 
 @kernel
+def _round(p: Pairwise, t: Messages, s: Tree) -> None:
+    """Round the messages to a state, and remember it where it is the best so far."""
+    round_off(p, t)
+    value = cost(p, t.state)
+    if value < s.value[FOUND]:
+        s.value[FOUND] = value
+        copy(t.state, s.best)
+
+
+@kernel
 def _open(p: Pairwise, t: Messages, s: Tree, root: bool) -> bool:
     """Bound a node by its remaining values; returns whether it must branch."""
     reparameterise(p, t)
@@ -91,11 +101,7 @@ def _open(p: Pairwise, t: Messages, s: Tree, root: bool) -> bool:
         sweep(p, t, False)
         lowest = bound(p, t)
         if root or i == 0:
-            round_off(p, t)
-            value = cost(p, t.state)
-            if value < s.value[FOUND]:
-                s.value[FOUND] = value
-                copy(t.state, s.best)
+            _round(p, t, s)
         if root:
             s.value[ROOT] = max(s.value[ROOT], min(lowest, s.value[FOUND]))
         gap = s.value[FOUND] - TOLERANCE * max(1.0, abs(s.value[FOUND])) - lowest
@@ -163,6 +169,8 @@ def search(p: Pairwise, t: Messages, s: Tree, most_work: int) -> int:
         if s.stop[0] or work > most_work:
             return LIMIT
         v = _choose(p, t) if branches else -1
+        if branches and v < 0:  # sweeps pruned all but one state, which may not have been rounded to
+            _round(p, t, s)
         if v >= 0:
             _descend(p, t, s, v)
         elif s.size[0] > 0:
