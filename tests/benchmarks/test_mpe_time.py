@@ -6,13 +6,14 @@ from functools import partial
 
 import pytest
 
-from onlinesrl.mln.inference.branch_and_bound import BranchAndBound, search_engine
+from onlinesrl.mln.inference.branch_and_bound import BranchAndBound
 from onlinesrl.mln.inference.elimination import Elimination
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.protocols import MapEngine, Wide
+from onlinesrl.mln.inference.registry import exact_engine
 from onlinesrl.mln.inference.toulbar2 import Toulbar2
 from tests.benchmarks.measure import show
-from tests.support.ground_mrfs import Instance, Refuses, instance
+from tests.support.ground_mrfs import Instance, instance
 
 pytestmark = pytest.mark.benchmark
 NARROW = [f"{kind}-{n}" for kind in ("W1", "W2") for n in range(4)]
@@ -40,7 +41,7 @@ def test_time_of_an_exact_mpe():
     rows = []
     for name in NARROW:
         recorded = instance(name)
-        engines = (Ilp(), search_engine(Ilp()), Elimination())
+        engines = (Ilp(), exact_engine(Ilp(), None), Elimination())
         ilp, *others = (milliseconds(engine, recorded) for engine in engines)
         cells = [x for ms in others for x in (("wide", "") if ms is None else (ms, ms / ilp))]
         rows.append((name, recorded.model.n_atoms, recorded.model.n_clauses, ilp, *cells))
@@ -65,7 +66,7 @@ def test_time_of_a_collective_mpe(monkeypatch: pytest.MonkeyPatch):
     for name in COLLECTIVE:
         recorded = instance(name)
         of = partial(milliseconds, recorded=recorded)
-        ours, run = of(BranchAndBound(Refuses())), of(search_engine(Ilp()))
+        ours, run = of(BranchAndBound()), of(exact_engine(Ilp(), None))
         searched.clear()
         whole = of(Toulbar2())
         theirs = min(searched)

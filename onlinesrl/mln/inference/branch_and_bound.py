@@ -6,19 +6,17 @@ sequential tree-reweighted message passing (``kernels/tree_reweighted``, ``kerne
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32, gathered
-from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
-from onlinesrl.mln.inference.elimination import Mpe
-from onlinesrl.mln.inference.protocols import MapEngine, Solution
+from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.inference.rounding import Magnitude
 from onlinesrl.mln.kernels import branch_and_bound
+from onlinesrl.mln.kernels.branch_and_bound import FOUND
 from onlinesrl.mln.kernels.ground_network import VARIABLES, Network
 from onlinesrl.mln.kernels.low_degree_elimination import EDGES, core_of, fold, folds, unfold
 from onlinesrl.mln.kernels.pairwise_mrf import Members, Pairwise, add_clauses, pairwise
@@ -26,70 +24,72 @@ from onlinesrl.mln.kernels.tree_reweighted import messages
 
 TINY = 1e-3
 """Weights of a smaller sum are scaled up, because the search also has an absolute tolerance."""
-SHORT, LONG = 20_000_000, 500_000_000
-"""The most table cells that a short and a long search may read: some 0.05 s, and 1 to 10 s."""
+UNLIMITED = 1 << 62
 
 
 class BranchAndBound:
-    """Branch and bound, up to ``most_work``; a search without a proof then asks ``core``.
+    """Branch and bound, up to ``most_work`` table cells; None: to the proof. The same on every run."""
 
-    The answer is the better of the two states. It is the same on every run.
-    """
-
-    def __init__(self, core: MapEngine, most_work: int = LONG) -> None:
-        self._core, self._most_work = core, most_work
+    def __init__(self, most_work: int | None = None) -> None:
+        self._most_work = UNLIMITED if most_work is None else most_work
 
     def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
-        """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
+        """See ``MapEngine.solve``; the score is -inf where the search ended without a feasible state."""
+        return Search(model, weight, bonus).go_on(self._most_work)
+
+
+class Search:
+    """A search of one model, which ends at a limit and goes on from there.
+
+    ValueError where the weights or the bonus are not finite.
+    """
+
+    def __init__(self, model: GroundMRF, weight: Floats, bonus: Floats | None = None) -> None:
         bonus = np.zeros(model.n_atoms) if bonus is None else bonus
-        size = Magnitude.of(weight, bonus)
-        scale = size.scale(1.0) if size.total < TINY else 1.0
-        tables = Tables(model, weight)
-        costs = tables.costs(scale * weight, scale * bonus)
-        fold(costs, tables.folds)
-        core, variables = core_of(costs, tables.folds)
-        tree = branch_and_bound.tree(core, interrupt.flag())
+        self._model, self._weight, self._bonus = model, weight, bonus
+        self._size = Magnitude.of(weight, bonus)
+        self._scale = self._size.scale(1.0) if self._size.total < TINY else 1.0
+        self._tables = Tables(model, weight)
+        self._costs = self._tables.costs(self._scale * weight, self._scale * bonus)
+        fold(self._costs, self._tables.folds)
+        self._core, self._variables = core_of(self._costs, self._tables.folds)
+        self._messages = messages(self._core)
+        self._tree = branch_and_bound.tree(self._core, interrupt.flag())
+        self._offered = -np.inf
+
+    def offer(self, score: float) -> None:
+        """Tell the search of the score of a feasible state: it then looks only for better states."""
+        self._offered = max(self._offered, score)
+        cost = self._scale * (self._tables.most - self._offered)
+        self._tree.value[FOUND] = min(self._tree.value[FOUND], cost)
+
+    def go_on(self, most_work: int) -> Solution:
+        """Search until ``most_work`` cells have been read in all, or to the proof.
+
+        The score is -inf where no feasible state was found. If a state that was offered is proven to be
+        the best, that is in the bound. Raises Infeasible.
+        """
+        model, tree = self._model, self._tree
         with interrupt.doing(lambda: f"branch and bound on {model.n_atoms:,} atoms"):
             interrupt.check()
-            status = branch_and_bound.search(core, messages(core), tree, self._most_work)
+            status = branch_and_bound.search(self._core, self._messages, tree, most_work)
             interrupt.check()
         proven = status == branch_and_bound.PROVEN
-        values = np.zeros(len(costs.start) - 1, np.int32)
-        values[variables] = tree.best
-        unfold(costs, tables.folds, values)
-        state = tables.state(values)
+        values = np.zeros(len(self._costs.start) - 1, np.int32)
+        values[self._variables] = tree.best
+        unfold(self._costs, self._tables.folds, values)
+        state = self._tables.state(values)
         feasible = model.feasible(state)
-        if proven and not feasible:
+        score = model.score(state, self._weight, self._bonus) if feasible else -np.inf
+        best = max(score, self._offered)
+        if proven and best == -np.inf:
             raise Infeasible("no state satisfies the hard clauses and the groups")
-        score = model.score(state, weight, bonus) if feasible else -np.inf
-        cost, root = (tree.value / scale).tolist()
-        slack = branch_and_bound.TOLERANCE * max(1.0 / scale, abs(cost)) if proven else cost - root
-        bound = score + slack if feasible else np.inf
-        certified = proven and size.certifies(slack + size.rounding)
-        solution = Solution(state, score, bound, "branch-and-bound", certified, size.rounding)
-        if proven:
-            return solution
-        try:
-            answer = self._core.solve(model, weight, bonus=bonus)
-        except Unsolved:
-            if solution.score == -np.inf:
-                raise
-            return solution
-        if answer.certified:
-            return answer
-        better = solution if solution.score > answer.score else answer
-        bound, rounding = min(solution.bound, answer.bound), max(solution.rounding, answer.rounding)
-        return replace(better, bound=bound, rounding=rounding)
-
-
-def search_engine(last: MapEngine, most_work: int | None = None) -> Mpe:
-    """Return the engine that eliminates narrow components, and searches the others.
-
-    If a short search of a component finds no proof, elimination follows, if its tables fit memory. If they
-    do not, a long search of up to ``most_work`` (None: ``LONG``) follows, and then ``last``.
-    """
-    long = LONG if most_work is None else most_work
-    return Mpe(BranchAndBound(Mpe(BranchAndBound(last, long)), min(SHORT, long)), growth=1)
+        cost, root = (tree.value / self._scale).tolist()
+        tolerance = branch_and_bound.TOLERANCE * max(1.0 / self._scale, abs(cost))
+        slack = tolerance if proven else cost - root
+        bound = best + slack if best > -np.inf else np.inf
+        certified = proven and self._size.certifies(bound - score + self._size.rounding)
+        return Solution(state, score, bound, "branch-and-bound", certified, self._size.rounding)
 
 
 class Tables:
@@ -106,6 +106,8 @@ class Tables:
             raise Infeasible("a hard clause is empty")
         size = np.diff(self.net.var_start[: self.n + 1]).astype(np.int64) + 1
         long_clauses = np.flatnonzero(members > 2)
+        gain = weight[self.live]
+        self.most = float(gain[(gain > 0) | (members <= 2)].sum())
         pays = model.hard[self.live] | (weight[self.live] > 0)
         self.size = np.concatenate(
             (size, np.where(pays[long_clauses], members[long_clauses] + 1, 2))

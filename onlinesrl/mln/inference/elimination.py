@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.clique_elimination import IntegerElimination
 from onlinesrl.mln.inference.components import components, restrict, solve_components
 from onlinesrl.mln.inference.protocols import MapEngine, Solution, Wide
+from onlinesrl.mln.inference.pure_literals import impure
 from onlinesrl.mln.inference.rounding import Magnitude, solve_hardened
 from onlinesrl.mln.kernels import elimination, elimination_order
 from onlinesrl.mln.kernels.ground_network import Network
@@ -75,7 +77,8 @@ def build_structure(
 class Mpe:
     """Exact MPE of each connected component, by elimination where it is narrow.
 
-    ``core`` solves the components that are too wide; its answers say whether they are certified. If sums of
+    ``core`` solves the components that are too wide, without their pure literals; its answers say whether
+    they are certified. If sums of
     doubles would lose small weights, large weights become hard clauses, or all are added as integers. For
     ``growth`` see ``Elimination``.
     """
@@ -104,7 +107,14 @@ class Mpe:
                     return solution
                 with suppress(Wide):
                     return IntegerElimination().solve(part, w, bonus=b)
-            return self.core.solve(part, w, bonus=b)
+            rest = impure(part, w, b)
+            if len(rest.atoms) == len(atoms):
+                return self.core.solve(part, w, bonus=b)
+            solution = self.solve(rest.model, w[rest.clauses], bonus=b[rest.atoms])
+            rest.state[rest.atoms] = solution.state
+            score = part.score(rest.state, w, b)
+            bound = score + solution.bound - solution.score
+            return replace(solution, state=rest.state, score=score, bound=bound)
 
         state = np.zeros(model.n_atoms, np.uint8)
         solutions = solve_components(components(model, model.hard | (weight != 0)), narrow, wide)

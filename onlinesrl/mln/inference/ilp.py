@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import pulp
 
-from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.interrupt import doing
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
@@ -45,19 +45,32 @@ class Ilp:
         max_nodes: int | None = None,
         max_work: int | None = None,
     ) -> None:
-        self._solver = SOLVERS[solver](max_nodes, max_work)
-        self._limits = f"max_nodes {max_nodes}, max_work {max_work}"
+        self._solver = SOLVERS[solver](max_nodes)
+        self._max_nodes, self._max_work = max_nodes, max_work
+        self.takes_turns = solver == "highs" and max_nodes is None
+        """Whether searches with more and more work end at each limit, and only there."""
         self._merged: Merged | None = None
         self._program: CompactProgram | None = None
 
-    def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
-        """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
+    def solve(
+        self,
+        model: GroundMRF,
+        weight: Floats,
+        *,
+        bonus: Floats | None = None,
+        start: State | None = None,
+        max_work: int | None = None,
+    ) -> Solution:
+        """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite.
+
+        The search begins with the feasible state ``start``. ``max_work`` takes the place of the engine's own.
+        """
         if (hardened := solve_hardened(self, model, weight, bonus)) is not None:
             return hardened
         merged = self._merge(model)
         if self._program is None or not self._program.fits(weight):
             self._program = CompactProgram(merged, weight)
-        return self._optimise(self._program, weight, bonus)
+        return self._optimise(self._program, weight, bonus, start, max_work)
 
     def second_best(
         self,
@@ -79,19 +92,29 @@ class Ilp:
             self._merged, self._program = Merged.of(model), None
         return self._merged
 
-    def _optimise(self, program: CompactProgram, weight: Floats, bonus: Floats | None) -> Solution:
+    def _optimise(
+        self,
+        program: CompactProgram,
+        weight: Floats,
+        bonus: Floats | None,
+        start: State | None = None,
+        max_work: int | None = None,
+    ) -> Solution:
         """Solve the program for these weights; the score is counted anew from the rounded state."""
         model, problem, size = program.merged.model, program.problem, Magnitude.of(weight, bonus)
         constant = program.set_objective(weight, bonus, size.for_solvers)
+        work = self._max_work if max_work is None else max_work
+        if start is not None:
+            program.begin_with(start)
         with doing(lambda: self._doing(model, size.for_solvers)):
-            problem.solve(self._solver)
+            problem.solve(self._solver, warm=start is not None, max_work=work)
         if problem.status == pulp.LpStatusInfeasible:
             raise Infeasible("no state satisfies the hard clauses and the groups")
         if problem.status != pulp.LpStatusOptimal or not model.feasible(state := program.state()):
             status = pulp.LpStatus[problem.status]
             raise Unsolved(
-                f"the solver found no feasible state ({status}, {self._limits}): "
-                "raise max_nodes and max_work or leave them out"
+                f"the solver found no feasible state ({status}, max_nodes {self._max_nodes}, "
+                f"max_work {work}): raise max_nodes and max_work or leave them out"
             )
         score = model.score(state, weight, bonus)
         bound = max(score, self._solver.bound(problem) / size.for_solvers + constant)
@@ -127,6 +150,12 @@ class Merged:
             for begin, end in pairwise(model.start.tolist())
         ]
         return cls(model, list(index), np.array(places, np.int64))
+
+    def satisfied(self, state: State) -> Bools:
+        """Return which distinct clauses are true in the state."""
+        true = np.zeros(len(self.clauses), np.bool_)
+        true[self.where] = self.model.satisfied(state)
+        return true
 
     def weights(self, weight: Floats) -> Floats:
         """Sum the weight of each distinct clause, float64; 0 for one that is only hard."""
@@ -180,6 +209,14 @@ class CompactProgram:
         """Leave one state out: a no-good cut, at least one atom differs from it."""
         differs = tuple(-a if true else a for a, true in enumerate(state.tolist(), start=1))
         self.problem.addConstraint(self._at_least(1, differs))
+
+    def begin_with(self, state: State) -> None:
+        """Give the variables the values of a feasible state, from which a solver may begin."""
+        true = self.merged.satisfied(state)[self._long]
+        for column, value in zip(
+            (*self._y, *self._z), (*state.tolist(), *true.tolist()), strict=True
+        ):
+            column.varValue = float(value)
 
     def state(self) -> State:
         """Read the atoms as the solver left them, rounded, uint8[n_atoms]."""

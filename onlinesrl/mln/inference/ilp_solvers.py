@@ -37,10 +37,9 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
     gap = np.inf
     """How far the best state so far may be from the best, during a search."""
 
-    def __init__(self, max_nodes: int | None, max_work: int | None = None) -> None:
+    def __init__(self, max_nodes: int | None) -> None:
         super().__init__(mip=True, msg=False)
-        self._max_work = max_work
-        self._looks = self._most_looks = 0
+        self._looks, self._most_looks = 0, math.inf
         self._highs = highspy.Highs()  # type: ignore[no-untyped-call]
         options = {
             "output_flag": False,
@@ -55,19 +54,18 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
             options["mip_max_nodes"] = max_nodes
         for option, setting in options.items():
             self._highs.setOptionValue(option, setting)
-        self._highs.HandleUserInterrupt = True
         self._highs.cbMipLogging += self._note
-        if max_work is not None:
-            self._highs.cbMipInterrupt += self._look
+        self._highs.cbMipInterrupt += self._look
+        self._highs.HandleUserInterrupt = True
 
     def _look(self, event: highspy.HighsCallbackEvent) -> None:
         """Count HiGHS's callbacks, one per step of its search; interrupt the search past the limit.
 
-        A step counts as much work as the matrix has entries.
+        A step counts as much work as the matrix has entries. HiGHS remembers that it was interrupted from one
+        problem to the next, unless it is told otherwise.
         """
         self._looks += 1
-        if self._looks > self._most_looks:
-            event.interrupt()
+        event.interrupt(self._looks > self._most_looks)
 
     def _note(self, event: highspy.HighsCallbackEvent) -> None:
         """Note the gap of a search, which is shown to the user."""
@@ -78,8 +76,11 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         """Return True: highspy is a dependency."""
         return True
 
-    def actualSolve(self, lp: Any) -> int:
-        """Solve the problem; a matrix that an earlier call left in it is used again."""
+    def actualSolve(self, lp: Any, *, warm: bool = False, max_work: int | None = None) -> int:
+        """Solve the problem; a matrix that an earlier call left in it is used again.
+
+        ``warm``: the search begins with the values of the variables. For ``max_work`` see ``Ilp``.
+        """
         if lp.solverModel is None:
             lp.solverModel = _matrix(lp)
         while not self._highs.wait(interrupt.POLL_SECONDS)[0]:  # highspy does one at a time
@@ -87,9 +88,13 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         columns, matrix = lp.solverModel
         matrix.col_cost_ = [lp.objective.get(column, 0.0) for column in columns]
         self._highs.passModel(matrix)
+        if warm:
+            start = highspy.HighsSolution()
+            start.col_value = [column.varValue for column in columns]
+            self._highs.setSolution(start)
         self.gap = np.inf
         self._looks, entries = 0, max(1, len(matrix.a_matrix_.index_))
-        self._most_looks = max(1, (self._max_work or 0) // entries)
+        self._most_looks = math.inf if max_work is None else max(1, max_work // entries)
         try:  # in another thread: a signal is not handled while this one is inside HiGHS
             self._highs.startSolve()
             while not self._highs.wait(interrupt.POLL_SECONDS)[0]:
@@ -170,12 +175,12 @@ _KIND = {
 class Cbc(pulp.COIN_CMD):  # type: ignore[misc]
     """The CBC program that comes with PuLP, in a process of its own; it is serial by default.
 
-    ``max_work`` has no effect: CBC counts nodes only, and a few of them may take minutes.
+    ``warm`` and ``max_work`` have no effect: CBC counts nodes only, and a few of them may take minutes.
     """
 
     gap = np.inf
 
-    def __init__(self, max_nodes: int | None, max_work: int | None = None) -> None:
+    def __init__(self, max_nodes: int | None) -> None:
         super().__init__(
             path=pulp.PULP_CBC_CMD.pulp_cbc_path,
             msg=False,
@@ -184,7 +189,7 @@ class Cbc(pulp.COIN_CMD):  # type: ignore[misc]
             maxNodes=max_nodes,
         )
 
-    def actualSolve(self, lp: Any) -> int:
+    def actualSolve(self, lp: Any, *, warm: bool = False, max_work: int | None = None) -> int:
         """Solve the problem as PuLP does, but kill the process when a signal asks to stop.
 
         It has a session of its own, because an interrupt from the terminal would make it answer early.

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine
     from onlinesrl.mln.inference.settings import Inference
 
-CELLS = 500
-"""Cells of tables that branch and bound may read for each unit of ``max_work``."""
-
 
 class MlnEngine(EngineSection):
     """An engine of Markov logic."""
@@ -39,7 +36,7 @@ class MlnEngine(EngineSection):
     """the nodes of branch and bound after which a search ends, the same on every replay; null: any
     number."""
     max_work: Count | None = 1_000_000
-    """the work after which a search ends, the same on every replay: of HiGHS its steps (LPs and
+    """the work after which each search ends, the same on every replay: of HiGHS its steps (LPs and
     nodes) times the entries of its matrix, of branch and bound the cells that it reads, by 500. A million
     take 1 to 15 seconds; null: the search goes on to the proof, for hours on dense examples of a hundred
     atoms. cbc counts nodes only."""
@@ -230,7 +227,8 @@ def marginal_engine(
 
 
 def exact_engine(last: Ilp, max_work: int | None) -> Mpe:
-    """Return the engine that proves its answers: elimination, a search, and after ``max_work`` ``last``."""
-    from onlinesrl.mln.inference.branch_and_bound import search_engine
+    """Return the engine that proves its answers: elimination, else a search and ``last`` in turns."""
+    from onlinesrl.mln.inference.alternation import Alternation
+    from onlinesrl.mln.inference.elimination import Mpe
 
-    return search_engine(last, None if max_work is None else CELLS * max_work)
+    return Mpe(Alternation(last, max_work), growth=1)

@@ -3,7 +3,7 @@
 A node of the search tree restricts the values of variables. Any messages give a valid bound, so sweeps
 start from the messages of the previous node. A node whose bound reaches the cost of the best state is
 pruned. So is a value whose reduced cost reaches it, in the node and below. A node branches on the variable
-with the most edges per value: first on its best value, then on all others.
+with the most edges per value: first on its best value, then on all others. A search goes on where it stood.
 """
 
 import numpy as np
@@ -30,6 +30,7 @@ LEAST_GAIN = 0.1
 TOLERANCE = 1e-9
 """Nodes are pruned that may improve the best cost by less than this, relative to that cost."""
 FOUND, ROOT = 0, 1
+DEPTH, DEATHS, WORK, SWEPT = 0, 1, 2, 3
 
 
 class Tree(Frame):
@@ -38,7 +39,7 @@ class Tree(Frame):
     killed: Ints32  # the variables of the values pruned on the path, in order
     deaths: Ints  # [depth] the number of pruned values before the branch
     branch: Ints32  # [depth, 2] the variable and its first value
-    size: Ints  # depth, deaths
+    size: Ints  # depth, deaths, the table cells read so far, 1: the root's sweeps have ended
     best: Ints32  # [variable]
     value: Floats  # the cost of the best state, the bound at the root
     stop: Bytes  # stop[0] is set: the work ends without a result
@@ -51,7 +52,7 @@ def tree(p: Pairwise, stop: Bytes) -> Tree:
         np.zeros(len(p.unary), i32),
         np.zeros(n + 1, np.int64),
         np.zeros((n + 1, 2), i32),
-        np.zeros(2, np.int64),
+        np.zeros(4, np.int64),
         np.zeros(n, i32),
         np.array([np.inf, -np.inf]),
         stop,
@@ -62,21 +63,21 @@ def tree(p: Pairwise, stop: Bytes) -> Tree:
 def _kill(p: Pairwise, t: Messages, s: Tree, v: int, i: int) -> None:
     """Prune the ``i``-th value of a variable, and note it on the path."""
     kill(p, t, v, i)
-    s.killed[s.size[1]] = v
-    s.size[1] += 1
+    s.killed[s.size[DEATHS]] = v
+    s.size[DEATHS] += 1
 
 
 @kernel
 def _filter(p: Pairwise, t: Messages, s: Tree, most: float) -> int:
     """Prune the values with an excess of ``most`` or more; returns how many, -1: all of some variable."""
-    before = s.size[1]
+    before = s.size[DEATHS]
     for v in range(len(t.count)):
         for i in range(t.count[v] - 1, -1, -1):
             if t.excess[p.start[v] + t.value[p.start[v] + i]] >= most:
                 _kill(p, t, s, v, i)
         if t.count[v] == 0:
             return -1
-    return s.size[1] - before
+    return s.size[DEATHS] - before
 
 
 @kernel
@@ -90,15 +91,17 @@ def _round(p: Pairwise, t: Messages, s: Tree) -> None:
 
 
 @kernel
-def _open(p: Pairwise, t: Messages, s: Tree, root: bool) -> bool:
-    """Bound a node by its remaining values; returns whether it must branch."""
+def _open(p: Pairwise, t: Messages, s: Tree, most_work: int) -> bool:
+    """Bound a node by its remaining values; returns whether it must branch, or the root be swept again."""
+    root = not s.size[SWEPT]
     reparameterise(p, t)
     last = -np.inf
     for i in range(ROOT_SWEEPS if root else SWEEPS):
-        if s.stop[0]:
-            return False
+        if s.stop[0] or (root and s.size[WORK] > most_work):
+            return True
         sweep(p, t, True)
         sweep(p, t, False)
+        s.size[WORK] += len(p.table) + len(p.unary)
         lowest = bound(p, t)
         if root or i == 0:
             _round(p, t, s)
@@ -107,10 +110,12 @@ def _open(p: Pairwise, t: Messages, s: Tree, root: bool) -> bool:
         gap = s.value[FOUND] - TOLERANCE * max(1.0, abs(s.value[FOUND])) - lowest
         killed = _filter(p, t, s, gap)
         if gap <= 0 or killed < 0:
+            s.size[SWEPT] = 1
             return False
         if killed == 0 and i > 0 and lowest - last < LEAST_GAIN * gap:
-            return True
+            break
         last = lowest
+    s.size[SWEPT] = 1
     return True
 
 
@@ -132,10 +137,10 @@ def _descend(p: Pairwise, t: Messages, s: Tree, v: int) -> None:
     for i in range(t.count[v]):
         if t.excess[first + t.value[first + i]] < t.excess[first + t.value[first + best]]:
             best = i
-    depth = s.size[0]
-    s.deaths[depth] = s.size[1]
+    depth = s.size[DEPTH]
+    s.deaths[depth] = s.size[DEATHS]
     s.branch[depth, 0], s.branch[depth, 1] = v, t.value[first + best]
-    s.size[0] += 1
+    s.size[DEPTH] += 1
     for i in range(t.count[v] - 1, -1, -1):
         if t.value[first + i] != s.branch[depth, 1]:
             _kill(p, t, s, v, i)
@@ -144,11 +149,11 @@ def _descend(p: Pairwise, t: Messages, s: Tree, v: int) -> None:
 @kernel
 def _backtrack(p: Pairwise, t: Messages, s: Tree) -> None:
     """Go back to the last branch, and prune the value that it kept."""
-    s.size[0] -= 1
-    depth = s.size[0]
-    while s.size[1] > s.deaths[depth]:
-        s.size[1] -= 1
-        t.count[s.killed[s.size[1]]] += 1
+    s.size[DEPTH] -= 1
+    depth = s.size[DEPTH]
+    while s.size[DEATHS] > s.deaths[depth]:
+        s.size[DEATHS] -= 1
+        t.count[s.killed[s.size[DEATHS]]] += 1
     v = s.branch[depth, 0]
     for i in range(t.count[v] - 1, -1, -1):
         if t.value[p.start[v] + i] == s.branch[depth, 1]:
@@ -159,21 +164,25 @@ def _backtrack(p: Pairwise, t: Messages, s: Tree) -> None:
 def search(p: Pairwise, t: Messages, s: Tree, most_work: int) -> int:
     """Write the state of least cost to ``s.best`` and ``s.value``; returns PROVEN or LIMIT.
 
-    LIMIT: the search has read ``most_work`` table cells; the best state so far is written.
+    LIMIT: the search has read ``most_work`` table cells since it began; the best state so far is written.
+    Called again with more work, it goes on from there. ``s.value[FOUND]`` may be lowered before, to the cost
+    of a state that is known otherwise: the search then looks for a better one.
     """
-    work, root = 0, True
-    while True:
-        branches = _open(p, t, s, root)
-        work += SWEEPS * (len(p.table) + len(p.unary))
-        root = False
-        if s.stop[0] or work > most_work:
+    while s.size[WORK] <= most_work:
+        branches = _open(p, t, s, most_work)
+        if s.stop[0]:
             return LIMIT
+        if not s.size[SWEPT]:
+            continue
         v = _choose(p, t) if branches else -1
-        if branches and v < 0:  # sweeps pruned all but one state, which may not have been rounded to
+        if (
+            branches and v < 0
+        ):  # sweeps pruned all but one state, which may not have been rounded to
             _round(p, t, s)
         if v >= 0:
             _descend(p, t, s, v)
-        elif s.size[0] > 0:
+        elif s.size[DEPTH] > 0:
             _backtrack(p, t, s)
         else:
             return PROVEN
+    return LIMIT

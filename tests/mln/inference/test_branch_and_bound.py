@@ -1,14 +1,22 @@
-"""Branch and bound: dense problems, and searches that end early."""
+"""What is too wide for elimination: pure literals, branch and bound, and both searches in turns."""
+
+from itertools import permutations
 
 import numpy as np
 import pytest
 from conftest import long
+from hypothesis import given
 
-from onlinesrl.core.errors import Unsolved
-from onlinesrl.mln.inference.branch_and_bound import BranchAndBound
+from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.mln.ground.ground_mrf import validate
+from onlinesrl.mln.inference.alternation import Alternation
+from onlinesrl.mln.inference.branch_and_bound import BranchAndBound, Search
+from onlinesrl.mln.inference.brute_force import Brute
+from onlinesrl.mln.inference.elimination import Mpe
 from onlinesrl.mln.inference.ilp import Ilp
-from onlinesrl.mln.inference.protocols import Solution
-from tests.support.ground_mrfs import Problem, Refuses, check, clause_model
+from onlinesrl.mln.inference.maxwalksat import WalkSat
+from onlinesrl.mln.inference.pure_literals import impure
+from tests.support.ground_mrfs import Clause, Problem, Refuses, check, clause_model, problems
 
 
 def clique(n: int, seed: int = 0) -> Problem:
@@ -25,54 +33,130 @@ def clique(n: int, seed: int = 0) -> Problem:
 def test_frustrated_cliques_agree_with_the_integer_program(n):
     problem = clique(n)
 
-    found = BranchAndBound(Refuses()).solve(problem.model, problem.weights)
+    found = BranchAndBound().solve(problem.model, problem.weights)
 
     check(found, problem, "branch-and-bound")
     assert found.score == pytest.approx(Ilp().solve(problem.model, problem.weights).score, abs=1e-6)
 
 
-class Answers:
-    """A core with an answer given beforehand; None: it found nothing."""
+def test_a_search_in_turns_is_the_same_search():
+    problem = clique(25)
+    whole = Search(problem.model, problem.weights).go_on(10**9)
+    search, work, answer = Search(problem.model, problem.weights), 1, None
+    while answer is None or not answer.certified:
+        last, answer = answer, search.go_on(work)
+        assert answer.score <= whole.score <= answer.bound
+        assert last is None or (last.score <= answer.score and answer.bound <= last.bound)
+        work *= 2
 
-    def __init__(self, state, bound: float, certified: bool):
-        self.given = state, bound, certified
-
-    def solve(self, model, weights, *, bonus=None) -> Solution:
-        state, bound, certified = self.given
-        if state is None:
-            raise Unsolved("no state was found")
-        score = model.score(state, weights, np.zeros(model.n_atoms))
-        return Solution(state, score, bound, "core", certified)
+    assert (answer.state.tolist(), answer.bound) == (whole.state.tolist(), whole.bound)
 
 
-def test_what_a_short_search_does_not_prove_is_the_cores():
+@pytest.mark.parametrize("less", [0.0, 0.01])
+def test_a_state_that_is_offered_is_exceeded_or_proven(less):
     problem = clique(20)
-    best = Ilp().solve(problem.model, problem.weights)
+    best = Ilp().solve(problem.model, problem.weights).score
+    search = Search(problem.model, problem.weights)
+    search.offer(best - less)
 
-    def found(core) -> Solution:
-        return BranchAndBound(core, most_work=1).solve(problem.model, problem.weights)
+    answer = search.go_on(10**9)
 
-    own = found(Answers(None, 0, certified=False))
-    assert not own.certified
-    assert own.score == problem.model.score(own.state, problem.weights)
-    assert own.score - 1e-9 <= best.score <= own.bound + 1e-9
-    assert found(Answers(best.state, best.score, certified=True)).route == "core"
-    worse = found(Answers(np.zeros(20, np.uint8), best.score + 0.5, certified=False))
-    assert (worse.score, worse.route, worse.certified) == (own.score, own.route, False)
-    assert worse.bound == min(own.bound, best.score + 0.5)
+    assert answer.bound == pytest.approx(best, abs=1e-6)
+    assert less == 0 or (answer.certified and answer.score == pytest.approx(best, abs=1e-6))
 
 
-def test_a_short_search_that_finds_no_state_leaves_the_question_open():
-    """Ten pigeons in nine holes: no state is feasible, which one node does not prove."""
-    holes, pigeons = range(9), range(10)
-    rows = [(None, [9 * p + h + 1 for h in holes]) for p in pigeons]
+def pigeons(holes: int) -> Problem:
+    """One pigeon more than holes: no state is feasible, which one node does not prove."""
+    pigeons = range(holes + 1)
+    rows = [(None, [holes * p + h + 1 for h in range(holes)]) for p in pigeons]
     rows += [
-        (None, [-(9 * p + h + 1), -(9 * q + h + 1)])
-        for h in holes
+        (None, [-(holes * p + h + 1), -(holes * q + h + 1)])
+        for h in range(holes)
         for p in pigeons
         for q in range(p)
     ]
-    model, weights = clause_model(90, rows)
+    return Problem(*clause_model(holes * (holes + 1), rows))
 
+
+def test_what_has_no_state_is_unsolved_at_the_limit_and_infeasible_without():
+    problem = pigeons(9)
+    with pytest.raises(Unsolved, match="max_work 1"):
+        Alternation(Ilp(), max_work=1).solve(problem.model, problem.weights)
+    with pytest.raises(Infeasible):
+        Alternation(Ilp()).solve(problem.model, problem.weights)
+
+
+def transitive(n: int, seed: int, hard: bool = True) -> Problem:
+    """Which of ``n`` records are the same, of similarities of any sign, all pairs in both directions."""
+    rng = np.random.default_rng(seed)
+    number = {pair: k for k, pair in enumerate(permutations(range(n), 2), start=1)}
+    rows = [
+        (float(w), [a]) for a, w in zip(number.values(), rng.normal(size=len(number)), strict=True)
+    ]
+    rows += [
+        (None if hard else 0.5, [-number[x, y], -number[y, z], number[x, z]])
+        for x, y, z in permutations(range(n), 3)
+    ]
+    return Problem(*clause_model(len(number), rows))
+
+
+@pytest.mark.parametrize("problem", [transitive(9, 0), transitive(10, 1, hard=False), clique(25)])
+@pytest.mark.parametrize("program", [Ilp(), Ilp("cbc"), Ilp(max_nodes=100_000)])
+def test_both_in_turns_prove_what_either_does(problem, program):
+    found = Alternation(program).solve(problem.model, problem.weights)
+
+    check(found, problem, found.route)
+    assert found.score == pytest.approx(Ilp().solve(problem.model, problem.weights).score, abs=1e-6)
+
+
+@pytest.mark.parametrize("max_work", [1, 1_000, 20_000])
+def test_at_its_limit_an_answer_is_at_least_that_of_a_short_local_search(max_work):
+    problem = transitive(14, 2, hard=False)
+    local = WalkSat(tries=1).solve(problem.model, problem.weights)
+    best = Alternation(Ilp()).solve(problem.model, problem.weights)
+
+    found = Alternation(Ilp(), max_work).solve(problem.model, problem.weights)
+
+    assert local.score <= found.score <= best.score + 1e-9 <= found.bound + 2e-9
+    assert found.score == problem.model.score(found.state, problem.weights)
+
+
+def test_a_program_that_ended_at_its_limit_solves_the_next_one():
+    problem, program = transitive(8, 3), Ilp()
     with pytest.raises(Unsolved):
-        BranchAndBound(Answers(None, 0, certified=False), most_work=1).solve(model, weights)
+        program.solve(problem.model, problem.weights, max_work=1)
+
+    assert program.solve(problem.model, problem.weights).certified
+
+
+def test_pure_literals_leave_nothing_to_search():
+    """Every atom is asked to be true only, or false only, once the clauses of the first are true."""
+    rng = np.random.default_rng(0)
+    rows: list[Clause] = [
+        (1.0, sorted({int(a) for a in rng.integers(1, 300, 3)})) for _ in range(4_000)
+    ]
+    rows += [(-1.0, [300, -301]), (2.0, [-300, -1])]
+    model, weights = clause_model(301, rows)
+
+    found = Mpe(Refuses(), growth=1).solve(model, weights)
+
+    assert found.certified
+    assert found.score == found.bound == sum(w for w, _ in rows if w > 0)
+
+
+@given(problem=problems())
+def test_some_best_state_has_the_values_of_pure_literals(problem: Problem):
+    bonus = np.zeros(problem.model.n_atoms) if problem.bonus is None else problem.bonus
+    try:
+        best = Brute().solve(problem.model, problem.weights, bonus=problem.bonus)
+    except Infeasible:
+        return
+
+    rest = impure(problem.model, problem.weights, bonus)
+
+    validate(rest.model)
+    of_rest = Brute().solve(rest.model, problem.weights[rest.clauses], bonus=bonus[rest.atoms])
+    rest.state[rest.atoms] = of_rest.state
+    assert problem.model.feasible(rest.state)
+    score = problem.model.score(rest.state, problem.weights, problem.bonus)
+    assert score == pytest.approx(best.score, abs=1e-9)

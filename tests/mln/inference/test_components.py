@@ -163,7 +163,7 @@ def test_an_uncertified_core_leaves_the_answer_uncertified_with_its_bound():
             return Solution(state, score, score + 2.0, "ilp", certified=False)
 
     pairs = [(a, b) for a in range(1, 31) for b in range(1, a)]
-    clauses = [(1.0, [a, b]) for a, b in pairs]
+    clauses = [(1.0, [s * a, s * b]) for a, b in pairs for s in (1, -1)]
 
     found = Mpe(Guesses()).solve(*clause_model(31, [*clauses, (1.0, [31])]))
 

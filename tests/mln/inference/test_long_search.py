@@ -7,7 +7,6 @@ import pytest
 import onlinesrl as srl
 from onlinesrl.core import interrupt
 from onlinesrl.mln.inference.branch_and_bound import BranchAndBound
-from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.query.load_world import QueryError
 from onlinesrl.runs.progress import Search, Status
 from tests.support.ground_mrfs import clause_model
@@ -42,7 +41,7 @@ def test_engines_say_what_they_do() -> None:
     model, weights = clause_model(3, [(1.0, [1, 2]), (1.0, [-2, 3]), (-1.0, [1, 3])])
     said: list[str] = []
     with interrupt.polled(lambda: said.append(interrupt.done())):
-        BranchAndBound(Ilp()).solve(model, weights)
+        BranchAndBound().solve(model, weights)
 
     assert "branch and bound on 3 atoms" in said
     assert interrupt.done() == "searching"

@@ -9,20 +9,21 @@ from hypothesis import given
 
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.library.testing import check_map_engine
-from onlinesrl.mln.inference.branch_and_bound import BranchAndBound, search_engine
+from onlinesrl.mln.inference.branch_and_bound import BranchAndBound
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.elimination import Elimination, Mpe
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.lp_relaxation import Lp
 from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.protocols import MapEngine
+from onlinesrl.mln.inference.registry import exact_engine
 from tests.support import recorded_networks
 from tests.support.ground_mrfs import Problem, Refuses, check, clause_model, instance, problems
 
 PROVING: dict[str, tuple[MapEngine, str]] = {
     "elimination": (Elimination(), "elimination"),
     "components": (Mpe(Refuses()), "elimination"),
-    "branch and bound": (BranchAndBound(Refuses()), "branch-and-bound"),
+    "branch and bound": (BranchAndBound(), "branch-and-bound"),
     "highs": (Ilp("highs"), "ilp"),
     "cbc": (Ilp("cbc"), "ilp"),
 }
@@ -122,8 +123,8 @@ def recorded() -> Iterator[object]:
         yield Elimination, "elimination", name
         yield lambda: Mpe(Refuses()), "elimination", name
     for name in (*narrow, *loopy, *large, *hard):
-        yield lambda: BranchAndBound(Refuses()), "branch-and-bound", name
-        yield lambda: search_engine(Refuses()), None, name
+        yield BranchAndBound, "branch-and-bound", name
+        yield lambda: exact_engine(Ilp(), None), None, name
     for name in (*narrow[:2], *narrow[4:6], *loopy[:1], *loopy[3:4]):
         yield Ilp, "ilp", name
     for name in (*narrow[2:4], *narrow[6:], *loopy[1:3], *loopy[4:], *large[:3]):
@@ -142,6 +143,7 @@ def test_recorded_optima_are_found(engine: Callable[[], MapEngine], route: str |
     ):
         found = engine().solve(case.model, case.weights, bonus=bonus)
         check(found, Problem(case.model, case.weights, bonus), route or found.route)
+        assert route == found.route or found.route != "ilp"
         assert found.score == pytest.approx(optimum, abs=1e-6)
 
 

@@ -13,13 +13,13 @@ import pytest
 
 import onlinesrl as srl
 from onlinesrl.core.errors import ExampleError, Infeasible
-from onlinesrl.mln.inference.branch_and_bound import BranchAndBound, search_engine
+from onlinesrl.mln.inference.branch_and_bound import BranchAndBound
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.elimination import Elimination
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.lp_relaxation import Lp
 from onlinesrl.mln.inference.protocols import MapEngine
-from onlinesrl.mln.inference.registry import marginal_engine
+from onlinesrl.mln.inference.registry import exact_engine, marginal_engine
 from onlinesrl.mln.inference.rounding import Magnitude
 from tests.support.ground_mrfs import Clause, clause_model
 
@@ -91,9 +91,9 @@ def check(engine: MapEngine, case: Case) -> bool:
 @pytest.mark.parametrize(
     ("engine", "cases", "certified"),
     [
-        (search_engine(Ilp()), 60, 60),
+        (exact_engine(Ilp(), None), 60, 60),
         (Elimination(), 40, 30),
-        (BranchAndBound(Ilp()), 40, 30),
+        (BranchAndBound(), 40, 30),
         (Ilp(), 40, 30),
         (Lp(), 40, 30),
         (Ilp("cbc"), 8, 5),
@@ -116,7 +116,7 @@ def test_what_elimination_answers_where_weights_are_lost_is_the_best_state_exact
     lost = [c for c in map(Case, range(120)) if Magnitude.of(c.weights, c.bonus).lost and c.scores]
     assert len(lost) > 5
     for case in lost:
-        found = search_engine(Ilp()).solve(case.model, case.weights, bonus=case.bonus)
+        found = exact_engine(Ilp(), None).solve(case.model, case.weights, bonus=case.bonus)
         best = max(case.scores.values())
         assert float(best - case.scores[tuple(found.state.tolist())]) <= found.rounding
         brute = Brute().solve(case.model, case.weights, bonus=case.bonus)
@@ -233,7 +233,7 @@ def test_a_wide_network_with_large_weights_is_certified() -> None:
     clauses: list[Clause] = [(random_.uniform(1, 2), [-a, -b]) for a, b in pairs]
     clauses += [(1e17, [a, a + 1]) for a in range(1, 14, 2)]
     model, weights = clause_model(14, clauses)
-    found = search_engine(Ilp()).solve(model, weights)
+    found = exact_engine(Ilp(), None).solve(model, weights)
     hard, small = clause_model(14, [(None if w > 1e9 else w, of) for w, of in clauses])
 
     assert found.certified

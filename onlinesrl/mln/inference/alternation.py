@@ -1,0 +1,104 @@
+"""Exact MPE of what is too wide for elimination: branch and bound and an integer program take turns.
+
+Branch and bound proves frustrated graphs, where the integer program's relaxation is loose, at once. The
+integer program proves transitivity, matchings and orders, where the bounds of branch and bound are loose, at
+its root. So neither may use much more work than the other needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import Unsolved
+from onlinesrl.mln.ground.ground_mrf import GroundMRF
+from onlinesrl.mln.inference.branch_and_bound import Search
+from onlinesrl.mln.inference.elimination import Elimination
+from onlinesrl.mln.inference.ilp import Ilp
+from onlinesrl.mln.inference.maxwalksat import WalkSat
+from onlinesrl.mln.inference.protocols import Solution, Wide
+from onlinesrl.mln.inference.rounding import Magnitude
+
+CELLS = 500
+"""Cells of tables that branch and bound may read for each unit of work."""
+LEAST, SHORT, LONG = 10_000, 40_000, 1_000_000
+"""The least and the most work of branch and bound before anything else is tried, some 0.03 and 0.1 s; and the
+work before a program that takes no turns."""
+ENTRIES = 4
+"""The work of the first turn for each literal: with it the integer program solves its root."""
+UNLIMITED = 1 << 50
+GROWTH = 4
+"""How many times the work of the turn before a turn may use."""
+
+
+class Alternation:
+    """Branch and bound and an integer program in turns, up to ``max_work`` each; None: to the proof.
+
+    Elimination comes after the first turn of branch and bound, if its tables fit memory. The best state so
+    far, which a short MaxWalkSAT finds at first, is where the integer program starts, and what branch and
+    bound must exceed. The answer is the same on every run.
+    """
+
+    def __init__(self, program: Ilp, max_work: int | None = None) -> None:
+        self._program, self._max_work = program, max_work
+
+    def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+        """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
+        search = Search(model, weight, bonus)
+        takes_turns, entries = self._program.takes_turns, ENTRIES * len(model.literals)
+        first = min(max(LEAST, entries), SHORT) if takes_turns else LONG
+        best = search.go_on(CELLS * min(first, self._max_work or first))
+        if best.certified:
+            return best
+        with suppress(Wide):
+            return Elimination().solve(model, weight, bonus=bonus)
+        size = Magnitude.of(weight, bonus)
+        with suppress(Unsolved):
+            state = WalkSat(tries=1).solve(model, weight, bonus=bonus)
+            best = _better(best, replace(state, route=best.route), size)
+        most = weight[weight > 0].sum() + (0.0 if bonus is None else bonus[bonus > 0].sum())
+        best = _better(best, replace(best, bound=max(float(most), best.score)), size)
+        for work in self._turns(max(LEAST, entries)) if takes_turns else (first,):
+            if best.certified:
+                return best
+            start = best.state if best.score > -np.inf else None
+            with suppress(Unsolved):
+                answer = self._program.solve(
+                    model,
+                    weight,
+                    bonus=bonus,
+                    start=start,
+                    max_work=work if takes_turns else None,
+                )
+                best = answer if answer.certified else _better(best, answer, size)
+            if best.certified:
+                return best
+            search.offer(best.score)
+            best = _better(best, search.go_on(CELLS * work), size)
+        if best.score == -np.inf:
+            raise Unsolved(
+                f"no feasible state was found (max_work {self._max_work}): "
+                "raise max_nodes and max_work or leave them out"
+            )
+        return best
+
+    def _turns(self, work: int) -> Iterator[int]:
+        """Yield the work up to which both go on, at first ``work``, at last the limit."""
+        limit = UNLIMITED if self._max_work is None else self._max_work
+        while work < limit:
+            yield work
+            work *= GROWTH
+        yield limit
+
+
+def _better(a: Solution, b: Solution, size: Magnitude) -> Solution:
+    """Return the better of two answers, the first of equal ones, with the lower of their bounds."""
+    best, bound = (a if a.score >= b.score else b), min(a.bound, b.bound)
+    rounding = max(a.rounding, b.rounding)
+    certified = best.score > -np.inf and size.certifies(bound - best.score + rounding)
+    route = b.route if certified else best.route
+    return Solution(best.state, best.score, max(bound, best.score), route, certified, rounding)
