@@ -12,6 +12,7 @@ from onlinesrl.core.evaluation.label_loss import Costs
 
 if TYPE_CHECKING:
     from onlinesrl.core.background import Background
+    from onlinesrl.core.engine import EngineSection
     from onlinesrl.core.errors import ConfigError
     from onlinesrl.core.learner import Learner
     from onlinesrl.core.online.update_rules.rule import Update
@@ -100,10 +101,12 @@ class Language(Protocol):
     def facts(self, program: Any, query: Sequence[str], targets: str) -> Any:
         """Return what the facts of a world may be, a ``logic.ground_world.FactSchema``."""
 
-    def world(self, program: Any, query: Sequence[str], targets: str, max_work: int | None) -> Any:
+    def world(
+        self, program: Any, query: Sequence[str], targets: str, inference: EngineSection
+    ) -> Any:
         """Return a ``logic.ground_world.GroundWorld`` without facts. Raises UsageError, Infeasible.
 
-        ``max_work`` ends searches of Markov logic.
+        ``inference`` is for the wide components of Markov logic.
         """
 
     def rows_of_file(self, path: Path) -> Iterator[Row]:

@@ -15,10 +15,12 @@ from onlinesrl.core.example import Constant, show_ground_atom
 from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.core.io import checkpoint_file
 from onlinesrl.core.io.restoring import Misfit, converted, restoring
+from onlinesrl.core.language import language_of
 from onlinesrl.core.version import __version__
 from onlinesrl.library.explain import AnyAtom, atom_of
 from onlinesrl.library.inference import Answer
 from onlinesrl.library.inputs import Given, atoms
+from onlinesrl.library.learner import section, validated
 from onlinesrl.library.model import Model
 from onlinesrl.library.notebook import table_html
 from onlinesrl.library.tables import Table
@@ -48,7 +50,7 @@ class _Saved(TypedDict):
     model: str
     query: list[str]
     targets: str
-    max_work: int | None
+    inference: dict[str, Any] | None
     whole_numbers: dict[str, int]
     facts: list[_Listed]
     keep_conflicts: bool
@@ -129,8 +131,9 @@ class World:
     ground rule with an atom that is neither observed nor a target is an error there, and left out with
     ``targets="skip"``. Raises UsageError.
 
-    In Markov logic a search for the most probable state of a component ends after ``max_work``, as
-    ``inference.max_work`` says, with the best state so far and its gap; None: it goes on to the proof.
+    In Markov logic ``inference`` is the name of an engine or what the section ``inference`` of a run may say,
+    for components that are too wide for elimination. A search that ends at its limit leaves the best state so
+    far and its gap; ``{"max_work": None}`` goes on to the proof.
 
     A change under which the hard rules cannot all hold is refused. With ``keep_conflicts`` it is accepted,
     and waits: the values are the best ones without it, until another change lets all hard rules hold.
@@ -153,7 +156,7 @@ class World:
         query: str | Sequence[str],
         *,
         targets: str | None = None,
-        max_work: int | None = 1_000_000,
+        inference: str | Mapping[str, Any] | None = None,
         keep_conflicts: bool = False,
     ) -> None:
         model = Model(model, "psl") if isinstance(model, str) else model
@@ -167,8 +170,13 @@ class World:
         self._schema = model.language.facts(model.program, self._names, self._targets)
         for name in self._names:
             self._schema.check_name(name, "query")
-        world = model.language.world(model.program, self._names, self._targets, max_work)
-        self._max_work = max_work
+        if inference is not None and model.language is language_of(".psl"):
+            raise UsageError(
+                "inference is for worlds of Markov logic; one of PSL has its own engine"
+            )
+        chosen = validated(model.language.engines, "inference", section(inference or {}, "engine"))
+        self._inference = None if inference is None else chosen.model_dump(mode="json")
+        world = model.language.world(model.program, self._names, self._targets, chosen)
         self._world = TransactionalWorld(world, keep_conflicts)
         self._whole_numbers = dict[str, int]()
         self._most_numbers = WHOLE_NUMBERS
@@ -301,7 +309,7 @@ class World:
             "model": self._world.text,
             "query": self._names,
             "targets": self._targets,
-            "max_work": self._max_work,
+            "inference": self._inference,
             "whole_numbers": self._whole_numbers,
             "facts": _rows(facts),
             "keep_conflicts": self._world.keep_conflicts,
@@ -324,7 +332,7 @@ class World:
                     model,
                     saved["query"],
                     targets=saved["targets"],
-                    max_work=saved["max_work"],
+                    inference=saved["inference"],
                     keep_conflicts=saved["keep_conflicts"],
                 )
             except OnlinesrlError as error:

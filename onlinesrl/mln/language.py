@@ -14,10 +14,11 @@ from onlinesrl.core.io.restoring import Misfit, converted
 from onlinesrl.core.rule_instance import Row
 from onlinesrl.logic.ast import Constant, Formula, Leaf, Program, Rule, Variable, terms
 from onlinesrl.logic.text import show, show_instance, show_leaf
-from onlinesrl.mln.inference.registry import AnyMlnEngine
+from onlinesrl.mln.inference.registry import AnyMlnEngine, MlnEngine
 
 if TYPE_CHECKING:
     from onlinesrl.core.background import Background
+    from onlinesrl.core.engine import EngineSection
     from onlinesrl.core.language import Settings
     from onlinesrl.logic.ground_world import FactSchema
     from onlinesrl.mln.online.learner import MlnOnlineLearner
@@ -127,7 +128,7 @@ class MarkovLogic:
         return FactSchema(arities, numeric, query, soft=False, listed=targets == "listed")
 
     def world(
-        self, program: Program, query: Sequence[str], targets: str, max_work: int | None
+        self, program: Program, query: Sequence[str], targets: str, inference: EngineSection
     ) -> MlnWorld:
         """Return a world without facts. Raises UsageError, and Infeasible if hard rules contradict."""
         from onlinesrl.mln.query.incremental_world import MlnWorld
@@ -138,7 +139,11 @@ class MarkovLogic:
             if weight is None and not hard:
                 place = f"{program.file}:{line}"
                 raise UsageError(f"{place}: a rule without a weight: {text}; write one before it")
-        return MlnWorld(program, query, targets == "listed", max_work)
+        from onlinesrl.mln.ground.grounder import LIMITS
+
+        assert isinstance(inference, MlnEngine)
+        engine = inference.make(seed=0, max_atoms=LIMITS.atoms).engine
+        return MlnWorld(program, query, targets == "listed", engine)
 
     def rows_of_file(self, path: Path) -> Iterator[Row]:
         """Yield the weights of a weight file."""

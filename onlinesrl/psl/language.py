@@ -11,6 +11,7 @@ from onlinesrl.psl.inference.registry import AnyPslEngine
 
 if TYPE_CHECKING:
     from onlinesrl.core.background import Background
+    from onlinesrl.core.engine import EngineSection
     from onlinesrl.core.language import Settings
     from onlinesrl.logic.ground_world import FactSchema
     from onlinesrl.psl.lang.ast import PslProgram, PslRule
@@ -112,7 +113,7 @@ class Psl:
         return FactSchema(program.predicates, (), query, soft=True, listed=True)
 
     def world(
-        self, program: PslProgram, query: Sequence[str], targets: str, max_work: int | None
+        self, program: PslProgram, query: Sequence[str], targets: str, inference: EngineSection
     ) -> PslWorld:
         """Return a world without facts."""
         from onlinesrl.psl.query.incremental_world import PslWorld

@@ -100,9 +100,10 @@ def _of_world(config: Config, learner: Learner) -> Learner:
         program = language.parse(learner.weights_text("", ""), "the starting weights", ALCHEMY)
     assert isinstance(config, MlnConfig | PslConfig)
     targets = config.targets if isinstance(config, MlnConfig) else config.inference.targets
-    max_work = config.inference.max_work if isinstance(config, MlnConfig) else None
     keep, facts = config.world == KEEP_CONFLICTS, background(config, program)
-    return WorldLearner(language, program, config.query, targets, max_work, keep, learner, facts)
+    return WorldLearner(
+        language, program, config.query, targets, config.inference, keep, learner, facts
+    )
 
 
 def _has_state(path: Path) -> bool:

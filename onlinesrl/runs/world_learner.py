@@ -15,6 +15,7 @@ from math import isnan, nan
 from typing import Any, TypedDict, TypeVar
 
 from onlinesrl.core.background import Background
+from onlinesrl.core.engine import EngineSection
 from onlinesrl.core.errors import (
     DataError,
     ExampleError,
@@ -83,7 +84,7 @@ class WorldLearner(Learner):
         program: Program,
         query: Sequence[str],
         targets: str,
-        max_work: int | None,
+        inference: EngineSection,
         keep_conflicts: bool,
         learner: Learner,
         background: Background,
@@ -101,7 +102,7 @@ class WorldLearner(Learner):
 
         def new() -> KeyedWorld:
             schema: FactSchema = language.facts(program, query, targets)
-            ground: GroundWorld = language.world(program, query, targets, max_work)
+            ground: GroundWorld = language.world(program, query, targets, inference)
             return KeyedWorld(TransactionalWorld(ground, keep_conflicts), schema, parse)
 
         self._before: tuple[dict[str, Any], dict[str, Any]] | None = None

@@ -441,7 +441,7 @@ def test_a_search_that_ends_leaves_a_state_and_its_gap(tmp_path):
     pairs = sorted(
         {(min(x), max(x)) for x in rng.integers(0, 40, (160, 2)).tolist() if x[0] != x[1]}
     )
-    proven, ended = srl.World(model, "V", max_work=None), srl.World(model, "V", max_work=1)
+    proven, ended = (srl.World(model, "V", inference={"max_work": most}) for most in (None, 1))
     best = proven.apply(add={"W": pairs}).certificate
     ended.apply(add={"W": pairs[:-1]})
     state = ended.apply(add={"W": pairs[-1:]}).certificate
@@ -449,10 +449,30 @@ def test_a_search_that_ends_leaves_a_state_and_its_gap(tmp_path):
     assert not state.certified
     assert state.score <= best.score <= state.score + state.gap
     ended.save(tmp_path / "world")
-    cold = srl.World(model, "V", max_work=1)
+    cold = srl.World(model, "V", inference={"max_work": 1})
     cold.apply(add={"W": pairs})
     for other in (cold, srl.World.load(tmp_path / "world")):
         assert (other.certificate, other.answer().values) == (state, ended.answer().values)
+
+
+def test_a_world_takes_the_options_of_inference():
+    model = srl.Model(
+        "S(p, p): real\nV(p, p)\n1 S(x, y) ^ V(x, y)\nV(x, y) ^ V(y, z) => V(x, z).\n"
+    )
+    rng = np.random.default_rng(1)
+    facts = {"S": {(f"P{x}", f"P{y}"): float(rng.normal()) for x in range(7) for y in range(7)}}
+    best = -np.inf
+    for inference in ({"presolve": "none"}, None, {"solver": "cbc"}, "walksat", "lp"):
+        world = srl.World(model, "V", inference=inference)
+        world.apply(set=facts)
+        state = world.certificate
+        best = max(best, state.score)
+        assert state.score <= best + 1e-9 <= state.score + state.gap + 2e-9
+        assert state.certified or inference in ("walksat", "lp")
+    with pytest.raises(srl.UsageError, match=r"inference\.solver"):
+        srl.World(model, "V", inference={"solver": "none"})
+    with pytest.raises(srl.UsageError, match="one of PSL has its own engine"):
+        srl.World(srl.Model("1: A(X) -> B(X)", "psl"), "B", inference="mpe")
 
 
 def test_a_delta_shows_its_first_atoms():

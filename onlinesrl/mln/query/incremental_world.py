@@ -42,7 +42,7 @@ from onlinesrl.mln.inference.elimination_forest import (
     Factor,
     Variable,
 )
-from onlinesrl.mln.inference.protocols import Marginals
+from onlinesrl.mln.inference.protocols import MapEngine, Marginals
 from onlinesrl.mln.inference.registry import map_engine, marginal_engine
 from onlinesrl.mln.lang.clausal_form import Clause
 from onlinesrl.mln.lang.reweighting import reweighed, weights_text
@@ -87,7 +87,8 @@ _Constraint: TypeAlias = tuple[Literal["fact", "group", "rule"], Any]
 class MlnWorld:
     """Facts, and the state of highest score of the open atoms.
 
-    ``listed`` is that of ``IncrementalGrounder``. Raises Infeasible if the hard rules contradict each other.
+    ``listed`` is that of ``IncrementalGrounder``; ``engine`` solves the components that are too wide for
+    elimination. Raises Infeasible if the hard rules contradict each other.
     """
 
     def __init__(
@@ -95,12 +96,11 @@ class MlnWorld:
         program: Program,
         query: Sequence[str],
         listed: bool = False,
-        max_work: int | None = None,
+        engine: MapEngine | None = None,
     ):
         self._grounder = IncrementalGrounder(program, query, listed)
         self._reweighed: _Reweighed = []
-        self._max_work = max_work
-        self._engine = map_engine("mpe", max_work=max_work)
+        self._engine = map_engine("mpe") if engine is None else engine
         self._rows = dict[Key, Row]()
         self._atoms = dict[GroundAtom, float]()
         self._fixed = dict[GroundAtom, float]()
@@ -178,9 +178,7 @@ class MlnWorld:
     def remade(self, state: _State) -> MlnWorld:
         """See ``GroundWorld``; the facts of other atoms are those of the step."""
         before, grounder, weighted = state
-        world = MlnWorld(
-            grounder.plan.program, grounder.plan.query, grounder.listed, self._max_work
-        )
+        world = MlnWorld(grounder.plan.program, grounder.plan.query, grounder.listed, self._engine)
         world._grounder.weights = world._grounder.weights_as(weighted)
         world._reweighed = weighted
         facts = {**grounder.facts(), **before}
@@ -285,7 +283,7 @@ class MlnWorld:
         """
         old = self._grounder
         if (change := old.under(program, self._rows)) is None:
-            world = MlnWorld(program, old.plan.query, old.listed, self._max_work)
+            world = MlnWorld(program, old.plan.query, old.listed, self._engine)
             world.apply(old.facts())
             if exchanges is not None:
                 came = world._grounder.counted({**world._rows}, {})
