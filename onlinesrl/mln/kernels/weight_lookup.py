@@ -223,10 +223,10 @@ def gap(
 
 
 @kernel
-def expected_gap(net: Network, weights: Weights, truth: Bytes, samples: Bytes) -> int:
-    """Accumulate Delta = f(truth) - E f(sample) in ``delta``; returns how many weights it touched.
+def expected_gap(net: Network, weights: Weights, truths: Bytes, samples: Bytes) -> int:
+    """Accumulate Delta = E f(truth) - E f(sample) in ``delta``; returns how many weights it touched.
 
-    ``samples`` is uint8[sample, atom].
+    ``truths`` and ``samples`` are uint8[state, atom].
     """
     n, terms, total = 0, 0, 0.0
     for r in range(net.size[ROWS]):
@@ -235,12 +235,12 @@ def expected_gap(net: Network, weights: Weights, truth: Bytes, samples: Bytes) -
             continue
         for k in range(net.row_len[r]):
             change = 0
+            for s in range(len(truths)):
+                change += int(clause_true(net, r, k, truths[s])) * len(samples)
             for s in range(len(samples)):
-                change += int(clause_true(net, r, k, truth)) - int(
-                    clause_true(net, r, k, samples[s])
-                )
+                change -= int(clause_true(net, r, k, samples[s])) * len(truths)
             if change != 0:
-                x = net.row_factor[r] * change / len(samples)
+                x = net.row_factor[r] * change / (len(truths) * len(samples))
                 n = add(weights, n, first + k * net.row_step[r], x)
                 total += abs(x)
                 terms += 1

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.core import interrupt
-from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.arrays import Bytes, Floats, Ints
 from onlinesrl.core.errors import Infeasible, OnlinesrlError, Unsolved
 from onlinesrl.core.evaluation.class_balance import BALANCED, LABELS, ClassBalance
 from onlinesrl.core.evaluation.decision_threshold import Thresholds
@@ -53,7 +53,7 @@ from onlinesrl.mln.kernels.grounding_frames import INFEASIBLE, OK, WEIGHTS_OVERF
 from onlinesrl.mln.kernels.predict_and_learn import LEARN, OVERFLOW, PREDICT
 from onlinesrl.mln.kernels.weight_lookup import by_true_atoms, expected_gap, gap
 from onlinesrl.mln.online.atom_counts import AtomCounter
-from onlinesrl.mln.online.results import ILP, ROUTES, TOO_WIDE_TO_COMPLETE, UNSOLVED, Results
+from onlinesrl.mln.online.results import ILP, ROUTES, UNSOLVED, Results
 from onlinesrl.mln.online.weight_table import WeightTable
 
 GROWING = {
@@ -593,22 +593,34 @@ class ExampleProcessor:
     def _contrast(self, w: int, model: GroundMRF, place: Ints) -> None:
         """Learn from the truth of a world and states sampled from a chain that starts there.
 
-        Raises Infeasible.
+        Where atoms are unlabelled and features are expected, states sampled beside the labels stand for the
+        truth. Raises Infeasible.
         """
-        from onlinesrl.mln.inference.mcsat import from_on
-
-        if self._partly(w) and self.weights.update.expects:
-            raise _Bad(TOO_WIDE_TO_COMPLETE, 0)
         slope = self._slope(w, model, place)
         if not self._complete(w):
             return
-        net, truth, weights = self.grounder.net, self.state.truth, self.weights
-        weight = clause_weights(model, place, self._weights(averaged=False))
-        chain = from_on(truth[: model.n_atoms], model, weight, self.inference.seed, weights.updates)
-        samples = np.stack([*islice(chain, weights.update.drawn())])
-        self._learn(w, expected_gap(net, weights.arrays, truth, samples), 0.0, slope)
+        net, weights = self.grounder.net, self.weights
+        truths = self.state.truth[None, : model.n_atoms]
+        if self._partly(w) and weights.update.expects:
+            ground_network.clamp(net, self.state.truth)
+            try:
+                with leavable():
+                    truths = self._samples(*clause_model(net))
+            finally:
+                ground_network.release(net)
+        samples = self._samples(model, place)
+        self._learn(w, expected_gap(net, weights.arrays, truths, samples), 0.0, slope)
         if weights.update.expects and self.results.out.status[w] == OK:
             weights.sampled += 1
+
+    def _samples(self, model: GroundMRF, place: Ints) -> Bytes:
+        """Return states of a chain that starts at the truth: uint8[sample, atom]. Raises Infeasible."""
+        from onlinesrl.mln.inference.mcsat import from_on
+
+        weights, truth = self.weights, self.state.truth[: model.n_atoms]
+        weight = clause_weights(model, place, self._weights(averaged=False))
+        chain = from_on(truth, model, weight, self.inference.seed, weights.updates)
+        return np.stack([*islice(chain, weights.update.drawn())])
 
     def _find_rival(self, w: int, model: GroundMRF, place: Ints) -> None:
         """Learn from a world if its rival is proven optimal or needs no proof.
@@ -663,7 +675,8 @@ class ExampleProcessor:
     def _complete(self, w: int) -> bool:
         """Give unlabelled atoms their most probable values beside the labels (Yu & Joachims 2009, eq. 5).
 
-        Returns False if a proof of them is needed and missing. Raises Unsolved, and _Bad if there are none.
+        Returns False if a proof of them is needed and missing: where features are expected they are only the
+        start of a chain. Raises Unsolved, and _Bad if there are none.
         """
         net, truth = self.grounder.net, self.state.truth
         if not self._partly(w):
@@ -679,7 +692,7 @@ class ExampleProcessor:
         finally:
             ground_network.release(net)
         truth[: model.n_atoms] = best.state
-        return best.certified or not self.inference.proven
+        return best.certified or self.weights.update.expects or not self.inference.proven
 
     def _price(self, w: int) -> None:
         """Write the label loss of each atom of a world to the state."""

@@ -21,14 +21,8 @@ ROUTES = ("elimination", "ilp")
 """The inference routes that are always counted; other routes are counted after their first use."""
 UNSOLVED = 32
 """The status of a world whose search ends at its limit without a proven answer."""
-TOO_WIDE_TO_COMPLETE = 33
-"""The status of a partly labelled world whose expectations elimination cannot compute."""
 REASONS = {
     NO_COMPLETION: "no values of the unlabelled atoms satisfy the hard rules together with the truth",
-    TOO_WIDE_TO_COMPLETE: (
-        "the expectation of unlabelled atoms needs elimination, and the example is too wide for it; choose "
-        "an update other than log-likelihood, or smaller examples"
-    ),
     INFEASIBLE: "no state satisfies the hard rules",
     OVERFLOW: BEYOND_RANGE,
     UNSOLVED: (
@@ -41,7 +35,6 @@ KINDS = {
     INFEASIBLE: "infeasible",
     NO_COMPLETION: "hard_rule",
     OVERFLOW: "overflow",
-    TOO_WIDE_TO_COMPLETE: "limit",
     UNSOLVED: "unsolved",
 }
 """The kind of ExampleError of each status."""

@@ -59,6 +59,24 @@ def test_a_step_is_along_the_gradient_of_the_marginal_likelihood(engine):
         assert learner.certificate["loss"] == pytest.approx(loss, abs=1e-9)
 
 
+def test_where_elimination_is_too_wide_samples_stand_for_both_expectations():
+    """By zero weights, all states are equally likely, beside the labels as well."""
+    people = [f"p{n:02}" for n in range(24)]
+    pairs = [(a, b) for a in people for b in people if a < b]
+    model = "Knows(person, person)\nTall(person)\n0 Knows(x, y) ^ Tall(x) => Tall(y)\n0 Tall(x)"
+    update = {"update": "log-likelihood", "samples": 800, "delta": 10.0, "sigma": 1.0}
+    learner = srl.OnlineLearner(model, query="Tall", update=update)
+    tall, short, unlabelled = people[:9], people[9:12], people[12:]
+    learner.learn_one({"Knows": pairs}, {"Tall": tall}, unlabelled={"Tall": unlabelled})
+    assert learner.certificate["sampled"] == 1
+    chance = {**dict.fromkeys(tall, 1.0), **dict.fromkeys(short, 0.0)}
+    chance |= dict.fromkeys(unlabelled, 0.5)
+    rule = sum(1 - chance[a] * (1 - chance[b]) for a, b in pairs) - 0.75 * len(pairs)
+    deltas = np.array([rule, sum(chance.values()) - 12])
+    moved = np.array([row.weight for row in learner.weights.rows])
+    np.testing.assert_allclose(moved, deltas / (10 + np.abs(deltas)), atol=0.06)
+
+
 @pytest.mark.parametrize("presolve", ["exact", "none"])
 def test_the_loss_is_that_of_the_latent_structural_hinge(presolve):
     """max over states of score + label loss, less max over the states that agree with the labels."""
