@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from math import isnan, nan
 from typing import TypeAlias
 
 from onlinesrl.logic.atom_index import GroundAtom, same_value
 
+Key: TypeAlias = str | None
+"""Who asserts facts: the id of a record; None: the run itself."""
 Facts: TypeAlias = dict[GroundAtom, float]
 """Observed atoms with their values, and targets, whose value is NaN."""
 FactChanges: TypeAlias = dict[GroundAtom, float | None]
 """New values of facts; None: the atom is no longer a fact."""
-Assertions: TypeAlias = tuple[str, tuple[str, ...], list[tuple[str, float]], list[str]]
+Assertions: TypeAlias = tuple[str, tuple[str, ...], list[tuple[Key, float]], list[Key]]
 """A predicate, constants, the values that keys assert, oldest first, and the keys that make it a target."""
 
 
@@ -24,20 +27,20 @@ class AssertedFacts:
     """
 
     def __init__(self) -> None:
-        self._by_key: dict[str, Facts] = {}
-        self._values: dict[GroundAtom, dict[str, float]] = {}
-        self._targets: dict[GroundAtom, dict[str, None]] = {}
+        self._by_key: dict[Key, Facts] = {}
+        self._values: dict[GroundAtom, dict[Key, float]] = {}
+        self._targets: dict[GroundAtom, dict[Key, None]] = {}
         self._number = 0
 
     def __len__(self) -> int:
         """Return the number of facts."""
         return self._number
 
-    def by(self, key: str) -> Mapping[GroundAtom, float]:
+    def by(self, key: Key) -> Mapping[GroundAtom, float]:
         """Return what a key asserts."""
         return self._by_key.get(key, {})
 
-    def replacement(self, key: str, facts: Facts) -> FactChanges:
+    def replacement(self, key: Key, facts: Facts) -> FactChanges:
         """Return how what a key asserts changes if ``facts`` are all of it from now on."""
         before = self.by(key)
         return {
@@ -46,13 +49,13 @@ class AssertedFacts:
             if not same_value(value := facts.get(atom), before.get(atom))
         }
 
-    def consequences(self, key: str, changes: FactChanges) -> FactChanges:
+    def consequences(self, key: Key, changes: FactChanges) -> FactChanges:
         """Return the facts that change where what a key asserts changes."""
         now = {atom: self._fact(atom) for atom in changes}
-        later = {atom: self._fact(atom, key, value) for atom, value in changes.items()}
+        later = {atom: self._fact(atom, {key: value}) for atom, value in changes.items()}
         return {atom: later[atom] for atom in changes if not same_value(now[atom], later[atom])}
 
-    def change(self, key: str, changes: FactChanges) -> None:
+    def change(self, key: Key, changes: FactChanges) -> None:
         """Change what a key asserts."""
         facts = self._by_key.setdefault(key, {})
         for atom, value in changes.items():
@@ -74,18 +77,15 @@ class AssertedFacts:
         if not facts:
             del self._by_key[key]
 
-    def _fact(
-        self, atom: GroundAtom, key: str | None = None, value: float | None = None
-    ) -> float | None:
-        """Return the value of a fact, NaN for a target, if ``key`` asserts this value in place of another."""
-        if value is not None and not isnan(value):
+    def _fact(self, atom: GroundAtom, new: Mapping[Key, float | None] = {}) -> float | None:
+        """Return the value of a fact, NaN for a target, if keys assert ``new`` values in place of others."""
+        values = (value for value in new.values() if value is not None and not isnan(value))
+        old = reversed(self._values.get(atom, {}).items())
+        for value in chain(values, (value for key, value in old if key not in new)):
             return value
-        values = reversed(self._values.get(atom, {}).items())
-        last = next((other for name, other in values if name != key), None)
-        if last is not None:
-            return last
-        wanted = value is not None or any(name != key for name in self._targets.get(atom, {}))
-        return nan if wanted else None
+        keys = (key for key in self._targets.get(atom, {}) if key not in new)
+        is_target = any(value is not None for value in new.values()) or any(True for _ in keys)
+        return nan if is_target else None
 
     def facts(self) -> Facts:
         """Return all facts, in the order of names."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import isnan, nan
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 from onlinesrl.core.errors import DataError, Infeasible, ModelError, Unsolved
 from onlinesrl.core.example import show_ground_atom
 from onlinesrl.core.io.restoring import Misfit, Natural, converted
 from onlinesrl.core.language import Program
-from onlinesrl.logic.asserted_facts import AssertedFacts, Assertions, FactChanges
+from onlinesrl.logic.asserted_facts import AssertedFacts, Assertions, FactChanges, Key
 from onlinesrl.logic.atom_index import Change, GroundAtom
 from onlinesrl.logic.ground_world import FactSchema
 from onlinesrl.logic.transactional_world import Conflict, TransactionalWorld
@@ -24,7 +24,7 @@ RENEWAL = 1000
 TARGET: Literal["target"] = "target"
 _Entry: TypeAlias = tuple[str, tuple[str, ...], float | Literal["target"] | None]
 """Predicate, constants and new value of a fact; None: it is no longer a fact."""
-_Step: TypeAlias = tuple[str, list[_Entry]] | str
+_Step: TypeAlias = tuple[Key, list[_Entry]] | str
 """A key with the changes of its facts, or the text of a model with new weights."""
 _Waiting: TypeAlias = tuple[list[_Entry], list[_Entry], str]
 """A change that waits, the facts that its atoms have in the answer, and its conflict."""
@@ -41,6 +41,7 @@ class _Saved(TypedDict):
     since: list[_Step]
     changed: Natural
     touched: Natural
+    not_learned: NotRequired[Natural]
 
 
 class KeyedWorld:
@@ -52,6 +53,8 @@ class KeyedWorld:
         self.ground, self.schema, self.asserted = ground, schema, AssertedFacts()
         self.changed = self.touched = 0
         """Sums over all steps: atoms whose answer changed, and ground rules that were made again."""
+        self.not_learned = 0
+        """How many labels were asserted and not learned from, since their atoms were no targets."""
         self._parse = parse
         self._weights: str | None = None
         self._noted: list[Assertions] = []
@@ -59,7 +62,7 @@ class KeyedWorld:
         self._arrays: Mapping[str, Any] = {}
         self._since: list[_Step] = []
 
-    def change(self, key: str, changes: FactChanges) -> dict[GroundAtom, Change]:
+    def change(self, key: Key, changes: FactChanges) -> dict[GroundAtom, Change]:
         """Change what a key asserts; return the atoms whose answer changed. Raises as ``apply`` does."""
         facts = self.asserted.consequences(key, changes)
         changed = self.ground.apply(facts) if facts else {}
@@ -103,6 +106,7 @@ class KeyedWorld:
             since=[*self._since],
             changed=self.changed,
             touched=self.touched,
+            not_learned=self.not_learned,
         )
         return dict(saved), {f"{ARRAY}{name}": array for name, array in self._arrays.items()}
 
@@ -136,6 +140,7 @@ class KeyedWorld:
         except (DataError, ModelError, Infeasible, Unsolved) as error:
             raise Misfit(str(error)) from None
         self.changed, self.touched = saved["changed"], saved["touched"]
+        self.not_learned = saved.get("not_learned", 0)
 
     def _check(self, saved: _Saved) -> None:
         """Raise Misfit where the facts of a checkpoint are none of the model's."""

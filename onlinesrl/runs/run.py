@@ -307,6 +307,11 @@ def _run(
             complaints += trainer.labels.complaints(ended=trainer.finished)
         elif metrics.unlabelled and not metrics.total.labelled and not config.world:
             complaints.append("no example has `truth`: nothing was learned or scored")
+        if not_learned := trainer.line().get("not_learned"):
+            complaints.append(
+                f"labels that were asserted as facts and not learned from: {not_learned}, since their atoms "
+                "were no targets; to learn from one, list it in the `query` of its record"
+            )
         for complaint in complaints:
             warn(complaint)
         if not trainer.finished:

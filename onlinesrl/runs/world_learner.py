@@ -7,12 +7,11 @@ are those of any run.
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import isnan, nan
-from typing import Any, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypedDict
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.engine import EngineSection
@@ -21,6 +20,7 @@ from onlinesrl.core.errors import (
     ExampleError,
     Infeasible,
     ModelError,
+    OnlinesrlError,
     Unsolved,
     UsageError,
 )
@@ -40,24 +40,23 @@ from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.language import Language, Program
 from onlinesrl.core.learner import Item, Learner, Outcome, Prediction, Tally
 from onlinesrl.core.online.parameter_mixing import State
-from onlinesrl.logic.asserted_facts import FactChanges
-from onlinesrl.logic.atom_index import Change, GroundAtom
+from onlinesrl.logic.asserted_facts import FactChanges, Key
+from onlinesrl.logic.atom_index import Change, GroundAtom, same_value
 from onlinesrl.logic.ground_world import FactSchema, GroundWorld
 from onlinesrl.logic.transactional_world import TransactionalWorld
 from onlinesrl.runs.keyed_world import KeyedWorld
 from onlinesrl.stream.world_changes import ChangedAtom, ChangeDecoder, WorldChange, WorldStep
 
 UNKEYED = ""
-"""The key of facts that no id asserts."""
-BACKGROUND = "source.background"
-"""The key of background facts."""
+"""The key of facts that no id asserts: no id is empty."""
+BACKGROUND = None
+"""The key of background facts: no record has it."""
 WORLD = "world"
 """The key of the world's state in a checkpoint of the learner."""
 AGE = 100
 """The answer's weights are renewed when they lack one in so many updates."""
 PART = 500
 """The most open atoms of the part of a world in which truth is learned from."""
-V = TypeVar("V")
 
 
 class _Saved(TypedDict):
@@ -66,6 +65,19 @@ class _Saved(TypedDict):
     facts: dict[str, Any]
     seen: Natural
     current: Natural
+
+
+class _Parts(NamedTuple):
+    """What a record says: the changes of the facts that a key asserts, and labels to learn from first."""
+
+    key: Key
+    facts: FactChanges
+    labels: FactChanges
+
+    @property
+    def replaces(self) -> bool:
+        """Whether the facts and labels are all that the key asserts."""
+        return self.key != UNKEYED
 
 
 class WorldLearner(Learner):
@@ -140,22 +152,23 @@ class WorldLearner(Learner):
         assert isinstance(item, WorldChange)
         self._go_back()
         if self._background:
-            self._world.change(BACKGROUND, dict(self._facts("evidence", self._background.atoms)))
+            facts = self._facts(BACKGROUND, "evidence", self._background.atoms)
+            self._world.change(BACKGROUND, _merged(facts))
             self._background = Background()
             self._figures = self._present_figures()
-        key, changes, truth = self._changes_of(item)
-        before = self.save() if truth else None
-        with self.slowest.timing(item.id, len(changes), lambda: "step"):
-            changed, tally = self._world.change(key, changes), Tally(routes={"incremental": 1})
-            if before is not None:
-                try:
-                    tally = self._learn(item.id, truth, changed)
-                except (Interrupted, Unsolved) as error:
+        parts = self._parts(item)
+        before = self.save() if parts.labels else None
+        size = len(parts.facts) + len(parts.labels)
+        with self.slowest.timing(item.id, size, lambda: "step"):
+            try:
+                changed, tally, not_learned = self._apply(item.id, parts)
+            except OnlinesrlError as error:
+                if before is not None:
                     self._before = before
                     self._restore_learner(*before)  # its weights may be written before ``_go_back``
-                    if isinstance(error, Unsolved):
+                    if not isinstance(error, Interrupted):
                         self._go_back()
-                    raise
+                raise
         certificate = self._world.ground.certificate
         self._figures = self._present_figures()
         prediction = WorldStep(
@@ -171,8 +184,41 @@ class WorldLearner(Learner):
             gap=certificate.gap,
             age=self.age,
             conflicts=[conflict.reason for conflict in self._world.conflicts],
+            not_learned=[show_ground_atom(*atom) for atom in not_learned],
         )
         return prediction, tally
+
+    def _apply(
+        self, name: Constant, parts: _Parts
+    ) -> tuple[dict[GroundAtom, Change], Tally, list[GroundAtom]]:
+        """Change the world, and learn from the labels of atoms that are open without them.
+
+        Also return the labels of atoms that are neither open nor observed: these are only asserted. Raises
+        errors, after which part of the change may have been made if there are labels.
+        """
+        key, facts, labels = parts
+        world, ground = self._world, self._world.ground
+        present = world.asserted.by(key) if parts.replaces else {}
+        changed = dict[GroundAtom, Change]()
+
+        def change(new: FactChanges) -> None:
+            whole = world.asserted.replacement(key, new) if parts.replaces else new
+            for atom, (old, value) in world.change(key, whole).items():
+                changed[atom] = (changed[atom][0] if atom in changed else old), value
+
+        truth = {atom: value for atom, value in labels.items() if self._is_open(atom)}
+        if facts and any(
+            ground.value(atom) is None for atom in labels
+        ):  # these may be targets then
+            standing = {atom: x for atom, x in labels.items() if same_value(present.get(atom), x)}
+            change(_merged([*facts.items(), *standing.items()]))
+            truth = {a: x for a, x in labels.items() if a in truth or self._is_open(a)}
+            facts = facts if parts.replaces else {}
+        not_learned = [atom for atom in labels if atom not in truth and ground.value(atom) is None]
+        change(_merged([*facts.items(), *labels.items()]))
+        world.not_learned += len(not_learned)
+        tally = Tally(routes={"incremental": 1})
+        return changed, self._learn(name, truth, changed) if truth else tally, not_learned
 
     def _go_back(self) -> None:
         """Undo the change of a step that did not end, if there is one."""
@@ -193,12 +239,20 @@ class WorldLearner(Learner):
         """Learn from the truth of atoms that were open, in the part of the world around them.
 
         Then renew the weights of the answer if they are too old, and add what that changes to ``changed``.
-        Raises Interrupted and Unsolved.
+        Raises Interrupted; ExampleError and Unsolved where the truth cannot be learned from.
         """
         example = self._example(name, truth, changed)
         outcomes, tally = self.learner.step([example])
         if not outcomes:
             raise Interrupted("the search was interrupted")
+        if outcomes[0].prediction is None:
+            reason = (
+                f"truth: {outcomes[0].error}; nothing of the record is asserted (to assert it without "
+                "learning from it, give it as evidence)"
+            )
+            if outcomes[0].unsolved:
+                raise Unsolved(reason)
+            raise ExampleError(reason, next(iter(tally.errors)))
         if self.age > self.weights.updates // AGE:
             for atom, (old, new) in self._world.set_weights(self.weights_text("", "")).items():
                 changed[atom] = (changed[atom][0] if atom in changed else old), new
@@ -231,44 +285,33 @@ class WorldLearner(Learner):
             unlabelled=_rows(dict.fromkeys(atom for atom in part if self._is_open(atom))),
         )
 
-    def _changes_of(
-        self, change: WorldChange
-    ) -> tuple[str, FactChanges, Mapping[GroundAtom, float]]:
-        """Return a key, how what it asserts changes, and the truth to learn from.
-
-        Raises DataError, ExampleError.
-        """
+    def _parts(self, change: WorldChange) -> _Parts:
+        """Return what a record says. Raises DataError, ExampleError."""
         if change.asked is not None:
             raise ExampleError("asked: a world has evidence, query and truth", "schema")
-        labels = dict(self._facts("truth", change.truth))
-        for atom in labels:
-            if self._world.ground.value(atom) is None:
-                text = show_ground_atom(*atom)
-                raise DataError(f"truth: {text} is neither observed nor a target")
-        truth = {atom: value for atom, value in labels.items() if self._is_open(atom)}
-        if change.keyed:
-            key = str(change.id)
-            evidence, query = change.evidence, change.query
-            facts = [*self._facts("evidence", evidence), *self._facts("query", query)]
-            return (
-                key,
-                self._world.asserted.replacement(key, _once([*facts, *labels.items()])),
-                truth,
-            )
-        parts = {"add": change.add, "set": change.set, "query": change.query}
-        rows = [row for part, atoms in parts.items() for row in self._facts(part, atoms)]
-        removed = [atom for atom, _ in self._facts("remove", change.remove)]
-        return UNKEYED, _once([*rows, *labels.items(), *((atom, None) for atom in removed)]), truth
+        key = str(change.id) if change.keyed else UNKEYED
+        parts = {"evidence": change.evidence, "add": change.add, "set": change.set}
+        parts |= {"query": change.query, "remove": change.remove}
+        facts = _merged(
+            (atom, None if part == "remove" else value)
+            for part, atoms in parts.items()
+            for atom, value in self._facts(key, part, atoms)
+        )
+        labels = _merged(self._facts(key, "truth", change.truth))
+        _merged([*facts.items(), *labels.items()])  # raises DataError where these differ
+        return _Parts(key, facts, labels)
 
     def _is_open(self, atom: GroundAtom) -> bool:
         """Tell whether an atom is open: it has a value and is no fact."""
         fact = self._world.ground.fact(atom)
         return isnan(fact) if fact is not None else self._world.ground.value(atom) is not None
 
-    def _facts(self, part: str, atoms: Atoms | None) -> Iterator[tuple[GroundAtom, float]]:
+    def _facts(
+        self, key: Key, part: str, atoms: Atoms | None
+    ) -> Iterator[tuple[GroundAtom, float]]:
         """Yield the atoms of a part of a change, with their values; those of targets are NaN."""
         schema = self._world.schema
-        old = self._world.asserted.by(UNKEYED) if part in {"add", "query", "remove"} else {}
+        old = self._world.asserted.by(UNKEYED) if key == UNKEYED else {}
         for name, constants, value in schema.rows(atoms or {}, part):
             atom = name, tuple(map(str, constants))
             schema.check_change(part, atom, value, old.get(atom))
@@ -336,6 +379,7 @@ class WorldLearner(Learner):
             "facts": len(self._world.asserted),
             "changed_atoms": self._world.changed,
             **({"conflicts": len(self._world.conflicts)} if self._world.conflicts else {}),
+            **({"not_learned": self._world.not_learned} if self._world.not_learned else {}),
             "touched_rules": self._world.touched,
             "gap": self._world.ground.certificate.gap,
         }
@@ -441,14 +485,19 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
-def _once(facts: Sequence[tuple[GroundAtom, V]]) -> dict[GroundAtom, V]:
-    """Return facts by atom. Raises DataError where one is there twice."""
-    by_atom = dict(facts)
-    if len(by_atom) < len(facts):
-        counts = Counter(atom for atom, _ in facts)
-        twice = next(atom for atom in counts if counts[atom] > 1)
-        raise DataError(f"{show_ground_atom(*twice)} is changed twice")
-    return by_atom
+def _merged(entries: Iterable[tuple[GroundAtom, float | None]]) -> FactChanges:
+    """Return changes by atom: the value of a target that also has one. Raises DataError where two differ."""
+    merged: FactChanges = {}
+    for atom, value in entries:
+        before = merged.setdefault(atom, value)
+        if same_value(before, value):
+            continue
+        if before is None or value is None:
+            raise DataError(f"{show_ground_atom(*atom)} is removed, and given as well")
+        if not isnan(before) and not isnan(value):
+            raise DataError(f"{show_ground_atom(*atom)} has two values, {before:g} and {value:g}")
+        merged[atom] = value if isnan(before) else before
+    return merged
 
 
 def _rows(atoms: Mapping[GroundAtom, float | None]) -> Atoms:

@@ -52,12 +52,14 @@ class WorldStep(Prediction):
     """What a step changed; ``score`` is that of the new answer, at most ``gap`` below the best.
 
     ``age`` is how many updates of the weights it lacks, ``conflicts`` are those of the changes that wait.
+    ``not_learned`` are atoms that were no targets, whose truth is asserted and was not learned from.
     """
 
     changed: list[ChangedAtom] = msgspec.field(default_factory=list)
     gap: float = 0.0
     age: int = 0
     conflicts: list[str] = msgspec.field(default_factory=list)
+    not_learned: list[str] = msgspec.field(default_factory=list)
 
 
 class ChangeDecoder(Decoder):

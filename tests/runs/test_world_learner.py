@@ -216,9 +216,10 @@ Good(user)
 
 
 def test_background_facts_are_facts_of_the_world(world_run, tmp_path):
-    """They are asserted once, and truth is learned from beside them as beside any facts."""
+    """They are asserted once, and no id replaces them; truth is learned from as beside any facts."""
     (tmp_path / "rates.db").write_text("Rates(A, B)\nRates(B, C)\nWarns(A, D)\n")
-    lines = [{"id": "k", "evidence": {"Rates": [["C", "D"]]}}]
+    ids = ["k", "source.background", "None", "null"]
+    lines = [{"id": name, "evidence": {"Rates": [["C", "D"]]}} for name in ids]
     lines += [{"id": f"truth {name}", "truth": {"Good": [[name]]}} for name in "BD"]
     beside = {"Rates": [["A", "B"], ["B", "C"]], "Warns": [["A", "D"]]}
     keys = {"learner": {"update": "cda2"}}
@@ -309,6 +310,69 @@ def test_a_run_stopped_within_a_step_goes_on_to_the_same_bits(world_run, monkeyp
         assert summary[figure] == expected[figure]
     assert run.run() == 0, run.said
     assert run.results() == unbroken
+
+
+CLAIMS = """
+Claims(source, claim, value)
+True(claim, value)
+True(c, v) ^ True(c, w) => v = w.
+1 Claims(s, c, v) => True(c, v)
+"""
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize("together", [True, False])
+def test_the_query_of_a_record_comes_before_its_truth(world_run, tmp_path, keyed, together):
+    """Whatever repeats, a label is learned from where its atom is a target; others are only asserted."""
+    (tmp_path / "claims.mln").write_text(CLAIMS)
+    keys = {"model": str(tmp_path / "claims.mln"), "query": "True", "targets": "listed"}
+
+    def claim(number, value):
+        return {"Claims": [[f"s{number}", f"c{number}", value]] * 2}
+
+    def true(number, value):
+        return {"True": [[f"c{number}", value], {"args": [f"c{number}", value], "value": 1}]}
+
+    key = {"id": "k"} if keyed else {}
+    facts = {"evidence" if keyed else "add": claim(1, "x")}
+    query = {"query": {"True": [["c1", "x"], ["c1", "x"]]}}
+    labels = {"truth": {"True": [*true(1, "x")["True"], *true(2, "y")["True"]]}}
+    lines = [{**key, **facts, **query, **labels}]
+    if not together:
+        lines = [{**key, **facts, **query}, {**key, **facts, **(query if keyed else {}), **labels}]
+        lines[1] = lines[1] if keyed else labels | {"add": {}}
+    run = world_run([*lines, lines[-1] if keyed else {"add": {}}], False, **keys)
+    assert run.run() == 0, run.said
+    assert not run.lines("deadletter.jsonl")
+    assert run.lines("metrics.jsonl")[-1]["labelled"] == 1
+    assert json.loads((run.output / "summary.json").read_bytes())["not_learned"] == 1
+    assert "asserted as facts and not learned from: 1, " in run.said
+    differing = {"id": "k", "evidence": claim(1, "x"), **query}
+    differing |= {"truth": {"True": [{"args": ["c1", "x"], "value": n} for n in (0, 1)]}}
+    other = world_run([differing], False, "other", **keys)
+    assert other.run() == 0
+    (letter,) = other.lines("deadletter.jsonl")
+    assert letter["reason"] == "True(c1, x) has two values, 0 and 1"
+
+
+def test_a_label_that_cannot_be_learned_from_is_a_dead_letter(world_run):
+    """Nothing of it is asserted, and later records go on as if it had not been."""
+    pairs = [list(pair) for pair in zip("abcdefgh", "bcdefgha", strict=True)]
+    lines = [{"id": "begin", "evidence": {"Rates": pairs}}]
+    lines += [{"id": name, "truth": {"Good": [[name]]}} for name in "ab"]
+    keys = {"limits": {"bad_share": 1.0, "max_atoms": 3}, "learner": {"update": "cda2"}}
+    run = world_run(lines, False, **keys)
+    assert run.run() == 0, run.said
+    letters = run.lines("deadletter.jsonl")
+    assert [json.loads(letter["text"]) for letter in letters] == lines[1:]
+    for letter in letters:
+        assert "limits.max_atoms" in letter["reason"]
+        assert "nothing of the record is asserted" in letter["reason"]
+    other = world_run(lines[:1], False, "other", **keys)
+    assert other.run() == 0
+    predictions = [line for line in run.lines("predictions.jsonl") if "error" not in line]
+    assert predictions == other.lines("predictions.jsonl")
+    assert run.results()["weights.mln"] == other.results()["weights.mln"]
 
 
 def test_truth_after_which_the_answer_is_not_found_has_taught_nothing(world_run, monkeypatch):

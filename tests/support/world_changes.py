@@ -24,10 +24,10 @@ BAD = [
     {"add": {"Rates": [["a"]]}},
     {"remove": {"Rates": [["z", "z"]]}},
     {"set": {"Rates": [{"args": ["a", "b"], "value": 3}]}},
-    {"add": {"Warns": [["a", "x"], ["a", "x"]]}},
+    {"set": {"Warns": [{"args": ["a", "x"], "value": n} for n in (0, 1)]}},
     {"evidence": {"Rates": [["a", "b"]]}},
     {"id": "k1", "evidence": {"Rates": [["a", "c"]]}, "add": {"Rates": [["a", "b"]]}},
-    {"id": "k1", "truth": {"Good": [["zoe"]]}},
+    {"id": "k1", "truth": {"Praises": [["a", "b"]]}},
 ]
 
 
