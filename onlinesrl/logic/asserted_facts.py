@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from math import isnan, nan
 from typing import TypeAlias
@@ -40,7 +40,7 @@ class AssertedFacts:
         """Return what a key asserts."""
         return self._by_key.get(key, {})
 
-    def replacement(self, key: Key, facts: Facts) -> FactChanges:
+    def replacement(self, key: Key, facts: Mapping[GroundAtom, float | None]) -> FactChanges:
         """Return how what a key asserts changes if ``facts`` are all of it from now on."""
         before = self.by(key)
         return {
@@ -48,6 +48,20 @@ class AssertedFacts:
             for atom in sorted({**before, **facts})
             if not same_value(value := facts.get(atom), before.get(atom))
         }
+
+    def alone(self, keys: Collection[Key]) -> AssertedFacts:
+        """Return what these keys assert, without the others."""
+        alone = AssertedFacts()
+        alone.restore(
+            (
+                name,
+                args,
+                [v for v in values if v[0] in keys],
+                [key for key in targets if key in keys],
+            )
+            for name, args, values, targets in self.save()
+        )
+        return alone
 
     def consequences(self, key: Key, changes: FactChanges) -> FactChanges:
         """Return the facts that change where what a key asserts changes."""

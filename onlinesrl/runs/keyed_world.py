@@ -15,17 +15,21 @@ from onlinesrl.core.example import show_ground_atom
 from onlinesrl.core.io.restoring import Misfit, Natural, converted
 from onlinesrl.core.language import Program
 from onlinesrl.logic.asserted_facts import AssertedFacts, Assertions, FactChanges, Key
-from onlinesrl.logic.atom_index import Change, GroundAtom
+from onlinesrl.logic.atom_index import Change, GroundAtom, same_value
 from onlinesrl.logic.ground_world import FactSchema
 from onlinesrl.logic.transactional_world import Conflict, TransactionalWorld
 
+UNKEYED = ""
+"""The key of facts that no id asserts: no id is empty."""
+BACKGROUND = None
+"""The key of background facts: no record has it."""
 RENEWAL = 1000
 """After so many steps the world is noted as it is."""
 TARGET: Literal["target"] = "target"
 _Entry: TypeAlias = tuple[str, tuple[str, ...], float | Literal["target"] | None]
 """Predicate, constants and new value of a fact; None: it is no longer a fact."""
-_Step: TypeAlias = tuple[Key, list[_Entry]] | str
-"""A key with the changes of its facts, or the text of a model with new weights."""
+_Step: TypeAlias = tuple[Key, list[_Entry]] | str | None
+"""A key with the changes of its facts, the text of a model with new weights, or None: ids assert nothing."""
 _Waiting: TypeAlias = tuple[list[_Entry], list[_Entry], str]
 """A change that waits, the facts that its atoms have in the answer, and its conflict."""
 ARRAY = "world_"
@@ -64,12 +68,26 @@ class KeyedWorld:
 
     def change(self, key: Key, changes: FactChanges) -> dict[GroundAtom, Change]:
         """Change what a key asserts; return the atoms whose answer changed. Raises as ``apply`` does."""
-        facts = self.asserted.consequences(key, changes)
-        changed = self.ground.apply(facts) if facts else {}
+        changed = self._apply(self.asserted.consequences(key, changes))
         self.asserted.change(key, changes)
+        self._note((key, _entries(changes)))
+        return changed
+
+    def clear(self) -> dict[GroundAtom, Change]:
+        """Take back all that ids assert; return the atoms whose answer changed. Raises as ``apply`` does."""
+        left = self.asserted.alone({UNKEYED, BACKGROUND})
+        old, new = self.asserted.facts(), left.facts()
+        changed = self._apply(
+            {atom: new.get(atom) for atom in old if not same_value(old[atom], new.get(atom))}
+        )
+        self.asserted = left
+        self._note(None)
+        return changed
+
+    def _apply(self, facts: FactChanges) -> dict[GroundAtom, Change]:
+        changed = self.ground.apply(facts) if facts else {}
         self.changed += len(changed)
         self.touched += self.ground.touched if facts else 0
-        self._note((key, _entries(changes)))
         return changed
 
     @property
@@ -133,7 +151,9 @@ class KeyedWorld:
                 present = {atom: x for atom in sorted(facts) if (x := facts[atom]) is not None}
                 self.ground.resume(present, self._arrays)
             for step in saved["since"]:
-                if isinstance(step, str):
+                if step is None:
+                    self.clear()
+                elif isinstance(step, str):
                     self.set_weights(step)
                 else:
                     self.change(step[0], _changes(step[1]))
@@ -145,7 +165,7 @@ class KeyedWorld:
     def _check(self, saved: _Saved) -> None:
         """Raise Misfit where the facts of a checkpoint are none of the model's."""
         facts: list[_Entry] = [
-            entry for step in saved["since"] if not isinstance(step, str) for entry in step[1]
+            entry for step in saved["since"] if isinstance(step, tuple) for entry in step[1]
         ]
         for name, args, values, targets in saved["asserted"]:
             facts += [(name, args, value) for _, value in values]

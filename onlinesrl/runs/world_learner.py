@@ -40,17 +40,19 @@ from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.language import Language, Program
 from onlinesrl.core.learner import Item, Learner, Outcome, Prediction, Tally
 from onlinesrl.core.online.parameter_mixing import State
-from onlinesrl.logic.asserted_facts import FactChanges, Key
+from onlinesrl.logic.asserted_facts import FactChanges, Facts, Key
 from onlinesrl.logic.atom_index import Change, GroundAtom, same_value
 from onlinesrl.logic.ground_world import FactSchema, GroundWorld
 from onlinesrl.logic.transactional_world import TransactionalWorld
-from onlinesrl.runs.keyed_world import KeyedWorld
-from onlinesrl.stream.world_changes import ChangedAtom, ChangeDecoder, WorldChange, WorldStep
+from onlinesrl.runs.keyed_world import BACKGROUND, UNKEYED, KeyedWorld
+from onlinesrl.stream.world_changes import (
+    ChangedAtom,
+    ChangeDecoder,
+    Truncation,
+    WorldChange,
+    WorldStep,
+)
 
-UNKEYED = ""
-"""The key of facts that no id asserts: no id is empty."""
-BACKGROUND = None
-"""The key of background facts: no record has it."""
 WORLD = "world"
 """The key of the world's state in a checkpoint of the learner."""
 AGE = 100
@@ -72,7 +74,7 @@ class _Parts(NamedTuple):
 
     key: Key
     facts: FactChanges
-    labels: FactChanges
+    labels: Facts
 
     @property
     def replaces(self) -> bool:
@@ -161,7 +163,7 @@ class WorldLearner(Learner):
         size = len(parts.facts) + len(parts.labels)
         with self.slowest.timing(item.id, size, lambda: "step"):
             try:
-                changed, tally, not_learned = self._apply(item.id, parts)
+                changed, tally, not_learned = self._apply(item, parts)
             except OnlinesrlError as error:
                 if before is not None:
                     self._before = before
@@ -189,13 +191,16 @@ class WorldLearner(Learner):
         return prediction, tally
 
     def _apply(
-        self, name: Constant, parts: _Parts
+        self, item: WorldChange, parts: _Parts
     ) -> tuple[dict[GroundAtom, Change], Tally, list[GroundAtom]]:
         """Change the world, and learn from the labels of atoms that are open without them.
 
         Also return the labels of atoms that are neither open nor observed: these are only asserted. Raises
         errors, after which part of the change may have been made if there are labels.
         """
+        tally = Tally(routes={"incremental": 1})
+        if isinstance(item, Truncation):
+            return self._world.clear(), tally, []
         key, facts, labels = parts
         world, ground = self._world, self._world.ground
         present = world.asserted.by(key) if parts.replaces else {}
@@ -217,8 +222,7 @@ class WorldLearner(Learner):
         not_learned = [atom for atom in labels if atom not in truth and ground.value(atom) is None]
         change(_merged([*facts.items(), *labels.items()]))
         world.not_learned += len(not_learned)
-        tally = Tally(routes={"incremental": 1})
-        return changed, self._learn(name, truth, changed) if truth else tally, not_learned
+        return changed, self._learn(item.id, truth, changed) if truth else tally, not_learned
 
     def _go_back(self) -> None:
         """Undo the change of a step that did not end, if there is one."""
@@ -297,8 +301,8 @@ class WorldLearner(Learner):
             for part, atoms in parts.items()
             for atom, value in self._facts(key, part, atoms)
         )
-        labels = _merged(self._facts(key, "truth", change.truth))
-        _merged([*facts.items(), *labels.items()])  # raises DataError where these differ
+        labels = dict(self._facts(key, "truth", change.truth))
+        _merged([*facts.items(), *self._facts(key, "truth", change.truth)])  # to raise DataError
         return _Parts(key, facts, labels)
 
     def _is_open(self, atom: GroundAtom) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +19,7 @@ from onlinesrl.stream.records import Record
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
+_sorted = msgspec.json.Encoder(order="sorted").encode
 _GONE = ("d", "t", "m")
 """Debezium's operations after which there is no row: a deletion, a truncation, a message."""
 
@@ -73,43 +76,86 @@ class RecordForm:
         try:
             value: Any = row(record.header, data) if record.header else self.values.value(data)
             if self.envelope is not None:
-                value = after_image(value)
-                if value is None:
+                change = _opened(value)
+                if change["op"] in _GONE:
                     return None
+                value = change.get("after")
+                if value is None:
+                    raise ExampleError(
+                        f"a change of Debezium with op {change['op']!r} and no row in after"
+                    )
             if self.mapper is None:
                 return _encode(value)
-            return self.mapper.line(value, _place(record))
+            return self.mapper.line(value, place_of(record))
         except ExampleError as error:
             origin = self.values.origin(data)
             raise ExampleError(f"{origin}{error.reason}", error.kind, error.id) from None
 
-    def deleted(self, record: Record) -> str:
-        """Return the id of the row that a change deleted. Raises ExampleError."""
-        change = self.values.value(record.value)
-        row = change.get("payload", change).get("before")
-        if self.mapper is None or not isinstance(row, dict):
+    def change(self, record: Record) -> dict[str, Any]:
+        """Return the change in an envelope, without its schema. Raises ExampleError."""
+        return _opened(self.values.value(record.value))
+
+    def row_before(self, change: Mapping[str, Any]) -> str:
+        """Return the id of the row that a change without a key is of. Raises ExampleError."""
+        row = change.get("before")
+        name = self.mapper.name(row, "") if self.mapper and isinstance(row, dict) else ""
+        if not name:
             raise ExampleError(
-                "a deletion without a key: expected one of the message, or a row in before and source.mapping"
+                f"a change of Debezium with op {change['op']!r} and without a key: expected one of the "
+                "message, or source.mapping.id and the row in before"
             )
-        return self.mapper.name(row, _place(record))
+        return name
+
+    def key(self, record: Record) -> str | None:
+        """Return the id that the key of a record is; None where it has none. Raises ExampleError.
+
+        What the fields of a key say is its id, however they are ordered, spaced or framed. Where the mapping
+        makes an id of just these fields, it is that of the row.
+        """
+        data = record.key
+        if not data:
+            return None
+        origin = self.values.origin(data)
+        try:
+            value = (self.values if origin else JsonValues()).value(data)
+        except ExampleError as error:
+            if origin:
+                raise ExampleError(f"key: {origin}{error.reason}", error.kind) from None
+            return data.decode(errors="backslashreplace")
+        has_schema = isinstance(value, dict) and value.keys() == {"schema", "payload"}
+        if has_schema and isinstance(value["schema"], dict | None):
+            value = value["payload"]
+        elif not origin and isinstance(value, int | float):  # 1e2 and 100.0 may be two names
+            return data.decode()
+        if value is None:
+            return None
+        name = self._row(value) or value
+        return name if isinstance(name, str) else _sorted(name).decode()
+
+    def _row(self, key: Any) -> str | None:
+        """Return the id that the mapping makes of the fields of a key, if it needs all of them."""
+
+        def name(fields: Mapping[str, Any]) -> str | None:
+            with suppress(ExampleError):
+                return None if self.mapper is None else self.mapper.name(fields, "")
+            return None
+
+        if not isinstance(key, dict) or any(isinstance(x, dict | list) for x in key.values()):
+            return None
+        fewer = ({field: key[field] for field in key if field != left_out} for left_out in key)
+        return None if any(map(name, fewer)) else name(key)
 
 
-def _place(record: Record) -> str:
+def place_of(record: Record) -> str:
+    """Return where a record is, as the id of an example that has no other."""
     name = os.fsencode(Path(record.file).name).decode(errors="backslashreplace")
     return f"{name}:{record.line}"
 
 
-def after_image(change: Any) -> Any:
-    """Return the row after a change, as Debezium has it, with or without its schema; None: it is gone.
-
-    Raises ExampleError.
-    """
-    if isinstance(change, dict) and "op" not in change:
-        change = change.get("payload")
-    if not isinstance(change, dict) or not isinstance(operation := change.get("op"), str):
+def _opened(value: Any) -> dict[str, Any]:
+    """Return a change of Debezium, which may have its schema beside it. Raises ExampleError."""
+    if isinstance(value, dict) and "op" not in value:
+        value = value.get("payload")
+    if not isinstance(value, dict) or not isinstance(value.get("op"), str):
         raise ExampleError("not a change of Debezium: expected an object with the key op")
-    if operation in _GONE:
-        return None
-    if change.get("after") is None:
-        raise ExampleError(f"a change of Debezium with op {operation!r} and no row in after")
-    return change["after"]
+    return value

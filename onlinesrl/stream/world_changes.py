@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import msgspec
 
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Constant, Example, distinct
 from onlinesrl.core.learner import Prediction
-from onlinesrl.stream.decoding import Content, Decoder, ExampleReader
+from onlinesrl.stream.decoding import Content, Decoded, Decoder, ExampleReader
+from onlinesrl.stream.record_form import RecordForm, place_of
 from onlinesrl.stream.records import Record
 
 
@@ -37,6 +39,10 @@ class WorldChange(Example, frozen=True, forbid_unknown_fields=True, kw_only=True
     def keyed(self) -> bool:
         """Whether it replaces what its id asserted."""
         return self.add is None and self.set is None and self.remove is None
+
+
+class Truncation(WorldChange, frozen=True):
+    """A step that takes back all that ids assert."""
 
 
 class ChangedAtom(msgspec.Struct):
@@ -89,33 +95,71 @@ class ChangeDecoder(Decoder):
 class ChangeReader(ExampleReader):
     """Reads a source of changes; the decoder is a ``ChangeDecoder``.
 
-    The key of a record takes the place of the ``id``; a tombstone takes back what its key asserts.
+    The key of a record takes the place of the ``id``; a tombstone takes back what its key asserts, and so
+    does a record of a group that is not chosen.
     """
 
     def example(self, record: Record) -> Content:
-        """Return the change of a record, or the error."""
-        key = None if record.key is None else record.key.decode(errors="backslashreplace")
+        """Return the change of a record, or the error; None for what changes nothing."""
+        try:
+            content = self._change(record)
+        except ExampleError as error:
+            return error
+        if _is_keyed(content) and not self.choice.has(content.group):
+            return WorldChange(id=content.id, group=content.group)
+        return content
+
+    def _change(self, record: Record) -> Content:
+        """Return what ``example`` does. Raises ExampleError."""
+        form = self.form or RecordForm(None)
+        key = form.key(record)
         if record.kind == "tombstone":
-            return ExampleError("a tombstone without a key") if not key else WorldChange(id=key)
+            return ExampleError("a tombstone without a key") if key is None else WorldChange(id=key)
         content = super().example(record)
+        if content is None:
+            return self._gone(form, record, key)
         if isinstance(content, WorldChange):
-            return _keyed(content, key)
-        if content is None:  # what is left of a row that was deleted
-            return self._deleted(record, key)
-        if isinstance(content, Example):  # a database
+            content = _keyed(content, key)
+            if key is None and form.envelope and isinstance(content, WorldChange):
+                _check_update(form, record, content)
+        elif isinstance(content, Example):  # a database
             return WorldChange(id=content.id, evidence=content.evidence)
         return content
 
-    def _deleted(self, record: Record, key: str | None) -> WorldChange | ExampleError:
-        """Return the change that takes back what a row asserted."""
-        try:
-            assert self.form is not None
-            return WorldChange(id=key or self.form.deleted(record))
-        except ExampleError as error:
-            return error
+    def _gone(self, form: RecordForm, record: Record, key: str | None) -> WorldChange | None:
+        """Return the change after which one row or all are gone; None for a message. Raises ExampleError."""
+        change = form.change(record)
+        if change["op"] == "m":
+            return None
+        if change["op"] == "t":
+            return Truncation(id=place_of(record))
+        return WorldChange(id=form.row_before(change) if key is None else key)
 
     def _contents(self, records: Sequence[Record]) -> list[Content]:
         return [*map(self.example, records)]
+
+    def _chosen(self, item: Decoded) -> bool:
+        return _is_keyed(item[1]) or super()._chosen(item)
+
+    def _taken(self, content: Content) -> bool:
+        return super()._taken(content) or _is_keyed(content)
+
+
+def _is_keyed(content: Content) -> TypeGuard[WorldChange]:
+    """Tell whether a record is a change of what its id asserts."""
+    return isinstance(content, WorldChange) and content.keyed
+
+
+def _check_update(form: RecordForm, record: Record, content: WorldChange) -> None:
+    """Raise ExampleError where an update without a key may leave the row before it."""
+    change = form.change(record)
+    if change["op"] != "u" or form.mapper is None:
+        return
+    before = form.row_before({**change, "before": change.get("before") or change["after"]})
+    if before != str(content.id):
+        raise ExampleError(
+            f"an update without a key makes row {before} to row {content.id}: expected a key of the message"
+        )
 
 
 def _keyed(change: WorldChange, key: str | None) -> WorldChange | ExampleError:
@@ -125,7 +169,7 @@ def _keyed(change: WorldChange, key: str | None) -> WorldChange | ExampleError:
             "not a change: `evidence` is all that an id asserts, `add`, `set` and `remove` change single "
             "facts; expected one or the other"
         )
-    if change.keyed and key:
+    if change.keyed and key is not None:
         return msgspec.structs.replace(change, id=key)
     if change.keyed and change.id == "":
         if change.query and not change.evidence:

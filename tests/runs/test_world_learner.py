@@ -193,7 +193,7 @@ def test_changes_of_a_database_are_changes_of_the_world(world_run):
     )
     assert run.run() == 0, run.said
     (letter,) = run.lines("deadletter.jsonl")
-    assert "a deletion without a key" in letter["reason"]
+    assert "op 'd' and without a key" in letter["reason"]
     plain = [{"id": "1", "evidence": {"Rates": [["a", "b"]]}}]
     for kind in (0, 1):
         warns = {"args": ["b", "c"], "value": kind}
