@@ -77,7 +77,7 @@ def test_the_wheel_names_licence_and_command(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     about = {name.rpartition("/")[2]: name for name in archive.namelist() if ".dist-info/" in name}
     assert (
-        "onlinesrl = onlinesrl.commands.cli:main"
+        "onlinesrl = onlinesrl.commands.start:main"
         in archive.read(about["entry_points.txt"]).decode()
     )
     assert archive.read(about["LICENSE"]).startswith(b"MIT License")

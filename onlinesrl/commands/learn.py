@@ -19,14 +19,15 @@ def learn(
     fresh: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
 ) -> None:
     """Learn the weights of a model from a batch of data with their truth, and score them."""
-    from onlinesrl.core.jit.decorators import told_of_compiling
-    from onlinesrl.runs import batch_learning
-    from onlinesrl.runs.config.loading import load_batch
-    from onlinesrl.runs.progress import Status
+    with interruptible():
+        from onlinesrl.core.jit.decorators import told_of_compiling
+        from onlinesrl.runs import batch_learning
+        from onlinesrl.runs.config.loading import load_batch
+        from onlinesrl.runs.progress import Status
 
-    settings = load_batch(config, set_)
-    with interruptible(), closing(Status(sys.stderr)) as status, told_of_compiling(status.tell):
-        result = batch_learning.learn(settings, fresh, status)
+        settings = load_batch(config, set_)
+        with closing(Status(sys.stderr)) as status, told_of_compiling(status.tell):
+            result = batch_learning.learn(settings, fresh, status)
     for message in result["warnings"]:
         warn(message)
     for line in batch_learning.summary(result):

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from conftest import MODEL, REPO, Job, command, soaked, wait
 from onlinesrl import __version__
 from onlinesrl.commands.cli import app
 from onlinesrl.core.example import json_schema
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -517,3 +519,34 @@ def test_what_is_loaded_only_where_it_is_needed():
         check=True,
     )
     assert done.stdout.splitlines() == ["[]", "[]", "[]", "1", "True []"]
+
+
+SIGNALLED = """
+import os, sys
+
+_, module, number, *sys.argv[1:] = sys.argv
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == module:
+            os.kill(os.getpid(), int(number))
+
+sys.meta_path.insert(0, Finder())
+from onlinesrl.commands.start import main
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("module", ["typer", "onlinesrl.runs.config.loading"])
+@pytest.mark.parametrize(("command", "code"), [("run", 0), ("serve", 0), ("learn", 130)])
+def test_a_signal_while_a_command_starts_ends_it_quietly(job, command, code, module, number):
+    run = job([])
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALLED, module, str(int(number)), command, str(run.config)],
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, b"", b"")
+    assert not run.output.exists()
