@@ -111,6 +111,8 @@ class _World:
 
 def before(left, right):
     """The order of `%`."""
-    if left.isdigit() and right.isdigit():
-        return int(left) < int(right)
-    return left < right
+
+    def key(name):
+        return (0, int(name), name) if name.lstrip("-").isdigit() else (1, 0, name)
+
+    return key(left) < key(right)

@@ -25,7 +25,7 @@ from onlinesrl.psl.ground.form_assembly import (
     GroundingFailure,
     Joined,
     Listing,
-    constant_orders,
+    constant_ranks,
     listed,
     missing,
     number_constants,
@@ -143,9 +143,8 @@ class DuckDbJoins:
             engine.load(name, table, "* REPLACE (if(variable < 0, value, NULL) AS value)")
         compared = (condition for plan in plans for condition in _conditions(plan))
         if any(isinstance(condition, Compared) and condition.op == "%" for condition in compared):
-            number, text = constant_orders(self._names)
             constant = np.arange(len(self._names), dtype=np.int32)
-            engine.load(ORDER, {"constant": constant, "number": number, "text": text})
+            engine.load(ORDER, {"constant": constant, "rank": constant_ranks(self._names)})
 
     def join(self, number: int) -> Iterator[Joined]:
         """Yield the rows of the plan of this number."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 
@@ -16,6 +18,8 @@ from onlinesrl.psl.lang.data import Database
 from onlinesrl.psl.lang.linear_form import LinearTerm, NormalRule
 from onlinesrl.psl.lang.model import Functions
 from onlinesrl.psl.lang.text import show_coefficient, show_psl_atom
+
+_INTEGER = re.compile("-?[0-9]+")
 
 
 class Listing:
@@ -90,17 +94,19 @@ def number_constants(
     return [*constants, *new], place
 
 
-def constant_orders(constants: Sequence[str]) -> tuple[Ints32, Ints32]:
-    """Return the rank of each constant among the integers (-1 for others), and among all as text."""
-    integers = (name for name in constants if name.isascii() and name.isdecimal())
-    digits = {name: name.lstrip("0") for name in integers}
-    by_value = sorted(set(digits.values()), key=lambda text: (len(text), text))
-    value = {text: rank for rank, text in enumerate(by_value)}
-    text_rank = {name: rank for rank, name in enumerate(sorted(constants))}
-    return (
-        np.array([value[digits[name]] if name in digits else -1 for name in constants], np.int32),
-        np.array([text_rank[name] for name in constants], np.int32),
-    )
+def constant_ranks(constants: Sequence[str]) -> Ints32:
+    """Return the rank of each constant in the order of ``%``, int32[constants].
+
+    Integers come first, by value. Equal ones, such as 9 and 009, and all other constants are in the
+    order of their texts. So the order is total.
+    """
+    rank = {name: n for n, name in enumerate(sorted({*constants}, key=_order))}
+    return np.array([rank[name] for name in constants], np.int32)
+
+
+def _order(name: str) -> tuple[bool, Decimal, str]:
+    is_integer = _INTEGER.fullmatch(name) is not None
+    return not is_integer, Decimal(name) if is_integer else Decimal(0), name
 
 
 @dataclass(eq=False)

@@ -9,7 +9,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, enlarged
 from onlinesrl.logic.atom_index import GroundAtom
-from onlinesrl.psl.ground.form_assembly import constant_orders
+from onlinesrl.psl.ground.form_assembly import constant_ranks
 from onlinesrl.psl.ground.indexed_rows import IndexedRows
 from onlinesrl.psl.lang.data import AtomTable, Database, Relation, no_atoms
 
@@ -69,7 +69,7 @@ class IndexedAtoms(IndexedRows):
         numbers = other._interned([*named])
         other._mentions[numbers] += 1
         if ordered:
-            other.rank(*constant_orders(other.constants))
+            other.rank(constant_ranks(other.constants))
         return other
 
     def get(self, atom: GroundAtom) -> float | None:
@@ -194,7 +194,7 @@ class IndexedAtoms(IndexedRows):
             self._mentions = enlarged(self._mentions, 2 * len(self.constants))
         if self._unranked:
             self._unranked = False
-            self.rank(*constant_orders(self.constants))
+            self.rank(constant_ranks(self.constants))
         return np.fromiter(map(of.__getitem__, names), np.int64, len(names))
 
     _unranked = False

@@ -16,7 +16,7 @@ from onlinesrl.psl.ground.form_assembly import (
     Joined,
     Listing,
     TooManyRows,
-    constant_orders,
+    constant_ranks,
     missing,
     number_constants,
     too_many,
@@ -105,7 +105,7 @@ class ArrayJoins:
             relations.append(names.index(name))
         bucket = np.concatenate([np.empty(0, np.int32), *buckets])
         ordered = any(np.any(p.code.condition[:, 0] == kernel.BEFORE) for p in self._plans)
-        number, text = constant_orders(self._names) if ordered else (worlds[:0], worlds[:0])
+        rank = constant_ranks(self._names) if ordered else worlds[:0]
         return kernel.Relations(
             data,
             np.array([offset[name] for name in names]),
@@ -120,8 +120,7 @@ class ArrayJoins:
             bucket,
             np.append(bucket[1:], np.int32(0)),
             np.concatenate([np.empty(0, np.int32), *rows]),
-            number,
-            text,
+            rank,
         )
 
     def join(self, number: int) -> Iterator[Joined]:

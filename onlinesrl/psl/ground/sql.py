@@ -33,7 +33,7 @@ class Cut(NamedTuple):
 
 
 ORDER = "%"
-"""The table of constants' ranks: among the integers by value (-1 for others), and as text."""
+"""The table of the constants' ranks in the order of ``%``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,21 +157,17 @@ class SqlWriter:
         if condition.op == "=":
             op = "=" if condition.positive else "<>"
             return f"{self._argument(condition.left)} {op} {self._argument(condition.right)}"
-        left, right = self._order(condition.left), self._order(condition.right)
-        text = (
-            f"if({left}.number >= 0 AND {right}.number >= 0,"
-            f" {left}.number < {right}.number, {left}.text < {right}.text)"
-        )
-        return text if condition.positive else f"NOT {text}"
+        op = "<" if condition.positive else ">="
+        return f"{self._rank(condition.left)} {op} {self._rank(condition.right)}"
 
-    def _order(self, term: Term) -> str:
-        """Return the alias of a constant's row in the table of ranks."""
+    def _rank(self, term: Term) -> str:
+        """Return the rank of a constant, after joining the table of ranks."""
         constant = self._argument(term)
         if constant not in self.orders:
             self.orders[constant] = alias = f"o{len(self.orders)}"
             start = "JOIN" if self.tables else "FROM (SELECT 0) JOIN"
             self.tables.append(f'{start} "{ORDER}" AS {alias} ON {alias}.constant = {constant}')
-        return self.orders[constant]
+        return f"{self.orders[constant]}.rank"
 
 
 def _table(atom: Atom, alias: str) -> str:

@@ -41,8 +41,7 @@ class Relations(Frame):
     bucket: Ints32  # [bucket] start of its rows among the index's
     stop: Ints32  # [bucket] their end
     row: Ints32  # [row] rows of the relation in the order of their buckets
-    number: Ints32  # [constant] rank among the integers, -1 for others
-    text: Ints32  # [constant] rank among all as text
+    rank: Ints32  # [constant] in the order of ``%``
 
 
 class Code(Frame):
@@ -162,13 +161,6 @@ def _look_up_atom(
 
 
 @kernel
-def _before(relations: Relations, left: int, right: int) -> bool:
-    if relations.number[left] >= 0 and relations.number[right] >= 0:
-        return relations.number[left] < relations.number[right]
-    return relations.text[left] < relations.text[right]
-
-
-@kernel
 def _holds(relations: Relations, code: Code, c: int, binding: Ints32, constant: Ints32) -> bool:
     """Return whether a condition holds."""
     kind, positive = code.condition[c, 0], code.condition[c, 1] != 0
@@ -180,7 +172,7 @@ def _holds(relations: Relations, code: Code, c: int, binding: Ints32, constant: 
     right = _argument(code.condition[c, 3], binding, constant)
     if kind == EQUAL:
         return (left == right) == positive
-    return _before(relations, left, right) == positive
+    return (relations.rank[left] < relations.rank[right]) == positive
 
 
 @kernel

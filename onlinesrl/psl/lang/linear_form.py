@@ -74,8 +74,8 @@ class NormalRule:
     ``lookups``: atoms whose variables the joins bind; an unlisted one is 0 if its predicate has no
     targets, else an error.
     ``computed``: atoms whose values a Python function computes.
-    ``comparisons``: all must hold; ``=`` and ``%`` (the left constant comes before the right one: by
-    value if both are integers, else as text), or their negation.
+    ``comparisons``: all must hold; ``=`` and ``%`` (the left constant comes before the right one: integers
+    come first, by value; equal ones and all others by text), or their negation.
     ``summations``: one for each summation variable.
     ``rule`` is the index of the rule in the program; its forms share a weight.
     ``weight`` is None for a hard rule.
