@@ -22,7 +22,7 @@ def ground(form, observed, targets, functions=None):
     """Yield (coefficients of targets, constant) for each ground row with targets that is not trivial."""
     for linear, constant in _all(form, observed, targets, functions or {}):
         most = constant + sum(max(value, 0) for value in linear.values())
-        if linear and (most > 1e-7 or form.equality):
+        if linear and (form.equality or most > (1e-7 if form.weight is None else 0.0)):
             yield linear, constant
 
 

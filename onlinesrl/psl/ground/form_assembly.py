@@ -243,8 +243,9 @@ class Assembler:
             np.empty(n, np.int32),
         )
         inactive, broken = np.zeros(listing.worlds, np.int64), np.full(listing.worlds, -1)
-        arguments = rows, value, variable, form.equality, self._place, out, inactive, broken
-        n = kernel.assemble(*arguments)
+        # what is left out of a potential is multiplied by its weight, however large that is
+        exact = form.equality, 0.0 if form.weight is not None else kernel.ROUNDING
+        n = kernel.assemble(rows, value, variable, *exact, self._place, out, inactive, broken)
         end = out.start[n]
         forms = kernel.Forms(
             out.start[: n + 1],

@@ -4,8 +4,8 @@ from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
 
-ACTIVE = 1e-7
-"""A hinge or inequality whose form cannot exceed this is never active."""
+ROUNDING = 1e-7
+"""By how much sums of observed values may violate a hard rule."""
 
 
 class GroundRows(Frame):
@@ -34,6 +34,7 @@ def assemble(
     value: Floats,
     variable: Ints32,
     equality: bool,
+    tolerance: float,
     place: Ints,
     out: Forms,
     inactive: Ints,
@@ -42,9 +43,9 @@ def assemble(
     """Write the forms ``constant + sum coefficient * atom`` of ground rows; return their number.
 
     ``value`` [atom] is that of an observed atom, ``variable`` [atom] that of a target, else -1. A row
-    without a variable is left out; ``broken`` [world] is the first such row whose form is above 0 (for
-    an equality, not 0). A row that is never active is left out and counted in ``inactive`` [world].
-    ``place`` [variable] is working memory, -1 before and after.
+    without a variable is left out; ``broken`` [world] is the first such row whose form is above the
+    ``tolerance`` (for an equality, its absolute value). A row whose form is never above the tolerance is left
+    out and counted in ``inactive`` [world]. ``place`` [variable] is working memory, -1 before and after.
     """
     n = 0
     for i in range(len(rows.constant)):
@@ -74,9 +75,9 @@ def assemble(
                 end_of_row += 1
         if end_of_row == first:
             wrong = abs(constant) if equality else constant
-            if wrong > ACTIVE and broken[w] < 0:
+            if wrong > tolerance and broken[w] < 0:
                 broken[w] = i
-        elif equality or maximum > ACTIVE:
+        elif equality or maximum > tolerance:
             out.constant[n] = constant
             out.world[n] = w
             n += 1
