@@ -66,8 +66,8 @@ class Admm(ScaledEngine):
 class AdmmState:
     """The state of ADMM between two rounds, for algorithms that interleave it with others.
 
-    The copies of row i have the penalty ``eta m_i``, m as in ``psl.kernels.admm_rows``. The step size ``eta``
-    starts at 1 and changes after 10, 20, 30, 45, ... rounds. A ``team`` does them together, in parts.
+    The penalties of copies are ``eta`` times those of ``psl.kernels.admm_rows``. The step size ``eta`` starts
+    at 1 and changes after 10, 20, 30, 45, ... rounds. A ``team`` does them together, in parts.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class AdmmState:
         return self.copies()
 
     def reweigh(self, weights: Floats) -> None:
-        """Change the weights; values, step size, and each dual divided by the penalty of its row stay."""
+        """Change the weights; values, step size, and each dual divided by the step of its row stay."""
         self._rows = weighted_rows(self.model, weights)
         self.problem.degree[:] = self.problem.ridge[:] = 0.0
         self.iterate.gradient[:] = -self.problem.bonus

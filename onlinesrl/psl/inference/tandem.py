@@ -67,7 +67,7 @@ class Tandem:
 
     folder: Path
     descents: int = 10
-    rounds: int = 1000
+    rounds: int = 25_000
     rate: float | None = None
     tolerance: float = 1e-4
     violation: float = 1e-4

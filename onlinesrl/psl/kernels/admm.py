@@ -9,8 +9,8 @@ iterates are
     ybar' = clip(ybar - (Q' u - bonus) / (eta d), 0, 1)
     u'    = prox(u + sigma (Q (2 ybar' - ybar) + c)),  sigma_i = eta / |q_i|^2
 
-with ``d_j`` the number of rows that contain variable ``j``. Here the copies of row ``i`` have the penalty
-``eta m_i``, so sigma_i = eta m_i / |q_i|^2 and d_j is the sum of the ``m_i``.
+with ``d_j`` the number of rows that contain variable ``j``. Here the copy ``v_ij`` has the penalty
+``eta m_ij``, so 1 / sigma_i is the sum of q_ij^2 / (eta m_ij), and d_j that of the ``m_ij``.
 Over-relaxation multiplies the step of (ybar, u) by ``relaxation`` and converges for values in (0, 2)
 (He & Yuan 2012). A round is one pass over the entries, in order, so that results are deterministic.
 """
@@ -39,7 +39,7 @@ class AdmmProblem(Frame):
     low: Floats  # [row]
     high: Floats  # [row]
     curvature: Floats  # [row]
-    row_step: Floats  # [row] m / |q|^2, 0 for a row without variables
+    row_step: Floats  # [row] sigma / eta, 0 for a row without variables
     degree: Floats  # [variable] d; it or the ridge is above 0
     bonus: Floats  # [variable] subtracted from the energy
     ridge: Floats  # [variable] the energy has ridge y^2

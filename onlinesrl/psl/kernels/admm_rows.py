@@ -1,9 +1,11 @@
 """Set-up of ADMM for the weighted rows of a model.
 
-The penalty of a potential is its absolute weight. That of a constraint is the sum of absolute weights of
-the potentials of a variable, averaged over its variables, or 1 if they have none; a lifted row then has
-the penalty of the rows that it replaces. A squared prior towards 0 becomes a ridge of its variable
-instead of a row, which halves the number of rounds.
+The penalty of a row for its copy of a variable is m_i |q_ij|, so that rounds do not depend on the size of
+coefficients (Pock & Chambolle 2011, "Diagonal preconditioning for first order primal-dual algorithms"). For a
+potential m_i is its absolute weight. For a constraint it is such that its penalties are, on average, the
+sums of those that potentials have for its variables, or 1 where these are all 0; a lifted row then has the
+penalties of the rows that it replaces. A squared prior towards 0 becomes a ridge of its variable instead
+of a row, which halves the number of rounds.
 """
 
 import numpy as np
@@ -66,7 +68,7 @@ def _is_ridge(rows: Potentials, i: int) -> bool:
 
 @kernel
 def weigh(rows: Potentials, weight_sums: Floats, ridge: Floats) -> float:
-    """Add the potentials' absolute weights to the ``weight_sums`` of their variables.
+    """Add the potentials' penalties to the ``weight_sums`` of their variables.
 
     Squared priors towards 0 are added to ``ridge`` instead. Returns an upper bound on the rows' energy
     over [0, 1]^n.
@@ -83,7 +85,7 @@ def weigh(rows: Potentials, weight_sums: Floats, ridge: Floats) -> float:
             continue
         top = bottom = rows.constant[i]
         for e in range(rows.start[i], rows.start[i + 1]):
-            weight_sums[rows.variable[e]] += abs(weight)
+            weight_sums[rows.variable[e]] += abs(weight * rows.coefficient[e])
             top += max(rows.coefficient[e], 0.0)
             bottom += min(rows.coefficient[e], 0.0)
         ceiling += max(potential(rows, i, top), potential(rows, i, bottom))
@@ -92,15 +94,15 @@ def weigh(rows: Potentials, weight_sums: Floats, ridge: Floats) -> float:
 
 @kernel
 def _penalty(rows: Potentials, i: int, weight_sums: Floats) -> float:
-    """Return the penalty m_i."""
+    """Return m_i."""
     weight = abs(rows.weight[i])
     if np.isfinite(weight):
         return weight
-    total = 0.0
+    total = size = 0.0
     for e in range(rows.start[i], rows.start[i + 1]):
         total += weight_sums[rows.variable[e]]
-    mean = total / max(rows.start[i + 1] - rows.start[i], 1)
-    return mean if mean > 0.0 else 1.0
+        size += abs(rows.coefficient[e])
+    return total / size if total > 0.0 else 1.0
 
 
 @threaded
@@ -111,10 +113,10 @@ def expand(rows: Potentials, weight_sums: Floats, problem: admm.AdmmProblem) -> 
             problem.high[i] = problem.low[i] = problem.curvature[i] = problem.row_step[i] = 0.0
             continue
         problem.low[i], problem.high[i], problem.curvature[i] = conjugate(rows, i)
-        norm = 0.0
+        size = 0.0
         for e in range(rows.start[i], rows.start[i + 1]):
-            norm += rows.coefficient[e] ** 2
-        problem.row_step[i] = _penalty(rows, i, weight_sums) / norm if norm > 0.0 else 0.0
+            size += abs(rows.coefficient[e])
+        problem.row_step[i] = _penalty(rows, i, weight_sums) / size if size > 0.0 else 0.0
 
 
 @threaded
@@ -138,7 +140,7 @@ def begin(
         penalty, form = _penalty(rows, i, weight_sums), rows.constant[i]
         for e in range(rows.start[i], rows.start[i + 1]):
             form += rows.coefficient[e] * iterate.y[rows.variable[e]]
-            problem.degree[rows.variable[e]] += penalty
+            problem.degree[rows.variable[e]] += penalty * abs(rows.coefficient[e])
         keeps = resumes and problem.row_step[i] > 0.0
         u = iterate.dual[i] if keeps else 0.0
         if not keeps and not np.isinf(rows.weight[i]):
@@ -150,9 +152,9 @@ def begin(
 
 @kernel
 def rescale(before: Floats, after: Floats, dual: Floats) -> None:
-    """Multiply the dual of every row by what its penalty, and so its step, is multiplied by.
+    """Multiply the dual of every row by what its penalties, and so its step, are multiplied by.
 
-    The penalty of a potential is its weight, so this keeps alpha / m, on which its copies depend. With
+    Those of a potential go with its weight, so this keeps alpha / m, on which its copies depend. With
     alpha kept, copies would move though nothing but the weight has changed.
     """
     for i in range(len(before)):

@@ -33,10 +33,11 @@ def balanced(values: float, duals: float, eta: float) -> float:
 
     Both are squared norms over the local copies. The new step size is |du| / |dy|, which balances the
     dual residual eta |dy| and the primal residual |du| / eta. A change is limited to factor ``CHANGE``.
+    Where only one of the two moves, it moves too slowly, and the change is as large.
     """
-    if values > 0.0 and duals > 0.0:
+    if values > 0.0:
         return min(max(np.sqrt(duals / values), eta / CHANGE), eta * CHANGE)
-    return eta
+    return eta * CHANGE if duals > 0.0 else eta
 
 
 @threaded

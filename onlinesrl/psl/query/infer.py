@@ -90,7 +90,7 @@ def solve(problem: InferenceProblem, options: Options, clock: Clock) -> Inferred
     stats = {
         "method": options.method,
         **counts,
-        **_quality(solution, weights_of(problem.program)),
+        **_quality(solution, weights_of(problem.program), options.method),
         "evaluation": evaluation(problem.database, solution.y),
         **clock.stats(),
     }
@@ -105,10 +105,14 @@ def _smallest() -> InferenceProblem:
     return InferenceProblem(parse("1: !P(X) ^2"), {}, Database(("a",), {"P": target}))
 
 
-def _quality(solution: HingeSolution | PagedSolution, weights: Floats) -> dict[str, Any]:
+def _quality(
+    solution: HingeSolution | PagedSolution, weights: Floats, method: str
+) -> dict[str, Any]:
     """Return the quality of an answer; PSL normalises weights by the largest."""
     top = float(weights.max(initial=0.0)) or 1.0
     bound = solution.bound if np.isfinite(solution.bound) else None
+    others = " or ".join(name for name in ("admm", "qp") if name != method)
+    unproven = f"{UNPROVEN}; the method {others} may find one that is"
     return {
         "objective": solution.energy,
         "normalised_objective": solution.energy / top,
@@ -116,7 +120,7 @@ def _quality(solution: HingeSolution | PagedSolution, weights: Floats) -> dict[s
         "gap": None if bound is None else solution.energy - bound,
         "violation": solution.violation,
         "certified": solution.certified,
-        "warnings": [] if solution.certified else [UNPROVEN],
+        "warnings": [] if solution.certified else [unproven],
         "rounds": solution.iterations,
     }
 

@@ -110,3 +110,50 @@ def test_the_answer_does_not_depend_on_the_size_of_all_weights(method: str, fact
     assert found.stats["certified"]
     assert found.stats["objective"] == pytest.approx(2 * factor / 3, rel=2e-4)
     assert found.stats["gap"] <= 2e-4 * factor
+
+
+@pytest.mark.parametrize("method", ["admm", "lifted-admm", "tandem", "sgd", "qp", "world"])
+@pytest.mark.parametrize(("weight", "value", "count"), [(1e9, 5e-8, 1), (1.0, 9e-8, 1000)])
+def test_no_gap_leaves_out_what_is_small_before_it_is_weighted(
+    method: str, weight: float, value: float, count: int
+) -> None:
+    """The energy w n max(0, a - b) + b is least at b = a, where it is a."""
+    model = srl.Model(f"{weight:.0f}: A(X, Y) -> B(Y)\n1: !B(Y)\n", "psl")
+    evidence = {"A": {(f"x{n}", "y"): value for n in range(count)}}
+    if method == "world":
+        world = srl.World(model, "B")
+        world.apply(add=evidence, query={"B": ["y"]})
+        b, gap = world.answer()["B"]["y",], world.certificate.gap
+    else:
+        found = srl.infer(model, evidence, {"B": ["y"]}, method=method)
+        b, gap = found["B"]["y",], found.stats["gap"]
+
+    assert weight * count * max(0.0, value - b) + b - value <= gap + 1e-9
+
+
+@pytest.mark.parametrize("method", ["admm", "lifted-admm", "tandem"])
+@pytest.mark.parametrize("weight", [1e3, 1e5, 1e9])
+def test_weights_of_any_size_beside_each_other(method: str, weight: float) -> None:
+    """Soft rules that pull one way, and one a billion times as heavy that ends to pull at 0.3."""
+    model = srl.Model(f"{weight:.0f}: A(Y) -> B(Y)\n1: !B(Y)\n", "psl")
+    found = srl.infer(model, {"A": {"y": 0.3}}, {"B": ["y"]}, method=method)
+
+    assert found.stats["certified"]
+    assert found["B"]["y",] == pytest.approx(0.3, abs=1e-4)
+
+
+@pytest.mark.parametrize("coefficient", [3, 6, 12])
+def test_coefficients_of_different_size(coefficient: int) -> None:
+    """Tandem starts from what gradient descent leaves, which differs between targets that are alike."""
+    names = "abc"
+    rules = f"1: Q(X, Y) + {coefficient} * P(X) = 1\n0.5: P(X) >= 0.4 ^2\n|Y| * P(X) = Q(X, +Y).\n"
+    targets = {"P": [*names], "Q": [(x, y) for x in names for y in names]}
+    of = {
+        method: srl.infer(srl.Model(rules, "psl"), {}, targets, method=method).stats
+        for method in ("admm", "tandem")
+    }
+
+    assert of["admm"]["certified"]
+    assert of["tandem"]["certified"]
+    assert of["tandem"]["rounds"] < 5000
+    assert of["tandem"]["objective"] == pytest.approx(of["admm"]["objective"], abs=1.01e-4)

@@ -15,8 +15,8 @@ from tests.support.hinge_models import hinge_problems
 ETA = 0.7
 
 
-def local_step(row, q, c, u, eta):
-    """The minimiser of ``f(q . v + c) + eta/2 |v - u|^2`` (Bach et al. 2015, section 2)."""
+def local_step(row, q, c, u):
+    """The minimiser of ``f(q . v + c) + 1/2 |v - u|^2`` (Bach et al. 2015, section 2)."""
     kind, power, w = row
     s, norm = q @ u + c, q @ q
     onto = u - s / norm * q
@@ -27,8 +27,8 @@ def local_step(row, q, c, u, eta):
     if kind == HINGE and s <= 0:
         return u
     if power == 2:
-        return u - 2 * w * s / (eta + 2 * w * norm) * q
-    v = u - w / eta * q
+        return u - 2 * w * s / (1 + 2 * w * norm) * q
+    v = u - w * q
     return onto if kind == HINGE and q @ v + c < 0 else v
 
 
@@ -38,7 +38,7 @@ def textbook(problem, y, alpha, rounds):
     kinds = list(zip(model.kind, model.power, model.row_weights(weights), strict=True))
     rows = [slice(a, b) for a, b in zip(model.start[:-1], model.start[1:], strict=True)]
     eta = ETA * penalties(model, weights)
-    degree = np.bincount(model.variable, eta[model.row], model.n_variables).astype(float)
+    degree = np.bincount(model.variable, eta, model.n_variables).astype(float)
     absent = degree == 0
     degree[absent] = ETA
     for _ in range(rounds):
@@ -46,15 +46,16 @@ def textbook(problem, y, alpha, rounds):
         copies = []
         for i, r in enumerate(rows):
             j, q = model.variable[r], model.coefficient[r]
-            v = y[j] - alpha[i] / eta[i] if eta[i] > 0 else y[j]
-            if len(j) and eta[i] > 0:
-                v = local_step(kinds[i], q, model.constant[i], v, eta[i])
-            total[j] += eta[i] * v + alpha[i]
+            v, root = y[j], np.sqrt(eta[r])
+            if len(j) and np.all(root > 0):  # in units in which all penalties are 1
+                u = root * y[j] - alpha[i] / root
+                v = local_step(kinds[i], q / root, model.constant[i], u) / root
+            total[j] += eta[r] * v + alpha[i]
             copies.append(v)
         total[absent] = ETA * y[absent]
         y = np.clip((total + bonus) / degree, 0, 1)
         for i, r in enumerate(rows):
-            alpha[i] = alpha[i] + eta[i] * (copies[i] - y[model.variable[r]])
+            alpha[i] = alpha[i] + eta[r] * (copies[i] - y[model.variable[r]])
     return y
 
 

@@ -18,12 +18,13 @@ from tests.support.hinge_models import hinge_problems
 
 
 def penalties(model: HingeLossMRF, weights: Floats, ridge: Any = False) -> Floats:
-    """Every row's penalty before ``eta``, ``m`` float64[n_rows]."""
+    """The penalty of every entry before ``eta``, ``m |q|`` float64[entries]."""
+    row, q = model.row, np.abs(model.coefficient)
     weight = np.where(ridge, 0.0, np.abs(model.row_weights(weights)))
-    pulls = np.bincount(model.variable, weight[model.row], model.n_variables)
-    length = np.maximum(np.diff(model.start), 1)
-    mean = np.bincount(model.row, pulls[model.variable], model.n_rows) / length
-    return np.where(model.kind >= AT_MOST, np.where(mean > 0, mean, 1.0), weight)
+    pulls = np.bincount(model.variable, weight[row] * q, model.n_variables)
+    total, size = (np.bincount(row, x, model.n_rows) for x in (pulls[model.variable], q))
+    of_constraint = np.divide(total, size, np.ones(model.n_rows), where=total > 0)
+    return np.where(model.kind >= AT_MOST, of_constraint, weight)[row] * q
 
 
 def ridges(model):
@@ -49,11 +50,12 @@ def test_what_is_prepared_is_the_models(problem):
     for name in ("low", "high", "curvature"):
         expected = np.where(ridge, 0.0, getattr(conjugate, name))
         np.testing.assert_allclose(getattr(rows, name), expected, rtol=1e-12)
-    penalty = np.where(ridge, 0.0, penalties(model, weights, ridge))
-    norms = np.bincount(model.row, model.coefficient**2, m)
-    steps = np.divide(penalty, norms, np.zeros(m), where=norms > 0)
+    penalty = np.where(ridge[model.row], 0.0, penalties(model, weights, ridge))
+    moving = penalty > 0
+    norms = np.bincount(model.row[moving], model.coefficient[moving] ** 2 / penalty[moving], m)
+    steps = np.divide(1.0, norms, np.zeros(m), where=norms > 0)
     np.testing.assert_allclose(rows.row_step, steps, rtol=1e-12)
-    degree = np.bincount(model.variable, penalty[model.row], n)
+    degree = np.bincount(model.variable, penalty, n)
     moves = (degree > 0) | (rows.ridge > 0)
     np.testing.assert_allclose(rows.degree, np.where(moves, degree, 1), rtol=1e-12)
 
@@ -85,8 +87,9 @@ def test_the_step_size_balances_the_last_movement(problem):
             moving = du != 0
             primal = np.sqrt(np.sum(dy**2 * state.problem.degree))
             moved = np.sqrt(np.sum(du[moving] ** 2 / state.problem.row_step[moving]))
-            if primal > 0 and moved > 0:
-                eta = np.clip(moved / primal, eta / kernel.CHANGE, eta * kernel.CHANGE)
+            if primal > 0 or moved > 0:
+                ratio = moved / primal if primal > 0 else np.inf
+                eta = np.clip(ratio, eta / kernel.CHANGE, eta * kernel.CHANGE)
         assert state.eta == pytest.approx(eta, rel=1e-6)
 
 

@@ -228,7 +228,7 @@ def test_what_is_not_proven_is_said_to_be_so(tmp_path):
     arguments = ["infer", "--model", str(model), "--data", str(model.with_suffix(".data"))]
     found = CliRunner().invoke(app, [*arguments, "--method", "tandem"])
     if found.exception is None:  # the bound had not yet shown that there are no such values
-        assert "warning: this answer is not proven to be the best" in found.stderr
+        assert "warning: this answer is not proven to be the best; the method admm" in found.stderr
         assert "but the values break hard rules" in found.stderr
     else:
         assert "no values satisfy the constraints" in str(found.exception)
@@ -237,7 +237,7 @@ def test_what_is_not_proven_is_said_to_be_so(tmp_path):
 def test_sgd_says_that_it_proves_nothing(model, tmp_path):
     arguments = ["infer", "--model", str(model), "--data", str(model.with_suffix(".data"))]
     found = CliRunner().invoke(app, [*arguments, "--method", "sgd"])
-    assert "warning: this answer is not proven to be the best" in found.stderr
+    assert "warning: this answer is not proven to be the best; the method admm" in found.stderr
 
 
 def test_ground_takes_no_psl(model):
