@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from conftest import Job, command, long_if, tiers, wait
 
+import onlinesrl as srl
 from onlinesrl.core.errors import ConfigError, OnlinesrlError
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.lang import reader
@@ -356,6 +357,36 @@ def test_what_does_not_fit_the_model_is_said_at_its_key(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         run_module.new_learner(config_of(trust(LINES[:1]), override))
+
+
+def test_evidence_of_what_no_rule_uses_is_allowed_where_it_is_declared(
+    job: Callable[..., Job], tmp_path: Path
+) -> None:
+    full = "1: Knows(A, B) -> Trusts(A, B) ^2\n0.5: Warns(A, B) -> !Trusts(A, B) ^2\n"
+    less = full.splitlines()[0]
+    pair = {"Trusts": [["a", "b"]]}
+    example = {"evidence": {name: [["a", "b"]] for name in ("Knows", "Warns")}, "query": pair}
+    lines = [msgspec.json.encode({"id": 0, **example, "truth": pair}) + b"\n"]
+    codes = []
+    for name, text in (("bad", less), ("good", f"Warns/2\n{less}")):
+        (tmp_path / f"{name}.psl").write_text(text)
+        run = job(lines, name, model=str(tmp_path / f"{name}.psl"), query="Trusts", metrics={})
+        codes.append(run.run())
+    assert codes == [65, 0]
+    assert "Warns/2\n" in (run.output / "weights.psl").read_text()
+
+    world = srl.World(srl.Model(full, "psl"), "Trusts")
+    world.apply(add=example["evidence"], query=pair)
+    with pytest.raises(srl.DataError, match="Warns"):
+        world.set_model(less)
+    with pytest.raises(srl.DataError, match="a line such as `Knows/2` declares"):
+        srl.infer(srl.Model(less, "psl"), example["evidence"], pair)
+    declared = f"Warns/2\n{less}"
+    alone = srl.infer(srl.Model(declared, "psl"), example["evidence"], pair)["Trusts"]["a", "b"]
+    world.set_model(declared)
+    assert world.answer()["Trusts"]["a", "b"] == pytest.approx(alone, abs=1e-3)
+    world.set_model(full)
+    assert world.answer()["Trusts"]["a", "b"] < 0.7
 
 
 def test_where_inference_ends_without_proof_a_run_may_stop(

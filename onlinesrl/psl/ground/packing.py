@@ -25,7 +25,7 @@ from onlinesrl.core.example import (
     show_ground_atom,
     unlabelled_atoms,
 )
-from onlinesrl.psl.lang.data import AtomTable, Database, Relation, no_atoms
+from onlinesrl.psl.lang.data import UNDECLARED, AtomTable, Database, Relation, no_atoms
 
 AtomValues = dict[tuple[str, ...], float]
 """Values of the atoms of one predicate, by constants."""
@@ -213,7 +213,8 @@ class PslPacker:
         if name not in predicates:
             kind = "predicate" if part == "evidence" else f"query predicate in {part}"
             listed = ", ".join(sorted(predicates))
-            raise ExampleError(f"unknown {kind} {name}; the model has {listed}", "schema")
+            hint = f"; {UNDECLARED}" if part == "evidence" else ""
+            raise ExampleError(f"unknown {kind} {name}; the model has {listed}{hint}", "schema")
 
 
 def _table(

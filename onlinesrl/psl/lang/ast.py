@@ -181,6 +181,16 @@ def atoms(formula: Formula) -> Iterator[Atom]:
         yield from atoms(part)
 
 
+def atoms_of(rule: PslRule) -> Iterator[Atom]:
+    """Yield the atoms of a rule, those of filters last."""
+    if isinstance(rule, LogicalRule):
+        yield from atoms(rule.formula)
+    else:
+        yield from (summand.atom for summand in (*rule.left, *rule.right) if summand.atom)
+        for item in rule.filters:
+            yield from atoms(item.condition)
+
+
 def with_weights(program: PslProgram, weights: Iterable[float]) -> PslProgram:
     """Return a program with other weights, one for each rule; those for hard rules do not count."""
     rules = (

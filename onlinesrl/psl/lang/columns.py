@@ -10,6 +10,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import DataError
 from onlinesrl.psl.lang.data import (
+    UNDECLARED,
     AtomTable,
     Database,
     Relation,
@@ -44,7 +45,8 @@ def database_of(
         for name, columns in data.items():
             if name not in predicates:
                 names = ", ".join(sorted(predicates))
-                raise DataError(f"{part}: the model has no predicate {name}; it has {names}")
+                hint = f"; {UNDECLARED}" if part == "evidence" else ""
+                raise DataError(f"{part}: the model has no predicate {name}; it has {names}{hint}")
             n_columns, arity = len(columns.constants), predicates[name]
             if n_columns != arity and any(map(len, columns.constants)):
                 raise DataError(

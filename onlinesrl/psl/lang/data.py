@@ -17,6 +17,9 @@ from onlinesrl.logic.tables import PARQUET
 BLANKS = "".join(map(chr, range(ord(" ") + 1)))
 """What PSL trims from both ends of a line: blanks, tabs and control characters."""
 
+UNDECLARED = "a line such as `Knows/2` declares a predicate that no rule uses"
+"""What to do about evidence of a predicate that the model does not have."""
+
 
 @dataclass(frozen=True, slots=True)
 class AtomTable:

@@ -1,8 +1,8 @@
 """Reading of PSL's rules: text to a checked program.
 
-The language is PSL (Bach et al., 2017) with four differences: a logical rule may be any formula (see
-`onlinesrl.psl.lang.linear_form`), it may have no variables, weights are not negative, and ``|X|`` always
-counts the constants of one ground rule.
+The language is PSL (Bach et al., 2017) with five differences: a logical rule may be any formula (see
+`onlinesrl.psl.lang.linear_form`), it may have no variables, weights are not negative, ``|X|`` always
+counts the constants of one ground rule, and ``Knows/2`` declares a predicate.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from onlinesrl.core.errors import LocatedError
-from onlinesrl.logic.ast import Variable, terms
+from onlinesrl.logic.ast import Position, Variable, terms
 from onlinesrl.logic.source import Source, read_text, source
 from onlinesrl.psl.lang.ast import (
     ArithmeticRule,
@@ -23,7 +23,7 @@ from onlinesrl.psl.lang.ast import (
     summed,
 )
 from onlinesrl.psl.lang.linear_form import normal_forms, unbound
-from onlinesrl.psl.lang.syntax import COMMENT, Mention, ParsedRule, parsed_rules
+from onlinesrl.psl.lang.syntax import COMMENT, ParsedRule, parsed_program
 
 
 def load(path: str | Path, functions: Collection[str] = ()) -> PslProgram:
@@ -40,7 +40,8 @@ def parse(
 ) -> PslProgram:
     """Read rules in PSL's syntax; ``file`` names them in errors.
 
-    ``declared`` are the predicates with their arities; without it, first uses declare them.
+    ``declared`` are the predicates with their arities; without it, first uses declare them, and lines such
+    as ``Knows/2`` those that no rule uses.
     ``functions`` are the predicates whose values are computed. As in PSL, predicates are
     case-insensitive, and spelled as declared. Raises ModelError at the first mistake.
     """
@@ -77,15 +78,17 @@ class PslReader:
         return PslProgram(self._file, dict(self._arities), rules, self._functions)
 
     def read(self, document: Source, code: str) -> int:
-        """Add the rules of ``code``, whose positions are those of a source; return their number."""
-        rules = parsed_rules(
+        """Add the rules and declarations of ``code``, with positions of a source; return how many rules."""
+        declarations, rules = parsed_program(
             code, document, lambda name: self._spelling.setdefault(name.upper(), name)
         )
+        for declaration in declarations:
+            self._check_predicate(*declaration, document)
         for parsed in rules:
             if not parsed.mentions:
                 raise document.error("a rule needs at least one atom", parsed.rule.position)
-            for mention in parsed.mentions:
-                self._check_predicate(mention, document)
+            for atom, place in parsed.mentions:
+                self._check_predicate(atom.predicate, len(atom.terms), place, document)
             if isinstance(parsed.rule, ArithmeticRule):
                 _check_sums(parsed, parsed.rule, self._functions, document)
                 filtering = {x for item in parsed.rule.filters for x in atoms(item.condition)}
@@ -110,18 +113,17 @@ class PslReader:
         self._parsed += rules
         return len(rules)
 
-    def _check_predicate(self, mention: Mention, document: Source) -> None:
-        name, arity = mention.atom.predicate, len(mention.atom.terms)
+    def _check_predicate(self, name: str, arity: int, place: Position, document: Source) -> None:
         if self._closed and name not in self._arities and name not in self._functions:
             close = get_close_matches(name, [*self._arities, *self._functions], n=1)
             names = ", ".join(self._arities)
             hint = f"did you mean {close[0]}?" if close else f"the predicates are {names}"
-            raise document.error(f"the predicate {name} is not declared", mention.position, hint)
+            raise document.error(f"the predicate {name} is not declared", place, hint)
         takes = self._arities.setdefault(name, arity)
         if takes != arity:
             arguments = f"{takes} argument{'' if takes == 1 else 's'}"
             message = f"{name} takes {arguments}, not {arity}"
-            raise document.error(message, mention.position)
+            raise document.error(message, place)
 
 
 def _check_sums(

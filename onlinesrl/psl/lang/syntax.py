@@ -21,7 +21,15 @@ from onlinesrl.logic.ast import (
     Position,
     Variable,
 )
-from onlinesrl.logic.parsing import MAX_DEPTH, check_bounds, parse, position, trees
+from onlinesrl.logic.parsing import (
+    MAX_DEPTH,
+    MAX_NAMES,
+    check_bounds,
+    parse,
+    position,
+    tokens,
+    trees,
+)
 from onlinesrl.logic.source import Source
 from onlinesrl.psl.lang.ast import (
     LARGEST,
@@ -79,17 +87,33 @@ class ParsedRule:
     filtered: tuple[Position, ...]
 
 
-def parsed_rules(code: str, source: Source, spell: Callable[[str], str]) -> list[ParsedRule]:
+class Declaration(NamedTuple):
+    """A predicate with its number of arguments."""
+
+    name: str
+    arity: int
+    position: Position
+
+
+def parsed_program(
+    code: str, source: Source, spell: Callable[[str], str]
+) -> tuple[list[Declaration], list[ParsedRule]]:
     """Parse the code of a source; ``spell`` normalises the spelling of predicates.
 
     Raises the source's error at the first syntax error.
     """
     tree = parse(code, source, ("onlinesrl.psl.lang/psl",), COMPLAINTS, WORDS)
-    rules = []
+    declarations, rules = [], []
+    for token in tokens(tree):
+        name, _, arity = token.partition("/")
+        if not 1 <= int(arity[:9]) <= MAX_NAMES:
+            message = f"a predicate has 1 to {MAX_NAMES} arguments"
+            raise source.error(message, position(token))
+        declarations.append(Declaration(spell(name), int(arity), position(token)))
     for node in trees(tree):
         check_bounds(node, source)
         rules.append(_Converter(source, spell).rule(node, code))
-    return rules
+    return declarations, rules
 
 
 class _Converter:

@@ -53,7 +53,11 @@ COMPLAINTS = (
 _REST = {"COMPARISON", "PERIOD", "POWER", "LBRACE", "NUMBER", "COEFFICIENT", "CARDINALITY"}
 
 WORDS: Words = (
-    ({"NAME", "LPAR", "_NOT"}, {*_REST, "STRING", "EXTREMUM", "MINUS", "$END"}, "a rule"),
+    (
+        {"NAME", "LPAR", "_NOT"},
+        {*_REST, "STRING", "EXTREMUM", "MINUS", "DECLARATION", "$END"},
+        "a rule",
+    ),
     ({"NAME", "EXTREMUM"}, {"NUMBER", "COEFFICIENT", "CARDINALITY", "LPAR", "MINUS"}, "a sum"),
     ({"NAME", "STRING"}, {"NUMBER", "PLUS"}, "a variable or a constant"),
     ({"NAME"}, set(), "a name"),
@@ -70,5 +74,5 @@ WORDS: Words = (
     ({"LSQB"}, set(), "`[`"),
     ({"RSQB"}, set(), "`]`"),
     ({"NUMBER"}, set(), "a number"),
-    ({"PERIOD"}, {"$END", "POWER"}, "the end of the rule"),
+    ({"PERIOD"}, {"$END", "POWER", "DECLARATION"}, "the end of the rule"),
 )

@@ -28,6 +28,7 @@ from onlinesrl.psl.lang.ast import (
     PslProgram,
     PslRule,
     Summand,
+    atoms_of,
 )
 
 _INTEGER = re.compile(r"0|[1-9][0-9]*", re.ASCII)
@@ -137,5 +138,7 @@ def show_unweighted(rule: PslRule) -> str:
 
 
 def show_program(program: PslProgram) -> str:
-    """Spell a program, one rule per line."""
-    return "".join(f"{show_rule(rule)}\n" for rule in program.rules)
+    """Spell a program: declarations of predicates that no rule uses, then one rule per line."""
+    used = {atom.predicate for rule in program.rules for atom in atoms_of(rule)}
+    unused = (f"{name}/{n}" for name, n in program.predicates.items() if name not in used)
+    return "".join(f"{line}\n" for line in (*unused, *map(show_rule, program.rules)))

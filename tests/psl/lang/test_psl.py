@@ -211,6 +211,27 @@ def test_predicates_are_declared_or_found():
     assert show_program(program) == "1: A(X) -> B(X)\n"
 
 
+def test_what_no_rule_uses_is_declared_by_a_line():
+    text = "Warns/2\n1: A(X) -> B(X)\n"
+    program = parse("1: a(X) -> B(X)  // Warns is left out\na/1 Warns/2")
+    assert dict(program.predicates) == {"a": 1, "B": 1, "Warns": 2}
+    assert show_program(parse(text)) == text
+    assert parse(show_program(program)).predicates == program.predicates
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1: A(X) -> B(X)\nA/2", "m.psl:1:4: A takes 2 arguments, not 1"),
+        ("W/0", "m.psl:1:1: a predicate has 1 to 2000 arguments"),
+        ("1: A(X) & W/2 -> B(X)", "m.psl:1:12: expected `\\(` or a comparison"),
+    ],
+)
+def test_a_declaration_that_is_wrong(text, message):
+    with pytest.raises(ModelError, match=message):
+        parse(text, "m.psl")
+
+
 def test_a_function_binds_nothing():
     with pytest.raises(ModelError, match="nothing binds the variable Y"):
         parse("1: A(X) & Similar(X, Y) -> B(X)", functions=["Similar"])
