@@ -28,7 +28,7 @@ class Prediction(msgspec.Struct, omit_defaults=True):
     """One line of predictions.jsonl.
 
     ``predicted`` has the atoms predicted true (Markov logic), or every target with its value (PSL);
-    ``hamming`` counts the wrong atoms (PSL: values on the wrong side of 1/2); ``l1`` is the
+    ``hamming`` counts the wrong atoms (PSL: see ``psl.online.reporting``); ``l1`` is the
     sum of |value - true value| over the targets. ``marginals`` has every open atom with its probability,
     where marginals are inferred; ``predicted`` is then the most probable value of each atom or group
     by itself. For sampled marginals, ``r_hat`` is the largest R-hat and ``ess`` the least effective
@@ -250,6 +250,9 @@ class OnlineLearning(Protocol):
 
     def advice(self, examples: Sequence[Example]) -> list[str]:
         """Return hints: likely mistakes in some examples, and rules that are expensive."""
+
+    def complaints(self) -> list[str]:
+        """Return what is suspicious after all that was learned from."""
 
 
 class Prefetching(Protocol):

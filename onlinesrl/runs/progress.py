@@ -271,7 +271,7 @@ def print_summary(summary: Snapshot, stream: TextIO) -> None:
     """Write the summary of a run, as in summary.json, in aligned lines of plain text."""
     get, soft = summary.get, "mae" in summary
     right = (
-        "the atoms are on the right side of 1/2"
+        "the atoms are predicted right"
         if soft
         else "the units to label got the right label"
     )

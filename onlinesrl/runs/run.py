@@ -312,6 +312,7 @@ def _run(
                 f"labels that were asserted as facts and not learned from: {not_learned}, since their atoms "
                 "were no targets; to learn from one, list it in the `query` of its record"
             )
+        complaints += learner.complaints() if metrics.examples else []
         for complaint in complaints:
             warn(complaint)
         if not trainer.finished:

@@ -462,6 +462,10 @@ class WorldLearner(Learner):
         """Return none."""
         return []
 
+    def complaints(self) -> list[str]:
+        """See ``Learner.complaints``; the learner of the weights has only seen parts of the world."""
+        return []
+
     def ahead(self, items: Sequence[Item]) -> None:
         """Prepare nothing."""
 

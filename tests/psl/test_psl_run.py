@@ -115,7 +115,7 @@ def test_a_run_learns_and_says_what(trust: Callable[..., Job]) -> None:
     for said in ("Mean absolute error", "!Trusts(A, B) ^2", "weight zero has no effect"):
         assert said in page
     assert "Mean error" in run.printed
-    assert "right side of 1/2" in run.printed
+    assert "of the atoms are predicted right" in run.printed
 
 
 def test_values_are_ranked_as_the_predictions_have_them(trust: Callable[..., Job]) -> None:
@@ -173,6 +173,91 @@ def test_classes_are_confused_and_predicates_counted(
     assert (long_["f1"], long_["recall"], long_["support"]) == (0.0, None, 0)
     nothing = ("auc", "average_precision", "best_f1", "best_threshold")
     assert [long_[name] for name in nothing] == [None] * 4
+
+
+PLACES = "".join(
+    f"{rule}\n"
+    for rule in (
+        "1: Score(T, P) -> Assign(T, P) ^2",
+        "0.1: Score(T, P) & Big(T, 'yes') -> Assign(T, P) ^2",
+        "0.2: !Assign(T, P) ^2",
+        "1 = Assign(T, +P) .",
+    )
+)
+
+
+def scored(count: int, first: str = "no") -> list[bytes]:
+    """Tasks with a score for each place; that of the true place is the greatest, if at all, by little."""
+    lines, random = [], np.random.default_rng(0)
+    for n in range(count):
+        scores = random.uniform(0.2, 0.4, (3, 4)).round(3)
+        tasks, true = ["s", "t", "u"], random.integers(0, 4, 3).tolist()
+        scores[[0, 1, 2], true] += 0.1
+        atoms = [(task, f"p{p}") for task in tasks for p in range(4)]
+        values = zip(atoms, scores.ravel().tolist(), strict=True)
+        example = {
+            "id": n,
+            "evidence": {
+                "Score": [{"args": args, "value": value} for args, value in values],
+                "Big": [["s", "no" if n else first]],
+                # what is observed takes the place of one of the targets
+                "Assign": [["u", "p0"]] if true[2] == 0 else [{"args": ["u", "p0"], "value": 0}],
+            },
+            "query": {"Assign": [atom for atom in atoms if atom != ("u", "p0")]},
+            "truth": {
+                "Assign": [
+                    [t, f"p{p}"] for t, p in zip(tasks, true, strict=True) if (t, p) != ("u", 0)
+                ]
+            },
+        }
+        lines.append(msgspec.json.encode(example) + b"\n")
+    return lines
+
+
+def test_of_values_that_sum_to_one_the_greatest_counts_as_true(
+    job: Callable[..., Job], tmp_path: Path
+) -> None:
+    (tmp_path / "places.psl").write_text(PLACES)
+    lines, hits, predicted = scored(30), 0, 0
+    keys = {"model": str(tmp_path / "places.psl"), "query": "Assign", "metrics": {}}
+    run = job(lines, **keys, learner={"update": "cda1"})
+    assert run.run() == 0, run.said
+    for line, said in zip(lines, run.lines("predictions.jsonl"), strict=True):
+        example = json.loads(line)
+        groups: dict[str, list[tuple[float, list[str]]]] = {}
+        observed = [
+            atom if isinstance(atom, dict) else {"args": atom, "value": 1.0}
+            for atom in example["evidence"]["Assign"]
+        ]
+        for atom in observed + said["predicted"]["Assign"]:
+            groups.setdefault(atom["args"][0], []).append((atom["value"], atom["args"]))
+        best = [max(group, key=lambda pair: pair[0])[1] for group in groups.values()]
+        best = [args for args in best if args in example["query"]["Assign"]]
+        hits += sum(args in example["truth"]["Assign"] for args in best)
+        predicted += len(best)
+    last = run.lines("metrics.jsonl")[-1]
+    assert (last["precision"], last["mae"] > 0.1) == (hits / predicted, True)
+    assert last["f1"] > 0.5
+
+
+def test_weights_that_came_to_nothing_and_constants_that_match_nothing_are_said(
+    job: Callable[..., Job], tmp_path: Path
+) -> None:
+    (tmp_path / "places.psl").write_text(PLACES)
+    keys = {"model": str(tmp_path / "places.psl"), "query": "Assign", "metrics": {}}
+    unmatched = "the constant 'yes' of the model is nowhere in the examples"
+    run = job(scored(30), "unmatched", **keys, learner={"update": "adagrad", "sigma": 0.01})
+    assert run.run() == 0
+    assert f"warning: {unmatched}" in run.said
+    assert "warning: learning drove all weights to 0" in run.said
+    run = job(scored(30, "yes"), "matched", **keys, learner={"update": "adagrad", "sigma": 1e4})
+    assert run.run("--until", "4") == 0
+    assert run.run() == 0  # it knows of the constant of the first example
+    assert "warning" not in run.said
+    lines = scored(1)
+    example = json.loads(lines[0])
+    stats = srl.infer(srl.Model(PLACES, "psl"), example["evidence"], example["query"]).stats
+    assert stats["warnings"] == ["the constant 'yes' of the model is nowhere in the data"]
 
 
 @pytest.mark.parametrize("learner", long_if("cda2".__ne__, LEARNERS))

@@ -327,7 +327,7 @@ def test_a_run_of_a_psl_program(tmp_path):
     )
     for said in (
         "Mean absolute error 0.0625 between the values of the atoms and the true ones",
-        "Accuracy 70.0% of the atoms are on the right side of 1/2",
+        "Accuracy 70.0% of the atoms are predicted right",
         "The mean absolute error of the predictions made so far",
         "whole stream so far 0.0625 since previous point 0.03125",
         "examples F1 precision recall accuracy mean absolute error",

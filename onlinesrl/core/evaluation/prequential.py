@@ -2,10 +2,11 @@
 
 F1 is micro over query atoms, and for each value of a chosen argument, with their mean as macro F1;
 accuracy is the share of units (groups of open atoms) that are entirely right; the Hamming loss is the
-mean number of wrong atoms per example. Values in [0, 1] count as true above 1/2, each atom is then a
-unit, and ``mae`` is the mean of |value - true value| over the atoms. Where atoms have scores (values
-or probabilities), their ranking is measured too (see ``ranking``). During a run all are prequential:
-each example is predicted before it is learned from.
+mean number of wrong atoms per example. Values in [0, 1] count as true above 1/2, or as the greatest of
+those that a hard rule says sum to 1; each atom is then a unit, and ``mae`` is the mean of
+|value - true value| over the atoms. Where atoms have scores (values or probabilities), their ranking is
+measured too (see ``ranking``). During a run all are prequential: each example is predicted before it is
+learned from.
 """
 
 from __future__ import annotations

@@ -151,6 +151,10 @@ class MlnOnlineLearner:
         messages = undeclared(self.layout, examples, self.packer.background)
         return [*messages, *largest(self.layout.plan, sizes)]
 
+    def complaints(self) -> list[str]:
+        """See ``Learner.complaints``."""
+        return []
+
     def words(self, evidence: Atoms) -> dict[str, str]:
         """Return a readable word for each constant of a query type.
 

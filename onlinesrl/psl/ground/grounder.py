@@ -172,6 +172,11 @@ class Grounder:
         return Grounded(graphs, inactive, skipped, executor.failures)
 
     @property
+    def constants(self) -> set[str]:
+        """The names of the constants of rules."""
+        return {name for compiled in self._compiled for name in compiled.constants}
+
+    @property
     def filters(self) -> set[str]:
         """The predicates whose listed atoms filters ask for."""
         summations = (item for compiled in self._compiled for item in compiled.plan.form.summations)

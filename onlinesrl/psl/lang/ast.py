@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from onlinesrl.logic.ast import Atom, Formula, Position, subformulas, terms
+from onlinesrl.logic.ast import Atom, Formula, Position, Variable, subformulas, terms
 
 LARGEST = 1e50
 """The largest weight or coefficient, so that energies and their squares are finite."""
@@ -50,6 +50,9 @@ class Summand:
 
     coefficient: Coefficient
     atom: Atom | None
+
+
+_ONE = Summand(Number(1.0), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +192,21 @@ def atoms_of(rule: PslRule) -> Iterator[Atom]:
         yield from (summand.atom for summand in (*rule.left, *rule.right) if summand.atom)
         for item in rule.filters:
             yield from atoms(item.condition)
+
+
+def functional_arguments(program: PslProgram) -> dict[str, tuple[int, ...]]:
+    """Return the summed arguments of each predicate of which a hard rule says ``P(X, +Y) = 1 .``."""
+    result = {}
+    for rule in program.rules:
+        if not isinstance(rule, ArithmeticRule) or rule.weight is not None or rule.filters:
+            continue
+        sides = (rule.left, rule.right) if rule.left[0].atom else (rule.right, rule.left)
+        atom = sides[0][0].atom
+        alone = rule.op == "=" and sides == ((Summand(Number(1.0), atom),), (_ONE,))
+        if alone and atom and all(isinstance(leaf, Variable) for leaf in atom.terms):
+            places = (n for n, leaf in enumerate(atom.terms) if getattr(leaf, "plus", False))
+            result[atom.predicate] = (*places,)
+    return {name: places for name, places in result.items() if places}
 
 
 def with_weights(program: PslProgram, weights: Iterable[float]) -> PslProgram:

@@ -19,6 +19,8 @@ BLANKS = "".join(map(chr, range(ord(" ") + 1)))
 
 UNDECLARED = "a line such as `Knows/2` declares a predicate that no rule uses"
 """What to do about evidence of a predicate that the model does not have."""
+UNMATCHED = "the constant '{}' of the model is nowhere in the {}"
+"""The warning for a constant of a rule that no atom has."""
 
 
 @dataclass(frozen=True, slots=True)

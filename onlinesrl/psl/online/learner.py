@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,7 +43,8 @@ from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, HingeLossMRF, clamp
 from onlinesrl.psl.ground.packing import CheckedExample, PslPacker
 from onlinesrl.psl.inference.protocols import EachEngine, HingeEngine, HingeSolution
 from onlinesrl.psl.kernels.features import measure
-from onlinesrl.psl.lang.ast import PslProgram
+from onlinesrl.psl.lang.ast import PslProgram, functional_arguments
+from onlinesrl.psl.lang.data import UNMATCHED
 from onlinesrl.psl.lang.text import show_program
 from onlinesrl.psl.online import merging
 from onlinesrl.psl.online.reporting import BatchCounts, copied_prediction, new_prediction
@@ -55,6 +57,10 @@ ROWS_TOGETHER = 1 << 19
 """The most rows that the joins of examples ground together may have; one alone may have more."""
 
 UNSOLVED = "inference ended after its last round without a proven answer (inference.unsolved)"
+VANISHED = (
+    "learning drove all weights to 0, so that soft rules no longer count: a larger learner.sigma, or another "
+    "learner.update, stays nearer to the weights of the model"
+)
 KEY_OF_FAILURE = {"limit": "inference.max_groundings", "not_open": "inference.targets"}
 """The configuration key that controls a kind of failure."""
 _ONE_HINGE = HingeLossMRF(
@@ -138,6 +144,9 @@ class PslOnlineLearner:
         self.balance = ClassBalance() if update.costs == BALANCED else None
         self.packer = PslPacker(program.predicates, query, inference.max_atoms, background)
         self.grounder = Grounder(program, most=inference.max_groundings, skip=inference.skip)
+        self.functional = functional_arguments(program)
+        self.unmatched = self.grounder.constants
+        """The constants of rules that no example has had."""
         self.together = AdaptiveBatcher()
         self.monitor: Monitor | None = None
         self.seen = 0
@@ -166,6 +175,11 @@ class PslOnlineLearner:
     def advice(self, examples: Sequence[Example]) -> list[str]:
         """Return none: ground rules are not counted per rule."""
         return []
+
+    def complaints(self) -> list[str]:
+        """See ``Learner.complaints``."""
+        complaints = [UNMATCHED.format(name, "examples") for name in sorted(self.unmatched)]
+        return complaints + ([VANISHED] if self.weights.vanished else [])
 
     def words(self, evidence: Atoms) -> dict[str, str]:
         """Return none: PSL has no types."""
@@ -234,7 +248,7 @@ class PslOnlineLearner:
 
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
         """Predict, and learn from, each example in turn; one that is Answered is not predicted again."""
-        batch = BatchCounts(self.by)
+        batch = BatchCounts(self.by, self.functional)
         outcomes = self.together.take(
             items, lambda part: self._attempt(part, batch, learning), self.weights
         )
@@ -252,6 +266,9 @@ class PslOnlineLearner:
             except ExampleError as error:
                 checked_items.append(error)
         worlds = [world for world in checked_items if isinstance(world, CheckedExample)]
+        for checked in worlds if learning and self.unmatched else ():
+            for constants in chain(*checked.observed.values(), *checked.targets.values()):
+                self.unmatched.difference_update(constants)
         graphs = iter(self._ground(worlds, learning))
         outcomes: list[Outcome] = []
         for item, world in zip(items, checked_items, strict=True):
@@ -480,6 +497,7 @@ class PslOnlineLearner:
         """Return header and arrays of a checkpoint."""
         header = {"language": "psl", **({"before": n} if (n := self.weights.before) else {})}
         header |= {} if self.balance is None else {"labels": self.balance.save()}
+        header |= {"unmatched": sorted(self.unmatched)} if self.unmatched else {}
         return header, self.weights.save() | ({} if self.monitor is None else self.monitor.save())
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
@@ -488,23 +506,26 @@ class PslOnlineLearner:
         self.weights.restore(arrays)
         if self.balance is not None:
             self.balance.restore(header.get("labels", {}))
+        self.unmatched = {*converted(header.get("unmatched", []), list[str])}
         self.weights.before = before
         if self.monitor is not None:
             self.monitor.restore(arrays)
 
     def gain(self, start: State) -> merging.Gain:
         """See ``Learner.gain``."""
-        gained = merging.gain(self.weights, start[1])
-        if self.balance is None:
-            return gained
-        return {**gained, "labels": self.balance.since(start[0].get("labels", {}))}
+        gained = {**merging.gain(self.weights, start[1]), "unmatched": self.unmatched}
+        if self.balance is not None:
+            gained["labels"] = self.balance.since(start[0].get("labels", {}))
+        return gained
 
     def merge(self, gains: Sequence[merging.Gain], by_dual: bool) -> float:
         """See ``Learner.merge``."""
+        self.unmatched = self.unmatched.intersection(*(gain["unmatched"] for gain in gains))
         if self.balance is not None:
             self.balance.merge([gain["labels"] for gain in gains])
-            gains = [{n: array for n, array in gain.items() if n != "labels"} for gain in gains]
-        return merging.merge(self.weights, gains, by_dual)
+        others = ("labels", "unmatched")
+        arrays = [{n: x for n, x in gain.items() if n not in others} for gain in gains]
+        return merging.merge(self.weights, arrays, by_dual)
 
 
 def _labels(checked: CheckedExample) -> Iterator[tuple[str, list[str]]]:

@@ -1,10 +1,13 @@
 """Outcomes of PSL's examples: predictions and their scores.
 
-Values are written, and scored, with six decimal places: in units of 1 / UNIT.
+Values are written, and scored, with six decimal places: in units of 1 / UNIT. An atom counts as predicted
+true if its value is above 1/2. Where a hard rule says that values sum to 1, it is the atom of the greatest
+value, the first of equal ones; none, if no value is above 0, or an observed atom has as great a value.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -44,11 +47,37 @@ def copied_prediction(served: Prediction) -> tuple[Prediction, Ints]:
     return msgspec.structs.replace(served), units
 
 
+def predicted_true(
+    checked: CheckedExample, units: Ints, functional: Mapping[str, Sequence[int]]
+) -> Bools:
+    """Return which targets count as predicted true, bool[targets]."""
+    result, first = 2 * units > UNIT, 0
+    for name, rows in checked.targets.items():
+        begin, first = first, first + len(rows)
+        if name not in functional:
+            continue
+        result[begin:first] = False
+        observed = checked.observed.get(name, {}).items()
+        values = [(key, round(UNIT * value), -1) for key, value in observed]
+        values += zip(rows, units[begin:first].tolist(), range(begin, first), strict=True)
+        best = dict[tuple[str, ...], tuple[int, int]]()
+        for key, value, place in values:
+            group = tuple([constant for n, constant in enumerate(key) if n not in functional[name]])
+            if value > best.get(group, (0, -1))[0]:
+                best[group] = value, place
+        result[[place for _, place in best.values() if place >= 0]] = True
+    return result
+
+
 @dataclass
 class BatchCounts:
-    """The counts of a micro-batch; ``by`` is the predicate and the argument that has the classes."""
+    """The counts of a micro-batch; ``by`` is the predicate and the argument that has the classes.
+
+    ``functional`` are the summed arguments of predicates, see ``lang.ast.functional_arguments``.
+    """
 
     by: tuple[str, int] | None
+    functional: Mapping[str, Sequence[int]] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     l1: int = 0
     pairs: Confusion = field(default_factory=Confusion)
@@ -57,10 +86,11 @@ class BatchCounts:
     def score(self, checked: CheckedExample, prediction: Prediction, units: Ints) -> Prediction:
         """Score a prediction, and add the scores to it, if the truth is known."""
         if checked.truth is not None:
-            scored, units = checked.scored, units[checked.scored]
+            scored, predicted = checked.scored, predicted_true(checked, units, self.functional)
+            predicted, units = predicted[scored], units[scored]
             true_units = np.rint(checked.truth[scored] * UNIT).astype(np.int64)
             l1 = int(np.abs(units - true_units).sum())
-            predicted, true = 2 * units > UNIT, 2 * true_units > UNIT  # above 1/2
+            true = 2 * true_units > UNIT  # above 1/2
             hits, alarms, misses = confusions(predicted, true).tolist()
             n, wrong = len(units), alarms + misses
             self.tally.counts += [hits, alarms, misses, n, n - wrong, wrong, wrong == 0]

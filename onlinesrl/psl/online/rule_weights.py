@@ -76,6 +76,13 @@ class RuleWeights:
         """The number of updates so far: T, and those ``before`` the last restart."""
         return self.before + int(self.scalar[T])
 
+    @property
+    def vanished(self) -> bool:
+        """Whether updates have made nothing of all weights that took part in them."""
+        used = self.uses > 0
+        least = 1e-6 * self.base[used].max(initial=0.0)
+        return bool(used.any() and self.current()[used].max() <= least)
+
     def current(self) -> Floats:
         """Return w_{T+1}, with which the next rival is found."""
         metric = self.update.metric(self.optimizer_state)

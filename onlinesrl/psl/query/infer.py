@@ -28,7 +28,7 @@ from onlinesrl.psl.inference.solving import (
     solved,
     weights_of,
 )
-from onlinesrl.psl.lang.data import AtomTable, Database, Relation
+from onlinesrl.psl.lang.data import UNMATCHED, AtomTable, Database, Relation
 from onlinesrl.psl.lang.model import PslModel, load_json, load_psl
 from onlinesrl.psl.lang.reader import parse
 
@@ -87,10 +87,16 @@ def solve(problem: InferenceProblem, options: Options, clock: Clock) -> Inferred
     clock.lap("compile")
     options.say("grounding")
     solution, counts = solved(problem, options, clock.lap)
+    unmatched = options.grounder(problem).constants - {*problem.database.constants}
+    warnings = [UNMATCHED.format(name, "data") for name in sorted(unmatched)]
+    if not solution.certified:
+        others = " or ".join(name for name in ("admm", "qp") if name != options.method)
+        warnings.append(f"{UNPROVEN}; the method {others} may find one that is")
     stats = {
         "method": options.method,
         **counts,
-        **_quality(solution, weights_of(problem.program), options.method),
+        **_quality(solution, weights_of(problem.program)),
+        "warnings": warnings,
         "evaluation": evaluation(problem.database, solution.y),
         **clock.stats(),
     }
@@ -105,14 +111,10 @@ def _smallest() -> InferenceProblem:
     return InferenceProblem(parse("1: !P(X) ^2"), {}, Database(("a",), {"P": target}))
 
 
-def _quality(
-    solution: HingeSolution | PagedSolution, weights: Floats, method: str
-) -> dict[str, Any]:
+def _quality(solution: HingeSolution | PagedSolution, weights: Floats) -> dict[str, Any]:
     """Return the quality of an answer; PSL normalises weights by the largest."""
     top = float(weights.max(initial=0.0)) or 1.0
     bound = solution.bound if np.isfinite(solution.bound) else None
-    others = " or ".join(name for name in ("admm", "qp") if name != method)
-    unproven = f"{UNPROVEN}; the method {others} may find one that is"
     return {
         "objective": solution.energy,
         "normalised_objective": solution.energy / top,
@@ -120,7 +122,6 @@ def _quality(
         "gap": None if bound is None else solution.energy - bound,
         "violation": solution.violation,
         "certified": solution.certified,
-        "warnings": [] if solution.certified else [unproven],
         "rounds": solution.iterations,
     }
 

@@ -116,7 +116,7 @@ def _figures(figures: Figures) -> Markup:
     """Return the section of the main figures."""
     learned, dropped = (number(figures.get(key)) or 0 for key in ("updates", "dropped_weights"))
     precision, recall = (or_dash(figures.get(key), percent) for key in ("precision", "recall"))
-    right = "the atoms are on the right side of 1/2" if "mae" in figures else _LABELLED
+    right = "the atoms are predicted right" if "mae" in figures else _LABELLED
     meanings = {
         "examples": f"{count(learned)} of them learned from",
         "mae": "between the values of the atoms and the true ones",
