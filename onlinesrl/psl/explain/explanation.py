@@ -37,11 +37,12 @@ from onlinesrl.psl.ground.grounder import Grounder
 from onlinesrl.psl.ground.hinge_loss_mrf import EQUAL, HingeLossMRF
 from onlinesrl.psl.ground.packing import CheckedExample, PslPacker
 from onlinesrl.psl.inference.protocols import HingeSolution
+from onlinesrl.psl.inference.weight_scale import scale
 
 AT_BOUND = 1e-6
 """Values nearer than this to 0 or 1 count as 0 or 1."""
 NO_PULL = 1e-9
-"""A weaker pull counts as 0."""
+"""A weaker pull counts as 0; where all weights are small, that share of the largest."""
 
 
 class Weights(Protocol):
@@ -135,13 +136,14 @@ def reasons_of(
     rows = model.row[entries]
     pulls = -solution.dual[rows] * model.coefficient[entries]
     form = model.forms(solution.y)[rows]
+    least = NO_PULL / scale(weights)
     distance = np.where(model.kind[rows] == EQUAL, np.abs(form), np.maximum(form, 0.0))
     return ordered(
         [
             Reason(
                 text,
                 None if model.weight_index[row] < 0 else float(weights[model.weight_index[row]]),
-                pull if abs(pull) > NO_PULL else 0.0,
+                pull if abs(pull) > least else 0.0,
                 distance=row_distance,
                 dual=float(solution.dual[row]),
             )

@@ -29,6 +29,7 @@ from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.dual import conjugates, weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution
+from onlinesrl.psl.inference.weight_scale import scale
 from onlinesrl.psl.kernels import linked_rows as kernel
 
 START = 0.5
@@ -164,7 +165,12 @@ class IncrementalAdmm:
 
     @property
     def _allowed(self) -> float:
-        return self.tolerance * max(1.0, abs(self._energy))
+        return self.tolerance * max(self._unit, abs(self._energy))
+
+    @property
+    def _unit(self) -> float:
+        """The energy below which the tolerance is absolute, as where ``Admm`` scales the weights."""
+        return 1.0 / scale(self.weights)
 
     def set_weights(self, weights: Floats) -> None:
         """Change the weights, and the duals of the rows in proportion; ``step`` then solves again."""
@@ -532,7 +538,9 @@ class IncrementalAdmm:
     ) -> None:
         """Minimise over the active variables, all others fixed, if that is feasible."""
         energy = abs(float(self._linked.energy[rows].sum()))
-        engine = Admm(MARGIN * self._allowed / max(1.0, energy), self.violation, LOCAL_ROUNDS)
+        engine = Admm(
+            MARGIN * self._allowed / max(self._unit, energy), self.violation, LOCAL_ROUNDS
+        )
         with suppress(Infeasible):  # the others will join them
             self._accept(engine, rows, active, model)
             self._refresh(rows, np.concatenate((active, beside)))

@@ -112,6 +112,20 @@ def test_the_answer_does_not_depend_on_the_size_of_all_weights(method: str, fact
     assert found.stats["gap"] <= 2e-4 * factor
 
 
+@pytest.mark.parametrize("factor", [1e-30, 1e-9, 1e-4, 1e9])
+def test_a_worlds_answer_does_not_depend_on_the_size_of_all_weights(factor: float) -> None:
+    rules = f"{2 * factor!r}: Knows(A) -> Trusts(A) ^2\n{factor!r}: !Trusts(A) ^2"
+    world = srl.World(srl.Model(rules, "psl"), "Trusts")
+    world.apply(add={"Knows": ["ann"]}, query={"Trusts": ["ann", "bob"]})
+    up, down = (reason.effect for reason in world.explain("Trusts(ann)").reasons)
+
+    assert world.answer()["Trusts"]["ann",] == pytest.approx(2 / 3, abs=1e-2)
+    assert world.certificate.certified
+    assert world.certificate.gap <= 1.001e-6 * max(factor, 2 * factor / 3)
+    assert up == pytest.approx(-down, rel=1e-3)
+    assert abs(up) == pytest.approx(4 / 3 * factor, rel=1e-2)
+
+
 @pytest.mark.parametrize("method", ["admm", "lifted-admm", "tandem", "sgd", "qp", "world"])
 @pytest.mark.parametrize(("weight", "value", "count"), [(1e9, 5e-8, 1), (1.0, 9e-8, 1000)])
 def test_no_gap_leaves_out_what_is_small_before_it_is_weighted(
