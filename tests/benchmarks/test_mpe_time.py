@@ -11,7 +11,6 @@ from onlinesrl.mln.inference.elimination import Elimination
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.protocols import MapEngine, Wide
 from onlinesrl.mln.inference.registry import exact_engine
-from onlinesrl.mln.inference.toulbar2 import Toulbar2
 from tests.benchmarks.measure import show
 from tests.support.ground_mrfs import Instance, instance
 
@@ -52,6 +51,8 @@ def test_time_of_an_exact_mpe():
 def test_time_of_a_collective_mpe(monkeypatch: pytest.MonkeyPatch):
     """toulbar2's clock runs during its search alone, ours from the ground model to the answer."""
     cfn = pytest.importorskip("pytoulbar2").CFN
+    from tests.support.toulbar2 import Toulbar2
+
     solve, searched = cfn.Solve, []
 
     def timed(problem, *args, **kwargs):

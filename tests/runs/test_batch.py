@@ -260,7 +260,6 @@ OPTIONAL = (
     "pandas",
     "polars",
     "pyarrow",
-    "pytoulbar2",
     "ray",
     "sklearn",
     "threadpoolctl",

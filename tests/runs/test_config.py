@@ -194,7 +194,7 @@ learner:
   sigma: -1e-3
   start: gone.mln
 sigma: 2
-inference: {presolve: yes, audit_every: -1, max_nodes: 1.5, max_groundings: true, unsolved: no}
+inference: {solver: toulbar2, audit_every: -1, max_nodes: 1.5, max_groundings: true, unsolved: no}
 checkpoint:
   every: 30 seconds
   keep: null
@@ -223,11 +223,11 @@ batch: 0
         "run.yaml:14:10: learner.start: expected a file that can be read (No such file or directory), "
         "found 'gone.mln'",
         f"run.yaml:15:1: sigma: unknown key; did you mean learner.sigma? known here: {known}",
-        "run.yaml:16:23: inference.presolve: expected 'exact' or 'none', found 'yes'",
-        "run.yaml:16:41: inference.audit_every: expected at least 0, found -1",
-        "run.yaml:16:56: inference.max_nodes: expected a whole number, found 1.5",
-        "run.yaml:16:77: inference.max_groundings: expected a whole number, found true",
-        "run.yaml:16:93: inference.unsolved: expected 'fallback', 'skip' or 'stop', found 'no'",
+        "run.yaml:16:21: inference.solver: expected 'highs' or 'cbc', found 'toulbar2'",
+        "run.yaml:16:44: inference.audit_every: expected at least 0, found -1",
+        "run.yaml:16:59: inference.max_nodes: expected a whole number, found 1.5",
+        "run.yaml:16:80: inference.max_groundings: expected a whole number, found true",
+        "run.yaml:16:96: inference.unsolved: expected 'fallback', 'skip' or 'stop', found 'no'",
         "run.yaml:18:10: checkpoint.every: expected a number of examples, or a time such as "
         "30s or 5m, found '30 seconds'",
         "run.yaml:19:9: checkpoint.keep: expected a whole number, found nothing",

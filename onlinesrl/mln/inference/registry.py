@@ -29,9 +29,8 @@ class MlnEngine(EngineSection):
 
     presolve: Literal["exact", "none"] = "exact"
     """exact reductions before a search, or everything whole through the engine."""
-    solver: Literal["highs", "cbc", "toulbar2"] = "highs"
-    """the solver of the integer linear program, for what a search did not prove; toulbar2: in place of the
-    search (it comes with the extra toulbar2), for second best states highs."""
+    solver: Literal["highs", "cbc"] = "highs"
+    """the solver of the integer linear program, for what a search did not prove."""
     max_nodes: Count | None = None
     """the nodes of branch and bound after which a search ends, the same on every replay; null: any
     number."""
@@ -53,16 +52,8 @@ class MlnEngine(EngineSection):
         from onlinesrl.mln.inference.maxwalksat import WalkSat
         from onlinesrl.mln.inference.settings import Inference
 
-        solver = "highs" if self.solver == "toulbar2" else self.solver
-        whole = Ilp(solver, max_nodes=self.max_nodes, max_work=self.max_work)
-        if core is not None:
-            engine = Mpe(core)
-        elif self.solver == "toulbar2":
-            from onlinesrl.mln.inference.toulbar2 import Toulbar2
-
-            engine = Mpe(Toulbar2(), growth=1)
-        else:
-            engine = exact_engine(whole, self.max_work)
+        whole = Ilp(self.solver, max_nodes=self.max_nodes, max_work=self.max_work)
+        engine = exact_engine(whole, self.max_work) if core is None else Mpe(core)
         return Inference(
             whole=whole,
             exact=engine if self.presolve == "exact" else core or whole,

@@ -66,14 +66,6 @@ def test_the_contract_of_engines_without_proof(name: str, problem: Problem):
     check_map_engine(GUESSING[name], problem.model, problem.weights, problem.bonus)
 
 
-@given(problems(max_atoms=6))
-def test_the_contract_of_toulbar2(problem: Problem):
-    pytest.importorskip("pytoulbar2", reason="pytoulbar2 is not built for this machine")
-    from onlinesrl.mln.inference.toulbar2 import Toulbar2
-
-    check_map_engine(Toulbar2(), problem.model, problem.weights, problem.bonus)
-
-
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize(
     ("model", "weights"),

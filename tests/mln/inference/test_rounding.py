@@ -104,13 +104,6 @@ def test_a_certified_state_is_optimal_up_to_its_rounding(engine, cases, certifie
     assert sum(check(engine, Case(seed)) for seed in range(cases)) >= certified
 
 
-def test_toulbar2_certifies_as_the_others_do() -> None:
-    pytest.importorskip("pytoulbar2")
-    from onlinesrl.mln.inference.toulbar2 import Toulbar2
-
-    assert sum(check(Toulbar2(), Case(seed)) for seed in range(24)) >= 16
-
-
 def test_what_elimination_answers_where_weights_are_lost_is_the_best_state_exactly() -> None:
     """Integers take all that doubles lose, so that nothing is rounded."""
     lost = [c for c in map(Case, range(120)) if Magnitude.of(c.weights, c.bonus).lost and c.scores]

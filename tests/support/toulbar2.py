@@ -1,11 +1,12 @@
-"""toulbar2, a solver of weighted constraint satisfaction, on the same tables as branch and bound."""
+"""toulbar2, a solver of weighted constraint satisfaction, as a reference: on branch and bound's tables."""
 
 from __future__ import annotations
 
 import numpy as np
+from pytoulbar2 import CFN
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.errors import Infeasible, UsageError
+from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.branch_and_bound import Tables
 from onlinesrl.mln.inference.protocols import Solution
@@ -19,17 +20,8 @@ class Toulbar2:
     """Exact MPE by toulbar2; its route is ``toulbar2``.
 
     Weights are scaled so that their sum is about ``SUM``; a table is then exact up to ``10 ** -DECIMALS``.
-    The solver cannot be interrupted. Raises UsageError if pytoulbar2 is not installed.
+    The solver cannot be interrupted.
     """
-
-    def __init__(self) -> None:
-        try:
-            from pytoulbar2 import CFN
-        except ImportError:
-            raise UsageError(
-                "toulbar2 needs pytoulbar2: pip install 'onlinesrl[toulbar2]'"
-            ) from None
-        self._problem = CFN
 
     def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``."""
@@ -39,7 +31,7 @@ class Toulbar2:
         costs = tables.costs(scale * weight, scale * bonus)
         finite = costs.unary[np.isfinite(costs.unary)]
         top = 2 * float(np.abs(finite).sum() + np.abs(costs.table).sum()) + 1
-        problem = self._problem(top, resolution=DECIMALS)
+        problem = CFN(top, resolution=DECIMALS)
         for v, (start, end) in enumerate(zip(costs.start, costs.start[1:], strict=False)):
             problem.AddVariable(f"x{v}", range(end - start))
             problem.AddFunction([v], np.minimum(costs.unary[start:end], top).tolist())
