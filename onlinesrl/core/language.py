@@ -113,9 +113,9 @@ class Language(Protocol):
         """Yield the weights in a file of weights."""
 
     def rows_of_checkpoint(
-        self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Any]
+        self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Any], update: Update
     ) -> Iterator[Row]:
-        """Yield the weights in a checkpoint, whose model is called ``name``."""
+        """Yield the weights in a checkpoint that predict; its model is called ``name``."""
 
 
 _MODULES = {

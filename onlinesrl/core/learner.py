@@ -127,7 +127,7 @@ def _sums(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]
 
 
 class WeightEntry(Protocol):
-    """One weight by name: the text of its rule, the constants of its instance, its averaged value."""
+    """One weight by name: its rule, the constants of its instance, its value (see ``Update.predict``)."""
 
     @property
     def text(self) -> str:
@@ -143,7 +143,7 @@ class WeightEntry(Protocol):
 
     @property
     def weight(self) -> float:
-        """The averaged weight."""
+        """The weight that predicts, averaged or current."""
 
     @property
     def uses(self) -> int:
@@ -154,7 +154,7 @@ E = TypeVar("E", bound=WeightEntry)
 
 
 def heaviest(entries: Iterable[E]) -> list[E]:
-    """Return the weights by |averaged weight| times the updates they took part in, largest first.
+    """Return the weights by |weight| times the updates they took part in, largest first.
 
     Weights that are zero and were never updated are left out.
     """

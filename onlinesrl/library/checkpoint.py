@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from onlinesrl.core.io.config_section import kind_of, sections_of
-from onlinesrl.core.io.restoring import Misfit, Natural, converted
+from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.language import Language, language_of
 from onlinesrl.core.online.update_rules import AnyUpdate
 from onlinesrl.core.version import __version__
 from onlinesrl.library.model import Model
-from onlinesrl.runs.config.fingerprint import ALWAYS, leaves
+from onlinesrl.runs.config.fingerprint import ALWAYS, leaves, section_of
 from onlinesrl.runs.config.schema import LabelsSection
 from onlinesrl.runs.run import load_checkpoint
 from onlinesrl.stream import checkpoints
@@ -82,8 +81,8 @@ class Saved:
         fingerprint = header["fingerprint"]
         language = language_of(f".{header['learner'].get('language', 'mln')}")
         settings: Any = {"seed": 0} | converted(fingerprint, _Settings)
-        settings["learner"] = _section(fingerprint, "learner", "update", AnyUpdate)
-        settings["inference"] = _section(fingerprint, "inference", "engine", language.engines)
+        settings["learner"] = section_of(fingerprint, "learner", "update", AnyUpdate)
+        settings["inference"] = section_of(fingerprint, "inference", "engine", language.engines)
         return cls(
             header["model"],
             language,
@@ -108,31 +107,3 @@ class Saved:
     def model(self) -> Model:
         """Return the model."""
         return Model(self.text, self.language.suffix[1:], file="<checkpoint>", alone=True)
-
-
-def _section(fingerprint: Mapping[str, Any], section: str, tag: str, kinds: Any) -> dict[str, Any]:
-    """Return the keys of a section of a fingerprint, those that its kind has."""
-    by_name = {kind_of(kind): kind for kind in sections_of(kinds)}
-    standard = next(iter(by_name))
-    name = fingerprint.get(f"{section}.{tag}", standard)
-    if name == "mpe" and standard == "admm":  # what version 0.2.0 wrote for PSL
-        name = standard
-    if not isinstance(name, str) or name not in by_name:
-        raise Misfit(f"there is no {section} {name}")
-    keys = [key for key in by_name[name].model_fields if key != "start"]
-    values = {key: _value(fingerprint, f"{section}.{key}") for key in keys}
-    return {key: value for key, value in values.items() if value is not None} | {tag: name}
-
-
-def _value(fingerprint: Mapping[str, Any], key: str) -> Any:
-    """Return the value of a key, or the mapping that ``leaves`` has flattened; None if there is neither."""
-    mapping: dict[str, Any] = {}
-    for place, value in fingerprint.items():
-        if place.startswith(f"{key}."):
-            name = place.removeprefix(f"{key}.")
-            atom, _, part = name.rpartition(".")
-            if part in {"missed", "extra"}:
-                mapping.setdefault(atom, {})[part] = value
-            else:
-                mapping[name] = value
-    return mapping or fingerprint.get(key)

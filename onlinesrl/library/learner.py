@@ -355,11 +355,14 @@ class OnlineLearner:
 
     @property
     def weights(self) -> Weights:
-        """The averaged weights, as they are now."""
+        """The weights that predict, as they are now: averaged, or with ``predict: current`` current ones."""
         header, arrays = self.learned.save()
         contents = {"model": self.learned.model_text, "learner": header}
         contents["fingerprint"] = {"query": [*self.settings.query]}
-        return Weights([*self.model.language.rows_of_checkpoint(self.model.file, contents, arrays)])
+        rows = self.model.language.rows_of_checkpoint(
+            self.model.file, contents, arrays, self.settings.learner
+        )
+        return Weights([*rows])
 
     @property
     def certificate(self) -> dict[str, float | None]:
@@ -386,7 +389,7 @@ class OnlineLearner:
         return Curves([*self._lines, self._line()], self.settings.learner.update)
 
     def weights_text(self) -> str:
-        """Return the model with its averaged weights: a file of weights, which is a model."""
+        """Return the model with the weights that predict: a file of weights, which is a model."""
         return self.learned.weights_text(f"{self.learned.update.predict} weights", "onlinesrl")
 
     # checkpoints ----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ Whole numbers find the same as their text.
 
 
 class Weights(Mapping[Key, float]):
-    """Averaged weights at one moment: a mapping by the text of the rule and the constants.
+    """The weights that predict at one moment: a mapping by the text of the rule and the constants.
 
     A rule without ``+`` variables has one weight, under its text alone: ``weights[text,]``. Where a rule
     stands twice, the second has ``weights[text, "the 2."]``.

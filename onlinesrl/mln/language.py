@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from onlinesrl.core.background import Background
     from onlinesrl.core.engine import EngineSection
     from onlinesrl.core.language import Settings
+    from onlinesrl.core.online.update_rules.rule import Update
     from onlinesrl.logic.ground_world import FactSchema
     from onlinesrl.mln.online.learner import MlnOnlineLearner
     from onlinesrl.mln.query.incremental_world import MlnWorld
@@ -162,14 +163,14 @@ class MarkovLogic:
                 yield _Row(number, rule.text, constants, weight, None, rule.formula)
 
     def rows_of_checkpoint(
-        self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Any]
+        self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Any], update: Update
     ) -> Iterator[Row]:
-        """Yield the weights in a checkpoint."""
-        return _distinct(self._rows_of_checkpoint(name, header, arrays))
+        """Yield the weights in a checkpoint that predict."""
+        return _distinct(self._rows_of_checkpoint(name, header, arrays, update))
 
     @staticmethod
     def _rows_of_checkpoint(
-        name: str, header: Mapping[str, Any], arrays: Mapping[str, Any]
+        name: str, header: Mapping[str, Any], arrays: Mapping[str, Any], update: Update
     ) -> Iterator[_Row]:
         from onlinesrl.mln.ground.join_planner import compile_program
         from onlinesrl.mln.ground.model_index import Layout
@@ -181,7 +182,7 @@ class MarkovLogic:
         query: list[str] = converted(header["fingerprint"].get("query"), list[str])
         if unknown := [predicate for predicate in query if predicate not in program.predicates]:
             raise Misfit(f"its query {unknown[0]} is not declared in its model")
-        weights = WeightTable(Layout(compile_program(program, query)))
+        weights = WeightTable(Layout(compile_program(program, query)), update)
         weights.restore(header["learner"], arrays)
         formulas = {id(c): written(c, program.rules[c.rule]) for c in weights.clauses}
         for e in weights.entries():

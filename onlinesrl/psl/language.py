@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from onlinesrl.core.background import Background
     from onlinesrl.core.engine import EngineSection
     from onlinesrl.core.language import Settings
+    from onlinesrl.core.online.update_rules.rule import Update
     from onlinesrl.logic.ground_world import FactSchema
     from onlinesrl.psl.lang.ast import PslProgram, PslRule
     from onlinesrl.psl.online.learner import PslOnlineLearner
@@ -128,14 +129,13 @@ class Psl:
         return _rows(RuleWeights(self.load(path, ""), Cda2()), counted=False)
 
     def rows_of_checkpoint(
-        self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Any]
+        self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Any], update: Update
     ) -> Iterator[Row]:
-        """Yield the weights in a checkpoint."""
-        from onlinesrl.core.online.update_rules import Cda2
+        """Yield the weights in a checkpoint that predict."""
         from onlinesrl.psl.lang import reader
         from onlinesrl.psl.online.rule_weights import RuleWeights
 
-        weights = RuleWeights(reader.parse(header["model"], name), Cda2())
+        weights = RuleWeights(reader.parse(header["model"], name), update)
         weights.restore(arrays)
         return _rows(weights, counted=True)
 

@@ -12,24 +12,27 @@ from onlinesrl.core.errors import UsageError
 from onlinesrl.core.io.restoring import restoring
 from onlinesrl.core.language import language_of, languages
 from onlinesrl.core.rule_instance import Row
+from onlinesrl.runs.config.fingerprint import update_of
 from onlinesrl.runs.run import load_checkpoint
 
 SHOWN_RULES = 5
 
 
-def rows(path: Path) -> list[Row]:
-    """Return the weights of a checkpoint, a run folder, or a file of weights."""
+def rows(path: Path) -> tuple[str, list[Row]]:
+    """Return what the weights of a checkpoint, a run folder, or a file of weights are called, and them."""
+    name = "weight"
     if path.suffix in {language.suffix for language in languages()}:
         weights = [*language_of(path.suffix).rows_of_file(path)]
     else:
         saved = load_checkpoint(path)
         language = language_of(f".{saved.header['learner'].get('language', 'mln')}")
         with restoring(saved.path):
-            name = f"model of {saved.path}"
-            weights = [*language.rows_of_checkpoint(name, saved.header, saved.arrays)]
+            update, model = update_of(saved.header["fingerprint"]), f"model of {saved.path}"
+            name = f"{update.predict} weight"
+            weights = [*language.rows_of_checkpoint(model, saved.header, saved.arrays, update)]
     if not weights:
         raise UsageError(f"{path}: no rule here has a weight")
-    return weights
+    return name, weights
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,12 @@ class Chosen:
 
 def shown(path: Path, chosen: Chosen) -> tuple[str, list[Row]]:
     """Return a description of the order, and the chosen weights."""
-    weights = chosen.of(path, rows(path))
+    name, every = rows(path)
+    weights = chosen.of(path, every)
     counted = any(row.updates is not None for row in weights)
     learned = [row for row in weights if row.updates or row.weight != 0.0]
     learned.sort(key=lambda row: -abs(row.weight) * max(1, row.updates or 1))
-    by = "|averaged weight| times the updates it took part in" if counted else "|weight|"
+    by = f"|{name}|" + " times the updates it took part in" * counted
     return f"by {by}, largest first; equal ones as in the model", learned[: chosen.top]
 
 
@@ -92,7 +96,7 @@ def compared(path: Path, other: Path, chosen: Chosen) -> tuple[str, list[Change]
 
     Raises UsageError if two models have no rule in common.
     """
-    old, new = rows(path), rows(other)
+    (_, old), (_, new) = rows(path), rows(other)
     shapes = [dict.fromkeys(row.shape() for row in weights) for weights in (old, new)]
     common = shapes[0].keys() & shapes[1].keys()
     apart = [

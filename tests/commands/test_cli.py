@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from conftest import MODEL, REPO, Job, command, soaked, wait
 
+import onlinesrl as srl
 from onlinesrl import __version__
 from onlinesrl.commands.cli import app
 from onlinesrl.core.example import json_schema
@@ -311,6 +312,36 @@ def test_weights_of_one_checkpoint(trained):
     first = next(line for line in heaviest if line[:1].isdigit() or line[:1] == "-")
     assert float(lines[0].split()[0]) == pytest.approx(float(first.split()[0]), abs=1e-6)
     assert "updates" in lines[0]
+
+
+@pytest.mark.parametrize("update", ["adagrad", "cda2"])
+@pytest.mark.parametrize("language", ["mln", "psl"])
+def test_the_weights_that_predict_are_shown(job, tmp_path, language, update):
+    """With ``predict: current`` these are the current ones, and the command says so."""
+    text = {
+        "mln": "E(a)\nQ(a)\n0.1 E(x) => Q(x)\n0.2 Q(x)\n",
+        "psl": "0.1: E(X) -> Q(X) ^2\n0.2: !Q(X) ^2\n",
+    }
+    model = tmp_path / f"m.{language}"
+    model.write_text(text[language])
+    lines = [
+        json.dumps(
+            {"id": n, "evidence": {"E": [["a"]]}, "truth": {"Q": t}, "query": {"Q": [["a"], ["b"]]}}
+        ).encode()
+        + b"\n"
+        for n, t in enumerate([[["a"]], [["b"]], [["a"]], []])
+    ]
+    learner = {"update": update, "loss": "ml", "sigma": 0.5, "predict": "current"}
+    run = job(lines, model=str(model), query=["Q"], metrics={}, learner=learner)
+    assert run.run() == 0, run.said
+    assert run.call("weights", run.output, "--json") == 0
+    said = json.loads(run.printed)
+    assert said["order"].startswith("by |current weight| times the updates")
+    assert run.call("weights", run.output / f"weights.{language}", "--json") == 0
+    assert run.call("weights", run.output, run.output / f"weights.{language}", "--json") == 0
+    assert not any(change["change"] for change in json.loads(run.printed)["changes"])
+    weights = srl.OnlineLearner.load(run.output).weights
+    assert sorted(weights.values()) == sorted(row["weight"] for row in said["weights"])
 
 
 def test_weights_of_two_checkpoints(trained):

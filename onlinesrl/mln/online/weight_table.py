@@ -45,7 +45,7 @@ _COLUMN = Expected(np.float64, ("weights",), 0.0)
 
 
 class Entry(NamedTuple):
-    """One weight by name: clause, template constants, averaged value and number of updates."""
+    """One weight by name: clause, template constants, the value that predicts, number of updates."""
 
     clause: Clause
     key: tuple[str, ...]

@@ -43,7 +43,7 @@ _SAVED = {
 
 @dataclass(frozen=True)
 class RuleWeight:
-    """The averaged weight of a rule, and the updates that it took part in; see ``WeightEntry``."""
+    """The weight of a rule that predicts, and the updates that it took part in; see ``WeightEntry``."""
 
     text: str
     weight: float
@@ -166,7 +166,7 @@ class RuleWeights:
                 yield RuleWeight(text, weight, uses, key, *key)
 
     def trained(self) -> PslProgram:
-        """Return the program with the averaged weights."""
+        """Return the program with the weights that predict."""
         return with_weights(self.program, self.averaged().tolist())
 
     def start(self, other: PslProgram) -> list[PslRule]:

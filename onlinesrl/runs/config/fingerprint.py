@@ -8,9 +8,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from onlinesrl.core.errors import OnlinesrlError
+from onlinesrl.core.io.config_section import kind_of, sections_of
+from onlinesrl.core.io.restoring import Misfit
+from onlinesrl.core.online.update_rules import AnyUpdate
+from onlinesrl.core.online.update_rules.rule import Update
 
 FREE = (
     "output",
@@ -148,6 +152,47 @@ def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield prefix + key, json.dumps(value)
         else:
             yield prefix + key, value
+
+
+def section_of(
+    fingerprint: Mapping[str, Any], section: str, tag: str, kinds: Any
+) -> dict[str, Any]:
+    """Return the keys of a section of a fingerprint, those that its kind has. Raises Misfit."""
+    by_name = {kind_of(kind): kind for kind in sections_of(kinds)}
+    standard = next(iter(by_name))
+    name = fingerprint.get(f"{section}.{tag}", standard)
+    if name == "mpe" and standard == "admm":  # what version 0.2.0 wrote for PSL
+        name = standard
+    if not isinstance(name, str) or name not in by_name:
+        raise Misfit(f"there is no {section} {name}")
+    keys = [key for key in by_name[name].model_fields if key != "start"]
+    values = {key: _value(fingerprint, f"{section}.{key}") for key in keys}
+    return {key: value for key, value in values.items() if value is not None} | {tag: name}
+
+
+def update_of(fingerprint: Mapping[str, Any]) -> Update:
+    """Return the update that a fingerprint has. Raises Misfit."""
+    try:
+        update: Update = TypeAdapter(AnyUpdate).validate_python(
+            section_of(fingerprint, "learner", "update", AnyUpdate)
+        )
+    except ValidationError as error:
+        raise Misfit(f"its learner is not valid: {error}") from None
+    return update
+
+
+def _value(fingerprint: Mapping[str, Any], key: str) -> Any:
+    """Return the value of a key, or the mapping that ``leaves`` has flattened; None if there is neither."""
+    mapping: dict[str, Any] = {}
+    for place, value in fingerprint.items():
+        if place.startswith(f"{key}."):
+            name = place.removeprefix(f"{key}.")
+            atom, _, part = name.rpartition(".")
+            if part in {"missed", "extra"}:
+                mapping.setdefault(atom, {})[part] = value
+            else:
+                mapping[name] = value
+    return mapping or fingerprint.get(key)
 
 
 def show(value: Any) -> str:

@@ -12,7 +12,7 @@ _ROWS_OPEN = 8
 
 @dataclass(frozen=True, slots=True)
 class WeightRow:
-    """An averaged weight: its rule and instance (empty if the rule has only one)."""
+    """A weight that predicts: its rule and instance (empty if the rule has only one)."""
 
     rule: str
     instance: str
