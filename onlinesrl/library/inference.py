@@ -23,11 +23,11 @@ Evidence = Given | str | Path | Sequence[str | Path]
 """Atoms by predicate, or databases in files."""
 
 
-class Answer:
+class Answer(Mapping[str, dict[Atom, float]]):
     """The value of every atom asked for: 1 or 0, a probability, or a truth value.
 
-    Indexed by predicate it gives the values by atom; ``tables`` has a table per predicate, ``stats`` what
-    ``onlinesrl infer --stats`` prints (among them ``certified`` and ``warnings``).
+    It is a mapping from predicates to the values by atom; ``tables`` has a table per predicate, ``stats``
+    what ``onlinesrl infer --stats`` prints (among them ``warnings``).
     """
 
     def __init__(self, tables: Mapping[str, Table], stats: Mapping[str, Any]):
@@ -35,11 +35,26 @@ class Answer:
         self.stats = stats
 
     def __getitem__(self, predicate: str) -> dict[Atom, float]:
-        return self.values[predicate]
+        return self._values[predicate]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables)
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    @property
+    def certified(self) -> bool | None:
+        """Whether it is proven that no other answer is better; None for marginals: no state is searched."""
+        return self.stats.get("certified")
+
+    @property
+    def score(self) -> float | None:
+        """The sum of the weights of true ground clauses, for PSL minus the energy; None for marginals."""
+        return self.stats.get("score")
 
     @cached_property
-    def values(self) -> dict[str, dict[Atom, float]]:
-        """The values by predicate and atom."""
+    def _values(self) -> dict[str, dict[Atom, float]]:
         return {
             name: {row[:-1]: row[-1] for row in table.rows()} for name, table in self.tables.items()
         }

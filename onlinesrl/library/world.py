@@ -365,7 +365,8 @@ class World:
 
     def answer(self) -> Answer:
         """Return the values of all targets."""
-        stats = {"method": "incremental", **self.certificate._asdict()}
+        certificate = self.certificate
+        stats = {"method": "incremental", "score": certificate.score, **certificate._asdict()}
         return self._answer(dict(self._world.values()), stats)
 
     def marginals(self, *atoms: AnyAtom) -> Answer:

@@ -126,7 +126,7 @@ def test_databases(folder, text, query, changing):
             assert delta.certificate.certified
             times.append(seconds / cold)
         rows.append(row(count, cold, first, times))
-    show(f"{folder}, {len(world.answer().values[query]):,} open atoms", HEAD, rows)
+    show(f"{folder}, {len(world.answer()[query]):,} open atoms", HEAD, rows)
 
 
 EVENTS = DATA / "caviar_goldens/MM_SI/fold_0"

@@ -122,7 +122,7 @@ def test_relations_of_duckdb_are_read() -> None:
     )
     one = srl.infer(MODEL, {"Friends": relation, "Smokes": ["Anna"]}, "Smokes", method="exact")
     other = srl.infer(MODEL, FACTS, "Smokes", method="exact")
-    assert one.values == other.values
+    assert one == other
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -201,3 +201,31 @@ def test_psl_takes_no_atoms_however_they_are_given(none: Any) -> None:
     assert srl.infer(model, {"P": ["x"]}, {"Q": none})["Q"] == {}
     with pytest.raises(srl.DataError, match="P has 1 arguments in the model, here 2"):
         srl.infer(model, {"P": [("x", "y")]}, {"Q": ["x"]})
+
+
+def test_an_answer_is_a_mapping() -> None:
+    model = srl.Model(MODEL)
+    found = srl.infer(model, FACTS, "Smokes")
+    assert "Smokes" in found and "Likes" not in found and len(found) == 1
+    assert [*found] == [*found.keys()] == ["Smokes"]
+    assert dict(found) == found == srl.infer(model, FACTS, "Smokes", method="lp")
+    assert [*found.values()] == [found["Smokes"]]
+    with pytest.raises(KeyError):
+        found["Likes"]
+
+
+def test_an_answer_has_its_certificate_and_score() -> None:
+    model, rules = srl.Model(MODEL), srl.Model(RULES, "psl")
+    evidence = {"Knows": [("a", "b")], "Likes": {("a", "c"): 1.0}}
+    query = {"Likes": [("b", "c")]}
+    world, psl_world = srl.World(model, "Smokes"), srl.World(rules, "Likes")
+    world.apply(add=FACTS)
+    psl_world.apply(add={"Knows": [("a", "b")]}, set={"Likes": {("a", "c"): 1.0}}, query=query)
+    for answer, same in (
+        (srl.infer(model, FACTS, "Smokes"), world.answer()),
+        (srl.infer(rules, evidence, query), psl_world.answer()),
+    ):
+        assert answer.certified is same.certified is True
+        assert answer.score == pytest.approx(same.score) == answer.stats["score"]
+    for marginals in (srl.infer(model, FACTS, "Smokes", method="exact"), world.marginals()):
+        assert marginals.certified is marginals.score is None

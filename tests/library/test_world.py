@@ -68,7 +68,7 @@ def ground_rules(delta):
 
 
 def digest(world):
-    return repr((sorted(world.answer().values.items()), [*world.certificate]))
+    return repr((sorted(world.answer().items()), [*world.certificate]))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -89,8 +89,8 @@ def test_after_every_step_the_answer_of_a_cold_start(seed):
         cold, answer = story.cold(model), world.answer()
         assert delta.certificate.certified
         assert answer.stats["energy"] == pytest.approx(cold.stats["objective"], abs=2e-3)
-        assert answer.values.get("Trusts", {}).keys() == shown.keys()
-        for pair, value in answer.values.get("Trusts", {}).items():
+        assert answer.get("Trusts", {}).keys() == shown.keys()
+        for pair, value in answer.get("Trusts", {}).items():
             assert abs(value - shown[pair]) < 1e-3
             assert value == pytest.approx(cold["Trusts"][pair], abs=0.03)
 
@@ -132,7 +132,7 @@ def test_rules_come_and_go_and_have_other_weights(tmp_path, seed):
         cold = story.cold(srl.Model(text, "psl"))
         assert world.certificate.certified
         assert world.certificate.energy == pytest.approx(cold.stats["objective"], abs=2e-3)
-        for pair, value in world.answer().values.get("Trusts", {}).items():
+        for pair, value in world.answer().get("Trusts", {}).items():
             assert 0.0 <= value <= 1.0
             assert world.explain(("Trusts", pair)).certified
         if step % 10 == 9:
@@ -342,12 +342,12 @@ def test_conflicts_that_only_hold_together_are_resolved_together():
     world.apply(add={"P": {"A": 0, "B": 0}})
     assert len(world.apply(set={"P": {"A": 1}}).conflicts) == 1
     assert not world.apply(set={"P": {"B": 1}}).conflicts
-    assert world.answer().values == {}
+    assert world.answer() == {}
     assert [world.explain(f"P({name})").value for name in "AB"] == [1, 1]
 
 
 def targets(answer):
-    return answer.values.get("Has", {})
+    return answer.get("Has", {})
 
 
 def test_a_markov_logic_world_has_the_most_probable_state_of_a_cold_start():
@@ -452,7 +452,7 @@ def test_a_search_that_ends_leaves_a_state_and_its_gap(tmp_path):
     cold = srl.World(model, "V", inference={"max_work": 1})
     cold.apply(add={"W": pairs})
     for other in (cold, srl.World.load(tmp_path / "world")):
-        assert (other.certificate, other.answer().values) == (state, ended.answer().values)
+        assert (other.certificate, other.answer()) == (state, ended.answer())
 
 
 def test_a_world_takes_the_options_of_inference():
@@ -536,11 +536,11 @@ Smokes(p)
         cold = srl.World(model, "Smokes")
         cold.apply(add=facts)
         few, answer = world.marginals("Smokes(C1)", ("Smokes", ["F2"])), world.marginals()
-        assert few.values["Smokes"] == {a: answer.values["Smokes"][a] for a in (("C1",), ("F2",))}
-        assert answer.values == cold.marginals().values
+        assert few["Smokes"] == {a: answer["Smokes"][a] for a in (("C1",), ("F2",))}
+        assert answer == cold.marginals()
         assert answer.stats == cold.marginals().stats
         expected = srl.infer(model, facts, "Smokes", method="exact", closed=["Foe"])
-        assert answer.values["Smokes"] == pytest.approx(expected.values["Smokes"], abs=1e-9)
+        assert answer["Smokes"] == pytest.approx(expected["Smokes"], abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -660,7 +660,7 @@ def test_whole_numbers_that_went_are_forgotten(tmp_path):
         assert {atom for atom, (_, value) in changed.items() if value is None} == {
             (n,) for n in old
         }
-        assert world.answer().values["Gets"].keys() == {(n,) for n in new}
+        assert world.answer()["Gets"].keys() == {(n,) for n in new}
     world.save(tmp_path / "world")
     header = checkpoint_file.load(tmp_path / "world").header
     assert {*header["whole_numbers"].values()} == {*new}
@@ -748,7 +748,7 @@ Nice(x) ^ Link(x, y) => Has(y, Vision).
     facts["Link"] = [*dict.fromkeys(facts["Link"])]
     world, learner = srl.World(model, ["Has", "Nice"]), srl.OnlineLearner(model, ["Has", "Nice"])
     world.apply(add=facts)
-    answer = world.answer().values
+    answer = world.answer()
     for name, values in answer.items():
         for atom in values:
             expected = srl.explain(learner, facts, (name, [*atom]), tries=0).as_dict()

@@ -186,6 +186,7 @@ def _map(world: World, engine: MapEngine) -> tuple[Floats, list[_Counts], dict[s
     rounding = sum(solution.rounding for solution in solutions)
     doubts = [] if certified else [UNPROVEN if slack > rounding else ROUNDED.format(rounding)]
     details = {
+        "score": math.fsum(solution.score for solution in solutions),
         "cost": state_cost,
         "bound": state_cost - slack if math.isfinite(slack) else None,
         "rounding": rounding,

@@ -116,6 +116,7 @@ def _quality(solution: HingeSolution | PagedSolution, weights: Floats) -> dict[s
     top = float(weights.max(initial=0.0)) or 1.0
     bound = solution.bound if np.isfinite(solution.bound) else None
     return {
+        "score": 0.0 - solution.energy,
         "objective": solution.energy,
         "normalised_objective": solution.energy / top,
         "lower_bound": bound,
