@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from onlinesrl.core.arrays import Ints
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.evaluation.confusion_matrix import Confusion, Pair
+from onlinesrl.core.evaluation.prequential import known_sum
 from onlinesrl.core.evaluation.ranking_metrics import Ranking
 from onlinesrl.core.example import Atom, Atoms, Constant, Example, Rows, ValuedAtom
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
@@ -29,20 +30,22 @@ class Prediction(msgspec.Struct, omit_defaults=True):
 
     ``predicted`` has the atoms predicted true (Markov logic), or every target with its value (PSL);
     ``hamming`` counts the wrong atoms (PSL: see ``psl.online.reporting``); ``l1`` is the
-    sum of |value - true value| over the targets. ``marginals`` has every open atom with its probability,
-    where marginals are inferred; ``predicted`` is then the most probable value of each atom or group
-    by itself. For sampled marginals, ``r_hat`` is the largest R-hat and ``ess`` the least effective
-    sample size of an atom.
+    sum of |value - true value| over the targets. ``certified`` says whether it is proven that no other state
+    has a higher score. ``marginals`` has every open atom with its probability, where marginals are inferred;
+    ``predicted`` is then the most probable value of each atom or group by itself, no state is searched for,
+    and in place of ``certified`` stands whether the ``probabilities`` are exact or sampled. For sampled ones,
+    ``r_hat`` is the largest R-hat and ``ess`` the least effective sample size of an atom.
     """
 
     id: Constant
     predicted: Rows
     score: float
-    certified: bool
+    certified: bool | None = None
     group: str | None = None
     hamming: int | None = None
     margin: float | None = None
     l1: float | None = None
+    probabilities: Literal["exact", "sampled"] | None = None
     marginals: Mapping[str, Sequence[ValuedAtom]] | None = None
     r_hat: float | None = None
     ess: float | None = None
@@ -82,7 +85,7 @@ class Tally:
     counts: Ints = field(default_factory=lambda: np.zeros(7, np.int64))  # metrics.HITS .. EXACT
     labelled: int = 0
     predicted: int = 0  # in this step: examples that are not Answered
-    certified: int = 0
+    certified: int | None = 0  # None: probabilities predict, and no state is searched for
     audited: int = 0
     unsolved: int = 0  # a search reached its limit, whether the example is bad or not
     routes: dict[str, int] = field(default_factory=Counter)
@@ -107,7 +110,7 @@ class Tally:
             counts=self.counts + other.counts,
             labelled=self.labelled + other.labelled,
             predicted=self.predicted + other.predicted,
-            certified=self.certified + other.certified,
+            certified=known_sum(self.certified, other.certified),
             audited=self.audited + other.audited,
             unsolved=self.unsolved + other.unsolved,
             routes=_sums(self.routes, other.routes),

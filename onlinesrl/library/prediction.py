@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments, unlabelled_atoms
 from onlinesrl.core.learner import Prediction as Line
@@ -29,8 +29,9 @@ class Prediction:
     Indexed by predicate it gives the atoms predicted true, as tuples of constants; ``values`` has the
     truth values (PSL) or the probabilities (marginals) of all open atoms by predicate and atom, else
     None. ``score`` is the weighted sum of features; ``certified`` tells whether it is proven that no other
-    prediction has a higher one, up to rounding (``onlinesrl guide models``). ``truth`` and ``hamming`` (the
-    number of wrong atoms) are None for an unlabelled example.
+    prediction has a higher one, up to rounding (``onlinesrl guide models``). Where probabilities predict, no
+    state is searched for: ``certified`` is None, and ``probabilities`` says how they were computed. ``truth``
+    and ``hamming`` (the number of wrong atoms) are None for an unlabelled example.
     ``line`` is what a run writes to predictions.jsonl.
     """
 
@@ -98,9 +99,14 @@ class Prediction:
         return self.line.score
 
     @property
-    def certified(self) -> bool:
-        """Whether the prediction is proven to have the highest score."""
+    def certified(self) -> bool | None:
+        """Whether the prediction is proven to have the highest score; None for one by probabilities."""
         return self.line.certified
+
+    @property
+    def probabilities(self) -> Literal["exact", "sampled"] | None:
+        """How the probabilities that predict were computed; None where none do."""
+        return self.line.probabilities
 
     @property
     def hamming(self) -> int | None:
@@ -170,7 +176,7 @@ class Prediction:
             ]
             for name in dict.fromkeys([*valued, *predicted, *(truth or ())])
         ]
-        sure = "" if self.certified else ", not proven to be the best"
+        sure = ", not proven to be the best" if self.certified is False else ""
         return table_html(f"{self.id}{sure}", ["atom", "predicted", "true"], rows)
 
 

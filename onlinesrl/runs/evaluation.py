@@ -61,7 +61,7 @@ def tell(choice: Choice, metrics: Metrics) -> None:
     """Warn of what was odd in a source. Raises DataError if none of its examples was chosen."""
     complain(choice, not metrics.examples)
     predicted = metrics.examples - metrics.bad
-    if metrics.certified < predicted:
+    if metrics.certified is not None and metrics.certified < predicted:
         unproven = f"{predicted - metrics.certified} of {predicted} predictions"
         warn(f"{unproven} are not proven to be the best (certified: false)")
 

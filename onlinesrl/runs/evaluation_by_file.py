@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from onlinesrl.core.errors import UsageError
-from onlinesrl.core.evaluation.prequential import Metrics
+from onlinesrl.core.evaluation.prequential import Metrics, known_sum
 from onlinesrl.core.interrupt import whole
 from onlinesrl.core.learner import Learner
 from onlinesrl.core.parallel.config import PoolSection, opened
@@ -41,7 +41,7 @@ class _Predicted(NamedTuple):
     groups: list[str | None]
     examples: int
     bad: int
-    certified: int
+    certified: int | None
 
 
 def predicted(config: Config, trained: Path, section: PoolSection) -> Iterator[bytes]:
@@ -66,7 +66,7 @@ def predicted(config: Config, trained: Path, section: PoolSection) -> Iterator[b
             choice.restore(result.groups)
             metrics.examples += result.examples
             metrics.bad += result.bad
-            metrics.certified += result.certified
+            metrics.certified = known_sum(metrics.certified, result.certified)
             yield result.lines
     tell(choice, metrics)
 

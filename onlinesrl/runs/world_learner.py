@@ -136,7 +136,7 @@ class WorldLearner(Learner):
             try:
                 prediction, learned = self._change(item)
                 outcomes.append(Outcome(prediction))
-                tally += replace(learned, predicted=1, certified=int(prediction.certified))
+                tally += replace(learned, predicted=1, certified=int(bool(prediction.certified)))
             except Interrupted:
                 break
             except (ExampleError, DataError, ModelError, Infeasible, Unsolved) as error:

@@ -69,7 +69,7 @@ class Point(msgspec.Struct):
     weights: int = 0
     errors: dict[str, int] = {}
     routes: dict[str, int] = {}
-    certified: int = 0
+    certified: int | None = None
     audited: int = 0
     unsolved: int = 0
     facts: int | None = None
@@ -82,7 +82,7 @@ class Prediction(msgspec.Struct):
 
     id: Constant
     predicted: Atoms
-    certified: bool
+    certified: bool | None = None
     group: str | None = None
     hamming: int | None = None
 

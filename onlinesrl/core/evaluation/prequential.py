@@ -40,6 +40,11 @@ def _measures(ranking: Ranking) -> dict[str, float | None]:
     return ranking.measures() | ranking.log_likelihood() | ranking.calibration()
 
 
+def known_sum(first: int | None, second: int | None) -> int | None:
+    """Return the sum of two numbers; None where one is not known."""
+    return None if first is None or second is None else first + second
+
+
 def _ratio(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
@@ -88,7 +93,8 @@ class Metrics:
     """Examples and late labels: each is a step of the learner."""
     bad: Natural = 0
     unlabelled: Natural = 0
-    certified: Natural = 0
+    certified: Natural | None = 0
+    """None: predictions are by probabilities, and no state is searched for."""
     tombstones: Natural = 0
     audited: Natural = 0
     unsolved: Natural = 0
@@ -118,7 +124,7 @@ class Metrics:
         self.steps += examples + labels
         self.bad += sum(tally.errors.values())
         self.unlabelled += tally.predicted - tally.labelled
-        self.certified += tally.certified
+        self.certified = known_sum(self.certified, tally.certified)
         self.audited += tally.audited
         self.unsolved += tally.unsolved
         self.skipped += tally.skipped
@@ -165,7 +171,7 @@ class Metrics:
             },
             **(_measures(whole) | {"reliability": whole.reliability()} if self.ranking else {}),
             "routes": {route: n for route, n in self.routes.items() if n},
-            "certified": self.certified,
+            **({"certified": self.certified} if self.certified is not None else {}),
             "audited": self.audited,
             **({"tombstones": self.tombstones} if self.tombstones else {}),
             "unsolved": self.unsolved,

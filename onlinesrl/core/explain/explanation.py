@@ -152,7 +152,7 @@ class Explanation:
     id: str
     atom: str
     value: float
-    certified: bool = True
+    certified: bool | None = True
     words: Mapping[str, str] = field(default_factory=dict)
     given: bool = False
     group: str | None = None

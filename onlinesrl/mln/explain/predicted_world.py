@@ -63,7 +63,7 @@ class PredictedWorld:
     place: Ints
     weight: Floats
     state: State
-    certified: bool
+    certified: bool | None
 
     @classmethod
     def of(cls, predictor: Predictor, example: Example) -> PredictedWorld:

@@ -453,7 +453,6 @@ class ExampleProcessor:
         results, by = self.results, self.results.probabilities
         if not by.predict:
             return
-        results.unproven.update(range(first, stop))
         begin, end = by.start[[first, stop]].tolist()
         query, keys = by.query[begin:end].tolist(), by.key[begin:end].tolist()
         values = np.round(by.value[begin:end], 6).tolist()

@@ -100,12 +100,14 @@ class Reporter:
                 prediction = msgspec.structs.replace(results.answered[w], hamming=hamming)
             else:
                 wrong = hamming if example.labelled else None
-                certified = w not in results.unproven
                 prediction = kind(
-                    example.id, atoms(w), score, certified, example.group, wrong, margin
+                    example.id, atoms(w), score, None, example.group, wrong, margin
                 )
-                if results.marginals:
+                if results.probabilities.predict:
                     prediction.marginals = results.marginals.get(w)
+                    prediction.probabilities = "sampled" if w in results.diagnostics else "exact"
+                else:
+                    prediction.certified = w not in results.unproven
                 if w in results.diagnostics:
                     prediction.r_hat = round(results.diagnostics[w].largest_r_hat, 4)
                     prediction.ess = round(results.diagnostics[w].least_ess, 1)
@@ -197,9 +199,13 @@ class Reporter:
             counts=out.counts[good].sum(axis=0),
             labelled=int(np.sum(results.batch.labelled[good])),
             predicted=int(new.sum()),
-            certified=int(new.sum()) - sum(bool(new[w]) for w in results.unproven),
+            certified=None
+            if results.probabilities.predict
+            else int(new.sum()) - sum(bool(new[w]) for w in results.unproven),
             audited=len(results.audits),
-            unsolved=sum(w not in answered or answered[w].certified for w in results.unsolved),
+            unsolved=sum(
+                w not in answered or answered[w].certified is not False for w in results.unsolved
+            ),
             routes={
                 name: n
                 for name, n in zip(results.routes, routes, strict=True)

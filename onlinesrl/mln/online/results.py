@@ -52,7 +52,7 @@ class Results:
     probabilities: k.Probabilities
     apart: dict[int, tuple[set[Atom], set[Atom]]] = field(default_factory=dict)
     """The scored atoms, true and predicted, of worlds that no kernel counts; see ``count_apart``."""
-    unproven: set[int] = field(default_factory=set)  # worlds whose prediction is not certified
+    unproven: set[int] = field(default_factory=set)  # worlds whose predicted state is not certified
     unsolved: set[int] = field(default_factory=set)  # worlds whose search ended at its limit
     drifted: set[int] = field(default_factory=set)  # worlds that raised a drift signal
     audits: dict[int, float] = field(default_factory=dict)  # optimal score of the audit, by world

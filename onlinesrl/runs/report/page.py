@@ -171,11 +171,11 @@ def _solver(figures: Figures) -> Markup | None:
     ]
     certified = number(figures.get("certified"))
     audited = number(figures.get("audited")) or 0
-    proved = (
-        f"{count(certified)} answers are certified to be optimal. " if certified is not None else ""
-    )
     checked = f"{count(audited)} were solved again as a whole, and compared." if audited else ""
-    words = f"How the most probable states were found. {proved}{checked}"
+    words = "How probabilities were computed."
+    if certified is not None:
+        proved = f"{count(certified)} answers are certified to be optimal."
+        words = f"How the most probable states were found. {proved} {checked}"
     return section(
         "What the solver did", paragraph(words), table(("route", "solved", "share"), rows)
     )

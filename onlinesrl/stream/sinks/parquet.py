@@ -43,6 +43,7 @@ _ABOUT = {
     "hamming": "BIGINT",
     "margin": "DOUBLE",
     "l1": "DOUBLE",
+    "probabilities": "VARCHAR",
 }
 
 

@@ -73,9 +73,13 @@ def test_marginals_are_predicted_and_ranked(
         said = {(name, row[0]) for name in QUERY for row in made["predicted"][name]}
         assert said == {atom for atom, value in found.items() if value > 0.5}
         assert made["hamming"] == len(said ^ true)
-        assert not made["certified"]
+        assert "certified" not in made
+        assert made["probabilities"] == ("sampled" if "ess" in made else "exact")
         ranking.add(np.array([*found.values()]), np.array([atom in true for atom in found]))
     last = run.lines("metrics.jsonl")[-1]
+    assert "certified" not in last
+    assert run.call("predict", run.output, run.config) == 0
+    assert "certified" not in run.printed + run.said
     assert {name: last[name] for name in ranking.measures()} == ranking.measures()
     assert last["predicates"]["Smokes"]["auc"] is not None
     route = "elimination" if presolve == "exact" else engine  # these examples are narrow

@@ -32,7 +32,7 @@ def test_a_kernel_predicts_what_engines_do(monkeypatch) -> None:
     for one, two, three in zip(expected, together, alone, strict=True):
         assert two.line == three.line
         assert two.line.predicted == one.line.predicted
-        assert (two.line.hamming, two.line.certified) == (one.line.hamming, False)
+        assert (two.line.hamming, two.line.certified) == (one.line.hamming, None)
         assert two.line.score == pytest.approx(one.line.score)
         (rows,), (others,) = two.line.marginals.values(), one.line.marginals.values()
         assert [row.args for row in rows] == [row.args for row in others]
@@ -49,6 +49,7 @@ def test_worlds_that_are_too_wide_are_sampled_among_the_others() -> None:
     one, two, three = learner.predict_many([narrow, wide, narrow], marginals=True)
     assert one.values == three.values
     assert one.line.ess is None and two.line.ess is not None
+    assert [p.probabilities for p in (one, two, three)] == ["exact", "sampled", "exact"]
     assert len(two.values["Tall"]) == 24
 
 

@@ -115,7 +115,7 @@ const plain = (term) => (term.startsWith('"') ? term.slice(1, -1).replace(/\\(.)
 
 function newest(row) {
   const wrong = row.hamming == null ? "truth not known" : `${number(row.hamming)} wrong`;
-  const certified = row.certified ? "" : ", not certified";
+  const certified = row.certified === false ? ", not certified" : "";
   const atoms = row.atoms.join(" ") || "no true atom";
   return el("div", { class: "example" },
     el("p", {}, el("b", {}, row.id), el("span", { class: "soft" }, `${row.group ? `${row.group}, ` : ""}${wrong}${certified}`)),

@@ -79,7 +79,7 @@ const show = {
       figures({
         "wall time per example": latency == null ? "–" : duration(latency),
         "wall time": value.seconds == null ? "–" : duration(value.seconds),
-        certified: number(last.certified),
+        certified: last.certified == null ? "–" : number(last.certified),
         unsolved: number(last.unsolved),
         audited: number(last.audited),
         "not yet read": unread(value.lag),
