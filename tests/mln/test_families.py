@@ -1,0 +1,374 @@
+"""Every exact route of Markov logic on models that people write, against other algorithms' answers."""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Job, tiers
+
+import onlinesrl as srl
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import ExampleError, Infeasible, Unsolved
+from onlinesrl.mln.ground.ground_mrf import GroundMRF
+from onlinesrl.mln.inference.branch_and_bound import BranchAndBound, search_engine
+from onlinesrl.mln.inference.elimination import Elimination
+from onlinesrl.mln.inference.ilp import Ilp
+from onlinesrl.mln.inference.protocols import MapEngine, Solution, Wide
+from tests.support.families import FAMILIES, Atom, Case, Facts, case
+from tests.support.ground_mrfs import Refuses, clause_model
+
+ENGINES: dict[str, MapEngine] = {
+    "elimination": Elimination(),
+    "branch and bound": BranchAndBound(Refuses()),
+    "search": search_engine(Ilp()),
+    "highs": Ilp(),
+    "cbc": Ilp("cbc"),
+}
+each_family = pytest.mark.parametrize("name", FAMILIES)
+
+
+def cases(name: str, number: int, small: bool = False) -> Iterator[tuple[int, Case]]:
+    """Cases of a family, all or each other one small enough for enumeration."""
+    for seed in range(number):
+        yield seed, case(name, seed, large=seed % 2 == 1 and not small)
+
+
+def best(of: Case) -> float:
+    assert of.best is not None
+    return of.best
+
+
+def value(of: Case, state: list[int]) -> float:
+    score = of.value(state)
+    assert score is not None, "the state is not possible"
+    return score
+
+
+def optimal(of: Case, state: list[int]) -> None:
+    assert value(of, state) == pytest.approx(best(of), abs=1e-6)
+
+
+def no_better(of: Case, state: list[int], certified: bool) -> None:
+    """A state that is certified is no worse, either."""
+    assert value(of, state) <= best(of) + 1e-6
+    assert not certified or value(of, state) >= best(of) - 1e-6
+
+
+@each_family
+def test_other_algorithms_agree(name: str) -> None:
+    """What all tests here compare with: an algorithm for the family, enumeration, and a program."""
+    for _, of in cases(name, 4):
+        answers = [of.best, *([of.by_enumeration()] if of.n <= 14 else [])]
+        assert answers == pytest.approx([of.by_program()] * len(answers), abs=1e-6)
+
+
+@each_family
+@tiers("number", 24, 2_000)
+def test_engines(name: str, number: int) -> None:
+    """On ground models in any order of their atoms, plain and with the bonus of a Hamming loss."""
+    for seed, of in cases(name, number):
+        rng = Random(seed)
+        order = rng.sample(range(of.n), of.n)
+        place = {old: new for new, old in enumerate(order)}
+        clauses = [
+            (weight, [(place[abs(x) - 1] + 1) * (1 if x > 0 else -1) for x in literals])
+            for weight, literals in of.clauses
+        ]
+        groups = [(exactly, [place[a] for a in members]) for exactly, members in of.family.groups]
+        model, weights = clause_model(of.n, clauses, groups)
+        lossy = replace(of, bonus=tuple(rng.choice([-1.0, 1.0]) for _ in order))
+        for question in (of, lossy):
+            bonus = np.array([question.bonus[a] for a in order]) if question.bonus else None
+            for engine, solver in ENGINES.items():
+                if engine == "cbc" and seed % 12:
+                    continue
+                try:
+                    found = solver.solve(model, weights, bonus=bonus)
+                except Wide:
+                    assert engine == "elimination"
+                    continue
+                except Infeasible:
+                    assert question.best is None, engine
+                    continue
+                assert found.certified
+                state = [int(found.state[place[a]]) for a in range(of.n)]
+                optimal(question, state)
+            if question.best is not None and seed % 4 == 0:
+                second = Ilp().second_best(model, weights, found.state, bonus)
+                score = None if second is None else second.score
+                assert score == pytest.approx(question.best_but(state), abs=1e-6)
+
+
+# infer -------------------------------------------------------------------------------------------
+
+
+def answer_to(of: Case, **options: Any) -> tuple[list[int], dict[str, Any]]:
+    """The state that ``infer`` finds, and its statistics; the bound holds."""
+    rules, query = of.family.rules, of.family.query
+    answer = srl.infer(rules, of.evidence, query, closed=[*of.facts], **options)
+    state = of.state((n, row) for n in query for row, x in answer[n].items() if x)
+    stats = dict(answer.stats)
+    if stats["bound"] is not None:
+        assert best(of) <= value(of, state) + stats["cost"] - stats["bound"] + 1e-6
+    return state, stats
+
+
+@each_family
+@tiers("number", 8, 1_000)
+def test_infer(name: str, number: int) -> None:
+    """Also within a limit, by local search, and by the linear relaxation."""
+    for seed, of in cases(name, number):
+        if of.best is None:
+            with pytest.raises(Infeasible):
+                answer_to(of)
+            continue
+        state, stats = answer_to(of)
+        assert stats["certified"]
+        optimal(of, state)
+        options: dict[str, Any]
+        for options in ({"max_work": 1 + seed % 3}, {"method": "walksat"}, {"method": "lp"}):
+            try:
+                state, stats = answer_to(of, **options)
+            except Unsolved:
+                continue
+            no_better(of, state, stats["certified"])
+
+
+# learners ----------------------------------------------------------------------------------------
+
+
+def learner_of(of: Case, **inference: Any) -> srl.OnlineLearner:
+    rules, query = of.family.rules, of.family.query
+    return srl.OnlineLearner(rules, query, update="cda2", loss="ml", inference=inference)
+
+
+def a_state(of: Case, rng: Random) -> list[int]:
+    """A possible state, the best for other weights."""
+    state = replace(of, bonus=tuple(rng.gauss(0, 9) for _ in range(of.n))).best_state()
+    assert state is not None
+    return state
+
+
+def truth_of(of: Case, state: list[int]) -> dict[str, list[tuple[str, ...]]]:
+    atoms = [atom for atom, true in zip(of.family.atoms, state, strict=True) if true]
+    return {name: [row for other, row in atoms if other == name] for name in of.family.query}
+
+
+@each_family
+@tiers("number", 8, 1_000)
+def test_learners(name: str, number: int) -> None:
+    """With and without reductions: a prediction, its margin, and the loss of the first rival of a truth."""
+    for seed, of in cases(name, number):
+        inference: dict[str, Any]
+        for inference in ({}, {"presolve": "none"}, {"presolve": "none", "solver": "cbc"}):
+            if "solver" in inference and seed % 4:
+                continue
+            learner = learner_of(of, **inference)
+            if of.best is None:
+                with pytest.raises(ExampleError):
+                    learner.predict_one(of.evidence)
+                continue
+            prediction = learner.predict_one(of.evidence)
+            assert prediction.certified
+            state = of.state((n, row) for n, rows in prediction.atoms.items() for row in rows)
+            optimal(of, state)
+            second = of.best_but(state)
+            margin = None if second is None else pytest.approx(of.best - second, abs=1e-6)
+            assert prediction.line.margin == margin
+            truth = a_state(of, Random(seed))
+            learner.learn_one(of.evidence, truth_of(of, truth))
+            rival = best(replace(of, bonus=tuple(1.0 - 2.0 * true for true in truth)))
+            loss = rival + sum(truth) - value(of, truth)
+            assert learner.certificate["loss"] == pytest.approx(loss, abs=1e-6)
+
+
+# worlds ------------------------------------------------------------------------------------------
+
+
+class Steps:
+    """A world in which facts come and go, and atoms are observed and asked for again."""
+
+    def __init__(self, of: Case, rng: Random, **options: Any) -> None:
+        self.family, self.rng, self.listed = of.family, rng, "targets" in options
+        self.world = srl.World(srl.Model(of.family.rules), of.family.query, **options)
+        self.facts = dict[Atom, float]()
+        first = {of.family.atoms[members[0]] for _, members in of.family.groups}
+        some = [atom for atom in of.family.atoms if atom in first or rng.random() < 0.8]
+        self.open = dict.fromkeys(some if self.listed else (), math.nan)
+
+    def case(self, facts: dict[Atom, float]) -> Case:
+        """What facts make of the world."""
+        evidence: Facts = {name: {} for name in self.family.draw(Random(0))}
+        units = list[int]()
+        for (name, row), x in facts.items():
+            evidence.get(name, {})[row] = x
+        for number, atom in enumerate(self.family.atoms, 1):
+            x = facts.get(atom, 0.0 if self.listed else math.nan)
+            units += [] if math.isnan(x) else [number if x else -number]
+        return self.family.with_facts(evidence).with_units(units)
+
+    def next(self) -> Case | None:
+        """Change some facts; returns the case that the world is now, None where the step was refused."""
+        facts = self._changed()
+        after = self.case(facts)
+        parts: dict[str, dict[str, Any]] = {"set": {}, "query": {}, "remove": {}}
+        for (name, row), x in facts.items():
+            if str(x) != str(self.facts.get((name, row))):  # NaN, too
+                parts["query" if math.isnan(x) else "set"].setdefault(name, {})[row] = x
+        for name, row in self.facts.keys() - facts.keys():
+            parts["remove"].setdefault(name, {})[row] = 1.0
+        sets, before = parts.pop("set"), self._all()
+        lists = {part: {n: [*rows] for n, rows in by.items()} for part, by in parts.items()}
+        try:
+            self.world.apply(set=sets, **lists)
+        except Infeasible:
+            assert after.best is None
+            assert self._all() == before
+            return None
+        self.facts = facts
+        return after
+
+    def _changed(self) -> dict[Atom, float]:
+        rng, facts = self.rng, {**self.open, **self.facts}
+        drawn = {
+            (n, row): x for n, rows in self.family.draw(rng).items() for row, x in rows.items()
+        }
+        for atom in sorted({*drawn, *facts} - {*self.family.atoms}):
+            if not self.facts or rng.random() < 0.3:
+                facts.pop(atom, None)
+                facts |= {atom: drawn[atom]} if atom in drawn else {}
+        for atom in self.family.atoms:
+            if self.facts and (atom in self.open or not self.listed):
+                if rng.random() < 0.2:
+                    facts.pop(atom, None)
+                    facts |= {atom: math.nan} if self.listed else {}
+                if rng.random() < 0.03:
+                    facts[atom] = float(rng.random() < 0.3)
+        return facts
+
+    def _all(self) -> Any:
+        return self.world.answer().values, self.world.certificate
+
+    def state(self) -> list[int]:
+        """The true atoms of the world, observed or not."""
+        values = self.world.answer().values
+        both = ((n, row, self.facts.get((n, row))) for n, row in self.family.atoms)
+        return [int(values.get(n, {}).get(row, x) == 1.0) for n, row, x in both]
+
+
+@each_family
+@tiers("number", 6, 500)
+@pytest.mark.parametrize("listed", [False, True])
+def test_worlds(name: str, listed: bool, number: int) -> None:
+    """After every step: the best state, and the best one in which an atom has its other value."""
+    for seed, of in cases(name, number):
+        try:
+            steps = Steps(of, Random(seed), **({"targets": "listed"} if listed else {}))
+        except Infeasible:
+            assert listed  # and no atom is listed yet
+            continue
+        for _ in range(4):
+            if (present := steps.next()) is None:
+                continue
+            state = steps.state()
+            optimal(present, state)
+            assert steps.world.certificate.certified
+            assert steps.world.certificate.gap <= 1e-6
+            number = steps.rng.randrange(present.n)
+            atom, literal = present.family.atoms[number], number + 1
+            if atom in steps.facts or listed:
+                continue
+            otherwise = present.with_units([-literal if state[number] else literal])
+            other = steps.world.explain(atom).other
+            assert (other is None) == (otherwise.best is None)
+            if other is not None:
+                assert other.certified
+                assert other.cost == pytest.approx(best(present) - best(otherwise), abs=1e-6)
+
+
+@each_family
+@tiers("number", 4, 500)
+def test_worlds_within_a_limit(name: str, number: int) -> None:
+    """No state is certified that is worse, and the gap holds."""
+    for seed, of in cases(name, number):
+        steps = Steps(of, Random(seed), max_work=1 + seed % 50)
+        for _ in range(3):
+            try:
+                present = steps.next()
+            except Unsolved:
+                continue
+            if present is not None:
+                state, certificate = steps.state(), steps.world.certificate
+                no_better(present, state, certificate.certified)
+                assert best(present) <= value(present, state) + certificate.gap + 1e-6
+
+
+# probabilities -----------------------------------------------------------------------------------
+
+
+@each_family
+@tiers("number", 4, 500)
+def test_probabilities(name: str, number: int) -> None:
+    """Of ``infer``, of a learner and of a world that changes, by enumeration."""
+    for seed, of in cases(name, number, small=True):
+        if of.best is None:
+            continue
+        expected = of.probabilities()
+        rules, query = of.family.rules, of.family.query
+        answer = srl.infer(rules, of.evidence, query, closed=[*of.facts], method="exact")
+        assert answer.stats["samples"] == 0
+        assert [answer[n][row] for n, row in of.family.atoms] == pytest.approx(expected, abs=1e-9)
+        values = learner_of(of).predict_one(of.evidence, marginals=True).values
+        assert values is not None
+        by_learner = [values[n].get(row, 0.0) for n, row in of.family.atoms]
+        assert by_learner == pytest.approx(expected, abs=2e-6)  # written with six places
+        steps = Steps(of, Random(seed))
+        for _ in range(3):
+            if (present := steps.next()) is None:
+                continue
+            by_world = steps.world.marginals().values
+            for (n, row), x in zip(of.family.atoms, present.probabilities(), strict=True):
+                fact = steps.facts.get((n, row))
+                assert by_world.get(n, {}).get(row, fact) == pytest.approx(x, abs=1e-9)
+
+
+# audits ------------------------------------------------------------------------------------------
+
+
+def test_an_audit_finds_a_wrong_certified_answer_in_a_run(
+    job: Callable[..., Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search loses a pair of each matching: the run ends at the first audited one, and names it."""
+    honest = BranchAndBound.solve
+
+    def careless(
+        self: BranchAndBound, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None
+    ) -> Solution:
+        found = honest(self, model, weight, bonus=bonus)
+        state = found.state.copy()
+        state[state.argmax()] = 0
+        assert model.feasible(state)
+        return replace(found, state=state, score=model.score(state, weight, bonus))
+
+    of = next(of for _, of in cases("matching", 99) if of.n > 40 and of.family.optimum is not None)
+    (tmp_path / "model.mln").write_text(of.family.rules)
+    drawn = [of.family.with_facts(of.family.draw(Random(n))) for n in range(6)]
+    lines = []
+    for n, each in enumerate(drawn):
+        atoms = [{"args": row, "value": x} for row, x in each.facts["W"].items()]
+        truth = truth_of(each, a_state(each, Random(n)))
+        line = {"id": n, "evidence": {"W": atoms}, "truth": truth}
+        lines.append(json.dumps(line).encode() + b"\n")
+    keys = {"model": str(tmp_path / "model.mln"), "query": "M", "inference": {"audit_every": 3}}
+    run = job(lines, metrics={}, **keys)
+    assert run.run() == 0, run.said
+    assert run.lines("metrics.jsonl")[-1]["audited"] == 2
+    monkeypatch.setattr(BranchAndBound, "solve", careless)
+    assert run.run("--fresh") == 70, run.said
+    assert "audit of example 2: branch-and-bound gives" in run.said
