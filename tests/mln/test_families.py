@@ -69,7 +69,7 @@ def test_other_algorithms_agree(name: str) -> None:
 
 
 @each_family
-@tiers("number", 24, 2_000)
+@tiers("number", 16, 2_000)
 def test_engines(name: str, number: int) -> None:
     """On ground models in any order of their atoms, plain and with the bonus of a Hamming loss."""
     for seed, of in cases(name, number):
@@ -86,7 +86,7 @@ def test_engines(name: str, number: int) -> None:
         for question in (of, lossy):
             bonus = np.array([question.bonus[a] for a in order]) if question.bonus else None
             for engine, solver in ENGINES.items():
-                if engine == "cbc" and seed % 12:
+                if engine == "cbc" and seed % 8 != 1:
                     continue
                 try:
                     found = solver.solve(model, weights, bonus=bonus)
@@ -120,12 +120,12 @@ def answer_to(of: Case, **options: Any) -> tuple[list[int], dict[str, Any]]:
 
 
 @each_family
-@tiers("number", 8, 1_000)
+@tiers("number", 4, 1_000)
 def test_infer(name: str, number: int) -> None:
     """Also within a limit, by local search, and by the linear relaxation."""
     for seed, of in cases(name, number):
         if of.best is None:
-            with pytest.raises(Infeasible):
+            with pytest.raises((Infeasible, ExampleError)):  # the facts alone may break a rule
                 answer_to(of)
             continue
         state, stats = answer_to(of)
@@ -161,13 +161,13 @@ def truth_of(of: Case, state: list[int]) -> dict[str, list[tuple[str, ...]]]:
 
 
 @each_family
-@tiers("number", 8, 1_000)
+@tiers("number", 4, 1_000)
 def test_learners(name: str, number: int) -> None:
     """With and without reductions: a prediction, its margin, and the loss of the first rival of a truth."""
     for seed, of in cases(name, number):
         inference: dict[str, Any]
         for inference in ({}, {"presolve": "none"}, {"presolve": "none", "solver": "cbc"}):
-            if "solver" in inference and seed % 4:
+            if "solver" in inference and seed % 4 != 1:
                 continue
             learner = learner_of(of, **inference)
             if of.best is None:
@@ -262,18 +262,24 @@ class Steps:
         return [int(values.get(n, {}).get(row, x) == 1.0) for n, row, x in both]
 
 
+def steps_of(of: Case, seed: int, **options: Any) -> Steps | None:
+    """The world of a family, still without facts; None where it is impossible without them."""
+    try:
+        return Steps(of, Random(seed), **options)
+    except Infeasible:
+        nothing = of.family.with_facts({name: {} for name in of.facts})
+        assert "targets" in options or nothing.by_program() is None
+        return None
+
+
 @each_family
-@tiers("number", 6, 500)
+@tiers("number", 3, 1_000)
 @pytest.mark.parametrize("listed", [False, True])
 def test_worlds(name: str, listed: bool, number: int) -> None:
     """After every step: the best state, and the best one in which an atom has its other value."""
     for seed, of in cases(name, number):
-        try:
-            steps = Steps(of, Random(seed), **({"targets": "listed"} if listed else {}))
-        except Infeasible:
-            assert listed  # and no atom is listed yet
-            continue
-        for _ in range(4):
+        steps = steps_of(of, seed, **({"targets": "listed"} if listed else {}))
+        for _ in range(0 if steps is None else 4):
             if (present := steps.next()) is None:
                 continue
             state = steps.state()
@@ -293,12 +299,12 @@ def test_worlds(name: str, listed: bool, number: int) -> None:
 
 
 @each_family
-@tiers("number", 4, 500)
+@tiers("number", 2, 1_000)
 def test_worlds_within_a_limit(name: str, number: int) -> None:
     """No state is certified that is worse, and the gap holds."""
     for seed, of in cases(name, number):
-        steps = Steps(of, Random(seed), max_work=1 + seed % 50)
-        for _ in range(3):
+        steps = steps_of(of, seed, max_work=1 + seed % 50)
+        for _ in range(0 if steps is None else 3):
             try:
                 present = steps.next()
             except Unsolved:
@@ -313,7 +319,7 @@ def test_worlds_within_a_limit(name: str, number: int) -> None:
 
 
 @each_family
-@tiers("number", 4, 500)
+@tiers("number", 2, 1_000)
 def test_probabilities(name: str, number: int) -> None:
     """Of ``infer``, of a learner and of a world that changes, by enumeration."""
     for seed, of in cases(name, number, small=True):
@@ -328,8 +334,8 @@ def test_probabilities(name: str, number: int) -> None:
         assert values is not None
         by_learner = [values[n].get(row, 0.0) for n, row in of.family.atoms]
         assert by_learner == pytest.approx(expected, abs=2e-6)  # written with six places
-        steps = Steps(of, Random(seed))
-        for _ in range(3):
+        steps = steps_of(of, seed)
+        for _ in range(0 if steps is None else 3):
             if (present := steps.next()) is None:
                 continue
             by_world = steps.world.marginals().values

@@ -510,8 +510,8 @@ def labels(rng: Random, large: bool) -> Family:
 
 def schedules(rng: Random, large: bool) -> Family:
     """Each job has one slot, each slot two jobs at most, and some jobs come before others."""
-    jobs = names("J", rng.randint(4, 7) if large else 4)
     slots = names("T", rng.randint(3, 4) if large else 3)
+    jobs = names("J", rng.randint(4, 2 * len(slots)) if large else 4)
     weight, k = strength(rng), len(slots)
     pairs = [*itertools.product(jobs, slots)]
     sooner = dict.fromkeys(itertools.combinations(slots, 2), 1.0)

@@ -12,16 +12,11 @@ from hypothesis import given
 
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.evaluation.ranking_metrics import Ranking
-from onlinesrl.core.example import decode
-from onlinesrl.library.testing import marginals_by_enumeration
-from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.exact_marginals import ExactOrSampled
 from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.mcsat import McSat
-from onlinesrl.mln.online.learner import MlnOnlineLearner
 from onlinesrl.runs.config.loading import load
-from onlinesrl.runs.run import make_learner
 from tests.stream.test_interrupted import DENSE, EASY, labelled_later, people
 from tests.support import ground_mrfs
 from tests.support.random_programs import Case, cases, with_numbers
@@ -95,30 +90,6 @@ def test_sampled_marginals_say_how_far_to_trust_them(stream: Callable[..., Job])
     assert 1.0 <= sampled["r_hat"] < 2.0
     assert 0 < sampled["ess"] <= McSat().samples
     assert not {"r_hat", "ess"} & exact.keys()
-
-
-def test_marginals_are_those_of_brute_force(stream: Callable[..., Job]) -> None:
-    learner = make_learner(load(stream(EASY, "mcsat").config, []))
-    assert isinstance(learner, MlnOnlineLearner)
-    for line in EASY:
-        example = decode(line)
-        [outcome], _ = learner.step([example], learning=False)
-        batch, net = learner.grounder.ground_one(example), learner.grounder.net
-        learner.weights.number(net, learning=False)
-        model, place = clause_model(net, folded=False)
-        ground = learner.weights.of(net, averaged=True)
-        weights = clause_weights(model, place, ground)
-        expected = marginals_by_enumeration(model, weights).probability.tolist()
-        values = {
-            (name, str(args[0])): expected[number]
-            for name, first, atoms in learner.grounder.atoms(batch, 0)
-            for number, args in enumerate(atoms, first)
-        }
-        assert outcome.prediction is not None
-        assert outcome.prediction.marginals is not None
-        for name, atoms in outcome.prediction.marginals.items():
-            for atom in atoms:
-                assert atom.value == pytest.approx(values[name, str(atom.args[0])], abs=1e-6)
 
 
 @given(with_numbers(cases(examples=2, weighted=True)))

@@ -332,26 +332,6 @@ def replaced(example: Example) -> Example:
     return Example(id=example.id, evidence=example.evidence)
 
 
-def test_margins_are_the_distance_to_the_second_best_state() -> None:
-    learner = with_engines(Inference(Brute(), Mpe(Brute())))
-    learn(learner, examples(40))
-    header, arrays = learner.save()
-    judge = MlnOnlineLearner(learner.layout.plan, learner.update, learner.inference, margins=True)
-    judge.restore(header, arrays)
-    seen = [e for e in examples(30, seed=9) if len(e.evidence["Token"]) < 5]
-    outcomes, _ = judge.step(seen, learning=False)
-    for example, outcome in zip(seen, outcomes, strict=True):
-        assert outcome.prediction is not None
-        judge.step([example], learning=False)
-        net = judge.grounder.net
-        model, place = clause_model(net)
-        weights = clause_weights(model, place, ground_weights(net, judge.weights.averaged()))
-        best = Brute().solve(model, weights)
-        second = Brute().second_best(model, weights, best.state)
-        assert second is not None
-        assert outcome.prediction.margin == pytest.approx(best.score - second.score, abs=1e-9)
-
-
 @pytest.mark.parametrize(
     ("values", "kind"),
     [
