@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, repeat
@@ -12,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.engine import EngineSection
-from onlinesrl.core.errors import ConfigError, ExampleError, UsageError
+from onlinesrl.core.errors import ConfigError, ExampleError, OnlinesrlWarning, UsageError
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Constant, Example, Label
 from onlinesrl.core.interrupt import whole
@@ -180,8 +181,8 @@ class OnlineLearner:
             unlabelled=unlabelled_of(unlabelled),
         )
         try:
-            answered = self._labels.join(label)
-            return None if answered is None else self._step([answered], learning=True)[0]
+            joined = self._labels.join(label)
+            return None if joined is None else self._step([joined[0]], learning=True)[0]
         except BaseException:
             self._labels = before
             raise
@@ -266,17 +267,24 @@ class OnlineLearner:
         sample = example(x, None, query)
         while not isinstance(x, Example) and str(sample.id) in self._labels:
             sample = example(x, None, query)  # another number
-        before = self._labels.copy()
+        before, bad = self._labels.copy(), None
         try:
             joined = self._labels.meet(sample)
-            item = joined if isinstance(joined, Example) else sample
-            (prediction,) = self._step([item], learning=True)
+            if isinstance(joined, Example) and joined is not sample:
+                try:
+                    return self._step([joined], learning=True)[0]
+                except ExampleError as error:
+                    joined, bad = self._labels.wait(sample), error
+            (prediction,) = self._step([sample], learning=True)
             if isinstance(joined, PendingExample):
                 joined.give_out(prediction.line)
                 self._labels.weigh()
         except BaseException:
             self._labels = before
             raise
+        if bad is not None:
+            message = f"the label of {sample.id} that came before it is bad, and dropped: {bad}"
+            warnings.warn(message, OnlinesrlWarning, stacklevel=4)
         return prediction
 
     def evaluate(

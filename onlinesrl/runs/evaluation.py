@@ -151,7 +151,9 @@ def check(config: Config, most: int) -> tuple[list[str], bool]:
                 break
     findings.append(f"examples: {tally.predicted} of the first {len(examples)} are good")
     whole = [example for example in examples if isinstance(example, Example)]
-    ambiguous = ambiguous_labels(whole, config.query)
+    answers = zip(examples, outcomes, strict=True)
+    good = [x for x, outcome in answers if isinstance(x, Example) and outcome.prediction]
+    ambiguous = ambiguous_labels(good, config.query)
     return [*findings, *bad, *ambiguous, *learner.advice(whole)], not bad
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any
@@ -13,21 +15,24 @@ from onlinesrl.core.errors import printable
 from onlinesrl.core.example import Example, Label
 from onlinesrl.core.io.restoring import Expected, Misfit, Natural, converted, restored
 from onlinesrl.core.learner import Answered, Prediction
+from onlinesrl.stream.records import Record
 
 _encode = msgspec.json.Encoder().encode
 _NULL = msgspec.Raw(b"null")
 
 
-class PendingExample(msgspec.Struct):
-    """An example waiting for its label, or a label waiting for its example, as compact JSON.
+class PendingExample(msgspec.Struct, omit_defaults=True):
+    """An example waiting for its label, or a label waiting for its example, as JSON on one line.
 
     ``prediction`` is the one that was written: null if the example was bad. ``weight`` is the number
-    of bytes counted so far.
+    of bytes counted so far. ``file`` and ``line`` are the place of a label.
     """
 
     text: msgspec.Raw
     prediction: msgspec.Raw = _NULL
     weight: int = 0
+    file: str = ""
+    line: int = 0
 
     @property
     def size(self) -> int:
@@ -39,6 +44,11 @@ class PendingExample(msgspec.Struct):
         """Whether a prediction was written."""
         return self.prediction != _NULL
 
+    @property
+    def record(self) -> Record:
+        """The record of a label."""
+        return Record(bytes(self.text), self.file, self.line, 0, 0)
+
     def give_out(self, prediction: Prediction | None) -> None:
         """Keep the prediction that was written."""
         self.prediction = msgspec.Raw(_encode(prediction))
@@ -49,6 +59,8 @@ class _Header(msgspec.Struct):
 
     expired: Natural
     unmatched: Natural
+    refused: Natural = 0
+    replaced: dict[str, Natural] = msgspec.field(default_factory=dict)
 
 
 _EXPECTED = {name: Expected(np.uint8, (name,), 0, 255) for name in ("pending", "early_labels")}
@@ -160,9 +172,12 @@ class LabelJoiner:
         self.max_bytes = max_bytes
         self.pending = Shelf(limit, max_bytes, Example)
         self.early = Shelf(limit, max_bytes, Label)
+        self.refused: dict[str, PendingExample] = {}
+        """Examples whose label was bad: they wait for another one, as the newest after the next ``weigh``."""
+        self.replaced = Counter[str]()
 
     def __contains__(self, name: str) -> bool:
-        return name in self.pending or name in self.early
+        return name in self.pending or name in self.early or name in self.refused
 
     def meet(self, example: Example) -> Example | PendingExample:
         """Return an example with its truth, if the label has come; else let it wait."""
@@ -173,23 +188,51 @@ class LabelJoiner:
             label = msgspec.json.decode(self.early[name].text, type=Label)
             self.early.take(name)
             return label.of(example)
-        waiting = PendingExample(msgspec.Raw(_encode(example)))
+        return self.wait(example)
+
+    def wait(self, example: Example) -> PendingExample:
+        """Let an example wait for its label."""
+        name, waiting = str(example.id), PendingExample(msgspec.Raw(_encode(example)))
+        self._count_replaced("examples", self._waiting(name), waiting)
+        self.refused.pop(name, None)
         self.pending.put(name, waiting)
         return waiting
 
-    def join(self, label: Label) -> Answered | None:
-        """Return the example of a label; None: it has not been predicted yet, and the label waits."""
+    def join(
+        self, label: Label, record: Record | None = None
+    ) -> tuple[Answered, PendingExample] | None:
+        """Return a label's example, and its entry; None: it is not predicted yet, and the label waits."""
         name = str(label.id)
-        entry = self.pending.get(name)
+        entry = self._waiting(name)
         if entry is not None and entry.predicted:
             example = msgspec.json.decode(entry.text, type=Example)
             prediction = msgspec.json.decode(entry.prediction, type=Prediction)
-            self.pending.take(name)
-            return Answered(label.of(example), prediction)
+            self._take(name)
+            return Answered(label.of(example), prediction), entry
         early = PendingExample(msgspec.Raw(_encode(label)))
-        self.pending.take(name)
+        if record is not None:
+            early.text = msgspec.Raw(b" ".join(record.value.splitlines()))
+            early.file = os.fsencode(record.file).decode(errors="backslashreplace")
+            early.line = record.line
+        self._take(name)
+        self._count_replaced("labels", self.early.get(name), early)
         self.early.put(name, early)
         return None
+
+    def refuse(self, name: str, entry: PendingExample) -> None:
+        """Let an example wait for another label, after its label turned out to be bad."""
+        entry.weight = 0
+        self.refused[name] = entry
+
+    def _waiting(self, name: str) -> PendingExample | None:
+        return self.refused.get(name) or self.pending.get(name)
+
+    def _take(self, name: str) -> None:
+        if self.refused.pop(name, None) is None:
+            self.pending.take(name)
+
+    def _count_replaced(self, kind: str, old: PendingExample | None, new: PendingExample) -> None:
+        self.replaced[kind] += old is not None and old.text != new.text
 
     def told(self, label: Label) -> dict[str, Any]:
         """Return what became of a label that ``join`` let wait, for the client that sent it."""
@@ -210,22 +253,27 @@ class LabelJoiner:
     def weigh(self) -> None:
         """Add the bytes of predictions that have been written to the bytes that waiting examples take.
 
-        The moment of the call must not depend on micro-batches.
+        Examples whose label was bad take their place again. The moment of the call must not depend on
+        micro-batches.
         """
         newest = reversed(self.pending.values())
         fresh = takewhile(lambda waiting: waiting.weight <= len(waiting.text), newest)
         self.pending.weigh([*fresh])
+        for name, entry in self.refused.items():
+            self.pending.put(name, entry)
+        self.refused.clear()
 
     def copy(self) -> LabelJoiner:
         """Return a copy, to roll back to."""
         copied = LabelJoiner(self.limit, self.max_bytes)
         copied.pending, copied.early = self.pending.copy(), self.early.copy()
+        copied.refused, copied.replaced = self.refused.copy(), self.replaced.copy()
         return copied
 
     def counts(self) -> dict[str, int]:
         """Return how many wait, and how many were dropped."""
         return {
-            "pending": len(self.pending),
+            "pending": len(self.pending) + len(self.refused),
             "early_labels": len(self.early),
             "expired": self.pending.given_up,
             "unmatched_labels": self.early.given_up,
@@ -241,6 +289,11 @@ class LabelJoiner:
             "labels without an example": self.early.given_up,
         }
         complaints = [f"{n} {kind} were dropped: {more}" for kind, n in given_up.items() if n]
+        complaints += [
+            f"{n} {kind} that waited were replaced by others with the same id: of these only the last counts"
+            for kind, n in self.replaced.items()
+            if n
+        ]
         if ended and self.early:
             first = printable(next(iter(self.early)))
             complaints.append(
@@ -249,9 +302,16 @@ class LabelJoiner:
         return complaints
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return header and arrays of a checkpoint."""
-        header = {"expired": self.pending.given_up, "unmatched": self.early.given_up}
-        return header, {"pending": self.pending.save(), "early_labels": self.early.save()}
+        """Return header and arrays of a checkpoint: the refused examples are the last that wait."""
+        waiting = self.pending.copy()
+        waiting.update(self.refused)
+        header = {
+            "expired": self.pending.given_up,
+            "unmatched": self.early.given_up,
+            "refused": len(self.refused),
+            "replaced": dict(self.replaced),
+        }
+        return header, {"pending": waiting.save(), "early_labels": self.early.save()}
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore what ``save`` returned. Raises Misfit."""
@@ -260,3 +320,9 @@ class LabelJoiner:
         self.pending.restore(waiting["pending"])
         self.early.restore(waiting["early_labels"])
         self.pending.given_up, self.early.given_up = saved.expired, saved.unmatched
+        self.replaced = Counter(saved.replaced)
+        if saved.refused > len(self.pending):
+            raise Misfit(f"{saved.refused} examples whose label was bad, of {len(self.pending)}")
+        for name in [*self.pending][len(self.pending) - saved.refused :]:
+            self.refused[name] = self.pending[name]
+            self.pending.take(name)

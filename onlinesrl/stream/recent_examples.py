@@ -26,11 +26,15 @@ UNCERTAIN = 0.1
 
 
 class Work(NamedTuple):
-    """An item for the learner, its record, and its entry among those that wait for a label."""
+    """An item for the learner, its record, and its entry among those that wait for a label.
+
+    ``early`` is the label that had come before its example.
+    """
 
     record: Record
     item: Item
     waiting: PendingExample | None = None
+    early: PendingExample | None = None
 
     @property
     def example(self) -> Example | ExampleError:

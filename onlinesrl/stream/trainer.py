@@ -13,7 +13,7 @@ from onlinesrl.core.errors import DataError, ExampleError, printable
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Example, Label
 from onlinesrl.core.io.restoring import converted, restoring
-from onlinesrl.core.learner import Answered, Item, Learner, Outcome
+from onlinesrl.core.learner import Answered, Learner, Outcome, Tally
 from onlinesrl.core.version import __version__
 from onlinesrl.stream import checkpoints as checkpoints_module
 from onlinesrl.stream.batching import Batches
@@ -62,8 +62,8 @@ class Trainer:
     Raises DataError (exit 65) at the first bad example with ``strict``, at the first unsolved one with
     ``settle``, or when more than ``bad_share`` of the examples are bad; StorageError when something
     cannot be written. An example in which ``crashes`` processes died is bad. ``answered`` is called
-    with each record, its item and its outcome. ``first`` is called with the labelled examples of a batch
-    before they are learned from, until it returns something true or ``FIRST`` were learned from.
+    with each record, its item and its outcome. ``first`` is called with the good labelled examples of a
+    batch, until it returns something true or ``FIRST`` were learned from.
     ``settings`` and ``config``, all keys and values of the run, are kept in checkpoints.
     """
 
@@ -263,21 +263,21 @@ class Trainer:
         self.before = self.labels and self.labels.copy()
         work, read = self.work(batch)
         condemned = False
-        if self.first is not None and self.metrics.total.labelled < FIRST:
-            items = [task.item for task in work if not isinstance(task.item, ExampleError)]
-            examples = [item.example if isinstance(item, Answered) else item for item in items]
-            if self.first([example for example in examples if example.labelled]):
-                self.first = None
         if work:
             outcomes, tally = process_batch(
                 self.learner, [entry.item for entry in work], True, self.crash, self.metrics.steps
             )
             condemned = "crash" in tally.errors
+            if work[0].early is not None and outcomes and tally.errors and not condemned:
+                work, outcomes, tally = self.without_label(
+                    work[0], batch[read - 1], outcomes, tally
+                )
             if len(outcomes) < len(work):
                 first_left = work[len(outcomes)].record
                 read = next(n for n, (record, _) in enumerate(batch) if record is first_left)
                 self.labels = self.before
                 work, _ = self.work(batch[:read])
+            self.look(work, outcomes)
             self.write(work, outcomes)
             late = sum(isinstance(task.item, Answered) for task in work)
             self.metrics.add(tally, len(work) - late, late, drifts(outcomes, work))
@@ -286,10 +286,41 @@ class Trainer:
             self.write_metrics()
         return condemned, read
 
+    def without_label(
+        self, task: Work, origin: Decoded, outcomes: list[Outcome], tally: Tally
+    ) -> tuple[list[Work], list[Outcome], Tally]:
+        """Predict an example without its early label, as these outcomes are bad; return what that comes to.
+
+        If it is good alone, the label is the bad record, and the example waits for another one. Otherwise the
+        label waits for another example.
+        """
+        labels, label, example = self.labels, task.early, origin[1]
+        assert labels is not None and label is not None and isinstance(example, Example)
+        again, counts = process_batch(self.learner, [example], True, self.crash, self.metrics.steps)
+        if again and again[0].prediction is not None:
+            self.refuse(Work(label.record, task.item), outcomes[0])
+            self.metrics.refuse(next(iter(tally.errors)))
+            task = Work(origin[0], example, labels.wait(example))
+        else:
+            labels.early.put(str(example.id), label)
+        return [task], again, counts
+
+    def look(self, work: Sequence[Work], outcomes: Sequence[Outcome]) -> None:
+        """Show ``first`` the good labelled examples of the work."""
+        if self.first is not None and self.metrics.total.labelled < FIRST:
+            examples = [
+                task.example
+                for task, outcome in zip(work, outcomes, strict=True)
+                if outcome.prediction is not None
+            ]
+            if self.first([x for x in examples if isinstance(x, Example) and x.labelled]):
+                self.first = None
+
     def work(self, batch: Sequence[Decoded]) -> tuple[list[Work], int]:
         """Return the work in a micro-batch, and how many of its records that covers.
 
-        It ends before the label of an example that has to be predicted first.
+        It ends before a record whose example has to be processed first. An example with an early label is
+        alone, since it is processed again without the label where that is bad.
         """
         if self.plain:
             kinds = Example | ExampleError
@@ -297,32 +328,42 @@ class Trainer:
                 batch
             )
         work: list[Work] = []
-        pending_ids = set[str]()
+        undecided = set[str]()
         for read, (record, content) in enumerate(batch):
             item = self.sendable(record, content)
-            if isinstance(item, Label) and str(item.id) in pending_ids:
+            name = str(item.id) if isinstance(item, Example | Label) else ""
+            early = self.early(item)
+            if name in undecided or (early is not None and work):
                 return work, read
             try:
-                joined = self.join(item)
+                task = self.join(record, item)
             except MemoryError:
                 if work:
                     return work, read
-                joined = ExampleError("to join it takes more memory than is available", "memory")
-            if isinstance(joined, PendingExample):
-                assert isinstance(item, Example)
-                pending_ids.add(str(item.id))
-                work.append(Work(record, item, joined))
-            elif joined is not None:
-                work.append(Work(record, joined))
+                reason = "to join it takes more memory than is available"
+                task = Work(record, ExampleError(reason, "memory"))
+            if early is not None and task is not None:
+                return [task._replace(early=early)], read + 1
+            if task is not None:
+                work.append(task)
+                undecided |= set() if task.waiting is None else {name}
         return work, len(batch)
 
-    def join(self, item: Content) -> Item | PendingExample | None:
-        """Join an example with its label, where labels come separately."""
+    def early(self, item: Content) -> PendingExample | None:
+        """Return the label that waits for an example."""
+        if self.labels is None or not isinstance(item, Example) or item.labelled:
+            return None
+        return self.labels.early.get(str(item.id))
+
+    def join(self, record: Record, item: Content) -> Work | None:
+        """Return the work of a record, where labels come separately with its example or label."""
         if isinstance(item, Label):
-            return None if self.labels is None else self.labels.join(item)
-        if self.labels is None or not isinstance(item, Example):
-            return item
-        return self.labels.meet(item)
+            joined = None if self.labels is None else self.labels.join(item, record)
+            return None if joined is None else Work(record, *joined)
+        if item is None or isinstance(item, ExampleError) or self.labels is None:
+            return None if item is None else Work(record, item)
+        met = self.labels.meet(item)
+        return Work(record, met) if isinstance(met, Example) else Work(record, item, met)
 
     def sendable(self, record: Record, item: Content) -> Content:
         """Return the content, or an error if the sink cannot take a prediction with this id."""
@@ -376,12 +417,14 @@ class Trainer:
     def write(self, work: Sequence[Work], outcomes: Sequence[Outcome]) -> None:
         """Write one prediction per example, and dead letters, in the order of the records."""
         for entry, outcome in zip(work, outcomes, strict=True):
-            (record, item, waiting), prediction = entry, outcome.prediction
+            (record, item, waiting, _), prediction = entry, outcome.prediction
             if prediction is None:
                 self.refuse(entry, outcome)
             if self.answered is not None:
                 self.answered(record, item, outcome)
             if isinstance(item, Answered):
+                if prediction is None and waiting is not None and self.labels is not None:
+                    self.labels.refuse(str(item.example.id), waiting)
                 continue
             if waiting is not None:
                 waiting.give_out(prediction)

@@ -9,6 +9,7 @@ import pytest
 from conftest import REPO
 
 import onlinesrl as srl
+from onlinesrl.core.errors import ExampleError, OnlinesrlWarning
 from onlinesrl.core.example import Label
 from onlinesrl.stream import checkpoints
 from onlinesrl.stream.late_labels import with_labels
@@ -196,3 +197,16 @@ def test_rules_with_other_atoms_are_left_out_of_an_answer() -> None:
         for wrong in ("none", query):
             with pytest.raises(srl.UsageError, match="targets"):
                 srl.infer(other, evidence, query, targets=wrong)  # type: ignore[arg-type]
+
+
+def test_a_bad_label_that_comes_first_is_dropped_with_a_warning() -> None:
+    """Its example is predicted and waits; where the example is bad, the label waits for another."""
+    late = srl.OnlineLearner(srl.Model(SMALL), "Cancer", pending=10)
+    assert late.label("e", {"Cancre": []}) is None
+    with pytest.raises(ExampleError, match="Smoke"):
+        late.predict_one(srl.Example(id="e", evidence={"Smoke": [["Anna"]]}))
+    assert late._labels.counts()["early_labels"] == 1
+    with pytest.warns(OnlinesrlWarning, match="label of e .* is bad, and dropped: .*Cancre"):
+        late.predict_one(srl.Example(id="e", evidence={"Smokes": [["Anna"]]}))
+    assert late.label("e", {"Cancer": ["Anna"]}) is not None
+    assert late.metrics["labelled"] == 1

@@ -169,3 +169,83 @@ def test_what_waits_is_bounded_and_counted(job, citations):
     assert {name: summary[name] for name in counts} == counts
     assert summary["unmatched_labels"] == 20 + 8 - 10
     assert [p["id"] for p in run.predictions()] == [json.loads(e)["id"] for e, _ in pairs]
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize(
+    "truth",
+    [
+        {"Title": [[1, "title"]]},
+        {"InField": [[999, "title"]]},
+        long({"InField": [[1]]}),
+        long({"InField": [[1, "title"], [1, "author"]]}),
+    ],
+)
+def test_a_bad_label_is_the_bad_record_and_its_example_waits_for_another(
+    job, citations, truth, early
+):
+    """In either order, all else is as if the bad label had never come, whatever the batches and stops."""
+    pairs = [apart(line) for line in citations[:6]]
+    examples, labels = [e for e, _ in pairs], [t for _, t in pairs]
+    bad = json.dumps({"id": json.loads(labels[2])["id"], "truth": truth}).encode()
+    place = 2 if early else 4
+    lines = [*examples[:place], bad + b"\n", *examples[place:], *labels]
+    good = job([*examples, *labels], "good", labels={})
+    assert good.run() == 0, good.said
+    for batch, until in ((1, None), (64, None), (64, "3")):
+        keys: dict[str, Any] = {"labels": {}, "batch": batch, "limits": {"bad_share": 1}}
+        run = job(lines, f"b{batch}-{until}", **keys)
+        assert until is None or run.run("--until", until) == 0, run.said
+        assert run.run() == 0, run.said
+        (letter,) = run.lines("deadletter.jsonl")
+        assert (letter["line"], letter["text"]) == (place + 1, bad.decode())
+        last = json.loads((run.output / "summary.json").read_bytes())
+        counts = {"examples": 6, "bad": 1, "labelled": 6, "pending": 0, "early_labels": 0}
+        assert {name: last[name] for name in counts} == counts
+        for name in ("weights.mln", "predictions.jsonl"):
+            assert run.results()[name] == good.results()[name]
+        assert "warning" not in run.said, run.said
+    strict = job(lines, "strict", labels={}, batch=1)
+    assert strict.run("--strict") == 65
+    assert f"source.jsonl:{place + 1}: " in strict.said
+    assert strict.run("--set", "limits.bad_share=1") == 0, strict.said
+    assert strict.results()["weights.mln"] == good.results()["weights.mln"]
+    assert len(strict.lines("deadletter.jsonl")) == 1
+
+
+def test_what_waits_has_the_same_bound_whatever_the_batches(job, citations):
+    """An example whose label was bad takes its place again as the newest, at the same step."""
+    rng, lines = random.Random(3), []
+    pairs = [apart(line) for line in citations[:60]]
+    for n, (example, label) in enumerate(pairs):
+        bad = json.dumps({"id": json.loads(label)["id"], "truth": {"No": []}}).encode() + b"\n"
+        lines += [(n, 0, example), (n + rng.randrange(-2, 4), 1, bad)]
+        lines += [(n + rng.randrange(2, 40), 2, label)]
+    stream = [line for *_, line in sorted(lines, key=lambda placed: placed[:2])]
+    results = []
+    for batch, until in ((1, None), (64, None), (64, "40")):
+        keys: dict[str, Any] = {"batch": batch, "limits": {"bad_share": 1}}
+        run = job(stream, f"b{batch}-{until}", labels={"pending": 7}, **keys)
+        assert until is None or run.run("--until", until) == 0, run.said
+        assert run.run() == 0, run.said
+        last = run.lines("metrics.jsonl")[-1]
+        assert min(last["expired"], last["labelled"], last["errors"]["schema"]) > 5
+        letters = [(letter["line"], letter["text"]) for letter in run.lines("deadletter.jsonl")]
+        results.append((run.results()["weights.mln"], letters, last))
+    assert results[0] == results[1] == results[2]
+
+
+def test_what_is_replaced_while_it_waits_is_told_with_its_count(job, citations):
+    """A second row with the id of one that waits, and a second label; what came twice is no other."""
+    pairs = [apart(line) for line in citations[:4]]
+    name = {"id": json.loads(pairs[0][0])["id"]}
+    other = json.dumps(json.loads(pairs[1][0]) | name).encode() + b"\n"
+    label = json.dumps(json.loads(pairs[1][1]) | name).encode() + b"\n"
+    repeated = [pairs[2][0], pairs[2][0], pairs[3][1], pairs[3][1], pairs[3][0], pairs[2][1]]
+    lines = [pairs[0][0], other, label, pairs[1][1], label, pairs[0][1], *repeated]
+    run = job([*lines, pairs[1][0]], labels={})
+    assert run.run("--until", "2") == 0, run.said
+    assert run.run() == 0, run.said
+    for kind in ("examples", "labels"):
+        said = f"warning: 1 {kind} that waited were replaced by others with the same id"
+        assert said in run.said, run.said
