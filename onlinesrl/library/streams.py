@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from onlinesrl.core.errors import DataError, ExampleError
+from onlinesrl.core.errors import DataError, ExampleError, OnlinesrlWarning
 from onlinesrl.core.example import Example, decode
 from onlinesrl.library.tables import rows_by
 from onlinesrl.logic.tables import connect
@@ -55,7 +56,8 @@ def read(
         return
     source, form = FileSource([Path(path) for path in listed]), None
     if mapping is not None:
-        form = RecordForm(Mapper(configuration.section_of(MappingSection, mapping, "mapping")))
+        mapper = Mapper(configuration.section_of(MappingSection, mapping, "mapping"))
+        form = RecordForm(mapper, say=lambda message: warnings.warn(message, OnlinesrlWarning, 2))
     reader = ExampleReader(source, [query] if isinstance(query, str) else query, form=form)
     for item in reader.read():
         if item is None:

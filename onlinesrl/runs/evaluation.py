@@ -21,6 +21,7 @@ from onlinesrl.runs.run import compile_kernels, new_learner, trained_learner
 from onlinesrl.stream.batching import Pace
 from onlinesrl.stream.decoding import READ_BYTES, Decoded, ExampleReader, micro_batch
 from onlinesrl.stream.group_filter import Choice
+from onlinesrl.stream.optional_names import OptionalNames
 from onlinesrl.stream.process_batch import process_batch
 from onlinesrl.stream.records import Record
 
@@ -132,7 +133,9 @@ def evaluate(config: Config, trained: Path) -> dict[str, Any]:
 def check(config: Config, most: int) -> tuple[list[str], bool]:
     """Validate configuration, model and first examples; return the findings, and whether all is good."""
     learner = new_learner(config)
-    first = first_examples(config, most)
+    mapping = config.source.mapping
+    names = None if mapping is None else OptionalNames(mapping, deep=True)
+    first = first_examples(config, most, names)
     compile_kernels(learner, say)
     findings = [f"model: {learner.describe()}"]
     examples = [example for _, example in first]
@@ -154,13 +157,18 @@ def check(config: Config, most: int) -> tuple[list[str], bool]:
     answers = zip(examples, outcomes, strict=True)
     good = [x for x, outcome in answers if isinstance(x, Example) and outcome.prediction]
     ambiguous = ambiguous_labels(good, config.query)
+    if names is not None:
+        findings += names.messages(f"none of the first {names.records} records has").values()
     return [*findings, *bad, *ambiguous, *learner.advice(whole)], not bad
 
 
-def first_examples(config: Config, most: int) -> list[tuple[Record, Example | ExampleError]]:
+def first_examples(
+    config: Config, most: int, names: OptionalNames | None = None
+) -> list[tuple[Record, Example | ExampleError]]:
     """Read the first examples, at most ``most``, until their bytes reach READ_BYTES.
 
-    Labels that come later are joined with their examples, if they come soon enough.
+    Labels that come later are joined with their examples, if they come soon enough. ``names`` looks at the
+    records that are mapped.
     """
     first: list[tuple[Record, Example | ExampleError]] = []
     truths: dict[str, tuple[Record, Label]] = {}
@@ -170,6 +178,8 @@ def first_examples(config: Config, most: int) -> list[tuple[Record, Example | Ex
         return first
     source = config.source.model_copy(update={"patience": CHECK_PATIENCE})
     reader = make_reader(config.model_copy(update={"source": source}))
+    if reader.form is not None:
+        reader.form.names = names
     for record, content in filter(None, _read(reader)):
         name = str(content.id) if isinstance(content, Example | Label) else ""
         if isinstance(content, Label):

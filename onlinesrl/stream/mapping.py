@@ -10,11 +10,19 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from itertools import chain
 from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
 import msgspec
-from pydantic import AfterValidator, BeforeValidator, Field, create_model, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    create_model,
+    model_validator,
+)
 
 from onlinesrl.core.errors import ConfigError, ExampleError, shown
 from onlinesrl.core.io.config_section import Section
@@ -30,7 +38,9 @@ _STEP = re.compile(
 )
 _POSITION = re.compile(r"position\((-?\d{1,9})\)")
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
-_TRUTH = {"true": 1.0, "false": 0.0}
+_TRUTH = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PARTS = ("evidence", "truth", "query", "unlabelled")
 """The parts of an example that have atoms."""
 
@@ -120,19 +130,37 @@ def constant(value: Any, path: str) -> str:
 
 
 def number(value: Any, path: str) -> float:
-    """Return a number, 1 for true and 0 for false, also if they are given as text. Raises ExampleError."""
+    """Return a number, 1 for true and 0 for false, also if they are given as text. Raises ExampleError.
+
+    In text, yes is true and no is false, and a time of ISO 8601 is a number of seconds since 1970.
+    """
     if isinstance(value, str):
         text = value.strip()
         if _NUMBER.fullmatch(text):
             value = float(text)
-        value = _TRUTH.get(text.lower(), value) if isinstance(value, str) else value
+        elif _DATE.match(text):
+            value = _seconds(text, value)
+        else:
+            value = _TRUTH.get(text.lower(), value)
     if isinstance(value, bool | int | float):
         try:
             if math.isfinite(result := float(value)):
                 return result
         except OverflowError:
             pass
-    raise ExampleError(f"{path}: expected a number, true or false, found {described(value)}")
+    raise ExampleError(
+        f"{path}: expected a number, a time such as 2026-01-31T12:00:00Z, true or false, found "
+        f"{described(value)}"
+    )
+
+
+def _seconds(text: str, value: str) -> float | str:
+    """Return the seconds from 1970 to a time, which is in UTC if it says no offset; else the value."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return value
+    return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH).total_seconds()
 
 
 # the configuration -------------------------------------------------------------------------------
@@ -144,12 +172,16 @@ def _checked(text: str) -> str:
 
 
 def _one_or_many(value: object) -> object:
-    return (
-        tuple(value) if isinstance(value, list) else (value,) if isinstance(value, dict) else value
-    )
+    return tuple(value) if isinstance(value, list) else (value,)
 
 
 PathText = Annotated[Name, AfterValidator(_checked)]
+Paths = Annotated[
+    tuple[PathText, ...],
+    BeforeValidator(_one_or_many),
+    Field(min_length=1),
+    PlainSerializer(lambda paths: paths[0] if len(paths) == 1 else paths),
+]
 Texts = Annotated[tuple[Name, ...], BeforeValidator(lambda v: tuple(v) if type(v) is list else v)]
 
 _FROM = "the path of what has an atom: the record, or words[] for each element of a list"
@@ -176,6 +208,16 @@ class AtomsSection(_From):  # type: ignore[misc]
         Atoms(self)
         return self
 
+    @property
+    def steps(self) -> Iterator[tuple[Step, ...]]:
+        """The steps of each path, from the record on."""
+        origin = path_of(getattr(self, "from"))
+        yield origin.steps
+        for text in (*self.arguments, *([] if self.value is None else [self.value])):
+            if text[0] != "=" and not _POSITION.fullmatch(text):
+                path = path_of(text)
+                yield path.steps if path.whole else origin.steps + path.steps
+
 
 Rules = Annotated[tuple[AtomsSection, ...], BeforeValidator(_one_or_many), Field(min_length=1)]
 
@@ -183,8 +225,9 @@ Rules = Annotated[tuple[AtomsSection, ...], BeforeValidator(_one_or_many), Field
 class MappingSection(Section):
     """How a record becomes an example; see `onlinesrl guide mapping`."""
 
-    id: PathText | None = None
-    """the path of the example's name; null: file and line, or topic, partition and offset."""
+    id: Paths | None = None
+    """the path of the example's name, or several, whose values are joined by /; null: file and line, or
+    topic, partition and offset."""
     group: PathText | None = None
     """the path of the example's group."""
     time: PathText | None = None
@@ -206,13 +249,12 @@ class MappingSection(Section):
     @property
     def names(self) -> set[str]:
         """The names of objects and columns in all of the paths."""
-        texts = [text for text in (self.id, self.group, self.time) if text is not None]
+        texts = [text for text in (*(self.id or ()), self.group, self.time) if text is not None]
+        paths = [path_of(text).steps for text in texts]
         for rules in self.rules.values():
             for rule in chain.from_iterable(rules.values()):
-                texts += [getattr(rule, "from"), *rule.arguments]
-                texts += [] if rule.value is None else [rule.value]
-        paths = (path_of(t) for t in texts if t[0] != "=" and not _POSITION.fullmatch(t))
-        return {step for path in paths for step in path.steps if isinstance(step, str)}
+                paths += rule.steps
+        return {step for steps in paths for step in steps if isinstance(step, str)}
 
     def check(
         self,
@@ -352,9 +394,10 @@ class Mapper:
     """Makes the lines of examples from records, by a mapping."""
 
     def __init__(self, section: MappingSection) -> None:
-        self.id, self.group, self.time = (
-            None if text is None else path_of(text)
-            for text in (section.id, section.group, section.time)
+        self.section = section
+        self.id = [path_of(text) for text in section.id or ()]
+        self.group, self.time = (
+            None if text is None else path_of(text) for text in (section.group, section.time)
         )
         self.parts = {
             part: [(name, Atoms(rule)) for name, rules in predicates.items() for rule in rules]
@@ -366,7 +409,10 @@ class Mapper:
 
     def name(self, record: Any, place: str) -> str:
         """Return the id of a record's example. Raises ExampleError."""
-        return place if self.id is None else constant(self.id.value(record), self.id.text)
+        parts = [constant(path.value(record), path.text) for path in self.id]
+        if len(parts) > 1:  # different values have different names, as in a JSON Pointer (RFC 6901)
+            parts = [part.replace("~", "~0").replace("/", "~1") for part in parts]
+        return "/".join(parts) if parts else place
 
     def line(self, record: Any, place: str) -> bytes:
         """Return the line of JSON of a record's example, whose id is its place if the mapping has none.

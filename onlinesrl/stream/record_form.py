@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,8 +13,9 @@ import msgspec
 
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import distinct
-from onlinesrl.stream.csv_rows import row
+from onlinesrl.stream.csv_rows import UTF_8, row
 from onlinesrl.stream.mapping import Mapper
+from onlinesrl.stream.optional_names import OptionalNames
 from onlinesrl.stream.records import Record
 
 _decode = msgspec.json.Decoder().decode
@@ -34,6 +35,10 @@ class Values(Protocol):
     def origin(self, data: bytes) -> str:
         """Return what messages about a value begin with."""
         return ""
+
+    def schema(self, data: bytes) -> int | None:
+        """Return the number of a schema whose names a value has all; None where there is none."""
+        return None
 
 
 class JsonValues(Values):
@@ -60,21 +65,36 @@ def _n_keys(value: Any) -> int:
 class RecordForm:
     """Decodes records, opens their envelope, and maps them to examples.
 
-    Without a ``mapper`` a decoded record is an example as it is.
+    Without a ``mapper`` a decoded record is an example as it is. ``say`` gets a message, once, for a name of
+    an optional rule that is no column of a file, or no field of a schema. ``names``, if set, looks at all
+    records instead.
     """
 
     def __init__(
-        self, mapper: Mapper | None, values: Values | None = None, envelope: str | None = None
+        self,
+        mapper: Mapper | None,
+        values: Values | None = None,
+        envelope: str | None = None,
+        say: Callable[[str], object] | None = None,
     ) -> None:
         self.mapper = mapper
         self.values = values or JsonValues()
         self.envelope = envelope
+        self.encoding = UTF_8
+        self.say = say
+        self.names: OptionalNames | None = None
+        self._schemas = set[object]()
+        self._said = set[tuple[str, str, str]]()
 
     def line(self, record: Record) -> bytes | None:
         """Return the line of a record's example; None if nothing is left of a row. Raises ExampleError."""
         data = record.value
         try:
-            value: Any = row(record.header, data) if record.header else self.values.value(data)
+            value: Any = (
+                row(record.header, data, self.encoding)
+                if record.header
+                else self.values.value(data)
+            )
             if self.envelope is not None:
                 change = _opened(value)
                 if change["op"] in _GONE:
@@ -86,10 +106,31 @@ class RecordForm:
                     )
             if self.mapper is None:
                 return _encode(value)
+            self._look(record, value)
             return self.mapper.line(value, place_of(record))
         except ExampleError as error:
             origin = self.values.origin(data)
             raise ExampleError(f"{origin}{error.reason}", error.kind, error.id) from None
+
+    def _look(self, record: Record, value: Any) -> None:
+        """Look at the names of a record, or of the first with a header or schema."""
+        if self.names is not None:
+            self.names.look(value)
+            return
+        schema: object = record.header or record.file
+        origin = record.file
+        if not record.is_row:
+            schema = self.values.schema(record.value)
+            origin = f"schema {schema}"
+        if self.say is None or self.mapper is None or schema is None or schema in self._schemas:
+            return
+        self._schemas.add(schema)
+        names = OptionalNames(self.mapper.section, deep=False)
+        names.look(value)
+        for name, message in names.messages(f"{origin} has no").items():
+            if name not in self._said:
+                self.say(message)
+            self._said.add(name)
 
     def change(self, record: Record) -> dict[str, Any]:
         """Return the change in an envelope, without its schema. Raises ExampleError."""

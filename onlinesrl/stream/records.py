@@ -16,7 +16,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     blank lines too. If the example is longer than the source's limit, `too_long` is set and `value` is
     its first part. `index` is the file's number in the source, `offset` the bytes consumed so far
     (in shards of tables, the example's name). Only messages of Kafka have a `key`. `header` is the first
-    line of the CSV file, of which the value is a row.
+    line of the CSV file, of which the value is a row. `is_row`: the value has all columns of its file.
     """
 
     value: bytes
@@ -28,3 +28,4 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     too_long: bool = False
     key: bytes | None = None
     header: bytes = b""
+    is_row: bool = False

@@ -175,7 +175,7 @@ class SourceSection(Section):
         if self.mapping is None and self.envelope is None and values is None:
             return None
         mapper = None if self.mapping is None else Mapper(self.mapping)
-        return RecordForm(mapper, values, self.envelope)
+        return RecordForm(mapper, values, self.envelope, say=setting.say if setting else None)
 
     def values(self, setting: SourceContext | None) -> Values | None:
         """Return what decodes records; None where they are JSON."""

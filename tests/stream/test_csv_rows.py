@@ -1,7 +1,5 @@
 """Rows of CSV files: each once, whole and in order, with the place to go on from."""
 
-import csv
-import io
 import json
 import tempfile
 from pathlib import Path
@@ -39,21 +37,26 @@ def reading(path, position=None, ledger=None):
 def test_rows_are_those_that_were_written_and_can_be_gone_on_from(
     rows, delimiter, end, all_quoted, mark, last
 ):
-    text = io.StringIO(newline="")
-    quoting = csv.QUOTE_ALL if all_quoted else csv.QUOTE_MINIMAL
-    csv.writer(text, delimiter=delimiter, lineterminator=end, quoting=quoting).writerows(
-        [COLUMNS, *rows]
-    )
-    data = mark + (text.getvalue() if last else text.getvalue().removesuffix(end)).encode()
+    def is_quoted(cell):
+        return all_quoted or bool(set(cell) & set('"\r\n' + delimiter))
+
+    def written(cell):
+        return '"' + cell.replace('"', '""') + '"' if is_quoted(cell) else cell
+
+    text = end.join(delimiter.join(map(written, cells)) for cells in [COLUMNS, *rows])
+    data = mark + (text + end if last else text).encode()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "x.csv")
         path.write_bytes(data)
         ledger = Path(folder, "ledger")
         read = [*reading(path, None, ledger)]
         cells = [row(record.header, record.value) for record, _ in read]
+        expected = [
+            [cell if is_quoted(cell) else cell.strip(" \t") for cell in cells] for cells in rows
+        ]
         assert cells == [
             {name: value or None for name, value in zip(COLUMNS, cells, strict=True)}
-            for cells in rows
+            for cells in expected
         ]
         for k, (record, position) in enumerate(read):
             assert record.line == data[: record.offset].count(b"\n") + (
@@ -75,9 +78,15 @@ def test_a_quote_within_a_cell_without_quotes_opens_nothing(tmp_path):
     [
         (b"a,b", b"1,2,3", "a row of 3 cells, where the header has 2"),
         (b"a;b", b"1,2", "a row of 1 cells, where the header has 2"),
-        (b"a,b", b'1,"2', "not a row of CSV: unexpected end of data"),
+        (b"a,b", b'1, "2', "not a row of CSV: a quote that is not closed"),
+        (b"a,b", b"1\r2,3", "not a row of CSV: a line end in a cell without quotes"),
         (b"a,b", b'1,"2"x', "not a row of CSV: ',' expected after '\"'"),
-        (b"a,b", b"1,\xff", "a row that is not UTF-8"),
+        (
+            b"a,b",
+            b"1,\xff",
+            "column 3: the byte 0xff is not UTF-8; say the file's encoding in source.encoding, such as "
+            "cp1252 or latin-1, or write the file in UTF-8",
+        ),
         (b"a,a", b"1,2", "the header has the column 'a' twice"),
     ],
 )
@@ -85,6 +94,16 @@ def test_a_row_that_does_not_fit_its_header(header, line, reason):
     with pytest.raises(ExampleError) as caught:
         row(header, line)
     assert str(caught.value) == reason
+
+
+def test_blanks_around_cells_and_quotes_do_not_count(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text(' id ,\t"two words " \n 1 , "a, ""\nb "  \n2,\n')
+    records = [record for record, _ in reading(path)]
+    assert [row(record.header, record.value) for record in records] == [
+        {"id": "1", "two words ": 'a, "\nb '},
+        {"id": "2", "two words ": None},
+    ]
 
 
 def test_a_row_that_is_still_written_is_waited_for(tmp_path, monkeypatch):

@@ -67,11 +67,34 @@ def test_what_a_rule_makes_of_a_record(rule, atoms):
 
 @pytest.mark.parametrize(
     ("value", "number"),
-    [("true", 1), (" False ", 0), ("1e3", 1000), (True, 1), (0, 0), ("-.5", -0.5), (2.25, 2.25)],
+    [
+        *[
+            ("true", 1),
+            (" False ", 0),
+            ("1e3", 1000),
+            (True, 1),
+            (0, 0),
+            ("-.5", -0.5),
+            (2.25, 2.25),
+        ],
+        *[("yes", 1), ("No", 0), ("1970-01-02", 86400), ("1970-01-01T00:00:01.5Z", 1.5)],
+        *[("1969-12-31 23:59:59", -1), ("2026-01-31T12:00:00+01:00", 1769857200)],
+    ],
 )
 def test_values_are_truth_or_numbers_also_as_text(value, number):
-    example = mapped({"v": value}, evidence={"P": {"arguments": [], "value": "v"}})
+    example = mapped({"v": value}, evidence={"P": {"arguments": [], "value": "v"}}, time="v")
     assert example["evidence"]["P"] == [{"args": [], "value": number}]
+    assert example["time"] == number
+
+
+def test_an_id_of_several_paths_joins_their_values_and_no_two_are_the_same():
+    keys = {"evidence": {}, "id": ["shop.n", "order"]}
+    records = [
+        {"shop": {"n": n}, "order": order} for n, order in (("a/b", "c"), ("a", "b/c"), (7, 8))
+    ]
+    assert [mapped(record, **keys)["id"] for record in records] == ["a~1b/c", "a/b~1c", "7/8"]
+    with pytest.raises(ExampleError, match=r"mapping\.id: order: expected 'order'"):
+        mapped({"shop": {"n": 1}}, **keys)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +113,9 @@ def test_values_are_truth_or_numbers_also_as_text(value, number):
             "P: words[].text: expected text or a whole number, found 0.5, in words[0]",
         ),
         (
-            {"words": [{"text": "a", "v": "no"}]},
-            "P: words[].v: expected a number, true or false, found 'no', in words[0]",
+            {"words": [{"text": "a", "v": "not"}]},
+            "P: words[].v: expected a number, a time such as 2026-01-31T12:00:00Z, true or false, found "
+            "'not', in words[0]",
         ),
         (
             {"words": [{"text": True, "v": 1}]},
@@ -310,6 +334,87 @@ def test_check_shows_what_the_first_record_becomes(orders):
         in checked.printed
     )
     assert '\n  truth: {"Returned":[{"args":["1"],"value":1.0}]}\n' in checked.printed
+
+
+MISTYPED = {
+    "id": "order",
+    "evidence": {
+        "Customer": {"arguments": ["order", "customre"], "optional": True},
+        "Item": [{"arguments": ["order", key], "optional": True} for key in ("product", "sku")],
+        "Express": {"arguments": ["order"], "value": "express", "optional": True},
+    },
+    "truth": {"Returned": {"arguments": ["order"], "value": "returnd", "optional": True}},
+    "unlabelled": {"Returned": {"from": "again[]", "arguments": ["."], "optional": True}},
+}
+
+
+@pytest.mark.parametrize("file", ["x.csv", "x.parquet", "x.avro", "x.jsonl"])
+def test_a_name_of_an_optional_rule_that_no_record_has_is_told(orders, file):
+    """By check, and once by a run where names are known beforehand; a renamed column is not."""
+    data = {"x.csv": as_csv, "x.jsonl": as_json}.get(file, lambda rows: [as_file(rows, file)])(
+        ORDERS
+    )
+    run = orders(data, file, mapping=MISTYPED)
+    expected = [
+        ("evidence.Customer", "customre", "did you mean customer?"),
+        ("truth.Returned", "returnd", "did you mean returned?"),
+        ("unlabelled.Returned", "again", "known: order, customer, sku, express, returned."),
+    ]
+    assert run.call("check", run.config) == 0, run.said
+    told = [line for line in run.printed.splitlines() if "optional rule" in line]
+    assert told == [
+        f"source.mapping.{rule}: none of the first 60 records has {name}, "
+        f"so that this optional rule makes no atom; {meant}"
+        for rule, name, meant in expected
+    ]
+    assert run.run() == 0, run.said
+    told = [line for line in run.said.splitlines() if "optional rule" in line]
+    assert (
+        told == []
+        if file == "x.jsonl"
+        else [
+            f"warning: source.mapping.{rule}: {run.folder / file} has no {name}, so that this optional rule "
+            f"makes no atom; {meant}"
+            for rule, name, meant in expected
+        ]
+    )
+
+
+def test_a_name_that_some_record_has_is_no_mistake(orders):
+    """Of elements of lists, too; and what is null or empty everywhere may have any names."""
+    rule = {"from": "words[]", "arguments": ["text", "tag.name"], "optional": True}
+    lines = [b'{"words": []}\n', b'{"words": null}\n', b'{"words": [{"text": "a"}]}\n']
+    keys = {"mapping": {"evidence": {"Customer": rule}}}
+    told = []
+    for more in ([], [b'{"words": [{"text": "a", "tag": null}]}\n']):
+        run = orders([*lines, *more], f"{len(more)}.jsonl", **keys)
+        assert run.call("check", run.config) == 0, run.said
+        told.append("records has tag, so that this optional rule" in run.printed)
+    assert told == [True, False]
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-8"])
+def test_rows_in_another_encoding_are_read_or_refused_plainly(orders, encoding):
+    plain = [{**order, "customer": "Jos\xe9"} for order in ORDERS[:20]]
+    good = orders(as_csv(plain), "good.csv")
+    data = [line.decode().encode("cp1252") for line in as_csv(plain)]
+    source = {"path": "other.csv", "mapping": MAPPING, "encoding": encoding}
+    run = orders(data, "other.csv", source=source)
+    if encoding == "cp1252":
+        assert learned(run)["weights.mln"] == learned(good)["weights.mln"]
+        return
+    assert run.run() == 65
+    reason = json.loads((run.output / "deadletter.jsonl").read_text().splitlines()[0])["reason"]
+    assert reason.startswith("column 6: the byte 0xe9 is not UTF-8; say the file's encoding")
+    for wrong in ("utf-16", "klingon"):
+        assert run.run("--set", f"source.encoding={wrong}") == 78
+        assert "source.encoding: expected an encoding with ASCII in it" in run.said
+
+
+def test_blanks_around_cells_do_not_count(orders):
+    rows = [line.replace(b",", b"\t,  ") for line in as_csv(ORDERS) if b"shoe" not in line]
+    plain = [line for line in as_csv(ORDERS) if b"shoe" not in line]
+    assert learned(orders(rows, "blanks.csv")) == learned(orders(plain, "plain.csv"))
 
 
 def test_rows_need_a_mapping(orders):

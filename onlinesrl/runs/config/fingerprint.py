@@ -53,6 +53,7 @@ DEFAULTS = (
     ("drift", None),
     ("dialect", "alchemy"),
     ("labels.max_bytes", LABEL_BYTES),
+    ("source.encoding", "utf-8"),
     ("source.envelope", None),
     ("source.mapping", None),
     ("inference.threshold", None),

@@ -63,10 +63,17 @@ class FramedValues(Values):
         self.registry = registry
         self.names = frozenset(names)
         self._reads: dict[int, Read | str] = {}
+        self._fixed = set[int]()
+        """The schemas whose values have all their names."""
 
     def origin(self, data: bytes) -> str:
         """Return the number of a value's schema, for messages."""
         return f"schema {int.from_bytes(data[1:PREFIX])}: " if _is_framed(data) else ""
+
+    def schema(self, data: bytes) -> int | None:
+        """Return the number of a value's schema; None where it may have other names."""
+        number = int.from_bytes(data[1:PREFIX])
+        return number if number in self._fixed else None
 
     def value(self, data: bytes) -> Any:
         """Return the value. Raises ExampleError."""
@@ -94,6 +101,7 @@ class FramedValues(Values):
             schema = self.registry.schema(number)
             if schema.kind not in _KINDS:
                 return f"a schema of type {schema.kind}; expected {', '.join(_KINDS)}"
+            self._fixed |= {number} if schema.kind != "JSON" else set()
             return _KINDS[schema.kind](schema, self.names)
         except ExampleError as error:
             return error.reason
@@ -196,11 +204,16 @@ def _protobuf(schema: Schema, names: Collection[str]) -> Read:
         if path not in classes:
             classes[path] = GetMessageClass(pool.FindMessageTypeByName(_full_name(main, path)))
         message = classes[path].FromString(data[start:])
-        return MessageToDict(
+        value = MessageToDict(
             message,
             preserving_proto_field_name=True,
             always_print_fields_with_no_presence=True,
             descriptor_pool=pool,
+        )
+        return (
+            dict.fromkeys(field.name for field in message.DESCRIPTOR.fields) | value
+            if names
+            else value
         )
 
     return read

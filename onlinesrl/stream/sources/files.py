@@ -26,10 +26,11 @@ from pydantic import field_validator
 
 from onlinesrl.core.errors import StorageError, UsageError
 from onlinesrl.core.io.atomic_write import json_lines, storage_errors
-from onlinesrl.core.io.config_types import STDIN, Inputs
+from onlinesrl.core.io.config_types import STDIN, Inputs, Name
 from onlinesrl.core.io.restoring import Natural
-from onlinesrl.stream.csv_rows import SUFFIXES
+from onlinesrl.stream.csv_rows import SUFFIXES, UTF_8
 from onlinesrl.stream.kafka.config import Brokers
+from onlinesrl.stream.record_form import RecordForm
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import OutputFile
 from onlinesrl.stream.source import Sections, Source, SourceContext, SourceSection
@@ -50,6 +51,7 @@ LOOK_SECONDS = 1.0
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FOLDER_KINDS = (".jsonl", ".jsonl.gz", ".db")
 _BLANK_LINES = 4096
+_ASCII = bytes(range(128))
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -372,6 +374,7 @@ class FileSource(Source):
             "json",
             too_long,
             header=opened.header,
+            is_row=opened.rows,
         )
 
     def _header(self, file: str) -> bytes:
@@ -411,6 +414,7 @@ class FileSource(Source):
                 self._index,
                 opened.offset,
                 too_long=len(value) > self.max_bytes,
+                is_row=True,
             )
 
     # resuming ------------------------------------------------------------------------------------
@@ -522,6 +526,8 @@ class FileSection(Brokers, SourceSection):
     path: Inputs
     """a file of examples, a folder, a pattern such as "day*.jsonl" or a list of them, read in this
     order; "-" (quoted): standard input."""
+    encoding: Name = UTF_8
+    """the encoding of rows of CSV, such as cp1252; lines of JSON are in UTF-8."""
 
     @field_validator("path")
     @classmethod
@@ -529,6 +535,17 @@ class FileSection(Brokers, SourceSection):
         if STDIN in path and len(path) > 1:
             raise ValueError("- (standard input) cannot be one of several")
         return path
+
+    @field_validator("encoding")
+    @classmethod
+    def _has_ascii(cls, encoding: str) -> str:
+        try:
+            has_ascii = _ASCII.decode(encoding).encode() == _ASCII
+        except (LookupError, UnicodeError):
+            has_ascii = False
+        if not has_ascii:
+            raise ValueError("expected an encoding with ASCII in it, such as cp1252 or latin-1")
+        return encoding
 
     @property
     def has_rows(self) -> bool:
@@ -540,6 +557,15 @@ class FileSection(Brokers, SourceSection):
         super().check(config)
         if self.mapping is None and self.has_rows:
             raise ValueError("source.mapping: missing; expected how a row becomes an example")
+        if self.encoding != UTF_8 and not any(is_rows(str(path)) for path in self.path):
+            raise ValueError("source.encoding: of rows of CSV; leave it out where there are none")
+
+    def form(self, setting: SourceContext | None = None) -> RecordForm | None:
+        """See ``SourceSection.form``."""
+        form = super().form(setting)
+        if form is not None:
+            form.encoding = self.encoding
+        return form
 
     @property
     def uncut(self) -> str | None:
