@@ -89,7 +89,7 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     is not known, beside a ``truth`` of the others; learning completes them. A list of predicates stands for
     all their open atoms that the truth does not list. ``group`` names the fold,
     ``dup_of`` an earlier example that this one repeats, ``time`` is when it happened, in seconds from any
-    start. A constant is a string or a whole number; ``3`` and ``"3"`` are the same constant.
+    start. A constant is a string or a whole number; ``3`` and ``"3"`` are the same constant, id or group.
     """
 
     id: Constant
@@ -209,11 +209,20 @@ def decode(line: bytes) -> Example:
     try:
         example = _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        if "got `int` - at `$.group`" in str(error):
+            return decode(_with_text_group(line))
         hint = _LATE if "field `evidence`" in str(error) and b'"truth"' in line else ""
         raise ExampleError(f"not an example: {error}{hint}") from None
     if line.count(b":") != _keys(example):
         json.loads(line, object_pairs_hook=distinct)
     return example
+
+
+def _with_text_group(line: bytes) -> bytes:
+    """Return a JSON line whose ``group`` is a whole number, with that as text. Raises ExampleError."""
+    json.loads(line, object_pairs_hook=distinct)
+    record = msgspec.json.decode(line)
+    return msgspec.json.encode(record | {"group": str(record["group"])})
 
 
 def decoded(line: bytes) -> Example | ExampleError:

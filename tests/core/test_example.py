@@ -65,7 +65,6 @@ def test_good_examples(validator: jsonschema.Draft202012Validator, value: Any) -
         {"id": 1, "evidence": {"P": [{"value": 1}]}},
         {"id": 1, "evidence": {"P": [{"args": [1], "value": "1"}]}},
         {"id": 1, "evidence": {"P": [{"args": [1], "weight": 1}]}},
-        {"id": 1, "evidence": {}, "group": 7},
         {"id": 1, "evidence": {}, "labels": {}},
     ],
 )

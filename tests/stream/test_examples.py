@@ -158,3 +158,23 @@ def test_colons_in_strings_are_no_keys(text):
 def test_repeated_keys_are_refused(text):
     with pytest.raises(ExampleError, match="appears twice"):
         decode(text)
+
+
+def test_a_group_may_be_a_whole_number_as_an_id_and_a_constant_may(job, citations):
+    """In the form of the learner, too; and a name of a group is never anything else."""
+    results = []
+    for name, kind in (("text", str), ("whole", int)):
+        examples = [
+            json.loads(text) | {"group": kind(n % 3)} for n, text in enumerate(citations[:9])
+        ]
+        lines = [json.dumps(example).encode() + b"\n" for example in examples]
+        run = job(lines, name, source={"path": "source.jsonl", "without": ["1"]})
+        assert run.run() == 0, run.said
+        assert [line["group"] for line in run.predictions()] == ["0", "2"] * 3
+        results.append({name: run.results()[name] for name in ("weights.mln", "predictions.jsonl")})
+    assert results[0] == results[1]
+    for group in ("true", "1.5", "[1]"):
+        with pytest.raises(ExampleError, match=r"Expected `str \| null`, got .* at `\$\.group`"):
+            decode(b'{"id": 1, "evidence": {}, "group": %b}' % group.encode())
+    with pytest.raises(ExampleError, match="the key group appears twice"):
+        decode(b'{"id": 1, "evidence": {}, "group": 1, "group": 2}')
