@@ -102,13 +102,14 @@ def write_atomic(path: Path, *chunks: bytes | memoryview) -> None:
         sync_folder(path.parent)
 
 
-def json_lines(path: Path, kind: Any) -> Iterator[Any]:
-    """Yield the values of a file of JSON lines, each of the msgspec type ``kind``.
+def json_lines(path: Path, kind: Any, start: int = 0) -> Iterator[Any]:
+    """Yield the values of a file of JSON lines from a byte on, each of the msgspec type ``kind``.
 
-    Raises StorageError, with the line number, for any other line.
+    Raises StorageError, with the line number from there, for any other line.
     """
-    with storage_errors(path, "read"):
-        lines = read_plain(path).splitlines()
+    with storage_errors(path, "read"), open(path, "rb", opener=plain) as stream:
+        stream.seek(start)
+        lines = stream.read().splitlines()
     for number, line in enumerate(lines, 1):
         try:
             msgspec.json.decode(line, type=kind)

@@ -50,11 +50,15 @@ CHANCES = 2
 
 
 class KafkaPosition(TypedDict):
-    """The topics' identities by name, the next offset by partition, and how many records were lost."""
+    """The topics' identities by name, the next offset by partition, and how many records were lost.
+
+    ``journal`` is the number of bytes of the file of the order that the position is past.
+    """
 
     topics: dict[str, str]
     offsets: dict[Annotated[str, Meta(pattern=r"\[[0-9]{1,9}\]$")], Natural]
     lost: NotRequired[Natural]
+    journal: NotRequired[Natural]
 
 
 class KafkaSource(Source):
@@ -107,8 +111,8 @@ class KafkaSource(Source):
             self._targets = dict(self._ends)
         self._seek()
         if self._journal is not None and len(places) > 1:
-            self.journal = Journal(self._journal)
-        return {"topics": self.identities, "offsets": dict(self.offsets)}
+            self.journal = Journal(self._journal, (position or {}).get("journal", 0))
+        return {"topics": self.identities, "offsets": dict(self.offsets)} | self._past(self.offsets)
 
     def open_span(self, partition: str, start: int, end: int) -> None:
         """Connect, and read only the records of a partition from an offset to another, without that."""
@@ -355,7 +359,11 @@ class KafkaSource(Source):
     ) -> dict[str, Any]:
         """Return the position after records that stood next, whether or not more has been read."""
         offsets = position["offsets"] | {record.file: record.offset for record in records}
-        return position | {"offsets": offsets, "lost": self.lost}
+        return position | {"offsets": offsets, "lost": self.lost} | self._past(offsets)
+
+    def _past(self, offsets: Mapping[str, int]) -> dict[str, int]:
+        """Return what a position has of the journal, if there is one."""
+        return {} if self.journal is None else {"journal": self.journal.past(offsets)}
 
     def lag(self) -> dict[str, int]:
         """Return how many offsets each partition is behind its end, as far as known."""

@@ -2,10 +2,13 @@
 
 import json
 import os
+import random
 import signal
 
 from conftest import Job, wait
 
+from onlinesrl.stream import checkpoints
+from onlinesrl.stream.kafka.read_order import Journal
 from tests.support.kafka_broker import Cluster
 from tests.support.kafka_streams import UNTIL_END, fill, source
 from tests.support.waiting import until
@@ -54,3 +57,52 @@ def test_what_followed_the_checkpoint_is_taken_again_in_its_order(
     assert file.run() == 0, file.said
     assert run.results() == file.results()
     tally["kills"] += 1
+
+
+def test_a_run_reads_the_order_from_its_checkpoint_on(broker, topic, job, citations):
+    """Whatever stands before: a start costs what follows the checkpoint, however long the run was."""
+    fill(broker, topic, citations[:40], PARTITIONS)
+    run = job([], source=source(broker, topic), checkpoint={"every": 5})
+    assert run.run("--until", "20", first=small_polls) == 0, run.said
+    past = checkpoints.load(run.checkpoints()[-1]).header["position"]["journal"]
+    journal = run.output / "order.jsonl"
+    before = journal.read_bytes()[:past]
+    assert before.count(b"\n") > 3
+    journal.write_bytes(b"#" * past + journal.read_bytes()[past:])
+    assert run.run(*UNTIL_END, first=small_polls) == 0, run.said
+    journal.write_bytes(before + journal.read_bytes()[past:])
+    file = job(in_order(run, broker, topic), "file")
+    assert file.run() == 0, file.said
+    assert run.results() == file.results()
+
+
+def test_what_a_journal_has_after_a_position_is_the_same_from_its_byte_on(tmp_path):
+    """Of random stretches, positions and cuts of the last line; and a lost journal is begun anew."""
+    for seed in range(30):
+        rng, path = random.Random(seed), tmp_path / f"{seed}.jsonl"
+        journal, offsets = Journal(path), dict.fromkeys("abc", 0)
+        positions = [(0, dict(offsets))]
+        for _ in range(20):
+            name, length = rng.choice("abc"), rng.randrange(1, 5)
+            journal.append([(name, offsets[name], offsets[name] + length - 1)])
+            for _ in range(length):
+                offsets[name] += 1
+                positions.append((journal.past(offsets), dict(offsets)))
+        journal.close()
+        with path.open("ab") as file:
+            file.write(b'["c", 3'[: rng.randrange(8)])
+        for start, offsets in rng.sample(positions, 9):
+            resumed = Journal(path, start)
+            after = [*resumed.after(offsets)]
+            assert after == [*Journal(path).after(offsets)]
+            assert (
+                not after
+                or json.dumps(after[0]).encode() == path.read_bytes()[start:].split(b"\n")[0]
+            )
+            resumed.append([("a", 90, 91)])
+            assert resumed.past(dict.fromkeys("abc", 99)) == path.stat().st_size
+            resumed.close()
+            os.truncate(path, positions[-1][0])
+        lost = Journal(tmp_path / f"{seed}.lost", positions[-1][0])
+        lost.append([("b", 7, 8)])
+        assert [*lost.after({})] == [("b", 7, 8)]
