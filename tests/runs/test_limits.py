@@ -4,6 +4,10 @@ import json
 
 import pytest
 
+from onlinesrl.runs.config.reference import meaning
+from onlinesrl.runs.config.schema import LimitsSection
+from onlinesrl.stream.schedule import SHARE_EVERY
+
 PSL = "1: Knows(A, B) & Fair(B) -> Trusts(A, B)\n"
 PAIRS = [["a", "b"], ["b", "a"]]
 TRUST = {
@@ -80,3 +84,7 @@ def test_keys_of_psl_are_refused_for_markov_logic(job):
     run = job([], inference={"targets": "skip"})
     assert run.run() == 78
     assert "inference.targets: not for Markov logic; leave it out" in run.said
+
+
+def test_the_share_of_bad_examples_is_checked_when_the_reference_says():
+    assert f"checked every {SHARE_EVERY} examples" in meaning(LimitsSection, "bad_share")

@@ -99,7 +99,7 @@ class LimitsSection(Section):
     """Limits on examples and on the stream."""
 
     bad_share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.1
-    """a larger share of bad examples ends the run; checked every 128 examples and at the end."""
+    """a larger share of bad examples ends the run; checked every 500 examples and at the end."""
     max_atoms: Count = 1_000_000
     """the most open atoms of an example, and the most evidence atoms of a predicate; an example
     with more is bad."""
@@ -108,8 +108,8 @@ class LimitsSection(Section):
     request_lines: Count = 10_000
     """the most lines of a request to a server; one with more is refused."""
     retention_bytes: Count = 1_000_000_000
-    """of clients' requests and of a socket, how many bytes are kept of each file that grows: the journal,
-    predictions, metrics and dead letters. The oldest go, except what a checkpoint needs."""
+    """of a server, how many bytes are kept of each file that grows: clients' requests, predictions, metrics
+    and dead letters. The oldest go, except what a checkpoint needs. Other runs keep all."""
 
 
 class DistributeSection(PoolSection):
