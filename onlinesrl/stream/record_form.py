@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.errors import ExampleError, shown
 from onlinesrl.core.example import distinct
 from onlinesrl.stream.csv_rows import UTF_8, row
 from onlinesrl.stream.mapping import Mapper
@@ -21,6 +21,8 @@ from onlinesrl.stream.records import Record
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _sorted = msgspec.json.Encoder(order="sorted").encode
+REMEMBERED = 100_000
+"""In so many rows an id that is there twice is looked for."""
 _GONE = ("d", "t", "m")
 """Debezium's operations after which there is no row: a deletion, a truncation, a message."""
 
@@ -66,8 +68,8 @@ class RecordForm:
     """Decodes records, opens their envelope, and maps them to examples.
 
     Without a ``mapper`` a decoded record is an example as it is. ``say`` gets a message, once, for a name of
-    an optional rule that is no column of a file, or no field of a schema. ``names``, if set, looks at all
-    records instead.
+    an optional rule that is no column of a file, or no field of a schema, and for a row with the id of an
+    earlier one. ``names``, if set, looks at the names of all records instead.
     """
 
     def __init__(
@@ -85,6 +87,8 @@ class RecordForm:
         self.names: OptionalNames | None = None
         self._schemas = set[object]()
         self._said = set[tuple[str, str, str]]()
+        self._rows: dict[str, tuple[int, int]] = {}
+        self._repeated = False
 
     def line(self, record: Record) -> bytes | None:
         """Return the line of a record's example; None if nothing is left of a row. Raises ExampleError."""
@@ -107,7 +111,10 @@ class RecordForm:
             if self.mapper is None:
                 return _encode(value)
             self._look(record, value)
-            return self.mapper.line(value, place_of(record))
+            place = place_of(record)
+            if record.is_row and self.say is not None:
+                self._compare(record, self.mapper.name(value, place), self.say)
+            return self.mapper.line(value, place)
         except ExampleError as error:
             origin = self.values.origin(data)
             raise ExampleError(f"{origin}{error.reason}", error.kind, error.id) from None
@@ -131,6 +138,18 @@ class RecordForm:
             if name not in self._said:
                 self.say(message)
             self._said.add(name)
+
+    def _compare(self, record: Record, name: str, say: Callable[[str], object]) -> None:
+        """Say it, once, where a row has the id of an earlier one; a row may be decoded again."""
+        if self._repeated or len(self._rows) >= REMEMBERED:
+            return
+        at = record.index, record.line
+        if self._rows.setdefault(name, at) != at:
+            self._repeated = True
+            say(
+                f"{record.file}:{record.line} has the id {shown(name)} of an earlier row "
+                "(source.mapping.id): its facts in a world, and an example that waits, replace those of that row"
+            )
 
     def change(self, record: Record) -> dict[str, Any]:
         """Return the change in an envelope, without its schema. Raises ExampleError."""

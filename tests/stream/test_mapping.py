@@ -393,6 +393,27 @@ def test_a_name_that_some_record_has_is_no_mistake(orders):
     assert told == [True, False]
 
 
+@pytest.mark.parametrize("file", ["x.csv", "x.parquet"])
+def test_a_row_with_the_id_of_an_earlier_one_is_told_once(orders, file):
+    """Nothing is said where ids differ, where a run goes on, or of lines of JSON, which may be changes."""
+    as_rows = as_csv if file == "x.csv" else lambda rows: [as_file(rows, file)]
+    run = orders(as_rows(ORDERS), file, checkpoint={"every": 7})
+    assert [run.run("--until", "9"), run.run()] == [0, 0]
+    assert "of an earlier row" not in run.said
+    mistaken = {**MAPPING, "id": "customer"}
+    run = orders(as_rows(ORDERS), f"mistaken-{file}", mapping=mistaken)
+    assert run.run() == 0
+    line = 6 if file == "x.csv" else 4
+    assert run.said.count("of an earlier row") == 1
+    assert (
+        f"warning: {run.folder / f'mistaken-{file}'}:{line} has the id 'c1' of an earlier row"
+        in run.said
+    )
+    run = orders(as_json(ORDERS), f"{file}.jsonl", mapping=mistaken)
+    assert run.run() == 0
+    assert "of an earlier row" not in run.said
+
+
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-8"])
 def test_rows_in_another_encoding_are_read_or_refused_plainly(orders, encoding):
     plain = [{**order, "customer": "Jos\xe9"} for order in ORDERS[:20]]
