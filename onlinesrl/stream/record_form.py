@@ -148,7 +148,7 @@ class RecordForm:
             self._repeated = True
             say(
                 f"{record.file}:{record.line} has the id {shown(name)} of an earlier row "
-                "(source.mapping.id): its facts in a world, and an example that waits, replace those of that row"
+                "(source.mapping.id): its facts in a world, and its example if one waits, replace the others"
             )
 
     def change(self, record: Record) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 from conftest import KEYS, command, soaked
 
 import onlinesrl as srl
+from onlinesrl.core.example import ValuedAtom
 from onlinesrl.core.parallel.executors import Inline
 from onlinesrl.logic.tables import argument_names, read_parquet, write_parquet
 from onlinesrl.stream.distributed import parquet_splits
@@ -83,15 +84,16 @@ def test_tables_of_csv_teach_what_lines_teach(job, tables, numbered, name):
 def test_all_tables_of_csv_may_be_one_example(job):
     world = job([], source={"kind": "csv", "path": "one", "by": None})
     for part, text in (
-        ("evidence/Token", "word,pos\nfree,007\n"),
-        ("truth/InField", "p,f\n007,title\n"),
+        ("evidence/Token", 'word , pos\n free ,007\n" ",\t2\n'),
+        ("truth/InField", "p,f, value\n007,title,Yes\n 2,title, no\n3,title, 0.5\n"),
     ):
         path = world.folder / "one" / f"{part}.csv"
         path.parent.mkdir(parents=True)
         path.write_text(text)
     (example,) = srl.read(world.config)
-    assert (example.id, example.evidence) == ("one", {"Token": [["free", "007"]]})
-    assert example.truth == {"InField": [["007", "title"]]}
+    assert (example.id, example.evidence) == ("one", {"Token": [["free", "007"], [" ", "2"]]})
+    valued = [("007", 1.0), ("2", 0.0), ("3", 0.5)]
+    assert example.truth == {"InField": [ValuedAtom([p, "title"], value) for p, value in valued]}
 
 
 @pytest.mark.parametrize(
@@ -99,6 +101,7 @@ def test_all_tables_of_csv_may_be_one_example(job):
     [
         ("id,k\n2,yes,no\n", "CSV Error on Line: 2 "),
         ('id,k\n2,"a\n', "CSV Error on Line: 2 "),
+        ("id,value\n2,caf\xe9\n", "not utf-8 encoded"),
         ("id,value\n2,x\n", "Could not convert string 'x' to DOUBLE"),
         ("idd,k\n", "no column id, which says the example (source.by); it has idd, k"),
         ("id,id\n", "the header has the column 'id' twice"),
@@ -110,7 +113,7 @@ def test_a_table_of_csv_that_does_not_fit_ends_the_run(job, text, reason):
     world = job([], source={"kind": "csv", "path": "one"})
     path = world.folder / "one" / "evidence" / "Token.csv"
     path.parent.mkdir(parents=True)
-    path.write_text(text)
+    path.write_text(text, encoding="latin-1")
     assert world.run() == 65
     assert str(path) in world.said
     assert reason in world.said

@@ -16,14 +16,18 @@ from onlinesrl.stream.sources.parquet import ParquetSection, TableSource
 
 ALONE = " example "
 """The column that says the example, where all rows are of one."""
-_NUMBER = f"""CASE lower({VALUE}) WHEN 'true' THEN 1 WHEN 'false' THEN 0 ELSE {VALUE}::DOUBLE END"""
+_NUMBER = (
+    f"CASE WHEN lower(trim({VALUE})) IN ('true', 'yes') THEN 1 WHEN lower(trim({VALUE})) IN ('false', 'no') "
+    f"THEN 0 ELSE {VALUE}::DOUBLE END"
+)
 
 
 class CsvTableSource(TableSource):
     """The examples of a folder of CSV files, as those of one of Parquet files.
 
-    All constants are text, and a column ``value`` numbers, true or false. The names of examples are whole
-    numbers if all of them can be; without ``by`` all rows are of one example, named after the folder.
+    All constants are text, and a column ``value`` numbers, true (or yes) or false (or no). The names of
+    examples are whole numbers if all of them can be; without ``by`` all rows are of one example, named after
+    the folder.
     """
 
     suffix = ".csv"
@@ -57,7 +61,8 @@ class CsvTableSource(TableSource):
         try:
             names = columns(header)
             kinds = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in names)
-            selected = f"* REPLACE ({_NUMBER} AS {VALUE})" if VALUE in names else "*"
+            cells = {quoted(name): _NUMBER if name == VALUE else _trimmed(name) for name in names}
+            selected = ", ".join(f"{cell} AS {name}" for name, cell in cells.items())
             if self.by == ALONE:
                 selected += f", {_text(self.path.name)} AS {quoted(ALONE)}"
             elif self.by not in names:
@@ -77,6 +82,11 @@ class CsvTableSource(TableSource):
         nulls = f"SELECT 1 FROM '{copy}' WHERE {quoted(self.by)} IS NULL LIMIT 1"
         if connection.execute(nulls).fetchall():
             raise TableError(f"{file}, column {self.by}: expected an example, found an empty cell")
+
+
+def _trimmed(name: str) -> str:
+    """Return the SQL for a cell without blanks around it; one of blanks alone keeps them."""
+    return f"coalesce(nullif(trim({quoted(name)}, ' \t'), ''), {quoted(name)})"
 
 
 def _text(text: str) -> str:
