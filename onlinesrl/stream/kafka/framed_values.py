@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from onlinesrl.core.errors import ExampleError, OnlinesrlError
+from onlinesrl.stream.avro_decoding import decoder_of
 from onlinesrl.stream.kafka.registry import Schema, SchemaRegistry
 from onlinesrl.stream.record_form import JsonValues, Values
 
@@ -131,13 +132,13 @@ def _json(schema: Schema, names: Collection[str]) -> Read:
 
 
 def _avro(schema: Schema, names: Collection[str]) -> Read:
-    import fastavro
-
-    parsed = _avro_schema(schema, names, {})
+    named: dict[str, Any] = {}
+    parsed = _avro_schema(schema, names, named)
+    decoder = decoder_of(parsed, named)
 
     def read(data: bytes) -> Any:
         stream = io.BytesIO(data)
-        value = fastavro.schemaless_reader(stream, parsed, None)
+        value = decoder.schemaless_reader(stream, parsed, None)
         if rest := len(data) - stream.tell():
             raise ExampleError(f"{rest} bytes follow the data of this schema")
         return msgspec.to_builtins(value)  # times and decimals to text

@@ -12,6 +12,7 @@ import msgspec
 from onlinesrl.core.errors import StorageError
 from onlinesrl.core.io.config_section import require
 from onlinesrl.logic.tables import PARQUET, connect, duckdb_errors
+from onlinesrl.stream.avro_decoding import decoder_of
 
 AVRO = ".avro"
 SUFFIXES = (PARQUET, AVRO)
@@ -51,6 +52,10 @@ def _avro_rows(file: str, first: int) -> Iterator[Any]:
 
     with Path(file).open("rb") as stream:
         try:
-            yield from islice(fastavro.reader(stream), first, None)
+            named: dict[str, Any] = {}
+            schema = fastavro.parse_schema(fastavro.reader(stream).writer_schema, named)
+            decoder = decoder_of(schema, named)
+            stream.seek(0)
+            yield from islice(decoder.reader(stream), first, None)
         except Exception as error:  # fastavro has no type for errors of damaged data
             raise StorageError(f"{file}: cannot be read as Avro: {error}") from error

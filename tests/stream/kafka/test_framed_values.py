@@ -76,6 +76,25 @@ def test_types_of_avro_that_json_lacks_are_text(registry):
     assert got == {"day": "2024-05-06", "at": "2024-05-06T07:08:09Z", "price": "1.50", "kind": "b"}
 
 
+def test_data_of_avro_that_are_a_trap_are_bad(registry):
+    """Nested without end, or any number of items in no bytes: the process neither ends nor hangs."""
+    read = values(registry)
+    tree = {
+        "name": "Tree",
+        "type": "record",
+        "fields": [{"name": "left", "type": ["null", "Tree"]}],
+    }
+    deep = registry.add(tree)
+    assert read.value(framed(deep, b"\2\2\0")) == {"left": {"left": {"left": None}}}
+    with pytest.raises(ExampleError, match="not of this schema: RecursionError"):
+        read.value(framed(deep, b"\2" * 100_000 + b"\0"))
+    empty = {"name": "Empty", "type": "record", "fields": [{"name": "n", "type": "null"}]}
+    for items in ("null", empty, {"type": "fixed", "name": "F", "size": 0}):
+        schema = {"type": "map", "values": ["int", {"type": "array", "items": items}]}
+        with pytest.raises(ExampleError, match="an array whose items take no bytes"):
+            read.value(framed(registry.add(schema), b"\2\2a\2" + b"\xff" * 8 + b"\1\0\0"))
+
+
 def test_schemas_may_refer_to_others(registry):
     line = {
         "type": "record",
