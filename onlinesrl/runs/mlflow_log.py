@@ -5,60 +5,68 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from onlinesrl.core.io.atomic_write import read_plain, write_atomic
+from onlinesrl.core.io.remote import without_login
+from onlinesrl.stream.daemon_calls import RemoteCalls
 
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
 """Unless the environment says otherwise; MLflow's own would have a run wait for minutes."""
-PAUSE_SECONDS = 60.0
-"""After a failure, until MLflow is asked again."""
+MOST_LINES = 1000
+"""So many lines of metrics may wait while MLflow is away."""
 
 
 class MlflowLog:
     """Logs each line of metrics to a run of MLflow, with the number of examples as its step.
 
-    ``file`` has the id of MLflow's run, which a resumed run goes on with. What fails is warned of, once, and
-    does not stop the run; lines of the next minute are not logged.
+    A thread of its own does so. ``file`` has the id of MLflow's run, which a resumed run goes on with. What
+    fails is warned of, and does not stop the run.
     """
 
     def __init__(self, experiment: str, name: str, file: Path, warn: Callable[[str], None]) -> None:
+        import mlflow.entities
+
+        for variable, value in PATIENCE.items():
+            os.environ.setdefault(variable, value)
         self.experiment, self.name, self.file = experiment, name, file
-        self._warn = warn
+        self.warn = warn
+        self._mlflow: Any = mlflow
         self._client: Any = None
-        self._next = time.monotonic()
+        self._calls = RemoteCalls(
+            MOST_LINES,
+            lambda error: warn(f"metrics are not logged to MLflow: {without_login(error)}"),
+        )
 
     def log(self, line: Mapping[str, Any]) -> None:
         """Log the numbers of a line."""
-        self._tried(lambda: self._log(line))
-
-    def end(self, finished: bool) -> None:
-        """Say to MLflow that the run has finished, or was stopped."""
-        if self._client is not None:
-            status = "FINISHED" if finished else "KILLED"
-            self._next = time.monotonic()
-            self._tried(lambda: self._client.set_terminated(self._run, status))
-
-    def _log(self, line: Mapping[str, Any]) -> None:
-        from mlflow.entities import Metric
-
-        if self._client is None:
-            self._begin()
         now, step = int(time.time() * 1000), line["examples"]
         metrics = [
-            Metric(key, float(value), now, step)
+            self._mlflow.entities.Metric(key, float(value), now, step)
             for key, value in line.items()
             if isinstance(value, int | float)
         ]
+        self._calls.begin(partial(self._log, metrics))
+
+    def end(self, finished: bool, stopping: Callable[[], bool]) -> None:
+        """Say to MLflow that the run has finished, or was stopped; wait a limited time for its answer."""
+        self._calls.begin(partial(self._end, "FINISHED" if finished else "KILLED"))
+        if not self._calls.end(stopping):
+            self.warn("the last metrics are not logged to MLflow, which did not answer in time")
+
+    def _log(self, metrics: list[Any]) -> None:
+        if self._client is None:
+            self._begin()
         self._client.log_batch(self._run, metrics)
 
-    def _begin(self) -> None:
-        from mlflow import MlflowClient
+    def _end(self, status: str) -> None:
+        if self._client is not None:
+            self._client.set_terminated(self._run, status)
 
-        for name, value in PATIENCE.items():
-            os.environ.setdefault(name, value)
-        client = MlflowClient()
+    def _begin(self) -> None:
+        client = self._mlflow.MlflowClient()
         if self.file.exists():
             self._run = read_plain(self.file).decode()
             client.update_run(self._run, "RUNNING")
@@ -68,13 +76,3 @@ class MlflowLog:
             self._run = client.create_run(experiment, run_name=self.name).info.run_id
             write_atomic(self.file, self._run.encode())
         self._client = client
-
-    def _tried(self, call: Callable[[], object]) -> None:
-        if time.monotonic() < self._next:
-            return
-        try:
-            call()
-        except Exception as error:
-            self._next = time.monotonic() + PAUSE_SECONDS
-            self._warn(f"metrics are not logged to MLflow: {error}")
-            self._warn = lambda message: None

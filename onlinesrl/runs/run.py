@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -264,7 +264,7 @@ def _run(
 ) -> dict[str, Any]:
     learner = new_learner(config)
     fingerprint = config.fingerprint(learner.model_text)
-    with RunFolder(config.output, config.language.suffix) as folder:
+    with RunFolder(config.output, config.language.suffix) as folder, ExitStack() as copying:
         if options.exporter is not None:
             options.exporter.locked()
         requests = options.requests
@@ -272,7 +272,9 @@ def _run(
             config, options.until, folder, lambda: stopper.asked, requests, learner
         )
         check_apart(config, reader.source, folder)
-        copies = _copies(config, folder, options, say)
+        copies = _copies(config, folder, options, say, stopper)
+        if copies is not None:
+            copying.enter_context(copies)
         with closing(reader.source):
             compile_seconds = compile_kernels(learner, say)
             saved = _accepted(config, folder, reader.source, fingerprint)
@@ -298,8 +300,6 @@ def _run(
                 log = MlflowLog(config.metrics.mlflow, config.output.name, folder.mlflow, warn)
                 trainer.log = log.log
             _complete(trainer, saved, ended, options, stopper)
-            if log is not None:
-                log.end(trainer.finished)
         complaints, metrics = trainer.reader.choice.complaints(), trainer.metrics
         if trainer.finished and not metrics.examples:
             complaints.append("the source has no example")
@@ -319,7 +319,10 @@ def _run(
             ending = "stopped" if stopper.asked or trainer.enough else "nothing more"
             say(f"{ending} after {metrics.examples} examples; run it again to resume")
         timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
-        return write_results(config, trainer, timing)
+        results = write_results(config, trainer, timing)
+        if log is not None:
+            log.end(trainer.finished, lambda: stopper.asked)
+        return results
 
 
 def _complete(
@@ -370,7 +373,7 @@ def _accepted(
 
 
 def _copies(
-    config: Config, folder: RunFolder, options: Options, say: Say
+    config: Config, folder: RunFolder, options: Options, say: Say, stopper: ShutdownSignal
 ) -> CheckpointCopies | None:
     """Clear the folder and its copies if the run starts over, or else fill an empty folder from them."""
     if options.fresh:
@@ -378,7 +381,7 @@ def _copies(
     section, serving = config.checkpoint, options.requests is not None
     if section.copy_to is None:
         return None
-    copies = CheckpointCopies(section.copy_to, section.keep, folder, warn)
+    copies = CheckpointCopies(section.copy_to, section.keep, folder, warn, lambda: stopper.asked)
     if options.fresh:
         copies.clear()
     elif not checkpoints_module.numbered(folder.checkpoints) and copies.fetch(serving):

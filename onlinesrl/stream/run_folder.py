@@ -174,6 +174,7 @@ class RunFolder(Closing):
         self.checkpoints = path / "checkpoints"
         self.started = path / "started"
         self.mlflow = path / "mlflow"
+        self.copies = path / "copies"
         self.weights = path / f"weights{suffix}"
         self.summary = path / "summary.json"
         self.report = path / "report.html"
@@ -191,7 +192,8 @@ class RunFolder(Closing):
         """The files that a run writes, without its checkpoints, its lock and the requests of clients."""
         growing = (self.predictions, self.metrics, self.deadletter, self.order, self.files)
         weights = (self.path / f"weights{suffix}" for suffix in (".mln", ".psl"))
-        return (*growing, self.started, self.mlflow, *weights, self.summary, self.report)
+        names = (self.started, self.mlflow, self.copies)
+        return (*growing, *names, *weights, self.summary, self.report)
 
     def clear(self) -> None:
         """Remove what a run wrote and nothing else, checkpoints first. Raises StorageError."""

@@ -7,20 +7,24 @@ import os
 import random
 import shutil
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 import fsspec
 import pytest
 import s3fs
 from conftest import MODEL, Job, soaked, tiers, wait
+from fsspec.implementations.memory import MemoryFileSystem
 from moto.server import ThreadedMotoServer
 
-from onlinesrl.stream import checkpoints
+from onlinesrl.stream import checkpoints, daemon_calls
 from onlinesrl.stream.checkpoint_copies import CheckpointCopies
+from onlinesrl.stream.run_folder import RunFolder
 from tests.support.serving import Served
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 EVERY = {"every": 7}
 
@@ -59,10 +63,48 @@ def s3(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     s3fs.S3FileSystem.clear_instance_cache()
 
 
+class Faulty(MemoryFileSystem):
+    """Files in memory, at faulty://, that are written as the tests say."""
+
+    protocol = "faulty"
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+    faults: ClassVar[list[str]] = []
+    """What happens to the next files; the last one happens to all that follow."""
+    answering = threading.Event()
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        return MemoryFileSystem._strip_protocol(str(path).removeprefix("faulty://"))
+
+    def put_file(self, lpath: str, rpath: str, **_: Any) -> None:
+        fault = self.faults.pop(0) if len(self.faults) > 1 else self.faults[0]
+        if fault == "hangs":
+            self.answering.wait(PATIENCE)
+        if fault == "refuses":
+            raise PermissionError("403 Forbidden")
+        data = Path(lpath).read_bytes()
+        self.pipe_file(rpath, data[: len(data) // 2] if fault == "is cut off" else data)
+        if fault == "cuts off the others":
+            for path in self.find("/run"):
+                if path.endswith(".ckpt"):
+                    self.pipe_file(path, b"cut")
+
+
+@pytest.fixture
+def faulty() -> Iterator[str]:
+    fsspec.register_implementation("faulty", Faulty, clobber=True)
+    Faulty.answering.clear()
+    yield "faulty://run"
+    Faulty.answering.set()
+    Faulty.store.clear()
+
+
 def copies(address: str) -> list[str]:
     files, path = fsspec.url_to_fs(address)
     files.invalidate_cache()
-    return sorted(name.rpartition("/")[2] for name in files.ls(path, detail=False))
+    names = (name.rpartition("/")[2] for name in files.ls(path, detail=False))
+    return sorted(name for name in names if name != "owner")
 
 
 @pytest.mark.parametrize("kind", ["memory", "s3"])
@@ -174,23 +216,73 @@ def test_a_server_whose_folder_is_lost_at_each_kill_goes_on_from_copies(
     assert saved.header["metrics"]["examples"] == len(learned)
 
 
-def test_a_copy_that_fails_is_counted_and_made_again(
-    memory: str, job: Callable[..., Job], citations: list[bytes], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("fault", ["refuses", "is cut off"])
+def test_a_copy_that_fails_is_counted_told_once_and_made_again(
+    fault: str, faulty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = job(citations[:40], checkpoint={"every": 7, "copy_to": memory})
-    put, numbers = CheckpointCopies.put, list[int]()
+    monkeypatch.setattr(daemon_calls, "PAUSE_SECONDS", 0.0)
+    Faulty.faults[:] = [fault]
+    said: list[str] = []
+    with (
+        RunFolder(tmp_path / "run") as folder,
+        CheckpointCopies(faulty, 2, folder, said.append, lambda: False) as written,
+    ):
+        for number in (1, 2):
+            written.put(checkpoints.save(folder.checkpoints, number, {}, {}, 2))
+            until(lambda before=written.failures: written.failures >= before + 2)
+        Faulty.faults[:] = ["is whole", "cuts off the others", "is whole"]
+        until(lambda: copies(faulty) == [path.name for path in _local(folder)])
+        written.put(checkpoints.save(folder.checkpoints, 3, {}, {}, 2))
+    [told] = said
+    assert told.startswith(f"{faulty}: cannot write: ")
+    assert told.endswith("; it is tried again every minute")
+    for path in _local(folder):
+        assert Faulty().cat_file(f"/run/{path.name}") == path.read_bytes()
 
-    def failing(self: CheckpointCopies, path: Path) -> None:
-        numbers.append(len(numbers))
-        if len(numbers) in (1, 3):
-            path = path.with_name("missing-1.ckpt")
-        put(self, path)
 
-    monkeypatch.setattr(CheckpointCopies, "put", failing)
-    assert run.run() == 0
-    assert run.said.count("the next checkpoint is copied again") == 2
-    assert run.lines("metrics.jsonl")[-1]["failed_copies"] == 2
-    assert copies(memory) == [path.name for path in run.checkpoints()]
+def _local(folder: RunFolder) -> list[Path]:
+    return sorted(folder.checkpoints.iterdir())
+
+
+def test_an_address_that_never_answers_keeps_nothing_waiting(
+    faulty: str, job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    """Neither clients, nor checkpoints, nor a signal; at the end a warning."""
+
+    def hanging() -> None:
+        Faulty.faults[:] = ["hangs"]
+        daemon_calls.STOP_SECONDS = 0.1
+
+    run = job([], checkpoint={"every": 3, "copy_to": faulty})
+    served = Served(run, first=hanging)
+    served.post("/learn", [line.rstrip() for line in citations[:20]])
+    assert served.stop() == 0
+    saved = checkpoints.latest(run.output / "checkpoints", print)
+    assert saved is not None and saved.header["metrics"]["examples"] == 20
+    assert f"{faulty}: the last checkpoint, number {saved.number}, is not copied" in run.said
+
+
+def test_another_run_at_an_address_is_noticed(
+    memory: str, job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    """One that has checkpoints copies nothing there; one whose folder is empty takes the address over."""
+    options = ["--set", f"checkpoint.copy_to={memory}"]
+    first = job(citations[:40], "first", checkpoint=EVERY)
+    assert first.run("--until", "20", *options) == 0, first.said
+    before = copies(memory)
+    other = job(citations[:40], "other", checkpoint=EVERY)
+    assert other.run("--until", "5") == 0
+    assert other.run("--until", "10", *options) == 0
+    assert f"{memory}: cannot write: another run copies there" in other.said
+    assert copies(memory) == before
+    assert first.run("--until", "30", *options) == 0
+    assert "another run" not in first.said
+    shutil.rmtree(other.output)
+    assert other.run("--until", "35", *options) == 0
+    assert f"checkpoints from {memory}" in other.said and "another run" not in other.said
+    assert first.run("--until", "40", *options) == 0
+    assert f"{memory}: cannot write: another run copies there" in first.said
+    assert copies(memory) == [path.name for path in other.checkpoints()]
 
 
 def test_an_address_that_cannot_be_read_ends_the_start_and_none_is_refused(

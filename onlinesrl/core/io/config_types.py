@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from onlinesrl.core.io.remote import is_address
+from onlinesrl.core.io.remote import NO_LOGIN, has_login, is_address
 
 STDIN = Path("-")
 _TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smh])")
@@ -55,6 +55,8 @@ def _source(path: Path) -> Path:
 def _address(text: str) -> str:
     if not is_address(text):
         raise ValueError("expected an address such as s3://bucket/run")
+    if has_login(text):
+        raise ValueError(NO_LOGIN)
     return text
 
 

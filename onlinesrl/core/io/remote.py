@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -11,9 +12,21 @@ from typing import Any
 from onlinesrl.core.errors import StorageError, UsageError
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "s3": {"config_kwargs": {"connect_timeout": 10, "retries": {"max_attempts": 2}}}
+    "s3": {
+        "config_kwargs": {
+            "connect_timeout": 5,
+            "read_timeout": 10,
+            "retries": {"max_attempts": 0},  # s3fs itself tries five times
+        }
+    }
 }
 """Options of file systems by their protocol: a service that is away is waited for not longer."""
+NO_LOGIN = (
+    "expected an address without a login; names and passwords come from the environment, such as "
+    "FSSPEC_FTP_USERNAME and FSSPEC_FTP_PASSWORD"
+)
+_LOGIN = re.compile(r"(https?://)[^\s/?#]*@|(://[^\s/?#:@]*):[^\s/?#]*@")
+_QUERY = re.compile(r"(https?://[^\s?#]*)\?[^\s'\"]*")
 
 
 def is_address(text: str) -> bool:
@@ -21,13 +34,25 @@ def is_address(text: str) -> bool:
     return "://" in text
 
 
+def has_login(address: str) -> bool:
+    """Tell whether an address has a password, or a name that a web server asks for."""
+    return _LOGIN.search(address) is not None
+
+
+def without_login(text: str) -> str:
+    """Return a text without the logins in its addresses, and without queries, which may be signed."""
+    return _QUERY.sub(r"\1", _LOGIN.sub(lambda match: match[1] or f"{match[2]}@", text))
+
+
 def opened(address: str) -> tuple[Any, str]:
     """Return fsspec's file system of an address, and the path there. Raises UsageError, StorageError."""
+    if has_login(address):
+        raise UsageError(f"{without_login(address)}: {NO_LOGIN}")
     try:
         import fsspec
     except ImportError as error:
         raise UsageError(
-            f"{address} needs the extra cloud: pip install 'onlinesrl[cloud]'"
+            f"{without_login(address)} needs the extra cloud: pip install 'onlinesrl[cloud]'"
         ) from error
     protocol = address.partition("://")[0]
     try:
@@ -41,7 +66,7 @@ def local_copy(address: str) -> Path:
     files, path = opened(address)
     folder = tempfile.mkdtemp(prefix="onlinesrl-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    copy = Path(folder, Path(path).name)
+    copy = Path(folder, Path(without_login(address)).name)
     try:
         files.get_file(path, str(copy))
     except Exception as error:
@@ -51,4 +76,5 @@ def local_copy(address: str) -> Path:
 
 def unreachable(address: str, action: str, error: Exception) -> StorageError:
     """Return the error of a library of a file system, which may be of any kind."""
-    return StorageError(f"{address}: cannot {action}: {error or type(error).__name__}")
+    reason = str(error) or type(error).__name__
+    return StorageError(without_login(f"{address}: cannot {action}: {reason}"))

@@ -26,7 +26,7 @@ from kafka.errors import (
 )
 
 from onlinesrl.core.errors import UnavailableError
-from onlinesrl.stream.daemon_calls import aside
+from onlinesrl.stream.daemon_calls import aside, attended
 from onlinesrl.stream.kafka.login import refusal, tls
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.shutdown import Stopped
@@ -188,13 +188,10 @@ class Broker:
 
     def attended(self, work: Callable[[], T]) -> T:
         """Call ``work``, which waits for brokers. Raises Stopped if it takes long after a request to stop."""
-        future, asked_at = aside(work), 0.0
-        while not wait([future], 0.1).done:
-            now = time.monotonic()
-            asked_at = (asked_at or now) if self.stopping() else 0.0
-            if asked_at and now - asked_at >= STOP_SECONDS:
-                raise self.stopped()
-        return future.result()
+        try:
+            return attended(work, self.stopping, STOP_SECONDS)
+        except Stopped:
+            raise self.stopped() from None
 
     def stopped(self) -> Stopped:
         """Return the exception for a run that was asked to stop while brokers are unavailable."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 from urllib.parse import urlsplit
 
-from pydantic import SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, SecretStr, field_validator, model_validator
 
 from onlinesrl.core.io.config_section import Section, require
 from onlinesrl.core.io.config_types import Count, Name
+from onlinesrl.core.io.remote import has_login
 from onlinesrl.stream.record_form import Values
 from onlinesrl.stream.sink import Sink, SinkSection
 from onlinesrl.stream.source import Sections, Source, SourceContext, SourceSection
@@ -17,6 +18,15 @@ from onlinesrl.stream.source import Sections, Source, SourceContext, SourceSecti
 if TYPE_CHECKING:
     from onlinesrl.stream.kafka.registry import SchemaRegistry
     from onlinesrl.stream.kafka.source import KafkaSource
+
+
+def _bootstrap(text: str) -> str:
+    if "@" in text:
+        raise ValueError("expected host:port, without a login, which `security` has")
+    return text
+
+
+Bootstrap = Annotated[Name, AfterValidator(_bootstrap)]
 
 
 class Security(Section):
@@ -70,7 +80,7 @@ class Security(Section):
 class Brokers(Section):
     """Where Kafka is, for the source and for a sink that does not say."""
 
-    bootstrap: Name | None = None
+    bootstrap: Bootstrap | None = None
     """host:port of a broker."""
     security: Security = Security()
 
@@ -91,7 +101,7 @@ class RegistrySection(Section):
     @classmethod
     def _address(cls, url: str) -> str:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+        if parts.scheme not in ("http", "https") or not parts.hostname or has_login(url):
             raise ValueError("expected http://host:port or https://host:port, without a login")
         return url.rstrip("/")
 
@@ -206,7 +216,7 @@ class KafkaSinkSection(SinkSection):
     kind: Literal["kafka"] = "kafka"
     topic: Name
     """the topic that predictions go to."""
-    bootstrap: Name | None = None
+    bootstrap: Bootstrap | None = None
     """host:port of a broker; null: the source's."""
     security: Security | None = None
     """how to be let in; null: as for the source."""

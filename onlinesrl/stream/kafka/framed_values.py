@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,7 +21,7 @@ import msgspec
 
 from onlinesrl.core.errors import ExampleError, OnlinesrlError
 from onlinesrl.stream.avro_decoding import decoder_of
-from onlinesrl.stream.kafka.registry import Schema, SchemaRegistry
+from onlinesrl.stream.kafka.registry import NoSchema, Schema, SchemaRegistry
 from onlinesrl.stream.record_form import JsonValues, Values
 
 _ADDRESS = re.compile(r" object at 0x[0-9a-f]+")
@@ -49,6 +51,8 @@ _BUILT_IN = {
 PREFIX = 5
 """Bytes of the framing."""
 COMPILE_SECONDS = 60
+AGAIN_SECONDS = 10.0
+"""After the registry had no such schema, until it is asked again."""
 Read: TypeAlias = Callable[[bytes], Any]
 """Decodes the data behind the framing."""
 
@@ -66,6 +70,8 @@ class FramedValues(Values):
         self._reads: dict[int, Read | str] = {}
         self._fixed = set[int]()
         """The schemas whose values have all their names."""
+        self._again: dict[int, float] = {}
+        """When the registry is asked again for what it did not have."""
 
     def origin(self, data: bytes) -> str:
         """Return the number of a value's schema, for messages."""
@@ -84,7 +90,7 @@ class FramedValues(Values):
                 f"found {data[:PREFIX]!r}"
             )
         number = int.from_bytes(data[1:PREFIX])
-        if number not in self._reads:
+        if number not in self._reads or self._again.get(number, math.inf) <= time.monotonic():
             self._reads[number] = self._read(number)
         read = self._reads[number]
         if isinstance(read, str):
@@ -98,12 +104,16 @@ class FramedValues(Values):
 
     def _read(self, number: int) -> Read | str:
         """Return what reads data of a schema, or why nothing does."""
+        self._again.pop(number, None)
         try:
             schema = self.registry.schema(number)
             if schema.kind not in _KINDS:
                 return f"a schema of type {schema.kind}; expected {', '.join(_KINDS)}"
             self._fixed |= {number} if schema.kind != "JSON" else set()
             return _KINDS[schema.kind](schema, self.names)
+        except NoSchema as error:
+            self._again[number] = time.monotonic() + AGAIN_SECONDS
+            return error.reason
         except ExampleError as error:
             return error.reason
         except (OnlinesrlError, MemoryError):

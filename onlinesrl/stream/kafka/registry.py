@@ -14,6 +14,7 @@ from urllib.parse import quote
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from onlinesrl.core.errors import ExampleError, UnavailableError, printable, shortened
+from onlinesrl.stream.daemon_calls import attended
 from onlinesrl.stream.shutdown import Stopped
 
 ANSWER_SECONDS = 10.0
@@ -21,6 +22,10 @@ ANSWER_SECONDS = 10.0
 PAUSE_SECONDS = 0.5
 MOST_BYTES = 16 << 20
 """Of a schema."""
+
+
+class NoSchema(ExampleError):
+    """The registry has no schema of that number, or none that it refers to; it may get one."""
 
 
 class Schema(NamedTuple):
@@ -93,23 +98,13 @@ class SchemaRegistry:
     def _get(self, path: str) -> Any:
         """Return the answer to a request. Raises ExampleError if there is no such thing."""
         started, told = time.monotonic(), False
-        request = Request(f"{self.url}/{path}", headers=self._headers)
         while True:
             try:
-                with self._opener.open(request, timeout=ANSWER_SECONDS) as answer:
-                    return json.loads(answer.read(MOST_BYTES))
-            except HTTPError as error:
-                reason = f"{error.code} {error.reason}"
-                with error:
-                    detail = shortened(printable(error.read(500).decode(errors="replace")))
-                if error.code == 404:
-                    raise ExampleError(f"{self.url}/{path}: {reason}: {detail}") from None
-                if error.code < 500 and error.code not in (408, 429):
-                    raise UnavailableError(
-                        f"the schema registry at {self.url} refuses: {reason}; see source.registry"
-                    ) from None
+                return attended(lambda: self._ask(path), self.stopping, seconds=ANSWER_SECONDS)
             except (OSError, HTTPException, ValueError) as error:
                 reason = str(error)
+            except Stopped:
+                reason = "no answer yet"
             away = f"the schema registry at {self.url} does not answer: {printable(reason)}"
             left = self.patience - (time.monotonic() - started)
             if self.stopping():
@@ -120,3 +115,21 @@ class SchemaRegistry:
                 self.say(f"{away}; waiting for it, {left:.0f} s at most")
             told = True
             time.sleep(PAUSE_SECONDS)
+
+    def _ask(self, path: str) -> Any:
+        """Ask once. Raises OSError, HTTPException or ValueError if there is no answer, else like ``_get``."""
+        request = Request(f"{self.url}/{path}", headers=self._headers)
+        try:
+            with self._opener.open(request, timeout=ANSWER_SECONDS) as answer:
+                return json.loads(answer.read(MOST_BYTES))
+        except HTTPError as error:
+            reason = f"{error.code} {error.reason}"
+            with error:
+                detail = shortened(printable(error.read(500).decode(errors="replace")))
+            if error.code == 404:
+                raise NoSchema(f"{self.url}/{path}: {reason}: {detail}") from None
+            if error.code < 500 and error.code not in (408, 429):
+                raise UnavailableError(
+                    f"the schema registry at {self.url} refuses: {reason}; see source.registry"
+                ) from None
+            raise OSError(reason) from None
