@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from onlinesrl.core.io.atomic_write import read_plain, write_atomic
-from onlinesrl.core.io.remote import without_login
 from onlinesrl.stream.daemon_calls import RemoteCalls
 
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
@@ -35,10 +34,7 @@ class MlflowLog:
         self.warn = warn
         self._mlflow: Any = mlflow
         self._client: Any = None
-        self._calls = RemoteCalls(
-            MOST_LINES,
-            lambda error: warn(f"metrics are not logged to MLflow: {without_login(error)}"),
-        )
+        self._calls = RemoteCalls("metrics are not logged to MLflow", MOST_LINES, warn)
 
     def log(self, line: Mapping[str, Any]) -> None:
         """Log the numbers of a line."""

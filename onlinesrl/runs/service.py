@@ -140,7 +140,7 @@ class Service:
             if len(body) > self.most:
                 return self._too_long()
             if chunk and self.held + self.server.unsent > BODIES * self.most:
-                return _busy()
+                return busy()
         return None
 
     def _too_long(self) -> Response:
@@ -153,12 +153,12 @@ class Service:
         if pending.over:
             return refusal(422, "no example") if alone else Response(media_type=LINES)
         if not self.requests.put(pending):
-            return _busy()
+            return busy()
         try:
             await asyncio.wrap_future(pending.done)
         except (Untaken, Unanswered) as ended:
             if isinstance(ended, Untaken) or not pending.learn:
-                return _busy()
+                return busy()
             return refusal(
                 500,
                 "the run ended: this may have been learned from, or will be, in whole or in part",
@@ -210,6 +210,7 @@ def refusal(status: int, error: str, headers: Mapping[str, str] = {}) -> Respons
     return Response(msgspec.json.encode({"error": error}) + b"\n", status, headers, JSON)
 
 
-def _busy() -> Response:
+def busy() -> Response:
+    """Return a response that asks to try again later."""
     reason = "not accepted: too many requests wait, or the run is starting or ending; try again"
     return refusal(503, reason, {"Retry-After": "1"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from functools import partial
@@ -10,21 +11,23 @@ from pathlib import Path
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from onlinesrl.core.errors import ExampleError, shown
 from onlinesrl.core.example import Atoms, Example
 from onlinesrl.core.explain.explanation import ExplanationError, read_atom
 from onlinesrl.core.learner import Learner
-from onlinesrl.runs.service import EXPLAINED, JSON, LINES, TEXT, Service, refusal, written
+from onlinesrl.runs.http.events import EventStream
+from onlinesrl.runs.service import EXPLAINED, JSON, LINES, TEXT, Service, busy, refusal, written
 from onlinesrl.stream.run_folder import part_of, parts
 from onlinesrl.stream.sources.request_queue import PendingRequest, Requests
+from onlinesrl.stream.tail import Tail
 from onlinesrl.stream.world_changes import WorldChange
 
-EVENTS = "text/event-stream"
 LOOK_SECONDS = 0.1
 PIECE = 1 << 16
+"""So many bytes of the file are read at once, or one line if it is longer."""
 _NO_CHANGE = b'{"id":"-"}'
 """A request about the answer carries no change."""
 _PLACE = re.compile(r"(\d{1,6}):(\d{1,18})")
@@ -38,6 +41,7 @@ class WorldService(Service):
     def __init__(self, requests: Requests, max_bytes: int, lines: int, predictions: Path) -> None:
         super().__init__(requests, max_bytes, lines)
         self.predictions = predictions
+        self.followers = set[EventStream]()
 
     def routes(self) -> list[Route]:
         """Return what serves clients."""
@@ -86,8 +90,12 @@ class WorldService(Service):
         match = _PLACE.fullmatch(place)
         if place and match is None:
             return refusal(400, f"expected PART:OFFSET, the id of an event, found {shown(place)}")
+        if not self.requests.accepting:
+            return busy()
+        if len(self.followers) >= self.server.clients // 2:
+            return refusal(503, "too many clients follow what changes", {"Retry-After": "5"})
         start = self._end() if match is None else (int(match[1]), int(match[2]))
-        return StreamingResponse(self._events(*start), media_type=EVENTS)
+        return EventStream(self._events(*start), self.followers)
 
     def _end(self) -> tuple[int, int]:
         """Return the last part of the file, and its length."""
@@ -95,31 +103,27 @@ class WorldService(Service):
         return part_of(last), last.stat().st_size
 
     async def _events(self, part: int, offset: int) -> AsyncIterator[bytes]:
-        """Yield an event for each whole line after a place in the file; its id is the place after it."""
+        """Yield an event for each line after a place in the file; its id is the place after it.
+
+        Where the file no longer has that place, the first event says so, and the others begin at the oldest
+        line that is left.
+        """
+        tail = Tail(self.predictions, PIECE, newest=False, part=part, offset=offset)
         yield b": changes of the answer follow\n\n"
         while self.requests.accepting:
-            numbers = {part_of(path): path for path in parts(self.predictions)}
-            part = min((number for number in numbers if number >= part), default=part)
-            text = _read(numbers[part], offset) if part in numbers else b""
-            lines = text[: text.rfind(b"\n") + 1].splitlines(keepends=True)
+            before = f"{tail.part}:{tail.offset}"
+            lines = tail.lines()
+            at = tail.offset - sum(len(line) + 1 for line in lines)
+            if tail.anew:
+                gone = json.dumps({"after": before, "next": f"{tail.part}:{at}"})
+                yield b"id: %d:%d\nevent: gone\ndata: %b\n\n" % (tail.part, at, gone.encode())
             for line in lines:
-                offset += len(line)
+                at += len(line) + 1
                 kind = b"refused" if line.startswith(b'{"line":') else b"changed"
-                yield b"id: %d:%d\nevent: %b\ndata: %b\n" % (part, offset, kind, line)
-            if not lines and part + 1 in numbers:
-                part, offset = part + 1, 0
-            elif not lines:
+                yield b"id: %d:%d\nevent: %b\ndata: %b\n\n" % (tail.part, at, kind, line)
+            if not lines:
+                yield b""
                 await asyncio.sleep(LOOK_SECONDS)
-
-
-def _read(path: Path, offset: int) -> bytes:
-    """Return some bytes of a file; nothing if it was removed meanwhile."""
-    try:
-        with path.open("rb") as file:
-            file.seek(offset)
-            return file.read(PIECE)
-    except FileNotFoundError:
-        return b""
 
 
 def _values(query: Atoms | None, learner: Learner, example: Example) -> bytes:

@@ -38,7 +38,7 @@ class CheckpointCopies:
         self.folder = folder
         self.warn = warn
         self.stopping = stopping
-        self._calls = RemoteCalls(1, lambda error: warn(f"{error}; it is tried again every minute"))
+        self._calls = RemoteCalls("checkpoints are not copied", 1, warn)
         self._files, self._root = opened(self.address)
         self._first = self._newest = 0
         """The number of the first checkpoint that this process has written, and of its newest."""

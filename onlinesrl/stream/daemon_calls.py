@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from contextvars import copy_context
 from threading import Condition, Thread
 from typing import TypeVar
 
+from onlinesrl.core.io.remote import without_login
 from onlinesrl.core.parallel.starting import starting
 from onlinesrl.stream.shutdown import Stopped
 
@@ -65,14 +67,16 @@ def attended(
 class RemoteCalls:
     """Calls of a remote service in turn, on a daemon thread, so that nobody waits for them.
 
-    A call that fails is not repeated. It is counted in ``failures``, and ``warn`` is given its error unless
-    the call before it failed, too. The next one begins ``PAUSE_SECONDS`` later. If more than ``most`` calls
-    wait, the oldest are left out.
+    A call that fails is not repeated. It is counted in ``failures``, and the next one begins after
+    ``PAUSE_SECONDS``. ``warn`` gets the first of several failures in succession, or that a call takes longer
+    than ``PAUSE_SECONDS``, after ``what``. If more than ``most`` calls wait, the oldest are left out.
     """
 
-    def __init__(self, most: int, warn: Callable[[str], object]) -> None:
+    def __init__(self, what: str, most: int, warn: Callable[[str], object]) -> None:
         self.failures = 0
-        self._warn = warn
+        self._what, self._warn = what, warn
+        self._since = math.inf
+        """When the present call began."""
         self._failing = self._ending = False
         self._calls = deque[Callable[[], object]](maxlen=most)
         self._changed = Condition()
@@ -82,6 +86,8 @@ class RemoteCalls:
         """Have a call made after those that wait."""
         with self._changed:
             self._calls.append(call)
+            if time.monotonic() - self._since > PAUSE_SECONDS:
+                self._tell(f"no answer for {PAUSE_SECONDS:.0f} s")
             self._changed.notify_all()
             if self._work is None:
                 self._work = aside(self._make)
@@ -107,15 +113,20 @@ class RemoteCalls:
                 if not self._calls:
                     return
                 call, is_last = self._calls.popleft(), self._ending
+                self._since = time.monotonic()
             try:
                 call()
-                self._failing = False
+                self._failing, self._since = False, math.inf
             except Exception as error:
+                self._since = math.inf
                 self.failures += 1
-                if not self._failing:
-                    self._warn(str(error))
-                self._failing = True
+                self._tell(f"{error}; tried again every {PAUSE_SECONDS:.0f} s")
                 if is_last:
                     return
                 with self._changed:
                     self._changed.wait_for(lambda: self._ending, PAUSE_SECONDS)
+
+    def _tell(self, reason: str) -> None:
+        if not self._failing:
+            self._warn(without_login(f"{self._what}: {reason}"))
+        self._failing = True

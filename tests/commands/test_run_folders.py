@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from onlinesrl.commands.dashboard import folders
 from onlinesrl.commands.dashboard.folders import POINTS, PREDICTIONS, Watched
-from onlinesrl.commands.dashboard.tail import Tail
 from onlinesrl.stream.run_folder import RunFolder
+from onlinesrl.stream.tail import Tail
 
 
 def point(examples: int, **more: Any) -> bytes:
@@ -58,13 +58,43 @@ def test_of_a_file_that_is_long_the_newest_lines_are_read(tmp_path):
     assert not tail.anew
 
 
-def test_a_line_longer_than_what_is_read_at_once_is_left_out(tmp_path):
+def test_a_line_longer_than_what_is_read_at_once_is_read_if_it_is_the_newest(tmp_path):
     tail = Tail(tmp_path / "file", most=100)
     tail.path.write_bytes(b"x" * 1000)
     assert tail.lines() == []
     with tail.path.open("ab") as file:
         file.write(b"x\nnext\n")
     assert tail.lines() == [b"next"]
+    with tail.path.open("ab") as file:
+        file.write(b"y" * 1000 + b"\n" + b"z" * 1000)
+    assert tail.lines() == [b"y" * 1000]
+
+
+def test_every_line_of_every_part_is_read_on_from_a_place(tmp_path):
+    """Where the place is no longer there, all lines that are left are read."""
+    file = tmp_path / "file"
+    lines = [b"%d" % n * (1 + n % 3 * 60) for n in range(24)]
+    for part in range(3):
+        end = f".{part:06}" if part else ""
+        text = b"".join(line + b"\n" for line in lines[8 * part :][:8])
+        file.with_name(f"file{end}").write_bytes(text)
+
+    def after(*place: int) -> tuple[list[bytes], bool]:
+        tail = Tail(file, 50, newest=False, part=place[0], offset=place[1])
+        found, anew = tail.lines(), tail.anew
+        while more := tail.lines():
+            found += more
+        return found, anew
+
+    assert after(0, 0) == (lines, False)
+    assert after(0, len(lines[0]) + 1) == (lines[1:], False)
+    assert after(1, 0) == (lines[8:], False)
+    for nowhere in ((0, 1), (1, 10**6), (3, 0), (999_999, 5)):
+        found, anew = after(*nowhere)
+        assert (found, anew) == (lines, True)
+    file.unlink()
+    for gone in ((0, 0), (0, 3), (7, 0)):
+        assert after(*gone) == (lines[8:], True)
 
 
 @pytest.mark.parametrize("before", [b"old 1\nold 2\n", b"old 1\nold 2\nold 3"])

@@ -169,6 +169,17 @@ def test_the_rule_holds_at_every_address(job, citations):
     assert len(served.job.lines("predictions.jsonl")) == 2
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1", "::"])
+def test_a_server_that_is_open_to_other_machines_says_so(host, capsys):
+    """Of runs, of metrics and of the dashboard: they have one server in common."""
+    try:
+        with server.Server([], At(host)) as served:
+            said = f"warning: {served.address}: open to other machines, without a password"
+    except PortError as error:
+        pytest.skip(f"no address {host} here: {error}")
+    assert capsys.readouterr().err.startswith(said) is (host in ("0.0.0.0", "::"))
+
+
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 def test_a_length_that_can_be_read_in_two_ways(job, citations, version):
     served = Served(job([]))

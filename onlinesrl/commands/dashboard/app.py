@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import Receive, Scope, Send
 
 from onlinesrl.commands.dashboard.folders import Unseen, Watched
 from onlinesrl.runs.console import Say
+from onlinesrl.runs.http.events import EventStream
 from onlinesrl.runs.http.server import At, Server
 from onlinesrl.stream.daemon_calls import aside
 
@@ -27,7 +27,6 @@ STREAMS = 32
 """The most clients that receive events at a time."""
 EVERY_SECONDS = 1.0
 """How often run folders are looked at, while somebody has the page open."""
-PING_SECONDS = 15.0
 REST = 10
 """After a checkpoint has been looked at, no other one is for so many times as long."""
 WORKER = "onlinesrl.commands.dashboard.worker"
@@ -70,7 +69,7 @@ class Page:
         self.asking = asyncio.Semaphore(1)
         self.explaining = asyncio.Semaphore(1)
         self.tasks: dict[int, asyncio.Task[None]] = {}
-        self.streams = 0
+        self.followers = set[EventStream]()
 
     async def index(self, request: Request) -> Response:
         """Answer with the page."""
@@ -78,14 +77,14 @@ class Page:
 
     async def stream(self, request: Request) -> Response:
         """Answer with server-sent events: parts of runs, whenever they have changed."""
-        if self.streams >= STREAMS:
-            return Response("too many pages are open\n", 503, media_type="text/plain")
-        return _Events(self)
+        if len(self.followers) >= STREAMS:
+            text, headers = "too many pages are open\n", {"Retry-After": "5"}
+            return Response(text, 503, headers, media_type="text/plain")
+        return EventStream(self.events(), self.followers)
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yield all parts of all runs, then those that change."""
         sent: dict[tuple[int, str], bytes] = {}
-        spoken = time.monotonic()
         yield _event("runs", [str(run.path) for run in self.runs])
         while True:
             await self.look()
@@ -93,11 +92,9 @@ class Page:
                 for name, value in run.parts().items():
                     part = _event("part", {"run": number, "name": name, "value": value})
                     if sent.get((number, name)) != part:
-                        sent[number, name], spoken = part, time.monotonic()
+                        sent[number, name] = part
                         yield part
-            if time.monotonic() - spoken > PING_SECONDS:
-                spoken = time.monotonic()
-                yield b": still here\n\n"
+            yield b""
             await asyncio.sleep(EVERY_SECONDS)
 
     async def look(self) -> None:
@@ -140,22 +137,6 @@ class Page:
             atom = parameters.get("atom")
             reply = await answer(task="explain", folder=str(run.path), pair=pair, atom=atom)
         return _json(reply, 200 if "lines" in reply else 422)
-
-
-class _Events(StreamingResponse):
-    """The events of a page, which counts those who receive them."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        headers = {"Cache-Control": "no-store"}
-        super().__init__(page.events(), media_type="text/event-stream", headers=headers)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.page.streams += 1
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self.page.streams -= 1
 
 
 async def answer(**request: Any) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from onlinesrl.commands.dashboard.tail import Tail
 from onlinesrl.core.errors import FolderError, StorageError
 from onlinesrl.core.evaluation.means_between import means_between
 from onlinesrl.core.example import Atoms, Constant, ValuedAtom, arguments, show_ground_atom
 from onlinesrl.stream.checkpoints import numbered
-from onlinesrl.stream.run_folder import is_run, parts
+from onlinesrl.stream.run_folder import is_run
+from onlinesrl.stream.tail import Tail
 
 POINTS = 400
 """Of twice as many points of a curve every other one is left out."""
@@ -24,7 +24,7 @@ ATOMS = 200
 """The most atoms of a prediction that are listed."""
 METRICS = "metrics.jsonl"
 CURVE_BYTES = 1 << 26
-"""The most bytes of a file of metrics that are read, some 50,000 points: curves begin at the first."""
+"""The most bytes of metrics that are read at a look, some 50,000 points: curves begin at the first."""
 LOCKS = Path("/proc/locks")
 T = TypeVar("T")
 
@@ -129,7 +129,7 @@ class Watched:
                 f"{path}: {reason}; expected one that a run has written to (its output)"
             )
         self.path = path
-        self._metrics: dict[Path, Tail] = {}
+        self._metrics = Tail(path / METRICS, newest=False)
         self._predictions = Tail(path / "predictions.jsonl")
         self._letters = Tail(path / "deadletter.jsonl")
         self._saved: list[Saved] = []
@@ -151,20 +151,15 @@ class Watched:
     # reading -------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Read what is new, of files that have parts from the last one."""
+        """Read what is new: all metrics, and the newest predictions and dead letters."""
         self._saved = self._checkpoints()
-        for tail in (self._predictions, self._letters):
-            tail.follow()
-        files = [self.path / METRICS]
-        with suppress(OSError):  # the folder may vanish
-            files = parts(files[0]) or files
-        for part in files:
-            tail = self._metrics.setdefault(part, Tail(part, CURVE_BYTES))
-            points = _decoded(tail.lines(), Point)
-            if tail.anew:
+        read, lines = 0, [b""]
+        while lines and read < CURVE_BYTES:
+            lines = self._metrics.lines()
+            if self._metrics.anew:
                 self._restart()
-                self._metrics = {part: tail}
-            self._add(points)
+            self._add(_decoded(lines, Point))
+            read += sum(map(len, lines))
         _extend(self._newest, self._predictions, Prediction)
         _extend(self._dead, self._letters, Letter)
 
@@ -219,7 +214,7 @@ class Watched:
     def parts(self) -> dict[str, Any]:
         """Return what the page shows, by its parts, for JSON."""
         last = self._points[max(self._points)] if self._points else None
-        tails = (self._predictions.path, self._letters.path, *[*self._metrics][-1:])
+        tails = (self._predictions.path, self._letters.path, self._metrics.path)
         files = [path for path in (*tails, self.path / "summary.json") if path.exists()]
         return {
             "head": {

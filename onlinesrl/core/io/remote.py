@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from onlinesrl.core.errors import StorageError, UsageError
+from onlinesrl.core.errors import StorageError, UsageError, printable, shortened
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "s3": {
@@ -76,5 +76,5 @@ def local_copy(address: str) -> Path:
 
 def unreachable(address: str, action: str, error: Exception) -> StorageError:
     """Return the error of a library of a file system, which may be of any kind."""
-    reason = str(error) or type(error).__name__
+    reason = shortened(printable(str(error) or type(error).__name__))
     return StorageError(without_login(f"{address}: cannot {action}: {reason}"))

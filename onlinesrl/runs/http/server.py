@@ -30,6 +30,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from onlinesrl.core.errors import PortError, UnavailableError
 from onlinesrl.core.operating_system import most_files
 from onlinesrl.core.parallel.starting import starting
+from onlinesrl.runs.console import warn
 
 CLIENTS = 256
 """The most connections; one more disconnects the client that the server has waited for longest."""
@@ -127,6 +128,10 @@ class Server:
         self.socket = listening(at)
         self.port: int = self.socket.getsockname()[1]
         self.address = at.address(self.port)
+        if not ip_address(self.socket.getsockname()[0]).is_loopback:
+            warn(
+                f"{self.address}: open to other machines, without a password and without encryption"
+            )
         self.uvicorn = _Uvicorn(
             uvicorn.Config(
                 application(routes, at.names),
