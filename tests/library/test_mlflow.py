@@ -97,10 +97,11 @@ def test_metrics_are_logged_while_a_run_runs_and_go_on(
     }
     lines = run.lines("metrics.jsonl")
     assert logged == {line["examples"]: line["f1"] for line in lines}
-    for nowhere in "file:///proc/nowhere", "http://127.0.0.1:9":
+    for nowhere in "file:///proc/nowhere", "http://ann:0pen-sesame@127.0.0.1:9":
         monkeypatch.setenv("MLFLOW_TRACKING_URI", nowhere)
         started = time.monotonic()
         assert run.run("--fresh") == 0
         assert run.said.count("metrics are not logged to MLflow: ") == 1
+        assert "sesame" not in run.said
         assert run.lines("metrics.jsonl") == lines
     assert time.monotonic() - started < 60  # MLflow itself would try for four minutes

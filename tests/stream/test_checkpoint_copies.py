@@ -324,3 +324,30 @@ def test_a_model_and_a_start_are_read_from_an_address(
     assert f"{memory}/nothing.ckpt: cannot read: " in other.said
     assert other.run("--set", f"learner.start={memory}/nothing.ckpt") == 74
     assert f"{memory}/nothing.ckpt: cannot read: " in other.said
+
+
+@pytest.mark.parametrize(
+    ("key", "address", "code"),
+    [
+        ("checkpoint.copy_to", "ftp://ann:0pen-sesame@host/run", 78),
+        ("checkpoint.copy_to", "https://0pen-sesame@host/run", 78),
+        ("checkpoint.copy_to", "memory://:0pen@sesame@host/run", 78),
+        ("model", "ftp://ann:0pen-sesame@127.0.0.1:9/model.mln", 64),
+        ("learner.start", "http://ann:0pen-sesame@127.0.0.1:9/start.ckpt", 64),
+        ("model", "http://127.0.0.1:9/model.mln?signature=0pen-sesame", 74),
+    ],
+)
+def test_a_login_in_an_address_is_refused_and_never_shown(
+    key: str, address: str, code: int, job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    run = job(citations[:5])
+    assert run.run("--set", f"{key}={address}") == code
+    section, _, name = key.rpartition(".")
+    values = {section: {name: address}} if section else {name: address}
+    written = job(citations[:5], "written", **values)
+    assert written.run() == code
+    for said in run.said, written.said:
+        assert "sesame" not in said
+        assert "expected an address without a login" in said or code == 74
+    assert run.call("weights", address) == (74 if code == 74 else 64)
+    assert "sesame" not in run.said

@@ -29,7 +29,7 @@ _SCALARS = {
 }
 
 
-_SECRETIVE = re.compile(r"secu|pass|pasw|sasl|ssl_", re.IGNORECASE)
+_SECRETIVE = re.compile(r"secu|pass|pasw|sasl|ssl_|://[^\s/]*@|:[^\s/:]*@", re.IGNORECASE)
 _QUOTED = re.compile(r"""'[^']*'|"[^"]*\"""")
 _SIGN = re.compile(r"""['"](?:|.|\\.|<[a-z ]+>)['"]""")
 
@@ -37,7 +37,7 @@ _SIGN = re.compile(r"""['"](?:|.|\\.|<[a-z ]+>)['"]""")
 def secretive(text: object) -> bool:
     """Return whether a text may contain credentials, which error messages must not repeat.
 
-    Misspelt keys count too: ``securty`` and ``sasl_plain_pasword``.
+    Misspelt keys count too: ``securty`` and ``sasl_plain_pasword``; and so does a login in an address.
     """
     return _SECRETIVE.search(str(text)) is not None
 

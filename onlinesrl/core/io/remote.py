@@ -76,5 +76,5 @@ def local_copy(address: str) -> Path:
 
 def unreachable(address: str, action: str, error: Exception) -> StorageError:
     """Return the error of a library of a file system, which may be of any kind."""
-    reason = shortened(printable(str(error) or type(error).__name__))
-    return StorageError(without_login(f"{address}: cannot {action}: {reason}"))
+    reason = shortened(printable(without_login(str(error) or type(error).__name__)))
+    return StorageError(f"{without_login(address)}: cannot {action}: {reason}")

@@ -150,6 +150,21 @@ def test_complaints_about_a_secret_by_itself_do_not_either(value):
     assert "sesame" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        "bootstrap: 'ann:0pen-sesame@h:1'",
+        "bootstrap: 'h:1', registry: {url: 'http://ann:0pen-sesame@h:1'}",
+        "bootstrap: 'h:1', registry: {url: 'http://:0pen-sesame@h:1'}",
+    ],
+)
+def test_a_login_in_an_address_is_refused_and_not_repeated(values):
+    Path("run.yaml").write_text(HEAD + f"source: {{kind: kafka, topic: t, {values}}}\n")
+    with pytest.raises(ConfigError, match="without a login") as caught:
+        load(Path("run.yaml"))
+    assert "sesame" not in str(caught.value)
+
+
 def test_what_is_no_secret_is_told():
     Path("run.yaml").write_text(SECURE + "{sasl_plain_password: a: b}\n")
     with pytest.raises(ConfigError, match="expected ',' or '}', but got ':'"):
