@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -176,3 +177,12 @@ def _limit(name: str) -> int | None:
         return None
     limit: int = _resource.getrlimit(getattr(_resource, name))[0]
     return None if limit == _resource.RLIM_INFINITY else limit
+
+
+def limit_unreceived(opened: socket.socket, seconds: float) -> None:
+    """Have connections end whose other end has vanished, and receives nothing for so long; Linux only.
+
+    Elsewhere the system decides, after some ten minutes.
+    """
+    if sys.platform == "linux":
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * seconds))

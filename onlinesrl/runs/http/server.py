@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from onlinesrl.core.errors import PortError, UnavailableError
-from onlinesrl.core.operating_system import most_files
+from onlinesrl.core.operating_system import limit_unreceived, most_files
 from onlinesrl.core.parallel.starting import starting
 from onlinesrl.runs.console import warn
 
@@ -74,6 +74,7 @@ def listening(at: At) -> socket.socket:
     opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        limit_unreceived(opened, CLIENT_SECONDS)  # of all its connections
         opened.bind((at.host, at.port))
         opened.listen(1)  # the server asks for more; without it two processes could have the port
     except (OSError, OverflowError, UnicodeError) as error:
