@@ -2,7 +2,9 @@
 
 import datetime
 import decimal
+import socket
 import struct
+import threading
 from contextlib import suppress
 
 import pytest
@@ -10,6 +12,7 @@ from pydantic import SecretStr
 
 from onlinesrl.core.errors import ExampleError, UnavailableError
 from onlinesrl.core.io import config_section
+from onlinesrl.stream.kafka import framed_values
 from onlinesrl.stream.kafka import registry as registry_module
 from onlinesrl.stream.kafka.config import RegistrySection
 from onlinesrl.stream.kafka.framed_values import FramedValues
@@ -259,6 +262,55 @@ def test_patience_with_a_registry_has_an_end(quick):
     stopped = SchemaRegistry(away.url, None, None, 60, lambda: True, lambda _: None)
     with pytest.raises(Stopped, match="so the next start asks again"):
         stopped.schema(1)
+
+
+def test_a_registry_that_answers_byte_by_byte_does_not_answer(quick, monkeypatch):
+    """What it sends never ends; neither patience nor a request to stop waits for it."""
+    monkeypatch.setattr(registry_module, "ANSWER_SECONDS", 0.2)
+    ended = threading.Event()
+
+    def trickling():
+        client, _ = listening.accept()
+        with client, suppress(OSError):
+            client.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+            while not ended.wait(0.01):
+                client.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        threads = [threading.Thread(target=trickling) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        try:
+            slow = SchemaRegistry(url, None, None, 0.0, lambda: False, lambda _: None)
+            with pytest.raises(UnavailableError, match=r"no answer within .*\(source.patience\)"):
+                slow.schema(1)
+            monkeypatch.setattr(registry_module, "ANSWER_SECONDS", 1e6)
+            stopped = SchemaRegistry(url, None, None, 1e6, lambda: True, lambda _: None)
+            with pytest.raises(Stopped, match="so the next start asks again"):
+                stopped.schema(1)
+        finally:
+            ended.set()
+            for thread in threads:
+                thread.join()
+
+
+def test_a_schema_that_was_not_there_is_asked_for_again_after_a_pause(registry, monkeypatch):
+    read, number = values(registry), registry.add(AVRO)
+    data = framed(number, as_avro(ORDERS[0]))
+    registry.faults = [(404, {})] * 3
+    for _ in range(2):
+        with pytest.raises(ExampleError, match="404 Not Found"):
+            read.value(data)
+    assert len(registry.asked) == 1
+    monkeypatch.setattr(framed_values, "AGAIN_SECONDS", 0.0)
+    read = values(registry)
+    for _ in range(2):
+        with pytest.raises(ExampleError, match="404 Not Found"):
+            read.value(data)
+    assert read.value(data) == ORDERS[0]
+    assert read.value(data) == ORDERS[0]
+    assert len(registry.asked) == 4
 
 
 def test_certificates_that_cannot_be_read_are_named(tmp_path):
