@@ -237,7 +237,7 @@ class World:
                 self._schema.check_change(part, atom, value, self._world.fact(atom))
                 number = 1.0 if value is None else value
                 changes[atom] = {"remove": None, "query": nan}.get(part, number)
-        new = numbers.keys() - self._whole_numbers.keys()
+        new = [text for text in numbers if text not in self._whole_numbers]
         self._whole_numbers |= numbers  # before the change, so that no interrupt comes between
         exchanges = list[Exchange]()
         try:

@@ -2,7 +2,10 @@
 
 import copy
 import pickle
+import sys
+import tracemalloc
 from collections import Counter
+from statistics import median
 
 import numpy as np
 import pytest
@@ -616,6 +619,93 @@ def test_rules_of_a_markov_logic_world_come_and_go(tmp_path):
     world.set_model(MARKOV)
     world.save(tmp_path / "world")
     assert digest(srl.World.load(tmp_path / "world")) == digest(world)
+
+
+GOOD = """
+Rates(user, user)
+Good(user)
+1 Rates(x, y) ^ Good(x) => Good(y)
+-0.2 Good(x)
+Rates(x, x) => !Good(x).
+"""
+CLAIMS = """
+Claims(cell, value)
+Value(cell, value)
+Value(c, v) ^ Value(c, w) => v = w.
+Claims(c, v) => EXIST w Value(c, w).
+1 Claims(c, v) => Value(c, v)
+"""
+RATED = """
+1: Rates(A, B) & Good(A) -> Good(B) ^2
+0.2: !Good(A) ^2
+Rates(A, A) -> !Good(A) .
+"""
+
+
+def good(n):
+    return {"Rates": [(f"a{n}", f"b{n}")]}, {"Good": [f"a{n}", f"b{n}"]}
+
+
+def claims(n):
+    return {"Claims": [(n, f"v{n}")]}, {"Value": [(n, f"v{n}"), (n, f"w{n}")]}
+
+
+def together(*atoms):
+    """Atoms by predicate, as one."""
+    return {name: [row for some in atoms for row in some[name]] for name in atoms[0]}
+
+
+def work(step):
+    """The calls that a step makes, and the most memory that it takes at once, in bytes."""
+    calls = 0
+
+    def count(*_):
+        nonlocal calls
+        calls += 1
+
+    tracemalloc.start()
+    sys.setprofile(count)
+    step()
+    sys.setprofile(None)
+    memory = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return calls, memory
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "query", "targets", "atoms"),
+    [
+        (GOOD, "mln", "Good", "all", good),
+        (CLAIMS, "mln", "Value", "listed", claims),
+        (RATED, "psl", "Good", "stop", good),
+    ],
+)
+def test_a_change_costs_what_it_touches(text, kind, query, targets, atoms):
+    """Constants never seen come, and others go, in worlds of which one has eight times the facts."""
+
+    def work_of(n):
+        world = srl.World(srl.Model(text, kind), query, targets=targets)
+
+        def add(*numbers):
+            facts, asked = (together(*some) for some in zip(*map(atoms, numbers), strict=True))
+            return lambda: world.apply(add=facts, query={} if targets == "all" else asked)
+
+        def remove(number):
+            facts, asked = atoms(number)
+            return lambda: world.apply(remove=facts if targets == "all" else facts | asked)
+
+        add(*range(n))()
+        add(n)()  # makes indexes
+        remove(n)()
+        steps = [[work(add(n + k)), work(remove(k))] for k in range(9)]
+        return [
+            median(column)
+            for pair in zip(*steps, strict=True)
+            for column in zip(*pair, strict=True)
+        ]
+
+    for few, many in zip(work_of(400), work_of(3_200), strict=True):
+        assert many < 1.5 * few
 
 
 def test_what_a_markov_logic_world_has_not():

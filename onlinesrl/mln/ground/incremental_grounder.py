@@ -8,13 +8,14 @@ facts to those that may come. Several changed atoms may lead to one substitution
 once, since the substitution is its key.
 
 A variable of an existential part that ranges over a type lengthens all ground clauses of its clause when
-the type grows: then the whole clause is ground again.
+the type grows: then the whole clause is ground again. Where targets are listed it ranges over these instead,
+and only the ground clauses that one of them touches are.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, product
 from math import nan, prod
@@ -89,9 +90,12 @@ class Step(NamedTuple):
 
 
 class _Clause:
-    """A clause's plan, its own variables, and those that no join with evidence binds."""
+    """A clause's plan, its own variables, and those that no join binds.
 
-    def __init__(self, plan: ClausePlan, query: Collection[str]):
+    In a world that lists its targets, joins bind variables to those of listed atoms as well.
+    """
+
+    def __init__(self, plan: ClausePlan, listed: bool):
         self.plan, self.clause = plan, plan.clause
         own, exists = plan.clause.literals, plan.clause.exists
         inner = {name for part in exists for name in part.variables}
@@ -99,11 +103,9 @@ class _Clause:
         self.names = [name for name in kinds if name not in inner]
         self.numbers = {name for name, kind in kinds.items() if kind == NUMBER}
         self.atoms = [x.atom for x in (*own, *(x for part in exists for x in part.literals))]
-        evidence = [x for x in own if not x.positive and x.atom.predicate not in query]
-        joined = {name for x in evidence for name in _names(x.atom)}
-        for part in exists:
-            evidence = [x for x in part.literals if x.positive and x.atom.predicate not in query]
-            joined |= {n for x in evidence for n in _names(x.atom) if n in part.variables}
+        joined = _scanned(plan, listed)
+        for part, existential in zip(plan.exists, exists, strict=True):
+            joined |= _scanned(part, listed) & {*existential.variables}
         self.free = {name: kind for name, kind in kinds.items() if name not in joined}
 
     @property
@@ -139,7 +141,7 @@ class IncrementalGrounder:
         self.plan = compile_program(program, query)
         self.listed = listed
         self._facts = AtomIndex()
-        clauses = [_Clause(plan, self.plan.query) for plan in self.plan.clauses]
+        clauses = [_Clause(plan, listed) for plan in self.plan.clauses]
         self._clauses = old.numbered(clauses) if old else dict(enumerate(clauses))
         self.weights = {n: _weights(clause.clause) for n, clause in self._clauses.items()}
         """The weights of clauses by number."""
@@ -378,10 +380,12 @@ class IncrementalGrounder:
         for name in self.plan.query:
             kinds = self.plan.program.predicates[name].types
             for moved_kind, constant in moved:
-                for place, kind in enumerate(kinds):
-                    if kind == moved_kind:
-                        columns = [[*self._domains[kind]] for kind in kinds]
-                        columns[place] = [constant]
+                for place, kind_of_place in enumerate(kinds):
+                    if kind_of_place == moved_kind:
+                        columns = (
+                            [constant] if column == place else self._domains[kind]
+                            for column, kind in enumerate(kinds)
+                        )
                         atoms |= dict.fromkeys((name, row) for row in product(*columns))
         return atoms
 
@@ -555,6 +559,12 @@ def _weight(clause: Clause, weights: ClauseWeights, row: Row) -> float | None:
 
 def _present(rows: Mapping[Key, Row | None]) -> dict[Key, Row | None]:
     return {key: row for key, row in rows.items() if row is not None}
+
+
+def _scanned(plan: ClausePlan | ExistentialPlan, listed: bool) -> set[str]:
+    """Return the variables in atoms that a plan joins."""
+    steps = plan.listed if listed else plan.full
+    return {name for step in steps if isinstance(step, Scan) for name in _names(step.atom)}
 
 
 def _names(atom: Atom) -> list[str]:

@@ -110,7 +110,7 @@ class IndexedAtoms(IndexedRows):
         relation = np.array([self.relation_of[name] for name, _ in atoms], np.int64)
         arity = self._arities[relation]
         constants = self._interned([*chain.from_iterable(row for _, row in atoms)])
-        self._mentions += np.bincount(constants, minlength=len(self._mentions))
+        np.add.at(self._mentions, constants, 1)
         row = np.repeat(np.arange(len(atoms)), arity)
         column = np.arange(len(row)) - np.repeat(np.cumsum(arity) - arity, arity)
         cells = np.zeros((self._width, len(atoms)), np.int32)

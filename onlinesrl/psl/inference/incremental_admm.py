@@ -66,15 +66,15 @@ class Certificate(NamedTuple):
 
 ENTRY = "variable", "coefficient", "row", "following", "preceding"
 VARIABLE = "first", "y", "reduced_cost", "variable_gap"
-"""The fields of ``LinkedRows`` by what they are about; all others are about rows."""
+"""The fields of ``LinkedRows`` by what they are about; all others are about rows, or blocks of rows."""
 
 
-def _longer(frame: Any, **sizes: int) -> Any:
+def _longer(frame: Any, row: int = 0, variable: int = 0, entry: int = 0) -> Any:
     """Return a frame whose arrays of entries, rows or variables have these sizes, or more."""
-    longer = {}
+    longer, sizes = {}, dict.fromkeys(ENTRY, entry) | dict.fromkeys(VARIABLE, variable)
+    sizes["worst"] = -(-2 * row // kernel.BLOCK)
     for field in fields(frame):
-        about = "entry" if field.name in ENTRY else "variable" if field.name in VARIABLE else "row"
-        array, size = getattr(frame, field.name), sizes.get(about, 0)
+        array, size = getattr(frame, field.name), sizes.get(field.name, row)
         if size > len(array):
             longer[field.name] = extended(array, size)
     return replace(frame, **longer) if longer else frame
@@ -159,7 +159,7 @@ class IncrementalAdmm:
     @property
     def certificate(self) -> Certificate:
         """The certificate of the present values."""
-        violation = float(self._linked.excess.max(initial=0.0)) if self._hard else 0.0
+        violation = float(self._linked.worst.max(initial=0.0)) if self._hard else 0.0
         close = self._gap <= self._allowed and violation <= self.violation
         return Certificate(self._energy, self._gap, violation, close)
 
@@ -382,7 +382,9 @@ class IncrementalAdmm:
         kernel.insert(linked, rows)
 
     def _set_conjugates(self, rows: Ints, model: HingeLossMRF) -> None:
-        conjugate, linked = conjugates(weighted_rows(model, self.weights)), self._linked
+        without_bonus = np.empty(0)
+        conjugate = conjugates(weighted_rows(model, self.weights, without_bonus))
+        linked = self._linked
         linked.low[rows], linked.high[rows] = conjugate.low, conjugate.high
         linked.curvature[rows] = conjugate.curvature
 
@@ -473,8 +475,7 @@ class IncrementalAdmm:
         if others > FULL * self._allowed:
             touched, others = np.flatnonzero(self._is_variable), 0.0
         touched, moved = self._descend(touched, others + MARGIN * (self._allowed - others))
-        unmet = np.flatnonzero(self._linked.excess > self.violation) if self._hard else _NONE
-        active = np.union1d(moved, self._calling(touched, unmet))
+        active = np.union1d(moved, self._calling(touched, self._unmet()))
         most = SHARE * self._n_rows
         while not self.certificate.certified:
             rows, beside = self._reach(active)
@@ -528,6 +529,15 @@ class IncrementalAdmm:
             is_large |= np.isin(variables, self._variables_of(unmet))
         calling: Ints = variables[is_large]
         return calling
+
+    def _unmet(self) -> Ints:
+        """Return the constraints that the values violate."""
+        linked = self._linked
+        blocks = np.flatnonzero(linked.worst > self.violation)
+        rows = (blocks[:, None] * kernel.BLOCK + np.arange(kernel.BLOCK)).ravel()
+        rows = rows[rows < len(linked.excess)]
+        unmet: Ints = rows[linked.excess[rows] > self.violation]
+        return unmet
 
     def _solve(
         self,

@@ -15,6 +15,8 @@ FIRST = 0.5
 """Gaps of at least this share of the largest are seen to first."""
 WORK = 8
 """How often rows are looked at, before descent along single variables is too slow."""
+BLOCK = 512
+"""The violations of so many rows have one maximum, which is kept."""
 KINK = 2
 """Marks a variable along which the energy has a kink."""
 
@@ -41,6 +43,7 @@ class LinkedRows(Frame):
     energy: Floats  # [row]
     row_gap: Floats  # [row]
     excess: Floats  # [row] the violation of a constraint
+    worst: Floats  # [block of rows] the largest of them
     y: Floats  # [variable]
     reduced_cost: Floats  # [variable] r = Q' u
     variable_gap: Floats  # [variable]
@@ -87,12 +90,26 @@ def slope(rows: LinkedRows, i: int, value: float) -> float:
 
 
 @kernel
+def set_excess(rows: LinkedRows, i: int, value: float) -> None:
+    """Set the violation of row i, and the largest of its block."""
+    block, old = i // BLOCK, rows.excess[i]
+    rows.excess[i] = value
+    if value >= rows.worst[block]:
+        rows.worst[block] = value
+    elif old == rows.worst[block]:
+        worst = 0.0
+        for other in range(block * BLOCK, min((block + 1) * BLOCK, len(rows.excess))):
+            worst = max(worst, rows.excess[other])
+        rows.worst[block] = worst
+
+
+@kernel
 def insert(rows: LinkedRows, numbers: Ints) -> None:
     """Link rows, each with the dual that is best for it alone; 0 for a constraint."""
     for i in numbers:
         u = 0.0 if rows.kind[i] >= AT_MOST else slope(rows, i, form(rows, i))
         rows.dual[i] = u
-        rows.energy[i] = rows.row_gap[i] = rows.excess[i] = 0.0
+        rows.energy[i] = rows.row_gap[i] = 0.0
         for e in range(rows.start[i], rows.stop[i]):
             j = rows.variable[e]
             rows.reduced_cost[j] += u * rows.coefficient[e]
@@ -111,7 +128,7 @@ def remove(rows: LinkedRows, numbers: Ints) -> tuple[float, float]:
     for i in numbers:
         energy += rows.energy[i]
         gap += rows.row_gap[i]
-        rows.excess[i] = 0.0
+        set_excess(rows, i, 0.0)
         for e in range(rows.start[i], rows.stop[i]):
             j = rows.variable[e]
             rows.reduced_cost[j] -= rows.dual[i] * rows.coefficient[e]
@@ -162,7 +179,7 @@ def refresh_row(rows: LinkedRows, i: int) -> tuple[float, float]:
     energy, gap = 0.0, 0.5 * curvature * u * u - u * value
     if rows.kind[i] >= AT_MOST:
         gap += abs(u * value)
-        rows.excess[i] = abs(value) if np.isinf(best) else 0.0
+        set_excess(rows, i, abs(value) if np.isinf(best) else 0.0)
     else:
         energy = best * value - 0.5 * curvature * best * best
         gap += energy
