@@ -158,9 +158,14 @@ class NotFittedError(UsageError, ValueError, AttributeError):
 
 
 class Infeasible(OnlinesrlError):
-    """No state satisfies the hard clauses and groups, or no values satisfy the constraints."""
+    """No state satisfies the hard clauses and groups, or no values satisfy the constraints.
+
+    ``parts`` are patterns of atoms, see ``core.explain.conflict``: while none of these changes, the conflict
+    stays. None: they are not known.
+    """
 
     exit_code = 65
+    parts: tuple[tuple[str, tuple[str | None, ...]], ...] | None = None
 
 
 class Unsolved(OnlinesrlError):

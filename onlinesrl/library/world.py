@@ -27,7 +27,8 @@ from onlinesrl.library.tables import Table
 from onlinesrl.logic.atom_index import Change, GroundAtom
 from onlinesrl.logic.ground_world import Exchange, GroundRule
 from onlinesrl.logic.tables import with_names
-from onlinesrl.logic.transactional_world import Conflict, TransactionalWorld
+from onlinesrl.logic.transactional_world import TransactionalWorld
+from onlinesrl.logic.waiting_changes import Conflict, Parts
 
 if TYPE_CHECKING:
     from onlinesrl.mln.query.incremental_world import StateCertificate
@@ -54,8 +55,8 @@ class _Saved(TypedDict):
     whole_numbers: dict[str, int]
     facts: list[_Listed]
     keep_conflicts: bool
-    conflicts: list[tuple[list[_Listed], list[tuple[str, tuple[str, ...]]], str]]
-    """Facts that wait, atoms that wait to go, and why."""
+    conflicts: list[tuple[list[_Listed], list[tuple[str, tuple[str, ...]]], str, Parts]]
+    """Facts that wait, atoms that wait to go, why, and on what that depends."""
 
 
 class Delta:
@@ -314,8 +315,8 @@ class World:
             "facts": _rows(facts),
             "keep_conflicts": self._world.keep_conflicts,
             "conflicts": [
-                (_rows(changes), [atom for atom, x in changes.items() if x is None], reason)
-                for changes, reason in self._world.conflicts
+                (_rows(changes), [atom for atom, x in changes.items() if x is None], *why)
+                for changes, *why in self._world.conflicts
             ],
         }
         checkpoint_file.write(Path(path), 1, header, arrays)
@@ -338,9 +339,10 @@ class World:
             except OnlinesrlError as error:
                 raise Misfit(str(error)) from None
             world._world.resume(world._restored(saved["facts"]), checkpoint.arrays)
-            for listed, gone, reason in saved["conflicts"]:
-                changes = {**world._restored(listed), **dict.fromkeys(gone)}
-                world._world.conflicts.append(Conflict(changes, reason))
+            world._world.wait(
+                Conflict({**world._restored(listed), **dict.fromkeys(gone)}, reason, parts)
+                for listed, gone, reason, parts in saved["conflicts"]
+            )
             world._whole_numbers = saved["whole_numbers"]
             world._forget_numbers()
         return world

@@ -107,7 +107,10 @@ class GroundWorld(Protocol):
         ...
 
     def state(self, atoms: Iterable[GroundAtom]) -> Any:
-        """Return what ``remade`` needs, at the cost of these atoms, which the next step may change."""
+        """Return what ``remade`` needs, at the cost of these atoms, which the next step may change.
+
+        Its ``facts`` have the values of these atoms, and can be given those of more before they change.
+        """
         ...
 
     def remade(self, state: Any) -> GroundWorld:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from onlinesrl.core.errors import DataError, Infeasible, ModelError, OnlinesrlError, Unsolved
 from onlinesrl.logic.atom_index import Change, GroundAtom, same_value
 from onlinesrl.logic.ground_world import Exchange, GroundWorld
+from onlinesrl.logic.waiting_changes import Conflict, Parts, WaitingChanges
 
 REFUSALS = (DataError, Infeasible, ModelError, Unsolved)
 """The errors with which a world refuses a step by itself, and is as before."""
 
 
-class Conflict(NamedTuple):
-    """A change that waits, and why: the smallest conflict."""
-
-    changes: dict[GroundAtom, float | None]
-    reason: str
+MOST_WAITING = 1_000
+"""The most changes that wait; beyond them a change that would wait is refused."""
 
 
 class TransactionalWorld:
@@ -29,30 +27,33 @@ class TransactionalWorld:
 
     With ``keep_conflicts`` ``apply`` does not raise Infeasible. A change under which the hard rules cannot
     all hold waits: its facts are among those of the world, but the values are the best ones without it.
-    Changes of the same atoms wait together, as one. After every step all that wait are tried again, together
-    and one by one, each at the cost of a step.
+    Changes of the same atoms wait together, as one. At most ``MOST_WAITING`` wait, further ones are refused.
+    After every step all that wait are tried again, first together and then one by one in their order, until
+    no other fits. A trial is left out where the step changes no atom on which the conflict depends, since it
+    would fail again.
     """
 
     def __init__(self, world: GroundWorld, keep_conflicts: bool = False) -> None:
         self.keep_conflicts = keep_conflicts
         self._world = world
-        self._conflicts = list[Conflict]()
-        self._before: tuple[Any, list[Conflict]] | None = None
+        self._waiting = WaitingChanges()
+        self._before: tuple[Any, list[Conflict], Parts] | None = None
         """In a step, or after one that was cut off: what was before it, see ``GroundWorld.state``."""
 
     @property
     def world(self) -> GroundWorld:
         """The world without what waits."""
         if self._before is not None:
-            state, conflicts = self._before
+            state, conflicts, together = self._before
             world = self._world.remade(state)
-            self._world, self._conflicts, self._before = world, conflicts, None
+            self._world, self._before = world, None
+            self._waiting = WaitingChanges(conflicts, together)
         return self._world
 
     @property
     def conflicts(self) -> list[Conflict]:
         """The changes that wait."""
-        return self._conflicts if self._before is None else self._before[1]
+        return [*self._waiting] if self._before is None else self._before[1]
 
     def __getattr__(self, name: str) -> Any:
         """Return what does not differ."""
@@ -60,10 +61,8 @@ class TransactionalWorld:
 
     def fact(self, atom: GroundAtom) -> float | None:
         """Return the value of a fact, also of one that waits."""
-        for conflict in self.conflicts:
-            if atom in conflict.changes:
-                return conflict.changes[atom]
-        return self.world.fact(atom)
+        world, conflict = self.world, self._waiting.get(atom)
+        return world.fact(atom) if conflict is None else conflict.changes[atom]
 
     def facts(self) -> dict[GroundAtom, float]:
         """Return the facts in the order of their names, those that wait too."""
@@ -81,17 +80,35 @@ class TransactionalWorld:
         with self._step(changes) as world:
             if not self.keep_conflicts:
                 return world.apply(changes, exchanges)
-            waiting, together = self._conflicts, dict[GroundAtom, float | None]()
-            self._conflicts = [old for old in waiting if old.changes.keys().isdisjoint(changes)]
-            for conflict in waiting:
-                together |= {} if conflict in self._conflicts else conflict.changes
+            waiting, together = self._waiting, dict[GroundAtom, float | None]()
+            for number in waiting.changing(changes):
+                together |= waiting.remove(number).changes
             together |= changes
-            return self._after(self._tried(together, (Infeasible,), exchanges), exchanges)
+            result = self._tried(together, (Infeasible,), exchanges)
+            waiting.touch(together, in_world=not isinstance(result, Conflict))
+            if isinstance(result, Conflict):
+                if len(waiting) >= MOST_WAITING:
+                    raise Infeasible(
+                        f"{MOST_WAITING:,} other changes wait already; {result.reason}"
+                    )
+                waiting.add(result)
+                result = {}
+            return self._after(result, exchanges)
+
+    def wait(self, conflicts: Iterable[Conflict]) -> None:
+        """Let changes wait, as they did in a world that was saved."""
+        self._waiting = WaitingChanges(conflicts)
+
+    def save(self) -> tuple[dict[GroundAtom, float], dict[str, Any]]:
+        """See ``GroundWorld.save``, and ``wait``."""
+        world = self.world
+        self._waiting.hold_back(None)
+        return world.save()
 
     def set_weights(
         self, program: Any, exchanges: list[Exchange] | None = None
     ) -> dict[GroundAtom, Change]:
-        """See ``GroundWorld.set_weights``; what waited may bring and take away ground rules."""
+        """See ``GroundWorld.set_weights``; what waits still does, as hard rules have no weights."""
         with self._step() as world:
             return self._after(world.set_weights(program), exchanges)
 
@@ -100,7 +117,9 @@ class TransactionalWorld:
     ) -> dict[GroundAtom, Change]:
         """See ``GroundWorld.set_model``; a model under which the hard rules cannot hold is refused."""
         with self._step() as world:
-            return self._after(world.set_model(program, exchanges), exchanges)
+            changed = world.set_model(program, exchanges)
+            self._waiting = WaitingChanges(c._replace(parts=None) for c in self._waiting)
+            return self._after(changed, exchanges)
 
     def marginals(self, *arguments: Any) -> Any:
         """See ``MlnWorld.marginals``, which computes only what steps have changed since the last call."""
@@ -111,13 +130,12 @@ class TransactionalWorld:
     @contextmanager
     def _step(self, atoms: Iterable[GroundAtom] = ()) -> Iterator[GroundWorld]:
         """Do a step that changes these atoms, and perhaps those that wait."""
-        world, conflicts = self.world, [*self._conflicts]
-        waiting = (atom for conflict in conflicts for atom in conflict.changes)
-        self._before = world.state([*atoms, *waiting]), conflicts
+        world, conflicts, together = self.world, [*self._waiting], self._waiting.together
+        self._before = world.state(atoms), conflicts, together
         try:
             yield world
         except REFUSALS:
-            self._conflicts, self._before = conflicts, None
+            self._waiting, self._before = WaitingChanges(conflicts, together), None
             raise
         self._before = None
 
@@ -126,32 +144,56 @@ class TransactionalWorld:
         changes: Mapping[GroundAtom, float | None],
         expected: tuple[type[OnlinesrlError], ...],
         exchanges: list[Exchange] | None,
-    ) -> dict[GroundAtom, Change]:
-        """Make a change, or let it wait if that raises what is expected.
+    ) -> dict[GroundAtom, Change] | Conflict:
+        """Make a change; return what changed, or the conflict if that raises what is expected.
 
         Atoms that are as the world has them already are left out.
         """
-        new = {atom: x for atom, x in changes.items() if not same_value(x, self._world.fact(atom))}
+        assert self._before is not None
+        facts, new = self._before[0].facts, dict[GroundAtom, float | None]()
+        for atom, value in changes.items():
+            if not same_value(value, present := self._world.fact(atom)):
+                facts.setdefault(atom, present)
+                new[atom] = value
         try:
             return self._world.apply(new, exchanges) if new else {}
         except expected as error:
-            self._conflicts.append(Conflict(new, str(error)))
-        return {}
+            return Conflict(new, str(error), getattr(error, "parts", None))
 
     def _after(
         self, changed: dict[GroundAtom, Change], exchanges: list[Exchange] | None
     ) -> dict[GroundAtom, Change]:
-        """Try all that wait; return what changed, before and now."""
+        """Try what waits where its conflict may be over; return what changed, before and now."""
+        waiting = self._waiting
+        if len(waiting) > 1 and waiting.together is None:
+            waiting.hold_back(waiting.lasting())
+            if waiting.together is None:
+                everything = {a: x for conflict in waiting for a, x in conflict.changes.items()}
+                result = self._tried(everything, REFUSALS, exchanges)
+                if not isinstance(result, Conflict):
+                    self._waiting = WaitingChanges()
+                    return _united(changed, result)
+                waiting.hold_back(result.parts)
         before = None
-        while self._conflicts and len(self._conflicts) != before:
-            waiting, self._conflicts = self._conflicts, []
+        while waiting.due and len(waiting) != before:
             before = len(waiting)
-            everything = {a: x for conflict in waiting for a, x in conflict.changes.items()}
-            for changes in (everything, *(conflict.changes for conflict in waiting)):
-                for atom, (old, new) in self._tried(changes, REFUSALS, exchanges).items():
-                    changed[atom] = (changed.get(atom, (old, new))[0], new)
-                if changes is everything:
-                    if not self._conflicts:
-                        break
-                    self._conflicts.clear()
-        return {atom: values for atom, values in changed.items() if values[0] != values[1]}
+            for number in waiting.numbers():
+                if number not in waiting.due:
+                    continue
+                result = self._tried(waiting[number].changes, REFUSALS, exchanges)
+                if isinstance(result, Conflict):
+                    waiting.add(result, number)
+                else:
+                    waiting.accept(number)
+                    changed = _united(changed, result)
+        return _united(changed, {})
+
+
+def _united(
+    first: Mapping[GroundAtom, Change], second: Mapping[GroundAtom, Change]
+) -> dict[GroundAtom, Change]:
+    """Return what changed from before the first of two changes to after the second."""
+    both = {**first}
+    for atom, (old, new) in second.items():
+        both[atom] = (both.get(atom, (old, new))[0], new)
+    return {atom: values for atom, values in both.items() if values[0] != values[1]}

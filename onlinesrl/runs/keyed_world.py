@@ -17,7 +17,8 @@ from onlinesrl.core.language import Program
 from onlinesrl.logic.asserted_facts import AssertedFacts, Assertions, FactChanges, Key
 from onlinesrl.logic.atom_index import Change, GroundAtom, same_value
 from onlinesrl.logic.ground_world import FactSchema
-from onlinesrl.logic.transactional_world import Conflict, TransactionalWorld
+from onlinesrl.logic.transactional_world import TransactionalWorld
+from onlinesrl.logic.waiting_changes import Conflict, Parts
 
 UNKEYED = ""
 """The key of facts that no id asserts: no id is empty."""
@@ -30,8 +31,8 @@ _Entry: TypeAlias = tuple[str, tuple[str, ...], float | Literal["target"] | None
 """Predicate, constants and new value of a fact; None: it is no longer a fact."""
 _Step: TypeAlias = tuple[Key, list[_Entry]] | str | None
 """A key with the changes of its facts, the text of a model with new weights, or None: ids assert nothing."""
-_Waiting: TypeAlias = tuple[list[_Entry], list[_Entry], str]
-"""A change that waits, the facts that its atoms have in the answer, and its conflict."""
+_Waiting: TypeAlias = tuple[list[_Entry], list[_Entry], str, Parts]
+"""A change that waits, the facts of its atoms in the answer, its conflict, and on what that depends."""
 ARRAY = "world_"
 """Names of the world's arrays in checkpoints begin with it."""
 
@@ -95,6 +96,11 @@ class KeyedWorld:
         """The changes that wait until the hard rules can hold."""
         return self.ground.conflicts
 
+    @property
+    def keep_conflicts(self) -> bool:
+        """Whether changes under which the hard rules cannot all hold wait."""
+        return self.ground.keep_conflicts
+
     def set_weights(self, text: str) -> dict[GroundAtom, Change]:
         """Give the rules the weights of a model; return the atoms whose answer changed. Raises DataError."""
         changed = self.ground.set_weights(self._parse(text))
@@ -110,8 +116,8 @@ class KeyedWorld:
             self._weights = texts[-1] if texts else self._weights
             facts, self._arrays = self.ground.save()
             self._waiting = [
-                (_entries(changes), _entries({atom: facts.get(atom) for atom in changes}), reason)
-                for changes, reason in self.conflicts
+                (_entries(changes), _entries({atom: facts.get(atom) for atom in changes}), *why)
+                for changes, *why in self.conflicts
             ]
             self._noted, self._since = self.asserted.save(), []
 
@@ -144,9 +150,12 @@ class KeyedWorld:
             self.asserted.restore(self._noted)
             facts: FactChanges = {**self.asserted.facts()}
             self._waiting = saved["waiting"]
-            for entries, held, reason in self._waiting:
+            for _, held, _, _ in self._waiting:
                 facts |= _changes(held)
-                self.conflicts.append(Conflict(_changes(entries), reason))
+            self.ground.wait(
+                Conflict(_changes(entries), reason, parts)
+                for entries, _, reason, parts in self._waiting
+            )
             if self._noted:
                 present = {atom: x for atom in sorted(facts) if (x := facts[atom]) is not None}
                 self.ground.resume(present, self._arrays)
@@ -170,7 +179,7 @@ class KeyedWorld:
         for name, args, values, targets in saved["asserted"]:
             facts += [(name, args, value) for _, value in values]
             facts += [(name, args, TARGET) for _ in targets]
-        for entries, held, _ in saved["waiting"]:
+        for entries, held, *_ in saved["waiting"]:
             facts += [*entries, *held]
         for name, args, value in facts:
             if value is None:

@@ -382,8 +382,8 @@ class WorldLearner(Learner):
         return {
             "facts": len(self._world.asserted),
             "changed_atoms": self._world.changed,
-            **({"conflicts": len(self._world.conflicts)} if self._world.conflicts else {}),
             **({"not_learned": self._world.not_learned} if self._world.not_learned else {}),
+            **({"conflicts": len(self._world.conflicts)} if self._world.keep_conflicts else {}),
             "touched_rules": self._world.touched,
             "gap": self._world.ground.certificate.gap,
         }

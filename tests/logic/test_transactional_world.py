@@ -6,13 +6,20 @@ from math import nan
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import onlinesrl as srl
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.logic.transactional_world import TransactionalWorld
+from onlinesrl.logic import transactional_world
+from onlinesrl.logic.atom_index import same_value
+from onlinesrl.logic.transactional_world import REFUSALS, TransactionalWorld
+from onlinesrl.mln.query.incremental_world import MlnWorld
 from onlinesrl.psl.query import incremental_world
 from tests.conftest import tiers
+from tests.support.fact_changes import CASES, begin_of, changes, pool_of
 from tests.support.linked_papers import MARKOV
+from tests.support.soak import soaked
 
 PACKAGE = str(Path(srl.__file__).parent)
 PSL = """
@@ -153,3 +160,148 @@ def test_a_world_that_is_saved_after_a_cut_still_reports_what_is_new(monkeypatch
         other.shown, world = world.shown, other
     world.do("apply", atoms("Has", "z Logic", value=nan))
     assert world.shown == pytest.approx(dict(world.world.values()), abs=1e-9)
+
+
+class Exhaustive:
+    """After each step all that waits is tried, together and one by one, until nothing more fits."""
+
+    def __init__(self, world):
+        self.world, self.waiting, self.trials = world, [], 0
+
+    def refused(self, changes):
+        """Make a change; what of it is new where it is refused, else nothing."""
+        new = {a: x for a, x in changes.items() if not same_value(x, self.world.fact(a))}
+        self.trials += 1
+        try:
+            self.world.apply(new)
+        except REFUSALS:
+            return [new]
+        return []
+
+    def apply(self, changes):
+        same = [old for old in self.waiting if not old.keys().isdisjoint(changes)]
+        self.waiting = [old for old in self.waiting if old not in same]
+        self.waiting += self.refused({a: x for old in [*same, changes] for a, x in old.items()})
+        before = None
+        while self.waiting and len(self.waiting) != before:
+            before = len(self.waiting)
+            if not self.refused({a: x for old in self.waiting for a, x in old.items()}):
+                self.waiting = []
+            else:
+                self.waiting = [new for old in self.waiting for new in self.refused(old)]
+
+
+def waits_as_if_all_were_tried(one, other, steps):
+    """Change two worlds of the same program; how many trials the first one spared, and how many waited."""
+    world, plain, most, trials = TransactionalWorld(one, True), Exhaustive(other), 0, 0
+    apply = one.apply
+
+    def counting(*arguments):
+        nonlocal trials
+        trials += 1
+        return apply(*arguments)
+
+    one.apply = counting
+    for change in steps(world):
+        world.apply(change)
+        plain.apply(change)
+        assert repr([conflict.changes for conflict in world.conflicts]) == repr(plain.waiting)
+        assert repr(one.facts()) == repr(other.facts())
+        assert dict(one.values()) == pytest.approx(dict(other.values()), abs=0.03)
+        most = max(most, len(plain.waiting))
+    assert trials <= plain.trials
+    return plain.trials - trials, most
+
+
+def random_programs(case, choose):
+    """Random changes of random Markov logic."""
+    listed = choose(st.booleans())
+    try:
+        worlds = [MlnWorld(case.program, case.query, listed) for _ in range(2)]
+    except Infeasible:
+        return "no world at all"
+    pool = pool_of(case, listed)
+
+    def steps(world):
+        yield begin_of(case, listed)
+        for _ in range(8):
+            yield changes(choose, pool, world.facts())
+
+    spared, most = waits_as_if_all_were_tried(*worlds, steps)
+    return f"{min(most, 3)} waited, {'some' if spared else 'no'} trials spared"
+
+
+@given(CASES, st.data())
+def test_what_waits_is_tried_again_where_that_may_end_its_conflict(case, data):
+    random_programs(case, data.draw)
+
+
+@pytest.mark.soak
+def test_what_waits_in_thousands_of_worlds(capsys):
+    drawn = st.tuples(CASES, st.data())
+    tried = soaked(lambda x: random_programs(x[0], x[1].draw), drawn, 1000, lambda x: x[0].traits())
+    with capsys.disabled():
+        print(f"\n{dict(tried)}")
+
+
+WAITING = {
+    "mln": """
+Link(p, p)
+Hint(p, t)
+Has(p, t)
+Has(x, t) ^ Has(x, s) => t = s.
+Link(x, y) ^ Has(x, t) => Has(y, t).
+Hint(x, t) => EXIST s Has(x, s).
+0.5 Hint(x, t) => Has(x, t)
+""",
+    "psl": """
+1: Hint(A, T) -> Has(A, T) ^2
+Link(A, B) & Has(A, T) -> Has(B, T) .
+Has(A, +T) <= 1 .
+Has(+A, 'Logic') <= 4 .
+""",
+}
+
+
+@pytest.mark.parametrize("kind", WAITING)
+@pytest.mark.parametrize("targets", [0, 1])
+@tiers("seeds", 4, 200)
+def test_what_waits_in_a_world_of_papers(kind, targets, seeds):
+    spared = waiting = 0
+    for seed in range(seeds):
+        rng, model = random.Random(seed), srl.Model(WAITING[kind], kind)
+        options = ["Has"], model.language.targets[targets], 1_000_000
+        listed = (kind == "psl") or targets
+
+        def steps(world, rng=rng, listed=listed):
+            papers, topics = "abcdef", ["Logic", "Vision"]
+            if kind == "psl":
+                yield atoms("Has", *(f"{p} {t}" for p in papers for t in topics), value=nan)
+            for _ in range(40):
+                one, other, topic = rng.choice(papers), rng.choice(papers), rng.choice(topics)
+                name, row = rng.choice(
+                    [("Link", (one, other)), ("Has", (one, topic)), ("Hint", (one, topic))]
+                )
+                opened = nan if listed else None
+                choices = [opened, 1.0, 1.0, 0.0] if name == "Has" else [None, 1.0, 1.0]
+                yield {(name, row): rng.choice(choices)}
+
+        worlds = [model.language.world(model.program, *options) for _ in range(2)]
+        some, most = waits_as_if_all_were_tried(*worlds, steps)
+        spared, waiting = spared + some, max(most, waiting)
+    assert spared
+    assert waiting > 2
+
+
+def test_so_many_changes_wait_at_most(monkeypatch):
+    monkeypatch.setattr(transactional_world, "MOST_WAITING", 2)
+    world = srl.World(srl.Model("P(t)\nQ(t)\nQ(x) => !P(x)."), "P", keep_conflicts=True)
+    world.apply(add={"Q": [1, 2, 3]})
+    for number in (1, 2):
+        world.apply(add={"P": [number]})
+    with pytest.raises(Infeasible, match=r"2 other changes wait already; these cannot all hold"):
+        world.apply(add={"P": [3]})
+    assert len(world.conflicts) == 2
+    assert len(world.apply(set={"P": {1: 1}}).conflicts) == 2
+    assert len(world.apply(remove={"Q": [1]}).conflicts) == 1
+    assert len(world.apply(add={"P": [3]}).conflicts) == 2

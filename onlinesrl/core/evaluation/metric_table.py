@@ -145,6 +145,12 @@ METRIC_TABLE: Mapping[str, MetricEntry] = {
         counter=True,
         help="Ground rules of a world that changes of its facts added, replaced or removed.",
     ),
+    "conflicts": MetricEntry(
+        label="waiting changes",
+        format="count",
+        prometheus="conflicts",
+        help="Changes of a world that wait until its hard rules can hold.",
+    ),
     "gap": MetricEntry(
         label="gap",
         format="figure",

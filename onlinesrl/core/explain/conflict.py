@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from onlinesrl.core.errors import Infeasible
 
 T = TypeVar("T")
+Pattern: TypeAlias = tuple[str, tuple[str | None, ...]]
+"""The atoms of a predicate with these constants; None stands for any constant."""
 SHOWN = 12
 """The rules, and the facts, that a message has at most."""
 
@@ -44,14 +46,22 @@ def _divided(
     return early + late
 
 
-def impossible(rules: Sequence[str], facts: Sequence[str]) -> Infeasible:
-    """Return the error for rules and facts that conflict."""
+def impossible(
+    rules: Sequence[str], facts: Sequence[str], depends: Iterable[Pattern] = ()
+) -> Infeasible:
+    """Return the error for rules and facts that conflict, and that depend on atoms of these patterns."""
+    error = Infeasible(_message(rules, facts))
+    error.parts = (*dict.fromkeys(depends),)
+    return error
+
+
+def _message(rules: Sequence[str], facts: Sequence[str]) -> str:
     parts = [f"the hard rule{'s' * (len(rules) != 1)} {_listed(rules)}"] if rules else []
     parts += [f"the fact{'s' * (len(facts) != 1)} {_listed(facts)}"] if facts else []
     if len(rules) + len(facts) == 1:
-        return Infeasible(f"this cannot hold: {parts[0]}")
+        return f"this cannot hold: {parts[0]}"
     message = "these cannot all hold; without any one of them the others can"
-    return Infeasible(f"{message}: {', and '.join(parts)}")
+    return f"{message}: {', and '.join(parts)}"
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeAlias
 
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.core.example import show_ground_atom
-from onlinesrl.core.explain.conflict import impossible
+from onlinesrl.core.explain.conflict import Pattern, impossible
 from onlinesrl.logic.ast import Atom, Constant, Leaf, Program, Variable
 from onlinesrl.logic.atom_index import AtomIndex, Constants, GroundAtom
 from onlinesrl.logic.cnf import Literal
@@ -267,19 +267,56 @@ class IncrementalGrounder:
 
     def atoms(self, row: Row, key: Key) -> set[GroundAtom]:
         """Return the atoms of a ground clause, and the facts that existential parts may have."""
-        clause = self._clauses[key[0]]
-        binding = dict(zip(clause.names, key[1], strict=True))
         result = {*atoms_of(row.literals)}
-        for atom in clause.atoms:
-            terms = [*leaves(atom)]
-            bound = [not isinstance(term, Variable) or term.name in binding for term in terms]
-            columns = tuple([place for place in range(len(terms)) if bound[place]])
-            cells = tuple([_constant(terms[place], binding) for place in columns])
-            matching = self._facts.matching(atom.predicate, columns, cells)
-            result |= {(atom.predicate, constants) for constants in matching}
-            if all(bound):
-                result.add((atom.predicate, cells))
+        for predicate, terms in self._patterns(key):
+            cells = tuple([term for term in terms if term is not None])
+            columns = tuple([place for place, term in enumerate(terms) if term is not None])
+            matching = self._facts.matching(predicate, columns, cells)
+            result |= {(predicate, constants) for constants in matching}
+            if len(cells) == len(terms):
+                result.add((predicate, cells))
         return result
+
+    def depends(self, key: Key) -> Iterator[Pattern]:
+        """Yield patterns of the atoms on which a ground clause depends.
+
+        Where a variable ranges over a type, these are all atoms that mention its constant, or any constant.
+        """
+        clause = self._clauses[key[0]]
+        yield from self._patterns(key)
+        binding = dict(zip(clause.names, key[1], strict=True))
+        for name, kind in clause.free.items():
+            yield from self._mentioning(kind, binding.get(name))
+
+    def group_depends(self, group: GroundAtom, several_true: bool) -> Iterator[Pattern]:
+        """Yield patterns of the atoms on which it depends that a group allows one true atom, or asks for one.
+
+        Where ``several_true`` are in a conflict, it matters only that it allows no more than one.
+        """
+        name, constants = group
+        kinds, rule = self.plan.program.predicates[name].types, self.plan.groups[name]
+        terms = iter(constants)
+        yield name, tuple([None if k in rule.arguments else next(terms) for k in range(len(kinds))])
+        if rule.exactly and not several_true and not self.listed:
+            for place in rule.arguments:
+                yield from self._mentioning(kinds[place], None)
+
+    def _mentioning(self, kind: str, constant: str | None) -> Iterator[Pattern]:
+        """Yield patterns of the atoms that mention a constant of a type; None: any constant."""
+        for name, predicate in self.plan.program.predicates.items():
+            for place, place_kind in enumerate(predicate.types):
+                if place_kind == kind:
+                    places = range(len(predicate.types))
+                    yield name, tuple([constant if p == place else None for p in places])
+
+    def _patterns(self, key: Key) -> Iterator[Pattern]:
+        """Yield patterns of the atoms that a ground clause mentions; existential variables are any."""
+        clause = self._clauses[key[0]]
+        binding: dict[str, str | None] = dict.fromkeys(clause.plan.types)
+        binding |= zip(clause.names, key[1], strict=True)
+        for atom in clause.atoms:
+            terms = [binding[x.name] if isinstance(x, Variable) else x.name for x in leaves(atom)]
+            yield atom.predicate, tuple(terms)
 
     # rules ---------------------------------------------------------------------------------------
 
@@ -503,11 +540,12 @@ class IncrementalGrounder:
             return None
         if not literals:
             if clause.clause.hard:
-                text, evidence = self.shown((number, tuple([binding[x] for x in clause.names])))
+                key = number, tuple([binding[x] for x in clause.names])
+                text, evidence = self.shown(key)
                 facts = [
                     f"{'' if is_true else '!'}{show_ground_atom(*a)}" for a, is_true in evidence
                 ]
-                raise impossible([f"{text}."], facts)
+                raise impossible([f"{text}."], facts, self.depends(key))
             return None
         numeric = self.plan.program.predicates
         values = [

@@ -10,6 +10,7 @@ added as fractions, without rounding.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import DataError, Infeasible, Unsolved
 from onlinesrl.core.example import show_ground_atom
-from onlinesrl.core.explain.conflict import impossible, smallest_conflict
+from onlinesrl.core.explain.conflict import Pattern, impossible, smallest_conflict
 from onlinesrl.core.explain.explanation import Explanation, ExplanationError, shown
 from onlinesrl.core.io.restoring import Misfit
 from onlinesrl.logic.ast import Program
@@ -335,7 +336,8 @@ class MlnWorld:
         except (Infeasible, Unsolved) as error:
             conflict = None
             if isinstance(error, Infeasible):
-                conflict = self._conflict({**together, **_atoms_of(near)})
+                with suppress(Unsolved):
+                    conflict = self._conflict({**together, **_atoms_of(near)})
             self._update(Step(rows, atoms))
             raise conflict or error from None
         self.touched = len(step.rows)
@@ -544,18 +546,24 @@ class MlnWorld:
         """Return the error with the smallest conflict of ground hard rules and facts; None: there is none."""
         if (conflict := smallest_conflict(self._constraints(touched), self._can_hold)) is None:
             return None
-        rules, facts = list[str](), dict[str, None]()
+        rules, facts, depends = list[str](), dict[str, None](), list[Pattern]()
+        true = Counter(
+            self._group.get(x) for kind, x in conflict if kind == "fact" and self._atoms[x]
+        )
         for kind, name in conflict:
             if kind == "fact":
                 facts[_fact_text(name, self._atoms[name] == 1.0)] = None
+                depends.append(name)
             elif kind == "group":
                 constraint = self._grounder.plan.groups[name[0]].show(name[0])
                 rules.append(f"{constraint}, as in {show_ground_atom(*min(self._groups[name]))}")
+                depends += self._grounder.group_depends(name, several_true=true[name] > 1)
             else:
                 text, evidence = self._grounder.shown(name)
                 rules.append(f"{text}.")
                 facts |= {_fact_text(atom, is_true): None for atom, is_true in evidence}
-        return impossible(rules, [*facts])
+                depends += self._grounder.depends(name)
+        return impossible(rules, [*facts], depends)
 
     def _constraints(self, touched: Iterable[GroundAtom]) -> Iterator[_Constraint]:
         """Yield the hard constraints that touched atoms are in, then those beside; facts end the search."""

@@ -11,14 +11,15 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.core.example import show_ground_atom
-from onlinesrl.core.explain.conflict import impossible, smallest_conflict
+from onlinesrl.core.explain.conflict import Pattern, impossible, smallest_conflict
 from onlinesrl.logic.atom_index import GroundAtom
 
 
 class HardRule(NamedTuple):
     """A ground hard rule: ``coefficients @ atoms + constant`` is at most 0, or 0 if it is an equality.
 
-    ``values`` are those of its facts, NaN for targets, which are from 0 to 1.
+    ``values`` are those of its facts, NaN for targets, which are from 0 to 1. It ``depends`` on the atoms of
+    these patterns.
     """
 
     text: str
@@ -27,6 +28,7 @@ class HardRule(NamedTuple):
     values: Sequence[float]
     coefficients: Floats
     constant: float
+    depends: Sequence[Pattern]
 
 
 class _Fact(NamedTuple):
@@ -40,9 +42,11 @@ def conflict(rules: Iterable[HardRule]) -> Infeasible | None:
     if constraints is None:
         return None
     facts = sorted(item for item in constraints if isinstance(item, _Fact))
+    hard = [item for item in constraints if isinstance(item, HardRule)]
     return impossible(
-        [item.text for item in constraints if isinstance(item, HardRule)],
+        [rule.text for rule in hard],
         [f"{show_ground_atom(*fact.atom)} = {fact.value:g}" for fact in facts],
+        [*(fact.atom for fact in facts), *(pattern for rule in hard for pattern in rule.depends)],
     )
 
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.explain.conflict import Pattern
 from onlinesrl.logic.ast import Atom, Variable
 from onlinesrl.logic.atom_index import Constants, GroundAtom
 from onlinesrl.logic.cnf import Literal
@@ -171,7 +172,7 @@ class IncrementalGrounder:
             pin = _Pin(wide, replace(narrow, code=code), slots, loops, numbers)
             self._pins.setdefault(self.listed.relation_of[atom.predicate], []).append(pin)
         self._around = dict[int, CompiledPlan]()
-        self._assembler: tuple[NumberedAtoms, Assembler] | None = None
+        self._assembler = dict[bool, tuple[NumberedAtoms, Assembler]]()
         self._undo: _Undo | None = None
 
     def _renumbered(self, plans: Iterable[RulePlan]) -> dict[int, RulePlan]:
@@ -382,17 +383,18 @@ class IncrementalGrounder:
     def hard_rule(self, number: int, key: Ints32) -> HardRule:
         """Return the ground hard rule of a plan and a key [outer, 1], with its facts among its atoms."""
         plan, facts = self.plans[number], self.listed
-        every = np.arange(facts.room, dtype=np.int32)
-        atoms = NumberedAtoms(facts.constants, facts.value, every, 1, facts.room)
-        forms = Assembler(atoms, self._functions).assemble(plan, self._joined(number, key)).forms
+        assembler = self._assembler_of(1, every=True)
+        forms = assembler.assemble(plan, self._joined(number, key)).forms
         numbers = forms.variable.tolist()
+        constants = self._constants(key[:, 0])
         return HardRule(
-            self.text((number, self._constants(key[:, 0]))),
+            self.text((number, constants)),
             plan.form.equality,
             [facts.atom(n) for n in numbers],
             facts.value[numbers].tolist(),
             forms.coefficient,
             float(forms.constant[0]),
+            [*_depends(plan, constants)],
         )
 
     def text(self, key: Key) -> str:
@@ -423,13 +425,16 @@ class IncrementalGrounder:
             raise conflict([rule]) or RuleError(broken(self.plans[number].form))
         return piece
 
-    def _assembler_of(self, worlds: int) -> Assembler:
+    def _assembler_of(self, worlds: int, every: bool = False) -> Assembler:
+        """Return what makes ground rules over the targets, or over ``every`` atom."""
         facts = self.listed
-        if self._assembler is None or self._assembler[0].value is not facts.value:
-            atoms = NumberedAtoms(facts.constants, facts.value, facts.variable, 0, facts.room)
-            self._assembler = atoms, Assembler(atoms, self._functions)
-        self._assembler[0].worlds = worlds
-        return self._assembler[1]
+        if every not in self._assembler or self._assembler[every][0].value is not facts.value:
+            variable = np.arange(facts.room, dtype=np.int32) if every else facts.variable
+            atoms = NumberedAtoms(facts.constants, facts.value, variable, 0, facts.room)
+            self._assembler[every] = atoms, Assembler(atoms, self._functions)
+        atoms, assembler = self._assembler[every]
+        atoms.worlds = worlds
+        return assembler
 
     def _whole(self, numbers: Sequence[int]) -> Iterator[_Piece]:
         """Make all ground rules of these plans. Raises RuleError."""
@@ -522,6 +527,14 @@ def _literals(plan: RulePlan) -> list[Atom]:
     atoms = [term.atom for term in form.joins + form.sums + form.lookups]
     atoms += [item.atom for item in conditions if isinstance(item, Literal)]
     return [*dict.fromkeys(atoms)]
+
+
+def _depends(plan: RulePlan, constants: Constants) -> Iterator[Pattern]:
+    """Yield patterns of the atoms on which a ground rule depends; summed variables are any."""
+    binding = dict(zip(plan.outer, constants, strict=True))
+    for atom in _literals(plan):
+        terms = [binding.get(x.name) if isinstance(x, Variable) else x.name for x in atom.terms]
+        yield atom.predicate, tuple(terms)
 
 
 def _unweighted(plan: RulePlan) -> RulePlan:

@@ -37,8 +37,8 @@ START = 0.5
 MARGIN = 0.1
 """The share of the tolerance that a solution uses up, so that later steps have the rest."""
 FULL = 0.8
-"""All variables are solved for where those that a step has not touched use up more than this share of
-the tolerance."""
+"""All variables with large terms are solved for where those that a step has not touched use up more than
+this share of the tolerance."""
 LOCAL_ROUNDS = 2_000
 """Rounds of ADMM on a part of the model, before the part grows."""
 SHARE = 0.5
@@ -473,7 +473,9 @@ class IncrementalAdmm:
             return
         others = self._gap - float(self._linked.variable_gap[touched].sum())
         if others > FULL * self._allowed:
-            touched, others = np.flatnonzero(self._is_variable), 0.0
+            gaps = np.where(self._is_variable > 0, self._linked.variable_gap, 0.0)
+            is_large = gaps > MARGIN * self._allowed / max(1, self._size)
+            touched, others = np.flatnonzero(is_large), float(gaps.sum(where=~is_large))
         touched, moved = self._descend(touched, others + MARGIN * (self._allowed - others))
         active = np.union1d(moved, self._calling(touched, self._unmet()))
         most = SHARE * self._n_rows
