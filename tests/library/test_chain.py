@@ -379,3 +379,27 @@ def test_a_temperature_makes_steps_of_adagrad_on_the_log_likelihood() -> None:
         fitted = tagger.learned_.weights.temperature.value
         assert np.log(1 / fitted) == pytest.approx(log_b, rel=1e-6, abs=1e-9)
     assert abs(log_b) > 0.01
+
+
+@pytest.mark.parametrize(
+    ("update", "sigma"),
+    [("adagrad", 1), ("adagrad", 30), ("cda1", 30), ("cda2", 1), ("simple", 1), ("subgradient", 1)],
+)
+def test_a_rare_label_is_predicted_where_that_is_cheaper(update: str, sigma: int) -> None:
+    """Also where sigma bounds all steps: 16 % of those with the feature are rare."""
+    random_ = np.random.default_rng(1)
+    X, y = [], []
+    for _ in range(200):
+        rare = random_.random(10) < 0.05
+        sees = random_.random(10) < np.where(rare, 0.9, 0.2)
+        X.append([["sees" if see else "other"] for see in sees])
+        y.append(["RARE" if each else "FREQUENT" for each in rare])
+    found = {
+        weight: srl.SequenceTagger(
+            {"update": update, "sigma": sigma}, class_weight={"RARE": weight}
+        )
+        .fit(X, y)
+        .predict([[["sees"]], [["other"]]])
+        for weight in (0.5, 20.0)
+    }
+    assert found == {0.5: [["FREQUENT"], ["FREQUENT"]], 20.0: [["RARE"], ["FREQUENT"]]}

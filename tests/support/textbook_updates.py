@@ -20,10 +20,11 @@ CLOSE_CALL = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """What one example does to the weights: the label loss, and f(truth) - f(rival)."""
+    """What one example does to the weights: the label loss, f(truth) - f(rival), how often it counts."""
 
     rho: float
     delta: Vector
+    cost: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +49,11 @@ class Step:
 
 
 def asked(rule: str, seen: Sequence[Round]) -> Sequence[Round]:
-    """The rounds with the margins that are asked for in place of their label losses."""
-    if rule != "pa1":
-        return seen
-    return [Round(float(np.sqrt(each.rho)), each.delta) for each in seen]
+    """The rounds with the margins that are asked for; a loss that counts c times is that of c Delta."""
+    return [
+        Round(r.cost * float(np.sqrt(r.rho) if rule == "pa1" else r.rho), r.cost * r.delta, r.cost)
+        for r in seen
+    ]
 
 
 def textbook(
@@ -92,25 +94,25 @@ def textbook(
 def adagrad(seen: Sequence[Round], sigma: float, offset: float, base: Vector) -> Iterator[Step]:
     """AdaGrad-CDA from its definitions: each state is made anew from all multipliers so far.
 
-    H = offset + sqrt(sum of Delta^2 over the rounds with a multiplier), and the multiplier of a round
-    maximises the dual with H as this round makes it.
+    H = offset + sqrt(sum of Delta^2 over the rounds with a multiplier), and the multiplier of a round, which
+    is at most its cost, maximises the dual with H as this round makes it.
     """
     w, total, losses = np.zeros(len(base)), np.zeros(len(base)), 0.0
     alphas: list[float] = []
     margins = [each.rho - float(base @ each.delta) for each in seen]
     deltas = np.array([each.delta for each in seen]).reshape(len(seen), len(base))
     for t in range(1, len(seen) + 1):
-        rho, delta = margins[t - 1], deltas[t - 1]
-        hinge = max(0.0, rho - float(w @ delta))
+        rho, delta, cost = margins[t - 1], deltas[t - 1], seen[t - 1].cost
+        hinge = cost * max(0.0, rho - float(w @ delta))
         losses += hinge
-        alpha, slope = 1.0, np.inf
+        alpha, slope = cost, np.inf
         if delta.any():
             taken = [n for n, a in enumerate(alphas) if a]
             metric = offset + np.sqrt(np.sum(deltas[[*taken, t - 1]] ** 2, axis=0))
             pull = np.array(alphas) @ deltas[: t - 1]
             slope = rho - float(pull / (sigma * metric) @ delta)
             curvature = float(delta**2 @ (1 / metric)) / sigma
-            alpha = float(np.clip(slope / curvature, 0.0, 1.0))
+            alpha = float(np.clip(slope / curvature, 0.0, cost))
         alphas.append(alpha)
         multiplier = np.array(alphas)
         metric = offset + np.sqrt(np.sum(deltas[:t][multiplier > 0] ** 2, axis=0))
@@ -130,9 +132,10 @@ def dual_averaging(
     w, total, pull, square = (np.zeros(len(base)) for _ in range(4))
     margins = losses = 0.0
     for t, round_ in enumerate(seen, start=1):
-        loss = max(0.0, round_.rho - float((base + w) @ round_.delta))
-        margins, losses = margins + round_.rho - float(base @ round_.delta), losses + loss
-        pull, square = pull + round_.delta, square + round_.delta**2
+        cost, margin = round_.cost, round_.rho - float(base @ round_.delta)
+        loss = cost * max(0.0, margin - float(w @ round_.delta))
+        margins, losses = margins + cost * margin, losses + loss
+        pull, square = pull + cost * round_.delta, square + round_.delta**2
         metric = offset + np.sqrt(square)
         w = pull / (sigma * metric)
         total += w

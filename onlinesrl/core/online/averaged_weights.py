@@ -38,9 +38,12 @@ BEYOND_RANGE = "its update overflows: learner.sigma is too small, or the weights
 
 
 @kernel
-def learn(weights: Averaged, params: UpdateParams, scalar: Floats, n: int, rho: float) -> float:
+def learn(
+    weights: Averaged, params: UpdateParams, scalar: Floats, n: int, rho: float, cost: float
+) -> float:
     """Make one update along the gap in ``delta``, of ``n`` weights; returns the loss g_t(w_t).
 
+    The loss is ``cost`` times the hinge loss, which is the one of ``cost`` Delta and ``cost`` times the margin.
     NaN: some number would not be finite, and no weight has changed. The gap is cleared.
     """
     t = int(scalar[T]) + 1
@@ -51,9 +54,13 @@ def learn(weights: Averaged, params: UpdateParams, scalar: Floats, n: int, rho: 
         margin, dot, norm = measure(weights, n, margin_wanted)
         moved, rescaled = dot, 0.0
     s = scale(params.shrinks, t)
-    loss = margin - s * dot
+    margin *= cost
+    loss = margin - s * cost * dot
     loss = loss if loss > 0.0 else 0.0
-    c, alpha = step(params, t, margin, moved, norm) if norm != 0.0 else (0.0, 1.0)
+    c, alpha = 0.0, 1.0
+    if norm != 0.0:
+        c, alpha = step(params, t, margin, cost * moved, cost * cost * norm)
+        c *= cost
     length, dual, primal = scalar[NORM], scalar[DUAL] + alpha * margin, scalar[PRIMAL] + loss
     if params.shrinks:
         primal += 0.5 * params.sigma * s * s * length
@@ -127,14 +134,14 @@ class AveragedWeights:
 
     def compile_learning(self) -> None:
         """Compile the kernel of an update, or load it from the cache."""
-        ready(learn, self.arrays, self.how, self.scalar, 0, 0.0)
+        ready(learn, self.arrays, self.how, self.scalar, 0, 0.0, 1.0)
 
-    def learn(self, n: int, rho: float) -> float:
+    def learn(self, n: int, rho: float, cost: float = 1.0) -> float:
         """Make one update along the gap in ``Averaged.delta``, of ``n`` weights; returns the loss g_t(w_t).
 
-        NaN: some number would not be finite, and no weight has changed.
+        The loss counts ``cost`` times. NaN: some number would not be finite, and no weight has changed.
         """
-        return learn(self.arrays, self.how, self.scalar, n, rho)
+        return learn(self.arrays, self.how, self.scalar, n, rho, cost)
 
     def certificate(self) -> dict[str, float | None]:
         """Return the mean loss, the dual value D_T and the bound that it gives on the regret.

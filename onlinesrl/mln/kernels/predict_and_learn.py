@@ -56,6 +56,7 @@ from onlinesrl.mln.kernels.weight_lookup import (
     effective_both,
     gap,
     log_loss_gap,
+    mean_cost,
     number,
     score_gap,
 )
@@ -373,7 +374,10 @@ def learn(p: StepFrame, w: int, filled: bool) -> int:
     if p.structure.stop[0]:
         averaging.move(p.weights, n, 0.0, 0.0)  # clears the gap
         return STOPPED
-    loss = averaged_weights.learn(p.weights, p.how, p.scalar, n, rho)
+    cost = 1.0
+    if not p.how.expects:
+        cost = mean_cost(p.net, p.state.truth, p.state.rival, p.state.cost)
+    loss = averaged_weights.learn(p.weights, p.how, p.scalar, n, rho, cost)
     p.out.loss[w] = loss
     p.out.status[w] = OVERFLOW if np.isnan(loss) else OK
     if len(p.heat) > 0 and p.out.status[w] == OK:

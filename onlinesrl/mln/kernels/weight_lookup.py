@@ -177,6 +177,17 @@ def by_true_atoms(net: Network, truth: Bytes, rival: Bytes, rho: float) -> float
 
 
 @kernel
+def mean_cost(net: Network, truth: Bytes, rival: Bytes, cost: Floats) -> float:
+    """Return the mean cost of the labelled atoms in which truth and rival differ; 1 where there are none."""
+    atoms, total = 0, 0.0
+    for a in range(net.size[ATOMS]):
+        if truth[a] != rival[a] and net.fixed[a] != DEFINED and not net.latent[a]:
+            atoms += 1
+            total += cost[a]
+    return total / atoms if atoms > 0 else 1.0
+
+
+@kernel
 def _may_change(net: Network, row: int) -> bool:
     """Tell whether some atom from the first to the last one of a literal of a row differs."""
     for p in range(net.lit_start[row], net.lit_start[row + 1]):

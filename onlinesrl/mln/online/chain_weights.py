@@ -129,6 +129,7 @@ class ChainWeights(AveragedWeights):
         """
         cost = np.ones(self.labels) if cost is None else cost
         counts = self.counts
+        weighted = counts is not None or bool(np.any(cost != 1.0))
         augmented, scores = self.update.loss == "ml", self._room(chains)
         sums = self._sums(scores) if self.update.expects else None
         heat = self._sums(scores) if unseen and self.temperature is not None else None
@@ -144,13 +145,18 @@ class ChainWeights(AveragedWeights):
                 counts = counts + np.bincount(labels, minlength=self.labels)
                 different = max(1, int(np.count_nonzero(counts)))
                 cost = counts.sum() / (different * np.maximum(counts, 1))
+            factor = 1.0
             if sums is None:
                 n, rho = k.find_gap(
                     chains, c, self.arrays, cu, augmented, self.labels, scores, cost
                 )
+                if weighted:
+                    labels = chains.label[chains.start[c] : chains.start[c + 1]]
+                    wrong = labels[labels != scores.path[: len(labels)]]
+                    factor = float(np.mean(cost[wrong])) if len(wrong) else 1.0
             else:
                 n, rho = k.expected_gap(chains, c, self.arrays, cu, self.labels, scores, sums)
-            if math.isnan(self.learn(n, rho)):
+            if math.isnan(self.learn(n, rho, factor)):
                 raise InputError(f"sample {c}: {BEYOND_RANGE}", "overflow")
             self.counts = counts
             if heat is not None and self.temperature is not None:

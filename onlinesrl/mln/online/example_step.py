@@ -51,7 +51,7 @@ from onlinesrl.mln.kernels.elimination_order import structure_memory
 from onlinesrl.mln.kernels.ground import partly_labelled
 from onlinesrl.mln.kernels.grounding_frames import INFEASIBLE, OK, WEIGHTS_OVERFLOW
 from onlinesrl.mln.kernels.predict_and_learn import LEARN, OVERFLOW, PREDICT
-from onlinesrl.mln.kernels.weight_lookup import by_true_atoms, expected_gap, gap
+from onlinesrl.mln.kernels.weight_lookup import by_true_atoms, expected_gap, gap, mean_cost
 from onlinesrl.mln.online.atom_counts import AtomCounter
 from onlinesrl.mln.online.results import ILP, ROUTES, UNSOLVED, Results
 from onlinesrl.mln.online.weight_table import WeightTable
@@ -640,7 +640,8 @@ class ExampleProcessor:
             n, rho = gap(net, weights.arrays, state.truth, state.rival, state.cost)
             if weights.update.label_loss == "f1":
                 rho = by_true_atoms(net, state.truth, state.rival, rho)
-            self._learn(w, n, rho, slope)
+            cost = mean_cost(net, state.truth, state.rival, state.cost)
+            self._learn(w, n, rho, slope, cost)
 
     def _slope(self, w: int, model: GroundMRF, place: Ints) -> float:
         """Return the slope for the temperature: exact if the world is narrow, else by samples.
@@ -740,9 +741,9 @@ class ExampleProcessor:
                     label[unit] = ", ".join(str(row[place]) for place in exclusive)
             yield name, [*units.values()], [label.get(unit, "") for unit in units]
 
-    def _learn(self, w: int, n: int, rho: float, slope: float) -> None:
+    def _learn(self, w: int, n: int, rho: float, slope: float, cost: float = 1.0) -> None:
         """Update the weights along a gap, and the temperature; OVERFLOW is the status of too large a step."""
-        loss = self.weights.learn(n, rho)
+        loss = self.weights.learn(n, rho, cost)
         self.results.out.loss[w] = loss
         if math.isnan(loss):
             self.results.out.status[w] = OVERFLOW

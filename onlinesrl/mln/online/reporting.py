@@ -100,9 +100,7 @@ class Reporter:
                 prediction = msgspec.structs.replace(results.answered[w], hamming=hamming)
             else:
                 wrong = hamming if example.labelled else None
-                prediction = kind(
-                    example.id, atoms(w), score, None, example.group, wrong, margin
-                )
+                prediction = kind(example.id, atoms(w), score, None, example.group, wrong, margin)
                 if results.probabilities.predict:
                     prediction.marginals = results.marginals.get(w)
                     prediction.probabilities = "sampled" if w in results.diagnostics else "exact"

@@ -402,9 +402,11 @@ class PslOnlineLearner:
         delta = self._features(graph, rival.y)[0] - labelled.features
         wrong = np.abs(rival.y - truth) * np.where(rival.y < truth, missed, extra)
         rho = float(np.sum(wrong))
+        unweighted = float(np.sum(np.abs(rival.y - truth) * labelled.labelled))
+        cost = rho / unweighted if unweighted > 0 else 1.0
         if self.update.label_loss == "f1" and rho > 0:
             rho /= float(np.sum((truth + rival.y)[labelled.labelled]))
-        loss = self.weights.learn(rho, delta)
+        loss = self.weights.learn(rho, delta, cost)
         if math.isnan(loss):
             raise ExampleError(BEYOND_RANGE, "overflow")
         return True

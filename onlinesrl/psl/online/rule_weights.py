@@ -98,19 +98,21 @@ class RuleWeights:
     def _weights(self, scale: float, metric: Floats | float) -> Floats:
         return np.maximum(self.base + scale * self.dual / metric, 0.0)
 
-    def learn(self, rho: float, delta: Floats) -> float:
+    def learn(self, rho: float, delta: Floats, cost: float = 1.0) -> float:
         """Make one update; returns the loss g_t(w_t).
 
         ``rho`` is the label loss of the rival, ``delta`` float64[rules] the features of the truth less
-        the rival's. NaN: some number would not be finite, and nothing was changed.
+        the rival's, and the loss counts ``cost`` times; see ``core.online.averaged_weights.learn``. NaN: some
+        number would not be finite, and nothing was changed.
         """
         update, t = self.update, int(self.scalar[T]) + 1
-        weights, rho = self.current(), update.required(rho)
-        loss = max(0.0, rho - float(weights @ delta))
+        weights, rho = self.current(), cost * update.required(rho)
+        loss = max(0.0, rho - cost * float(weights @ delta))
         metric = update.metric(self.optimizer_state, delta)
         shrunk = self._weights(1.0 / t if update.shrinks else update.scale(t), metric)
-        margin, norm = rho - float(shrunk @ delta), float(delta / metric @ delta)
-        c, alpha = update.step(t, margin, 0.0, norm) if norm else (0.0, 1.0)
+        margin, norm = rho - cost * float(shrunk @ delta), float(delta / metric @ delta)
+        c, alpha = update.step(t, margin, 0.0, cost * cost * norm) if norm else (0.0, 1.0)
+        c *= cost
         dual = self.dual + c * delta
         if not update.dual:
             dual = np.maximum(dual, -self.base)

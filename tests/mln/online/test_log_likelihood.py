@@ -252,9 +252,10 @@ def test_constant_rates_have_no_delta() -> None:
         )
 
 
-def test_label_costs_are_refused() -> None:
+@pytest.mark.parametrize("name", ["log-likelihood", "cd"])
+def test_label_costs_are_refused(name: str) -> None:
     citations = srl.datasets.citations()
-    update = {"update": "log-likelihood", "costs": {"InField": 2.0}}
+    update = {"update": name, "costs": {"InField": 2.0}}
     with pytest.raises(srl.UsageError, match=r"learner\.costs"):
         srl.OnlineLearner(citations.model, citations.query, update=update)
 

@@ -29,7 +29,13 @@ from tests.support.random_networks import features, ground_weights
 from tests.support.small_learners import examples, learn, named, new_learner, state, update_of
 from tests.support.textbook_updates import CERTIFIED, Round, textbook
 
-LEARNERS = [("cda1", "pl"), ("cda2", "ml"), ("subgradient", "ml"), ("perceptron", "pl")]
+LEARNERS = [
+    ("cda1", "pl"),
+    ("cda2", "ml"),
+    ("subgradient", "ml"),
+    ("perceptron", "pl"),
+    ("adagrad", "ml"),
+]
 COSTS = {"InField": {"missed": 2.0, "extra": 0.5}, "InField(_, b)": 3}
 
 
@@ -52,12 +58,12 @@ class Spy:
         learner.compile()  # or the kernels would be compiled with the spy among them
         self.learner = learner
         self.update = learner.weights.learn
-        self.rounds: list[tuple[float, Floats]] = []
+        self.rounds: list[tuple[float, Floats, float]] = []
         self.steps: list[tuple[Floats, Floats, dict[str, float | None]]] = []
         self.before: list[tuple[GroundMRF, Floats, Floats, Any, Any]] = []
         monkeypatch.setattr(learner.weights, "learn", self.learn)
 
-    def learn(self, n: int, rho: float) -> float:
+    def learn(self, n: int, rho: float, factor: float = 1.0) -> float:
         learner, net = self.learner, self.learner.grounder.net
         model, place = clause_model(net, folded=False)
         state = learner.worlds.state
@@ -65,16 +71,18 @@ class Spy:
         size = len(learner.weights)
         cost = costs(truth) if learner.update.costs else np.ones(len(truth))
         wrong = float(np.sum(cost * (truth != rival)))
+        mean_cost = wrong / max(1, np.sum(truth != rival)) if wrong else 1.0
         if learner.update.label_loss == "f1" and wrong > 0:
             wrong = wrong / (np.sum(truth) + np.sum(rival))
             assert learner.update.costs or wrong == pytest.approx(1.0 - f1(truth, rival))
-        self.rounds.append((wrong, features(net, truth, size) - features(net, rival, size)))
+        delta = features(net, truth, size) - features(net, rival, size)
+        self.rounds.append((wrong, delta, mean_cost))
         mean, current = (
             clause_weights(model, place, ground_weights(net, weights))
             for weights in (learner.weights.averaged(), self.current())
         )
         self.before.append((model, mean, current, truth, rival))
-        loss = self.update(n, rho)
+        loss = self.update(n, rho, factor)
         self.steps.append(
             (self.current(), learner.weights.averaged(), learner.certificate() | {"g": loss})
         )
@@ -122,10 +130,10 @@ def test_a_stream_is_learned_as_in_the_textbook(
         np.testing.assert_array_equal(rival, worst.state)
     base = learner.weights.arrays.value[: len(learner.weights), 0].copy()
     rounds = []
-    for rho, delta in spy.rounds:
+    for rho, delta, cost in spy.rounds:
         dense = np.zeros(len(base))
         dense[: len(delta)] = delta
-        rounds.append(Round(rho, dense))
+        rounds.append(Round(rho, dense, cost))
     for expected, (current, mean, certificate) in zip(
         textbook(rounds, update, 0.1, 1.0, base), spy.steps, strict=True
     ):

@@ -47,6 +47,7 @@ class Pair:
     clauses: list[tuple[int, float, list[int]]]
     truth: NDArray[np.uint8]
     rival: NDArray[np.uint8]
+    cost: float = 1.0
 
     @classmethod
     def of_one(cls, truth: int, rival: int) -> "Pair":
@@ -57,7 +58,7 @@ class Pair:
         delta = np.zeros(WEIGHTS)
         for index, sign, literals in self.clauses:
             delta[index] += sign * (true(literals, self.truth) - true(literals, self.rival))
-        return Round(float(np.sum(self.truth != self.rival)), delta)
+        return Round(float(np.sum(self.truth != self.rival)), delta, self.cost)
 
     def network(self) -> Network:
         """As grounding and numbering leave it: no groups, so the atoms are in their order."""
@@ -85,7 +86,8 @@ def pairs(draw: st.DrawFn) -> Pair:
     truth = draw(state)
     rival = draw(st.one_of(st.just(truth), state, state, state))
     signed = [(index, sign, [a * s for a, s in literals]) for index, sign, literals in clauses]
-    return Pair(signed, np.array(truth, np.uint8), np.array(rival, np.uint8))
+    cost = draw(st.sampled_from([1.0, 0.25, 8.0]))
+    return Pair(signed, np.array(truth, np.uint8), np.array(rival, np.uint8), cost)
 
 
 base_weights = st.lists(
@@ -103,7 +105,8 @@ def new_table(rule: str, sigma: float, eta: float, base: Vector) -> WeightTable:
 
 def take(table: WeightTable, each: Pair) -> float:
     """Make one update; return the loss."""
-    return table.learn(*gap(each.network(), table.arrays, each.truth, each.rival, np.ones(ATOMS)))
+    ones = np.ones(ATOMS)
+    return table.learn(*gap(each.network(), table.arrays, each.truth, each.rival, ones), each.cost)
 
 
 def current(table: WeightTable) -> Vector:

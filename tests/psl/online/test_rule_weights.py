@@ -56,7 +56,8 @@ def projected(seen: list[Round], rule: str, sigma: float, eta: float, base: Vect
             (a * r.delta for a, r in zip(multipliers, seen, strict=False)), np.zeros(len(base))
         )
         strength = sigma * (t if rule in SHRINKING else 1)
-        metric = eta + np.sqrt(square + each.delta**2) if rule == "adagrad" else np.ones(len(base))
+        squared = (each.delta / each.cost) ** 2
+        metric = eta + np.sqrt(square + squared) if rule == "adagrad" else np.ones(len(base))
         before = np.maximum(base + pull / (strength * metric), 0.0) if rule in CERTIFIED else w
         margin = each.rho - float(before @ each.delta)
         step, alpha = length(rule, t, margin, each.delta, sigma=sigma, eta=eta, metric=metric)
@@ -64,7 +65,7 @@ def projected(seen: list[Round], rule: str, sigma: float, eta: float, base: Vect
             multipliers.append(alpha)
             pull = pull + alpha * each.delta
             if rule == "adagrad":
-                square = square + (each.delta**2 if alpha else 0.0)
+                square = square + (squared if alpha else 0.0)
                 metric = eta + np.sqrt(square)
             w = np.maximum(base + pull / (strength * metric), 0.0)
         else:
@@ -93,6 +94,7 @@ rounds = st.lists(
         Round,
         st.floats(0, 4).map(lambda x: round(x, 3)),
         st.lists(NUMBERS, min_size=3, max_size=3).map(np.array),
+        st.sampled_from([1.0, 0.25, 8.0]),
     ),
     min_size=1,
     max_size=12,
@@ -114,7 +116,7 @@ def test_the_updates_are_the_textbooks(
     for each, step in zip(seen, expected, strict=True):
         if rule == "adagrad" and step.undecided:
             break
-        loss = weights.learn(each.rho, with_hard(each.delta))
+        loss = weights.learn(each.rho, with_hard(each.delta), each.cost)
         size = 1.0 + float(np.max(np.abs(step.weights)))
         assert loss == pytest.approx(step.loss, rel=1e-12, abs=1e-12 * size)
         np.testing.assert_allclose(

@@ -17,6 +17,10 @@ class ContrastiveDivergence(ConstantStep):
 
     update: Literal["cd"] = "cd"
     loss: Literal["pl"] = "pl"
+    costs: None = None
+    """not for cd, which has no label loss."""
+    label_loss: None = None
+    """not for cd, which has no label loss."""
     samples: Count = 10
     """how many sampled states of an example are its rival."""
 
