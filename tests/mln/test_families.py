@@ -16,17 +16,20 @@ import onlinesrl as srl
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import ExampleError, Infeasible, Unsolved
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
-from onlinesrl.mln.inference.branch_and_bound import BranchAndBound, search_engine
-from onlinesrl.mln.inference.elimination import Elimination
+from onlinesrl.mln.inference.alternation import Alternation
+from onlinesrl.mln.inference.branch_and_bound import BranchAndBound
+from onlinesrl.mln.inference.elimination import Elimination, Mpe
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.protocols import MapEngine, Solution, Wide
+from onlinesrl.mln.inference.registry import exact_engine
 from tests.support.families import FAMILIES, Atom, Case, Facts, case
-from tests.support.ground_mrfs import Refuses, clause_model
+from tests.support.ground_mrfs import clause_model
 
 ENGINES: dict[str, MapEngine] = {
     "elimination": Elimination(),
-    "branch and bound": BranchAndBound(Refuses()),
-    "search": search_engine(Ilp()),
+    "branch and bound": BranchAndBound(),
+    "search": Alternation(Ilp()),
+    "the engine of runs": exact_engine(Ilp(), None),
     "highs": Ilp(),
     "cbc": Ilp("cbc"),
 }
@@ -253,7 +256,7 @@ class Steps:
         return facts
 
     def _all(self) -> Any:
-        return self.world.answer().values, self.world.certificate
+        return dict(self.world.answer()), self.world.certificate
 
     def state(self) -> list[int]:
         """The true atoms of the world, observed or not."""
@@ -303,7 +306,7 @@ def test_worlds(name: str, listed: bool, number: int) -> None:
 def test_worlds_within_a_limit(name: str, number: int) -> None:
     """No state is certified that is worse, and the gap holds."""
     for seed, of in cases(name, number):
-        steps = steps_of(of, seed, max_work=1 + seed % 50)
+        steps = steps_of(of, seed, inference={"max_work": 1 + seed % 50})
         for _ in range(0 if steps is None else 3):
             try:
                 present = steps.next()
@@ -338,7 +341,7 @@ def test_probabilities(name: str, number: int) -> None:
         for _ in range(0 if steps is None else 3):
             if (present := steps.next()) is None:
                 continue
-            by_world = steps.world.marginals().values
+            by_world = steps.world.marginals()
             for (n, row), x in zip(of.family.atoms, present.probabilities(), strict=True):
                 fact = steps.facts.get((n, row))
                 assert by_world.get(n, {}).get(row, fact) == pytest.approx(x, abs=1e-9)
@@ -350,11 +353,11 @@ def test_probabilities(name: str, number: int) -> None:
 def test_an_audit_finds_a_wrong_certified_answer_in_a_run(
     job: Callable[..., Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The search loses a pair of each matching: the run ends at the first audited one, and names it."""
-    honest = BranchAndBound.solve
+    """The engine loses a pair of each matching: the run ends at the first audited one, and names it."""
+    honest = Mpe.solve
 
     def careless(
-        self: BranchAndBound, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None
+        self: Mpe, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None
     ) -> Solution:
         found = honest(self, model, weight, bonus=bonus)
         state = found.state.copy()
@@ -375,6 +378,6 @@ def test_an_audit_finds_a_wrong_certified_answer_in_a_run(
     run = job(lines, metrics={}, **keys)
     assert run.run() == 0, run.said
     assert run.lines("metrics.jsonl")[-1]["audited"] == 2
-    monkeypatch.setattr(BranchAndBound, "solve", careless)
+    monkeypatch.setattr(Mpe, "solve", careless)
     assert run.run("--fresh") == 70, run.said
-    assert "audit of example 2: branch-and-bound gives" in run.said
+    assert "audit of example 2: elimination gives" in run.said
