@@ -260,7 +260,7 @@ class Steps:
 
     def state(self) -> list[int]:
         """The true atoms of the world, observed or not."""
-        values = self.world.answer().values
+        values = self.world.answer()
         both = ((n, row, self.facts.get((n, row))) for n, row in self.family.atoms)
         return [int(values.get(n, {}).get(row, x) == 1.0) for n, row, x in both]
 
