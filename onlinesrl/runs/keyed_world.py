@@ -25,7 +25,9 @@ UNKEYED = ""
 BACKGROUND = None
 """The key of background facts: no record has it."""
 RENEWAL = 1000
-"""After so many steps the world is noted as it is."""
+"""After so many steps the world is noted as it is, or later, see ``SHARE``."""
+SHARE = 20
+"""There is at least one step for so many facts before they are noted, since that costs time for each fact."""
 TARGET: Literal["target"] = "target"
 _Entry: TypeAlias = tuple[str, tuple[str, ...], float | Literal["target"] | None]
 """Predicate, constants and new value of a fact; None: it is no longer a fact."""
@@ -111,13 +113,13 @@ class KeyedWorld:
     def _note(self, step: _Step) -> None:
         """Note a step. Now and then note the world instead, which then goes on as a resumed one does."""
         self._since.append(step)
-        if len(self._since) == RENEWAL:
+        if len(self._since) >= max(RENEWAL, len(self.asserted) // SHARE):
             texts = [step for step in self._since if isinstance(step, str)]
             self._weights = texts[-1] if texts else self._weights
             facts, self._arrays = self.ground.save()
             self._waiting = [
-                (_entries(changes), _entries({atom: facts.get(atom) for atom in changes}), *why)
-                for changes, *why in self.conflicts
+                (_entries(changes), _entries({x: facts.get(x) for x in changes}), reason, parts)
+                for changes, reason, parts in self.conflicts
             ]
             self._noted, self._since = self.asserted.save(), []
 

@@ -281,11 +281,13 @@ class EliminationForest:
 
     def _write(self, added: list[tuple[Hashable, tuple[int, ...], float]]) -> list[int]:
         """Write clauses behind the others; returns their numbers."""
-        total = sum(len(written) for _, written, _ in added) // 3
+        total, spare = sum(len(written) for _, written, _ in added) // 3, 0
         if self._literals + total > len(self._frame.variable):
             self._compact()
+            spare = self._literals // 4  # so many literals come before the next time
         first, numbers = self._literals, list[int]()
-        frame = self._with_room(literal=first + total, factor=self._n_factors + len(added))
+        room = first + total + spare
+        frame = self._with_room(literal=room, factor=self._n_factors + len(added))
         for key, written, _ in added:
             free = self._free_factors
             numbers.append(free.pop() if free else self._n_factors)

@@ -27,7 +27,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.core.explain.conflict import Pattern
-from onlinesrl.logic.ast import Atom, Variable
+from onlinesrl.logic.ast import Atom, Variable, terms
 from onlinesrl.logic.atom_index import Constants, GroundAtom
 from onlinesrl.logic.cnf import Literal
 from onlinesrl.logic.ground_world import GroundRule, GroundRules
@@ -247,8 +247,16 @@ class IncrementalGrounder:
         return plan, self._rules.cells(np.array([row]))[: len(self.plans[plan].outer)]
 
     def ground_rules(self) -> Ints:
-        """Return the numbers of the ground rules that are not trivial."""
-        return np.flatnonzero(self._rules.relation >= 0)
+        """Return the numbers of the ground rules that are not trivial, in the order of their keys."""
+        names, rules = self.listed.constants, self._rules
+        rank = np.empty(len(names), np.int64)
+        rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+        ordered = [np.empty(0, np.int64)]
+        for number, plan in self.plans.items():
+            rows = rules.numbers(number)
+            keys = rank[rules.cells(rows)[: len(plan.outer)]]
+            ordered.append(rows[np.lexsort(keys[::-1])] if len(keys) else rows)
+        return np.concatenate(ordered)
 
     def change(self, atoms: Mapping[GroundAtom, float | None]) -> Step:
         """Change the values of atoms: NaN makes a target, None takes an atom off the list.
@@ -533,8 +541,9 @@ def _depends(plan: RulePlan, constants: Constants) -> Iterator[Pattern]:
     """Yield patterns of the atoms on which a ground rule depends; summed variables are any."""
     binding = dict(zip(plan.outer, constants, strict=True))
     for atom in _literals(plan):
-        terms = [binding.get(x.name) if isinstance(x, Variable) else x.name for x in atom.terms]
-        yield atom.predicate, tuple(terms)
+        named = terms(atom)
+        cells = [binding.get(x.name) if isinstance(x, Variable) else x.name for x in named]
+        yield atom.predicate, tuple(cells)
 
 
 def _unweighted(plan: RulePlan) -> RulePlan:

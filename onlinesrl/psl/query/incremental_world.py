@@ -19,7 +19,7 @@ from onlinesrl.psl.explain.explanation import balance, reasons_of
 from onlinesrl.psl.ground.conflict import HardRule, conflict
 from onlinesrl.psl.ground.form_assembly import RuleError
 from onlinesrl.psl.ground.grounder import rule_error, united
-from onlinesrl.psl.ground.incremental_grounder import IncrementalGrounder, Key, Step
+from onlinesrl.psl.ground.incremental_grounder import IncrementalGrounder, Step
 from onlinesrl.psl.inference.incremental_admm import Certificate, IncrementalAdmm
 from onlinesrl.psl.lang.ast import PslProgram, PslRule
 from onlinesrl.psl.lang.model import Functions
@@ -102,11 +102,11 @@ class PslWorld:
     def save(self) -> tuple[dict[GroundAtom, float], dict[str, Floats]]:
         """Return the facts, and arrays for ``resume``; this world then goes on as a resumed one does."""
         facts = self.facts()
-        targets, rows = self._targets(facts), self._rows()
+        targets, rows = self._targets(facts), self._grounder.ground_rules()
         arrays = {
             "values": self._answer.values[targets],
             "reported": self._reported[targets],
-            "duals": self._answer.duals(np.array([*rows.values()], np.int64)),
+            "duals": self._answer.duals(rows),
         }
         self.resume(facts, arrays)
         return facts, arrays
@@ -120,7 +120,7 @@ class PslWorld:
             raise Misfit(str(rule_error(self._program, error.failure))) from None
         except Infeasible as error:
             raise Misfit(str(error)) from None
-        targets, rows = other._targets(facts), other._rows()
+        targets, rows = other._targets(facts), other._grounder.ground_rules()
         expected = {
             "values": Expected(np.float64, ("targets",), 0.0, 1.0),
             "reported": Expected(np.float64, ("targets",), 0.0, 1.0),
@@ -128,8 +128,8 @@ class PslWorld:
         }
         arrays = restored(arrays, expected, targets=len(targets), rows=len(rows))
         duals = np.empty(len(rows))
-        place = {row: n for n, row in enumerate(step.rows.tolist())}
-        duals[[place[row] for row in rows.values()]] = arrays["duals"]
+        order = np.argsort(step.rows)
+        duals[order[np.searchsorted(step.rows, rows, sorter=order)]] = arrays["duals"]
         other._answer.resume(step.rows, step.model, duals, targets, arrays["values"])
         other._reported = np.full(other._grounder.listed.room, np.nan)
         other._reported[targets] = arrays["reported"]
@@ -163,13 +163,6 @@ class PslWorld:
         """Return the numbers of the targets in the order of facts."""
         number = self._grounder.listed.number
         return np.array([number(atom) for atom, value in facts.items() if isnan(value)], np.int64)
-
-    def _rows(self) -> dict[Key, int]:
-        """Return the numbers of the ground rules in the order of their keys."""
-        place = {number: n for n, number in enumerate(self._grounder.plans)}
-        keys = {self._grounder.key(row): row for row in self._grounder.ground_rules().tolist()}
-        order = sorted(keys, key=lambda key: (place[key[0]], key[1]))
-        return {key: keys[key] for key in order}
 
     def explain(self, atom: GroundAtom) -> Explanation:
         """Return why an atom has its value. Raises ExplanationError if it is no target and not observed."""
