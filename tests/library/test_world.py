@@ -678,6 +678,7 @@ def work(step):
         (GOOD, "mln", "Good", "all", good),
         (CLAIMS, "mln", "Value", "listed", claims),
         (RATED, "psl", "Good", "stop", good),
+        (RATED + "1: Rates(A, B) & A % B -> Good(B)", "psl", "Good", "stop", good),
     ],
 )
 def test_a_change_costs_what_it_touches(text, kind, query, targets, atoms):
@@ -706,6 +707,36 @@ def test_a_change_costs_what_it_touches(text, kind, query, targets, atoms):
 
     for few, many in zip(work_of(400), work_of(3_200), strict=True):
         assert many < 1.5 * few
+
+
+def test_constants_are_compared_as_integers_then_as_text():
+    names = [
+        "10",
+        "009",
+        "8",
+        "9" * 50,
+        "1" + "0" * 50,
+        "0",
+        "x",
+        "x1",
+        "X",
+        "é",
+        "z\U0001f600",
+        "-1",
+    ]
+    world = srl.World("1: A(X) & A(Y) & X % Y -> T(X, Y)", "T")
+
+    def key(name):
+        is_integer = name.removeprefix("-").isdecimal()
+        return not is_integer, int(name) if is_integer else 0, name
+
+    for n, name in enumerate(names):
+        pairs = [(name, other) for other in names[: n + 1]]
+        pairs += [(other, name) for other in names[:n]]
+        delta = world.apply(add={"A": [name]}, query={"T": pairs})
+        heads = [row[0].rpartition(" -> ")[2] for row in delta.ground_rules.rows()]
+        expected = {f"T({a}, {b})" for a, b in pairs if key(a) < key(b)}
+        assert {head.replace("'", "") for head in heads} == expected
 
 
 def test_what_a_markov_logic_world_has_not():

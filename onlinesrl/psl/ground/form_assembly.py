@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bools, Floats, Ints, Ints32
+from onlinesrl.core.arrays import Bools, Bytes, Floats, Ints, Ints32
 from onlinesrl.logic.ast import Atom, Constant, Variable, terms
 from onlinesrl.psl.ground.join_plan import RulePlan, Size
 from onlinesrl.psl.kernels import linear as kernel
@@ -107,6 +107,16 @@ def constant_ranks(constants: Sequence[str]) -> Ints32:
 def _order(name: str) -> tuple[bool, Decimal, str]:
     is_integer = _INTEGER.fullmatch(name) is not None
     return not is_integer, Decimal(name) if is_integer else Decimal(0), name
+
+
+def spellings(constants: Sequence[str]) -> tuple[Bytes, Ints, Ints]:
+    """Return the letters of constants, and where those of each begin and end.
+
+    They are in UTF-8, so that constants in their order are in that of text.
+    """
+    texts = [name.encode("utf-8", "surrogatepass") for name in constants]
+    stop = np.cumsum([0, *map(len, texts)])
+    return np.frombuffer(bytearray(b"".join(texts)), np.uint8), stop[:-1], stop[1:]
 
 
 @dataclass(eq=False)

@@ -9,7 +9,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, enlarged
 from onlinesrl.logic.atom_index import GroundAtom
-from onlinesrl.psl.ground.form_assembly import constant_ranks
+from onlinesrl.psl.ground.form_assembly import spellings
 from onlinesrl.psl.ground.indexed_rows import IndexedRows
 from onlinesrl.psl.lang.data import AtomTable, Database, Relation, no_atoms
 
@@ -19,7 +19,7 @@ class IndexedAtoms(IndexedRows):
 
     ``indexes`` are pairs of a predicate and some columns; ``named`` are constants that stay. ``value``
     float64[room] is that of an atom, ``variable`` int32[room] its number where it is a target, else -1.
-    With ``ordered``, joins compare constants; then each step that brings a constant sorts them all.
+    With ``ordered``, joins compare constants, letter by letter.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class IndexedAtoms(IndexedRows):
         self._constant: dict[str, int] = {}
         self._mentions = np.zeros(0, np.int64)
         self._idle = list[int]()
+        self._letters = 0
         super().__init__(
             [*arities.values()],
             [(self.relation_of[name], columns) for name, columns in indexes],
@@ -66,10 +67,10 @@ class IndexedAtoms(IndexedRows):
         other._number, other._constant = {**self._number}, {**self._constant}
         other._atom, other.constants, other._idle = [*self._atom], [*self.constants], [*self._idle]
         other._mentions = self._mentions.copy()
+        if ordered:
+            other._spell_all()
         numbers = other._interned([*named])
         other._mentions[numbers] += 1
-        if ordered:
-            other.rank(constant_ranks(other.constants))
         return other
 
     def get(self, atom: GroundAtom) -> float | None:
@@ -180,7 +181,7 @@ class IndexedAtoms(IndexedRows):
 
     def _interned(self, names: Collection[str]) -> Ints:
         """Return the numbers of constants, new ones as well."""
-        of = self._constant
+        of, new = self._constant, list[str]()
         for name in names:
             if name not in of:
                 if self._idle:
@@ -189,15 +190,31 @@ class IndexedAtoms(IndexedRows):
                 else:
                     of[name] = len(self.constants)
                     self.constants.append(name)
-                self._unranked = self._ordered
+                new.append(name)
         if len(self.constants) > len(self._mentions):
             self._mentions = enlarged(self._mentions, 2 * len(self.constants))
-        if self._unranked:
-            self._unranked = False
-            self.rank(constant_ranks(self.constants))
+        if self._ordered:
+            self._spell(new)
         return np.fromiter(map(of.__getitem__, names), np.int64, len(names))
 
-    _unranked = False
+    def _spell(self, names: Sequence[str]) -> None:
+        """Write the letters of constants behind all others, or of all where there is no room."""
+        new, begins, stops = spellings(names)
+        letter, start, stop = self._spellings
+        begin, end = self._letters, self._letters + len(new)
+        if end > len(letter) or len(self.constants) > len(start):
+            self._spell_all()
+            return
+        numbers = [self._constant[name] for name in names]
+        letter[begin:end], self._letters = new, end
+        start[numbers], stop[numbers] = begin + begins, begin + stops
+
+    def _spell_all(self) -> None:
+        """Write the letters of all constants, with room for as many again."""
+        parts = spellings(self.constants)
+        self._letters = len(parts[0])
+        letter, start, stop = (enlarged(part, 2 * len(part) + 64) for part in parts)
+        self.spell(letter, start, stop)
 
     def _extend(self, room: int) -> None:
         present = len(self.value)

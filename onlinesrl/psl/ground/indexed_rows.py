@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints, Ints32
+from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.psl.kernels import indexed_rows as kernel
 from onlinesrl.psl.kernels.join import Relations
 
@@ -40,7 +40,7 @@ class IndexedRows:
         """Of relations, and of the keys."""
         self._free, self._gone = list[int](), list[int]()
         self._end = self._places = 0
-        self._ranks = _NO_INTS32
+        self._spellings = np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64)
         self._set_relations(widths, indexes, key_width)
         self._grow(8, 8)
 
@@ -174,9 +174,9 @@ class IndexedRows:
         cells[0, :n] = np.arange(n)
         cells[1 : 1 + len(keys), :n] = keys
 
-    def rank(self, ranks: Ints32) -> None:
-        """Set the ranks of constants, which joins compare."""
-        self._ranks = ranks
+    def spell(self, letter: Bytes, start: Ints, stop: Ints) -> None:
+        """Set the letters of constants, which joins compare, and where they are."""
+        self._spellings = letter, start, stop
         self._frame = self._framed()
 
     def _grow(self, room: int, list_room: int) -> None:
@@ -228,7 +228,7 @@ class IndexedRows:
             self._bucket,
             self._stop,
             self._row,
-            self._ranks,
+            *self._spellings,
         )
         return kernel.IndexedRows(
             frame, self.relation, self._key_start, self._key_column, self._rooms

@@ -16,9 +16,9 @@ from onlinesrl.psl.ground.form_assembly import (
     Joined,
     Listing,
     TooManyRows,
-    constant_ranks,
     missing,
     number_constants,
+    spellings,
     too_many,
 )
 from onlinesrl.psl.ground.join_plan import RulePlan
@@ -105,7 +105,7 @@ class ArrayJoins:
             relations.append(names.index(name))
         bucket = np.concatenate([np.empty(0, np.int32), *buckets])
         ordered = any(np.any(p.code.condition[:, 0] == kernel.BEFORE) for p in self._plans)
-        rank = constant_ranks(self._names) if ordered else worlds[:0]
+        spelled = spellings(self._names if ordered else ())
         return kernel.Relations(
             data,
             np.array([offset[name] for name in names]),
@@ -120,7 +120,7 @@ class ArrayJoins:
             bucket,
             np.append(bucket[1:], np.int32(0)),
             np.concatenate([np.empty(0, np.int32), *rows]),
-            rank,
+            *spelled,
         )
 
     def join(self, number: int) -> Iterator[Joined]:

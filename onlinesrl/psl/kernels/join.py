@@ -21,6 +21,9 @@ EQUAL, BEFORE, LISTED = 0, 1, 2
 WRONG, PASSES = 1, 2
 """What an unlisted atom of a lookup is, if not 0: an error, or a reason to keep the row."""
 
+MINUS, ZERO, NINE = 45, 48, 57
+"""A minus sign, the first and the last digit in UTF-8."""
+
 FINE, MISSING, TOO_MANY = 0, 1, 2
 """The status of a world: fine, an open atom is not listed, too many rows."""
 
@@ -41,7 +44,9 @@ class Relations(Frame):
     bucket: Ints32  # [bucket] start of its rows among the index's
     stop: Ints32  # [bucket] their end
     row: Ints32  # [row] rows of the relation in the order of their buckets
-    rank: Ints32  # [constant] in the order of ``%``
+    letter: Bytes  # of constants, in UTF-8
+    spelled: Ints  # [constant] where its letters begin
+    spelled_stop: Ints  # [constant]
 
 
 class Code(Frame):
@@ -161,6 +166,59 @@ def _look_up_atom(
 
 
 @kernel
+def _before(relations: Relations, left: int, right: int) -> bool:
+    """Compare two constants: integers come first, by value; equal ones, and all others, by their texts."""
+    first, second = _digits(relations, left), _digits(relations, right)
+    if (first < 0) != (second < 0):
+        return first >= 0
+    order = 0
+    if first >= 0:
+        stop, other_stop = relations.spelled_stop[left], relations.spelled_stop[right]
+        minus = first < stop and relations.letter[relations.spelled[left]] == MINUS
+        if minus != (second < other_stop and relations.letter[relations.spelled[right]] == MINUS):
+            return minus
+        order = (stop - first) - (other_stop - second)
+        if order == 0:
+            order = _letters(relations, first, stop, second, other_stop)
+        order = -order if minus else order
+    if order == 0:
+        order = _letters(
+            relations,
+            relations.spelled[left],
+            relations.spelled_stop[left],
+            relations.spelled[right],
+            relations.spelled_stop[right],
+        )
+    return order < 0
+
+
+@kernel
+def _letters(relations: Relations, first: int, stop: int, second: int, other_stop: int) -> int:
+    """Compare two stretches of letters: below 0 where the first one comes first, 0 where they are equal."""
+    while first < stop and second < other_stop:
+        if relations.letter[first] != relations.letter[second]:
+            return -1 if relations.letter[first] < relations.letter[second] else 1
+        first, second = first + 1, second + 1
+    return (stop - first) - (other_stop - second)
+
+
+@kernel
+def _digits(relations: Relations, constant: int) -> int:
+    """Return where the digits of an integer begin behind its sign and zeros; -1 for another constant."""
+    place, stop = relations.spelled[constant], relations.spelled_stop[constant]
+    if place < stop and relations.letter[place] == MINUS:
+        place += 1
+    if place == stop:
+        return -1
+    for p in range(place, stop):
+        if not ZERO <= relations.letter[p] <= NINE:
+            return -1
+    while place < stop and relations.letter[place] == ZERO:
+        place += 1
+    return int(place)
+
+
+@kernel
 def _holds(relations: Relations, code: Code, c: int, binding: Ints32, constant: Ints32) -> bool:
     """Return whether a condition holds."""
     kind, positive = code.condition[c, 0], code.condition[c, 1] != 0
@@ -172,7 +230,7 @@ def _holds(relations: Relations, code: Code, c: int, binding: Ints32, constant: 
     right = _argument(code.condition[c, 3], binding, constant)
     if kind == EQUAL:
         return (left == right) == positive
-    return (relations.rank[left] < relations.rank[right]) == positive
+    return _before(relations, left, right) == positive
 
 
 @kernel

@@ -167,7 +167,7 @@ def test_constants_are_in_one_total_order():
 @pytest.mark.parametrize("method", ["admm", "tandem", "world"])
 def test_of_two_constants_exactly_one_comes_before_the_other(method):
     """Whatever they look like, in memory, in DuckDB, and in a world; a rule pulls its pair up to 2 / 3."""
-    names = ["9", "009", "10", "-10", "-9", "x", "1a", ""]
+    names = ["9", "009", "10", "-10", "-9", "00", "-0", "x", "1a", "", "-"]
     model = srl.Model("1: F(A) & F(B) & A % B -> G(A, B) ^2\n0.5: !G(A, B) ^2\n", "psl")
     pairs = [(a, b) for a in names for b in names if a != b]
     if method == "world":
@@ -177,7 +177,7 @@ def test_of_two_constants_exactly_one_comes_before_the_other(method):
     else:
         values = srl.infer(model, {"F": names}, {"G": pairs}, method=method)["G"]
     order = sorted(names, key=lambda name: sum(values[name, b] > 0.5 for b in names if b != name))
-    assert order[::-1] == ["-10", "-9", "009", "9", "10", "", "1a", "x"]
+    assert order[::-1] == ["-10", "-9", "-0", "00", "009", "9", "10", "", "-", "1a", "x"]
     assert all(values[a, b] + values[b, a] == pytest.approx(2 / 3, abs=1e-2) for a, b in pairs)
 
 
