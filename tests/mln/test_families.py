@@ -33,6 +33,8 @@ ENGINES: dict[str, MapEngine] = {
     "highs": Ilp(),
     "cbc": Ilp("cbc"),
 }
+COSTS = 2.5, 0.5
+"""Of an atom of the first query predicate that is missed, and of one too many."""
 each_family = pytest.mark.parametrize("name", FAMILIES)
 
 
@@ -148,7 +150,9 @@ def test_infer(name: str, number: int) -> None:
 
 def learner_of(of: Case, **inference: Any) -> srl.OnlineLearner:
     rules, query = of.family.rules, of.family.query
-    return srl.OnlineLearner(rules, query, update="cda2", loss="ml", inference=inference)
+    costs = {query[0]: dict(zip(("missed", "extra"), COSTS, strict=True))}
+    update = {"update": "cda2", "loss": "ml", "costs": costs}
+    return srl.OnlineLearner(rules, query, update=update, inference=inference)
 
 
 def a_state(of: Case, rng: Random) -> list[int]:
@@ -184,11 +188,31 @@ def test_learners(name: str, number: int) -> None:
             second = of.best_but(state)
             margin = None if second is None else pytest.approx(of.best - second, abs=1e-6)
             assert prediction.line.margin == margin
-            truth = a_state(of, Random(seed))
-            learner.learn_one(of.evidence, truth_of(of, truth))
-            rival = best(replace(of, bonus=tuple(1.0 - 2.0 * true for true in truth)))
-            loss = rival + sum(truth) - value(of, truth)
-            assert learner.certificate["loss"] == pytest.approx(loss, abs=1e-6)
+            learns_from_the_worst_rival(of, learner, Random(seed))
+
+
+def learns_from_the_worst_rival(of: Case, learner: srl.OnlineLearner, rng: Random) -> None:
+    """Atoms cost what ``COSTS`` says; unlabelled ones cost nothing, and have their best values."""
+    truth, cost = a_state(of, rng), list[float]()
+    hidden = [a for a in range(of.n) if rng.random() < rng.choice([0.0, 0.4])]
+    labels = of.with_units(
+        (a if truth[a - 1] else -a) for a in range(1, of.n + 1) if a - 1 not in hidden
+    )
+    completed = labels.best_state()
+    assert completed is not None
+    second = labels.best_but(completed)
+    if second is not None and second > best(labels) - 1e-6:
+        return  # another completion is as good
+    for a, (name, _) in enumerate(of.family.atoms):
+        missed, extra = COSTS if name == of.family.query[0] else (1.0, 1.0)
+        cost.append(0.0 if a in hidden else missed if truth[a] else extra)
+    known = truth_of(of, [x * (a not in hidden) for a, x in enumerate(truth)])
+    unlabelled = truth_of(of, [int(a in hidden) for a in range(of.n)])
+    learner.learn_one(of.evidence, known, unlabelled=unlabelled)
+    bonus = tuple(x * (1 - 2 * true) for x, true in zip(cost, completed, strict=True))
+    rival = best(replace(of, bonus=bonus)) + math.fsum(np.multiply(cost, completed))
+    loss = rival - value(of, completed)
+    assert learner.certificate["loss"] == pytest.approx(loss, abs=1e-6)
 
 
 # worlds ------------------------------------------------------------------------------------------
