@@ -290,9 +290,12 @@ class Steps:
 
 
 def steps_of(of: Case, seed: int, **options: Any) -> Steps | None:
-    """The world of a family, still without facts; None where it is impossible without them."""
+    """The world of a family, without facts; None where that has no state, or none is found."""
     try:
         return Steps(of, Random(seed), **options)
+    except Unsolved:
+        assert "max_work" in options
+        return None
     except Infeasible:
         nothing = of.family.with_facts({name: {} for name in of.facts})
         assert "targets" in options or nothing.by_program() is None
