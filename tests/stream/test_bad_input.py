@@ -146,7 +146,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "a comment": (line(example(99))[:-1] + b" // c\n", "trailing characters"),
     "an id that is null": (line({**example(99), "id": None}), "got `null` - at `$.id`"),
     "an id that is a list": (line(example(99, id=[1])), "got `array` - at `$.id`"),
-    "a group that is a number": (line(example(99, group=3)), "got `int` - at `$.group`"),
+    "a group that is no text": (line(example(99, group=True)), "got `bool` - at `$.group`"),
     "evidence that is a list": (line(example(99, evidence=[])), "got `array` - at `$.evidence`"),
     "truth that is a text": (line(example(99, truth="title")), "got `str` - at `$.truth`"),
     "a constant that is a list": (evidence(Odd=[[[1]]]), "got `array` - at `$.evidence[...]"),
