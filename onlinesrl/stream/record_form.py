@@ -88,7 +88,7 @@ class RecordForm:
         self._schemas = set[object]()
         self._said = set[tuple[str, str, str]]()
         self._rows: dict[str, tuple[int, int]] = {}
-        self._repeated = False
+        self._comparing = True
 
     def line(self, record: Record) -> bytes | None:
         """Return the line of a record's example; None if nothing is left of a row. Raises ExampleError."""
@@ -112,9 +112,10 @@ class RecordForm:
                 return _encode(value)
             self._look(record, value)
             place = place_of(record)
-            if record.is_row and self.say is not None:
+            line = self.mapper.line(value, place)
+            if record.is_row and self.say is not None and self._comparing:
                 self._compare(record, self.mapper.name(value, place), self.say)
-            return self.mapper.line(value, place)
+            return line
         except ExampleError as error:
             origin = self.values.origin(data)
             raise ExampleError(f"{origin}{error.reason}", error.kind, error.id) from None
@@ -141,11 +142,10 @@ class RecordForm:
 
     def _compare(self, record: Record, name: str, say: Callable[[str], object]) -> None:
         """Say it, once, where a row has the id of an earlier one; a row may be decoded again."""
-        if self._repeated or len(self._rows) >= REMEMBERED:
-            return
         at = record.index, record.line
-        if self._rows.setdefault(name, at) != at:
-            self._repeated = True
+        repeated = self._rows.setdefault(name, at) != at
+        self._comparing = not repeated and len(self._rows) < REMEMBERED
+        if repeated:
             say(
                 f"{record.file}:{record.line} has the id {shown(name)} of an earlier row "
                 "(source.mapping.id): its facts in a world, and its example if one waits, replace the others"
