@@ -311,18 +311,24 @@ def test_a_run_over_rows_goes_on_where_it_was(orders):
 def test_records_that_do_not_fit_are_dead_letters(orders):
     good = learned(orders(as_csv(ORDERS), "good.csv"))
     rows = as_csv(ORDERS)
-    rows[30:30] = [b"31,c1\n", b"31,c1,,true,false\n", b'31,c1,"shoe,true,false\n"x\n']
+    rows[30:30] = [
+        b"31,c1\n",
+        b"31,c1,,true,false\n",
+        b",c1,x,true,false\n",
+        b'31,c1,"shoe,true,false\n"x\n',
+    ]
     bad = orders(rows, "bad.csv", limits={"bad_share": 1})
     results = learned(bad)
     assert results["weights.mln"] == good["weights.mln"]
     letters = [json.loads(line) for line in results["deadletter.jsonl"].splitlines()]
-    lines = [sum(row.count(b"\n") for row in rows[: 30 + n]) + 1 for n in range(3)]
+    lines = [sum(row.count(b"\n") for row in rows[: 30 + n]) + 1 for n in range(4)]
     assert [(x["line"], x["text"], x["reason"]) for x in letters] == [
         (lines[0], "31,c1", "a row of 2 cells, where the header has 5"),
         (lines[1], "31,c1,,true,false", "mapping.evidence.Item: sku: expected a value, found null"),
-        (lines[2] + 1, '31,c1,"shoe,true,false\n"x', "not a row of CSV: ',' expected after '\"'"),
+        (lines[2], ",c1,x,true,false", "mapping.id: order: expected a value, found null"),
+        (lines[3] + 1, '31,c1,"shoe,true,false\n"x', "not a row of CSV: ',' expected after '\"'"),
     ]
-    assert [letter["id"] for letter in letters] == [None, "31", None]
+    assert [letter["id"] for letter in letters] == [None, "31", None, None]
 
 
 def test_check_shows_what_the_first_record_becomes(orders):
