@@ -515,7 +515,7 @@ class PslOnlineLearner:
 
     def gain(self, start: State) -> merging.Gain:
         """See ``Learner.gain``."""
-        gained = {**merging.gain(self.weights, start[1]), "unmatched": self.unmatched}
+        gained = {**merging.gain(self.weights, start[1]), "unmatched": sorted(self.unmatched)}
         if self.balance is not None:
             gained["labels"] = self.balance.since(start[0].get("labels", {}))
         return gained
