@@ -106,7 +106,7 @@ def parsed_program(
     declarations, rules = [], []
     for token in tokens(tree):
         name, _, arity = token.partition("/")
-        if not 1 <= int(arity[:9]) <= MAX_NAMES:
+        if len(arity) > 4 or not 1 <= int(arity) <= MAX_NAMES:
             message = f"a predicate has 1 to {MAX_NAMES} arguments"
             raise source.error(message, position(token))
         declarations.append(Declaration(spell(name), int(arity), position(token)))
