@@ -270,11 +270,7 @@ class _Table(_Lines):
 def print_summary(summary: Snapshot, stream: TextIO) -> None:
     """Write the summary of a run, as in summary.json, in aligned lines of plain text."""
     get, soft = summary.get, "mae" in summary
-    right = (
-        "the atoms are predicted right"
-        if soft
-        else "the units to label got the right label"
-    )
+    right = "the atoms are predicted right" if soft else "the units to label got the right label"
     predicates = get("predicates") or {}
     ended = "at its last iteration" if soft else "at its limit (inference.max_work, max_nodes)"
     routes = (f"{route} {solved:,}" for route, solved in (get("routes") or {}).items())
