@@ -19,6 +19,8 @@ T = TypeVar("T")
 LOOK_SECONDS = 0.1
 PAUSE_SECONDS = 60.0
 """From a call that failed to the next one."""
+SLOW_SECONDS = 60.0
+"""A call that takes longer is warned of."""
 END_SECONDS = 60.0
 """How long calls may take at the end of a run."""
 STOP_SECONDS = 5.0
@@ -69,7 +71,7 @@ class RemoteCalls:
 
     A call that fails is not repeated. It is counted in ``failures``, and the next one begins after
     ``PAUSE_SECONDS``. ``warn`` gets the first of several failures in succession, or that a call takes longer
-    than ``PAUSE_SECONDS``, after ``what``. If more than ``most`` calls wait, the oldest are left out.
+    than ``SLOW_SECONDS``, after ``what``. If more than ``most`` calls wait, the oldest are left out.
     """
 
     def __init__(self, what: str, most: int, warn: Callable[[str], object]) -> None:
@@ -86,8 +88,8 @@ class RemoteCalls:
         """Have a call made after those that wait."""
         with self._changed:
             self._calls.append(call)
-            if time.monotonic() - self._since > PAUSE_SECONDS:
-                self._tell(f"no answer for {PAUSE_SECONDS:.0f} s")
+            if time.monotonic() - self._since > SLOW_SECONDS:
+                self._tell(f"no answer for {SLOW_SECONDS:.0f} s")
             self._changed.notify_all()
             if self._work is None:
                 self._work = aside(self._make)

@@ -246,18 +246,25 @@ def _local(folder: RunFolder) -> list[Path]:
 def test_an_address_that_never_answers_keeps_nothing_waiting(
     faulty: str, job: Callable[..., Job], citations: list[bytes]
 ) -> None:
-    """Neither clients, nor checkpoints, nor a signal; at the end a warning."""
+    """Neither clients, nor checkpoints, nor a signal; a warning while it hangs, and one at the end."""
 
     def hanging() -> None:
         Faulty.faults[:] = ["hangs"]
-        daemon_calls.STOP_SECONDS = 0.1
+        daemon_calls.STOP_SECONDS, daemon_calls.SLOW_SECONDS = 0.1, 0.0
 
     run = job([], checkpoint={"every": 3, "copy_to": faulty})
     served = Served(run, first=hanging)
-    served.post("/learn", [line.rstrip() for line in citations[:20]])
+    learned: list[bytes] = []
+
+    def warned() -> bool:
+        learned.extend(line.rstrip() for line in citations[:3])
+        served.post("/learn", learned[-3:])
+        return "warning: checkpoints are not copied: no answer for 0 s" in run.said
+
+    until(warned)
     assert served.stop() == 0
     saved = checkpoints.latest(run.output / "checkpoints", print)
-    assert saved is not None and saved.header["metrics"]["examples"] == 20
+    assert saved is not None and saved.header["metrics"]["examples"] == len(learned)
     assert f"{faulty}: the last checkpoint, number {saved.number}, is not copied" in run.said
 
 
