@@ -269,15 +269,17 @@ class WorldLearner(Learner):
         """Return the part of the world in which truth is learned from, as an example.
 
         Its open atoms are those with a truth, those whose answer it ``moved``, and from there all that
-        ground rules connect with them, as far as they are at most ``PART``; other open atoms have their
-        present values, as evidence. So it is exact where the component has at most so many.
+        ground rules connect with them, as far as they are at most ``PART``; others, also of their groups,
+        have their present values, as evidence. So it is exact where the component has at most so many.
         """
-        frontier = [*truth, *(atom for atom in moved if atom not in truth)]
+        ground = self._world.ground
+        frontier = [*truth, *(atom for atom in moved if atom not in truth and self._is_open(atom))]
         part, evidence = dict[GroundAtom, None](), dict[GroundAtom, float]()
         while frontier:
-            atoms, beside = self._world.ground.neighbourhood(frontier)
-            part |= dict.fromkeys(atoms)
-            evidence |= beside
+            atoms, beside = ground.neighbourhood(frontier)
+            opened = [atom for atom in atoms if atom in truth or self._is_open(atom)]
+            part |= dict.fromkeys(opened)
+            evidence |= beside | {atom: ground.value(atom) or 0.0 for atom in atoms}
             frontier = [atom for atom in beside if atom not in part and self._is_open(atom)]
             if len(part) + len(frontier) > PART:
                 break

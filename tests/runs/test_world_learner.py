@@ -355,6 +355,29 @@ def test_the_query_of_a_record_comes_before_its_truth(world_run, tmp_path, keyed
     assert letter["reason"] == "True(c1, x) has two values, 0 and 1"
 
 
+def test_labels_beside_facts_of_their_group_and_targets_that_go(world_run, tmp_path):
+    """What the group has as facts is no label, and targets that a record takes back are open no more."""
+    (tmp_path / "claims.mln").write_text(
+        CLAIMS.replace("True(claim, value)\n", "True(claim, value!)\n")
+    )
+    pairs = [["c", "x"], ["c", "y"], ["d", "x"], ["d", "y"]]
+    lines = [
+        {
+            "id": "facts",
+            "evidence": {"Claims": [["s", *pair] for pair in pairs], "True": pairs[:1]},
+        },
+        {"id": "targets", "query": {"True": pairs[1:]}, "evidence": {"Claims": []}},
+        {"id": "label", "truth": {"True": [{"args": pairs[1], "value": 0}]}},
+        {"id": "others", "query": {"True": [["e", "x"], ["e", "y"]]}, "evidence": {"Claims": []}},
+        {"id": "others", "truth": {"True": pairs[3:]}},
+    ]
+    keys = {"model": str(tmp_path / "claims.mln"), "query": "True", "targets": "listed"}
+    run = world_run(lines, False, learner={"update": "cda2"}, **keys)
+    assert run.run() == 0, run.said
+    assert not run.lines("deadletter.jsonl")
+    assert run.lines("metrics.jsonl")[-1]["labelled"] == 2
+
+
 def test_a_label_that_cannot_be_learned_from_is_a_dead_letter(world_run):
     """Nothing of it is asserted, and later records go on as if it had not been."""
     pairs = [list(pair) for pair in zip("abcdefgh", "bcdefgha", strict=True)]

@@ -230,7 +230,10 @@ class Config(Root):
                 "sink.kind: a world writes to a file or to Kafka; expected one of these"
             )
         if self.inference.engine not in {"mpe", "admm"}:
-            raise ValueError("inference.engine: a world is solved by mpe or admm; leave it out")
+            raise ValueError(
+                "inference.engine: a world's answer is its most probable state, by mpe or admm; leave it out "
+                "(marginals() of a World in Python has probabilities)"
+            )
         return self
 
     def check_examples(self) -> None:
