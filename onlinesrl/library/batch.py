@@ -15,7 +15,7 @@ from onlinesrl.core.language import language_of
 from onlinesrl.core.learning.batch import BatchLearner, Problem
 from onlinesrl.library.inference import Evidence, atoms_given, psl_database
 from onlinesrl.library.inputs import Given, example
-from onlinesrl.library.model import Model
+from onlinesrl.library.model import Model, model_of
 from onlinesrl.library.notebook import table_html
 
 
@@ -70,7 +70,7 @@ def learn(
     >>> learn(model, seen, {"Smokes": ["Anna", "Bob"]}, truth=truth)
     <LearnedModel of 2 rules>
     """
-    model = Model(model) if isinstance(model, str) else model
+    model = model_of(model)
     if model.language is language_of(".psl"):
         problem, kinds = _psl_problem(model, evidence, query, truth or {}, seed)
     else:

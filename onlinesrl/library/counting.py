@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.language import language_of
 from onlinesrl.library.inference import Evidence, atoms_given
-from onlinesrl.library.model import Model
+from onlinesrl.library.model import Model, model_of
 from onlinesrl.library.notebook import table_html
 from onlinesrl.library.tables import Table
 
@@ -87,7 +87,7 @@ def count(
     from onlinesrl.mln.counting.program_counts import count_program
     from onlinesrl.mln.lang import reader
 
-    model = Model(model) if isinstance(model, str) else model
+    model = model_of(model)
     if model.language is language_of(".psl"):
         raise UsageError("PSL's rules have no satisfied groundings, but potentials; see infer")
     dialect = dialect_of(model.dialect)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from onlinesrl.core.errors import UsageError
+from onlinesrl.core.errors import UsageError, shown
 from onlinesrl.core.example import Atoms, Constant, GroundAtom
 from onlinesrl.core.language import language_of
 from onlinesrl.core.timing import Clock
 from onlinesrl.library.constants import is_other_in_markov_logic, is_other_in_psl, restored
 from onlinesrl.library.inputs import Given, atoms, columns, facts
-from onlinesrl.library.model import Model
+from onlinesrl.library.model import Model, model_of, names_of
 from onlinesrl.library.notebook import table_html
 from onlinesrl.library.tables import Table
 from onlinesrl.logic.tables import VALUE, with_names
@@ -106,14 +107,22 @@ def infer(
     >>> infer(model, {"Friends": [["Anna", "Bob"]], "Smokes": ["Anna"]}, "Smokes", method="exact")
     <Answer: 1 of Smokes>
     """
-    model = Model(model) if isinstance(model, str) else model
+    model = model_of(model)
+    if not (method is None or isinstance(method, str)):
+        raise UsageError(f"method is {shown(method)}, expected the name of one")
+    for key, number in {"error": error, "max_work": max_work}.items():
+        if not (number is None or isinstance(number, Real)):
+            raise UsageError(f"{key} is {shown(number)}, expected a number")
+    if type(threads) is not int:
+        raise UsageError(f"threads is {shown(threads)}, expected a whole number, at least 1")
     if model.language is language_of(".psl"):
         from onlinesrl.psl.inference.solving import InferenceProblem, Options
         from onlinesrl.psl.query import infer as psl
 
-        if not isinstance(evidence, Mapping) or not isinstance(query, Mapping):
+        truth = truth or {}
+        if not all(isinstance(part, Mapping) for part in (evidence, query, truth)):
             expected = "mappings from predicates to atoms; those of the query are the targets"
-            raise UsageError(f"PSL: evidence and query are {expected}")
+            raise UsageError(f"PSL: evidence, query and truth are {expected}")
         if targets not in ("stop", "skip"):  # of any type
             raise UsageError(
                 f"targets is {targets!r}, expected 'stop' or 'skip'; the targets themselves are the query"
@@ -121,7 +130,7 @@ def infer(
         options = Options(method or "admm", seed, threads=threads, skip=targets == "skip")
         options.check()
         query = {n: [*rows] if isinstance(rows, Iterator) else rows for n, rows in query.items()}
-        database, clock = psl_database(model, evidence, query, truth or {}), Clock()
+        database, clock = psl_database(model, evidence, query, truth), Clock()
         solution = psl.solve(InferenceProblem(model.program, {}, database), options, clock)
         known = {name: rows for name, rows in query.items() if name in model.predicates}
         by_predicate = psl.columns(solution)
@@ -133,12 +142,13 @@ def infer(
 
     if isinstance(evidence, Mapping):
         evidence = atoms(evidence, "evidence")
-    world = _world(model, evidence, query, closed, opened)
+    names = names_of(query, "query")
+    world = _world(model, evidence, names, closed, opened)
     values, stats = infer_module.solve(world, method or "mpe", seed, error, max_work)
     columns = infer_module.columns(world, values)
     if isinstance(evidence, dict):
         columns = _restored(model, columns, evidence, is_other_in_markov_logic)
-    return _answer(model, _names(query), columns, stats)
+    return _answer(model, names, columns, stats)
 
 
 def ground(
@@ -155,7 +165,7 @@ def ground(
     """
     from onlinesrl.mln.query import infer as infer_module
 
-    model = Model(model) if isinstance(model, str) else model
+    model = model_of(model)
     if model.language is language_of(".psl"):
         raise UsageError("PSL's ground rules are no clauses; see the stats of infer")
     return infer_module.network_lines(_world(model, evidence, query, closed, opened))
@@ -172,12 +182,12 @@ def _world(
     from onlinesrl.mln.lang import reader
     from onlinesrl.mln.query.load_world import WorldOptions, world_of
 
-    predicates = _names(query)
+    predicates = names_of(query, "query")
     if not predicates:
         raise UsageError("query: expected the predicates that are asked for")
     dialect = dialect_of(model.dialect)
     program = reader.parse(model.text, model.file, dialect)
-    options = WorldOptions(tuple(closed), tuple(opened), dialect)
+    options = WorldOptions(names_of(closed, "closed"), names_of(opened, "opened"), dialect)
     return world_of(program, atoms_given(program, evidence, dialect), predicates, options)
 
 
@@ -187,12 +197,11 @@ def atoms_given(program: Any, evidence: Evidence, dialect: Any) -> list[GroundAt
 
     if not isinstance(evidence, Mapping):
         paths = [evidence] if isinstance(evidence, str | Path) else evidence
+        if not isinstance(paths, Iterable) or not all(isinstance(p, str | Path) for p in paths):
+            expected = "atoms by predicate, or the paths of files"
+            raise UsageError(f"evidence is {shown(evidence)}, expected {expected}")
         return read_evidence(program, [*map(Path, paths)], dialect)
     return facts(evidence, "evidence", program)
-
-
-def _names(query: str | Iterable[str]) -> list[str]:
-    return [query] if isinstance(query, str) else [*query]
 
 
 def _answer(

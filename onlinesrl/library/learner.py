@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.engine import EngineSection
-from onlinesrl.core.errors import ConfigError, ExampleError, OnlinesrlWarning, UsageError
+from onlinesrl.core.errors import ConfigError, ExampleError, OnlinesrlWarning, UsageError, shown
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Constant, Example, Label
 from onlinesrl.core.interrupt import whole
@@ -29,7 +29,7 @@ from onlinesrl.library.checkpoint import Saved
 from onlinesrl.library.constants import Kind, Named, is_number, parts_of, texts
 from onlinesrl.library.curves import Curves
 from onlinesrl.library.inputs import Given, Unknown, atoms, constant, example, facts, unlabelled_of
-from onlinesrl.library.model import Model
+from onlinesrl.library.model import Model, model_of, names_of
 from onlinesrl.library.prediction import Prediction
 from onlinesrl.library.streams import TableExamples
 from onlinesrl.library.weights import Weights
@@ -107,13 +107,17 @@ class OnlineLearner:
         seed: int = 0,
         pending: int = 0,
     ):
-        self.model = model = Model(model) if isinstance(model, str) else model
+        self.model = model = model_of(model)
         overrides = {"loss": loss, "sigma": sigma, "calibrated": calibrated}
         chosen = section(update, "update") | {k: v for k, v in overrides.items() if v is not None}
         self.settings = Settings(
-            (query,) if isinstance(query, str) else tuple(query),
+            names_of(query, "query"),
             validated(AnyUpdate, "learner", chosen),
-            validated(model.language.engines, "inference", section(inference or {}, "engine")),
+            validated(
+                model.language.engines,
+                "inference",
+                section({} if inference is None else inference, "engine"),
+            ),
             seed,
             LimitsSection(),
         )
@@ -506,8 +510,14 @@ def lasting(model: Model) -> dict[Kind, frozenset[str] | None]:
 
 
 def section(value: str | Mapping[str, Any], tag: str) -> dict[str, Any]:
-    """Return the keys of a section that may be given by the name of its kind alone."""
-    return {tag: value} if isinstance(value, str) else dict(value)
+    """Return the keys of a section that may be given by the name of its kind alone. Raises UsageError."""
+    if isinstance(value, str):
+        return {tag: value}
+    if not isinstance(value, Mapping):
+        raise UsageError(
+            f"{tag} is {shown(value)}, expected its name, or a mapping of keys with their values"
+        )
+    return {**value}
 
 
 def validated(kind: Any, section: str, values: dict[str, Any]) -> Any:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from onlinesrl.core.errors import UsageError
+from onlinesrl.core.errors import UsageError, shown
 from onlinesrl.core.language import Program, language_of, languages
 from onlinesrl.library.notebook import table_html
 from onlinesrl.logic.source import read_text
@@ -32,6 +32,25 @@ class Rule:
         if self.hard:
             return f"{self.text}."
         return self.text if self.weight is None else f"{self.weight:g} {self.text}"
+
+
+def model_of(model: Model | str, language: str = "mln") -> Model:
+    """Return a model, or the model of a text in a language. Raises ModelError, UsageError."""
+    if isinstance(model, str):
+        return Model(model, language)
+    if not isinstance(model, Model):
+        raise UsageError(f"model is {shown(model)}, expected a Model or the text of one")
+    return model
+
+
+def names_of(names: str | Iterable[str], key: str) -> tuple[str, ...]:
+    """Return the names of predicates; one may stand alone. Raises UsageError, which names the ``key``."""
+    if isinstance(names, str):
+        return (names,)
+    listed = (*names,) if isinstance(names, Iterable) else (names,)
+    if not all(isinstance(name, str) for name in listed):
+        raise UsageError(f"{key} is {shown(names)}, expected the name of a predicate, or several")
+    return listed
 
 
 class Model:

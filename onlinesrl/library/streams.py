@@ -11,6 +11,7 @@ from typing import Any
 
 from onlinesrl.core.errors import DataError, ExampleError, OnlinesrlWarning
 from onlinesrl.core.example import Example, decode
+from onlinesrl.library.model import names_of
 from onlinesrl.library.tables import rows_by
 from onlinesrl.logic.tables import connect
 from onlinesrl.runs.config import loading as configuration
@@ -58,7 +59,7 @@ def read(
     if mapping is not None:
         mapper = Mapper(configuration.section_of(MappingSection, mapping, "mapping"))
         form = RecordForm(mapper, say=lambda message: warnings.warn(message, OnlinesrlWarning, 2))
-    reader = ExampleReader(source, [query] if isinstance(query, str) else query, form=form)
+    reader = ExampleReader(source, names_of(query, "query"), form=form)
     for item in reader.read():
         if item is None:
             continue

@@ -21,7 +21,7 @@ from onlinesrl.library.explain import AnyAtom, atom_of
 from onlinesrl.library.inference import Answer
 from onlinesrl.library.inputs import Given, atoms
 from onlinesrl.library.learner import section, validated
-from onlinesrl.library.model import Model
+from onlinesrl.library.model import Model, model_of, names_of
 from onlinesrl.library.notebook import table_html
 from onlinesrl.library.tables import Table
 from onlinesrl.logic.atom_index import Change, GroundAtom
@@ -160,9 +160,9 @@ class World:
         inference: str | Mapping[str, Any] | None = None,
         keep_conflicts: bool = False,
     ) -> None:
-        model = Model(model, "psl") if isinstance(model, str) else model
+        model = model_of(model, "psl")
         self._model, self._is_reweighed = model, False
-        self._names = [query] if isinstance(query, str) else [*query]
+        self._names = [*names_of(query, "query")]
         choices = model.language.targets
         self._targets = targets or choices[0]
         if self._targets not in choices:

@@ -426,3 +426,35 @@ def test_curves_are_kept_in_checkpoints_and_after_exceptions(tmp_path: Path) -> 
     assert learner.curves.lines == lines
     learner.save(tmp_path / "c.ckpt")
     assert srl.OnlineLearner.load(tmp_path / "c.ckpt").curves.lines == lines
+
+
+SMOKING = srl.Model("Smokes(a)\nCancer(a)\n1 Smokes(x) => Cancer(x)\n")
+PSL_MODEL = srl.Model("1: Knows(A, B) -> Trusts(A, B)", "psl")
+
+
+@pytest.mark.parametrize("odd", [srl.Model, 3.5, object(), [1]])
+@pytest.mark.parametrize(
+    ("said", "call"),
+    [
+        ("update is", lambda odd: srl.OnlineLearner(SMOKING, "Cancer", update=odd)),
+        ("engine is", lambda odd: srl.OnlineLearner(SMOKING, "Cancer", inference=odd)),
+        (
+            r"learner\.costs",
+            lambda odd: srl.OnlineLearner(SMOKING, "Cancer", update={"costs": odd}),
+        ),
+        (r"learner\.loss", lambda odd: srl.OnlineLearner(SMOKING, "Cancer", loss=odd)),
+        ("query is", lambda odd: srl.OnlineLearner(SMOKING, odd)),
+        ("query is", lambda odd: srl.World(SMOKING, odd)),
+        ("query is", lambda odd: srl.infer(SMOKING, {}, odd)),
+        ("closed is", lambda odd: srl.infer(SMOKING, {}, "Cancer", closed=odd)),
+        ("evidence is", lambda odd: srl.infer(SMOKING, odd, "Cancer")),
+        ("method is", lambda odd: srl.infer(SMOKING, {}, "Cancer", method=odd)),
+        ("model is", lambda odd: srl.OnlineLearner(odd, "Cancer")),
+        ("model is", lambda odd: srl.infer(odd, {}, "Cancer")),
+        ("truth are mappings from predicates", lambda odd: srl.infer(PSL_MODEL, {}, {}, truth=odd)),
+        ("update is", lambda odd: srl.SequenceTagger(update=odd).fit([[["a"]]], [["x"]])),
+    ],
+)
+def test_an_argument_of_another_type_is_told_what_is_expected(said, call, odd) -> None:
+    with pytest.raises(srl.UsageError, match=f"{said}(.|\n)*(expected|should be|of the query)"):
+        call(odd)

@@ -43,7 +43,7 @@ def learn(
 ) -> float:
     """Make one update along the gap in ``delta``, of ``n`` weights; returns the loss g_t(w_t).
 
-    The loss is ``cost`` times the hinge loss, which is the one of ``cost`` Delta and ``cost`` times the margin.
+    The loss is ``cost`` times the hinge loss: that of ``cost`` Delta, with ``cost`` times the margin.
     NaN: some number would not be finite, and no weight has changed. The gap is cleared.
     """
     t = int(scalar[T]) + 1
