@@ -7,7 +7,9 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from warnings import warn
 
+from onlinesrl.core.errors import OnlinesrlWarning
 from onlinesrl.core.evaluation.label_loss import Costs
 
 if TYPE_CHECKING:
@@ -147,14 +149,20 @@ def check_query(program: Program, settings: Asks) -> None:
 
 
 def check_costs(language: Language, program: Program, settings: Settings) -> None:
-    """Raise ConfigError where ``learner.costs`` names no atom of the query."""
+    """Raise ConfigError where ``learner.costs`` names no atom of the query; warn of unknown constants."""
     try:
-        Costs(
+        costs = Costs(
             settings.learner.costs or {},
             {name: len(language.argument_types(program, name)) for name in settings.query},
         )
     except ValueError as error:
         raise settings.error("learner.costs", str(error)) from None
+    for name, place, constant in costs.constants():
+        kind = language.argument_types(program, name)[place]
+        declared = () if kind is None or kind in program.open else program.types[kind]
+        if declared and constant not in declared:
+            reason = f"the model declares no {kind} {constant} (it has {', '.join(declared)})"
+            warn(f"learner.costs for {name}: {reason}", OnlinesrlWarning, stacklevel=3)
 
 
 def counted(

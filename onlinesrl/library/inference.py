@@ -120,9 +120,13 @@ def infer(
         from onlinesrl.psl.query import infer as psl
 
         truth = truth or {}
-        if not all(isinstance(part, Mapping) for part in (evidence, query, truth)):
-            expected = "mappings from predicates to atoms; those of the query are the targets"
-            raise UsageError(f"PSL: evidence, query and truth are {expected}")
+        expected = "a mapping from predicates to atoms"
+        if not isinstance(evidence, Mapping) or not isinstance(query, Mapping):
+            raise UsageError(
+                f"PSL: evidence and query are each {expected}; the query has the targets"
+            )
+        if not isinstance(truth, Mapping):
+            raise UsageError(f"PSL: truth is {shown(truth)}, expected {expected}")
         if targets not in ("stop", "skip"):  # of any type
             raise UsageError(
                 f"targets is {targets!r}, expected 'stop' or 'skip'; the targets themselves are the query"

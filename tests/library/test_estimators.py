@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import onlinesrl as srl
+from onlinesrl.core.errors import OnlinesrlWarning
 from onlinesrl.library.estimators.estimator import Estimator
 from onlinesrl.mln.kernels.chain_crf import Chains
 from onlinesrl.mln.online.chain_weights import ChainWeights
@@ -310,7 +311,7 @@ BAD_TAGGER: list[tuple[Any, Any, str]] = [
     (X, Y[:2], "X has 3 samples, but y has 2"),
     (X, [*Y[:1], ["O"], []], "sample 1 has 2 positions, but 1 labels"),
     (X, [Y[0], ["O", NAN], []], "sample 1, position 1: the label is nan"),
-    (X, [Y[0], ["O", None], []], "sample 1, position 1: the label is None"),
+    (X, [Y[0], ["O", None], []], "sample 1, position 1: the label is None; leave the sample out, or"),
     (X, ["OPO", "NO", ""], "sample 0: its y is a str"),
     (X, None, "y is None"),
     ([X[0], [{"new": "1", "n": NAN}]], [Y[0], ["O"]], "sample 1, position 0: feature 'n' is nan"),
@@ -371,10 +372,10 @@ def test_an_interrupt_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     tagger = srl.SequenceTagger().fit(X, Y)
     before, learn = state(tagger), type(tagger.learned_.weights).learn
 
-    def interrupted(self: Any, n: int, rho: float) -> float:
+    def interrupted(self: Any, n: int, rho: float, cost: float) -> float:
         if self.updates > 4:
             raise KeyboardInterrupt
-        return learn(self, n, rho)
+        return learn(self, n, rho, cost)
 
     with monkeypatch.context() as patch:
         patch.setattr(type(tagger.learned_.weights), "learn", interrupted)
@@ -473,3 +474,14 @@ def test_each_label_has_its_probability(labels: list[Any]) -> None:
     assert classifier.predict(X) == [labels]
     feature = "Feature(+f, x) ^ Label(x, +y)", "word:course"
     assert classifier.learned_.learner.weights[*feature, str(labels[0])] > 0
+
+
+@pytest.mark.parametrize("cls", [srl.SequenceTagger, srl.LinkedClassifier])
+def test_a_weight_of_a_label_that_does_not_occur_is_warned_of(cls: Any) -> None:
+    made, x, y = next(each for each in MADE if each[0] is cls)
+    label = y[0][0]
+    with pytest.warns(OnlinesrlWarning, match="no effect for 'NONE': there is no such label"):
+        made(class_weight={"NONE": 9.0, label: 2.0}).fit(x, y)
+    made(class_weight={label: 2.0}).fit(x, y).partial_fit(x, y)
+    with pytest.warns(OnlinesrlWarning, match="no effect for 'NONE'"):
+        made(class_weight={"NONE": 9.0}).partial_fit(x, y, [label])

@@ -451,7 +451,7 @@ PSL_MODEL = srl.Model("1: Knows(A, B) -> Trusts(A, B)", "psl")
         ("method is", lambda odd: srl.infer(SMOKING, {}, "Cancer", method=odd)),
         ("model is", lambda odd: srl.OnlineLearner(odd, "Cancer")),
         ("model is", lambda odd: srl.infer(odd, {}, "Cancer")),
-        ("truth are mappings from predicates", lambda odd: srl.infer(PSL_MODEL, {}, {}, truth=odd)),
+        ("truth is", lambda odd: srl.infer(PSL_MODEL, {}, {}, truth=odd)),
         ("update is", lambda odd: srl.SequenceTagger(update=odd).fit([[["a"]]], [["x"]])),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -51,6 +51,13 @@ class Costs:
                 raise ValueError(
                     f"{text}: {entry.predicate} has {arities[entry.predicate]} arguments"
                 )
+
+    def constants(self) -> Iterator[tuple[str, int, str]]:
+        """Yield the predicate, the place and the text of each constant that a key names."""
+        for entry in self._entries:
+            for place, constant in enumerate(entry.constants or ()):
+                if constant != ANY:
+                    yield entry.predicate, place, constant
 
     def of(self, predicate: str, rows: Sequence[Sequence[Constant]]) -> Floats:
         """Return the costs of a predicate's atoms, float64[atom, (EXTRA, MISSED)]."""

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias
+from warnings import warn
 
-from onlinesrl.core.errors import InputError, NotFittedError, UsageError
+from onlinesrl.core.errors import InputError, NotFittedError, OnlinesrlWarning, UsageError
 from onlinesrl.core.evaluation.class_balance import BALANCED
 from onlinesrl.core.online.update_rules import STANDARD
 from onlinesrl.library.estimators.samples import Label, accuracy, labels_of, listed, samples_of
@@ -92,8 +93,20 @@ class Estimator(ABC):
                 pass
         else:
             best = self._stopped(learned, passes, *_parted(samples_of(X, least=2), y, share))
+        self._warn_of_unknown(best.classes)
         self.learned_ = best
         return self
+
+    def _warn_of_unknown(self, classes: Sequence[Label]) -> None:
+        """Warn of labels that have a weight and do not occur."""
+        weights = self.class_weight if isinstance(self.class_weight, Mapping) else {}
+        if unknown := [label for label in weights if label not in classes]:
+            warn(
+                f"class_weight has no effect for {', '.join(map(repr, unknown))}: there is no such label "
+                f"(labels: {', '.join(map(repr, classes))})",
+                OnlinesrlWarning,
+                stacklevel=3,
+            )
 
     def _checked(self) -> tuple[int, float | None]:
         passes, share = self.passes, self.held_out
@@ -127,6 +140,8 @@ class Estimator(ABC):
         _check_none(parameters)
         learned = self.learned_ if self.__sklearn_is_fitted__() else self._empty()
         learned.learn(X, y, classes)
+        if classes is not None:
+            self._warn_of_unknown(learned.classes)
         self.learned_ = learned
         return self
 

@@ -82,6 +82,9 @@ def _labels(values: Any, n: int, length: int, noun: str) -> list[Label]:
 
 def _label(value: Any, place: str) -> Label:
     label = value.item() if isinstance(value, np.generic) else value
+    if label is None:
+        advice = "leave the sample out, or take a LinkedClassifier, which completes missing labels"
+        raise InputError(f"{place}: the label is None; {advice}")
     if type(label) not in {str, int}:
         raise InputError(f"{place}: the label is {shown(label)}, expected a string or an integer")
     try:

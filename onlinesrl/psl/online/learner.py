@@ -24,6 +24,7 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError, Infeasible, ModelError, UsageError
 from onlinesrl.core.evaluation.class_balance import BALANCED, LABELS, ClassBalance
 from onlinesrl.core.evaluation.label_loss import Costs
+from onlinesrl.core.evaluation.prequential import known_sum
 from onlinesrl.core.example import Atom, Atoms, Example, decode, decoded, show_ground_atom
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Explanation
@@ -356,11 +357,11 @@ class PslOnlineLearner:
                     self.balance.add(name, [label for label in labels if label])
         elif learning and checked.truth is not None:
             unsolved = True
-        batch.tally.unsolved += unsolved and (served is None or served.certified)
+        batch.tally.unsolved += bool(unsolved and (served is None or served.certified))
         if served is None:
             batch.tally.skipped += skipped
             batch.tally.routes[predicted.route] += 1
-            batch.tally.certified += predicted.certified
+            batch.tally.certified = known_sum(batch.tally.certified, int(predicted.certified))
         outcome = Outcome(batch.score(checked, prediction, units))
         if learned and self.monitor is not None:
             outcome.drift = self.monitor.heed(prediction.hamming or 0, int(checked.scored.sum()))

@@ -7,6 +7,7 @@ import pytest
 from conftest import REPO, command
 
 import onlinesrl as srl
+from onlinesrl.core.errors import OnlinesrlWarning
 from onlinesrl.core.evaluation.label_loss import Costs
 
 STREAM = REPO / "streams" / "citations"
@@ -18,6 +19,11 @@ def test_the_last_that_fits_holds() -> None:
     found = Costs(given, {"InField": 2}).of("InField", [[6, "author"], [6, "title"], [7, "title"]])
     np.testing.assert_array_equal(found, [[2, 2], [1, 3], [0.5, 0.5]])
     assert Costs({}, {"InField": 2}).of("InField", [[1, "a"]]).tolist() == [[1, 1]]
+
+
+def test_a_constant_that_the_model_does_not_declare_is_warned_of() -> None:
+    with pytest.warns(OnlinesrlWarning, match=r"learner\.costs for InField: .* no field titel"):
+        srl.OnlineLearner(MODEL, "InField", update={"costs": {"InField(_, titel)": 2}})
 
 
 @pytest.mark.parametrize(
