@@ -7,6 +7,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from onlinesrl.core.example import Atoms, Constant, Example, listed_unlabelled
+from onlinesrl.logic.text import WHOLE
 
 Kind: TypeAlias = str | tuple[str, int]
 """The type of an argument; where it has none (PSL), its predicate and place."""
@@ -18,18 +19,14 @@ Restore: TypeAlias = Callable[[str, int, Constant], Constant]
 """Returns a constant of a predicate, at a place, as it was given."""
 
 
-SMALL = 10**18
-"""Markov logic has text that reads as a whole number nearer to 0 than this as a number."""
-
-
 def is_number(constant: Constant) -> bool:
     """Tell whether a constant is a text that reads as a whole number."""
-    return isinstance(constant, str) and constant.removeprefix("-").isdigit()
+    return isinstance(constant, str) and WHOLE.fullmatch(constant) is not None
 
 
 def is_other_in_markov_logic(constant: Constant) -> bool:
     """Tell whether Markov logic may have a constant as a number that is text, or as text that is a number."""
-    return is_number(constant) if isinstance(constant, str) else not -SMALL < constant < SMALL
+    return is_number(str(constant)) == isinstance(constant, str)
 
 
 def is_other_in_psl(constant: Constant) -> bool:

@@ -46,8 +46,11 @@ _BINDING = {Exists: 0, Forall: 0, Iff: 1, Implies: 2, Or: 3, And: 4, Not: 5}
 _PRODUCT = {"*", "/", "%"}
 
 
-WHOLE = re.compile(r"-?[0-9]{1,18}")
-"""Integers in comparisons and arithmetic; longer digit strings are only names."""
+WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
+"""Constants that are whole numbers, those of comparisons and arithmetic; ``007`` and ``-0`` are names."""
+
+MOST_NUMBER = 4 * 10**18 - 1
+"""The largest result of arithmetic; constants that are numbers have at most 18 digits."""
 
 
 def quote(constant: str) -> str:

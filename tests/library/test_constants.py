@@ -1,6 +1,8 @@
 """Constants come back as they were given, whole numbers and text that reads as one."""
 
 import pickle
+from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ import polars as pl
 import pytest
 
 import onlinesrl as srl
+from onlinesrl.logic.text import quote
+from tests.support.semantics import calculate
 
 MODEL = "P(thing)\nR(kind)\nQ(thing, kind)\n1 P(x) ^ R(y) => Q(x, y)"
 GIVEN = ["17", 17, -3, "017", "+1", "1.0", 2**60, str(2**70)]
@@ -103,3 +107,101 @@ def test_background_facts_keep_their_types(tmp_path: Path) -> None:
         learner.save(tmp_path / "learner.ckpt")
         for each in (learner, srl.OnlineLearner.load(tmp_path / "learner.ckpt")):
             same(each.predict_one({"R": ["k"]})["Q"][0], (thing, "k"))
+
+
+# numbers in comparisons and arithmetic ----------------------------------------------------------
+
+MOST = 10**18 - 1
+SPELLED = [
+    0,
+    -7,
+    MOST,
+    -MOST,
+    MOST + 1,
+    -MOST - 1,
+    "7",
+    "007",
+    "-0",
+    "00",
+    "-07",
+    "+7",
+    "7.0",
+    "\u0667",
+]
+RULE = "P(t)\nQ(t)\n1 P(x) ^ x < 9 v P(x) ^ x >= 9 => Q(x)\n"
+
+
+def by_evidence(text: str, given: Any, folder: Path) -> Any:
+    return srl.infer(text, given, "Q")["Q"]
+
+
+def by_declaration(text: str, given: Any, folder: Path) -> Any:
+    words = ", ".join(dict.fromkeys(quote(str(x)) for x in given["P"]))
+    return srl.infer(f"t = {{{words}}}\n{text}", given, "Q")["Q"]
+
+
+def by_database(text: str, given: Any, folder: Path) -> Any:
+    (folder / "e.db").write_text("".join(f"P({quote(str(x))})\n" for x in given["P"]))
+    return srl.infer(text, folder / "e.db", "Q")["Q"]
+
+
+def by_table(text: str, given: Any, folder: Path) -> Any:
+    return srl.infer(text, {"P": pd.DataFrame({"t": [*map(str, given["P"])]})}, "Q")["Q"]
+
+
+def by_world(text: str, given: Any, folder: Path) -> Any:
+    world = srl.World(srl.Model(text), "Q")
+    world.apply(add=given)
+    return world.answer()["Q"]
+
+
+def by_learner(text: str, given: Any, folder: Path) -> Any:
+    return dict.fromkeys(srl.OnlineLearner(text, "Q").predict_one(given)["Q"], 1)
+
+
+def by_background(text: str, given: Any, folder: Path) -> Any:
+    learner = srl.OnlineLearner(text, "Q", background=given)
+    return dict.fromkeys(learner.predict_one({})["Q"], 1)
+
+
+EVERY_WAY = [
+    by_evidence,
+    by_declaration,
+    by_database,
+    by_table,
+    by_world,
+    by_learner,
+    by_background,
+]
+
+
+@pytest.mark.parametrize("way", EVERY_WAY)
+def test_a_constant_is_a_number_or_a_name_wherever_it_is_met(
+    way: Callable[[str, Any, Path], Any], tmp_path: Path
+) -> None:
+    found = way(RULE, {"P": SPELLED}, tmp_path)
+    true = {str(x) for (x,), value in found.items() if value}
+    assert true == {"0", "7", "-7", str(MOST), str(-MOST)}
+
+
+NAMES_OF_RESULTS = "P(t)\nS(t)\nQ(t)\n1 S(x) ^ S(y) ^ P(x {op} y) => Q(x {op} y)\n-0.1 Q(x)\n"
+RESULTS = (
+    f"P(t)\nS(t)\nQ(t, t)\n1 S(x) ^ S(y) ^ x {{op}} y {{order}} {MOST} => Q(x, y)\n-0.1 Q(x, y)\n"
+)
+
+
+@pytest.mark.parametrize("op", "+-*/%")
+@pytest.mark.parametrize("way", [by_evidence, by_world, by_learner])
+def test_results_are_exact_up_to_their_limit(
+    way: Callable[[str, Any, Path], Any], op: str, tmp_path: Path
+) -> None:
+    sides = [0, 1, -1, 3, -4, 10**9, -2 * 10**9, 2 * 10**9 - 1, 2 * 10**9 + 1, MOST, -MOST]
+    results = {pair: calculate(op, *pair) for pair in product(sides, sides)}
+    small = {x for x in results.values() if x is not None and abs(x) <= MOST}
+    numbers = sorted({*sides, *small, MOST + 1, 2 * MOST, -MOST - 1})
+    found = way(NAMES_OF_RESULTS.format(op=op), {"P": numbers, "S": sides}, tmp_path)
+    assert {number for (number,), value in found.items() if value} == small
+    for order, holds in (("<=", int.__le__), (">", int.__gt__)):
+        found = way(RESULTS.format(op=op, order=order), {"S": sides}, tmp_path)
+        expected = {pair for pair, x in results.items() if x is not None and holds(x, MOST)}
+        assert {pair for pair, value in found.items() if value} == expected

@@ -16,7 +16,7 @@ DECLARED = "S(p)\nF(p, p)\np f(p)\n"
 DEEP = "this is nested more than 100 deep"
 LONG = "names and constants, and a formula at most 2000"
 LARGE = "more than 20,000 literals in the conjunctive normal form"
-DIGITS = "is not an integer of at most 18 digits"
+DIGITS = "is not an integer of at most 18 digits without leading zeros"
 
 RULES = {
     "300 implications": (" => ".join(["S(x)"] * 300), DEEP, 1),

@@ -5,6 +5,7 @@ an existential quantifier asks for stands in a clause like an atom, as the set o
 package it uses only the normal form of the rules.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
@@ -266,7 +267,7 @@ def _constant(term: Constant | Variable, value: Mapping[str, str]) -> str:
 
 
 def _number(constant: str) -> int | None:
-    return int(constant) if constant.lstrip("-").isdigit() else None
+    return int(constant) if re.fullmatch("0|-?[1-9][0-9]{0,17}", constant) else None
 
 
 def holds(literals: Literals, state: set[Atom]) -> bool:

@@ -21,7 +21,11 @@ NUMBERED = {kind: [f"{kind[0]}{n}" for n in range(3)] for kind in KINDS}
 BOUND = [f"{kind[0]}{n}" for kind in KINDS for n in (7, 8)]
 """Variables to be quantified."""
 KIND = {kind[0]: kind for kind in KINDS}
-SPELLED = {"thing": ["T1", "1", '"new"'], "place": ["P1", "-2"], "word": ['"a b"', "7", "W2"]}
+SPELLED = {
+    "thing": ["T1", "1", '"new"'],
+    "place": ["P1", "-2", '"03"'],
+    "word": ['"a b"', "7", "W2"],
+}
 """Constants as rules spell them."""
 FOUND = {"thing": ["T1", 1, "1", "new"], "place": ["P1", -2, "-2"], "word": ["a b", 7, "W2"]}
 """Constants as examples spell them."""

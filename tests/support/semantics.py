@@ -30,9 +30,10 @@ COMPARE = {
 
 
 def calculate(op, left, right):
-    """Integer arithmetic as in C; None for a division by zero."""
+    """Integer arithmetic as in C; None for a division by zero, and from 4e18 on."""
     if op in {"+", "-", "*"}:
-        return {"+": left + right, "-": left - right, "*": left * right}[op]
+        result = {"+": left + right, "-": left - right, "*": left * right}[op]
+        return result if abs(result) < 4 * 10**18 else None
     if right == 0:
         return None
     quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)

@@ -12,6 +12,7 @@ import numpy as np
 from onlinesrl.core.arrays import Ints, Ints32, extended
 from onlinesrl.core.background import Background
 from onlinesrl.core.example import Atoms, Constant, Example, arguments, listed_unlabelled
+from onlinesrl.logic.text import WHOLE
 from onlinesrl.mln.ground.background_tables import FactTables, NamesBeside
 from onlinesrl.mln.ground.model_index import Layout, number_of
 from onlinesrl.mln.kernels.grounding_frames import NO_NUMBER, Batch
@@ -27,7 +28,7 @@ from onlinesrl.mln.kernels.renumber_constants import (
 class Domain(dict[Constant, int]):
     """Constants numbered in order of first appearance; a lookup adds an unknown constant.
 
-    ``3`` and ``"3"`` are the same constant, and its name is the integer.
+    ``3`` and ``"3"`` are the same constant, and its name is the integer. ``"03"`` is a name, see ``WHOLE``.
     """
 
     __slots__ = ("names",)
@@ -43,8 +44,7 @@ class Domain(dict[Constant, int]):
         number = self.get(text)
         if number is None:
             number = len(self.names)
-            whole = text.isascii() and text.removeprefix("-").isdigit() and len(text) < 19
-            self.names.append(int(text) if whole and str(int(text)) == text else text)
+            self.names.append(int(text) if WHOLE.fullmatch(text) else text)
             self[text] = number
         self[constant] = number
         return number

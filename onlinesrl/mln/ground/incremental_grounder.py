@@ -28,6 +28,7 @@ from onlinesrl.logic.ast import Atom, Constant, Leaf, Program, Variable
 from onlinesrl.logic.atom_index import AtomIndex, Constants, GroundAtom
 from onlinesrl.logic.cnf import Literal
 from onlinesrl.logic.ground_world import GroundRule, GroundRules
+from onlinesrl.logic.text import MOST_NUMBER, WHOLE
 from onlinesrl.mln.ground.join_planner import (
     NUMBER,
     VALUE,
@@ -58,12 +59,9 @@ Key: TypeAlias = tuple[int, Constants]
 GroundLiteral: TypeAlias = "tuple[bool, GroundAtom | GroundLiterals]"
 """A sign and an atom, or the literals of a conjunction under an existential quantifier."""
 GroundLiterals: TypeAlias = frozenset[GroundLiteral]
-ClauseWeights: TypeAlias = tuple[float | None, Mapping[Constants, float]]
+ClauseWeights: TypeAlias = tuple[float | None, dict[Constants, float]]
 """The weight of a clause, and those of the constants of its template that have another."""
 _TypedConstant: TypeAlias = tuple[str, str]
-
-MOST_NUMBER = 4e18
-"""Results of arithmetic are below it, as in the kernels."""
 
 
 class Row(NamedTuple):
@@ -507,8 +505,9 @@ class IncrementalGrounder:
                         yield binding
                     return
                 kind = clause.plan.types[variable.name]
-                if kind == NUMBER or str(result) in self._domains[kind]:
-                    yield {**binding, variable.name: str(result)}
+                name = str(result)
+                if kind == NUMBER or (WHOLE.fullmatch(name) and name in self._domains[kind]):
+                    yield {**binding, variable.name: name}
 
     def _scan(self, step: Scan, binding: Binding) -> Iterator[Binding]:
         terms = leaves(step.atom)
@@ -652,12 +651,12 @@ def _holds(op: str, a: int, b: int) -> bool:
 
 
 def _result(op: str, a: int, b: int) -> int:
-    """Return a op b, NO_NUMBER where there is none (division by zero, overflow)."""
+    """Return a op b, NO_NUMBER where there is none (division by zero, more than MOST_NUMBER)."""
     if NO_NUMBER in (a, b):
         return NO_NUMBER
     if op in "+-*":
         result = a + b if op == "+" else a - b if op == "-" else a * b
-        return result if abs(result) < MOST_NUMBER else NO_NUMBER
+        return result if abs(result) <= MOST_NUMBER else NO_NUMBER
     if b == 0:
         return NO_NUMBER
     quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)  # as in C: towards zero

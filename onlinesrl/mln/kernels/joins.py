@@ -1,6 +1,7 @@
 """Join plans, run step by step by backtracking; steps on whole numbers compare or compute."""
 
 from onlinesrl.core.jit.decorators import kernel, kernel_of
+from onlinesrl.logic.text import MOST_NUMBER
 from onlinesrl.mln.kernels.background import number_beside, shared_beside
 from onlinesrl.mln.kernels.grounding_frames import (
     ABSENT,
@@ -75,13 +76,14 @@ def _find_number(plans: Plans, batch: Batch, w: int, kind: int, number: int) -> 
 
 @kernel
 def _compute(op: int, a: int, b: int) -> int:
-    """Return a op b, NO_NUMBER where there is none (division by zero, overflow)."""
+    """Return a op b, NO_NUMBER where there is none (division by zero, more than MOST_NUMBER)."""
     if NO_NUMBER in (a, b):
         return NO_NUMBER
+    if op == TIMES and b != 0 and abs(a) > MOST_NUMBER // abs(b):
+        return NO_NUMBER
     if op in (PLUS, MINUS, TIMES):
-        exact = a + b if op == PLUS else a - b if op == MINUS else a * b
-        near = float(a) + b if op == PLUS else float(a) - b if op == MINUS else float(a) * b
-        return exact if abs(near) < 4e18 else NO_NUMBER
+        result = a + b if op == PLUS else a - b if op == MINUS else a * b
+        return result if abs(result) <= MOST_NUMBER else NO_NUMBER
     if b == 0:
         return NO_NUMBER
     quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)  # as in C: towards zero

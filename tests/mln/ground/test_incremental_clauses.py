@@ -66,7 +66,7 @@ def follows(case: Case, choose, steps=4) -> str:
     listed = choose(st.booleans())
     grounder = IncrementalGrounder(case.program, case.query, listed)
     if breaks(world_of(case, {}, listed)):
-        with pytest.raises(Infeasible, match="cannot all hold"):
+        with pytest.raises(Infeasible, match=r"cannot (all )?hold"):
             grounder.everything()
         return "no world at all"
     kept, pool, facts = Kept(grounder), pool_of(case, listed), {}
@@ -77,7 +77,7 @@ def follows(case: Case, choose, steps=4) -> str:
         new = {atom: value for atom, value in (facts | change).items() if value is not None}
         world = world_of(case, new, listed)
         if breaks(world):
-            with pytest.raises(Infeasible, match="cannot all hold"):
+            with pytest.raises(Infeasible, match=r"cannot (all )?hold"):
                 grounder.change(change)
             outcomes.add("refused")
             continue
