@@ -50,6 +50,26 @@ def test_a_number_multiplies_its_rule() -> None:
         srl.explain(learner, {"Score": {"A": 0.75}}, "Good(A)", change=["Score(A)"])
 
 
+def test_numbers_that_cancel_leave_the_weight_of_their_rule() -> None:
+    model = srl.Model("N(a): real\nQ(a)\n1 N(y) ^ Q(x)\n0.5 Q(x)\n")
+    facts = {"N": {"K": 0.1, "L": 0.2, "M": -0.3}}
+    world = srl.World(model, "Q")
+    world.apply(add=facts)
+    for found in (
+        world.explain("Q(K)"),
+        srl.explain(srl.OnlineLearner(model, query="Q"), facts, "Q(K)"),
+    ):
+        weights = [(reason.weight, reason.count) for reason in found.reasons]
+        assert weights == [(pytest.approx(0.5), 1), (pytest.approx(1.0), 3)]
+        assert found.reasons[1].effect == pytest.approx(0.0, abs=1e-9)
+
+
+def test_one_other_atom_is_no_atoms() -> None:
+    learner = srl.OnlineLearner("E(a)\nQ(a)\nR(a)\n1 E(x) => Q(x)\nQ(x) <=> R(x).\n", ["Q", "R"])
+    found = str(srl.explain(learner, {"E": ["K"]}, "Q(K)"))
+    assert "it changes 1 other atom\n" in found
+
+
 def test_the_pulls_on_a_value_cancel() -> None:
     learner = srl.OnlineLearner(srl.Model(RULES, "psl"), query="Trusts")
     x = {"Knows": [("ann", "bob")], "Trusts": {("ann", "eve"): 0.9}}

@@ -256,15 +256,16 @@ class Explanation:
         if self.other is None:
             yield "hard rules leave no other value"
             return
+        more = len(self.other.changes)
         proof = "" if self.other.certified else " (not proven to be the best)"
         yield (
             f"the best state with the other value scores {_less(self.other.cost)}{proof}; it changes "
-            + (f"{len(self.other.changes):,} other atoms" if self.other.changes else "nothing else")
+            + (f"{more:,} other atom{'s' * (more != 1)}" if more else "nothing else")
         )
         for atom, value in self.other.changes[:most]:
             yield f"  {atom} to {'true' if value else 'false'}"
         if len(self.other.changes) > most:
-            yield f"  ... {len(self.other.changes) - most:,} more"
+            yield f"  ... {more - most:,} more"
 
     def _repr_html_(self) -> str:
         """Return an HTML fragment, for notebooks and reports."""

@@ -203,7 +203,7 @@ def merged(instances: Iterable[Instance]) -> tuple[Reason, ...]:
     for (_, holds), same in together.items():
         effect, count = sum(x.gain for x in same), len(same)
         number = sum(x.factor * x.sign for x in same)
-        weight = (effect if holds else -effect) / number
+        weight = same[0].weight / same[0].factor
         reasons.append(Reason(same[0].text, weight, effect, count, holds, number / count))
     return ordered(reasons)
 
