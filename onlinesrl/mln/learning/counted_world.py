@@ -172,8 +172,9 @@ class CountedWorld:
     ) -> Iterator[tuple[str, Floats, Floats, Ints]]:
         """Yield, for each query predicate, the truth, probabilities and groups of all its atoms.
 
-        A group has the atoms that differ in the last argument. The chain starts where all atoms are false;
-        a tenth of the samples go before. Raises Unsolved if hard rules are broken to the end.
+        A group has the atoms that differ in the last argument. The chain starts where all atoms are false.
+        It keeps the hard rules once it has met them; then a tenth of the samples go before. Raises
+        Unsolved if as many sweeps as samples do not meet them.
         """
         counts, world = self.counts, self.world
         empty = {name: np.zeros((0, len(counts.types[name])), np.int64) for name in counts.query}
@@ -185,13 +186,17 @@ class CountedWorld:
             if clause.hard
         )
         self.change[:] = 0.0
+        for _ in range(samples):
+            if self.change[-1] >= broken:
+                break
+            self.sweep(weights)
+        if self.change[-1] < broken:
+            raise Unsolved("Gibbs sampling by counts found no state that satisfies the hard rules")
         for _ in range(-(-samples // 10)):
             self.sweep(weights)
         probability = np.zeros(self.atoms)
         for _ in range(samples):
             self.sweep(weights, probability)
-        if self.change[-1] < broken:
-            raise Unsolved("Gibbs sampling by counts found no state that satisfies the hard rules")
         first = 0
         for name in counts.query:
             sizes = [*map(world.size, counts.types[name])]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.errors import ExampleError, Unsolved
 from onlinesrl.core.example import GroundAtom
 from onlinesrl.core.learning.batch import UnfitError
 from onlinesrl.mln.inference.gibbs import Gibbs
@@ -162,6 +162,19 @@ def test_what_does_not_flip_by_itself_is_refused():
     broken = MlnProblem(reader.parse(MODEL + HARD), [atoms], ("Friends", "Smokes"))
     with pytest.raises(ExampleError, match="breaks the hard rule"):
         learner.learn(broken, lambda _: None)
+
+
+def test_only_states_that_keep_the_hard_rules_are_averaged():
+    """All atoms false is the start, from which the hard rules are met one atom after the other."""
+    length = 50
+    text = "S(t)\nNext(t, t)\nP(t)\nS(x) => P(x).\nP(x) ^ Next(x, y) => P(y).\n0.0 P(x)\n"
+    pairs = [("S", (str(length),)), *(("P", (str(k),)) for k in range(1, length + 1))]
+    pairs += [("Next", (str(k + 1), str(k))) for k in range(1, length)]
+    atoms = [GroundAtom(name, args, True, 0) for name, args in pairs]
+    of = MlnProblem(reader.parse(text), [atoms], ("P",), method="counted-gibbs", samples=400)
+    np.testing.assert_array_equal(of.predicted(np.zeros(1))["P"].values, np.ones(length))
+    with pytest.raises(Unsolved, match="no state that satisfies the hard rules"):
+        replace(of, samples=20).predicted(np.zeros(1))
 
 
 @pytest.mark.parametrize("model", [MODEL, MODEL + HARD])
