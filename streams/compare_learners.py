@@ -87,7 +87,9 @@ def print_row(name: str, found: Mapping[str, Any], sigma: str = "-") -> None:
 
 def main() -> None:
     """Train and test every learner."""
-    parser = argparse.ArgumentParser(description="Compare the online learners of a PSL program.")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument("query", metavar="QUERY")
     parser.add_argument("file", metavar="FILE")

@@ -50,6 +50,9 @@ def main(source: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -44,6 +44,9 @@ def command(data: Path, learners: Sequence[str] = LEARNERS, sigmas: str = SIGMAS
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     words = [*command(Path(sys.argv[1])), *sys.argv[2:]]

@@ -7,6 +7,7 @@ Both files are in this folder. README.md defines words and features as in the Ci
 
 import json
 import re
+import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -222,4 +223,7 @@ def made() -> str:
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     (HERE / "citations.jsonl").write_text(made(), encoding="utf-8")

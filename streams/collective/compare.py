@@ -5,6 +5,7 @@ usage: python streams/collective/compare.py
 Prints the scores of one pass each, in which every graph is predicted before it is learned from.
 """
 
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,5 +44,8 @@ def compared() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     for name, found in compared():
         print(f"| {name} | {found['accuracy'] * 100:.1f} % | {found['cpu']:.1f} |")

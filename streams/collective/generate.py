@@ -6,6 +6,7 @@ Writes collective.jsonl in this folder, deterministically. README.md describes i
 """
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -93,4 +94,7 @@ def made() -> str:
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     OUT.write_text(made(), encoding="utf-8")

@@ -6,6 +6,7 @@ Reads collective.jsonl in this folder, and writes the folder tables beside it (c
 """
 
 import json
+import sys
 from pathlib import Path
 
 import duckdb
@@ -40,4 +41,7 @@ def write(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     write(HERE / "tables")

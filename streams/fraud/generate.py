@@ -68,5 +68,8 @@ def write(folder: Path, seed: int, honest: int = PAYMENTS, days: int = DAYS) -> 
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     where = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
     write(where, int(sys.argv[2]) if len(sys.argv) > 2 else 1)

@@ -142,4 +142,7 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     main(Path(sys.argv[1]))

@@ -7,6 +7,7 @@ Writes market.jsonl in this folder, deterministically. README.md describes it.
 
 import heapq
 import json
+import sys
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -105,4 +106,7 @@ def made(seed: int = SEED) -> str:
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     OUT.write_text(made(), encoding="utf-8")

@@ -161,6 +161,9 @@ def print_table(examples: Sequence[srl.Example]) -> None:
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     main(Path(sys.argv[1]))

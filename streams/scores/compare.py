@@ -5,6 +5,7 @@ usage: python streams/scores/compare.py
 Prints the scores of one pass each, in which every shop is predicted before it is learned from.
 """
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,5 +39,8 @@ def compared() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     for name, found in compared():
         print(f"{name:22} F1 {found['f1']:.1%}, accuracy {found['accuracy']:.1%}")

@@ -7,6 +7,7 @@ Writes scores.jsonl in this folder, deterministically. README.md describes it.
 
 import json
 import math
+import sys
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -109,4 +110,7 @@ def made() -> str:
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     OUT.write_text(made(), encoding="utf-8")

@@ -6,6 +6,7 @@ Reads scores.jsonl in this folder, and writes late_labels.jsonl beside it (confi
 """
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,5 +26,8 @@ def lines() -> Iterator[str]:
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     text = "".join(f"{line}\n" for line in lines())
     (HERE / "late_labels.jsonl").write_text(text, encoding="utf-8")

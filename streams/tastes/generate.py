@@ -7,6 +7,7 @@ Writes tastes.jsonl in this folder, deterministically. README.md describes it.
 
 import json
 import math
+import sys
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -74,4 +75,7 @@ def made(seed: int = SEED) -> str:
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     OUT.write_text(made(), encoding="utf-8")

@@ -8,6 +8,7 @@ describes them.
 
 import json
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,6 +155,9 @@ def village() -> dict[str, str]:
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     OUT.write_text(made(), encoding="utf-8")
     VILLAGE.mkdir(exist_ok=True)
     for name, text in village().items():

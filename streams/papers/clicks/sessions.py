@@ -146,7 +146,9 @@ def examples(seed: int, noise: float) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     """Write a simulation."""
-    parser = argparse.ArgumentParser(usage=str(__doc__).partition("usage: ")[2].partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("out", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--noise", type=float, default=0.0)

@@ -135,7 +135,9 @@ def losses(scores: Floats) -> Iterator[str]:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(usage=str(__doc__).partition("usage: ")[2].partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--noise", type=float, nargs="+", default=[0.0, 0.25, 0.5])
     parser.add_argument("--workers", type=int, default=os.cpu_count())

@@ -203,4 +203,7 @@ def cell(of: Sequence[tuple[Stream, list[Watched]]], name: str, delta: float) ->
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 3)

@@ -101,6 +101,9 @@ def main(data: Path, packages: Path) -> None:
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     main(Path(sys.argv[1]), Path(sys.argv[2]))
