@@ -55,7 +55,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Some:
-    """An existential conjunction: ``variables``, one or more, for which all of ``parts`` hold."""
+    """An existential conjunction: ``variables`` for which all of ``parts`` hold."""
 
     variables: tuple[str, ...]
     parts: tuple[Literal | Compared, ...]
@@ -220,18 +220,29 @@ def _check_literals(number: int) -> None:
 def _existential(formula: Exists | Forall, positive: bool) -> list[Disjunction]:
     """Return ``EXIST variables body`` as disjunctions.
 
-    The disjuncts are the negated clauses of the negated body. Existential quantifiers in the body are
-    universal in its negation, so their variables become free. A conjunction without quantified variables
-    is distributed.
+    A conjunction without quantified variables is distributed.
+    """
+    return _one_of(
+        [
+            [(part,)] if part.variables else [(item,) for item in part.parts]
+            for part in conjunctions(formula, positive)
+        ]
+    )
+
+
+def conjunctions(formula: Exists | Forall, positive: bool = True) -> list[Some]:
+    """Return ``EXIST variables body`` as conjunctions, of which one holds; some have no variables.
+
+    They are the negated clauses of the negated body. Existential quantifiers in the body are universal in
+    its negation, so their variables become free.
     """
     bound = tuple(dict.fromkeys(bound_variables(formula)))
-    choices = []
-    for part in _distinct(_conjuncts(formula.body, not positive)):
-        used = {name for item in part for name in variables(item)}
-        quantified = tuple(name for name in bound if name in used)
-        parts = tuple(map(negated, part))
-        choices.append([(Some(quantified, parts),)] if quantified else [(item,) for item in parts])
-    return _one_of(choices)
+    parts = []
+    for clause in _distinct(_conjuncts(formula.body, not positive)):
+        used = {name for item in clause for name in variables(item)}
+        names = tuple(name for name in bound if name in used)
+        parts.append(Some(names, tuple(map(negated, clause))))
+    return parts
 
 
 def _distinct(parts: Iterable[Disjunction]) -> list[Disjunction]:

@@ -268,7 +268,7 @@ def _clause(rule: Rule, index: int, part: Disjunction, sign: int, shares: int) -
     )
     literals = (*flat.literals, *names.literals)
     template = plus_variables(rule.formula)
-    operands = tuple(map(_disjunct_formula, part if sign > 0 else map(negated, part)))
+    operands = tuple(map(disjunct_formula, part if sign > 0 else map(negated, part)))
     formula: Formula = Or(operands) if sign > 0 else And(operands)
     if len(operands) == 1:
         formula = operands[0]
@@ -342,7 +342,8 @@ def _has_atom(part: Disjunction) -> bool:
     return any(isinstance(literal, Literal | Some) for literal in part)
 
 
-def _disjunct_formula(disjunct: Disjunct) -> Formula:
+def disjunct_formula(disjunct: Disjunct) -> Formula:
+    """Return a disjunct as a formula."""
     formula: Formula
     match disjunct:
         case Literal(positive, atom):
@@ -350,7 +351,7 @@ def _disjunct_formula(disjunct: Disjunct) -> Formula:
         case Compared(positive, op, left, right):
             formula = Equal(left, right) if op == "=" else Compare(op, left, right)
         case Some(names, parts):
-            inner = tuple(map(_disjunct_formula, parts))
+            inner = tuple(map(disjunct_formula, parts))
             body = And(inner) if len(inner) > 1 else inner[0]
-            return Exists(names, body)
+            return Exists(names, body) if names else body
     return formula if positive else Not(formula)

@@ -9,6 +9,7 @@ formula itself, with the negative weight, is equivalent as well; the smaller exp
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from onlinesrl.logic.ast import (
     And,
@@ -27,7 +28,8 @@ from onlinesrl.logic.ast import (
     subformulas,
     terms,
 )
-from onlinesrl.logic.cnf import disjunctions, variables
+from onlinesrl.logic.cnf import Some, conjunctions, disjunctions, variables
+from onlinesrl.mln.lang.clausal_form import disjunct_formula
 
 MAX_PARTS = 12
 """The largest number of distinct atoms of a formula that is one feature."""
@@ -40,13 +42,14 @@ def clauses_of(formula: Formula) -> tuple[list[Formula], int] | None:
     """
     if _is_clause(formula):
         return [formula], 1
+    free, formula = _free(formula), _apart(formula)
     parts = sorted(dict.fromkeys(_parts(formula)), key=lambda part: isinstance(part, Exists))
-    if len(parts) > MAX_PARTS:
+    free_in = {part: _free(part) for part in parts}
+    if len(parts) > MAX_PARTS or not free <= set().union(*free_in.values()):
         return None
-    free = _free(formula)
     candidates: list[tuple[list[Formula], int]] = []
     for sign in (1, -1):
-        paths = [*_paths(formula, parts, free, sign < 0, {})]
+        paths = [*_paths(formula, free_in, free, sign < 0, {})]
         true = (part for path in paths for part, value in path.items() if value)
         if any(isinstance(part, Exists | Forall) for part in true):
             continue
@@ -72,6 +75,28 @@ def _is_clause(formula: Formula) -> bool:
     }
 
 
+def _apart(formula: Formula) -> Formula:
+    """Take conjunctions without quantified variables out of existentials, as the normal form does."""
+    match formula:
+        case Exists():
+            within: dict[bool, list[Some]] = {True: [], False: []}
+            for part in conjunctions(formula):
+                within[bool(part.variables)].append(part)
+            apart = [*map(disjunct_formula, within[False])]
+            if within[True]:
+                names = dict.fromkeys(chain.from_iterable(part.variables for part in within[True]))
+                bodies = (disjunct_formula(Some((), part.parts)) for part in within[True])
+                apart.append(Exists((*names,), Or((*bodies,))))
+            return Or((*apart,))
+        case Not(operand):
+            return Not(_apart(operand))
+        case Implies(left, right) | Iff(left, right):
+            return type(formula)(_apart(left), _apart(right))
+        case And(operands) | Or(operands):
+            return type(formula)(tuple(map(_apart, operands)))
+    return formula
+
+
 def _parts(formula: Formula) -> Iterator[Formula]:
     """Yield the atoms, comparisons and existentials of a formula from left to right."""
     if isinstance(formula, Atom | Equal | Compare | Exists | Forall):
@@ -87,23 +112,28 @@ def _free(formula: Formula) -> set[str]:
 
 
 def _paths(
-    formula: Formula, parts: list[Formula], free: set[str], truth: bool, path: dict[Formula, bool]
+    formula: Formula,
+    free_in: Mapping[Formula, set[str]],
+    free: set[str],
+    truth: bool,
+    path: dict[Formula, bool],
 ) -> Iterator[dict[Formula, bool]]:
     """Yield the paths of Shannon expansion to a truth value.
 
-    Each path has all free variables, so that its clause has as many groundings as the formula.
+    Each path has all free variables, so that its clause has as many groundings as the formula. ``free_in``
+    has the parts of the formula with their free variables.
     """
     value = _value(formula, path)
-    seen = {name for part in path for name in _free(part)}
+    seen = {name for part in path for name in free_in[part]}
     if value is not None and (value != truth or free <= seen):
         if value == truth:
             yield dict(path)
         return
-    candidates = parts if value is not None else set(_undecided(formula, path))
-    for part in parts:
-        if part not in path and part in candidates and (value is None or not _free(part) <= seen):
+    candidates = free_in if value is not None else set(_undecided(formula, path))
+    for part, names in free_in.items():
+        if part not in path and part in candidates and (value is None or not names <= seen):
             for truth_of_part in (True, False):
-                yield from _paths(formula, parts, free, truth, {**path, part: truth_of_part})
+                yield from _paths(formula, free_in, free, truth, {**path, part: truth_of_part})
             return
 
 
