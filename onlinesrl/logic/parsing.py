@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from onlinesrl.core.errors import LocatedError
 from onlinesrl.logic.ast import Position
 from onlinesrl.logic.source import Source
 from onlinesrl.logic.text import NAME
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from lark import Lark, Token, Tree
 
     Node: TypeAlias = Tree[Token] | Token
+
+
+FIRST_LINES = 64
+"""The lines of the first part of a text; each part has as many as all before it."""
 
 
 class Complaint(NamedTuple):
@@ -44,26 +49,72 @@ def parse(
     """
     from lark import UnexpectedInput
 
-    parser = _parser(grammars)
     try:
-        return parser.parse(code)
+        return _parser(grammars).parse(code)
     except UnexpectedInput as error:
-        token = getattr(error, "token", None)
-        at_end = token is not None and token.type == "$END"
-        offset = len(code.rstrip()) if at_end else error.pos_in_stream or 0
-        before = code[code.rfind("\n", 0, offset) + 1 : offset]
-        at_line_end = code.startswith("\n", offset)
-        place = len(code[:offset].rstrip()) if at_line_end else offset
-        for complaint in complaints:
-            if re.search(f"(?:{complaint.before})$", before) and re.compile(complaint.at).match(
-                code, offset
-            ):
-                raise source.error(complaint.message, place, complaint.hint or None) from None
-        state = parser.parse_interactive(f"{code[:offset]} ")
-        list(state.exhaust_lexer())
-        accepted: set[str] = state.accepts()  # type: ignore[no-untyped-call]
-        message = f"expected {_alternatives(accepted, words)}, not {_token(code, offset)}"
-        raise source.error(message, place) from None
+        raise _located(error, code, 0, source, grammars, complaints, words) from None
+
+
+def parse_lines(
+    code: str,
+    source: Source,
+    grammars: tuple[str, ...],
+    complaints: Sequence[Complaint],
+    words: Words,
+) -> Iterator[tuple[str, Tree[Token]]]:
+    """Parse lines that begin with a statement, as many again at a time; a statement may have several.
+
+    Yields the text and the tree of each part. The lines before a part are empty in it, so that positions
+    are those of the whole. Raises the source's error at the first syntax error, when it is reached.
+    """
+    from lark import UnexpectedInput
+
+    lines = re.findall(r"[^\n]*\n|[^\n]+", code)
+    first, stop, start = 0, FIRST_LINES, 0
+    while first < len(lines):
+        part = "\n" * first + "".join(lines[first:stop])
+        try:
+            tree = _parser(grammars).parse(part)
+        except UnexpectedInput as error:
+            if _is_at_end(error) and stop < len(lines):
+                stop *= 2
+                continue
+            shift = start - first
+            raise _located(error, part, shift, source, grammars, complaints, words) from None
+        yield part, tree
+        start += len(part) - first
+        first, stop = stop, 2 * stop
+
+
+def _is_at_end(error: Any) -> bool:
+    token = getattr(error, "token", None)
+    return token is not None and token.type == "$END"
+
+
+def _located(
+    error: Any,
+    code: str,
+    shift: int,
+    source: Source,
+    grammars: tuple[str, ...],
+    complaints: Sequence[Complaint],
+    words: Words,
+) -> LocatedError:
+    """Return the source's error for a syntax error of code that stands ``shift`` characters later in it."""
+    offset = len(code.rstrip()) if _is_at_end(error) else error.pos_in_stream or 0
+    before = code[code.rfind("\n", 0, offset) + 1 : offset]
+    at_line_end = code.startswith("\n", offset)
+    place = shift + (len(code[:offset].rstrip()) if at_line_end else offset)
+    for complaint in complaints:
+        if re.search(f"(?:{complaint.before})$", before) and re.compile(complaint.at).match(
+            code, offset
+        ):
+            return source.error(complaint.message, place, complaint.hint or None)
+    state = _parser(grammars).parse_interactive(f"{code[:offset]} ")
+    list(state.exhaust_lexer())
+    accepted: set[str] = state.accepts()  # type: ignore[no-untyped-call]
+    message = f"expected {_alternatives(accepted, words)}, not {_token(code, offset)}"
+    return source.error(message, place)
 
 
 @cache

@@ -61,7 +61,7 @@ class Family:
     constants: list[tuple[str, ...]] = field(default_factory=list)
 
 
-def fold(code: str, source: Source) -> tuple[list[Statement], dict[int, Family]]:
+def fold(code: str, source: Source) -> tuple[Iterable[Statement], dict[int, Family]]:
     """Parse code, but only the first line of each family.
 
     Returns the statements, and the families by their first line. Lines are parsed one by one if
@@ -75,7 +75,7 @@ def fold(code: str, source: Source) -> tuple[list[Statement], dict[int, Family]]
             for number in family.lines[1:]:
                 lines[number - 1] = ""
         try:
-            parsed = statements("\n".join(lines), source)
+            parsed = [*statements("\n".join(lines), source)]
         except source.kind:
             break
         firsts = {sentence.position.line: sentence for sentence in parsed}

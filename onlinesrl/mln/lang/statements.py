@@ -33,7 +33,7 @@ from onlinesrl.logic.ast import (
     Variable,
 )
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
-from onlinesrl.logic.parsing import check_bounds, parse, position, tokens, trees
+from onlinesrl.logic.parsing import check_bounds, parse_lines, position, tokens, trees
 from onlinesrl.logic.source import Source
 from onlinesrl.logic.syntax_errors import MLN_WORDS
 from onlinesrl.logic.text import WHOLE, show, show_term, unquote
@@ -257,7 +257,7 @@ class Converter:
         for argument in arguments:
             term = argument.term
             if isinstance(term, Constant) and not WHOLE.fullmatch(term.name):
-                message = f"{argument.spelling} is not an integer of at most 18 digits"
+                message = f"{argument.spelling} is not an integer of at most 18 digits without leading zeros"
                 raise self._source.error(message, argument.position)
 
 
@@ -374,15 +374,16 @@ class Include:
 Statement: TypeAlias = Sentence | Enumeration | FunctionDeclaration | Include
 
 
-def statements(code: str, source: Source, dialect: Dialect = ALCHEMY) -> list[Statement]:
+def statements(code: str, source: Source, dialect: Dialect = ALCHEMY) -> Iterator[Statement]:
     """Parse the code of a source: its text, possibly with some lines blanked.
 
-    Raises the error of the source at the first syntax error or unsupported construct.
+    Raises the error of the source at the first syntax error or unsupported construct, when it is reached.
     """
     grammars = tuple(f"onlinesrl.mln.lang/{name}" for name in ("mln", *dialect.grammar))
-    tree = parse(code, source, grammars, dialect.complaints, MLN_WORDS)
-    reader = _Statements(code, source, dialect)
-    return [statement for node in trees(tree) for statement in reader.read(node)]
+    for part, tree in parse_lines(code, source, grammars, dialect.complaints, MLN_WORDS):
+        reader = _Statements(part, source, dialect)
+        for node in trees(tree):
+            yield from reader.read(node)
 
 
 class _Statements:
@@ -539,7 +540,7 @@ def _enumeration(node: Tree[Token], source: Source, dialect: Dialect) -> Enumera
             )
         for token in (listed[0], listed[2]):
             if not WHOLE.fullmatch(token):
-                message = f"{token} is not an integer of at most 18 digits"
+                message = f"{token} is not an integer of at most 18 digits without leading zeros"
                 raise source.error(message, position(token))
         first, last = int(listed[0]), int(listed[2])
         if first > last:

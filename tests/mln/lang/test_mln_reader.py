@@ -21,6 +21,7 @@ from onlinesrl.logic.ast import (
     Position,
     Variable,
 )
+from onlinesrl.logic.dialect import DIALECTS
 from onlinesrl.logic.text import show
 from onlinesrl.mln.lang.reader import load, parse
 from tests.support.paths import REPO, SHARED
@@ -425,3 +426,40 @@ def test_real_files_parse_or_say_what_is_not_supported(path):
             load(path)
     else:
         assert load(path).predicates
+
+
+DECLARED_PLAINLY = ["P(t)", "Q(t)"]
+
+
+@pytest.mark.parametrize("dialect", ["alchemy", "pracmln-standard"])
+def test_the_first_mistake_is_said_though_another_is_far_behind(dialect):
+    lines = [*DECLARED_PLAINLY, *(f"1.5 P(x{n}) ^ Q(x{n})" for n in range(5_000)), "1.5 P(x) ^ ^"]
+    lines[30] = "1.5 P(x, y)"
+    with pytest.raises(ModelError, match="P takes 1 argument, not 2") as caught:
+        parse("\n".join(lines), dialect=DIALECTS[dialect])
+    assert (caught.value.line, caught.value.column) == (31, 5)
+
+
+@pytest.mark.parametrize("blank", [50, 60, 61, 62, 63, 64, 125, 126, 127])
+@pytest.mark.parametrize("dialect", ["alchemy", "pracmln-standard"])
+def test_a_statement_may_have_lines_in_two_parts_of_a_file(dialect, blank):
+    before = [*DECLARED_PLAINLY, *["0.5 Q(x)"] * blank]
+    several = [
+        "t = {A,",
+        *["B,"] * 200,
+        "C}",
+        "1.5 P(x) ^",
+        "!Q(x)",
+        "2.5 P(x) v",
+        "Q(x)",
+        "-1 Q(x)",
+    ]
+    program = parse("\n".join([*before, *several]), dialect=DIALECTS[dialect])
+    assert program.types["t"] == ("A", "B", "C")
+    found = [(rule.weight, rule.position.line) for rule in program.rules[blank:]]
+    first = len(before) + 203
+    lines = [first, first, first + 2, first + 4]
+    assert sorted({line for _, line in found}) == sorted({*lines})
+    with pytest.raises(ModelError) as caught:
+        parse("\n".join([*before, *several, '1 P("é', "1 P(x)"]), dialect=DIALECTS[dialect])
+    assert (caught.value.line, caught.value.column) == (len(before) + len(several) + 1, 5)
