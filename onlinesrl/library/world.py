@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import islice
 from math import isnan, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict
 
 from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
 from onlinesrl.core.example import Constant, show_ground_atom
@@ -49,6 +49,7 @@ class _Saved(TypedDict):
     version: str
     language: str
     model: str
+    dialect: NotRequired[str]
     query: list[str]
     targets: str
     inference: dict[str, Any] | None
@@ -308,6 +309,7 @@ class World:
             "version": __version__,
             "language": self._model.language.suffix[1:],
             "model": self._world.text,
+            "dialect": self._model.dialect if self._world.text == self._model.text else "alchemy",
             "query": self._names,
             "targets": self._targets,
             "inference": self._inference,
@@ -328,7 +330,8 @@ class World:
             checkpoint = checkpoint_file.load(Path(path))
             saved = converted(checkpoint.header, _Saved)
             try:
-                model = Model(saved["model"], saved["language"], file="<world>", alone=True)
+                text, dialect = saved["model"], saved.get("dialect", "alchemy")
+                model = Model(text, saved["language"], dialect, file="<world>", alone=True)
                 world = cls(
                     model,
                     saved["query"],

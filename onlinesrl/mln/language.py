@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,36 +39,32 @@ class MarkovLogic:
     true_facts = True
 
     def load(self, path: Path, dialect: str) -> Program:
-        """Read a model; a model in another dialect is converted to Alchemy's syntax."""
+        """Read the model of a run; a model in another dialect is converted to Alchemy's syntax."""
         from onlinesrl.logic.source import read_text
+        from onlinesrl.mln.lang.evidence_weights import check_learned
 
-        return self.parse(read_text(path), str(path), dialect)
+        program = self.parse(read_text(path), str(path), dialect)
+        check_learned(program)
+        return program
 
     def parse(self, text: str, file: str, dialect: str, alone: bool = False) -> Program:
-        """Parse the text of a model, see ``load``; ``alone``: includes are forbidden."""
+        """Parse the text of a model; ``alone``: includes are forbidden.
+
+        One with weights that are fixed or come from evidence, which Alchemy has not, is not converted.
+        """
         from onlinesrl.logic.dialect import dialect_of
         from onlinesrl.mln.lang import reader
         from onlinesrl.mln.lang.weight_file import alchemy_text
 
         program = reader.parse(text, file, dialect_of(dialect), alone)
-        if dialect == "alchemy":
+        if dialect == "alchemy" or any(r.fixed or r.weight_variable for r in program.rules):
             return program
-        for rule in program.rules:
-            if rule.fixed or rule.weight_variable is not None:
-                raise ModelError(
-                    "a run learns the weights of all soft rules, but the weight of this rule is fixed or "
-                    f"comes from evidence: {rule.text}",
-                    file=file,
-                    line=rule.position.line,
-                    column=rule.position.column,
-                    hint="remove the mark; infer and ground support such rules",
-                )
         return reader.parse(alchemy_text(program), file)
 
     def check_trained(self, path: Path, program: Program) -> None:
         """Raise ModelError if a soft rule has no weight."""
         for rule in program.rules:
-            if rule.weight is None and not rule.hard:
+            if rule.weight is None and not rule.hard and rule.weight_variable is None:
                 raise ModelError(
                     f"this rule has no weight, so the file is not a trained model: {rule.text}",
                     file=str(path),
@@ -98,10 +95,16 @@ class MarkovLogic:
         margins: bool,
         facts: Background,
     ) -> MlnOnlineLearner:
-        """Return a learner. Raises ConfigError if ``learner.max_weights`` is too small for the rules."""
+        """Return a learner.
+
+        Raises ModelError for a weight that is not learned, and ConfigError if ``learner.max_weights`` is too
+        small for the rules.
+        """
         from onlinesrl.mln.ground.join_planner import compile_program
+        from onlinesrl.mln.lang.evidence_weights import check_learned
         from onlinesrl.mln.online.learner import MlnOnlineLearner
 
+        check_learned(program)
         plan = compile_program(program, config.query)
         inference = config.inference.make(config.seed, config.limits.max_atoms)
         for name in inference.threshold or ():
@@ -134,9 +137,8 @@ class MarkovLogic:
         """Return a world without facts. Raises UsageError, and Infeasible if hard rules contradict."""
         from onlinesrl.mln.query.incremental_world import MlnWorld
 
-        for text, weight, hard, line in (
-            entry for rule in program.rules for entry in self.lines(rule)
-        ):
+        lines = (self.lines(rule) for rule in program.rules if rule.weight_variable is None)
+        for text, weight, hard, line in chain.from_iterable(lines):
             if weight is None and not hard:
                 place = f"{program.file}:{line}"
                 raise UsageError(f"{place}: a rule without a weight: {text}; write one before it")

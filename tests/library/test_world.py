@@ -98,6 +98,25 @@ def test_after_every_step_the_answer_of_a_cold_start(seed):
             assert value == pytest.approx(cold["Trusts"][pair], abs=0.03)
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_model_whose_hard_rules_cannot_hold_leaves_the_world_as_it_was(kept):
+    soft = "E(a)\nQ(a)\nR(a)\n1 Q(x)\n-1 R(x)\n"
+    world = srl.World(srl.Model(soft), ["Q", "R"], keep_conflicts=kept)
+    world.apply(add={"E": ["M"]})
+    before = digest(world)
+    for rules in (
+        "!Q(y).\nQ(x) v R(x).\nR(x) => Q(x).\n",
+        "1 Q(x)\nQ(x).\n!Q(x) v R(x).\n!R(x).\n",
+    ):
+        with pytest.raises(Infeasible, match="these cannot all hold"):
+            world.set_model(srl.Model(soft.partition("1 Q")[0] + rules))
+        assert digest(world) == before
+    world.apply(add={"E": ["N"]})
+    cold = srl.World(srl.Model(soft), ["Q", "R"])
+    cold.apply(add={"E": ["M", "N"]})
+    assert digest(world) == digest(cold)
+
+
 RULES = TRUST.strip().split("\n")
 
 

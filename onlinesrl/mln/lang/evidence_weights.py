@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import isfinite
 
-from onlinesrl.core.errors import DatabaseError
+from onlinesrl.core.errors import DatabaseError, DataError, ModelError
 from onlinesrl.core.example import GroundAtom
 from onlinesrl.logic.ast import (
     Arithmetic,
@@ -22,28 +21,56 @@ from onlinesrl.logic.ast import (
     subformulas,
 )
 from onlinesrl.logic.dialect import FLOAT
-
-_WHOLE = re.compile(r"-?[0-9]+")
+from onlinesrl.logic.text import WHOLE
 
 
 def with_weights(program: Program, atoms: Iterable[GroundAtom]) -> Program:
     """Return the program with the weights that rules take from evidence.
 
     Each such rule becomes a family. It has one row for each number of the weight's type in the atoms or the
-    program.
+    program. Raises DataError for a constant of the type that is no number.
     """
     if all(rule.weight_variable is None for rule in program.rules):
         return program
     numbers = dict.fromkeys(program.types.get(FLOAT, ()))
     for atom in atoms:
-        places = zip(program.predicates[atom.predicate].types, atom.arguments, strict=True)
-        numbers |= dict.fromkeys(constant for type_, constant in places if type_ == FLOAT)
+        numbers |= dict.fromkeys(numbers_in(program, atom.predicate, atom.arguments))
+    return with_table(program, numbers)
+
+
+def with_table(program: Program, numbers: Iterable[str]) -> Program:
+    """Return the program whose rules with weights from evidence are families with a row for each number."""
+    if all(rule.weight_variable is None for rule in program.rules):
+        return program
     table = tuple(((constant,), float(constant)) for constant in numbers)
     rules = (
         rule if rule.weight_variable is None else replace(rule, table=table, weight=0.0)
         for rule in program.rules
     )
     return replace(program, rules=tuple(rules))
+
+
+def numbers_in(program: Program, predicate: str, constants: Iterable[str]) -> Iterator[str]:
+    """Yield the constants of an atom that may be weights. Raises DataError for one that is no number."""
+    for type_, constant in zip(program.predicates[predicate].types, constants, strict=True):
+        if type_ == FLOAT:
+            if not _is_number(constant):
+                raise DataError(f"{predicate}: {_no_number(constant)}")
+            yield constant
+
+
+def check_learned(program: Program) -> None:
+    """Raise ModelError for a rule whose weight is not learned; learners change the weights of all rules."""
+    for rule in program.rules:
+        if rule.fixed or rule.weight_variable is not None:
+            raise ModelError(
+                "a learner changes the weights of all soft rules, but the weight of this rule is fixed or "
+                f"comes from evidence: {rule.text}",
+                file=program.file,
+                line=rule.position.line,
+                column=rule.position.column,
+                hint="remove the mark; infer, ground, count and worlds support such rules",
+            )
 
 
 def check_numbers(program: Program, atoms: Iterable[GroundAtom], file: str) -> None:
@@ -61,9 +88,8 @@ def check_numbers(program: Program, atoms: Iterable[GroundAtom], file: str) -> N
         types = program.predicates[atom.predicate].types
         for type_, constant in zip(types, atom.arguments, strict=True):
             if type_ == FLOAT and not _is_number(constant):
-                message = f"{constant} is not a number, and the type {FLOAT} has numbers only"
-                raise DatabaseError(message, file=file, line=atom.line, column=1)
-            if type_ in ordered and not _WHOLE.fullmatch(constant):
+                raise DatabaseError(_no_number(constant), file=file, line=atom.line, column=1)
+            if type_ in ordered and not WHOLE.fullmatch(constant):
                 raise DatabaseError(
                     f"{constant} is not a whole number, and constants of type {type_} are compared",
                     file=file,
@@ -71,6 +97,10 @@ def check_numbers(program: Program, atoms: Iterable[GroundAtom], file: str) -> N
                     column=1,
                     hint=f"in {ordered[type_]}",
                 )
+
+
+def _no_number(constant: str) -> str:
+    return f"{constant} is not a number, and the type {FLOAT} has numbers only"
 
 
 def _is_number(constant: str) -> bool:

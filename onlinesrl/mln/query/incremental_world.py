@@ -46,6 +46,7 @@ from onlinesrl.mln.inference.elimination_forest import (
 from onlinesrl.mln.inference.protocols import MapEngine, Marginals
 from onlinesrl.mln.inference.registry import map_engine, marginal_engine
 from onlinesrl.mln.lang.clausal_form import Clause
+from onlinesrl.mln.lang.evidence_weights import numbers_in, with_table
 from onlinesrl.mln.lang.reweighting import reweighed, weights_text
 
 
@@ -85,6 +86,10 @@ _Constraint: TypeAlias = tuple[Literal["fact", "group", "rule"], Any]
 """A fact about a query atom, a group, or a ground hard rule, with its atom or key."""
 
 
+UNIT = "1"
+"""The number whose weight is the share of a clause in the weight of its rule."""
+
+
 class MlnWorld:
     """Facts, and the state of highest score of the open atoms.
 
@@ -99,7 +104,8 @@ class MlnWorld:
         listed: bool = False,
         engine: MapEngine | None = None,
     ):
-        self._grounder = IncrementalGrounder(program, query, listed)
+        self._grounder = IncrementalGrounder(with_table(program, [UNIT]), query, listed)
+        self._by_evidence = _weighted_by_evidence(self._grounder)
         self._reweighed: _Reweighed = []
         self._engine = map_engine("mpe") if engine is None else engine
         self._rows = dict[Key, Row]()
@@ -267,6 +273,7 @@ class MlnWorld:
         hold, and Unsolved. Then nothing has changed.
         """
         before = {atom: self.fact(atom) for atom in changes}
+        _weigh(self._grounder, self._by_evidence, changes)
         step = self._grounder.change(changes)
         try:
             return self._follow(step, self._grounder, exchanges)
@@ -282,7 +289,7 @@ class MlnWorld:
         Only what is new is ground, unless predicates or groups are others. Raises
         Infeasible where the hard rules cannot hold, and Unsolved. Then nothing has changed.
         """
-        old = self._grounder
+        old, program = self._grounder, with_table(program, [UNIT])
         if (change := old.under(program, self._rows)) is None:
             world = MlnWorld(program, old.plan.query, old.listed, self._engine)
             world.apply(old.facts())
@@ -293,12 +300,12 @@ class MlnWorld:
             vars(self).update(vars(world))
             pairs = {atom: (before.get(atom), after.get(atom)) for atom in {**before, **after}}
             return {atom: pairs[atom] for atom in sorted(pairs) if len({*pairs[atom]}) > 1}
-        self._grounder, step = change
-        try:
-            changed = self._follow(step, old, exchanges)
-        except (Infeasible, Unsolved):
-            self._grounder = old
-            raise
+        grounder, step = change
+        by_evidence = _weighted_by_evidence(grounder)
+        _weigh(grounder, by_evidence, old.facts())
+        self._grounder = grounder
+        changed = self._follow(step, old, exchanges)
+        self._by_evidence = by_evidence
         self._reweighed = []
         return changed
 
@@ -325,7 +332,10 @@ class MlnWorld:
     def _follow(
         self, step: Step, old: IncrementalGrounder, exchanges: list[Exchange] | None
     ) -> dict[GroundAtom, Change]:
-        """Solve the components that a step touches. Raises Infeasible and Unsolved, as before the step."""
+        """Solve the components that a step touches.
+
+        Raises Infeasible and Unsolved; then all is as before the step, also the grounder, which was ``old``.
+        """
         rows = {key: self._rows.get(key) for key in step.rows}
         atoms = {atom: self._atoms.get(atom) for atom in step.atoms}
         together, keys = self._update(step)
@@ -338,6 +348,7 @@ class MlnWorld:
             if isinstance(error, Infeasible):
                 with suppress(Unsolved):
                     conflict = self._conflict({**together, **_atoms_of(near)})
+            self._grounder = old
             self._update(Step(rows, atoms))
             raise conflict or error from None
         self.touched = len(step.rows)
@@ -627,3 +638,24 @@ def _atoms_of(rows: Iterable[Row]) -> dict[GroundAtom, None]:
 
 def _fact_text(atom: GroundAtom, is_true: bool) -> str:
     return f"{'' if is_true else '!'}{show_ground_atom(*atom)}"
+
+
+def _weighted_by_evidence(grounder: IncrementalGrounder) -> list[int]:
+    """Return the clauses, by number, of rules whose weights come from evidence."""
+    rules = grounder.plan.program.rules
+    return [
+        number
+        for number in grounder.weights
+        if rules[grounder.clause(number).rule].weight_variable is not None
+    ]
+
+
+def _weigh(
+    grounder: IncrementalGrounder, clauses: Sequence[int], atoms: Iterable[GroundAtom]
+) -> None:
+    """Give clauses the weights that are numbers of atoms. Raises DataError for what is no number."""
+    for atom in atoms if clauses else ():
+        for constant in numbers_in(grounder.plan.program, *atom):
+            for number in clauses:
+                _, table = grounder.weights[number]
+                table[constant,] = float(constant) * table[UNIT,]

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import onlinesrl as srl
 from onlinesrl.commands.cli import app
-from onlinesrl.core.errors import DatabaseError, OnlinesrlError
+from onlinesrl.core.errors import DatabaseError, ModelError, OnlinesrlError
 from onlinesrl.logic.ast import Variable, bound_variables, terms
 from onlinesrl.logic.database import parse_db
 from onlinesrl.logic.dialect import DIALECTS, dialect_of
@@ -249,16 +250,24 @@ def test_at_most_one_constant_of_an_argument(tmp_path):
 PARTS = ["a(?x)", "a(?y)", "a(A)", "b(?x, ?y)", "b(?y, ?x)", "b(?x, A)", "?x = ?y", "?x =/= A"]
 ATOMS = [("a", (x,)) for x in "AB"] + [("b", pair) for pair in product("AB", repeat=2)]
 
-formulas = st.recursive(
-    st.sampled_from(PARTS),
-    lambda parts: st.one_of(
-        parts.map("!({})".format),
-        st.tuples(parts, st.sampled_from(["^", "v", "=>", "<=>"]), parts).map(
-            lambda three: "({} {} {})".format(*three)
+
+def combined(parts, most):
+    """Formulas of up to so many parts."""
+    return st.recursive(
+        parts,
+        lambda inner: st.one_of(
+            inner.map("!({})".format),
+            st.tuples(inner, st.sampled_from(["^", "v", "=>", "<=>"]), inner).map(
+                lambda three: "({} {} {})".format(*three)
+            ),
         ),
-    ),
-    max_leaves=6,
-)
+        max_leaves=most,
+    )
+
+
+formulas = combined(st.sampled_from(PARTS), 6)
+bodies = combined(st.sampled_from([*PARTS, "a(?z)", "b(?x, ?z)", "b(?z, ?y)", "?z = ?y"]), 4)
+existential = bodies.filter(lambda text: "a(?z)" in text).map("(EXIST ?z ({}))".format)
 
 
 def counts_as_one(formula):
@@ -294,10 +303,22 @@ def test_a_formula_of_pracmln_counts_as_one(formula):
         "(EXIST ?z (b(?x, ?z) ^ a(?z))) => a(?x)",
         "(EXIST ?z (b(?x, ?z))) v (a(?x) ^ a(?y))",
         "!(EXIST ?z (b(?x, ?z))) ^ a(?y)",
+        "EXIST ?z (a(?z) v (a(?x) ^ b(?x, ?y)))",
+        "EXIST ?z ((a(?z) => a(B)) <=> !b(?x, ?y))",
+        "EXIST ?z ((a(?z) => a(B)) ^ b(?x, ?y))",
+        "EXIST ?z (?z = ?z ^ a(?x) v a(?z))",
     ],
 )
 def test_existentials_in_a_formula_that_counts_as_one(formula):
     counts_as_one(formula)
+
+
+@given(combined(st.one_of(st.sampled_from(PARTS), existential), 3))
+def test_whatever_an_existential_has_counts_as_one_or_is_refused(formula):
+    try:
+        counts_as_one(formula)
+    except ModelError as error:
+        assert "no negated EXIST" in str(error)
 
 
 # random programs -----------------------------------------------------------------------------------
@@ -488,4 +509,64 @@ def test_a_run_refuses_weights_that_it_could_not_leave_alone(tmp_path, dialect, 
     (tmp_path / "m.mln").write_text(rules)
     job = Job(tmp_path, [], model="m.mln", dialect=dialect, query="q", metrics={})
     assert job.run() == 78
-    assert "m.mln:3:1: a run learns the weights of all soft rules" in job.said
+    assert "m.mln:3:1: a learner changes the weights of all soft rules" in job.said
+
+
+FIXED = "p = {K, L}\nA(p)\nB(p)\n#fixweight\n1.5 A(?x) => B(?x)\n0.5 A(?x)\n"
+GIVEN_WEIGHTS = "red(x)\n*like(x, float_)\nw: !like(x, w) v red(x) v red(y)\n0.3 !red(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "facts", "query"),
+    [
+        ("pracmln", FIXED, {"A": ["K"]}, "B"),
+        ("rockit", GIVEN_WEIGHTS, {"like": [["K", "1.5"], ["L", "-0.5"]]}, "red"),
+        ("tuffy", GIVEN_WEIGHTS, {"like": [["K", 2], ["L", "-0.5"], ["K", "1"]]}, "red"),
+    ],
+)
+def test_weights_that_no_learner_changes_are_those_of_python(tmp_path, dialect, text, facts, query):
+    model = srl.Model(text, "mln", dialect)
+    database = "".join(
+        f"{name}({', '.join(map(str, row if isinstance(row, list) else [row]))})\n"
+        for name, rows in facts.items()
+        for row in rows
+    )
+    (tmp_path / "m.mln").write_text(text)
+    (tmp_path / "e.db").write_text(database)
+    command = [f"--{key}={value}" for key, value in {"dialect": dialect, "query": query}.items()]
+    command += [f"--model={tmp_path / 'm.mln'}", f"--evidence={tmp_path / 'e.db'}"]
+    command += [f"--closed={name}" for name in facts]
+    printed = CliRunner().invoke(app, ["infer", *command, "--method=exact"]).stdout
+    expected = dict(line.rsplit(" ", 1) for line in printed.splitlines())
+    of_files = srl.infer(
+        srl.Model.read(tmp_path / "m.mln", dialect), tmp_path / "e.db", query, closed=[*facts]
+    )
+    assert of_files.values == srl.infer(model, facts, query, closed=[*facts]).values
+    exact = srl.infer(model, facts, query, method="exact", closed=[*facts])[query]
+    assert [*srl.ground(model, facts, query, closed=[*facts])] == [
+        *CliRunner().invoke(app, ["ground", *command]).stdout.splitlines()
+    ]
+    assert len(srl.count(model, facts)) >= 2
+    world = srl.World(model, query)
+    for name, rows in facts.items():
+        for row in rows:
+            world.apply(add={name: [row]})
+    world.save(tmp_path / "world")
+    for one in (world, srl.World.load(tmp_path / "world")):
+        marginals = one.marginals()[query]
+        assert marginals.keys() == exact.keys()
+        for atom, value in exact.items():
+            assert marginals[atom] == pytest.approx(value, abs=1e-6)
+            assert float(expected[f"{query}({atom[0]})"]) == pytest.approx(value, abs=1e-5)
+    for learner in (srl.OnlineLearner, lambda m, q: srl.learn(m, facts, q)):
+        with pytest.raises(ModelError, match="a learner changes the weights of all soft rules"):
+            learner(model, query)
+
+
+def test_a_weight_from_evidence_is_a_number():
+    model, facts = srl.Model(GIVEN_WEIGHTS, "mln", "rockit"), {"like": [["K", "much"]]}
+    world = srl.World(model, "red")
+    for ask in (lambda: world.apply(add=facts), lambda: srl.infer(model, facts, "red")):
+        with pytest.raises(OnlinesrlError, match="much is not a number, and the type float_ has"):
+            ask()
+    world.apply(add={"like": [["K", "1"]]})
