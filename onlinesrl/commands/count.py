@@ -40,6 +40,6 @@ def count(
         raise UsageError(f"{model} is a PSL model, whose rules have potentials; see infer --stats")
     check_method(method, i_bound)
     program = reader.load(model, dialect_of(dialect))
-    atoms = read_evidence(program, evidence, dialect_of(dialect))
+    program, atoms = read_evidence(program, evidence, dialect_of(dialect))
     counts = count_program(program, atoms, method, i_bound)
     write_lines(output, [*map(str, counts)])

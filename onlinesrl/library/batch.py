@@ -131,7 +131,10 @@ def _world(program: Any, dialect: Any, evidence: Any, number: int) -> list[Groun
         if isinstance(evidence, Example):
             return atoms_of(example(evidence), program)
         if isinstance(evidence, Mapping | str | Path | Sequence):
-            return atoms_given(program, evidence, dialect)
+            listed, atoms = atoms_given(program, evidence, dialect)
+            if listed.types != program.types:
+                raise DataError("list the constants of types in the model, not in a database")
+            return atoms
     except ExampleError as error:
         raise ExampleError(f"{place}: {error.reason}", error.kind) from None
     except DataError as error:

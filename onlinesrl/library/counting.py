@@ -92,5 +92,5 @@ def count(
         raise UsageError("PSL's rules have no satisfied groundings, but potentials; see infer")
     dialect = dialect_of(model.dialect)
     program = reader.parse(model.text, model.file, dialect)
-    facts = atoms_given(program, evidence, dialect)
+    program, facts = atoms_given(program, evidence, dialect)
     return Counts(count_program(program, facts, method, i_bound))

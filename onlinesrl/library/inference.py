@@ -192,11 +192,14 @@ def _world(
     dialect = dialect_of(model.dialect)
     program = reader.parse(model.text, model.file, dialect)
     options = WorldOptions(names_of(closed, "closed"), names_of(opened, "opened"), dialect)
-    return world_of(program, atoms_given(program, evidence, dialect), predicates, options)
+    return world_of(*atoms_given(program, evidence, dialect), predicates, options)
 
 
-def atoms_given(program: Any, evidence: Evidence, dialect: Any) -> list[GroundAtom]:
-    """Return the atoms of evidence for Markov logic. Raises DatabaseError, DataError, ExampleError."""
+def atoms_given(program: Any, evidence: Evidence, dialect: Any) -> tuple[Any, list[GroundAtom]]:
+    """Return the program of Markov logic, with constants that databases list, and the atoms of evidence.
+
+    Raises DatabaseError, DataError, ExampleError.
+    """
     from onlinesrl.mln.query.load_world import read_evidence
 
     if not isinstance(evidence, Mapping):
@@ -205,7 +208,7 @@ def atoms_given(program: Any, evidence: Evidence, dialect: Any) -> list[GroundAt
             expected = "atoms by predicate, or the paths of files"
             raise UsageError(f"evidence is {shown(evidence)}, expected {expected}")
         return read_evidence(program, [*map(Path, paths)], dialect)
-    return facts(evidence, "evidence", program)
+    return program, facts(evidence, "evidence", program)
 
 
 def _answer(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from onlinesrl.core.errors import DatabaseError, LocatedError
 from onlinesrl.core.example import MOST, Constant, GroundAtom, Number, Truth, show_ground_atom
@@ -41,6 +41,7 @@ class _Syntax(NamedTuple):
     argument: re.Pattern[str]
     opening: re.Pattern[str]
     item: re.Pattern[str]
+    domain: re.Pattern[str]
     complaints: tuple[tuple[str, str, str], ...]
 
 
@@ -61,6 +62,9 @@ def _syntax(constant: str) -> _Syntax:
             rf"(?:{constant}[ \t]*=|{_NUMBER}[ \t]|[!?])?[ \t]*{NAME}[ \t]*\([ \t]*"
         ),
         item=re.compile(rf"({constant})?[ \t]*(,[ \t]*)?"),
+        domain=re.compile(
+            rf"\s*+({NAME})[ \t]*=[ \t]*\{{\s*({constant}(?:\s*,\s*{constant})*)?\s*\}}"
+        ),
         complaints=tuple(
             (pattern.replace("CONSTANT", constant), message, hint)
             for pattern, message, hint in _COMPLAINTS
@@ -98,12 +102,22 @@ _COMPLAINTS = (
 )
 
 
-def parse_db(text: str, file: str = "<database>", dialect: Dialect = ALCHEMY) -> list[GroundAtom]:
+Domains: TypeAlias = dict[str, dict[str, int]]
+"""The lines of constants, by type."""
+
+
+def parse_db(
+    text: str,
+    file: str = "<database>",
+    dialect: Dialect = ALCHEMY,
+    domains: Domains | None = None,
+) -> list[GroundAtom]:
     """Read the ground atoms of a database in order.
 
     An atom is true, false after ``!``, unknown after ``?``, or has a probability before or after it,
-    where 0 is false and 1 is true; a numeric atom has a number after ``=``. Raises DatabaseError at the
-    first mistake or form that the dialect does not have.
+    where 0 is false and 1 is true; a numeric atom has a number after ``=``. Constants of types, as in
+    ``person = {Ann, Bob}``, are added to ``domains``. Raises DatabaseError at the first mistake or form that
+    the dialect does not have.
     """
     text_source = source(text, file, DatabaseError)
     code = text_source.code().rstrip()
@@ -111,6 +125,17 @@ def parse_db(text: str, file: str = "<database>", dialect: Dialect = ALCHEMY) ->
     atoms: list[GroundAtom] = []
     line, offset = 1, 0
     while offset < len(code):
+        if (
+            domains is not None
+            and dialect.typed_databases
+            and (listed := syntax.domain.match(code, offset)) is not None
+        ):
+            line += code.count("\n", offset, listed.start(1))
+            names = map(unquote, syntax.argument.findall(listed[2] or ""))
+            domains.setdefault(listed[1], {}).update(dict.fromkeys(names, line))
+            line += code.count("\n", listed.start(1), listed.end())
+            offset = listed.end()
+            continue
         match, prefix = syntax.atom.match(code, offset), None
         if match is None:
             prefix = syntax.prefix.match(code, offset)
@@ -140,14 +165,19 @@ def separate(text: str) -> list[str]:
     return ["\n" * text.count("\n", 0, a) + text[a:b] for a, b in parts if text[a:b].strip()]
 
 
-def load_db(path: str | Path, program: Signature, dialect: Dialect = ALCHEMY) -> list[GroundAtom]:
-    """Read a file of ground atoms of a program's predicates and functions.
+def load_db(
+    path: str | Path,
+    program: Signature,
+    dialect: Dialect = ALCHEMY,
+    domains: Domains | None = None,
+) -> list[GroundAtom]:
+    """Read a file of ground atoms of a program's predicates and functions; ``domains`` is as in `parse_db`.
 
     Raises DatabaseError as `parse_db` and for atoms not of the program; StorageError if the file cannot
     be read.
     """
     text = source(read_text(path), str(path), DatabaseError)
-    atoms = parse_db(text.text, text.file, dialect)
+    atoms = parse_db(text.text, text.file, dialect, domains)
     for atom in atoms:
         complaint = complaint_of(atom, program)
         if complaint is not None:

@@ -35,7 +35,7 @@ class Dialect:
     ``whole``: a soft formula is one feature; otherwise, its clauses share the weight. ``constant``: the
     regular expression of constants in databases. ``decimals``: formulas may have decimal constants.
     ``soft``: databases may have probabilities, `0.7 P(A)` or `P(A) 0.7`. ``unknown``: databases may have
-    unknown atoms, `?P(A)`.
+    unknown atoms, `?P(A)`. ``typed_databases``: databases may list the constants of types, `t = {A, B}`.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Dialect:
     decimals: bool = False
     soft: tuple[Literal["before", "after"], ...] = ("before", "after")
     unknown: bool = True
+    typed_databases: bool = False
     complaints: tuple[Complaint, ...] = MLN
 
     def variable(self, token: Token) -> str | None:
@@ -143,7 +144,20 @@ PRACMLN = Dialect(
     decimals=True,
     soft=("before",),
     unknown=False,
+    typed_databases=True,
     complaints=(
+        Complaint(
+            "",
+            r"[^\n]*\bdomSize\(",
+            f"a weight by `domSize` {_LATER}",
+            "write the number that it is",
+        ),
+        Complaint(
+            r"^\s*[PR]\s*\([^=\n]*",
+            r"[^=\n]*=\s*[0-9.]",
+            f"a constraint on a probability {_LATER}",
+            "leave it out, and give the formula a weight",
+        ),
         Complaint("", r"\.\.\.", "pracmln has no integer ranges", "list the constants"),
         Complaint("", "!=", "`!=` is not a connective here", "pracmln writes `=/=`"),
         Complaint("", r"\|", f"a group of predicates {_LATER}", "write a formula for each"),
@@ -170,6 +184,7 @@ PRACMLN_STANDARD = Dialect(
     whole=True,
     soft=("before",),
     unknown=False,
+    typed_databases=True,
     complaints=PRACMLN.complaints,
 )
 

@@ -25,7 +25,15 @@ COMMON = (
 
 MLN = (
     Complaint("", "#", "`#` begins an include", 'write `#include "other.mln"`'),
-    Complaint(r"\)\s*", "v", "`v` needs a blank on both sides", "write `A(x) v B(x)`"),
+    Complaint(
+        r"^\s*(?:logx?|exp|sqrt)\(.*",
+        "",
+        "a weight that is computed is pracmln's",
+        "write the number, or read it with --dialect pracmln",
+    ),
+    Complaint(
+        r"\)\s*", r"v(?=[\s(!A-Z])", "`v` needs a blank on both sides", "write `A(x) v B(x)`"
+    ),
     Complaint(
         r"^\s*v\s+",
         "",

@@ -17,7 +17,7 @@ import numpy as np
 from onlinesrl.core.errors import StorageError, TableError
 from onlinesrl.core.example import GroundAtom, show_ground_atom
 from onlinesrl.core.io.atomic_write import storage_errors, sync_folder
-from onlinesrl.logic.database import Signature, load_db, valued_atom
+from onlinesrl.logic.database import Domains, Signature, load_db, valued_atom
 from onlinesrl.logic.dialect import Dialect
 
 PARQUET = ".parquet"
@@ -167,14 +167,16 @@ def read_parquet(path: Path) -> dict[str, list[Any]]:
         return columns_in(connection, "read_parquet(?)", [[str(path)]], str(path))
 
 
-def load_atoms(path: Path, program: Signature, dialect: Dialect) -> list[GroundAtom]:
+def load_atoms(
+    path: Path, program: Signature, dialect: Dialect, domains: Domains | None = None
+) -> list[GroundAtom]:
     """Read the atoms of a program from a database or a Parquet file, depending on the suffix.
 
     A Parquet file's name is the predicate, and the ``line`` of its atoms is their row, from 0. Raises
     DatabaseError, TableError, StorageError.
     """
     if path.suffix != PARQUET:
-        return load_db(path, program, dialect)
+        return load_db(path, program, dialect, domains)
     columns = read_parquet(path)
     values = columns.pop(VALUE, None) or [None] * len(next(iter(columns.values()), ()))
     name = path.name.removesuffix(PARQUET)

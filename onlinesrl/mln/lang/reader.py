@@ -69,6 +69,7 @@ class _Reader:
     def __init__(self, dialect: Dialect, alone: bool) -> None:
         self.dialect, self.alone = dialect, alone
         self.types: dict[str, dict[str, tuple[int, ...]]] = {}
+        self.spelled_types: dict[str, str] = {}
         self.open: set[str] = set()
         self.declared = Declarations()
         self.rules: list[Rule] = []
@@ -122,7 +123,7 @@ class _File:
         for statement in parsed:
             match statement:
                 case Enumeration(name, constants, is_open, position):
-                    self._reader.types.setdefault(name, {})
+                    self._add_type(name, position)
                     if is_open:
                         self._reader.open.add(name)
                     for index, constant in enumerate(constants):
@@ -133,7 +134,7 @@ class _File:
                         raise self._source.error(message, position)
                     self._declare(name, "function", position)
                     self._reader.declared.functions[name] = FunctionType(name, types, result)
-                    self._add_relation(Predicate(name, (*types, result)))
+                    self._add_relation(Predicate(name, (*types, result)), position)
                 case Include():
                     index = statement.position.line - 1
                     before, after = (lines[index][place] for place in statement.around)
@@ -224,7 +225,7 @@ class _File:
             message = f"{name} is numeric: its atoms have numbers, and no argument has a mark"
             raise self._source.error(message, mention.position)
         predicate = Predicate(name, tuple(types), exactly, sentence.numeric)
-        self._add_relation(predicate)
+        self._add_relation(predicate, sentence.position)
         if sentence.closed:
             self._reader.closed.add(name)
         elif dialect.opened == "unmarked" and FLOAT in predicate.types:
@@ -243,9 +244,18 @@ class _File:
         within = f" of {self._source.file}" if self._prefix else ""
         places[name] = f"line {position.line}{within}"
 
-    def _add_relation(self, predicate: Predicate) -> None:
+    def _add_type(self, name: str, place: Position) -> None:
+        spelled = self._reader.spelled_types.setdefault(name.lower(), name)
+        if spelled != name:
+            message = f"the type {name} is spelled {spelled} before"
+            raise self._source.error(
+                message, place, "spell a type in one way, or rename one of two"
+            )
+        self._reader.types.setdefault(name, {})
+
+    def _add_relation(self, predicate: Predicate, place: Position) -> None:
         for type_ in predicate.types:
-            self._reader.types.setdefault(type_, {})
+            self._add_type(type_, place)
         self._reader.declared.predicates[predicate.name] = predicate
 
     def _add_rule(self, sentence: Sentence, family: Family | None) -> None:

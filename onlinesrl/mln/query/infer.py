@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, pairwise, repeat
 from typing import Any, NamedTuple
 
@@ -52,6 +52,15 @@ NOT_EXACT = (
 )
 LEAST_ERROR = 1e-2
 """The error of probabilities above which a warning is given."""
+
+
+def no_atom(predicate: str, types: Iterable[str]) -> str:
+    """Return the warning for a queried predicate without an atom."""
+    listed = ", ".join(f"{kind} = {{...}}" for kind in dict.fromkeys(types))
+    return (
+        f"{predicate} is queried and has no atom, because no constant of one of its types is known: name "
+        f"constants in the evidence, or declare them in the model ({listed})"
+    )
 
 
 def _name(world: World, atom: int) -> str:
@@ -125,6 +134,10 @@ def solve(
         "soft_clauses": sum(count.soft for count in counts),
         "hard_clauses": sum(count.hard for count in counts) - len(world.fixed),
         **details,
+        "warnings": [
+            *(no_atom(name, world.types[name]) for name in world.empty),
+            *details["warnings"],
+        ],
         "seconds": {**world.seconds, "infer_cpu": time.process_time() - clock},
     }
     return values, stats

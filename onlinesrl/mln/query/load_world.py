@@ -31,6 +31,7 @@ from onlinesrl.core.example import (
 )
 from onlinesrl.core.io import memmap
 from onlinesrl.logic.ast import Program
+from onlinesrl.logic.database import Domains
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.tables import load_atoms
 from onlinesrl.logic.text import spell_atom
@@ -82,7 +83,7 @@ def load_world(
     """
     clock = time.perf_counter()
     program = reader.load(model, options.dialect)
-    atoms = read_evidence(program, evidence, options.dialect)
+    program, atoms = read_evidence(program, evidence, options.dialect)
     return world_of(program, atoms, query, options, limits, clock)
 
 
@@ -123,17 +124,30 @@ def world_of(
     return replace(
         world,
         shown=np.setdiff1d(world.atoms.numbers(query), [*world.fixed]),
+        empty=tuple(name for name in query if not len(world.atoms.numbers({name}))),
         assumed=assumed if options.dialect.opened == "unmentioned" else (),
         seconds=seconds,
     )
 
 
-def read_evidence(program: Program, evidence: Sequence[Path], dialect: Dialect) -> list[GroundAtom]:
-    """Read the atoms of all databases. Raises DatabaseError for an atom with two values."""
+def read_evidence(
+    program: Program, evidence: Sequence[Path], dialect: Dialect
+) -> tuple[Program, list[GroundAtom]]:
+    """Read the atoms of all databases; return the program with the constants that they list, and the atoms.
+
+    Raises DatabaseError for an atom with two values, and for constants of a type that the program has not.
+    """
+    domains: Domains = {}
     evidence_atoms: list[GroundAtom] = []
     seen: dict[tuple[str, tuple[str, ...]], tuple[Truth, str]] = {}
     for path in evidence:
-        atoms = load_atoms(path, program, dialect)
+        atoms = load_atoms(path, program, dialect, domains)
+        kinds = dict.fromkeys(t for p in program.predicates.values() for t in p.types)
+        if unknown := [kind for kind in domains if kind not in kinds]:
+            message = f"no predicate of the model has the type {unknown[0]}"
+            line = min(domains[unknown[0]].values(), default=1)
+            hint = f"it has the types {', '.join(kinds)}"
+            raise DatabaseError(message, file=str(path), line=line, column=1, hint=hint)
         for atom in atoms:
             value_and_place = (atom.value, f"{path}:{atom.line}")
             before, place = seen.setdefault((atom.predicate, atom.arguments), value_and_place)
@@ -145,7 +159,11 @@ def read_evidence(program: Program, evidence: Sequence[Path], dialect: Dialect) 
         if dialect.decimals:
             check_numbers(program, atoms, str(path))
         evidence_atoms += atoms
-    return evidence_atoms
+    types = {
+        kind: (*dict.fromkeys((*program.types.get(kind, ()), *constants)),)
+        for kind, constants in domains.items()
+    }
+    return replace(program, types={**program.types, **types}), evidence_atoms
 
 
 def _check_asked(program: Program, query: Sequence[str], options: WorldOptions) -> None:

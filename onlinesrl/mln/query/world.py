@@ -56,7 +56,7 @@ class World(ABC):
     ``atoms`` are (predicate, arguments); ``shown`` are the numbers of the queried atoms. Further atoms, up
     to ``n_atoms``, stand for conjunctions under existential quantifiers. ``types`` has the argument types
     of each predicate. ``fixed`` has the values of atoms that evidence fixes. ``assumed`` are the predicates
-    that are open only because no database has an atom of them.
+    that are open only because no database has an atom of them, ``empty`` queried ones without an atom.
     """
 
     atoms: WorldAtoms
@@ -65,6 +65,7 @@ class World(ABC):
     fixed: Mapping[int, bool]
     shown: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     assumed: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     @abstractmethod

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import onlinesrl as srl
 from onlinesrl.commands.cli import app
-from onlinesrl.core.errors import DatabaseError, ModelError, OnlinesrlError
+from onlinesrl.core.errors import DatabaseError, DataError, ModelError, OnlinesrlError
 from onlinesrl.logic.ast import Variable, bound_variables, terms
 from onlinesrl.logic.database import parse_db
 from onlinesrl.logic.dialect import DIALECTS, dialect_of
@@ -570,3 +570,37 @@ def test_a_weight_from_evidence_is_a_number():
         with pytest.raises(OnlinesrlError, match="much is not a number, and the type float_ has"):
             ask()
     world.apply(add={"like": [["K", "1"]]})
+
+
+@pytest.mark.parametrize("dialect", ["pracmln", "pracmln-standard"])
+def test_a_database_of_pracmln_lists_the_constants_of_types(tmp_path, dialect):
+    model, database = tmp_path / "m.mln", tmp_path / "e.db"
+    model.write_text(
+        "knows(person, person)\nkind(person)\nkinds = {A}\nis(person, kinds)\n1 !kind(Ann)\n"
+    )
+    database.write_text('// people\nperson = {Ann, "Bob Lee",\n  Eve}\n!kind(Ann)\n\nkinds = {}\n')
+    read = srl.Model.read(model, dialect)
+    found = srl.infer(read, database, ["kind", "is"])
+    assert {*found["kind"]} == {("Bob Lee",), ("Eve",)}
+    assert {*found["is"]} == {(name, "A") for name in ("Ann", "Bob Lee", "Eve")}
+    assert srl.count(read, database)[0].groundings == 1
+    database.write_text("!kind(Ann)\nplace = {Rome}\n")
+    with pytest.raises(
+        DatabaseError, match="no predicate of the model has the type place"
+    ) as caught:
+        srl.infer(read, database, "kind")
+    assert caught.value.line == 2
+    database.write_text("kind(Ann)\nperson = {Eve}\n")
+    with pytest.raises(DataError, match="list the constants of types in the model"):
+        srl.learn(read, database, "kind")
+    for other in ("alchemy", "tuffy"):
+        (tmp_path / "o.mln").write_text("kind(person)\n1 kind(x)\n")
+        with pytest.raises(DatabaseError, match="not the constants of a type"):
+            srl.infer(srl.Model.read(tmp_path / "o.mln", other), database, "kind")
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_a_type_is_spelled_in_one_way(dialect):
+    with pytest.raises(ModelError, match="the type Person is spelled person before") as caught:
+        reader.parse("kind(person)\nknows(person, Person)\n", dialect=DIALECTS[dialect])
+    assert caught.value.line == 2
