@@ -370,9 +370,21 @@ class World:
 
     def answer(self) -> Answer:
         """Return the values of all targets."""
-        certificate = self.certificate
-        stats = {"method": "incremental", "score": certificate.score, **certificate._asdict()}
-        return self._answer(dict(self._world.values()), stats)
+        values, certificate = dict(self._world.values()), self.certificate
+        without = set(self._names).difference(name for name, _ in values)
+        without = without and without.difference(name for name, _ in self._world.facts())
+        stats = {
+            "method": "incremental",
+            "score": certificate.score,
+            **certificate._asdict(),
+            "warnings": [
+                f"{name} is queried and has no atom: name constants of its types in facts or the model"
+                if self._targets == "all"
+                else f"{name} is queried and has no target: list some with `query`"
+                for name in sorted(without)
+            ],
+        }
+        return self._answer(values, stats)
 
     def marginals(self, *atoms: AnyAtom) -> Answer:
         """Return the probabilities of these targets, or of all; for Markov logic only, else UsageError.

@@ -61,6 +61,8 @@ def predictions_of(
 def tell(choice: Choice, metrics: Metrics) -> None:
     """Warn of what was odd in a source. Raises DataError if none of its examples was chosen."""
     complain(choice, not metrics.examples)
+    for complaint in metrics.total.complaints():
+        warn(complaint)
     predicted = metrics.examples - metrics.bad
     if metrics.certified is not None and metrics.certified < predicted:
         unproven = f"{predicted - metrics.certified} of {predicted} predictions"

@@ -303,6 +303,8 @@ def _run(
         complaints, metrics = trainer.reader.choice.complaints(), trainer.metrics
         if trainer.finished and not metrics.examples:
             complaints.append("the source has no example")
+        if not config.world:
+            complaints += metrics.total.complaints()
         if trainer.labels is not None:
             complaints += trainer.labels.complaints(ended=trainer.finished)
         elif metrics.unlabelled and not metrics.total.labelled and not config.world:

@@ -49,6 +49,10 @@ def _ratio(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
+UNITS = 3
+"""The place of the number of predicted units, atoms or groups, among the counts of atoms."""
+
+
 @dataclass
 class Counts:
     """The counts behind the scores, summed over labelled examples."""
@@ -78,6 +82,15 @@ class Counts:
             "hamming": _ratio(wrong, self.labelled),
             **({"mae": _ratio(self.l1, units * UNIT)} if self.l1 is not None else {}),
         }
+
+    def complaints(self) -> list[str]:
+        """Return a warning if no labelled example had an atom to predict."""
+        if not self.labelled or self.atoms[UNITS]:
+            return []
+        return [
+            "no example with a truth has an atom of the query to predict: name the constants of its types in "
+            "the evidence or in `query`, or declare them in the model"
+        ]
 
     def save(self) -> dict[str, Any]:
         """Return the counts as JSON can hold them."""

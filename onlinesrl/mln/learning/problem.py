@@ -38,6 +38,7 @@ from onlinesrl.mln.ground.batch_packer import LimitKeys
 from onlinesrl.mln.ground.grounder import Limits, ModelGrounder
 from onlinesrl.mln.inference.registry import MAP_METHODS
 from onlinesrl.mln.lang.clausal_form import clauses, plus_variables
+from onlinesrl.mln.lang.evidence_weights import check_learned
 from onlinesrl.mln.lang.weight_file import alchemy_text
 from onlinesrl.mln.learning.counted_world import CountedWorld
 from onlinesrl.mln.learning.reweighted_world import ReweightedWorld, ground_world
@@ -246,8 +247,25 @@ class MlnProblem:
         return replace(self.program, rules=(*rules,))
 
     def trained(self, weights: Floats) -> str:
-        """Return the text of the program with these weights, as Alchemy writes it."""
-        return alchemy_text(self.with_weights(weights))
+        """Return the text of the program with these weights, as Alchemy writes it.
+
+        It declares the constants of a type that have weights of their own, unless evidence names them.
+        """
+        program = self.with_weights(weights)
+        of_rules = (
+            dict(rule.types)[name]
+            for rule in program.rules
+            for name in plus_variables(rule.formula)
+        )
+        by_evidence = {
+            kind
+            for atom in chain(*self.worlds)
+            if atom.predicate not in self.query
+            for kind in program.predicates[atom.predicate].types
+        }
+        labels = [kind for kind in dict.fromkeys(of_rules) if kind not in by_evidence]
+        types = {kind: self.domains.get(kind, ()) for kind in labels}
+        return alchemy_text(replace(program, types={**program.types, **types}))
 
     def predicted(self, weights: Floats, test: Self | None = None) -> dict[str, Scored]:
         """Predict each world of ``test`` (default: this problem's worlds) by ``method``."""
@@ -325,10 +343,11 @@ class MlnProblem:
 def checked(problem: MlnProblem, place: str = "evidence") -> MlnProblem:
     """Return the problem after checks; ``place`` is the option of its worlds, for messages.
 
-    Raises LearningError for a program without a soft rule or with a too large weight, for worlds without an
-    atom of the query, and for an atom of unknown truth.
+    Raises ModelError for a weight that is not learned. Raises LearningError for a program without a soft rule
+    or with a too large weight, for worlds without an atom of the query, and for an atom of unknown truth.
     """
     program = problem.program
+    check_learned(program)
     for rule in program.rules:
         weights = [rule.weight or 0.0, *dict(rule.table or ()).values()]
         if (most := max(weights, key=abs)) and abs(most) > LARGEST:

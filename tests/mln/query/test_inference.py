@@ -11,6 +11,7 @@ from conftest import command as run_command
 from conftest import long, long_if
 from typer.testing import CliRunner
 
+import onlinesrl as srl
 from onlinesrl.commands.cli import app
 from onlinesrl.core.errors import DatabaseError, ExampleError, LocatedError, OnlinesrlError
 from onlinesrl.logic.text import spell_atom
@@ -521,3 +522,49 @@ def test_names_of_predicates_may_have_blanks_around_them(tmp_path):
     files = ["--model", str(model), "--evidence", str(database)]
     ran = CliRunner().invoke(app, ["infer", *files, "--query", "P, Q ", "--closed", " R , "])
     assert ran.stdout == "P(A) 1\nQ(A) 1\n"
+
+
+STATES = "Obs(obs, time)\nState(state!, time)\nObs(+o, t) => State(+s, t)\n"
+
+
+def test_a_queried_predicate_without_an_atom_is_a_warning_everywhere(tmp_path, job):
+    text = STATES.replace("Obs(+o", "1 Obs(o").replace("+s", "s")
+    facts = {"Obs": [["Red", "1"]]}
+    (tmp_path / "states.mln").write_text(text)
+    (tmp_path / "e.db").write_text("Obs(Red, 1)\n")
+    for method in ("mpe", "exact", "mcsat"):
+        warnings = srl.infer(text, facts, "State", method=method).stats["warnings"]
+        assert any("State is queried and has no atom" in text for text in warnings)
+    said = CliRunner().invoke(
+        app,
+        [
+            "infer",
+            f"--model={tmp_path / 'states.mln'}",
+            f"--evidence={tmp_path / 'e.db'}",
+            "--query=State",
+        ],
+    )
+    assert "State is queried and has no atom" in said.stderr
+    world = srl.World(srl.Model(text), "State")
+    world.apply(add=facts)
+    assert "State is queried and has no atom" in world.answer().stats["warnings"][0]
+    world.set_model(srl.Model("state = {Stop}\n" + text))
+    assert not world.answer().stats["warnings"]
+    run = job(
+        [json.dumps({"id": 1, "evidence": facts, "truth": {"State": []}}).encode()],
+        model=str(tmp_path / "states.mln"),
+        query="State",
+        metrics={},
+    )
+    assert run.run() == 0
+    assert "no example with a truth has an atom of the query" in run.said
+
+
+def test_learned_weights_declare_labels_that_only_the_truth_names():
+    worlds = {"Obs": [["Red", 1], ["Green", 2]], "State": [["Stop", 1], ["Drive", 2]]}
+    learned = srl.learn(srl.Model(STATES), worlds, "State")
+    assert "state = { Stop, Drive }" in learned.model.text
+    assert "time = " not in learned.model.text
+    answer = srl.infer(learned.model, {"Obs": [["Green", 7]]}, "State")
+    assert {args for args, value in answer["State"].items() if value} == {("Drive", 7)}
+    assert not answer.stats["warnings"]
