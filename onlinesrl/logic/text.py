@@ -49,9 +49,6 @@ _PRODUCT = {"*", "/", "%"}
 WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 """Constants that are whole numbers, those of comparisons and arithmetic; ``007`` and ``-0`` are names."""
 
-MOST_NUMBER = 4 * 10**18 - 1
-"""The largest result of arithmetic; constants that are numbers have at most 18 digits."""
-
 
 def quote(constant: str) -> str:
     """Spell a constant, in quotes if Alchemy's syntax requires them."""

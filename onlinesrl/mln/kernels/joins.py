@@ -1,7 +1,6 @@
 """Join plans, run step by step by backtracking; steps on whole numbers compare or compute."""
 
 from onlinesrl.core.jit.decorators import kernel, kernel_of
-from onlinesrl.logic.text import MOST_NUMBER
 from onlinesrl.mln.kernels.background import number_beside, shared_beside
 from onlinesrl.mln.kernels.grounding_frames import (
     ABSENT,
@@ -10,6 +9,7 @@ from onlinesrl.mln.kernels.grounding_frames import (
     EQUAL,
     LESS,
     MINUS,
+    MOST_NUMBER,
     NO_NUMBER,
     OTHER,
     OVER,

@@ -570,6 +570,11 @@ def test_a_weight_from_evidence_is_a_number():
         with pytest.raises(OnlinesrlError, match="much is not a number, and the type float_ has"):
             ask()
     world.apply(add={"like": [["K", "1"]]})
+    with pytest.raises(DataError, match="some weights of this model come from evidence"):
+        world.set_weights("red(x)\nlike(x, float_)\n0.3 !red(x)\n")
+    world.set_model(srl.Model(GIVEN_WEIGHTS.replace("0.3", "2"), "mln", "rockit"))
+    expected = 1 / (1 + exp(2 - 1))
+    assert world.marginals()["red"]["K",] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("dialect", ["pracmln", "pracmln-standard"])
