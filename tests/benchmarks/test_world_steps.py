@@ -1,9 +1,11 @@
 """The CPU of a step of a world beside that of a cold answer: who trusts whom in Epinions, Bitcoin-OTC."""
 
 import csv
+import os
 import re
 import time
 from collections import Counter, deque
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,8 +30,30 @@ CHAIN = """
 0.3: !Wet(A) ^2
 2: Rain(A) -> Wet(A) ^2
 """
+GOOD = {
+    "mln": """
+Rates(user, user)
+Warns(user, user)
+Good(user)
+1 Rates(x, y) ^ Good(x) => Good(y)
+2 Warns(x, y) ^ Good(x) => !Good(y)
+0.5 Rates(x, y) => Good(y)
+-0.2 Good(x)
+""",
+    "psl": """
+1: Rates(A, B) & Good(A) -> Good(B) ^2
+2: Warns(A, B) & Good(A) -> !Good(B) ^2
+0.5: Rates(A, B) -> Good(B) ^2
+0.2: !Good(A) ^2
+""",
+}
 YEAR = 365 * 86_400
 STEPS = 300
+
+
+def resident():
+    """The memory of this process, in bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def timed(work):
@@ -146,3 +170,51 @@ def test_a_long_chain():
         rows.append((size, float(np.median(times)), float(np.quantile(times, 0.99))))
     show("A chain in which it rains here and there", ("atoms", "median, ms", "p99"), rows)
     assert rows[-1][1] < 3 * rows[0][1]
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_facts_by_the_million(kind, tmp_path):
+    """Users rate and warn each other in circles of four: by the number of facts, ms a change of each kind."""
+    rows, kinds = [], ("assert", "retract", "truth", "new entity")
+    for size in (10_000, 100_000, 1_000_000):
+        world, rng = srl.World(srl.Model(GOOD[kind], kind), "Good"), np.random.default_rng(0)
+        rating = {}
+        while len(rating) < size:
+            circle, one, other, warns = (
+                len(rating) // 4,
+                *rng.integers(4, size=2),
+                rng.random() < 0.3,
+            )
+            rating.setdefault(
+                (f"{circle} {one}", f"{circle} {other}"), "Warns" if warns else "Rates"
+            )
+        users = sorted({user for pair in rating for user in pair})
+        facts = {name: [p for p, of in rating.items() if of == name] for name in ("Rates", "Warns")}
+        before, listed = resident(), kind == "psl"
+        begun, _ = timed(lambda: world.apply(add=facts, query={"Good": users} if listed else {}))  # noqa: B023
+        row = [kind, size, begun, (resident() - before) / size]
+        pairs = [[*rating][n] for n in rng.choice(size, 200, replace=False)]
+        changes = {
+            "retract": [{"remove": {rating[pair]: [pair]}} for pair in pairs],
+            "assert": [{"add": {rating[pair]: [pair]}} for pair in pairs],
+            "truth": [{"set": {"Good": {pair[0]: float(n % 2)}}} for n, pair in enumerate(pairs)],
+            "new entity": [
+                {
+                    "add": {"Rates": [(f"new {n}", pair[0])]},
+                    "query": {"Good": [f"new {n}"] * listed},
+                }
+                for n, pair in enumerate(pairs)
+            ],
+        }
+        times = {
+            name: [timed(lambda: world.apply(**change))[0] for change in changes[name]]  # noqa: B023
+            for name in changes
+        }
+        row += [1e3 * float(np.median(times[name])) for name in kinds]
+        path = tmp_path / "world"
+        row += [timed(lambda: world.save(path))[0], timed(lambda: srl.World.load(path))[0]]  # noqa: B023
+        rows.append(row)
+        head = ("language", "facts", "first, s", "bytes a fact", *kinds, "save, s", "load, s")
+        show("A world by its facts, ms a change", head, [row])
+    for first, last in zip(rows[0][4:8], rows[-1][4:8], strict=True):
+        assert last < 5 * first
