@@ -311,7 +311,11 @@ BAD_TAGGER: list[tuple[Any, Any, str]] = [
     (X, Y[:2], "X has 3 samples, but y has 2"),
     (X, [*Y[:1], ["O"], []], "sample 1 has 2 positions, but 1 labels"),
     (X, [Y[0], ["O", NAN], []], "sample 1, position 1: the label is nan"),
-    (X, [Y[0], ["O", None], []], "sample 1, position 1: the label is None; leave the sample out, or"),
+    (
+        X,
+        [Y[0], ["O", None], []],
+        "sample 1, position 1: the label is None; leave the sample out, or",
+    ),
     (X, ["OPO", "NO", ""], "sample 0: its y is a str"),
     (X, None, "y is None"),
     ([X[0], [{"new": "1", "n": NAN}]], [Y[0], ["O"]], "sample 1, position 0: feature 'n' is nan"),

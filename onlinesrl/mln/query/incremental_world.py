@@ -315,7 +315,9 @@ class MlnWorld:
         Raises DataError where the two do not fit, and Unsolved. Then nothing has changed.
         """
         if self._by_evidence:
-            raise DataError("some weights of this model come from evidence, which no file of weights has")
+            raise DataError(
+                "some weights of this model come from evidence, which no file of weights has"
+            )
         grounder, old = self._grounder, self._grounder.weights
         clauses = reweighed(grounder.plan.program, program)
         new = grounder.weights_as(clauses)
