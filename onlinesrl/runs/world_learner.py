@@ -153,11 +153,20 @@ class WorldLearner(Learner):
             raise item
         assert isinstance(item, WorldChange)
         self._go_back()
-        if self._background:
-            facts = self._facts(BACKGROUND, "evidence", self._background.atoms)
-            self._world.change(BACKGROUND, _merged(facts))
-            self._background = Background()
-            self._figures = self._present_figures()
+        if not self._background:
+            return self._changed(item, {})
+        background, self._background = self._background, Background()
+        try:
+            facts = self._facts(BACKGROUND, "evidence", background.atoms)
+            return self._changed(item, self._world.change(BACKGROUND, _merged(facts)))
+        except OnlinesrlError:  # the next record is then the first
+            self._world, self._before, self._background = self._new(), None, background
+            raise
+
+    def _changed(
+        self, item: WorldChange, begun: Mapping[GroundAtom, Change]
+    ) -> tuple[WorldStep, Tally]:
+        """Do what ``_change`` does, and also tell what the background has ``begun`` to change."""
         parts = self._parts(item)
         before = self.save() if parts.labels else None
         size = len(parts.facts) + len(parts.labels)
@@ -171,6 +180,10 @@ class WorldLearner(Learner):
                     if not isinstance(error, Interrupted):
                         self._go_back()
                 raise
+        whole = {**begun, **changed}
+        changed = {
+            atom: (begun.get(atom, (old, new))[0], new) for atom, (old, new) in whole.items()
+        }
         certificate = self._world.ground.certificate
         self._figures = self._present_figures()
         prediction = WorldStep(
@@ -182,6 +195,7 @@ class WorldLearner(Learner):
             changed=[
                 ChangedAtom(name, constants, _rounded(new), _rounded(old))
                 for (name, constants), (old, new) in changed.items()
+                if new is not None or old is not None
             ],
             gap=certificate.gap,
             age=self.age,

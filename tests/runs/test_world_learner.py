@@ -219,7 +219,8 @@ def test_background_facts_are_facts_of_the_world(world_run, tmp_path):
     """They are asserted once, and no id replaces them; truth is learned from as beside any facts."""
     (tmp_path / "rates.db").write_text("Rates(A, B)\nRates(B, C)\nWarns(A, D)\n")
     ids = ["k", "source.background", "None", "null"]
-    lines = [{"id": name, "evidence": {"Rates": [["C", "D"]]}} for name in ids]
+    lines = [{"id": "bad", "evidence": {"Praises": [["C", "D"]]}}]
+    lines += [{"id": name, "evidence": {"Rates": [["C", "D"]]}} for name in ids]
     lines += [{"id": f"truth {name}", "truth": {"Good": [[name]]}} for name in "BD"]
     beside = {"Rates": [["A", "B"], ["B", "C"]], "Warns": [["A", "D"]]}
     keys = {"learner": {"update": "cda2"}}
@@ -228,6 +229,8 @@ def test_background_facts_are_facts_of_the_world(world_run, tmp_path):
     other = world_run([{"id": "facts", "evidence": beside}, *lines], False, "other", **keys)
     assert run.run() == other.run() == 0, (run.said, other.said)
     assert (run.output / "weights.mln").read_text() == (other.output / "weights.mln").read_text()
+    answers = [followed(each.lines("predictions.jsonl")) for each in (run, other)]
+    assert answers[0] == answers[1]
     last, expected = (each.lines("predictions.jsonl")[-1] for each in (run, other))
     assert last == expected
     assert last["id"] == "truth D"
