@@ -209,14 +209,16 @@ def test_the_step_is_from_the_truth_to_the_rival(
             np.testing.assert_allclose(bonus, (1 - truth) * extra - truth * missed, atol=1e-12)
         else:
             assert bonus is None
-        rho = np.sum(np.abs(rival.y - truth) * np.where(rival.y < truth, missed, extra))
+        wrong = np.abs(rival.y - truth)
+        rho = np.sum(wrong * np.where(rival.y < truth, missed, extra))
+        cost = rho / np.sum(wrong) if np.any(wrong) else 1.0
         if label_loss == "f1":
             both = np.sum(np.minimum(truth, rival.y))
             rho /= np.sum(np.maximum(truth, rival.y)) + both
             if missed == extra:
                 assert rho == pytest.approx(1 - 2 * both / (np.sum(rival.y) + np.sum(truth)))
         gap = model.energy(truth, current) - model.energy(rival.y, current)
-        other.learn(rho, gaps(model, truth, rival.y))
+        other.learn(rho, gaps(model, truth, rival.y), cost)
         assert rho + gap >= -1e-6
         values = [a.value for a in outcome.prediction.predicted["Trusts"]]
         np.testing.assert_allclose(values, predicted.y, atol=5.1e-7)
