@@ -73,13 +73,14 @@ class Counts:
     def scores(self) -> dict[str, Any]:
         """Return precision, recall, F1, accuracy, exact share, Hamming loss and mean absolute error."""
         hits, false_alarms, misses, units, right, wrong, exact = self.atoms
+        examples = self.labelled if units else 0  # without a unit, nothing is scored
         return {
             "f1": f1(hits, false_alarms, misses),
             "precision": _ratio(hits, hits + false_alarms),
             "recall": _ratio(hits, hits + misses),
             "accuracy": _ratio(right, units),
-            "exact": _ratio(exact, self.labelled),
-            "hamming": _ratio(wrong, self.labelled),
+            "exact": _ratio(exact, examples),
+            "hamming": _ratio(wrong, examples),
             **({"mae": _ratio(self.l1, units * UNIT)} if self.l1 is not None else {}),
         }
 

@@ -140,8 +140,9 @@ class AtomCounter:
         predicted = self.true_atoms(prediction.predicted)
         predicted = {atom for atom in predicted if atom not in unlabelled}
         if asked is not None:
-            true, predicted = true & asked, predicted & asked
-            count[k.UNITS] = len({self._unit(*atom) for atom in asked})
+            scored = {atom for atom in asked if atom not in unlabelled}
+            true, predicted = true & scored, predicted & scored
+            count[k.UNITS] = len({self._unit(*atom) for atom in scored})
         results.apart[w] = true, predicted
         wrong = {self._unit(*atom) for atom in true ^ predicted}
         count[k.HITS] = len(true & predicted)

@@ -127,3 +127,52 @@ def test_a_run_reads_them(job: Any, tmp_path: Path) -> None:
 def test_what_cannot_be_open_is_refused(kind: str, changed: Any, said: str) -> None:
     with pytest.raises(srl.ExampleError, match=said):
         learner(kind).learn_one(without(stream(1)[0], **changed))
+
+
+FIELDS = "f = {A, B, C}\nWord(f, x)\nField(x, f!)\nWord(+w, x) ^ Field(x, +f)\n"
+
+
+def partly_labelled(kind: str) -> list[srl.Example]:
+    """Things of which some are not labelled; of the first example nothing is known."""
+    rng, examples, changed = random.Random(4), [], dict[str, Any]()
+    for x in stream(40):
+        unknown = [n for n in range(4) if x.id == 0 or rng.random() < 0.4]
+        if kind == "group":
+            kinds = [rng.choice("ABC") for _ in range(4)]
+            words = [[rng.choice([f, f, "A"]), n] for n, f in enumerate(kinds)]
+            truth = {"Field": [[n, f] for n, f in enumerate(kinds) if n not in unknown]}
+            unlabelled = {"Field": [[n, f] for n in unknown for f in "ABC"]}
+            changed = {"evidence": {"Word": words}, "query": None}
+        else:
+            truth = {"Spam": [[n] for [n] in (x.truth or {})["Spam"] if n not in unknown]}
+            unlabelled, changed = {"Spam": [[n] for n in unknown]}, {}
+        changed |= {"truth": truth, "unlabelled": unlabelled, "asked": None}
+        examples.append(without(x, **changed))
+    return examples
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("kind", ["mpe", "mcsat", "psl", "group"])
+def test_no_metric_counts_what_is_unlabelled_though_it_is_asked_for(kind: str, late: bool) -> None:
+    """A stream that asks for every open atom has the scores of one that asks for none."""
+    every: Any = {"Spam": [[n] for n in range(4)]}
+    if kind == "group":
+        every = {"Field": [[n, f] for n in range(4) for f in "ABC"]}
+    found = []
+    for asked in (None, every):
+        if kind == "group":
+            made = srl.OnlineLearner(FIELDS, "Field", update="cda1", pending=9)
+        else:
+            made = learner(kind, pending=9)
+        for example in partly_labelled(kind):
+            x = without(example, asked=asked)
+            if late:
+                made.predict_one(without(x, truth=None, unlabelled=None))
+                made.label(x.id, x.truth or {}, unlabelled=x.unlabelled)
+            else:
+                made.learn_one(x)
+            if x.id == 0:
+                assert not any(made.metrics[n] for n in ("f1", "accuracy", "exact", "hamming"))
+        found.append({n: made.metrics[n] for n in SCORES if n in made.metrics})
+    assert found[0] == found[1]
+    assert 0 < found[0]["accuracy"] < 1
