@@ -40,7 +40,8 @@ class Alternation:
 
     Elimination comes after the first turn of branch and bound, if its tables fit memory. The best state so
     far, which a short MaxWalkSAT finds at first, is where the integer program starts, and what branch and
-    bound must exceed. The answer is the same on every run.
+    bound must exceed. An answer without a proof is no worse than that of MaxWalkSAT. It is the same on every
+    run.
     """
 
     def __init__(self, program: Ilp, max_work: int | None = None) -> None:
@@ -57,9 +58,7 @@ class Alternation:
         with suppress(Wide):
             return Elimination().solve(model, weight, bonus=bonus)
         size = Magnitude.of(weight, bonus)
-        with suppress(Unsolved):
-            state = WalkSat(tries=1).solve(model, weight, bonus=bonus)
-            best = _better(best, replace(state, route=best.route), size)
+        best = self._searched_locally(best, WalkSat(tries=1), model, weight, bonus)
         most = weight[weight > 0].sum() + (0.0 if bonus is None else bonus[bonus > 0].sum())
         best = _better(best, replace(best, bound=max(float(most), best.score)), size)
         for work in self._turns(max(LEAST, entries)) if takes_turns else (first,):
@@ -79,11 +78,23 @@ class Alternation:
                 return best
             search.offer(best.score)
             best = _better(best, search.go_on(CELLS * work), size)
+        if not best.certified:
+            best = self._searched_locally(best, WalkSat(), model, weight, bonus)
         if best.score == -np.inf:
             raise Unsolved(
                 f"no feasible state was found (max_work {self._max_work}): "
                 "raise max_nodes and max_work or leave them out"
             )
+        return best
+
+    @staticmethod
+    def _searched_locally(
+        best: Solution, engine: WalkSat, model: GroundMRF, weight: Floats, bonus: Floats | None
+    ) -> Solution:
+        """Return the better of an answer and of what local search finds."""
+        with suppress(Unsolved):
+            answer = replace(engine.solve(model, weight, bonus=bonus), route=best.route)
+            return _better(best, answer, Magnitude.of(weight, bonus))
         return best
 
     def _turns(self, work: int) -> Iterator[int]:
