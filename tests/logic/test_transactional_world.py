@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import onlinesrl as srl
 from onlinesrl.core.errors import Infeasible
+from onlinesrl.library.learner import validated
 from onlinesrl.logic import transactional_world
 from onlinesrl.logic.atom_index import same_value
 from onlinesrl.logic.transactional_world import REFUSALS, TransactionalWorld
@@ -57,13 +58,18 @@ def steps(text):
     ]
 
 
+def new_world(model, targets):
+    engine = validated(model.language.engines, "inference", {})
+    return model.language.world(model.program, ["Has"], targets, engine)
+
+
 class Followed:
     """A world, and its answer by what its steps reported."""
 
     def __init__(self, text, keep, done=()):
         self.kind, self.shown = "psl" if text is PSL else "mln", {}
         model = srl.Model(text, self.kind)
-        world = model.language.world(model.program, ["Has"], model.language.targets[0], None)
+        world = new_world(model, model.language.targets[0])
         self.world = TransactionalWorld(world, keep)
         for step in done:
             self.do(*step)
@@ -270,7 +276,6 @@ def test_what_waits_in_a_world_of_papers(kind, targets, seeds):
     spared = waiting = 0
     for seed in range(seeds):
         rng, model = random.Random(seed), srl.Model(WAITING[kind], kind)
-        options = ["Has"], model.language.targets[targets], 1_000_000
         listed = (kind == "psl") or targets
 
         def steps(world, rng=rng, listed=listed):
@@ -286,7 +291,7 @@ def test_what_waits_in_a_world_of_papers(kind, targets, seeds):
                 choices = [opened, 1.0, 1.0, 0.0] if name == "Has" else [None, 1.0, 1.0]
                 yield {(name, row): rng.choice(choices)}
 
-        worlds = [model.language.world(model.program, *options) for _ in range(2)]
+        worlds = [new_world(model, model.language.targets[targets]) for _ in range(2)]
         some, most = waits_as_if_all_were_tried(*worlds, steps)
         spared, waiting = spared + some, max(most, waiting)
     assert spared

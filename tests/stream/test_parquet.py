@@ -293,7 +293,7 @@ def test_shards_of_tables_that_change_are_refused(tables, numbered):
 
 
 def test_a_type_called_id_has_a_column_beside_that_of_the_example(tmp_path):
-    """So has one that differs from another only in case, and one whose number is another's name."""
+    """So has one whose number is another's name."""
     assert argument_names(["a", "a_3", "a", "Value", None]) == [
         "a",
         "a_3",
@@ -301,7 +301,7 @@ def test_a_type_called_id_has_a_column_beside_that_of_the_example(tmp_path):
         "Value_4",
         "argument_5",
     ]
-    (tmp_path / "m.mln").write_text("P(id, Id)\nQ(id, Id)\n1 P(x, y) ^ Q(x, y)\n")
+    (tmp_path / "m.mln").write_text("P(id, k)\nQ(id, k)\n1 P(x, y) ^ Q(x, y)\n")
     line = '{"id": %d, "evidence": {"P": [["a", "b"]]}, "truth": {"Q": [["a", "b"]]}}\n'
     (tmp_path / "s.jsonl").write_text(line % 1 + line % 2)
     config = {
@@ -313,7 +313,7 @@ def test_a_type_called_id_has_a_column_beside_that_of_the_example(tmp_path):
     }
     assert srl.run(config)["examples"] == 2
     path = tmp_path / "run" / "predictions" / "Q" / "part-00000000.parquet"
-    assert read_parquet(path) == {"id": [1, 2], "id_1": ["a", "a"], "Id_2": ["b", "b"]}
+    assert read_parquet(path) == {"id": [1, 2], "id_1": ["a", "a"], "k": ["b", "b"]}
 
 
 def test_a_sink_without_memory_ends_a_run_that_goes_on_later(job, numbered):

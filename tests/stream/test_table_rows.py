@@ -130,7 +130,7 @@ def test_answers_become_columns(tmp_path):
 
     assert rows("In") == [("7", "é\0", 1, None), ("7", '"', -2, None), ("8", "b", 3, 0.25)]
     assert rows("examples") == [
-        ("7", 0.5, True, "g", 2, None, None, 3, None),
-        (None, None, None, None, None, None, None, 3, "wrong"),
-        ("8", 1.5, False, None, None, None, None, 3, None),
+        ("7", 0.5, True, "g", 2, None, None, None, 3, None),
+        (None, None, None, None, None, None, None, None, 3, "wrong"),
+        ("8", 1.5, False, None, None, None, None, None, 3, None),
     ]

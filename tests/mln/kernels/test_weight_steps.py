@@ -131,12 +131,14 @@ def taken(case, weights: k.Weights):
 
 
 @given(gaps(), st.data())
-def test_a_gap_to_samples_is_the_features_of_the_truth_less_their_mean(case, data):
+def test_a_gap_to_samples_is_the_difference_of_their_mean_features(case, data):
     net, truth, rival, _ = case
     weights = table(N_WEIGHTS, 8)
-    chosen = data.draw(st.lists(st.sampled_from([truth, rival]), min_size=1, max_size=5))
-    expected = features(net, truth) - np.mean([features(net, each) for each in chosen], axis=0)
-    n = k.expected_gap(net, weights, truth, np.stack(chosen))
+    states = st.lists(st.sampled_from([truth, rival]), min_size=1, max_size=5)
+    truths, samples = data.draw(states), data.draw(states)
+    means = [np.mean([features(net, y) for y in of], axis=0) for of in (truths, samples)]
+    expected = means[0] - means[1]
+    n = k.expected_gap(net, weights, np.stack(truths), np.stack(samples))
     np.testing.assert_allclose(delta_of(weights, n), expected, rtol=0, atol=1e-12)
 
 

@@ -31,7 +31,8 @@ CASES = [
     (
         HEAD + "source: {kind: file, path: m.mln, topic: t}\n",
         "run.yaml:3:35: source.topic: not for kind file, but for kind kafka; known here: kind, "
-        "background, only, without, max_bytes, patience, envelope, mapping, bootstrap, security, path",
+        "background, only, without, max_bytes, patience, envelope, mapping, bootstrap, security, path, "
+        "encoding",
     ),
     (
         HEAD + "source: {path: m.mln}\nlabels: {topic: t}\n",
