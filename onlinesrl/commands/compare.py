@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from onlinesrl.commands.common import Distribute, Overrides, interruptible
-from onlinesrl.core.errors import UsageError, legible
+from onlinesrl.core.errors import FolderError, UsageError, legible
 
 Grid = Annotated[
     list[str],
@@ -47,17 +47,16 @@ def compare(
     ] = None,
     metric: Metric = "f1",
     set_: Overrides = [],  # noqa: B006
-    output: Annotated[Path, typer.Option(help="The folder of the CSV and the report.")] = Path(
-        "runs/comparison"
-    ),
+    output: Annotated[Path, typer.Option(help="The folder of the CSV.")] = Path("runs/comparison"),
     fresh: Annotated[bool, typer.Option(help="Replace an earlier comparison.")] = False,
     workers: Workers = None,
     distribute: Distribute = [],  # noqa: B006
 ) -> None:
     """Compare configurations by cross-validation: mean, standard deviation, paired t-test, CPU, memory."""
+    from onlinesrl.core.io.atomic_write import storage_errors, write_atomic
     from onlinesrl.core.jit.decorators import told_of_compiling
     from onlinesrl.core.parallel.config import PoolSection, given
-    from onlinesrl.runs.comparison import candidates, cross_validation, page, statistics
+    from onlinesrl.runs.comparison import candidates, cross_validation, statistics
     from onlinesrl.runs.comparison.folds import divided
     from onlinesrl.runs.comparison.scoring import SCORES
     from onlinesrl.runs.progress import Status
@@ -66,27 +65,24 @@ def compare(
         raise UsageError(f"--metric {metric}: expected one of {', '.join(SCORES)}")
     local = [] if workers is None else [f"workers={workers}"]
     pool = given(PoolSection, [*local, *distribute])
-    journal = page.opened(output, fresh)
+    table = output / "comparison.csv"
+    if not fresh and table.exists():
+        raise FolderError(f"{output}: there is a comparison already; --fresh replaces it")
     chosen, alternatives = candidates.candidates(configs, set_, grid), candidates.grid(tune)
     divide = partial(divided, k=folds)
     with interruptible(), closing(Status(sys.stderr)) as status, told_of_compiling(status.tell):
         compared = cross_validation.cross_validated(
-            chosen, alternatives, divide, metric, pool, status, journal
+            chosen, alternatives, divide, metric, pool, status
         )
     lines = statistics.lines(compared, metric)
-    settings = {
-        "configurations": [*map(str, configs)],
-        "grid": grid,
-        "tuned on the last tenth": tune,
-        "folds": ["one for each group" if folds is None else str(folds)],
-        "set": set_,
-    }
-    page.write(output, compared, lines, metric, settings, candidates.differences(chosen))
     for text in statistics.text(lines, metric):
         print(legible(text))
     for candidate, line in zip(chosen, lines, strict=True):
         if line.best and not tune:
             print(f"\n{candidate.command()}")
+    with storage_errors(output, "make the folder"):
+        output.mkdir(parents=True, exist_ok=True)
+    write_atomic(table, statistics.csv(compared, metric).encode())
     print(f"\nresults in {output}", flush=True)
     if any(line.error is not None for line in lines):
         raise typer.Exit(65)

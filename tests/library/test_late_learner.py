@@ -1,5 +1,6 @@
 """Labels that come after the prediction, in Python: the bits of a run with a section labels."""
 
+import csv
 import json
 import pickle
 from pathlib import Path
@@ -116,8 +117,8 @@ def test_compare_learns_in_the_order_of_labels(job: Any, citations: list[bytes])
         folder = each.output.parent / "compared"
         grid = ("--grid", "learner.sigma=0.01,1", "--output", folder)
         assert each.call("compare", each.config, *grid) == 0, each.said
-        lines = (folder / "comparison.jsonl").read_text().splitlines()
-        tables.append([json.loads(line)[1][0] for line in lines])
+        rows = csv.DictReader((folder / "comparison.csv").read_text().splitlines())
+        tables.append([row["f1"] for row in rows])
     assert tables[0] == tables[1]
     assert len(tables[0]) > 2
 

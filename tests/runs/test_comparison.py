@@ -6,7 +6,6 @@ import re
 import signal
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,12 +18,10 @@ import onlinesrl as srl
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.core.learner import Outcome, Prediction
-from onlinesrl.runs.comparison.candidates import candidates, differences, grid
+from onlinesrl.runs.comparison.candidates import grid
 from onlinesrl.runs.comparison.folds import divided, last_tenth
-from onlinesrl.runs.comparison.page import comparison_page
 from onlinesrl.runs.comparison.scoring import mean_average_precision
-from onlinesrl.runs.comparison.statistics import Line, paired_t
-from tests.runs.test_report import EVIL, Page
+from onlinesrl.runs.comparison.statistics import paired_t
 from tests.support.paths import REPO
 from tests.support.waiting import until
 
@@ -59,17 +56,6 @@ def test_a_grid_is_every_combination_and_brackets_hold_commas():
     for wrong in ("a", "a=", "=1"):
         with pytest.raises(UsageError, match=r"expected KEY=v1,v2"):
             grid([wrong])
-
-
-def test_the_keys_that_differ_are_those_of_the_grid():
-    path = REPO / "configs" / "trust.yaml"
-    compared = candidates([path], [], ["learner.sigma=1,2", "learner.loss=ml"])
-    assert differences(compared) == [("learner.sigma", ["1.0", "2.0"])]
-    other = candidates([path, REPO / "configs" / "citations.yaml"], [], [])
-    keys = dict(differences(other))
-    assert keys["query"] == ["['Trusts']", "['InField']"]
-    assert keys["metrics.by"] == ["nothing", "'field'"]
-    assert "output" not in keys
 
 
 # folds -------------------------------------------------------------------------------------------
@@ -205,7 +191,6 @@ def test_a_failing_configuration_does_not_lose_the_others(run, tmp_path, capsys)
     assert "none.mln" in bad[-1]["error"]
     said = capsys.readouterr().out
     assert "examples are bad, such as" in said
-    assert "Failures" in (tmp_path / "c" / "comparison.html").read_text()
 
 
 def test_what_cannot_be_compared_is_told(run, job, tmp_path, capsys):
@@ -238,62 +223,6 @@ def test_an_interrupt_ends_all_processes_and_writes_no_table(run, tmp_path):
     until(lambda: "folds of all" in run.said)
     os.kill(process, signal.SIGINT)
     assert wait(process) == 130
-    assert [file.name for file in (tmp_path / "c").iterdir()] == ["comparison.jsonl"]
+    assert not (tmp_path / "c").exists()
     with pytest.raises(ProcessLookupError):
         os.killpg(process, 0)
-
-
-def test_what_a_journal_knows_of_other_settings_does_not_count(run, tmp_path):
-    line = ("compare", str(run.config), "--output", str(tmp_path / "c"))
-    journal, kept = tmp_path / "c" / "comparison.jsonl", []
-    for more in ((), ("--set", "learner.sigma=7"), ("--metric", "hamming"), ("--folds", "2")):
-        (tmp_path / "c" / "comparison.csv").unlink(missing_ok=True)
-        assert call(*line, *more) == 0
-        kept.append(len(journal.read_text().splitlines()))
-    with run.source.open("ab") as source:
-        first, *_ = run.source.read_bytes().splitlines(keepends=True)
-        source.write(first.replace(b'"id": "', b'"id": "x'))
-    (tmp_path / "c" / "comparison.csv").unlink()
-    assert call(*line) == 0
-    kept.append(len(journal.read_text().splitlines()))
-    assert kept == [2, 4, 6, 8, 10]
-    assert call(*line, "--fresh") == 0
-    assert len(journal.read_text().splitlines()) == 2
-
-
-# the page ----------------------------------------------------------------------------------------
-
-
-def test_the_page_shows_every_configuration_and_nothing_breaks_out_of_it():
-    of: dict[str, Any] = {"cpu_seconds": 0.5, "peak_bytes": 10**8}
-    lines = [
-        Line(EVIL, (("x", 0.5), (EVIL, 0.9)), 0.7, 0.28, None, best=True, **of),
-        Line("b", (("x", 0.4), (EVIL, 0.8)), 0.6, 0.28, 0.03, chosen=("sigma=3",) * 2, **of),
-        Line("c", error=EVIL),
-    ]
-    keys = [("learner.sigma", ["1", EVIL, ""])]
-    page = Page(comparison_page(lines, "f1", [("grid", EVIL)], keys))
-    assert "learner.sigma 1" in page.text
-    for word in ("0.7", "0.03", "best", "Failures", "100", "What tuning chose", "sigma=3 sigma=3"):
-        assert word in page.text
-    dots = [found for name, found in page.elements if name == "b"]
-    assert len(dots) == 4
-    places = [float(re.sub(r"left:|%", "", str(found["style"]))) for found in dots]
-    assert np.argsort(places).tolist() == [2, 0, 3, 1]
-    assert all(0 <= at <= 100 for at in places)
-
-
-def test_a_comparison_that_was_ended_goes_on(run, tmp_path, capsys):
-    """What a kill leaves is the journal, and half of its last line."""
-    tuned = ("compare", str(run.config), *GRID[:2], "--tune", "learner.sigma=0.001,1", "--workers")
-    line = (*tuned, "1", "--output", str(tmp_path))
-    assert call(*line) == 0
-    whole, journal = scores(tmp_path), tmp_path / "comparison.jsonl"
-    first = journal.read_bytes().splitlines(keepends=True)[:2]
-    for path in tmp_path.glob("comparison.*"):
-        path.unlink()
-    journal.write_bytes(b"".join(first) + b'["torn')
-    assert call(*line) == 0
-    assert "going on: 2 of 4 folds are known" in capsys.readouterr().err
-    assert scores(tmp_path) == whole
-    assert len(journal.read_text().splitlines()) == 4

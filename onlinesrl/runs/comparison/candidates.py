@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from itertools import compress, product
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from onlinesrl.core.errors import OnlinesrlError, UsageError
+from onlinesrl.core.errors import UsageError
 from onlinesrl.core.online.update_rules import UPDATES
-from onlinesrl.runs.config.fingerprint import leaves, show
 from onlinesrl.runs.config.loading import load_as, run_root
 from onlinesrl.runs.config.mln_batch import MlnBatch
 from onlinesrl.runs.config.schema import Config
@@ -95,24 +94,6 @@ def candidates(paths: Sequence[Path], fixed: Sequence[str], keys: Sequence[str])
         for path in paths
         for chosen in combinations
     ]
-
-
-def differences(compared: Sequence[Candidate]) -> list[tuple[str, list[str]]]:
-    """Return the keys in which configurations differ, with the value of each, "" where there is none.
-
-    ``output`` is left out, and so is what cannot be read.
-    """
-    values: list[dict[str, Any]] = []
-    for candidate in compared:
-        try:
-            config = candidate.load().model_dump(mode="json", exclude={"output"})
-            values.append(dict(leaves(config)))
-        except OnlinesrlError:
-            values.append({})
-    keys = dict.fromkeys(key for leaf in values for key in leaf)
-    rows = [(key, [show(leaf[key]) if key in leaf else "" for leaf in values]) for key in keys]
-    read = [bool(leaf) for leaf in values]
-    return [(key, row) for key, row in rows if len({*compress(row, read)}) > 1]
 
 
 def shown(overrides: Overrides, first: str = "") -> str:

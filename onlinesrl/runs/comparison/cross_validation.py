@@ -10,15 +10,7 @@ from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
 from onlinesrl.core.example import Example
 from onlinesrl.core.interrupt import whole
 from onlinesrl.core.parallel.config import PoolSection, opening
-from onlinesrl.runs import console
 from onlinesrl.runs.comparison.candidates import Candidate, Overrides
-from onlinesrl.runs.comparison.fold_cache import (
-    Journal,
-    Kept,
-    digest,
-    digest_of_candidate,
-    digest_of_examples,
-)
 from onlinesrl.runs.comparison.folds import Divide, Fold, last_tenth
 from onlinesrl.runs.comparison.scoring import SCORES, Score, examples_of, score
 from onlinesrl.runs.config.schema import Config
@@ -43,13 +35,11 @@ class Compared(NamedTuple):
 
 
 class _Loaded(NamedTuple):
-    """A candidate, the alternatives to tune among, its folds, and the digests of itself and the examples."""
+    """A candidate, the alternatives to tune among, and its folds."""
 
     candidate: Candidate
     alternatives: Sequence[Overrides]
     folds: Sequence[Fold]
-    candidate_digest: str
-    examples_digest: str
 
 
 @dataclass(frozen=True)
@@ -61,11 +51,10 @@ class _Work:
 
 
 class _Part(NamedTuple):
-    """A candidate and a fold by their numbers, and the digest of what the score depends on."""
+    """A candidate and a fold by their numbers."""
 
     candidate: int
     fold: int
-    key: str
 
 
 def cross_validated(
@@ -75,38 +64,25 @@ def cross_validated(
     metric: str,
     pool: PoolSection,
     say: Callable[[str], object],
-    journal: Journal,
 ) -> list[Compared]:
     """Score every candidate on every fold, in the order of the candidates.
 
     Of ``alternatives`` the best on the last tenth of a fold's training part is taken, if there are several;
     keys that a candidate's update does not have are left out of them.
-    Candidates that fail say why. What the journal knows is not done again. Raises UsageError where
-    candidates are not about the same examples.
+    Candidates that fail say why. Raises UsageError where candidates are not about the same examples.
     """
     with opening(pool, inline=False) as ready:
-        loaded = _loaded(candidates, alternatives, divide, metric)
+        loaded = _loaded(candidates, alternatives, divide)
         work = _Work([entry for entry in loaded if isinstance(entry, _Loaded)], metric)
-        known: dict[tuple[int, int], Tested] = {}
-        todo: list[_Part] = []
-        for n, entry in enumerate(work.candidates):
-            for m, fold in enumerate(entry.folds):
-                tested_ids = [example.id for example in fold.test]
-                key = digest(entry.candidate_digest, entry.examples_digest, tested_ids)
-                if (cached := journal.known.get(key)) is None:
-                    todo.append(_Part(n, m, key))
-                else:
-                    known[n, m] = Tested(fold.name, cached.score, cached.chosen)
-        total = len(known) + len(todo)
-        if known:
-            console.say(f"going on: {len(known)} of {total} folds are known")
+        todo = [
+            _Part(n, m) for n, entry in enumerate(work.candidates) for m in range(len(entry.folds))
+        ]
+        tested: list[Tested] = []
         with whole():  # else Ctrl-C would be lost in a fork
-            for part, result in zip(todo, ready().map(_tested, work, todo), strict=True):
-                known[part.candidate, part.fold] = result
-                if result.score is not None:
-                    journal.add(Kept(part.key, result.score, result.chosen))
-                say(f"{len(known)} of {total} folds of all configurations")
-    results = (known[place] for place in sorted(known))
+            for result in ready().map(_tested, work, todo):
+                tested.append(result)
+                say(f"{len(tested)} of {len(todo)} folds of all configurations")
+    results = iter(tested)
     return [
         Compared(candidate, [next(results) for _ in entry.folds])
         if isinstance(entry, _Loaded)
@@ -119,36 +95,29 @@ def _loaded(
     candidates: Sequence[Candidate],
     alternatives: Sequence[Overrides],
     divide: Divide,
-    metric: str,
 ) -> list[_Loaded | OnlinesrlError]:
     """Return each candidate's folds, or why it cannot be run; kernels are compiled before processes start.
 
     Examples that several candidates read are in memory once. Raises UsageError where the folds of two
     sources test different examples.
     """
-    by_source: dict[str, tuple[list[Fold], str]] = {}
+    by_source: dict[str, Sequence[Fold]] = {}
     entries: list[_Loaded | OnlinesrlError] = []
     for candidate in candidates:
         try:
             fitting = candidate.fitting(alternatives)
-            configs = [candidate.load(more) for more in fitting]
-            config = configs[0]
+            config, *_ = [candidate.load(more) for more in fitting]
             if isinstance(config, Config):  # compiled, so that the processes have the kernels
-                learner = make_learner(config)
-                learner.compile()
-                text = learner.model_text
+                make_learner(config).compile()
             else:
-                text = str(config.language.load(config.model, config.dialect).text)
+                config.language.load(config.model, config.dialect)
             source = f"{config.source.model_dump_json()} {config.query} {config.dialect}"
             if source not in by_source:
-                examples = examples_of(config)
-                by_source[source] = [*divide(examples)], digest_of_examples(examples)
-            folds, examples_digest = by_source[source]
-            candidate_digest = digest_of_candidate(configs, text, metric)
-            entries.append(_Loaded(candidate, fitting, folds, candidate_digest, examples_digest))
+                by_source[source] = divide(examples_of(config))
+            entries.append(_Loaded(candidate, fitting, by_source[source]))
         except OnlinesrlError as error:
             entries.append(error)
-    tested = [[[str(e.id) for e in fold.test] for fold in folds] for folds, _ in by_source.values()]
+    tested = [[[str(e.id) for e in fold.test] for fold in folds] for folds in by_source.values()]
     if any(other != tested[0] for other in tested[1:]):
         raise UsageError(
             "the configurations have different examples; compare them on the same ones"
@@ -160,7 +129,7 @@ def _loaded(
 
 def _tested(work: _Work, part: _Part) -> Tested:
     """Tune a candidate on a fold, and score it."""
-    candidate, alternatives, folds, *_ = work.candidates[part.candidate]
+    candidate, alternatives, folds = work.candidates[part.candidate]
     fold = folds[part.fold]
     try:
         chosen = _best(candidate, alternatives, fold.training, work.metric)

@@ -15,23 +15,20 @@ MEGABYTE = 1e6
 
 @dataclass(frozen=True)
 class Line:
-    """A configuration: its scores by fold, and over the folds their mean and sample standard deviation.
+    """A configuration: the mean and the sample standard deviation of its scores over the folds.
 
     ``p`` is the two-sided p-value of a paired t-test against the configuration with the best mean; None for
     that one, and where all differences are equal. ``cpu_seconds`` is the mean of a fold's learning,
-    ``peak_bytes`` the most. ``chosen`` is what tuning chose for each fold. A configuration that failed has an
-    ``error``, and the scores of the folds that did not.
+    ``peak_bytes`` the most. A configuration that failed has an ``error``.
     """
 
     name: str
-    scores: tuple[tuple[str, float], ...] = ()
     mean: float | None = None
     sd: float | None = None
     p: float | None = None
     cpu_seconds: float | None = None
     peak_bytes: int | None = None
     best: bool = False
-    chosen: tuple[str, ...] = ()
     error: str | None = None
 
 
@@ -48,7 +45,7 @@ def lines(compared: Sequence[Compared], metric: str) -> list[Line]:
     return [
         _line(candidate, winner)
         if error is None and winner
-        else Line(candidate.candidate.name, scores=_scores(candidate), error=error)
+        else Line(candidate.candidate.name, error=error)
         for candidate, error in zip(compared, errors, strict=True)
     ]
 
@@ -58,14 +55,12 @@ def _line(compared: Compared, winner: Compared) -> Line:
     scores = [fold.score for fold in compared.tested if fold.score is not None]
     return Line(
         compared.candidate.name,
-        scores=_scores(compared),
         mean=float(np.mean(values)),
         sd=float(np.std(values, ddof=1)) if len(values) > 1 else None,
         p=None if compared is winner else paired_t(_values(winner), values),
         cpu_seconds=float(np.mean([score.cpu_seconds for score in scores])),
         peak_bytes=max(score.peak_bytes for score in scores),
         best=compared is winner,
-        chosen=tuple(shown(fold.chosen) for fold in compared.tested if fold.chosen),
     )
 
 
@@ -79,12 +74,8 @@ def paired_t(first: Sequence[float], second: Sequence[float]) -> float | None:
     return float(ttest_rel(first, second).pvalue)
 
 
-def _scores(compared: Compared) -> tuple[tuple[str, float], ...]:
-    return tuple((t.fold, t.score.value) for t in compared.tested if t.score is not None)
-
-
 def _values(compared: Compared) -> list[float]:
-    return [value for _, value in _scores(compared)]
+    return [t.score.value for t in compared.tested if t.score is not None]
 
 
 # text --------------------------------------------------------------------------------------------
