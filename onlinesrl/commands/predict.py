@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from onlinesrl.commands.common import (
     ConfigPath,
-    Distribute,
     OutputOption,
     Overrides,
     TablesOption,
     Trained,
     output_to,
 )
-from onlinesrl.core.errors import UsageError
 
 
 def predict(
@@ -20,35 +18,20 @@ def predict(
     set_: Overrides = [],  # noqa: B006
     output: OutputOption = None,
     tables: TablesOption = None,
-    distribute: Distribute = [],  # noqa: B006
 ) -> None:
     """Predict a source's examples, with score and margin over the second best state.
 
     Every example, also a bad one, gives one line, in their order. Lines are flushed when no input waits.
     With --tables an example gives rows instead: a table for each predicate, and one of the examples.
-    With --distribute the files of a source are predicted side by side; the lines are the same.
     """
-    from onlinesrl.runs.config.loading import load
-
-    settings = load(config, set_)
-    settings.check_examples()
-    if distribute:
-        if tables is not None:
-            raise UsageError("--distribute writes lines; leave --tables out")
-        from onlinesrl.core.parallel.config import PoolSection, given
-        from onlinesrl.runs import evaluation_by_file
-
-        pool = given(PoolSection, distribute)
-        with output_to(output) as stream:
-            for lines in evaluation_by_file.predicted(settings, trained, pool):
-                stream.write(lines)
-                stream.flush()
-        return
     from onlinesrl.core.evaluation.prequential import Metrics
     from onlinesrl.runs import evaluation
+    from onlinesrl.runs.config.loading import load
     from onlinesrl.runs.run import trained_learner
     from onlinesrl.stream.predictions import answer
 
+    settings = load(config, set_)
+    settings.check_examples()
     learner = trained_learner(settings, trained, margins=True)
     predictions = evaluation.predictions(learner, settings, Metrics())
     if tables is None:

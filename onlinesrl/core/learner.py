@@ -197,8 +197,6 @@ class OnlineLearning(Protocol):
     """How many examples have been processed, good or bad; audits go by it."""
     valued: ClassVar[bool]
     """Whether predictions are values in [0, 1]."""
-    apart: bool
-    """Whether the prediction of an example depends on no other one."""
 
     @property
     def weights(self) -> LearnedWeights:

@@ -40,15 +40,7 @@ def predictions(
     """
     compile_kernels(learner, say)
     reader = make_reader(config)
-    yield from predictions_of(reader, learner, config.batch, metrics)
-    tell(reader.choice, metrics)
-
-
-def predictions_of(
-    reader: ExampleReader, learner: Learner, most: int, metrics: Metrics
-) -> Iterator[tuple[Record, Example | ExampleError, Outcome] | None]:
-    """Predict what a reader reads, in micro-batches of at most so many."""
-    for batch in _batches(reader, most):
+    for batch in _batches(reader, config.batch):
         if batch is None:
             yield None
             continue
@@ -56,11 +48,7 @@ def predictions_of(
             if outcome.error is not None:
                 warn(f"{record.file}:{record.line}: {outcome.error}")
             yield record, example, outcome
-
-
-def tell(choice: Choice, metrics: Metrics) -> None:
-    """Warn of what was odd in a source. Raises DataError if none of its examples was chosen."""
-    complain(choice, not metrics.examples)
+    complain(reader.choice, not metrics.examples)
     for complaint in metrics.total.complaints():
         warn(complaint)
     predicted = metrics.examples - metrics.bad
@@ -70,7 +58,10 @@ def tell(choice: Choice, metrics: Metrics) -> None:
 
 
 def complain(choice: Choice, nothing: bool) -> None:
-    """Warn of groups that no example has, and of a source without examples; see ``tell``."""
+    """Warn of groups that no example has, and of a source without examples.
+
+    Raises DataError if none of its examples was chosen.
+    """
     choice.check()
     for complaint in choice.complaints():
         warn(complaint)

@@ -90,7 +90,6 @@ class WorldLearner(Learner):
     """
 
     monitor = None
-    apart = False
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, 
 
 from pydantic import field_validator
 
-from onlinesrl.core.errors import ConfigError, UsageError
+from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count, Files, Groups, duration
 from onlinesrl.stream.mapping import Mapper, MappingSection
@@ -189,7 +189,3 @@ class SourceSection(Section):
     def uncut(self) -> str | None:
         """Why the source cannot be cut into shards; None where it can."""
         return "distribute: such a source cannot be cut into shards; or leave it out"
-
-    def by_file(self) -> Sequence[SourceSection]:
-        """Return a source for each file. Raises UsageError where it is not made of files."""
-        raise UsageError(f"--distribute: a source of kind {self.kind} is not made of files")

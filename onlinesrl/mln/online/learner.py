@@ -75,7 +75,6 @@ class MlnOnlineLearner:
         background: Background | None = None,
     ):
         self.layout = Layout(plan)
-        self.apart = not self.layout.open  # examples share the constants of open types
         self.update = update
         self.inference = inference
         self.weights = WeightTable(self.layout, update)

@@ -123,7 +123,6 @@ class PslOnlineLearner:
     """
 
     valued = True
-    apart = True
     temperature: Temperature | None = None
 
     def __init__(

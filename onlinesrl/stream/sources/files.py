@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypedDict
 import msgspec
 from pydantic import field_validator
 
-from onlinesrl.core.errors import StorageError, UsageError
+from onlinesrl.core.errors import StorageError
 from onlinesrl.core.io.atomic_write import json_lines, storage_errors
 from onlinesrl.core.io.config_types import STDIN, Inputs, Name
 from onlinesrl.core.io.restoring import Natural
@@ -574,13 +574,6 @@ class FileSection(Brokers, SourceSection):
             return "distribute: files of rows cannot be cut into shards; leave it out"
         stdin = STDIN in self.path
         return "distribute: standard input cannot be cut; leave it out" if stdin else None
-
-    def by_file(self) -> Sequence[SourceSection]:
-        """See ``SourceSection.by_file``."""
-        files = [Path(file) for path in self.path for file in expand(path, empty=False)]
-        if STDIN in files:
-            raise UsageError("--distribute: standard input is no file of many; leave it out")
-        return [self.model_copy(update={"path": (file,)}) for file in files]
 
     def make(self, setting: SourceContext) -> Source:
         """Return the files' records."""
