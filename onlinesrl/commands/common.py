@@ -99,8 +99,7 @@ MaxGroundings = Annotated[
     typer.Option(
         min=1,
         show_default="1,000,000; for PSL 50,000,000",
-        help="The most ground clauses (no limit with --spill); for PSL, the most rows of a join (tandem has "
-        "no limit).",
+        help="The most ground clauses; for PSL, the most rows of a join (tandem has no limit).",
     ),
 ]
 
@@ -111,15 +110,6 @@ DialectOption = Annotated[
         metavar="NAME",
         help="Markov logic: how the files are written: alchemy, tuffy, rockit, pracmln, "
         "pracmln-standard or lomrf.",
-    ),
-]
-
-Spill = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        help="Markov logic: keep the ground network in files of this folder, which end with the command, "
-        "and answer by connected components: of these, not of the network, memory must hold the largest.",
     ),
 ]
 

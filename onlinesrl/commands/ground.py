@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ from onlinesrl.commands.common import (
     Open,
     OutputOption,
     Query,
-    Spill,
     write_lines,
 )
 from onlinesrl.core.errors import UsageError
@@ -38,7 +36,6 @@ def ground(
     output: OutputOption = None,
     max_atoms: MaxAtoms = 1_000_000,
     max_groundings: MaxGroundings = None,
-    spill: Spill = None,
 ) -> None:
     """Write the ground network: a weighted clause a line, hard ones with a final period."""
     if is_psl(model):
@@ -48,7 +45,7 @@ def ground(
     from onlinesrl.core.jit.decorators import told_of_compiling
     from onlinesrl.mln.query import infer as infer_module
 
-    options = world_options(closed, open_, dialect, spill)
+    options = world_options(closed, open_, dialect)
     with told_of_compiling(say):
         world = read_world(model, evidence, query, options, max_atoms, max_groundings)
         write_lines(output, infer_module.network_lines(world))
@@ -66,13 +63,13 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
 
-def world_options(closed: str, opened: str, dialect: str, spill: Path | None) -> WorldOptions:
-    """Return the options of a world: its closed and open predicates, its dialect, and where it is kept."""
+def world_options(closed: str, opened: str, dialect: str) -> WorldOptions:
+    """Return the options of a world: its closed and open predicates, and its dialect."""
     from onlinesrl.logic.dialect import dialect_of
     from onlinesrl.mln.query.load_world import WorldOptions
 
     false, unknown = (tuple(filter(None, _names(text))) for text in (closed, opened))
-    return WorldOptions(false, unknown, dialect_of(dialect), spill)
+    return WorldOptions(false, unknown, dialect_of(dialect))
 
 
 def read_world(
@@ -86,8 +83,7 @@ def read_world(
     """Load a world; warn of predicates that are open only because no database mentions them."""
     from onlinesrl.mln.query import load_world as inference
 
-    most = max_groundings or (1_000_000 if options.folder is None else sys.maxsize)
-    limits = replace(inference.LIMITS, atoms=max_atoms, groundings=most)
+    limits = replace(inference.LIMITS, atoms=max_atoms, groundings=max_groundings or 1_000_000)
     world = inference.load_world(model, evidence, _names(query), options, limits)
     if world.assumed:
         names = ",".join(world.assumed)

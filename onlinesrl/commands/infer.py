@@ -20,7 +20,6 @@ from onlinesrl.commands.common import (
     MaxAtoms,
     MaxGroundings,
     Open,
-    Spill,
     TablesOption,
     interruptible,
     located,
@@ -132,17 +131,16 @@ def infer(
     targets: OnTargets = None,
     threads: Threads = None,
     distribute: Distribute = [],  # noqa: B006
-    spill: Spill = None,
     stats: Stats = False,
 ) -> None:
     """Infer the most probable world, marginal probabilities, or PSL's truth values."""
     to_stdout, skip = not stats, targets is Targets.SKIP
     if is_psl(model):
         mln_options = query is not None or evidence or closed or open_ or dialect != "alchemy"
-        if mln_options or (error, spill, max_work) != (None, None, None):
+        if mln_options or (error, max_work) != (None, None):
             raise UsageError(
                 f"{model} is a PSL model, whose data say what is asked: not --query, --evidence, "
-                "--closed, --open, --dialect, --error, --max-work, --spill"
+                "--closed, --open, --dialect, --error, --max-work"
             )
         method, most, several = method or "admm", max_groundings, threads or 1
         with _in_parts(distribute) as parts:
@@ -155,7 +153,7 @@ def infer(
             "--targets, --threads, --distribute"
         )
     else:
-        options = world_options(closed, open_, dialect, spill)
+        options = world_options(closed, open_, dialect)
         world = read_world(model, evidence, query, options, max_atoms, max_groundings)
         result = _infer_mln(
             world, method or "mpe", output, tables, seed, error, max_work, to_stdout

@@ -1,6 +1,6 @@
 """The types of arrays, a check of what a caller gives, and growth."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,6 @@ Ints32 = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
-Zeros = Callable[[int | tuple[int, int], Any], npt.NDArray[Any]]
-"""Makes an array of a shape and a dtype, filled with zeros."""
 
 
 def check_rows(rows: object, expected: Mapping[str, tuple[type[np.generic], int]]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints, Zeros, enlarged
+from onlinesrl.core.arrays import Floats, Ints, enlarged
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Constant, Example, show_ground_atom
@@ -61,8 +61,7 @@ class Grounder:
     """The grounder of the worlds of a batch; ``net`` and ``truth`` belong to the last ground world.
 
     Their memory is reused, and grows if a kernel runs out of it. ``stream`` has, by type, the constants that
-    identify weights. ``zeros`` allocates the arrays that grow with the rows of a network. A method that
-    raises MemoryError leaves the grounder unchanged.
+    identify weights. A method that raises MemoryError leaves the grounder unchanged.
     """
 
     def __init__(
@@ -71,11 +70,9 @@ class Grounder:
         stream: Mapping[str, Domain],
         limits: Limits = LIMITS,
         background: Background | None = None,
-        zeros: Zeros = np.zeros,
     ):
         self.layout = layout
         self.limits = limits
-        self.zeros = zeros
         self.packer = Packer(layout, stream, limits.atoms, limits.keys, background)
         self.names = [AtomNames(layout, name) for name in layout.plan.query]
         self.room: dict[str, int] = {}
@@ -96,7 +93,7 @@ class Grounder:
         keys = max((len(p.clause.template) for p in layout.plan.clauses), default=0)
         queries, arguments = len(layout.plan.query), len(code.query_type)
         sizes = (atoms, rows, 4 * rows, queries, arguments, keys)
-        self.net = ground_network.network(*sizes, self.zeros)
+        self.net = ground_network.network(*sizes)
         self.truth = np.zeros(atoms, np.uint8)
         self.scratch = grounding_frames.scratch(len(code.index_slot), index, depth, variables)
         self.room = {"atoms": atoms, "rows": rows, "index": index}
@@ -311,8 +308,7 @@ class GroundExample:
 class ModelGrounder(Grounder):
     """A grounder of a program with its weights, for the atoms of ``query`` predicates.
 
-    ``weights`` has the program's weights and the weights of new template constants of examples. ``zeros``
-    allocates the arrays of rows.
+    ``weights`` has the program's weights and the weights of new template constants of examples.
     """
 
     def __init__(
@@ -320,11 +316,10 @@ class ModelGrounder(Grounder):
         program: Program,
         query: Sequence[str],
         limits: Limits = LIMITS,
-        zeros: Zeros = np.zeros,
     ):
         layout = Layout(compile_program(program, query))
         self.weights = ModelWeights(layout)
-        super().__init__(layout, self.weights.stream, limits, zeros=zeros)
+        super().__init__(layout, self.weights.stream, limits)
 
     def ground_example(
         self, example: Example, wholly: Wholly = NONE, learning: bool = False

@@ -16,11 +16,9 @@ hard clauses of ``d <=> l1 ^ ... ^ ln``. The key of ``d`` is the row of ``d v !l
 counts and predictions ignore them.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
-from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32, Zeros
+from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
 
@@ -69,12 +67,11 @@ def network(
     queries: int = 0,
     arguments: int = 0,
     keys: int = 0,
-    zeros: Zeros = np.zeros,
 ) -> Network:
     """Return an empty network with room for so many atoms, rows and literals.
 
     ``queries`` is the number of query predicates, ``arguments`` that of their arguments, and ``keys`` of
-    the constants that weights are known by; ``zeros`` makes the arrays of rows and literals.
+    the constants that weights are known by.
     """
     i32, u8 = np.int32, np.uint8
     return Network(
@@ -87,39 +84,20 @@ def network(
         key=np.zeros(atoms, np.int64),
         query_base=np.zeros(queries + 1, np.int64),
         query_stride=np.zeros(arguments + 1, np.int64),
-        row_len=zeros(rows, i32),
-        row_clause=zeros(rows, i32),
-        row_weight=zeros(rows, np.int64),
-        row_step=zeros(rows, i32),
-        row_factor=zeros(rows, np.float64),
-        row_key=zeros((rows, keys), i32),
-        row_known=zeros(rows, u8),
-        row_offset=zeros(rows, i32),
-        clause_start=zeros(rows + 1, np.int64),
-        lit_start=zeros(rows + 1, i32),
-        lit_atom=zeros(literals, i32),
-        lit_step=zeros(literals, i32),
-        lit_positive=zeros(literals, u8),
+        row_len=np.zeros(rows, i32),
+        row_clause=np.zeros(rows, i32),
+        row_weight=np.zeros(rows, np.int64),
+        row_step=np.zeros(rows, i32),
+        row_factor=np.zeros(rows, np.float64),
+        row_key=np.zeros((rows, keys), i32),
+        row_known=np.zeros(rows, u8),
+        row_offset=np.zeros(rows, i32),
+        clause_start=np.zeros(rows + 1, np.int64),
+        lit_start=np.zeros(rows + 1, i32),
+        lit_atom=np.zeros(literals, i32),
+        lit_step=np.zeros(literals, i32),
+        lit_positive=np.zeros(literals, u8),
         differ=np.zeros(atoms + 1, i32),
-    )
-
-
-def some_rows(net: Network, first: int, stop: int) -> Network:
-    """Return a view of a network that has only the rows ``first .. stop - 1``, numbered from 0."""
-    (low, high), rows = net.lit_start[[first, stop]].tolist(), slice(first, stop)
-    clause_start = net.clause_start[first : stop + 1] - net.clause_start[first]
-    size = net.size.copy()
-    size[[ROWS, LITERALS, GROUNDINGS]] = stop - first, high - low, clause_start[-1]
-    of_rows = {name: getattr(net, name)[rows] for name in net._names if name.startswith("row_")}
-    return replace(
-        net,
-        size=size,
-        clause_start=clause_start,
-        lit_start=net.lit_start[first : stop + 1] - np.int32(low),
-        lit_atom=net.lit_atom[low:high],
-        lit_step=net.lit_step[low:high],
-        lit_positive=net.lit_positive[low:high],
-        **of_rows,
     )
 
 

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, pairwise, repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +15,6 @@ from onlinesrl.core.errors import UNPROVEN
 from onlinesrl.logic.tables import with_names
 from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
-from onlinesrl.mln.inference.elimination import route
-from onlinesrl.mln.inference.exact_marginals import together
 from onlinesrl.mln.inference.mcmc_diagnostics import DISAGREE
 from onlinesrl.mln.inference.protocols import MapEngine, Marginals
 from onlinesrl.mln.inference.registry import (
@@ -26,7 +24,7 @@ from onlinesrl.mln.inference.registry import (
     marginal_engine,
 )
 from onlinesrl.mln.query.load_world import QueryError
-from onlinesrl.mln.query.world import Part, World, distinct
+from onlinesrl.mln.query.world import World, distinct
 
 SAMPLED = (
     "the treewidth of the network is too large for exact marginals: its wide parts have estimates by "
@@ -71,29 +69,27 @@ def _name(world: World, atom: int) -> str:
 
 def network_lines(world: World) -> Iterator[str]:
     """Yield the ground network: ``weight literal v literal``, hard clauses with a final period."""
-    for part in world.parts():
-        model, atoms = part.model, part.atoms.tolist()
-        names = [_name(world, atom) for atom in atoms]
-        fixed = {n: world.fixed[atom] for n, atom in enumerate(atoms) if atom in world.fixed}
-        for c, weight, hard in zip(*distinct(model, part.weight), strict=True):
-            if not hard and weight == 0.0:
-                continue
-            literals = sorted(model.literals[model.start[c] : model.start[c + 1]].tolist(), key=abs)
-            if len(literals) == 1 and abs(literals[0]) - 1 in fixed:
-                continue
-            text = " v ".join(("" if x > 0 else "!") + names[abs(x) - 1] for x in literals)
-            yield f"{text}." if hard else f"{weight:.10g} {text}"
-        order = np.argsort(model.group, kind="stable")
-        bounds = np.searchsorted(model.group[order], np.arange(len(model.exactly) + 1))
-        for group, (first, last) in enumerate(pairwise(bounds.tolist())):
-            members = order[first:last].tolist()
-            free = [names[atom] for atom in members if atom not in fixed]
-            if any(fixed.get(atom) for atom in members):  # evidence has a true atom of the group
-                yield from (f"!{name}." for name in free)
-                continue
-            yield from (f"!{one} v !{other}." for one, other in combinations(free, 2))
-            if free and model.exactly[group]:
-                yield f"{' v '.join(free)}."
+    model, fixed = world.model, world.fixed
+    names = [_name(world, atom) for atom in range(model.n_atoms)]
+    for c, weight, hard in zip(*distinct(model, world.weight), strict=True):
+        if not hard and weight == 0.0:
+            continue
+        literals = sorted(model.literals[model.start[c] : model.start[c + 1]].tolist(), key=abs)
+        if len(literals) == 1 and abs(literals[0]) - 1 in fixed:
+            continue
+        text = " v ".join(("" if x > 0 else "!") + names[abs(x) - 1] for x in literals)
+        yield f"{text}." if hard else f"{weight:.10g} {text}"
+    order = np.argsort(model.group, kind="stable")
+    bounds = np.searchsorted(model.group[order], np.arange(len(model.exactly) + 1))
+    for group, (first, last) in enumerate(pairwise(bounds.tolist())):
+        members = order[first:last].tolist()
+        free = [names[atom] for atom in members if atom not in fixed]
+        if any(fixed.get(atom) for atom in members):  # evidence has a true atom of the group
+            yield from (f"!{name}." for name in free)
+            continue
+        yield from (f"!{one} v !{other}." for one, other in combinations(free, 2))
+        if free and model.exactly[group]:
+            yield f"{' v '.join(free)}."
 
 
 def lines(world: World, values: Floats, method: str) -> Iterator[str]:
@@ -122,17 +118,18 @@ def solve(
     if max_work is not None and method != "mpe":
         raise QueryError(f"--max-work limits the search of --method mpe only, not of {method}")
     if method in MAP_METHODS:
-        values, counts, details = _map(world, map_engine(method, seed, max_work))
+        values, details = _map(world, map_engine(method, seed, max_work))
     elif method in MARGINAL_METHODS:
-        values, counts, details = _marginals(world, method, seed, error)
+        values, details = _marginals(world, method, seed, error)
     else:
         methods = ", ".join((*MAP_METHODS, *MARGINAL_METHODS))
         raise QueryError(f"unknown method {method}; known are: {methods}")
+    _, weight, hard = distinct(world.model, world.weight)
     stats = {
         "method": method,
         "atoms": len(world.atoms) - len(world.fixed),
-        "soft_clauses": sum(count.soft for count in counts),
-        "hard_clauses": sum(count.hard for count in counts) - len(world.fixed),
+        "soft_clauses": int(np.sum(~hard & (weight != 0.0))),
+        "hard_clauses": int(np.sum(hard)) - len(world.fixed),
         **details,
         "warnings": [
             *(no_atom(name, world.types[name]) for name in world.empty),
@@ -141,18 +138,6 @@ def solve(
         "seconds": {**world.seconds, "infer_cpu": time.process_time() - clock},
     }
     return values, stats
-
-
-class _Counts(NamedTuple):
-    """The numbers of distinct clauses of a part."""
-
-    soft: int
-    hard: int
-
-    @classmethod
-    def of(cls, part: Part) -> _Counts:
-        _, weight, hard = distinct(part.model, part.weight)
-        return cls(int(np.sum(~hard & (weight != 0.0))), int(np.sum(hard)))
 
 
 def columns(world: World, values: Floats) -> dict[str, dict[str, Sequence[Any]]]:
@@ -186,28 +171,20 @@ def values_of(
     return marginal_engine(method, seed, samples=samples).marginals(model, weight).probability
 
 
-def _map(world: World, engine: MapEngine) -> tuple[Floats, list[_Counts], dict[str, Any]]:
-    state = np.zeros(world.n_atoms, np.uint8)
-    solutions, counts = [], []
-    for part in world.parts():
-        solutions.append(engine.solve(part.model, part.weight))
-        state[part.atoms] = solutions[-1].state
-        counts.append(_Counts.of(part))
-    state_cost = cost(world, state)
-    slack = sum(solution.bound - solution.score for solution in solutions)
-    certified = all(solution.certified for solution in solutions)
-    rounding = sum(solution.rounding for solution in solutions)
-    doubts = [] if certified else [UNPROVEN if slack > rounding else ROUNDED.format(rounding)]
+def _map(world: World, engine: MapEngine) -> tuple[Floats, dict[str, Any]]:
+    solution = engine.solve(world.model, world.weight)
+    state_cost, slack = cost(world, solution.state), solution.bound - solution.score
+    unproven = UNPROVEN if slack > solution.rounding else ROUNDED.format(solution.rounding)
     details = {
-        "score": math.fsum(solution.score for solution in solutions),
+        "score": solution.score,
         "cost": state_cost,
         "bound": state_cost - slack if math.isfinite(slack) else None,
-        "rounding": rounding,
-        "route": route(solution.route for solution in solutions),
-        "certified": certified,
-        "warnings": doubts,
+        "rounding": solution.rounding,
+        "route": solution.route,
+        "certified": solution.certified,
+        "warnings": [] if solution.certified else [unproven],
     }
-    return state.astype(np.float64), counts, details
+    return solution.state.astype(np.float64), details
 
 
 def cost(world: World, state: Sequence[int] | State) -> float:
@@ -217,22 +194,15 @@ def cost(world: World, state: Sequence[int] | State) -> float:
     with an atom of an open predicate, and without a true literal of a closed one, count. Atoms of open
     predicates count even if evidence fixes them, so that evidence does not change the cost of a state.
     """
-    costs = []
-    for soft in world.soft():
-        first, gain, _ = distinct(soft.model, soft.weight)
-        is_true = soft.model.satisfied(np.asarray(state, np.uint8))[first]
-        costs.append(math.fsum(np.abs(gain[is_true == (gain < 0)]).tolist()))
-    return sum(costs)
+    first, gain, _ = distinct(world.soft.model, world.soft.weight)
+    is_true = world.soft.model.satisfied(np.asarray(state, np.uint8))[first]
+    return math.fsum(np.abs(gain[is_true == (gain < 0)]).tolist())
 
 
 def _marginals(
     world: World, method: str, seed: int, error: float | None
-) -> tuple[Floats, list[_Counts], dict[str, Any]]:
-    parts, counts, engine = [], [], marginal_engine(method, seed, error)
-    for part in world.parts():
-        parts.append((part.atoms, engine.marginals(part.model, part.weight)))
-        counts.append(_Counts.of(part))
-    marginals = together(world.n_atoms, parts)
+) -> tuple[Floats, dict[str, Any]]:
+    marginals = marginal_engine(method, seed, error).marginals(world.model, world.weight)
     details: dict[str, Any] = {
         "log_z": marginals.log_z,
         "route": marginals.route,
@@ -247,7 +217,7 @@ def _marginals(
             "standard_error": diagnostics.largest_error,
         }
     details["warnings"] = _doubts(world, method, marginals, error)
-    return marginals.probability, counts, details
+    return marginals.probability, details
 
 
 def _doubts(world: World, method: str, marginals: Marginals, error: float | None) -> list[str]:

@@ -13,9 +13,7 @@ import math
 import time
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +27,6 @@ from onlinesrl.core.example import (
     Truth,
     ValuedAtom,
 )
-from onlinesrl.core.io import memmap
 from onlinesrl.logic.ast import Program
 from onlinesrl.logic.database import Domains
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
@@ -39,10 +36,10 @@ from onlinesrl.mln.ground.atom_names import WorldAtoms
 from onlinesrl.mln.ground.batch_packer import LimitKeys
 from onlinesrl.mln.ground.convert import fixed_units
 from onlinesrl.mln.ground.grounder import GroundExample, Limits, ModelGrounder
-from onlinesrl.mln.kernels.ground_network import ATOMS, ROWS, false_hard
+from onlinesrl.mln.kernels.ground_network import ROWS, false_hard
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.lang.evidence_weights import check_numbers, with_weights
-from onlinesrl.mln.query.world import GroundWorld, World, WorldOnDisk, in_memory, stored
+from onlinesrl.mln.query.world import World, clause_models
 
 LIMITS = Limits(keys=LimitKeys("--max-atoms", "--max-groundings", "add"))
 """The default limits of a world."""
@@ -59,14 +56,12 @@ class WorldOptions:
     """The options of reading and grounding a world.
 
     ``closed`` and ``opened`` are predicates whose atoms are false, or open, unless a database has a value.
-    The ``dialect`` decides on other predicates that are not queried. The ground network is in memory, or in
-    files of ``folder``.
+    The ``dialect`` decides on other predicates that are not queried.
     """
 
     closed: tuple[str, ...] = ()
     opened: tuple[str, ...] = ()
     dialect: Dialect = ALCHEMY
-    folder: Path | None = None
 
 
 def load_world(
@@ -119,7 +114,7 @@ def world_of(
     )
     loaded = time.perf_counter()
     wholly = tuple(dict.fromkeys([*query, *options.opened, *assumed]))
-    world = _ground(program, atoms, wholly, options, limits)
+    world = _ground(program, atoms, wholly, limits)
     seconds = {"load": loaded - clock, "ground": time.perf_counter() - loaded}
     return replace(
         world,
@@ -194,7 +189,6 @@ def _ground(
     program: Program,
     evidence: Sequence[GroundAtom],
     wholly: tuple[str, ...],
-    options: WorldOptions,
     limits: Limits,
 ) -> World:
     """Ground a program; all atoms of predicates ``wholly`` are open, and all soft or unknown atoms."""
@@ -205,12 +199,11 @@ def _ground(
     }
     partly = sorted({name for name, _ in soft if name not in wholly})
     opened = (*wholly, *partly)
-    zeros = np.zeros if options.folder is None else partial(memmap.zeros, options.folder)
     possible = _all_atoms(program, evidence, wholly, limits) if partly else {}
     example = _example(evidence, partly, soft)
     types = {kind: (*names,) for kind, names in _constants(program, soft).items()}
     declared = replace(program, types=types)
-    world = ModelGrounder(declared, opened, limits, zeros).ground_example(example, possible)
+    world = ModelGrounder(declared, opened, limits).ground_example(example, possible)
     net, atoms = world.net, world.atoms()
     if (broken := false_hard(net)) >= 0:
         raise Infeasible(_broken(world, atoms, broken))
@@ -220,16 +213,15 @@ def _ground(
         for number, (name, args) in named_soft
         if (p := soft.get((name, tuple(map(str, args))), 0.5)) != 0.5
     ]
-    named: dict[str, Any] = {
-        "atoms": atoms,
-        "n_atoms": int(net.size[ATOMS]),
-        "types": {name: predicate.types for name, predicate in program.predicates.items()},
-        "fixed": {abs(literal) - 1: literal > 0 for literal in fixed_units(net).tolist()},
-    }
-    if options.folder is None:
-        model, weight, all_soft = in_memory(net, world.weights(net), units)
-        return GroundWorld(model=model, weight=weight, all_soft=all_soft, **named)
-    return WorldOnDisk(stored=stored(net, world.weights, units, zeros), **named)
+    model, weight, all_soft = clause_models(net, world.weights(net), units)
+    return World(
+        atoms=atoms,
+        model=model,
+        weight=weight,
+        soft=all_soft,
+        types={name: predicate.types for name, predicate in program.predicates.items()},
+        fixed={abs(literal) - 1: literal > 0 for literal in fixed_units(net).tolist()},
+    )
 
 
 def _broken(world: GroundExample, atoms: WorldAtoms, clause: int) -> str:

@@ -15,6 +15,7 @@ import onlinesrl as srl
 from onlinesrl.commands.cli import app
 from onlinesrl.core.errors import DatabaseError, ExampleError, LocatedError, OnlinesrlError
 from onlinesrl.logic.text import spell_atom
+from onlinesrl.mln.ground import grounder
 from onlinesrl.mln.inference import mcmc
 from onlinesrl.mln.inference.mcmc import NO_BLOCKS
 from onlinesrl.mln.query import infer as infer_module
@@ -501,12 +502,8 @@ def test_evidence_that_breaks_a_hard_rule_is_named_with_the_rule_and_the_atom(tm
     database = write(tmp_path, "e.db", "P(A)\n!Q(A)\n")
     asked = ["--model", str(model), "--evidence", str(database), "--query", " Q"]
     said = f"{model}:5: evidence breaks this hard rule for Q(A): P(x) => Q(x)"
-    folder = tmp_path / "spill"
-    folder.mkdir()
     for command in (
         ["ground"],
-        ["ground", "--spill", str(folder)],
-        ["infer", "--spill", str(folder)],
         *(["infer", "--method", method] for method in ("mpe", "lp", "walksat", "exact", "gibbs")),
     ):
         assert run_command(*command, *asked) == 65
@@ -514,6 +511,16 @@ def test_evidence_that_breaks_a_hard_rule_is_named_with_the_rule_and_the_atom(tm
         assert said in printed.err and not printed.out
     database.write_text("P(A)\nQ(A)\n")
     assert CliRunner().invoke(app, ["ground", *asked]).stdout == "0.5 Q(B)\n"
+
+
+def test_more_rows_than_have_numbers_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(grounder, "ROWS", 1 << 13)
+    rule = "1.1 Friends(x, y) ^ Smokes(x) => Smokes(y)\n"
+    model = write(tmp_path, "m.mln", f"Friends(person, person)\nSmokes(person)\n{rule}")
+    people = "".join(f"Friends(A{n}, B{m})\n" for n in range(100) for m in range(100))
+    with pytest.raises(ExampleError, match=r"more than 8,192 rows of ground clauses") as error:
+        inference.load_world(model, [write(tmp_path, "e.db", people)], ["Smokes"])
+    assert error.value.kind == "limit"
 
 
 def test_names_of_predicates_may_have_blanks_around_them(tmp_path):
