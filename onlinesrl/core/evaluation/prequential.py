@@ -49,10 +49,6 @@ def _ratio(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-UNITS = 3
-"""The place of the number of predicted units, atoms or groups, among the counts of atoms."""
-
-
 @dataclass
 class Counts:
     """The counts behind the scores, summed over labelled examples."""
