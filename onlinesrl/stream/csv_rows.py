@@ -14,6 +14,7 @@ SUFFIXES = (".csv", ".tsv")
 """Of files of rows with a header."""
 _DELIMITERS = (b",", b";", b"\t", b"|")
 _CLOSING = re.compile(rb'(?:[^"]|"")*"(?!")')
+_SPECIAL = re.compile(r'["\r\n]')
 UTF_8 = "utf-8"
 
 
@@ -71,6 +72,8 @@ def _cells(line: bytes, delimiter: str, encoding: str) -> list[str]:
             "source.encoding, such as cp1252 or latin-1, or write the file in UTF-8"
         ) from None
     cells, at, blanks = list[str](), 0, _blanks(delimiter)
+    if _SPECIAL.search(text) is None:
+        return [cell.strip(blanks) for cell in text.split(delimiter)]
     closed = re.compile(f'[{blanks}]*"([^"]*(?:""[^"]*)*)"[{blanks}]*')
     while True:
         quoted = closed.match(text, at)
