@@ -172,7 +172,7 @@ def _checked(text: str) -> str:
 
 
 def _one_or_many(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else (value,)
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
 PathText = Annotated[Name, AfterValidator(_checked)]
