@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import islice
 from math import isnan, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
 from onlinesrl.core.example import Constant, show_ground_atom
@@ -49,7 +49,7 @@ class _Saved(TypedDict):
     version: str
     language: str
     model: str
-    dialect: NotRequired[str]
+    dialect: str
     query: list[str]
     targets: str
     inference: dict[str, Any] | None
@@ -330,8 +330,8 @@ class World:
             checkpoint = checkpoint_file.load(Path(path))
             saved = converted(checkpoint.header, _Saved)
             try:
-                text, dialect = saved["model"], saved.get("dialect", "alchemy")
-                model = Model(text, saved["language"], dialect, file="<world>", alone=True)
+                text, language, dialect = saved["model"], saved["language"], saved["dialect"]
+                model = Model(text, language, dialect, file="<world>", alone=True)
                 world = cls(
                     model,
                     saved["query"],
