@@ -225,9 +225,7 @@ class WorldLearner(Learner):
                 changed[atom] = (changed[atom][0] if atom in changed else old), value
 
         truth = {atom: value for atom, value in labels.items() if self._is_open(atom)}
-        if facts and any(
-            ground.value(atom) is None for atom in labels
-        ):  # these may be targets then
+        if facts and any(ground.value(x) is None for x in labels):  # these may be targets then
             standing = {atom: x for atom, x in labels.items() if same_value(present.get(atom), x)}
             change(_merged([*facts.items(), *standing.items()]))
             truth = {a: x for a, x in labels.items() if a in truth or self._is_open(a)}
@@ -316,9 +314,9 @@ class WorldLearner(Learner):
             for part, atoms in parts.items()
             for atom, value in self._facts(key, part, atoms)
         )
-        labels = dict(self._facts(key, "truth", change.truth))
-        _merged([*facts.items(), *self._facts(key, "truth", change.truth)])  # to raise DataError
-        return _Parts(key, facts, labels)
+        labels = [*self._facts(key, "truth", change.truth)]
+        _merged([*facts.items(), *labels])  # to raise DataError
+        return _Parts(key, facts, dict(labels))
 
     def _is_open(self, atom: GroundAtom) -> bool:
         """Tell whether an atom is open: it has a value and is no fact."""
