@@ -49,7 +49,7 @@ def predictions(
                 warn(f"{record.file}:{record.line}: {outcome.error}")
             yield record, example, outcome
     complain(reader.choice, not metrics.examples)
-    for complaint in metrics.total.complaints():
+    for complaint in metrics.complaints(config.query):
         warn(complaint)
     predicted = metrics.examples - metrics.bad
     if metrics.certified is not None and metrics.certified < predicted:

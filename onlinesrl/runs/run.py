@@ -304,7 +304,7 @@ def _run(
         if trainer.finished and not metrics.examples:
             complaints.append("the source has no example")
         if not config.world:
-            complaints += metrics.total.complaints()
+            complaints += metrics.complaints(config.query)
         if trainer.labels is not None:
             complaints += trainer.labels.complaints(ended=trainer.finished)
         elif metrics.unlabelled and not metrics.total.labelled and not config.world:

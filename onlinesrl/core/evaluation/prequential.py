@@ -80,15 +80,6 @@ class Counts:
             **({"mae": _ratio(self.l1, units * UNIT)} if self.l1 is not None else {}),
         }
 
-    def complaints(self) -> list[str]:
-        """Return a warning if no labelled example had an atom to predict."""
-        if not self.labelled or self.atoms[UNITS]:
-            return []
-        return [
-            "no example with a truth has an atom of the query to predict: name the constants of its types in "
-            "the evidence or in `query`, or declare them in the model"
-        ]
-
     def save(self) -> dict[str, Any]:
         """Return the counts as JSON can hold them."""
         return {name: value for name, value in vars(self).items() if value is not None}
@@ -119,6 +110,7 @@ class Metrics:
     errors: dict[str, Natural] = field(default_factory=dict)
     by: dict[str, _Class] = field(default_factory=dict)
     predicates: dict[str, _Class] = field(default_factory=dict)
+    """Of the predicates that have had an atom in a labelled example."""
     ranking: dict[str, Ranking] = field(default_factory=dict)
     confusion: Confusion = field(default_factory=Confusion)
 
@@ -152,6 +144,15 @@ class Metrics:
         for name, ranking in tally.ranking.items():
             self.ranking.setdefault(name, Ranking()).merge(ranking)
         self.confusion.add(tally.pairs)
+
+    def complaints(self, query: Sequence[str]) -> list[str]:
+        """Return a warning for each predicate of the query of which no labelled example had an atom."""
+        absent = [name for name in query if name not in self.predicates and self.total.labelled]
+        return [
+            f"no example with a truth has an atom of the query predicate {name}: name the constants of its "
+            "types in the evidence or in `query`, or declare them in the model"
+            for name in absent
+        ]
 
     def refuse(self, kind: str) -> None:
         """Count an example, already counted as good, as bad too."""

@@ -12,10 +12,12 @@ from onlinesrl.core.arrays import Bools, Bytes, Floats, Ints
 from onlinesrl.core.evaluation.confusion_matrix import Confusion, Pair, pairs
 from onlinesrl.core.example import Atom, Rows, ValuedAtom, arguments
 from onlinesrl.core.learner import Prediction, Tally
+from onlinesrl.mln.ground.atom_names import AtomNames
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.kernels import batch_report
 from onlinesrl.mln.kernels import prediction_counts as k
 from onlinesrl.mln.kernels.batch_report import LATENT, PREDICTED, TRUE
+from onlinesrl.mln.kernels.grounding_frames import LISTED, Batch
 from onlinesrl.mln.online.results import Results
 
 _OUTCOMES = [PREDICTED | TRUE, PREDICTED, TRUE]
@@ -48,7 +50,7 @@ class AtomCounter:
         ``new`` marks the good worlds that have been predicted in this batch, not before it.
         """
         if self._countable(results):
-            self._by_kernel(results, tally)
+            self._by_kernel(results, good, tally)
             return
         # the true and predicted atoms of the worlds that are not scored apart and whose truth is known
         batch, out, n = results.batch, results.out, int(results.out.true_start[-1])
@@ -60,11 +62,12 @@ class AtomCounter:
 
         apart = [atoms for w, atoms in results.apart.items() if good[w]]
         by_query = marks.by_query(len(self.query))
-        predicates = tally.predicates = dict(zip(self.query, by_query, strict=True))
+        predicates = dict(zip(self.query, by_query, strict=True))
         for true, predicted in apart:
             for column, atoms in enumerate(outcomes(true, predicted)):
                 for name, _ in atoms:
                     predicates[name][column] += 1
+        tally.predicates = self._of_atoms(results.batch, good, by_query)
         if self.by.query < 0:
             return
 
@@ -114,7 +117,19 @@ class AtomCounter:
             return False
         return bool(np.all(results.batch.domain[:, self.kind] == len(self.declared)))
 
-    def _by_kernel(self, results: Results, tally: Tally) -> None:
+    def _of_atoms(self, batch: Batch, good: Bytes, by_query: Ints) -> dict[str, Ints]:
+        """Return the rows, int64[query predicate, 3], of predicates with atoms in labelled good worlds."""
+        scored, listed = good & (batch.labelled != 0), batch.listed == LISTED
+
+        def is_there(names: AtomNames) -> bool:
+            sizes = batch.domain[scored & ~listed][:, names.kinds]
+            counts = batch.count[scored & listed, self.layout.listed[names.name]]
+            return bool(sizes.all(axis=1).any() or counts.any())
+
+        rows = zip(self.names, by_query, strict=True)
+        return {names.name: row for names, row in rows if row.any() or is_there(names)}
+
+    def _by_kernel(self, results: Results, good: Bytes, tally: Tally) -> None:
         classes = self.declared if self.by.query >= 0 else ()
         n = len(classes)
         by_class, predicates = np.zeros((n, 3), np.int64), np.zeros((len(self.query), 3), np.int64)
@@ -127,7 +142,7 @@ class AtomCounter:
             for true, predicted in np.argwhere(cells).tolist()
         }
         tally.by_class = dict(zip(classes, by_class, strict=True))
-        tally.predicates = dict(zip(self.query, predicates, strict=True))
+        tally.predicates = self._of_atoms(results.batch, good, predicates)
         tally.pairs = confusion if single else None
 
     # earlier predictions, and those scored on some atoms only ---------------------------

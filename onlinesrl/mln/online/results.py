@@ -69,9 +69,10 @@ class Results:
         classes = out.class_start[: n + 1]
         by_atom = {"true_query", "true_key", "true_mark", "true_start", "class_start", "by_class"}
         columns = {name: getattr(out, name)[:n] for name in out._names if name not in by_atom}
+        by_world = {x: getattr(batch, x)[:n] for x in ("labelled", "domain", "listed", "count")}
         return replace(
             self,
-            batch=replace(batch, labelled=batch.labelled[:n], domain=batch.domain[:n]),
+            batch=replace(batch, **by_world),
             worlds=self.worlds[:n],
             out=replace(
                 out,

@@ -106,6 +106,8 @@ class BatchCounts:
         """Count the atoms of each predicate, and those of each class."""
         first, scored = 0, iter(checked.scored.tolist())
         for name, rows_of_name in checked.targets.items():
+            if not rows_of_name:
+                continue
             targets = [key for key in rows_of_name if next(scored)]
             rows = slice(first, first := first + len(targets))
             self.scored.setdefault(name, []).append((units[rows], true[rows]))

@@ -567,6 +567,27 @@ def test_a_queried_predicate_without_an_atom_is_a_warning_everywhere(tmp_path, j
     assert "no example with a truth has an atom of the query" in run.said
 
 
+@pytest.mark.parametrize(("language", "listed"), [("mln", False), ("mln", True), ("psl", True)])
+def test_each_queried_predicate_without_an_atom_is_a_warning_of_runs(
+    tmp_path, job, language, listed
+):
+    """Not one whose atoms are all false, and predicted so."""
+    texts = {
+        "mln": "Obs(obs)\nGood(obs)\nState(state)\n1 Obs(o) => !Good(o)\n1 State(s)\n",
+        "psl": "1: Obs(O) -> !Good(O) ^2\n1: State(S) = 0 ^2\n",
+    }
+    (tmp_path / f"model.{language}").write_text(texts[language])
+    query = {"query": {"Good": [["Red"]]}} if listed else {}
+    example = {"evidence": {"Obs": [["Red"]]}, "truth": {"Good": []}, **query}
+    lines = [json.dumps({"id": n, **example}).encode() + b"\n" for n in range(3)]
+    model = str(tmp_path / f"model.{language}")
+    run = job(lines, model=model, query=["Good", "State"], metrics={})
+    for command in (["run", run.config], ["evaluate", run.output, run.config]):
+        assert run.call(*command) == 0, run.said
+        (told,) = [line for line in run.said.splitlines() if "has an atom" in line]
+        assert "no example with a truth has an atom of the query predicate State: name" in told
+
+
 def test_learned_weights_declare_labels_that_only_the_truth_names():
     worlds = {"Obs": [["Red", 1], ["Green", 2]], "State": [["Stop", 1], ["Drive", 2]]}
     learned = srl.learn(srl.Model(STATES), worlds, "State")
