@@ -51,7 +51,7 @@ def read(
 
     listed = [paths] if isinstance(paths, str | Path) else paths
     if len(listed) == 1 and Path(listed[0]).suffix in {".yaml", ".yml"}:
-        from onlinesrl.runs.inputs import labelled_examples
+        from onlinesrl.runs.evaluation import labelled_examples
 
         yield from labelled_examples(configuration.load(Path(listed[0])), refuse)
         return

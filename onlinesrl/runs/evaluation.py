@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from onlinesrl.runs.run import compile_kernels, new_learner, trained_learner
 from onlinesrl.stream.batching import Pace
 from onlinesrl.stream.decoding import READ_BYTES, Decoded, ExampleReader, micro_batch
 from onlinesrl.stream.group_filter import Choice
+from onlinesrl.stream.late_labels import with_labels
 from onlinesrl.stream.optional_names import OptionalNames
 from onlinesrl.stream.process_batch import process_batch
 from onlinesrl.stream.records import Record
@@ -198,6 +199,40 @@ def first_examples(
             record, label = truths[str(content.id)]
             first[n] = record, label.of(content)
     return first
+
+
+def labelled_examples(
+    config: Config, refuse: Callable[[Record, ExampleError], object]
+) -> Iterator[Example]:
+    """Yield the examples of the configured source, read to its end, with the labels that come separately.
+
+    ``refuse`` is called with each record that is no example, and with each label that makes a good example
+    bad, which then waits for another label.
+    """
+    reader = make_reader(config)
+
+    def contents() -> Iterator[tuple[Record, Example | Label]]:
+        for record, content in filter(None, _read(reader)):
+            if isinstance(content, ExampleError):
+                refuse(record, content)
+            elif content is not None:
+                yield record, content
+
+    if config.labels is None:
+        yield from (content for _, content in contents() if isinstance(content, Example))
+    else:
+        learner = new_learner(config)
+
+        def fits(record: Record, label: Label, example: Example) -> bool:
+            outcomes, _ = process_batch(learner, [label.of(example)], learning=False)
+            reason = next((o.error for o in outcomes if not o.unsolved), None)
+            if reason is None or process_batch(learner, [example], learning=False)[1].errors:
+                return True
+            refuse(record, ExampleError(reason))
+            return False
+
+        yield from with_labels(contents(), config.labels.pending, fits)
+    reader.choice.check()
 
 
 def _alike(complaints: Iterable[tuple[str, str]]) -> Iterator[str]:

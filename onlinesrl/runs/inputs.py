@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import DatabaseError, DataError, ExampleError, OnlinesrlError
-from onlinesrl.core.example import Example, GroundAtom, Label, Number, show_ground_atom
+from onlinesrl.core.example import Example, GroundAtom, Number, show_ground_atom
 from onlinesrl.core.language import Program
 from onlinesrl.logic.dialect import Dialect, dialect_of
 from onlinesrl.logic.tables import load_atoms
@@ -19,8 +19,6 @@ from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import warn
 from onlinesrl.stream.decoding import Decoder, ExampleReader
 from onlinesrl.stream.distributed.splits import cut as cut_shards
-from onlinesrl.stream.late_labels import with_labels
-from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import RunFolder
 from onlinesrl.stream.source import Source, SourceContext, SourceSection
 from onlinesrl.stream.sources.request_queue import Requests
@@ -60,31 +58,6 @@ def make_reader(
         ChangeDecoder() if config.world else decoder if labels is None else None,
         source.form(setting),
     )
-
-
-def labelled_examples(
-    config: Config, refuse: Callable[[Record, ExampleError], object]
-) -> Iterator[Example]:
-    """Yield the examples of the configured source, read to its end, with the labels that come separately.
-
-    ``refuse`` is called with each record that is no example.
-    """
-    reader = make_reader(config)
-
-    def contents() -> Iterator[Example | Label]:
-        for item in reader.read(reader.source.open(None)):
-            if item is not None and isinstance(item[1], ExampleError):
-                refuse(item[0], item[1])
-            elif item is not None and isinstance(item[1], Example | Label):
-                yield item[1]
-
-    with closing(reader.source):
-        labels = config.labels
-        if labels is None:
-            yield from (content for content in contents() if isinstance(content, Example))
-        else:
-            yield from with_labels(contents(), labels.pending)
-        reader.choice.check()
 
 
 def examples_of(

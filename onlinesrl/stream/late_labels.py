@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
@@ -131,30 +131,42 @@ class Shelf(dict[str, PendingExample]):
             self.bytes += waiting.weight
 
 
-def with_labels(contents: Iterable[Example | Label], most: int) -> Iterator[Example]:
+def with_labels(
+    contents: Iterable[tuple[Record, Example | Label]],
+    most: int,
+    fits: Callable[[Record, Label, Example], bool],
+) -> Iterator[Example]:
     """Yield examples with the labels that come after, or before, them: each as soon as both have come.
 
     Where more than ``most`` examples wait for a label, the oldest comes without, and so do those that wait
-    at the end. Of labels that come before their example, the newest ``most`` are kept.
+    at the end. Of labels that come before their example, the newest ``most`` are kept. An example whose label
+    does not fit, as ``fits`` tells, waits for another one.
     """
     waiting: dict[str, Example] = {}
-    early: dict[str, Label] = {}
-    for content in contents:
+    early: dict[str, tuple[Record, Label]] = {}
+    for record, content in contents:
         name = str(content.id)
-        if isinstance(content, Example) and (content.labelled or name in early):
-            label = None if content.labelled else early.pop(name)
-            yield content if label is None else label.of(content)
-        elif isinstance(content, Example):
+        if isinstance(content, Example):
+            example, label = content, None if content.labelled else early.pop(name, None)
+            if label is not None and fits(*label, content):
+                example = label[1].of(content)
+            if example.labelled:
+                yield example
+                continue
             if name in waiting:
                 yield waiting.pop(name)
-            waiting[name] = content
+            waiting[name] = example
             if len(waiting) > most:
                 yield waiting.pop(next(iter(waiting)))
         elif name in waiting:
-            yield content.of(waiting.pop(name))
+            example = waiting.pop(name)
+            if fits(record, content, example):
+                yield content.of(example)
+            else:
+                waiting[name] = example
         else:
             early.pop(name, None)
-            early[name] = content
+            early[name] = record, content
             if len(early) > most:
                 del early[next(iter(early))]
     yield from waiting.values()

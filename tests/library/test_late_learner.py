@@ -14,6 +14,7 @@ from onlinesrl.core.errors import ExampleError, OnlinesrlWarning
 from onlinesrl.core.example import Label
 from onlinesrl.stream import checkpoints
 from onlinesrl.stream.late_labels import with_labels
+from onlinesrl.stream.records import Record
 from tests.stream.test_late_labels import shuffled
 from tests.support.late_labels import apart
 
@@ -87,11 +88,40 @@ def test_read_joins_them_as_the_run_does(job: Any, citations: list[bytes]) -> No
         list(srl.read(run.config))
 
 
+@pytest.mark.parametrize("early", [False, True])
+def test_a_bad_label_takes_no_example_with_it(
+    job: Any, citations: list[bytes], early: bool
+) -> None:
+    """In what is read and compared as in a run: it is the bad record, and its example waits for another."""
+    pairs = [apart(line) for line in citations[:20]]
+    examples, labels = [e for e, _ in pairs], [t for _, t in pairs]
+    bad = json.dumps(json.loads(labels[3]) | {"truth": {"InField": [[999, "title"]]}}).encode()
+    place = 3 if early else 20
+    lines = [*examples[:place], bad + b"\n", *examples[place:], *labels]
+    run, good = job(lines, "bad", labels={}), job([*examples, *labels], "good", labels={})
+    refused = list[str]()
+    assert [*srl.read(run.config, bad=refused.append)] == [*srl.read(good.config)]
+    (told,) = refused
+    assert f"source.jsonl:{place + 1}: " in told and "999" in told
+    tables = []
+    for each in (run, good):
+        folder = each.output.parent / "compared"
+        assert each.call("compare", each.config, "--folds", "2", "--output", folder) == 0, each.said
+        lines = (folder / "comparison.jsonl").read_text().splitlines()
+        tables.append([json.loads(line)[1][0] for line in lines])
+    assert tables[0] == tables[1]
+
+
+def joined(contents: list[Any]) -> list[srl.Example]:
+    record = Record(b"", "source.jsonl", 1, 0, 0)
+    return [*with_labels([(record, x) for x in contents], 2, lambda *_: True)]
+
+
 def test_few_may_wait() -> None:
     examples = [srl.Example(id=n, evidence={}) for n in range(6)]
     labels = [Label(id=n, truth={"P": [[n]]}) for n in range(6)]
     contents = [labels[5], *examples[:4], labels[3], labels[0], *examples[4:], labels[4]]
-    found = [(x.id, x.truth is not None) for x in with_labels(contents, 2)]
+    found = [(x.id, x.truth is not None) for x in joined(contents)]
     assert found == [(0, False), (1, False), (3, True), (5, True), (4, True), (2, False)]
 
 
@@ -100,7 +130,7 @@ def test_what_a_label_leaves_open_stays_open() -> None:
     examples = [srl.Example(id=n, evidence={}, unlabelled=["P"]) for n in range(2)]
     labels = [Label(id=0, truth={}, unlabelled=["Q"]), Label(id=1, truth={})]
     for contents in ([*examples, *labels], [*labels, *examples]):
-        assert [x.unlabelled for x in with_labels(contents, 2)] == [["Q"], ["P"]]
+        assert [x.unlabelled for x in joined(contents)] == [["Q"], ["P"]]
     late, whole = (srl.OnlineLearner(SMALL, "Cancer", pending=2) for _ in range(2))
     prediction = late.predict_one({"Smokes": ["Anna", "Bob"]})
     late.label(prediction.id, {"Cancer": ["Anna"]}, unlabelled=["Cancer"])

@@ -22,7 +22,7 @@ from onlinesrl.runs.comparison.folds import Fold
 from onlinesrl.runs.config.mln_batch import MlnBatch
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.console import warn
-from onlinesrl.runs.inputs import labelled_examples
+from onlinesrl.runs.evaluation import labelled_examples
 from onlinesrl.runs.run import new_learner
 from onlinesrl.stream.process_batch import process_batch
 from onlinesrl.stream.records import Record
