@@ -87,8 +87,8 @@ class RecordForm:
         self.names: OptionalNames | None = None
         self._schemas = set[object]()
         self._said = set[tuple[str, str, str]]()
-        self._rows: dict[str, tuple[int, int]] = {}
-        self._comparing = True
+        self._rows: dict[str, tuple[int, int]] | None = None if say is None else {}
+        """The places of rows by id, while one that is there twice is looked for."""
 
     def line(self, record: Record) -> bytes | None:
         """Return the line of a record's example; None if nothing is left of a row. Raises ExampleError."""
@@ -113,8 +113,8 @@ class RecordForm:
             self._look(record, value)
             place = place_of(record)
             line = self.mapper.line(value, place)
-            if record.is_row and self.say is not None and self._comparing:
-                self._compare(record, self.mapper.name(value, place), self.say)
+            if record.is_row and self._rows is not None:
+                self._compare(record, self.mapper.name(value, place), self._rows)
             return line
         except ExampleError as error:
             origin = self.values.origin(data)
@@ -140,13 +140,14 @@ class RecordForm:
                 self.say(message)
             self._said.add(name)
 
-    def _compare(self, record: Record, name: str, say: Callable[[str], object]) -> None:
+    def _compare(self, record: Record, name: str, rows: dict[str, tuple[int, int]]) -> None:
         """Say it, once, where a row has the id of an earlier one; a row may be decoded again."""
         at = record.index, record.line
-        repeated = self._rows.setdefault(name, at) != at
-        self._comparing = not repeated and len(self._rows) < REMEMBERED
-        if repeated:
-            say(
+        repeated = rows.setdefault(name, at) != at
+        if repeated or len(rows) == REMEMBERED:
+            self._rows = None
+        if repeated and self.say is not None:
+            self.say(
                 f"{record.file}:{record.line} has the id {shown(name)} of an earlier row "
                 "(source.mapping.id): its facts in a world, and its example if one waits, replace the others"
             )
