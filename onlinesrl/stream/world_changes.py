@@ -105,9 +105,10 @@ class ChangeReader(ExampleReader):
             content = self._change(record)
         except ExampleError as error:
             return error
-        if _is_keyed(content) and not self.choice.has(content.group):
-            return WorldChange(id=content.id, group=content.group)
-        return content
+        chosen = isinstance(content, Truncation)  # it is of all groups
+        if chosen or not _is_keyed(content) or self.choice.has(content.group):
+            return content
+        return WorldChange(id=content.id, group=content.group)
 
     def _change(self, record: Record) -> Content:
         """Return what ``example`` does. Raises ExampleError."""

@@ -181,16 +181,19 @@ def test_a_row_that_leaves_the_chosen_groups_goes(broker, topic, world_run):
     mapping = {"id": "a", "group": "c"}
     values, _, summary = rows_of(broker, topic, records, world_run, mapping=mapping, only=["q"])
     assert (values, summary["facts"]) == ({"r", "q"}, 1)
-    values, _, summary = rows_of(
-        broker,
-        f"{topic}-2",
-        [*records[:2], (b"y", None)],
-        world_run,
-        "2",
-        mapping=mapping,
-        only=["q"],
-    )
-    assert (values, summary["facts"]) == ({"p", "q"}, 1)
+    truncation = None, json.dumps(change("t")).encode()
+    lasts = ((b"y", None), {"p", "q"}), (truncation, set())
+    for number, (last, left) in enumerate(lasts):
+        values, _, summary = rows_of(
+            broker,
+            f"{topic}-{number}",
+            [*records[:2], last],
+            world_run,
+            str(number),
+            mapping=mapping,
+            only=["q"],
+        )
+        assert (values, summary["facts"]) == (left, len(left) // 2)
 
 
 def message(line):
