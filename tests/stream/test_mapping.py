@@ -87,8 +87,9 @@ def test_values_are_truth_or_numbers_also_as_text(value, number):
     assert example["time"] == number
 
 
-def test_an_id_of_several_paths_joins_their_values_and_no_two_are_the_same():
-    keys = {"evidence": {}, "id": ["shop.n", "order"]}
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_an_id_of_several_paths_joins_their_values_and_no_two_are_the_same(kind):
+    keys = {"evidence": {}, "id": kind(["shop.n", "order"])}
     records = [
         {"shop": {"n": n}, "order": order} for n, order in (("a/b", "c"), ("a", "b/c"), (7, 8))
     ]
