@@ -163,7 +163,7 @@ class WorldLearner(Learner):
             raise
 
     def _changed(
-        self, item: WorldChange, begun: Mapping[GroundAtom, Change]
+        self, item: WorldChange, begun: dict[GroundAtom, Change]
     ) -> tuple[WorldStep, Tally]:
         """Do what ``_change`` does, and also tell what the background has ``begun`` to change."""
         parts = self._parts(item)
@@ -179,10 +179,7 @@ class WorldLearner(Learner):
                     if not isinstance(error, Interrupted):
                         self._go_back()
                 raise
-        whole = {**begun, **changed}
-        changed = {
-            atom: (begun.get(atom, (old, new))[0], new) for atom, (old, new) in whole.items()
-        }
+        _follow(begun, changed)
         certificate = self._world.ground.certificate
         self._figures = self._present_figures()
         prediction = WorldStep(
@@ -193,7 +190,7 @@ class WorldLearner(Learner):
             group=item.group,
             changed=[
                 ChangedAtom(name, constants, _rounded(new), _rounded(old))
-                for (name, constants), (old, new) in changed.items()
+                for (name, constants), (old, new) in begun.items()
                 if new is not None or old is not None
             ],
             gap=certificate.gap,
@@ -221,8 +218,7 @@ class WorldLearner(Learner):
 
         def change(new: FactChanges) -> None:
             whole = world.asserted.replacement(key, new) if parts.replaces else new
-            for atom, (old, value) in world.change(key, whole).items():
-                changed[atom] = (changed[atom][0] if atom in changed else old), value
+            _follow(changed, world.change(key, whole))
 
         truth = {atom: value for atom, value in labels.items() if self._is_open(atom)}
         if facts and any(ground.value(x) is None for x in labels):  # these may be targets then
@@ -269,8 +265,7 @@ class WorldLearner(Learner):
                 raise Unsolved(reason)
             raise ExampleError(reason, next(iter(tally.errors)))
         if self.age > self.weights.updates // AGE:
-            for atom, (old, new) in self._world.set_weights(self.weights_text("", "")).items():
-                changed[atom] = (changed[atom][0] if atom in changed else old), new
+            _follow(changed, self._world.set_weights(self.weights_text("", "")))
             self.current = self.weights.updates
         return tally
 
@@ -504,6 +499,12 @@ _KINDS = {
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
+
+
+def _follow(changed: dict[GroundAtom, Change], later: Mapping[GroundAtom, Change]) -> None:
+    """Add later changes of values to earlier ones: the oldest value and the newest stay."""
+    for atom, (old, new) in later.items():
+        changed[atom] = (changed[atom][0] if atom in changed else old), new
 
 
 def _merged(entries: Iterable[tuple[GroundAtom, float | None]]) -> FactChanges:
