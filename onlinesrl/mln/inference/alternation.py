@@ -51,8 +51,9 @@ class Alternation:
         """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
         search = Search(model, weight, bonus)
         takes_turns, entries = self._program.takes_turns, ENTRIES * len(model.literals)
-        first = min(max(LEAST, entries), SHORT) if takes_turns else LONG
-        best = search.go_on(CELLS * min(first, self._max_work or first))
+        limit = UNLIMITED if self._max_work is None else self._max_work
+        first = min(limit, min(max(LEAST, entries), SHORT) if takes_turns else LONG)
+        best = search.go_on(CELLS * first)
         if best.certified:
             return best
         with suppress(Wide):
@@ -61,7 +62,7 @@ class Alternation:
         best = self._searched_locally(best, WalkSat(tries=1), model, weight, bonus)
         most = weight[weight > 0].sum() + (0.0 if bonus is None else bonus[bonus > 0].sum())
         best = _better(best, replace(best, bound=max(float(most), best.score)), size)
-        for work in self._turns(max(LEAST, entries)) if takes_turns else (first,):
+        for work in _turns(max(LEAST, entries), limit) if takes_turns else (first,):
             if best.certified:
                 return best
             start = best.state if best.score > -np.inf else None
@@ -97,19 +98,20 @@ class Alternation:
             return _better(best, answer, Magnitude.of(weight, bonus))
         return best
 
-    def _turns(self, work: int) -> Iterator[int]:
-        """Yield the work up to which both go on, at first ``work``, at last the limit."""
-        limit = UNLIMITED if self._max_work is None else self._max_work
-        while work < limit:
-            yield work
-            work *= GROWTH
-        yield limit
+
+def _turns(work: int, limit: int) -> Iterator[int]:
+    """Yield the work up to which both go on, at first ``work``, at last the limit."""
+    while work < limit:
+        yield work
+        work *= GROWTH
+    yield limit
 
 
 def _better(a: Solution, b: Solution, size: Magnitude) -> Solution:
-    """Return the better of two answers, the first of equal ones, with the lower of their bounds."""
-    best, bound = (a if a.score >= b.score else b), min(a.bound, b.bound)
-    rounding = max(a.rounding, b.rounding)
-    certified = best.score > -np.inf and size.certifies(bound - best.score + rounding)
-    route = b.route if certified else best.route
-    return Solution(best.state, best.score, max(bound, best.score), route, certified, rounding)
+    """Return the better of two answers, the first of equal ones, with what bounds scores the closest."""
+    best = a if a.score >= b.score else b
+    closest = min(a, b, key=lambda answer: answer.bound + answer.rounding)
+    excess = closest.bound - best.score + closest.rounding
+    certified = best.score > -np.inf and size.certifies(excess)
+    route, bound = b.route if certified else best.route, max(closest.bound, best.score)
+    return Solution(best.state, best.score, bound, route, certified, closest.rounding)

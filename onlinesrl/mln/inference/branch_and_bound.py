@@ -51,7 +51,7 @@ class Search:
         self._scale = self._size.scale(1.0) if self._size.total < TINY else 1.0
         self._tables = Tables(model, weight)
         self._costs = self._tables.costs(self._scale * weight, self._scale * bonus)
-        fold(self._costs, self._tables.folds)
+        self._folded = fold(self._costs, self._tables.folds)
         self._core, self._variables = core_of(self._costs, self._tables.folds)
         self._messages = messages(self._core)
         self._tree = branch_and_bound.tree(self._core, interrupt.flag())
@@ -60,7 +60,7 @@ class Search:
     def offer(self, score: float) -> None:
         """Tell the search of the score of a feasible state: it then looks only for better states."""
         self._offered = max(self._offered, score)
-        cost = self._scale * (self._tables.most - self._offered)
+        cost = self._scale * (self._tables.most - self._offered) - self._folded
         self._tree.value[FOUND] = min(self._tree.value[FOUND], cost)
 
     def go_on(self, most_work: int) -> Solution:

@@ -78,9 +78,8 @@ class Mpe:
     """Exact MPE of each connected component, by elimination where it is narrow.
 
     ``core`` solves the components that are too wide, without their pure literals; its answers say whether
-    they are certified. If sums of
-    doubles would lose small weights, large weights become hard clauses, or all are added as integers. For
-    ``growth`` see ``Elimination``.
+    they are certified. If sums of doubles would lose small weights, large weights become hard clauses, or
+    all are added as integers. For ``growth`` see ``Elimination``.
     """
 
     def __init__(self, core: MapEngine, growth: int = elimination_order.MAX_CELLS) -> None:

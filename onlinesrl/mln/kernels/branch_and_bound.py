@@ -175,9 +175,7 @@ def search(p: Pairwise, t: Messages, s: Tree, most_work: int) -> int:
         if not s.size[SWEPT]:
             continue
         v = _choose(p, t) if branches else -1
-        if (
-            branches and v < 0
-        ):  # sweeps pruned all but one state, which may not have been rounded to
+        if branches and v < 0:  # sweeps left a single state, which may not have been rounded to
             _round(p, t, s)
         if v >= 0:
             _descend(p, t, s, v)

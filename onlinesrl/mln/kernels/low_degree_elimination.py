@@ -176,15 +176,20 @@ def _best(p: Pairwise, f: Folds, k: int, y: int, z: int) -> int:
 
 
 @kernel
-def fold(p: Pairwise, f: Folds) -> None:
+def fold(p: Pairwise, f: Folds) -> float:
     """Add the costs of the folded variables to the tables of the others.
 
-    ``p`` has the new edges, and an infinite unary cost where a value is impossible.
+    Returns the cost of those that have no others. ``p`` has the new edges, and an infinite unary cost where a
+    value is impossible.
     """
+    alone = 0.0
     for k in range(f.size[FOLDS]):
         v = f.variable[k]
         a, b = _neighbour(p, f.edge[k, 0], v), _neighbour(p, f.edge[k, 1], v)
-        for y in range(p.start[a + 1] - p.start[a] if a >= 0 else 0):
+        if a < 0:
+            alone += p.unary[p.start[v] + _best(p, f, k, 0, 0)]
+            continue
+        for y in range(p.start[a + 1] - p.start[a]):
             for z in range(p.start[b + 1] - p.start[b] if b >= 0 else 1):
                 x = _best(p, f, k, y, z)
                 cost = p.unary[p.start[v] + x] + _cell(p, f.edge[k, 0], v, x, y)
@@ -194,6 +199,7 @@ def fold(p: Pairwise, f: Folds) -> None:
                     columns = p.start[b + 1] - p.start[b]
                     cost += _cell(p, f.edge[k, 1], v, x, z)
                     p.table[p.table_start[f.edge[k, 2]] + y * columns + z] += cost
+    return alone
 
 
 @kernel

@@ -254,8 +254,9 @@ class Assembler:
         )
         inactive, broken = np.zeros(listing.worlds, np.int64), np.full(listing.worlds, -1)
         # what is left out of a potential is multiplied by its weight, however large that is
-        exact = form.equality, 0.0 if form.weight is not None else kernel.ROUNDING
-        n = kernel.assemble(rows, value, variable, *exact, self._place, out, inactive, broken)
+        tolerance = 0.0 if form.weight is not None else kernel.ROUNDING
+        of_rows = rows, value, variable, form.equality, tolerance
+        n = kernel.assemble(*of_rows, self._place, out, inactive, broken)
         end = out.start[n]
         forms = kernel.Forms(
             out.start[: n + 1],

@@ -16,7 +16,15 @@ from onlinesrl.mln.inference.elimination import Mpe
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.pure_literals import impure
-from tests.support.ground_mrfs import Clause, Problem, Refuses, check, clause_model, problems
+from tests.support.ground_mrfs import (
+    Clause,
+    Problem,
+    Refuses,
+    check,
+    clause_model,
+    listed,
+    problems,
+)
 
 
 def clique(n: int, seed: int = 0) -> Problem:
@@ -54,7 +62,10 @@ def test_a_search_in_turns_is_the_same_search():
 
 @pytest.mark.parametrize("less", [0.0, 0.01])
 def test_a_state_that_is_offered_is_exceeded_or_proven(less):
-    problem = clique(20)
+    """Also beside a component that is eliminated before the search."""
+    clauses, _ = listed(clique(20))
+    clauses += [(5.0, [21, 22]), (-3.0, [-21, 22])]
+    problem = Problem(*clause_model(22, clauses))
     best = Ilp().solve(problem.model, problem.weights).score
     search = Search(problem.model, problem.weights)
     search.offer(best - less)
