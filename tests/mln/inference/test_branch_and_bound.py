@@ -9,7 +9,7 @@ from hypothesis import given
 
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.mln.ground.ground_mrf import validate
-from onlinesrl.mln.inference.alternation import Alternation
+from onlinesrl.mln.inference.alternation import CELLS, Alternation
 from onlinesrl.mln.inference.branch_and_bound import BranchAndBound, Search
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.elimination import Mpe
@@ -130,6 +130,18 @@ def test_at_its_limit_an_answer_is_at_least_that_of_local_search(max_work):
 
     assert local.score <= found.score <= best.score + 1e-9 <= found.bound + 2e-9
     assert found.score == problem.model.score(found.state, problem.weights)
+
+
+@pytest.mark.parametrize("program", [Ilp(), Ilp(max_nodes=1)])
+def test_no_turn_of_branch_and_bound_goes_beyond_the_limit(program, monkeypatch):
+    most, go_on = [], Search.go_on
+    monkeypatch.setattr(Search, "go_on", lambda *of: most.append(of[1]) or go_on(*of))
+    problem = clique(25)
+
+    Alternation(program, max_work=20).solve(problem.model, problem.weights)
+
+    assert len(most) > 1
+    assert max(most) <= 20 * CELLS
 
 
 def test_a_program_that_ended_at_its_limit_solves_the_next_one():
