@@ -6,13 +6,12 @@ from functools import partial
 
 import pytest
 
-from onlinesrl.mln.inference.branch_and_bound import BranchAndBound
 from onlinesrl.mln.inference.elimination import Elimination
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.protocols import MapEngine, Wide
 from onlinesrl.mln.inference.registry import exact_engine
 from tests.benchmarks.measure import show
-from tests.support.ground_mrfs import Instance, instance
+from tests.support.ground_mrfs import BranchAndBound, Instance, instance
 
 pytestmark = pytest.mark.benchmark
 NARROW = [f"{kind}-{n}" for kind in ("W1", "W2") for n in range(4)]

@@ -17,13 +17,12 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import ExampleError, Infeasible, Unsolved
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.alternation import Alternation
-from onlinesrl.mln.inference.branch_and_bound import BranchAndBound
 from onlinesrl.mln.inference.elimination import Elimination, Mpe
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.protocols import MapEngine, Solution, Wide
 from onlinesrl.mln.inference.registry import exact_engine
 from tests.support.families import FAMILIES, Atom, Case, Facts, case
-from tests.support.ground_mrfs import clause_model
+from tests.support.ground_mrfs import BranchAndBound, clause_model
 
 ENGINES: dict[str, MapEngine] = {
     "elimination": Elimination(),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from onlinesrl.mln.ground.ground_mrf import Floats, GroundMRF
+from onlinesrl.mln.inference.branch_and_bound import Search
 from onlinesrl.mln.inference.protocols import Solution
 from tests.support.paths import SHARED
 
@@ -155,6 +156,13 @@ def instance(name: str) -> Instance:
         optimum=data["optimum"],
         optimum_loss_augmented=data["optimum_loss_augmented"],
     )
+
+
+class BranchAndBound:
+    """Branch and bound by itself, to the proof."""
+
+    def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+        return Search(model, weight, bonus).go_on(1 << 62)
 
 
 class Refuses:

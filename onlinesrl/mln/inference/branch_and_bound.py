@@ -24,18 +24,6 @@ from onlinesrl.mln.kernels.tree_reweighted import messages
 
 TINY = 1e-3
 """Weights of a smaller sum are scaled up, because the search also has an absolute tolerance."""
-UNLIMITED = 1 << 62
-
-
-class BranchAndBound:
-    """Branch and bound, up to ``most_work`` table cells; None: to the proof. The same on every run."""
-
-    def __init__(self, most_work: int | None = None) -> None:
-        self._most_work = UNLIMITED if most_work is None else most_work
-
-    def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
-        """See ``MapEngine.solve``; the score is -inf where the search ended without a feasible state."""
-        return Search(model, weight, bonus).go_on(self._most_work)
 
 
 class Search:

@@ -10,13 +10,14 @@ from hypothesis import given
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.mln.ground.ground_mrf import validate
 from onlinesrl.mln.inference.alternation import CELLS, Alternation
-from onlinesrl.mln.inference.branch_and_bound import BranchAndBound, Search
+from onlinesrl.mln.inference.branch_and_bound import Search
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.elimination import Mpe
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.pure_literals import impure
 from tests.support.ground_mrfs import (
+    BranchAndBound,
     Clause,
     Problem,
     Refuses,

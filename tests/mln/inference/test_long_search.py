@@ -6,10 +6,9 @@ import pytest
 
 import onlinesrl as srl
 from onlinesrl.core import interrupt
-from onlinesrl.mln.inference.branch_and_bound import BranchAndBound
 from onlinesrl.mln.query.load_world import QueryError
 from onlinesrl.runs.progress import Search, Status
-from tests.support.ground_mrfs import clause_model
+from tests.support.ground_mrfs import BranchAndBound, clause_model
 
 TRANSITIVE = """bib = {A, B, C, D, E}
 Similar(bib, bib)

@@ -9,7 +9,6 @@ from hypothesis import given
 
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.library.testing import check_map_engine
-from onlinesrl.mln.inference.branch_and_bound import BranchAndBound
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.elimination import Elimination, Mpe
 from onlinesrl.mln.inference.ilp import Ilp
@@ -18,7 +17,15 @@ from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.protocols import MapEngine
 from onlinesrl.mln.inference.registry import exact_engine
 from tests.support import recorded_networks
-from tests.support.ground_mrfs import Problem, Refuses, check, clause_model, instance, problems
+from tests.support.ground_mrfs import (
+    BranchAndBound,
+    Problem,
+    Refuses,
+    check,
+    clause_model,
+    instance,
+    problems,
+)
 
 PROVING: dict[str, tuple[MapEngine, str]] = {
     "elimination": (Elimination(), "elimination"),

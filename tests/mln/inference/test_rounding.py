@@ -13,7 +13,6 @@ import pytest
 
 import onlinesrl as srl
 from onlinesrl.core.errors import ExampleError, Infeasible
-from onlinesrl.mln.inference.branch_and_bound import BranchAndBound
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.elimination import Elimination
 from onlinesrl.mln.inference.ilp import Ilp
@@ -21,7 +20,7 @@ from onlinesrl.mln.inference.lp_relaxation import Lp
 from onlinesrl.mln.inference.protocols import MapEngine
 from onlinesrl.mln.inference.registry import exact_engine, marginal_engine
 from onlinesrl.mln.inference.rounding import Magnitude
-from tests.support.ground_mrfs import Clause, clause_model
+from tests.support.ground_mrfs import BranchAndBound, Clause, clause_model
 
 SPANS = [(-12, 17), (-12, -6), (-8, 1), (10, 17), (-3, 12), (-2, 1), (14, 17), (-12, 0)]
 """Exponents of the smallest and the largest weight of a model."""
