@@ -193,33 +193,39 @@ def test_learners(name: str, number: int) -> None:
 def learns_from_the_worst_rival(of: Case, learner: srl.OnlineLearner, rng: Random) -> None:
     """Atoms cost what ``COSTS`` says; unlabelled ones cost nothing, and have their best values.
 
-    The loss counts as often as wrong atoms cost on average.
+    The loss counts as often as the wrong atoms cost on average.
     """
     truth, cost = a_state(of, rng), list[float]()
     hidden = [a for a in range(of.n) if rng.random() < rng.choice([0.0, 0.4])]
     labels = of.with_units(
         (a if truth[a - 1] else -a) for a in range(1, of.n + 1) if a - 1 not in hidden
     )
-    completed = labels.best_state()
-    assert completed is not None
-    second = labels.best_but(completed)
-    if second is not None and second > best(labels) - 1e-6:
-        return  # another completion is as good
+    completed = alone_best(labels)
+    if completed is None:
+        return
     for a, (name, _) in enumerate(of.family.atoms):
         missed, extra = COSTS if name == of.family.query[0] else (1.0, 1.0)
         cost.append(0.0 if a in hidden else missed if truth[a] else extra)
     known = truth_of(of, [x * (a not in hidden) for a, x in enumerate(truth)])
     unlabelled = truth_of(of, [int(a in hidden) for a in range(of.n)])
-    learner.learn_one(of.evidence, known, unlabelled=unlabelled)
     bonus = tuple(x * (1 - 2 * true) for x, true in zip(cost, completed, strict=True))
-    augmented = replace(of, bonus=bonus)
-    rival, second = augmented.best_state(), augmented.best_but(augmented.best_state())
-    assert rival is not None
-    hinge = best(augmented) + math.fsum(np.multiply(cost, completed)) - value(of, completed)
-    wrong = [x for x, a, b in zip(cost, rival, completed, strict=True) if a != b and x > 0]
+    lossy = replace(of, bonus=bonus)
+    rival = alone_best(lossy)
+    if rival is None:
+        return
+    learner.learn_one(of.evidence, known, unlabelled=unlabelled)
+    loss = best(lossy) + math.fsum(np.multiply(cost, completed)) - value(of, completed)
+    wrong = [x for x, a, b in zip(cost, completed, rival, strict=True) if x and a != b]
     mean = math.fsum(wrong) / len(wrong) if wrong else 1.0
-    if second is None or second < best(augmented) - 1e-6:  # else another rival is as good
-        assert learner.certificate["loss"] == pytest.approx(mean * hinge, abs=1e-6)
+    assert learner.certificate["loss"] == pytest.approx(mean * loss, abs=1e-6)
+
+
+def alone_best(of: Case) -> list[int] | None:
+    """The best state; None where another one is as good."""
+    state = of.best_state()
+    assert state is not None
+    second = of.best_but(state)
+    return None if second is not None and second > best(of) - 1e-6 else state
 
 
 # worlds ------------------------------------------------------------------------------------------
