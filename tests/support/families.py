@@ -238,10 +238,6 @@ class Program:
         columns[: self._binary] = np.rint(columns[: self._binary])
         return columns
 
-    def optimum(self) -> float | None:
-        found = self.solve()
-        return None if found is None else math.fsum(self.gain * found)
-
 
 # what families share -----------------------------------------------------------------------------
 
@@ -525,20 +521,6 @@ def schedules(rng: Random, large: bool) -> Family:
                 if (s, t) not in sooner:
                     out.add(None, (False, "At", (i, s)), (False, "At", (j, t)))
 
-    def optimum(facts: Facts) -> float | None:
-        number = {pair: column for column, pair in enumerate(pairs)}
-        program = Program(len(pairs))
-        program.gain = [facts["W"][pair] for pair in pairs]
-        for j in jobs:
-            program.at_most([(number[j, s], 1.0) for s in slots], 1)
-            program.at_least([(number[j, s], 1.0) for s in slots], 1)
-        for s in slots:
-            program.at_most([(number[j, s], 1.0) for j in jobs], 2)
-        for i, j in facts["Before"]:
-            times = [(number[j, s], float(t)) for t, s in enumerate(slots)]
-            program.at_least([*times, *((number[i, s], -float(t)) for t, s in enumerate(slots))], 1)
-        return program.optimum()
-
     return Family(
         f"""{listed(job=jobs, slot=slots)}
 W(job, slot): real
@@ -556,7 +538,6 @@ Before(i, j) ^ At(i, s) ^ At(j, t) => Sooner(s, t).""",
         },
         ground,
         [(True, [k * i + j for j in range(k)]) for i in range(len(jobs))],
-        optimum if weight is None else None,
     )
 
 
@@ -688,14 +669,6 @@ def packings(rng: Random, large: bool) -> Family:
             for s, t in ordered_pairs(having):
                 out.add(weight, (False, "In", (s,)), (False, "In", (t,)))
 
-    def optimum(facts: Facts) -> float | None:
-        program = Program(len(sets))
-        program.gain = [facts["W"][s,] for s in sets]
-        for e in elements:
-            having = [(i, 1.0) for i, s in enumerate(sets) if (s, e) in facts["Has"]]
-            program.at_most(having, 1)
-        return program.optimum()
-
     return Family(
         f"""{listed(set=sets, element=elements)}
 W(set): real
@@ -709,7 +682,6 @@ In(set)
             "Has": chosen(rng, itertools.product(sets, elements), 0.2),
         },
         ground,
-        optimum=optimum if weight is None else None,
     )
 
 
@@ -878,15 +850,6 @@ def crossings(rng: Random, large: bool) -> Family:
                 if x == y:
                     out.add(None, (False, "T", one), (False, "T", other))
 
-    def optimum(facts: Facts) -> float | None:
-        program = Program(len(triples))
-        program.gain = [facts["W"][triple] for triple in triples]
-        for place, side in enumerate(sides):
-            for x in side:
-                having = [(i, 1.0) for i, triple in enumerate(triples) if triple[place] == x]
-                program.at_most(having, 1)
-        return program.optimum()
-
     return Family(
         f"""{listed(one=sides[0], two=sides[1], three=sides[2])}
 W(one, two, three): real
@@ -898,7 +861,6 @@ T(one, two, three)
         [("T", triple) for triple in triples],
         lambda rng: {"W": valued(rng, triples)},
         ground,
-        optimum=optimum,
     )
 
 
