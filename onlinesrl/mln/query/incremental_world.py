@@ -302,7 +302,7 @@ class MlnWorld:
             return {atom: pairs[atom] for atom in sorted(pairs) if len({*pairs[atom]}) > 1}
         grounder, step = change
         by_evidence = _weighted_by_evidence(grounder)
-        _weigh(grounder, by_evidence, old.facts())
+        _weigh(grounder, by_evidence, old.facts() if by_evidence else ())
         self._grounder = grounder
         changed = self._follow(step, old, exchanges)
         self._by_evidence = by_evidence
