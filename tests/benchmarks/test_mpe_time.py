@@ -6,12 +6,20 @@ from functools import partial
 
 import pytest
 
+from onlinesrl.mln.inference.alternation import CELLS, LONG
 from onlinesrl.mln.inference.elimination import Elimination
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.protocols import MapEngine, Wide
 from onlinesrl.mln.inference.registry import exact_engine
 from tests.benchmarks.measure import show
-from tests.support.ground_mrfs import BranchAndBound, Instance, instance
+from tests.support.ground_mrfs import (
+    BranchAndBound,
+    Instance,
+    Problem,
+    clique,
+    instance,
+    transitive,
+)
 
 pytestmark = pytest.mark.benchmark
 NARROW = [f"{kind}-{n}" for kind in ("W1", "W2") for n in range(4)]
@@ -81,3 +89,31 @@ def test_time_of_a_collective_mpe(monkeypatch: pytest.MonkeyPatch):
         "ratio",
     )
     show("Exact MPE of graphs with loops, ms a solve", head, rows)
+
+
+def test_time_of_rules_over_three_atoms():
+    """Branch and bound alone up to the limit of runs, the integer program alone, and both in turns."""
+    mild = instance("W3-100-mild-1")
+    problems = {
+        "transitivity of 12": transitive(12, 0),
+        "transitivity of 16": transitive(16, 0),
+        "soft transitivity of 14": transitive(14, 2, hard=False),
+        "every pair of 25": clique(25),
+        "100 variables, mild": Problem(mild.model, mild.weights),
+    }
+    engines = {
+        "branch and bound": BranchAndBound(CELLS * LONG),
+        "integer program": Ilp(),
+        "in turns": exact_engine(Ilp(), None),
+    }
+    rows = []
+    for name, problem in problems.items():
+        cells = list[object]()
+        for engine in engines.values():
+            engine.solve(problem.model, problem.weights)
+            started = time.process_time()
+            found = engine.solve(replace(problem.model), problem.weights)
+            cells += [time.process_time() - started, "" if found.certified else "no proof"]
+        rows.append((name, problem.model.n_atoms, problem.model.n_clauses, *cells))
+    head = ("", "atoms", "clauses", *(cell for name in engines for cell in (name, "")))
+    show("Exact MPE where rules have three atoms, CPU s", head, rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -48,6 +48,30 @@ def clause_model(
         exactly=np.array([exactly for exactly, _ in groups], np.bool_),
     )
     return model, np.array([weight or 0.0 for weight, _ in clauses], np.float64)
+
+
+def clique(n: int, seed: int = 0) -> Problem:
+    """A frustrated clique: every pair of its atoms has a clause."""
+    rng = np.random.default_rng(seed)
+    pairs = [(a, b) for a in range(1, n + 1) for b in range(1, a)]
+    weights = rng.normal(size=len(pairs))
+    return Problem(
+        *clause_model(n, [(w, [a, -b]) for w, (a, b) in zip(weights, pairs, strict=True)])
+    )
+
+
+def transitive(n: int, seed: int, hard: bool = True) -> Problem:
+    """Which of ``n`` records are the same, of similarities of any sign, all pairs in both directions."""
+    rng = np.random.default_rng(seed)
+    number = {pair: k for k, pair in enumerate(permutations(range(n), 2), start=1)}
+    rows = [
+        (float(w), [a]) for a, w in zip(number.values(), rng.normal(size=len(number)), strict=True)
+    ]
+    rows += [
+        (None if hard else 0.5, [-number[x, y], -number[y, z], number[x, z]])
+        for x, y, z in permutations(range(n), 3)
+    ]
+    return Problem(*clause_model(len(number), rows))
 
 
 def listed(problem: Problem) -> tuple[list[Clause], list[tuple[bool, list[int]]]]:
@@ -159,10 +183,13 @@ def instance(name: str) -> Instance:
 
 
 class BranchAndBound:
-    """Branch and bound by itself, to the proof."""
+    """Branch and bound by itself, to the proof or up to ``most_work`` cells."""
+
+    def __init__(self, most_work: int = 1 << 62) -> None:
+        self.most_work = most_work
 
     def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
-        return Search(model, weight, bonus).go_on(1 << 62)
+        return Search(model, weight, bonus).go_on(self.most_work)
 
 
 class Refuses:

@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pycrfsuite
-
 sys.path.insert(0, str(Path(__file__).parent))
 from real_data import Fold, tasks
 
@@ -55,16 +53,6 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return result, 1e3 * least
 
 
-class Trainer(pycrfsuite.Trainer):
-    """A trainer that keeps its log."""
-
-    log = ""
-
-    def message(self, message: str) -> None:
-        """Take a part of the log."""
-        self.log += message
-
-
 def accuracy(fold: Fold, predicted: list[list[str]]) -> float:
     """Return the right labels of the test set in percent."""
     pairs = [
@@ -77,6 +65,17 @@ def accuracy(fold: Fold, predicted: list[list[str]]) -> float:
 
 def crfsuite(fold: Fold, algorithm: str, parameters: dict[str, Any]) -> Stored:
     """Return what CRFsuite stores."""
+    import pycrfsuite
+
+    class Trainer(pycrfsuite.Trainer):
+        """A trainer that keeps its log."""
+
+        log = ""
+
+        def message(self, message: str) -> None:
+            """Take a part of the log."""
+            self.log += message
+
     trainer, tagger = Trainer(algorithm, parameters), pycrfsuite.Tagger()
     for x, labels in fold.training:
         trainer.append(x, labels)

@@ -1,7 +1,5 @@
 """What is too wide for elimination: pure literals, branch and bound, and both searches in turns."""
 
-from itertools import permutations
-
 import numpy as np
 import pytest
 from conftest import long
@@ -23,19 +21,11 @@ from tests.support.ground_mrfs import (
     Refuses,
     check,
     clause_model,
+    clique,
     listed,
     problems,
+    transitive,
 )
-
-
-def clique(n: int, seed: int = 0) -> Problem:
-    """A frustrated clique: every pair of its atoms has a clause."""
-    rng = np.random.default_rng(seed)
-    pairs = [(a, b) for a in range(1, n + 1) for b in range(1, a)]
-    weights = rng.normal(size=len(pairs))
-    return Problem(
-        *clause_model(n, [(w, [a, -b]) for w, (a, b) in zip(weights, pairs, strict=True)])
-    )
 
 
 @pytest.mark.parametrize("n", [20, long(25)])
@@ -96,20 +86,6 @@ def test_what_has_no_state_is_unsolved_at_the_limit_and_infeasible_without():
         Alternation(Ilp(), max_work=1).solve(problem.model, problem.weights)
     with pytest.raises(Infeasible):
         Alternation(Ilp()).solve(problem.model, problem.weights)
-
-
-def transitive(n: int, seed: int, hard: bool = True) -> Problem:
-    """Which of ``n`` records are the same, of similarities of any sign, all pairs in both directions."""
-    rng = np.random.default_rng(seed)
-    number = {pair: k for k, pair in enumerate(permutations(range(n), 2), start=1)}
-    rows = [
-        (float(w), [a]) for a, w in zip(number.values(), rng.normal(size=len(number)), strict=True)
-    ]
-    rows += [
-        (None if hard else 0.5, [-number[x, y], -number[y, z], number[x, z]])
-        for x, y, z in permutations(range(n), 3)
-    ]
-    return Problem(*clause_model(len(number), rows))
 
 
 @pytest.mark.parametrize("problem", [transitive(9, 0), transitive(10, 1, hard=False), clique(25)])
