@@ -21,6 +21,12 @@ def same_value(first: float | None, second: float | None) -> bool:
     return first == second or (isnan(first) and isnan(second))
 
 
+def add_changes(changed: dict[GroundAtom, Change], later: Mapping[GroundAtom, Change]) -> None:
+    """Add later changes of values to earlier ones: the oldest value and the newest stay."""
+    for atom, (old, new) in later.items():
+        changed[atom] = (changed[atom][0] if atom in changed else old), new
+
+
 class AtomIndex:
     """Atoms and their values.
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from onlinesrl.core.errors import DataError, Infeasible, ModelError, OnlinesrlError, Unsolved
-from onlinesrl.logic.atom_index import Change, GroundAtom, same_value
+from onlinesrl.logic.atom_index import Change, GroundAtom, add_changes, same_value
 from onlinesrl.logic.ground_world import Exchange, GroundWorld
 from onlinesrl.logic.waiting_changes import Conflict, Parts, WaitingChanges
 
@@ -194,6 +194,5 @@ def _united(
 ) -> dict[GroundAtom, Change]:
     """Return what changed from before the first of two changes to after the second."""
     both = {**first}
-    for atom, (old, new) in second.items():
-        both[atom] = (both.get(atom, (old, new))[0], new)
+    add_changes(both, second)
     return {atom: values for atom, values in both.items() if values[0] != values[1]}

@@ -41,7 +41,7 @@ from onlinesrl.core.language import Language, Program
 from onlinesrl.core.learner import Item, Learner, Outcome, Prediction, Tally
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.logic.asserted_facts import FactChanges, Facts, Key
-from onlinesrl.logic.atom_index import Change, GroundAtom, same_value
+from onlinesrl.logic.atom_index import Change, GroundAtom, add_changes, same_value
 from onlinesrl.logic.ground_world import FactSchema, GroundWorld
 from onlinesrl.logic.transactional_world import TransactionalWorld
 from onlinesrl.runs.keyed_world import BACKGROUND, UNKEYED, KeyedWorld
@@ -179,7 +179,7 @@ class WorldLearner(Learner):
                     if not isinstance(error, Interrupted):
                         self._go_back()
                 raise
-        _follow(begun, changed)
+        add_changes(begun, changed)
         certificate = self._world.ground.certificate
         self._figures = self._present_figures()
         prediction = WorldStep(
@@ -218,7 +218,7 @@ class WorldLearner(Learner):
 
         def change(new: FactChanges) -> None:
             whole = world.asserted.replacement(key, new) if parts.replaces else new
-            _follow(changed, world.change(key, whole))
+            add_changes(changed, world.change(key, whole))
 
         truth = {atom: value for atom, value in labels.items() if self._is_open(atom)}
         if facts and any(ground.value(x) is None for x in labels):  # these may be targets then
@@ -265,7 +265,7 @@ class WorldLearner(Learner):
                 raise Unsolved(reason)
             raise ExampleError(reason, next(iter(tally.errors)))
         if self.age > self.weights.updates // AGE:
-            _follow(changed, self._world.set_weights(self.weights_text("", "")))
+            add_changes(changed, self._world.set_weights(self.weights_text("", "")))
             self.current = self.weights.updates
         return tally
 
@@ -499,12 +499,6 @@ _KINDS = {
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
-
-
-def _follow(changed: dict[GroundAtom, Change], later: Mapping[GroundAtom, Change]) -> None:
-    """Add later changes of values to earlier ones: the oldest value and the newest stay."""
-    for atom, (old, new) in later.items():
-        changed[atom] = (changed[atom][0] if atom in changed else old), new
 
 
 def _merged(entries: Iterable[tuple[GroundAtom, float | None]]) -> FactChanges:
