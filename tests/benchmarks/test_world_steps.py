@@ -13,6 +13,7 @@ import pytest
 import onlinesrl as srl
 from tests.benchmarks.measure import show
 from tests.support.paths import REPO, SHARED
+from tests.support.world_changes import MLN
 
 pytestmark = pytest.mark.benchmark
 DATA = SHARED / "data"
@@ -31,15 +32,7 @@ CHAIN = """
 2: Rain(A) -> Wet(A) ^2
 """
 GOOD = {
-    "mln": """
-Rates(user, user)
-Warns(user, user)
-Good(user)
-1 Rates(x, y) ^ Good(x) => Good(y)
-2 Warns(x, y) ^ Good(x) => !Good(y)
-0.5 Rates(x, y) => Good(y)
--0.2 Good(x)
-""",
+    "mln": MLN,
     "psl": """
 1: Rates(A, B) & Good(A) -> Good(B) ^2
 2: Warns(A, B) & Good(A) -> !Good(B) ^2
