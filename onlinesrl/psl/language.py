@@ -99,7 +99,6 @@ class Psl:
             )
         inference = PslInference(
             config.inference.make(EngineOptions(config.seed)),
-            proven=config.inference.proven,
             fallback=config.inference.unsolved == "fallback",
             skip=config.inference.targets == "skip",
             max_groundings=config.inference.max_groundings,

@@ -23,7 +23,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, get_args
 
@@ -38,8 +37,9 @@ from onlinesrl.psl.ground.form_assembly import Listing  # noqa: E402
 from onlinesrl.psl.ground.grounder import Grounder  # noqa: E402
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HingeLossMRF  # noqa: E402
 from onlinesrl.psl.inference.admm import Admm  # noqa: E402
-from onlinesrl.psl.inference.sgd import Optimizer, Sgd  # noqa: E402
+from onlinesrl.psl.inference.sgd import Descent, Optimizer  # noqa: E402
 from onlinesrl.psl.inference.tandem import Tandem, TandemProgress  # noqa: E402
+from onlinesrl.psl.inference.tron import potential_rows  # noqa: E402
 from onlinesrl.psl.lang.ast import PslProgram  # noqa: E402
 from onlinesrl.psl.lang.data import Database  # noqa: E402
 from onlinesrl.psl.lang.reader import parse  # noqa: E402
@@ -102,7 +102,7 @@ def main(experiment: str, output: Path, folder: Path | None = None) -> None:
     model = small.ground()
     Admm().solve(model, small.weights)  # compiles
     for optimizer in get_args(Optimizer):
-        Sgd(optimizer, rounds=2).solve(model, small.weights)
+        list(by_passes(model, small.weights, 2, optimizer))
     by_tandem(small)
     EXPERIMENTS[experiment](output, folder)
 
@@ -140,14 +140,32 @@ def by_sgd(problem: Problem, model: HingeLossMRF) -> Curve:
     """Return energies by CPU seconds, with the best rate."""
     rate = best_rate(model, problem.weights)
     curve, began = Curve(), time.process_time()
-    watch = _watch(curve, lambda _: time.process_time() - began)
-    Sgd(rate=rate, watch=watch).solve(problem.ground(), problem.weights)
+    for energy in by_passes(problem.ground(), problem.weights, 500, "sgd", rate):
+        curve.append((time.process_time() - began, energy))
+        if len(curve) > 1 and abs(energy - curve[-2][1]) <= 1e-6 * max(1.0, abs(energy)):
+            break
     return curve
+
+
+def by_passes(
+    model: HingeLossMRF,
+    weights: Floats,
+    passes: int,
+    optimizer: Optimizer,
+    rate: float | None = None,
+    decay: bool | None = None,
+) -> Iterator[float]:
+    """Yield the energy after each pass over the rows in random order, from 1/2."""
+    rows, y = potential_rows(model, weights, None, 0.0), np.full(model.n_variables, 0.5)
+    steps, random = Descent(optimizer, rate, decay, len(y)), np.random.default_rng(0)
+    for t in range(1, passes + 1):
+        steps.step(rows, random.permutation(model.n_rows), y, t)
+        yield model.energy(y, weights)
 
 
 def best_rate(model: HingeLossMRF, weights: Floats) -> float:
     """Return the rate of SGD with the least energy after ten passes."""
-    return min(RATES, key=lambda rate: Sgd(rate=rate, rounds=10).solve(model, weights).energy)
+    return min(RATES, key=lambda rate: min(by_passes(model, weights, 10, "sgd", rate)))
 
 
 def by_tandem(problem: Problem, **options: int) -> Curve:
@@ -232,7 +250,8 @@ def page(size: int) -> None:
         run_tandem(problem, mark, page_bytes=size, descents=1 + PASSES, rounds=0)
         marks = marks[:PASSES]
     else:
-        Sgd(rounds=PASSES, tolerance=0.0, watch=mark).solve(problem.ground(), problem.weights)
+        for energy in by_passes(problem.ground(), problem.weights, PASSES, "sgd"):
+            mark(energy)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     first, last = np.array(marks[0]), np.array(marks[-1])
     cpu, wall, io = (last - first) / (len(marks) - 1)
@@ -259,15 +278,14 @@ def optimisers(output: Path, folder: Path | None) -> None:
             continue
         curves = {"ADMM": Curve()}
         least = Admm(watch=_watch(curves["ADMM"], float)).solve(model, weights).energy
-        rates = {
-            f"SGD, {(rate := best_rate(model, weights)):g} / t": Sgd(rate=rate),
-            "SGD, constant 0.01": Sgd("sgd", 0.01, decay=False),
-            "SGD, Adam 0.01": Sgd("adam", 0.01),
+        rate = best_rate(model, weights)
+        rates: dict[str, tuple[Optimizer, float, bool]] = {
+            f"SGD, {rate:g} / t": ("sgd", rate, True),
+            "SGD, constant 0.01": ("sgd", 0.01, False),
+            "SGD, Adam 0.01": ("adam", 0.01, False),
         }
-        for of, engine in rates.items():
-            curves[of] = Curve()
-            watch = _watch(curves[of], float)
-            replace(engine, rounds=100, watch=watch).solve(model, weights)
+        for of, steps in rates.items():
+            curves[of] = [*enumerate(by_passes(model, weights, 100, *steps), 1)]
         keep_curves(output, f"tandem-optimisers-{name}", "rounds", curves, least)
 
 

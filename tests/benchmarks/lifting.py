@@ -26,7 +26,6 @@ from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.lifting import Lifting, lift
 from onlinesrl.psl.inference.protocols import HingeSolution
-from onlinesrl.psl.inference.qp import Qp
 from onlinesrl.psl.lang.data import AtomTable, Database, Relation
 from onlinesrl.psl.lang.reader import parse
 
@@ -34,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.measure import keep, show_and_keep
 from tests.support.hinge_models import psl_case
+from tests.support.qp import Qp
 
 T = TypeVar("T")
 Cells = tuple[str | float, ...]

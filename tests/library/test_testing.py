@@ -19,11 +19,10 @@ from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.protocols import Marginals, Solution
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.lifting import Lifted
-from onlinesrl.psl.inference.qp import Qp
-from onlinesrl.psl.inference.sgd import Sgd
 from onlinesrl.psl.inference.tron import Tron
 from tests.support.ground_mrfs import clause_model
 from tests.support.hinge_models import Rows, hinge_problems
+from tests.support.qp import Qp
 
 MODEL, WEIGHTS = clause_model(3, [(1.5, [1, 2]), (-1.5, [3]), (None, [-2])], [(True, [0, 2])])
 IMPOSSIBLE = clause_model(1, [(None, [1]), (None, [-1])])
@@ -137,7 +136,6 @@ def test_relaxed_engines_keep_the_contract(problem):
 def test_engines_without_constraints_keep_the_contract(problem):
     model, weights, bonus = problem
     check_hinge_engine(Tron(), model, weights, bonus, within=1e-4)
-    check_hinge_engine(Sgd(rounds=5), model, weights, bonus)
 
 
 class Wrong:

@@ -7,7 +7,6 @@ engine of the section ``inference``. The command ``infer`` takes the name of an 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
@@ -28,8 +27,6 @@ class PslEngine(EngineSection):
     """An engine of PSL."""
 
     takes_hard_rules: ClassVar[bool] = True
-    proven: ClassVar[bool] = True
-    """Whether answers are to be proven; else they are taken as they are, and no bound on the regret holds."""
     targets: Literal["stop", "skip"] = "stop"
     """what becomes of a ground rule that reaches an atom, of a predicate with targets, that is
     neither observed nor a target: its example is bad, or the ground rule is left out and
@@ -78,41 +75,18 @@ class TronSection(PslEngine):
         return Tron()
 
 
-class DescentSection(PslEngine):
-    """An engine that descends along the slopes of ground rules, one at a time."""
+class TandemSection(PslEngine):
+    """Stochastic gradient descent, then ADMM, over ground rules in pages on disk."""
 
-    optimizer: OptimizerName
+    engine: Literal["tandem"] = "tandem"
+    optimizer: OptimizerName = "adagrad"
     """stochastic gradient descent, Adam, or AdaGrad."""
     rate: Positive | None = None
     """the size of steps; null: 0.5 of sgd, 0.01 of adam, 0.3 of adagrad."""
     decay: bool | None = None
     """divide the rate by the number of the pass; null: with sgd only."""
-    passes: Count
-    """the most passes over the ground rules (tandem: so many, then rounds of ADMM)."""
-
-
-class SgdSection(DescentSection):
-    """Stochastic gradient descent without hard rules, seldom certified."""
-
-    takes_hard_rules = proven = False
-    engine: Literal["sgd"] = "sgd"
-    optimizer: OptimizerName = "sgd"
-    passes: Count = 500
-
-    def make(self, options: EngineOptions) -> HingeEngine:
-        """See ``PslEngine.make``."""
-        from onlinesrl.psl.inference.sgd import Sgd
-
-        steps = self.optimizer, self.rate, self.decay
-        return Sgd(*steps, rounds=self.passes, seed=options.seed, watch=options.watch)
-
-
-class TandemSection(DescentSection):
-    """Stochastic gradient descent, then ADMM, over ground rules in pages on disk."""
-
-    engine: Literal["tandem"] = "tandem"
-    optimizer: OptimizerName = "adagrad"
     passes: Count = 10
+    """the most passes of descent over the ground rules; rounds of ADMM follow."""
     page_bytes: Annotated[int, Field(ge=4096)] = 1 << 23
     """the size of a page, in the system's temporary folder."""
 
@@ -138,24 +112,8 @@ class TandemSection(DescentSection):
         )
 
 
-class QpSection(PslEngine):
-    """An interior point method, as a reference."""
-
-    engine: Literal["qp"] = "qp"
-
-    def needs(self) -> Mapping[str, str]:
-        """See ``Section.needs``."""
-        return {"engine": "clarabel"}
-
-    def make(self, options: EngineOptions) -> HingeEngine:
-        """See ``PslEngine.make``."""
-        from onlinesrl.psl.inference.qp import Qp
-
-        return Qp()
-
-
 AnyPslEngine: TypeAlias = Annotated[
-    AdmmSection | LiftedAdmmSection | TandemSection | SgdSection | TronSection | QpSection,
+    AdmmSection | LiftedAdmmSection | TandemSection | TronSection,
     Field(discriminator="engine"),
     BeforeValidator(standard("engine", "admm")),
 ]

@@ -81,14 +81,12 @@ class PslInference:
     """How energies are minimised, and how large examples may be.
 
     Where the engine ends without a certificate, the example is bad; or, with ``fallback``, it is
-    predicted with the values found and learned from only if its rival is certified. Where answers need
-    not be ``proven``, they are taken as they are: there is no bound on the regret. ``skip`` leaves out
-    ground rules with an atom that is neither observed nor a target; else an example with such a rule is
-    bad.
+    predicted with the values found and learned from only if its rival is certified. ``skip`` leaves
+    out ground rules with an atom that is neither observed nor a target; else an example with such a rule
+    is bad.
     """
 
     engine: HingeEngine
-    proven: bool = True
     fallback: bool = True
     skip: bool = False
     max_groundings: int = 1_000_000
@@ -339,7 +337,7 @@ class PslOnlineLearner:
         graph, skipped, predicted = ground
         labelled = self._labelled(checked, graph, learning)
         predicted = predicted or self._solve(graph, self.weights.averaged(), None, None)
-        unsolved = served is None and not self._is_accepted(predicted)
+        unsolved = served is None and not predicted.certified
         if unsolved and not self.inference.fallback:
             batch.tally.unsolved += 1
             raise ExampleError(UNSOLVED, "unsolved")
@@ -380,9 +378,6 @@ class PslOnlineLearner:
         except ValueError as error:
             raise ExampleError(f"{error} (inference.engine)", "schema") from None
 
-    def _is_accepted(self, solution: HingeSolution) -> bool:
-        return solution.certified or not self.inference.proven
-
     def _learn(
         self,
         graph: HingeLossMRF,
@@ -394,7 +389,7 @@ class PslOnlineLearner:
         truth, extra, missed = labelled.truth, *labelled.cost.T
         bonus = extra - truth * (extra + missed) if self.update.loss == "ml" else None
         rival = self._solve(graph, self.weights.current(), bonus, predicted)
-        if not self._is_accepted(rival):
+        if not rival.certified:
             if not self.inference.fallback:
                 batch.tally.unsolved += 1
                 raise ExampleError(UNSOLVED, "unsolved")
@@ -461,7 +456,7 @@ class PslOnlineLearner:
             raise ExampleError(reason, "hard_rule") from None
         except ValueError as error:
             raise ExampleError(f"{error} (inference.engine)", "schema") from None
-        if not self._is_accepted(solution):
+        if not solution.certified:
             if not self.inference.fallback:
                 raise ExampleError(UNSOLVED, "unsolved")
             return None
@@ -488,12 +483,8 @@ class PslOnlineLearner:
     # certificate and checkpoint ------------------------------------------------------------------
 
     def certificate(self) -> dict[str, float | None]:
-        """Return the mean loss, the dual value and the bound on the regret; see ``RuleWeights``.
-
-        There is no bound if rivals need not be proven optimal, because the loss may then be too low.
-        """
-        certificate = self.weights.certificate()
-        return certificate if self.inference.proven else {**certificate, "regret_bound": None}
+        """Return the mean loss, the dual value and the bound on the regret; see ``RuleWeights``."""
+        return self.weights.certificate()
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return header and arrays of a checkpoint."""

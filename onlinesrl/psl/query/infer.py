@@ -90,8 +90,8 @@ def solve(problem: InferenceProblem, options: Options, clock: Clock) -> Inferred
     unmatched = options.grounder(problem).constants - {*problem.database.constants}
     warnings = [UNMATCHED.format(name, "data") for name in sorted(unmatched)]
     if not solution.certified:
-        others = " or ".join(name for name in ("admm", "qp") if name != options.method)
-        warnings.append(f"{UNPROVEN}; the method {others} may find one that is")
+        other = "" if options.method == "admm" else "; the method admm may find one that is"
+        warnings.append(f"{UNPROVEN}{other}")
     stats = {
         "method": options.method,
         **counts,

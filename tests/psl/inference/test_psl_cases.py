@@ -7,9 +7,9 @@ from conftest import long_if
 
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.lifting import Lifted
-from onlinesrl.psl.inference.qp import Qp
 from onlinesrl.psl.inference.tron import Tron
 from tests.support.hinge_models import PSL, psl_case
+from tests.support.qp import Qp
 
 pytestmark = pytest.mark.skipif(not PSL.exists(), reason="needs the recorded answers of PSL")
 CASES = sorted(each.parent.name for each in PSL.glob("cases/*/config.json"))

@@ -13,7 +13,6 @@ from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.dual import conjugates, weighted_rows
 from onlinesrl.psl.inference.lifting import Lifted
 from onlinesrl.psl.inference.protocols import HingeSolution
-from onlinesrl.psl.inference.sgd import Sgd
 from onlinesrl.psl.inference.tron import Tron
 from onlinesrl.psl.inference.weight_scale import SMALL
 from tests.support.hinge_models import Rows
@@ -22,10 +21,8 @@ FACTORS = [1.0, 1e-9, 1e9, 1e-30, 1e17]
 ENGINES: dict[str, Callable[[], Any]] = {
     "admm": Admm,
     "lifted": lambda: Lifted(Admm()),
-    "sgd": lambda: Sgd(seed=1),
     "tron": Tron,
 }
-TOLERANCE = {"sgd": 1e-5}
 
 
 def random_model(seed: int, squared: bool) -> tuple[HingeLossMRF, np.ndarray]:
@@ -71,10 +68,10 @@ def exact_bound(model: HingeLossMRF, weights: np.ndarray, dual: np.ndarray) -> F
     return total + sum(min(each, Fraction(0)) for each in gradient)
 
 
-def check(found: HingeSolution, model: HingeLossMRF, weights: np.ndarray, tolerance: float) -> None:
+def check(found: HingeSolution, model: HingeLossMRF, weights: np.ndarray) -> None:
     energy, bound = exact_energy(model, weights, found.y), exact_bound(model, weights, found.dual)
     top = float(weights.max())
-    allowed = tolerance * max(top if top < SMALL else 1.0, abs(float(energy)))
+    allowed = 1e-6 * max(top if top < SMALL else 1.0, abs(float(energy)))
     assert float(energy - bound) <= 1.001 * allowed
     assert abs(float(energy) - found.energy) <= 1e-3 * allowed
     assert abs(float(bound) - found.bound) <= 1e-3 * allowed
@@ -87,14 +84,12 @@ def test_a_certified_energy_is_as_close_to_its_bound_as_said(name: str, factor: 
     for seed in range(12):
         model, weights = random_model(seed, squared=name == "tron")
         weights *= factor
-        if np.any((model.kind == PLAIN) & (model.power == 1)) and name == "sgd":
-            continue
         found = engine.solve(model, weights)
         certified += found.certified
         if found.certified:
-            check(found, model, weights, TOLERANCE.get(name, 1e-6))
+            check(found, model, weights)
 
-    assert certified >= {"sgd": 1}.get(name, 10)
+    assert certified >= 10
 
 
 @pytest.mark.parametrize("method", ["admm", "lifted-admm", "tandem", "tron"])
@@ -126,7 +121,7 @@ def test_a_worlds_answer_does_not_depend_on_the_size_of_all_weights(factor: floa
     assert abs(up) == pytest.approx(4 / 3 * factor, rel=1e-2)
 
 
-@pytest.mark.parametrize("method", ["admm", "lifted-admm", "tandem", "sgd", "qp", "world"])
+@pytest.mark.parametrize("method", ["admm", "lifted-admm", "tandem", "world"])
 @pytest.mark.parametrize(("weight", "value", "count"), [(1e9, 5e-8, 1), (1.0, 9e-8, 1000)])
 def test_no_gap_leaves_out_what_is_small_before_it_is_weighted(
     method: str, weight: float, value: float, count: int

@@ -17,7 +17,6 @@ from onlinesrl.psl.inference.admm import AdmmState
 from onlinesrl.psl.inference.admm_paged import Consensus, PageRows
 from onlinesrl.psl.inference.dual import conjugates, weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution
-from onlinesrl.psl.inference.qp import Qp
 from onlinesrl.psl.inference.row_pages import Pages
 from onlinesrl.psl.inference.tandem import Tandem
 from onlinesrl.psl.inference.tron import potential_rows
@@ -25,6 +24,7 @@ from onlinesrl.psl.kernels import sgd
 from onlinesrl.psl.kernels.admm_rows import weigh
 from tests.support.hinge_models import Rows, friendship, hinge_problems
 from tests.support.paths import REPO
+from tests.support.qp import Qp
 
 ROOT = REPO
 

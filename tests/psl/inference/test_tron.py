@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 
 from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, PLAIN, Micrographs
-from onlinesrl.psl.inference.qp import Qp
 from onlinesrl.psl.inference.tron import Tron
 from tests.support.hinge_models import Rows, hinge_problems, model_of
+from tests.support.qp import Qp
 
 
 def with_ridge(model, weights, ridge):

@@ -6,11 +6,11 @@ from conftest import tiers
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Unsolved
-from onlinesrl.psl.inference.qp import Qp
 from onlinesrl.psl.lang.columns import Columns, database_of
 from onlinesrl.psl.lang.reader import parse
 from onlinesrl.psl.learning.problem import PslProblem, grounded
 from onlinesrl.psl.learning.supervised import CrossEntropy, Smoothed, SquaredError, Supervised
+from tests.support.qp import Qp
 
 HARD = ["", "", "U(A, +B) <= 1 .\n", "T(A) + U(A, B) <= 1.2 .\n", "T(+A) = 1 .\n"]
 

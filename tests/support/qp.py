@@ -1,8 +1,4 @@
-"""The reference for hinge-loss inference: one convex quadratic program, solved by Clarabel.
-
-Clarabel comes with the extra ``qp``. Importing this module imports it and SciPy: do it where a solver is
-needed, not before.
-"""
+"""The reference for hinge-loss inference: one convex quadratic program, solved by Clarabel."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Qp(ScaledEngine):
-    """The whole model as one QP (Srinivasan 2020, equation 3.2), by an interior point method: for tests.
+    """The whole model as one QP (Srinivasan 2020, equation 3.2), by an interior point method.
 
     Clarabel ends at gaps and residuals of ``precision``, absolute and relative. A start is ignored. Raises
     Unsolved if Clarabel fails.
