@@ -55,7 +55,7 @@ def compare(
     """Compare configurations by cross-validation: mean, standard deviation, paired t-test, CPU, memory."""
     from onlinesrl.core.io.atomic_write import storage_errors, write_atomic
     from onlinesrl.core.jit.decorators import told_of_compiling
-    from onlinesrl.core.parallel.config import PoolSection, given
+    from onlinesrl.core.parallel.config import given
     from onlinesrl.runs.comparison import candidates, cross_validation, statistics
     from onlinesrl.runs.comparison.folds import divided
     from onlinesrl.runs.comparison.scoring import SCORES
@@ -64,7 +64,7 @@ def compare(
     if metric not in SCORES:
         raise UsageError(f"--metric {metric}: expected one of {', '.join(SCORES)}")
     local = [] if workers is None else [f"workers={workers}"]
-    pool = given(PoolSection, [*local, *distribute])
+    pool = given([*local, *distribute])
     table = output / "comparison.csv"
     if not fresh and table.exists():
         raise FolderError(f"{output}: there is a comparison already; --fresh replaces it")

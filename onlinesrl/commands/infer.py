@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,6 @@ import typer
 from onlinesrl.commands.common import (
     Closed,
     DialectOption,
-    Distribute,
     Evidence,
     MaxAtoms,
     MaxGroundings,
@@ -31,7 +30,6 @@ from onlinesrl.runs.console import say, warn
 
 if TYPE_CHECKING:
     from onlinesrl.mln.query.world import World
-    from onlinesrl.psl.inference.solving import Parts
 
 AnyModel = Annotated[
     Path,
@@ -130,7 +128,6 @@ def infer(
     max_groundings: MaxGroundings = None,
     targets: OnTargets = None,
     threads: Threads = None,
-    distribute: Distribute = [],  # noqa: B006
     stats: Stats = False,
 ) -> None:
     """Infer the most probable world, marginal probabilities, or PSL's truth values."""
@@ -143,14 +140,13 @@ def infer(
                 "--closed, --open, --dialect, --error, --max-work"
             )
         method, most, several = method or "admm", max_groundings, threads or 1
-        with _in_parts(distribute) as parts:
-            result = _infer_psl(
-                model, data, method, output, tables, seed, most, skip, several, parts, to_stdout
-            )
-    elif query is None or data is not None or targets is not None or threads or distribute:
+        result = _infer_psl(
+            model, data, method, output, tables, seed, most, skip, several, to_stdout
+        )
+    elif query is None or data is not None or targets is not None or threads:
         raise UsageError(
             f"{model} is Markov logic, which needs --query, and takes --evidence, not --data, "
-            "--targets, --threads, --distribute"
+            "--targets, --threads"
         )
     else:
         options = world_options(closed, open_, dialect)
@@ -208,20 +204,6 @@ def _write_tables(folder: Path, tables: Mapping[str, Mapping[str, Sequence[Any]]
 # PSL ---------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _in_parts(distribute: Sequence[str]) -> Iterator[Parts | None]:
-    """Open the pool of the options, if there are any."""
-    if not distribute:
-        yield None
-        return
-    from onlinesrl.core.parallel.config import PartsSection, given, opened
-    from onlinesrl.psl.inference.solving import Parts
-
-    section = given(PartsSection, distribute)
-    with opened(section) as pool:
-        yield Parts(pool, section.parts)
-
-
 def _infer_psl(
     model: Path,
     data: Path | None,
@@ -232,22 +214,16 @@ def _infer_psl(
     max_groundings: int | None,
     skip: bool,
     threads: int,
-    parts: Parts | None,
     to_stdout: bool,
 ) -> dict[str, Any]:
     from onlinesrl.psl.ground.grounder import MOST
-    from onlinesrl.psl.inference.resume_file import ResumeFile
     from onlinesrl.psl.inference.solving import Options
     from onlinesrl.psl.query import infer as inference
     from onlinesrl.runs.progress import Status
 
     most = max_groundings or MOST
     with interruptible(), closing(Status(sys.stderr)) as status:
-        if parts is not None and output is not None:
-            parts = parts._replace(resume_file=ResumeFile(output / inference.KEPT, status.tell))
-        options = Options(
-            method, seed, output, status, status.tell, most, skip, threads, parts=parts
-        )
+        options = Options(method, seed, output, status, status.tell, most, skip, threads)
         inferred = inference.infer(model, data, options)
     if tables is not None:
         _write_tables(tables, inference.columns(inferred))

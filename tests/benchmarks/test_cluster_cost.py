@@ -9,33 +9,23 @@ CPU seconds are of all processes below this one, so a round's can be compared wi
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from itertools import pairwise
+from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 
 import onlinesrl as srl
-from onlinesrl.core.parallel.config import PoolSection, opened
-from onlinesrl.psl.ground.grounder import Grounder
-from onlinesrl.psl.inference import admm_distributed
-from onlinesrl.psl.inference.admm_distributed import DistributedAdmm, Task
-from onlinesrl.psl.lang.data import Database
-from onlinesrl.psl.lang.reader import parse
 from onlinesrl.stream.distributed.coordinator import Rounds
-from tests.benchmarks import tandem
 from tests.benchmarks.measure import REPO, show
 
 pytestmark = pytest.mark.benchmark
 CONFIG = REPO / "configs" / "citations.yaml"
 SHARDS, ROUND, ROUNDS = 8, 1_000, 5
 LONG_ROUND, LONG_ROUNDS = 2_000, 3
-PEOPLE, BLOCKS = 240, 8
 ENGINES = ("local", "ray")
 
 
@@ -133,41 +123,6 @@ def learning(
     return Cost(took[0][0] - began, min(whole), merge, *sizes[-1])
 
 
-@contextmanager
-def pool(engine: str, workers: int) -> Iterator[Any]:
-    with opened(PoolSection(engine=engine, workers=workers)) as found:
-        yield found
-
-
-def inference(
-    engine: str, workers: int, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> Cost:
-    """Solve a friendship model in parts; the merge is what the driver does between the answers."""
-    program = parse(tandem.RULES, declared={"Block": 2, "Similar": 2, "Friends": 2})
-    weights = np.array([rule.weight for rule in program.rules])
-    calls = []
-    call = admm_distributed.Held.call
-
-    def timed(held: Any, method: str, arguments: Any) -> Any:
-        at = time.perf_counter()
-        answers = call(held, method, arguments)
-        if method == "round" and arguments[0][2] is None:
-            calls.append((at, time.perf_counter(), sent(arguments), sent(answers)))
-        return answers
-
-    monkeypatch.setattr(admm_distributed.Held, "call", timed)
-    began = time.perf_counter()
-    with pool(engine, workers) as found:
-        task = Task(Grounder(program), database, weights, tandem.MEMORY)
-        DistributedAdmm(found, SHARDS, rounds=60).solve(task, lambda *_: None, lambda _: None)
-    monkeypatch.undo()
-    rounds = [later[0] - one[0] for one, later in pairwise(calls)]
-    merges = [later[0] - one[1] for one, later in pairwise(calls)]
-    _, _, out, back = calls[-1]
-    # the least: rounds with a certificate take longer, and so does a machine with other work
-    return Cost(calls[0][0] - began, min(rounds), min(merges), out, back)
-
-
 def tell(title: str, measured: Callable[[int], Cost]) -> None:
     """Print what was measured with one and two workers, and the model."""
     measured(1)  # compiles, and reads what is read
@@ -218,14 +173,4 @@ def test_cpu_of_a_round_beside_learning_in_series(
         f"CPU s of {SHARDS} shards of {LONG_ROUND:,} citations, {engine}, {workers} workers",
         ("", "in series", "a round", "ratio"),
         [*(("", *row) for row in rows), ("median", *map(median, zip(*rows, strict=True)))],
-    )
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_inference_in_parts(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tandem, "PEOPLE", PEOPLE)
-    database = tandem.database(BLOCKS)
-    tell(
-        f"ADMM in {SHARDS} parts, {engine}",
-        lambda workers: inference(engine, workers, database, monkeypatch),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import ValidationError
 
@@ -16,8 +16,6 @@ from onlinesrl.core.parallel.starting import starting
 
 if TYPE_CHECKING:
     from onlinesrl.core.parallel.executors import Pool
-
-S = TypeVar("S", bound=Section)
 
 
 class PoolSection(Section):
@@ -31,23 +29,18 @@ class PoolSection(Section):
     """how many work at a time; null: one a core; it changes no result."""
 
 
-class PartsSection(PoolSection):
-    """A PSL model in parts that workers hold."""
-
-    parts: Parts = 8
-    """into how many parts the ground rules are cut."""
-
-
-def given(section: type[S], options: Sequence[str]) -> S:
+def given(options: Sequence[str]) -> PoolSection:
     """Return the section that ``--distribute KEY=VALUE`` options say. Raises UsageError."""
     pairs = [option.partition("=") for option in options]
     values = {key: int(value) if value.isdecimal() else value for key, _, value in pairs}
     try:
-        return section.model_validate(values)
+        return PoolSection.model_validate(values)
     except ValidationError as error:
         key = str(error.errors()[0]["loc"][0])
-        names = ", ".join(section.model_fields)
-        wrong = "unknown key" if key not in section.model_fields else f"{values[key]!r} is no {key}"
+        names = ", ".join(PoolSection.model_fields)
+        wrong = (
+            "unknown key" if key not in PoolSection.model_fields else f"{values[key]!r} is no {key}"
+        )
         raise UsageError(
             f"--distribute {key}: {wrong}; expected KEY=VALUE with one of {names}, such as engine=ray "
             "or workers=4"

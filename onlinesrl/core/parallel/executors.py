@@ -1,7 +1,7 @@
 """Pure functions of (common, part): in this process, in forks of it, or on Ray, with the same results.
 
 A worker may die at any moment; its part is then repeated. Neither the engine nor the number of workers
-changes the results. Ray is in ``core.parallel.ray_executor``, parts with states in ``core.parallel.actors``.
+changes the results. Ray is in ``core.parallel.ray_executor``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any, Protocol, TypeVar
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.operating_system import process_context
-from onlinesrl.core.parallel.actors import ActorPool, Fork, Here, State
 from onlinesrl.core.parallel.starting import starting
 from onlinesrl.core.parallel.task_result import (
     Done,
@@ -49,9 +48,6 @@ class Pool(Protocol):
         again; Interrupted when a signal asks to stop.
         """
 
-    def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> ActorPool:
-        """Build the states of parts on workers, which hold them until the result is closed."""
-
 
 class Inline:
     """Processes the parts one after another, in this process."""
@@ -65,10 +61,6 @@ class Inline:
     ) -> Iterator[R]:
         """See ``Pool.map``."""
         return (function(common, part) for part in parts)
-
-    def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> ActorPool:
-        """See ``Pool.hold``."""
-        return ActorPool([Here(build, common)], parts)
 
 
 class Workers(ABC):
@@ -159,10 +151,6 @@ class Forks(Workers):
             pipe, process = self._idle.pop()
             pipe.close()
             process.join()
-
-    def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> ActorPool:
-        """See ``Pool.hold``."""
-        return ActorPool([Fork(build, common) for _ in parts[: self.workers]], parts)
 
     def _start(self, function: Callable[..., Any], shared: Any, part: Any) -> Any:
         work = function, shared, part

@@ -8,14 +8,13 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.errors import UnavailableError
-from onlinesrl.core.parallel.actors import ActorPool, Call, Host, State, States
 from onlinesrl.core.parallel.executors import Workers
 from onlinesrl.core.parallel.task_result import Done, WorkerDied, tried
 from onlinesrl.core.version import __version__
@@ -74,13 +73,6 @@ class OnRay(Workers):
         self.workers = workers
         self.task = ray.remote(_on_worker).options(max_retries=0)
 
-    def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> ActorPool:
-        """See ``Pool.hold``."""
-        shared = self._shared((build, common))
-        return ActorPool(
-            [_Actor(self.ray, self.raylet, shared) for _ in parts[: self.workers]], parts
-        )
-
     def _shared(self, common: Any) -> Any:
         self.raylet.check()
         return self.ray.put(common)
@@ -103,41 +95,6 @@ class OnRay(Workers):
         if not self.raylet.dead:
             with suppress(Exception):
                 self.ray.cancel(task, force=True)
-
-
-class _Actor(Host):
-    """States in an actor."""
-
-    def __init__(self, ray: Any, raylet: _Raylet, shared: Any) -> None:
-        self._ray, self._raylet, self._shared = ray, raylet, shared
-        self._actor: Any = None
-
-    def start(self) -> None:
-        """See ``Host.start``."""
-        self.close()
-        self._raylet.check()
-        kind = self._ray.remote(_OnWorker).options(max_restarts=0, scheduling_strategy="SPREAD")
-        self._actor = kind.remote(__version__, [self._shared])
-
-    def send(self, call: Call) -> None:
-        """See ``Host.send``."""
-        self._raylet.check()
-        self._answer = self._actor.answer.remote([self._ray.put(call)])
-
-    def receive(self) -> Mapping[int, Done]:
-        """See ``Host.receive``."""
-        while not self._ray.wait([self._answer], timeout=interrupt.POLL_SECONDS)[0]:
-            interrupt.check()
-            self._raylet.check()
-        self._raylet.check()
-        answer: Mapping[int, Done] = _result_of(self._ray, self._answer)
-        return answer
-
-    def close(self) -> None:
-        """See ``Host.close``."""
-        if self._actor is not None and not self._raylet.dead:
-            with suppress(Exception):
-                self._ray.kill(self._actor)
 
 
 def _result_of(ray: Any, task: Any) -> Any:
@@ -186,22 +143,6 @@ def _common(reference: Any) -> Any:
         _COMMON.clear()
         _COMMON[name] = _ray().get(reference)
     return _COMMON[name]
-
-
-class _OnWorker:
-    """Holds the states of parts on a machine of the cluster."""
-
-    def __init__(self, version: str, sent: Sequence[Any]) -> None:
-        self.other = _version_problem(version)
-        if self.other is None:
-            self.states = States(*_ray().get(sent[0]))
-
-    def answer(self, sent: Sequence[Any]) -> Mapping[int, Done]:
-        """Answer a call."""
-        if self.other is not None:
-            return {0: Done(failed=self.other, exit_code=69)}
-        answers = self.states.answer(_ray().get(sent[0]))
-        return {number: _with_host(done) for number, done in answers.items()}
 
 
 def _ray() -> Any:

@@ -1,4 +1,4 @@
-"""ADMM over rows that are elsewhere: in pages on disk, here or on other machines (``admm_distributed``).
+"""ADMM over rows in pages on disk.
 
 A round needs the values ahead and the step size, and gives back what the rows add over the variables. The
 rows keep one number each, their dual.
@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-import msgspec
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.core.io.restoring import LARGE, Expected, Natural, converted, restored
 from onlinesrl.core.parallel.threads import ahead as read_ahead
 from onlinesrl.psl.inference.row_pages import Page, Pages
 from onlinesrl.psl.kernels import admm
@@ -163,14 +161,6 @@ class PageRows:
         return page, problem
 
 
-class _Header(msgspec.Struct):
-    """The rounds so far, the step size, and the round when it is next set."""
-
-    rounds: Natural
-    eta: Annotated[float, msgspec.Meta(gt=0, le=LARGE)]
-    next: Natural
-
-
 class Consensus:
     """The values of ADMM, which asks its rows for what they add; see ``AdmmState``."""
 
@@ -186,26 +176,6 @@ class Consensus:
         no_rows = start, variable, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE
         self._variables = admm.AdmmProblem(*no_rows, np.zeros(n), bonus=np.zeros(n), ridge=ridge)
         self._marked = y.copy()
-
-    def save(self) -> tuple[dict[str, Any], dict[str, Floats]]:
-        """Return header and arrays, after a round with a mark; the rows save theirs."""
-        arrays = {
-            "y": self.iterate.y,
-            "gradient": self.iterate.gradient,
-            "looked_at": self.y_before,
-        }
-        arrays |= {"marked": self._marked, "degree": self._variables.degree}
-        return {"rounds": self.count, "eta": self.eta, "next": self._next}, arrays
-
-    def restore(self, header: dict[str, Any], arrays: dict[str, Floats]) -> None:
-        """Restore what ``save`` returned, in place of ``start``. Raises Misfit."""
-        saved: _Header = converted(header, _Header)
-        current = self.save()[1]
-        expected = {name: Expected(np.float64, array.shape) for name, array in current.items()}
-        saved_arrays = restored(arrays, expected)
-        self.count, self.eta, self._next = saved.rounds, saved.eta, saved.next
-        for name, array in current.items():
-            array[:] = saved_arrays[name]
 
     def start(self) -> Certificate:
         """Set the duals to the slopes at the values; return the certificate of both."""
@@ -260,30 +230,15 @@ class Limits(NamedTuple):
         return excess, certificate.energy
 
 
-class Progress(NamedTuple):
-    """The last certificate, the best one, and its values."""
-
-    found: Certificate
-    lowest: Certificate
-    best: Floats
-
-
 def polish(
-    rounds: Consensus,
-    limits: Limits,
-    report: Callable[[int, Certificate], object],
-    progress: Progress | None = None,
-    save: Callable[[Progress], object] | None = None,
+    rounds: Consensus, limits: Limits, report: Callable[[int, Certificate], object]
 ) -> tuple[Certificate, Floats, bool]:
     """Do rounds; return the best values' certificate, the values, whether certified. Raises Infeasible.
 
-    ``report`` is called with the number of every round and the last certificate, ``save`` with the
-    progress before every ten rounds. Restored rounds go on from such a ``progress``.
+    ``report`` is called with the number of every round and the last certificate.
     """
-    if progress is None:
-        certificate = rounds.start()
-        progress = Progress(certificate, certificate, np.clip(rounds.iterate.y, 0.0, 1.0))
-    certificate, lowest, best = progress
+    lowest = certificate = rounds.start()
+    best = np.clip(rounds.iterate.y, 0.0, 1.0)
     while True:
         status = verdict(*certificate, limits.highest, limits.tolerance, limits.violation)
         if status == INFEASIBLE:
@@ -293,8 +248,6 @@ def polish(
             lowest, best = certificate, np.clip(rounds.y_before, 0.0, 1.0)
         if certified or rounds.count >= limits.rounds:
             return lowest, best, certified
-        if save is not None:
-            save(Progress(certificate, lowest, best))
         for _ in range(min(PERIOD, limits.rounds - rounds.count) - 1):
             rounds.step()
             report(rounds.count, certificate)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from pydantic import ValidationError
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import UsageError
@@ -26,27 +25,17 @@ from onlinesrl.psl.lang.data import Database
 from onlinesrl.psl.lang.model import Functions
 
 if TYPE_CHECKING:
-    from onlinesrl.core.parallel.executors import Pool
     from onlinesrl.psl.inference.admm_paged import PagedSolution
-    from onlinesrl.psl.inference.resume_file import ResumeFile
     from onlinesrl.psl.inference.tandem import Tandem, TandemProgress
 
 DUCKDB_BYTES = 400_000_000
-"""The memory, in bytes, that DuckDB may use for grounding in tandem inference, or a part of a model."""
+"""The memory, in bytes, that DuckDB may use for grounding in tandem inference."""
 
 Say: TypeAlias = Callable[[str], None]
 
 
 def quiet(message: str) -> None:
     """Say nothing."""
-
-
-class Parts(NamedTuple):
-    """A model cut into so many parts, which the workers of a pool hold; ``resume_file`` is where to go on."""
-
-    pool: Pool
-    number: int
-    resume_file: ResumeFile | None = None
 
 
 class InferenceProblem(NamedTuple):
@@ -64,7 +53,7 @@ class Options:
     ``folder`` is for data that do not fit in memory; None: the system's temporary folder. ``say`` gets
     messages of progress, ``tell`` those that stay. ``most`` limits the rows of joins when grounding in
     memory; ``skip`` leaves out ground rules with an atom that is neither observed nor a target. ``threads``
-    does not change the answer; ``large`` is ADMM's; ``parts`` are held by the workers of a pool.
+    does not change the answer; ``large`` is ADMM's.
     """
 
     method: str = "admm"
@@ -76,21 +65,12 @@ class Options:
     skip: bool = False
     threads: int = 1
     large: int = Admm.large
-    parts: Parts | None = None
 
     def check(self) -> None:
-        """Raise UsageError for a method that there is not, whose extra is not installed, or not in parts."""
+        """Raise UsageError for a method that there is not."""
         if self.method not in ENGINES:
             raise UsageError(
                 f"unknown method {self.method}; for PSL there are {', '.join(ENGINES)}"
-            )
-        try:
-            _ = self.section
-        except ValidationError as error:
-            raise UsageError(str(error.errors()[0]["ctx"]["error"])) from None
-        if self.parts is not None and self.method != "admm":
-            raise UsageError(
-                f"--distribute: {self.method} is for one process; expected --method admm"
             )
 
     @property
@@ -112,8 +92,7 @@ class Options:
     def grounder(self, problem: InferenceProblem) -> Grounder:
         """Return what grounds a problem."""
         advice = "--max-groundings sets how many, and --method tandem takes any number"
-        unlimited = self.method == "tandem" or self.parts is not None
-        most = np.iinfo(np.int64).max if unlimited else self.most
+        most = np.iinfo(np.int64).max if self.method == "tandem" else self.most
         return Grounder(
             problem.program, problem.functions, most=most, advice=advice, skip=self.skip
         )
@@ -125,8 +104,6 @@ Solved: TypeAlias = "tuple[HingeSolution | PagedSolution, dict[str, Any]]"
 
 def solved(problem: InferenceProblem, options: Options, lap: Say) -> Solved:
     """Ground and solve a problem, reporting laps; also returns statistics."""
-    if options.parts is not None:
-        return _solved_in_parts(problem, options, options.parts, lap)
     section = options.section
     if isinstance(section, TandemSection):
         return _solved_while_ground(problem, options, section.tandem(options.of_engine), lap)
@@ -183,34 +160,6 @@ def _solved_while_ground(
         **_counts(problem.program, listing.n_variables, *counts),
         "skipped": int(skipped[0]),
         "bytes_on_disk": solution.bytes_on_disk,
-    }
-
-
-def _solved_in_parts(problem: InferenceProblem, options: Options, parts: Parts, lap: Say) -> Solved:
-    from onlinesrl.psl.inference.admm_distributed import DistributedAdmm, Task
-    from onlinesrl.psl.inference.admm_paged import Certificate
-
-    def report(count: int, at: Certificate) -> None:
-        options.say(f"round {count}: {_energy(at.energy / s, at.bound / s)}")
-
-    def grounded(rows: int) -> None:
-        lap("ground")
-        options.say(f"{rows:,} ground rules in {parts.number} parts")
-
-    weights = weights_of(problem.program)
-    s = scale(weights)
-    task = Task(options.grounder(problem), problem.database, s * weights, DUCKDB_BYTES)
-    engine = DistributedAdmm(parts.pool, parts.number)
-    solution, ground = engine.solve(task, report, grounded, parts.resume_file)
-    lap("solve")
-    solution = replace(solution, energy=solution.energy / s, bound=solution.bound / s)
-    counts = solution.potentials, solution.constraints, ground.inactive
-    return solution, {
-        **_counts(problem.program, len(solution.y), *counts),
-        "skipped": ground.skipped,
-        "parts": parts.number,
-        "bytes_on_disk": solution.bytes_on_disk,
-        "bytes_a_round": ground.bytes_a_round,
     }
 
 

@@ -15,7 +15,6 @@ from onlinesrl.core.errors import UNPROVEN, UsageError
 from onlinesrl.core.evaluation.prequential import f1
 from onlinesrl.core.io.atomic_write import storage_errors, write_atomic
 from onlinesrl.core.jit.decorators import told_of_compiling
-from onlinesrl.core.parallel.executors import Inline
 from onlinesrl.core.timing import Clock
 from onlinesrl.logic.tables import with_names
 from onlinesrl.psl.ground.grounder import MOST
@@ -23,7 +22,6 @@ from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.inference.solving import (
     InferenceProblem,
     Options,
-    Parts,
     quiet,
     solved,
     weights_of,
@@ -35,8 +33,6 @@ from onlinesrl.psl.lang.reader import parse
 if TYPE_CHECKING:
     from onlinesrl.psl.inference.admm_paged import PagedSolution
 
-KEPT = "infer.ckpt"
-"""The file of a folder from which inference in parts goes on where it was killed."""
 FEASIBLE = 1e-3
 """How much an answer may violate a hard rule without a warning."""
 
@@ -80,9 +76,8 @@ def solve(problem: InferenceProblem, options: Options, clock: Clock) -> Inferred
     """Infer the values of least energy of a program on its data; see ``infer``."""
     options.say("loading the kernels")
     with told_of_compiling(options.tell):
-        parts = None if options.parts is None else Parts(Inline(), 1)
         large = options.large if options.threads == 1 else 0
-        loading = replace(options, say=quiet, most=MOST, skip=False, large=large, parts=parts)
+        loading = replace(options, say=quiet, most=MOST, skip=False, large=large)
         solved(_smallest(), loading, quiet)
     clock.lap("compile")
     options.say("grounding")
@@ -188,7 +183,7 @@ def _optimality(stats: Mapping[str, Any]) -> str:
 def write(inferred: Inferred, folder: Path) -> None:
     """Write a file of rows for each predicate with targets, as PSL does, and ``stats.json``.
 
-    Then nothing is left to go on with, and ``KEPT`` is removed. Raises StorageError.
+    Raises StorageError.
     """
     with storage_errors(folder, "create"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -196,8 +191,6 @@ def write(inferred: Inferred, folder: Path) -> None:
         rows = "".join(f"{row}\n" for row in _rows(inferred.database, table))
         write_atomic(folder / f"{name}.txt", rows.encode())
     write_atomic(folder / "stats.json", json.dumps(inferred.stats, indent=2).encode(), b"\n")
-    with storage_errors(folder / KEPT, "remove"):
-        (folder / KEPT).unlink(missing_ok=True)
 
 
 def _rows(database: Database, table: AtomTable) -> Iterator[str]:
