@@ -528,17 +528,17 @@ def test_marginals_are_those_of_a_cold_start():
         srl.World(srl.Model(TRUST, "psl"), "Trusts").marginals()
 
 
-def test_marginals_of_wide_components_narrow_ones_and_steep_weights():
-    """Sixteen are friends of each other; a chain is beside them, or joined; weights are steep for a while."""
+def test_marginals_of_wide_components_and_narrow_ones():
+    """Sixteen are friends of each other; a chain is beside them, or joined; a few are foes for a while."""
     model = srl.Model("""
 Knows(p, p)
 Foe(p, p)
 Smokes(p)
 0.3 Knows(x, y) ^ Smokes(x) => Smokes(y)
 0.1 Knows(x, y) => !Smokes(x) v !Smokes(y)
-3333333333.3 Foe(x, y) ^ Smokes(x) => Smokes(y)
-3333333333.3 Foe(x, y) => Smokes(y)
-3333333333.3 Foe(x, y) => !Smokes(y)
+33.3 Foe(x, y) ^ Smokes(x) => Smokes(y)
+33.3 Foe(x, y) => Smokes(y)
+33.3 Foe(x, y) => !Smokes(y)
 """)
     friends = [(f"F{a}", f"F{b}") for a in range(16) for b in range(a)]
     chain = [(f"C{n}", f"C{n + 1}") for n in range(9)]

@@ -45,4 +45,4 @@ class Toulbar2:
         score = model.score(state, weight, bonus)
         slack = (len(costs.start) + len(costs.low)) * 10.0**-DECIMALS / scale
         certified = size.certifies(slack + size.rounding)
-        return Solution(state, score, score + slack, "toulbar2", certified, size.rounding)
+        return Solution(state, score, score + slack, "toulbar2", certified)

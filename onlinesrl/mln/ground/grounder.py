@@ -50,7 +50,7 @@ KINDS = {
     grounding_frames.EVIDENCE_BREAKS_RULE: "hard_rule",
     grounding_frames.TOO_MANY_ATOMS: "limit",
     grounding_frames.TOO_MANY_GROUNDINGS: "limit",
-    grounding_frames.WEIGHTS_OVERFLOW: "overflow",
+    grounding_frames.WEIGHTS_BEYOND: "overflow",
 }
 """The kind of ExampleError of each status."""
 ROWS = 1 << 28
@@ -205,8 +205,18 @@ class Grounder:
 
     # messages ----------------------------------------------------------------------------------------
 
-    def reason(self, batch: grounding_frames.Batch, w: int, status: int, detail: int) -> str:
-        """Return the message of a bad example; ``detail`` is the kernel's detail of the status."""
+    def reason(
+        self,
+        batch: grounding_frames.Batch,
+        w: int,
+        status: int,
+        detail: int,
+        weight: float | None = None,
+    ) -> str:
+        """Return the message of a bad example; ``detail`` is the kernel's detail of the status.
+
+        ``weight`` is the weight that is refused, where it is known.
+        """
         if status == grounding_frames.TRUTH_NOT_OPEN:
             return self._not_open(batch, w, detail)
         if status == grounding_frames.TRUTH_BREAKS_GROUP:
@@ -226,12 +236,12 @@ class Grounder:
                 f"{clause.text} (line {line}){long if clause.exists else ''}; {keys.advice} a condition that "
                 f"evidence decides to the rule, or a hard rule that decides atoms; or raise {keys.groundings}"
             )
-        if status == grounding_frames.WEIGHTS_OVERFLOW:
-            most = weight_magnitude.HIGHEST
+        if status == grounding_frames.WEIGHTS_BEYOND:
+            size = "a weight" if weight is None else f"the weight {weight:g}"
             return (
-                f"the weights of the ground clauses add up to more than {most:g}; the largest one is "
-                f"in the rule {clause.text} (line {line}): expected smaller weights and numbers, or a hard "
-                "rule, which ends in a period"
+                f"{size} of the rule {clause.text} (line {line}) is too large: sums of doubles would hide "
+                f"differences of {weight_magnitude.TOLERANCE:g}, expected at most "
+                f"{weight_magnitude.SAFE:,.0f}; make this rule hard: end it with a full stop"
             )
         part = "truth" if status == grounding_frames.TRUTH_BREAKS_RULE else "evidence"
         return f"the {part} breaks the hard rule {clause.text}"
@@ -273,13 +283,11 @@ class Grounder:
 class GroundExample:
     """An example's ground network, whose rows refer to their weights.
 
-    It is valid until its grounder grounds the next example. ``magnitude`` is the sum of all absolute weights
-    that ``weights`` has returned.
+    It is valid until its grounder grounds the next example.
     """
 
     grounder: ModelGrounder
     batch: grounding_frames.Batch
-    magnitude: float = 0.0
 
     @property
     def net(self) -> ground_network.Network:
@@ -293,14 +301,13 @@ class GroundExample:
     def weights(self, net: ground_network.Network) -> Floats:
         """Return the weights of the ground clauses of the network, or of a view of it, float64[clause].
 
-        The next call overwrites the result. Raises ExampleError if the sum of weights overflows.
+        The next call overwrites the result. Raises ExampleError if a weight is beyond what can be certified.
         """
         weight = self.grounder.weights.weigh(net)
-        self.magnitude += weight_magnitude.total(net, weight)
-        if not self.magnitude <= weight_magnitude.HIGHEST:
-            clause = weight_magnitude.largest(net, weight)
-            status = grounding_frames.WEIGHTS_OVERFLOW
-            reason = self.grounder.reason(self.batch, 0, status, clause)
+        if weight_magnitude.beyond(net, weight, weight_magnitude.total(net, weight)):
+            clause, size = weight_magnitude.largest(net, weight)
+            status = grounding_frames.WEIGHTS_BEYOND
+            reason = self.grounder.reason(self.batch, 0, status, clause, size)
             raise ExampleError(reason, "overflow")
         return weight
 

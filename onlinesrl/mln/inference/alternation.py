@@ -59,9 +59,24 @@ class Alternation:
         with suppress(Wide):
             return Elimination().solve(model, weight, bonus=bonus)
         size = Magnitude.of(weight, bonus)
-        best = self._searched_locally(best, WalkSat(tries=1), model, weight, bonus)
+        hidden = size.hidden(model.n_atoms + model.n_clauses)
+
+        def better(a: Solution, b: Solution) -> Solution:
+            """Return the better of two answers, the first of equal ones, with the least bound."""
+            best, least = a if a.score >= b.score else b, min(a.bound, b.bound)
+            certified = best.score > -np.inf and size.certifies(least - best.score + hidden)
+            route, bound = b.route if certified else best.route, max(least, best.score)
+            return Solution(best.state, best.score, bound, route, certified)
+
+        def searched_locally(best: Solution, engine: WalkSat) -> Solution:
+            with suppress(Unsolved):
+                answer = engine.solve(model, weight, bonus=bonus)
+                return better(best, replace(answer, route=best.route))
+            return best
+
+        best = searched_locally(best, WalkSat(tries=1))
         most = weight[weight > 0].sum() + (0.0 if bonus is None else bonus[bonus > 0].sum())
-        best = _better(best, replace(best, bound=max(float(most), best.score)), size)
+        best = better(best, replace(best, bound=max(float(most), best.score)))
         for work in _turns(max(LEAST, entries), limit) if takes_turns else (first,):
             if best.certified:
                 return best
@@ -74,28 +89,18 @@ class Alternation:
                     start=start,
                     max_work=work if takes_turns else None,
                 )
-                best = answer if answer.certified else _better(best, answer, size)
+                best = answer if answer.certified else better(best, answer)
             if best.certified:
                 return best
             search.offer(best.score)
-            best = _better(best, search.go_on(CELLS * work), size)
+            best = better(best, search.go_on(CELLS * work))
         if not best.certified:
-            best = self._searched_locally(best, WalkSat(), model, weight, bonus)
+            best = searched_locally(best, WalkSat())
         if best.score == -np.inf:
             raise Unsolved(
                 f"no feasible state was found (max_work {self._max_work}): "
                 "raise max_nodes and max_work or leave them out"
             )
-        return best
-
-    @staticmethod
-    def _searched_locally(
-        best: Solution, engine: WalkSat, model: GroundMRF, weight: Floats, bonus: Floats | None
-    ) -> Solution:
-        """Return the better of an answer and of what local search finds."""
-        with suppress(Unsolved):
-            answer = replace(engine.solve(model, weight, bonus=bonus), route=best.route)
-            return _better(best, answer, Magnitude.of(weight, bonus))
         return best
 
 
@@ -105,13 +110,3 @@ def _turns(work: int, limit: int) -> Iterator[int]:
         yield work
         work *= GROWTH
     yield limit
-
-
-def _better(a: Solution, b: Solution, size: Magnitude) -> Solution:
-    """Return the better of two answers, the first of equal ones, with what bounds scores the closest."""
-    best = a if a.score >= b.score else b
-    closest = min(a, b, key=lambda answer: answer.bound + answer.rounding)
-    excess = closest.bound - best.score + closest.rounding
-    certified = best.score > -np.inf and size.certifies(excess)
-    route, bound = b.route if certified else best.route, max(closest.bound, best.score)
-    return Solution(best.state, best.score, bound, route, certified, closest.rounding)

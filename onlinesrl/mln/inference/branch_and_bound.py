@@ -77,7 +77,7 @@ class Search:
         slack = tolerance if proven else cost - root
         bound = best + slack if best > -np.inf else np.inf
         certified = proven and self._size.certifies(bound - score + self._size.rounding)
-        return Solution(state, score, bound, "branch-and-bound", certified, self._size.rounding)
+        return Solution(state, score, bound, "branch-and-bound", certified)
 
 
 class Tables:

@@ -52,8 +52,6 @@ def _first_maximum(
     maxima = np.flatnonzero(scores >= top - TIE * max(min(1.0, size.total), abs(top)))
     states = ((maxima[:, None] >> np.arange(model.n_atoms)[::-1]) & 1).astype(np.uint8)
     state = states[0]
-    if size.lost:
-        state = max(states, key=lambda candidate: model.exact_score(candidate, weight, bonus))
     score = model.score(state, weight, bonus)
     return Solution(state, score, score, "brute", certified=True)
 

@@ -2,38 +2,28 @@
 
 A defined atom adds no variable: a clause that has it is a table over the variables that define it. So
 defined atoms do not widen the network, as they do in elimination clause by clause.
-
-``CliqueTables`` adds doubles. ``IntegerElimination`` is for weights that are lost in sums of doubles. All
-doubles are whole multiples of one power of two, so Python's integers add them exactly.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
 from itertools import pairwise
 from math import prod
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
+from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.gate_detection import Literals, definitions
-from onlinesrl.mln.inference.protocols import Marginals, Solution, Wide
+from onlinesrl.mln.inference.protocols import Marginals, Wide
 
 MAX_TABLE = 1 << 20
 MAX_CELLS = 1 << 24
-INTEGER_TABLE, INTEGER_CELLS = 1 << 10, 1 << 16
-"""The most cells of a table, and of all; a cell takes some 0.05 us for every clause on its variables."""
-NEVER = 1000
-"""By so much a hard clause outweighs the sum of all others; exp(-1000) is 0 in a double."""
 
 Truth = NDArray[np.bool_]
-Integers = NDArray[np.object_]
 Cliques = dict[int, tuple[int, ...]]
 """Each variable, in the order of elimination, with its neighbours that are eliminated later, in that order.
 
@@ -69,8 +59,10 @@ class CliqueTables:
             with np.errstate(divide="ignore"):
                 finite = np.where(np.isfinite(top), top, 0.0)
                 messages[v] = finite + np.log(np.exp(tables[v] - finite).sum(axis=0))
-            if rest:
-                tables[rest[0]] += messages[v].reshape(shape_among(cliques, v, messages[v]))
+            if rest:  # the message's shape among the axes of the table that receives it
+                length = dict(zip(rest, messages[v].shape, strict=True))
+                shape = [length.get(u, 1) for u in (rest[0], *cliques[rest[0]])]
+                tables[rest[0]] += messages[v].reshape(shape)
             else:
                 log_z += float(messages[v])
         log_z += constant
@@ -83,11 +75,11 @@ class CliqueTables:
 class Variables:
     """A model's variables: groups, and atoms on their own that no hard clauses define.
 
-    ``cliques`` are the tables of their elimination. Raises Wide if one table would have more than ``most``
-    cells, or all together more than ``cells``.
+    ``cliques`` are the tables of their elimination. Raises Wide if one table would have more than
+    ``MAX_TABLE`` cells, or all together more than ``MAX_CELLS``.
     """
 
-    def __init__(self, model: GroundMRF, most: int = MAX_TABLE, cells: int = MAX_CELLS) -> None:
+    def __init__(self, model: GroundMRF) -> None:
         literals, ends = model.literals.tolist(), pairwise(model.start.tolist())
         self.clauses: list[Literals] = [tuple(sorted(literals[i:j])) for i, j in ends]
         hard = [c for c, is_hard in zip(self.clauses, model.hard, strict=True) if is_hard]
@@ -106,7 +98,7 @@ class Variables:
         self._scope: dict[int, frozenset[int]] = {}
         self._atoms: list[Literals] = [(atom,) for atom in range(1, model.n_atoms + 1)]
         scopes = map(self.scope, [*self.clauses, *self._atoms])
-        self.cliques = _cliques(self.sizes, scopes, most, cells)
+        self.cliques = _cliques(self.sizes, scopes)
         self._place = {v: number for number, v in enumerate(self.cliques)}
 
     def shapes(self) -> dict[int, list[int]]:
@@ -125,15 +117,6 @@ class Variables:
             for atom, axes in ((atom, self.axes(atom)) for atom in self._atoms)
         ]
         return np.clip(np.array(probability, np.float64), 0.0, 1.0)
-
-    def state(self, values: Mapping[int, int]) -> State:
-        """Return the truth of each atom, by the values of the variables."""
-        truth = []
-        for atom in self._atoms:
-            axes = self.axes(atom)
-            true = np.broadcast_to(self.true(atom, axes), [self.sizes[u] for u in axes])
-            truth.append(true[tuple(values[u] for u in axes)])
-        return np.array(truth, np.uint8)
 
     def scope(self, literals: Literals) -> frozenset[int]:
         """Return the variables that determine the literals, without those of a single value."""
@@ -161,13 +144,11 @@ class Variables:
         return truth
 
 
-def _cliques(
-    sizes: list[int], scopes: Iterable[frozenset[int]], most: int, most_cells: int
-) -> Cliques:
+def _cliques(sizes: list[int], scopes: Iterable[frozenset[int]]) -> Cliques:
     """Order the elimination by the smallest next table. Raises Wide."""
     neighbours: list[set[int]] = [set() for _ in sizes]
     for scope in set(scopes):
-        if prod(sizes[v] for v in scope) > most:
+        if prod(sizes[v] for v in scope) > MAX_TABLE:
             raise Wide("a clause depends on too many atoms for elimination")
         for v in scope:
             neighbours[v] |= scope - {v}
@@ -180,7 +161,7 @@ def _cliques(
         if v in cliques or cells != _cells(sizes, neighbours, v):
             continue
         total += cells
-        if cells > most or total > most_cells:
+        if cells > MAX_TABLE or total > MAX_CELLS:
             raise Wide("the induced width is too large for elimination")
         cliques[v] = tuple(neighbours[v])
         for u in neighbours[v]:
@@ -211,108 +192,3 @@ def probabilities(
         if rest:
             summed_axes = [i for i, u in enumerate((rest[0], *cliques[rest[0]])) if u not in rest]
             tables[v] *= tables[rest[0]].sum(axis=tuple(summed_axes))
-
-
-def shape_among(cliques: Cliques, v: int, message: NDArray[Any]) -> list[int]:
-    """Return the shape of a variable's message among the axes of the table that receives it."""
-    rest = cliques[v]
-    length = dict(zip(rest, message.shape, strict=True))
-    return [length.get(u, 1) for u in (rest[0], *cliques[rest[0]])]
-
-
-class IntegerElimination:
-    """Max-sum and sum-product elimination with integers. Raises Infeasible, and Wide for too large tables."""
-
-    def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
-        """See ``MapEngine.solve``; ties go to the first value of each variable."""
-        scores = IntegerScores.of(model, weight, bonus)
-        cliques, total = scores.variables.cliques, scores.constant
-        for v, rest in cliques.items():
-            best = scores.tables[v].max(axis=0)
-            if rest:
-                scores.send(v, best)
-            else:
-                total += best
-        scores.check(total)
-        values: dict[int, int] = {}
-        for v, rest in reversed(cliques.items()):
-            of_value = np.moveaxis(scores.tables[v], 0, -1)[tuple(values[u] for u in rest)]
-            values[v] = int(of_value.argmax())
-        state = scores.variables.state(values)
-        score = model.score(state, weight, bonus)
-        return Solution(state, score, score, "elimination", certified=True)
-
-    def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
-        """See ``MarginalEngine.marginals``.
-
-        A message has two parts: the maximum, an integer, and the logarithm of the sum relative to it.
-        """
-        scores = IntegerScores.of(model, weight, None)
-        variables, log_z, total = scores.variables, 0.0, scores.constant
-        excess = {v: np.zeros(shape) for v, shape in variables.shapes().items()}
-        messages: dict[int, Floats] = {}
-        for v, rest in variables.cliques.items():
-            top = scores.tables[v].max(axis=0)
-            excess[v] += scores.below(scores.tables[v] - top)
-            messages[v] = np.logaddexp.reduce(excess[v], axis=0)
-            if rest:
-                scores.send(v, top)
-                shape = shape_among(variables.cliques, v, messages[v])
-                excess[rest[0]] += messages[v].reshape(shape)
-            else:
-                total, log_z = total + top, log_z + float(messages[v])
-        scores.check(total)
-        probabilities(variables.cliques, excess, messages)
-        log_z += float(Fraction(total, scores.unit))
-        return Marginals(variables.marginals(excess), log_z, "exact", 0)
-
-
-class IntegerScores(NamedTuple):
-    """The tables of the variables, in units of ``1 / unit``; ``most`` is the sum of all soft weights."""
-
-    variables: Variables
-    tables: dict[int, Integers]
-    constant: int
-    unit: int
-    most: int
-
-    @classmethod
-    def of(cls, model: GroundMRF, weight: Floats, bonus: Floats | None) -> IntegerScores:
-        """Return the tables of a model. Raises Wide."""
-        variables = Variables(model, INTEGER_TABLE, INTEGER_CELLS)
-        gains = weight.tolist() if bonus is None else [*weight.tolist(), *bonus.tolist()]
-        ratios = [gain.as_integer_ratio() for gain in gains]
-        unit = max((below for _, below in ratios), default=1)
-        integers = [above * (unit // below) for above, below in ratios]
-        most = sum(map(abs, integers))
-        hard = -(2 * most + NEVER * unit)
-        tables = {v: np.full(shape, 0, np.object_) for v, shape in variables.shapes().items()}
-        constant = 0
-        units = [(atom,) for atom in range(1, len(gains) - model.n_clauses + 1)]
-        is_hard = [*model.hard.tolist(), *(False for _ in units)]
-        for clause, gain, never in zip(
-            [*variables.clauses, *units], integers, is_hard, strict=True
-        ):
-            axes = variables.axes(clause)
-            scores = np.array([hard if never else 0, 0 if never else gain], np.object_)
-            score = scores[variables.true(clause, axes).astype(np.intp)]
-            if axes:
-                tables[axes[0]] += score
-            else:
-                constant += score  # a number: the index has no axes
-        return cls(variables, tables, constant, unit, most)
-
-    def send(self, v: int, message: Integers) -> None:
-        """Add a variable's message to the table of the first of its neighbours."""
-        to = self.variables.cliques[v][0]
-        self.tables[to] += message.reshape(shape_among(self.variables.cliques, v, message))
-
-    def below(self, difference: Integers) -> Floats:
-        """Return differences from a maximum as doubles, and at least ``-NEVER``."""
-        least = -NEVER * self.unit
-        return np.array(np.maximum(difference, least) / self.unit, np.float64)
-
-    def check(self, total: int) -> None:
-        """Raise Infeasible where the best total breaks a hard clause."""
-        if total < -self.most:
-            raise Infeasible("no state satisfies the hard clauses and the groups")

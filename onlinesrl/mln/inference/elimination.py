@@ -13,11 +13,10 @@ from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
-from onlinesrl.mln.inference.clique_elimination import IntegerElimination
 from onlinesrl.mln.inference.components import components, restrict, solve_components
 from onlinesrl.mln.inference.protocols import MapEngine, Solution, Wide
 from onlinesrl.mln.inference.pure_literals import impure
-from onlinesrl.mln.inference.rounding import Magnitude, solve_hardened
+from onlinesrl.mln.inference.rounding import Magnitude
 from onlinesrl.mln.kernels import elimination, elimination_order
 from onlinesrl.mln.kernels.ground_network import Network
 
@@ -48,8 +47,7 @@ class Elimination:
         state = np.empty(model.n_atoms, np.uint8)
         state[order] = truth[: model.n_atoms]
         score, size = model.score(state, weight, bonus), Magnitude.of(weight, bonus)
-        certified = size.certifies(size.rounding)
-        return Solution(state, score, score, "elimination", certified, size.rounding)
+        return Solution(state, score, score, "elimination", not size.coarse)
 
 
 def build_structure(
@@ -78,8 +76,7 @@ class Mpe:
     """Exact MPE of each connected component, by elimination where it is narrow.
 
     ``core`` solves the components that are too wide, without their pure literals; its answers say whether
-    they are certified. If sums of doubles would lose small weights, large weights become hard clauses, or
-    all are added as integers. For ``growth`` see ``Elimination``.
+    they are certified. For ``growth`` see ``Elimination``.
     """
 
     def __init__(self, core: MapEngine, growth: int = elimination_order.MAX_CELLS) -> None:
@@ -91,7 +88,7 @@ class Mpe:
         bonus = np.zeros(model.n_atoms) if bonus is None else bonus
 
         def narrow(atoms: Ints, clauses: Ints) -> Solution | None:
-            if Magnitude.of(weight[clauses], bonus[atoms]).lost:
+            if Magnitude.of(weight[clauses], bonus[atoms]).coarse:
                 return None
             part = restrict(model, atoms, clauses)
             try:
@@ -101,11 +98,9 @@ class Mpe:
 
         def wide(atoms: Ints, clauses: Ints) -> Solution:
             part, w, b = restrict(model, atoms, clauses), weight[clauses], bonus[atoms]
-            if Magnitude.of(w, b).lost:
-                if (solution := solve_hardened(self, part, w, b)) is not None:
-                    return solution
+            if Magnitude.of(w, b).coarse:
                 with suppress(Wide):
-                    return IntegerElimination().solve(part, w, bonus=b)
+                    return self.elimination.solve(part, w, bonus=b)
             rest = impure(part, w, b)
             if len(rest.atoms) == len(atoms):
                 return self.core.solve(part, w, bonus=b)
@@ -123,6 +118,5 @@ class Mpe:
         score = model.score(state, weight, bonus)
         slack = sum(p.bound - p.score for p in parts)
         certified = all(p.certified for p in parts)
-        rounding = sum(p.rounding for p in parts)
         route_of_parts = route(p.route for p in parts)
-        return Solution(state, score, score + slack, route_of_parts, certified, rounding)
+        return Solution(state, score, score + slack, route_of_parts, certified)

@@ -17,10 +17,8 @@ import numpy as np
 from onlinesrl.core.arrays import Bools, Floats, Ints, Ints32, gathered
 from onlinesrl.logic.atom_index import GroundAtom
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
-from onlinesrl.mln.inference.rounding import error_of_probability
 from onlinesrl.mln.kernels import elimination_forest as kernel
 from onlinesrl.mln.kernels.elimination_forest import CLOSES, POSITIVE, UNKNOWN, UNSOLVED
-from onlinesrl.mln.kernels.weight_magnitude import STEEP, UNIT
 
 Literal: TypeAlias = "tuple[bool, GroundAtom | Literals]"
 """A sign and an atom, or the literals of a conjunction."""
@@ -204,20 +202,6 @@ class EliminationForest:
             values = frame.probability[first : first + len(atoms) + (not exactly)].tolist()
             self._probability |= zip(atoms, values[not exactly :], strict=True)
         return self._probability
-
-    @property
-    def steep(self) -> bool:
-        """Whether some weight is so large that doubles are too coarse for probabilities."""
-        size = np.abs(self._frame.weight[: self._n_factors])
-        return bool(size.max(initial=0.0, where=size < np.inf) > STEEP)
-
-    @property
-    def rounding(self) -> float:
-        """A bound on the error of probabilities by the rounding of scores."""
-        n, frame = len(self._variables), self._frame
-        last = (frame.round[:n] >= 0) & (frame.degree[:n] == 0) & (frame.value[:n] >= 0)
-        rounding = (frame.terms[:n][last] + 1) * UNIT * frame.total[:n][last]
-        return error_of_probability(float(rounding.max(initial=0.0)))
 
     def _new_variable(self, name: GroundAtom, variable: Variable) -> int:
         atoms, exactly = variable

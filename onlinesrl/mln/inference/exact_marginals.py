@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,12 +10,11 @@ from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
-from onlinesrl.mln.inference.clique_elimination import CliqueTables, IntegerElimination
+from onlinesrl.mln.inference.clique_elimination import CliqueTables
 from onlinesrl.mln.inference.components import components, restrict, solve_components
 from onlinesrl.mln.inference.elimination import build_structure
 from onlinesrl.mln.inference.mcmc_diagnostics import combine
 from onlinesrl.mln.inference.protocols import MarginalEngine, Marginals, Wide
-from onlinesrl.mln.inference.rounding import Magnitude, hardened_marginals
 from onlinesrl.mln.kernels import sum_product as sum_product_module
 from onlinesrl.mln.kernels.elimination_order import GENERIC
 
@@ -25,26 +22,17 @@ from onlinesrl.mln.kernels.elimination_order import GENERIC
 class Exact:
     """Sum-product variable elimination, clause by clause or, if that is too wide, on ``CliqueTables``.
 
-    If doubles are too coarse for the weights and the tables are small, it computes with integers. Raises
-    Wide if all of these tables would be too large.
+    Raises Wide if all of these tables would be too large.
     """
 
     route = "exact"
 
     def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
         """See ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
-        size = Magnitude.of(weight)
-        if size.steep:
-            with suppress(Wide):
-                return IntegerElimination().marginals(model, weight)
-            with suppress(Wide):
-                if (hardened := hardened_marginals(self, model, weight)) is not None:
-                    return hardened
         try:
-            marginals = _by_clause(model, weight)
+            return _by_clause(model, weight)
         except Wide:
-            marginals = CliqueTables().marginals(model, weight)
-        return replace(marginals, rounding=size.of_probability)
+            return CliqueTables().marginals(model, weight)
 
 
 def _by_clause(model: GroundMRF, weight: Floats) -> Marginals:
@@ -67,25 +55,6 @@ def _by_clause(model: GroundMRF, weight: Floats) -> Marginals:
     return Marginals(np.clip(probability, 0.0, 1.0), log_z, "exact", 0)
 
 
-@dataclass(frozen=True)
-class RoundingGuard:
-    """A sampler that keeps small weights beside large ones, and bounds the error of rounding."""
-
-    core: MarginalEngine
-
-    @property
-    def route(self) -> str:
-        """The core's."""
-        return self.core.route
-
-    def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
-        """See ``MarginalEngine.marginals``."""
-        if (marginals := hardened_marginals(self.core, model, weight)) is not None:
-            return marginals
-        marginals, size = self.core.marginals(model, weight), Magnitude.of(weight)
-        return replace(marginals, rounding=size.of_probability) if size.steep else marginals
-
-
 class ExactOrSampled:
     """Exact in each connected component that is narrow enough, ``core`` in the others.
 
@@ -104,21 +73,17 @@ class ExactOrSampled:
         """See ``MarginalEngine.marginals``; ``log_z`` is known if every component is exact."""
 
         def narrow(atoms: Ints, clauses: Ints) -> Marginals | None:
-            size = Magnitude.of(weight[clauses])
-            if size.steep:
-                return None
             try:
-                marginals = _by_clause(restrict(model, atoms, clauses), weight[clauses])
+                return _by_clause(restrict(model, atoms, clauses), weight[clauses])
             except Wide:
                 return None
-            return replace(marginals, rounding=size.of_probability)
 
         def wide(atoms: Ints, clauses: Ints) -> Marginals:
             part = restrict(model, atoms, clauses)
             try:
                 return self.exact.marginals(part, weight[clauses])
             except Wide:
-                return RoundingGuard(self.core).marginals(part, weight[clauses])
+                return self.core.marginals(part, weight[clauses])
 
         live = model.hard | (weight != 0)
         return together(model.n_atoms, solve_components(components(model, live), narrow, wide))
@@ -138,7 +103,6 @@ def together(n_atoms: int, by_atoms: Sequence[tuple[Ints, Marginals]]) -> Margin
         "+".join(sorted({route for part in parts for route in part.route.split("+")})) or "exact",
         samples,
         combine(n_atoms, samples, places, [part.diagnostics for part in parts]),
-        max((part.rounding for part in parts), default=0.0),
     )
 
 

@@ -25,7 +25,7 @@ from onlinesrl.core.interrupt import doing
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.ilp_solvers import SOLVERS
 from onlinesrl.mln.inference.protocols import Solution
-from onlinesrl.mln.inference.rounding import Magnitude, solve_hardened
+from onlinesrl.mln.inference.rounding import Magnitude
 
 
 class Ilp:
@@ -65,8 +65,6 @@ class Ilp:
 
         The search begins with the feasible state ``start``. ``max_work`` takes the place of the engine's own.
         """
-        if (hardened := solve_hardened(self, model, weight, bonus)) is not None:
-            return hardened
         merged = self._merge(model)
         if self._program is None or not self._program.fits(weight):
             self._program = CompactProgram(merged, weight)
@@ -121,7 +119,7 @@ class Ilp:
         rounding = size.hidden(len(problem.variables()))
         close = size.certifies(bound - score + rounding)
         proven = problem.sol_status == pulp.LpSolutionOptimal
-        return Solution(state, score, bound, "ilp", proven and close, rounding)
+        return Solution(state, score, bound, "ilp", proven and close)
 
     def _doing(self, model: GroundMRF, scale: float) -> str:
         """Say what is solved, and how close the best state so far is proven to be."""

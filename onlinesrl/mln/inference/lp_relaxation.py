@@ -17,7 +17,7 @@ from onlinesrl.mln.inference.ilp_solvers import Highs
 from onlinesrl.mln.inference.maxwalksat import BACKTRACKS, complete_state
 from onlinesrl.mln.inference.presolve import reduced
 from onlinesrl.mln.inference.protocols import Solution
-from onlinesrl.mln.inference.rounding import Magnitude, solve_hardened
+from onlinesrl.mln.inference.rounding import Magnitude
 from onlinesrl.mln.kernels.unit_propagation import BY_GAIN
 
 INTEGRAL = 1e-6
@@ -33,8 +33,6 @@ class Lp:
 
     def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
-        if (hardened := solve_hardened(self, model, weight, bonus)) is not None:
-            return hardened
         size = Magnitude.of(weight, bonus)
         program, solver = CompactProgram(Merged.of(model), weight), Highs(None)
         scale = size.for_solvers
@@ -58,7 +56,7 @@ class Lp:
         bound = max(score, optimum)
         rounding = size.rounding + max(0.0, optimum + hidden - bound)
         close = size.certifies(bound - score + rounding)
-        return Solution(state, score, bound, "lp", integral and close, rounding)
+        return Solution(state, score, bound, "lp", integral and close)
 
 
 def round_up(model: GroundMRF, weight: Floats, bonus: Floats | None, truth: Floats) -> State:

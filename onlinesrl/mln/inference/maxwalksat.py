@@ -13,7 +13,6 @@ from onlinesrl.core.kernels.random import Generator, generator
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.presolve import Reduced, reduced
 from onlinesrl.mln.inference.protocols import Solution
-from onlinesrl.mln.inference.rounding import solve_hardened
 from onlinesrl.mln.kernels import maxwalksat as kernel
 from onlinesrl.mln.kernels import unit_propagation
 from onlinesrl.mln.kernels.ground_network import TRUE
@@ -42,8 +41,6 @@ class WalkSat:
 
     def solve(self, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; never certified, with an infinite bound."""
-        if (hardened := solve_hardened(self, model, weight, bonus)) is not None:
-            return hardened
         state = self.search(model, reduced(model, weight, bonus))
         score = model.score(state, weight, bonus)
         return Solution(state, score, np.inf, "walksat", certified=False)

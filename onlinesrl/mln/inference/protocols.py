@@ -16,8 +16,8 @@ class Solution:
     """A feasible state and what is known of it.
 
     ``score`` is ``model.score(state, weight, bonus)``, with the bonus. No feasible state scores more than
-    ``bound`` + ``rounding``. ``certified`` says that the engine proved the state optimal, up to rounding (see
-    ``rounding.py``); a learner uses only such a state as the MPE. ``route`` names the method.
+    ``bound``, up to rounding (see ``rounding.py``). ``certified`` says that the engine proved the state
+    optimal; a learner uses only such a state as the MPE. ``route`` names the method.
     """
 
     state: State
@@ -25,7 +25,6 @@ class Solution:
     bound: float
     route: str
     certified: bool
-    rounding: float = 0.0
 
 
 class Wide(OnlinesrlError):
@@ -65,8 +64,7 @@ class Marginals:
 
     ``probability`` is float64[n_atoms]; its sum over a group is 1 or at most 1. ``log_z`` is None if the
     engine estimates no Z. ``route`` names the method. ``samples`` is 0 if nothing was sampled, otherwise
-    ``diagnostics`` say how far to trust the estimates. ``rounding`` bounds the error of exact probabilities
-    by the rounding of scores.
+    ``diagnostics`` say how far to trust the estimates.
     """
 
     probability: Floats
@@ -74,7 +72,6 @@ class Marginals:
     route: str
     samples: int
     diagnostics: Diagnostics | None = None
-    rounding: float = 0.0
 
 
 class MarginalEngine(Protocol):

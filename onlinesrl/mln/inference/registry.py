@@ -209,12 +209,12 @@ def marginal_engine(
 
     ``seed``, ``error`` and ``samples`` are those of ``Chains``; a tenth as many are drawn before them.
     """
-    from onlinesrl.mln.inference.exact_marginals import ExactOrSampled, RoundingGuard
+    from onlinesrl.mln.inference.exact_marginals import ExactOrSampled
 
     number = {} if samples is None else {"samples": samples, "burn_in": samples // 10}
     section = ENGINES["mcsat" if method == "exact" else method]
     sampler = section.sampler(seed=seed, error=error, **number)
-    return ExactOrSampled(sampler) if method == "exact" else RoundingGuard(sampler)
+    return ExactOrSampled(sampler) if method == "exact" else sampler
 
 
 def exact_engine(last: Ilp, max_work: int | None) -> Mpe:

@@ -25,7 +25,7 @@ import numpy as np
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
-from onlinesrl.mln.kernels.weight_magnitude import FAINT, LARGE, UNIT
+from onlinesrl.mln.kernels.weight_magnitude import HIGHEST, TOLERANCE, UNIT
 
 MOST = 14
 """The most neighbours of a variable when it is eliminated."""
@@ -42,7 +42,7 @@ SPLIT = 2.0 ** (53 - BITS) + 1
 UNSOLVED, UNKNOWN = -1, -2
 """Values of variables whose component is not solved, and of new ones."""
 LAST, STAMP, CELLS, INFEASIBLE, UNCERTIFIED, MOVED, FLIPPED, STALE = 0, 1, 2, 3, 4, 5, 6, 7
-CONTRADICTS, UNPROVEN, LOST = 1, 2, 4
+CONTRADICTS, UNPROVEN, OVERFLOWS = 1, 2, 4
 """What the last variable of a component knows: no state is possible, sums are rounded too much."""
 POSITIVE, CLOSES = 1, 2
 """Bits of a literal: its sign, and whether it is the last one of its conjunction."""
@@ -885,12 +885,12 @@ def _conclude(fr: Forest, v: int) -> None:
     """Know, at the last variable of a component, whether the answer is possible and certain."""
     _doubt(fr, v)
     rounding = (fr.terms[v] + 1) * UNIT * fr.total[v]
-    if not fr.total[v] <= LARGE and not rounding < max(fr.least[v] / 2, FAINT):
-        fr.known[v] = LOST
+    if not fr.total[v] <= HIGHEST:
+        fr.known[v] = OVERFLOWS
     elif fr.cell[fr.message[v]] == -np.inf:
         fr.known[v] = CONTRADICTS
         fr.size[INFEASIBLE] += 1
-    elif rounding > max(fr.least[v] / 2, min(1e-6 * fr.total[v], 1e-3)):
+    elif rounding > max(fr.least[v] / 2, min(1e-6 * fr.total[v], TOLERANCE)):
         fr.known[v] = UNPROVEN
         fr.size[UNCERTIFIED] += 1
 
@@ -898,7 +898,7 @@ def _conclude(fr: Forest, v: int) -> None:
 @kernel
 def _decode(fr: Forest, v: int) -> int:
     above = parent(fr, v)
-    if fr.wide[v] or fr.known[v] & LOST:
+    if fr.wide[v] or fr.known[v] & OVERFLOWS:
         return UNSOLVED
     if above >= 0 and fr.value[above] == UNSOLVED:
         return UNSOLVED

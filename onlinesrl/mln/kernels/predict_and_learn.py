@@ -34,7 +34,7 @@ from onlinesrl.mln.kernels.grounding_frames import (
     INFEASIBLE,
     OK,
     TOO_MANY_ATOMS,
-    WEIGHTS_OVERFLOW,
+    WEIGHTS_BEYOND,
     Batch,
     Plans,
     Scratch,
@@ -60,7 +60,7 @@ from onlinesrl.mln.kernels.weight_lookup import (
     number,
     score_gap,
 )
-from onlinesrl.mln.kernels.weight_magnitude import HIGHEST, STEEP, largest, lost
+from onlinesrl.mln.kernels.weight_magnitude import beyond, fine, largest
 
 GROW_WEIGHTS, GROW_TABLES, GROW_OUTPUT, GROW_CLAUSES = 4, 5, 6, 8
 TOO_WIDE, STOPPED = 9, 10
@@ -122,13 +122,16 @@ def next_scale(p: StepFrame) -> float:
 
 @kernel
 def fits(p: StepFrame, weight: Floats, total: float, augmented: bool) -> int:
-    """Return whether sums of doubles hold the weights; ``total`` is the sum of the absolute weights.
+    """Return whether sums of doubles are fine enough; ``total`` is the sum of the absolute weights.
 
-    TOO_WIDE: the smallest weight may be lost in sums. WEIGHTS_OVERFLOW: the sums may overflow.
+    TOO_WIDE: components may be, one by one. WEIGHTS_BEYOND: a weight is too large. If ``augmented``, the
+    label losses count as weights, too.
     """
-    if not total <= HIGHEST:
-        return WEIGHTS_OVERFLOW
-    return TOO_WIDE if lost(p.net, weight, total, p.state.cost, augmented) else OK
+    for a in range(p.net.size[ATOMS] if augmented else 0):
+        total += p.state.cost[a]
+    if fine(p.net, total):
+        return OK
+    return WEIGHTS_BEYOND if beyond(p.net, weight, total) else TOO_WIDE
 
 
 @kernel
@@ -184,7 +187,7 @@ def solve(p: StepFrame, cu: float, cv: float, rival: bool) -> tuple[int, float]:
 def rank(p: StepFrame, w: int, cu: float, cv: float) -> tuple[int, float]:
     """Find the probabilities of the open atoms at the temperature, and the state they predict.
 
-    Returns a status and the state's score; TOO_WIDE also where doubles are too coarse for probabilities.
+    Returns a status and the state's score.
     """
     net, st, exact, state = p.net, p.structure, p.rival, p.state
     status = order(p)
@@ -192,11 +195,14 @@ def rank(p: StepFrame, w: int, cu: float, cv: float) -> tuple[int, float]:
         state.predicted[: net.size[ATOMS]] = 0
         return status, 0.0
     b = temperature.inverse(p.probabilities.heat)
-    total = b * effective(net, p.weights.value, cu, cv, p.weight)
+    total = effective(net, p.weights.value, cu, cv, p.weight)
+    status = fits(p, p.weight, total, False)
+    if status != OK:
+        return status, 0.0
+    if st.size[CELLS] > len(exact.table):
+        return TOO_WIDE, 0.0
     for g in range(net.clause_start[net.size[ROWS]]):
         p.weight[g] *= b
-    if not total <= STEEP or st.size[CELLS] > len(exact.table):
-        return TOO_WIDE, 0.0
     if sum_product(net, st, p.weight, exact.unary, exact.table, p.more) == -np.inf:
         return INFEASIBLE, 0.0
     likeliest(p.plans, net, exact.unary, p.probabilities.least, state.predicted)
@@ -229,7 +235,7 @@ def predict(p: StepFrame, w: int, learning: bool, rival: bool) -> tuple[int, int
     else:
         status, score = solve(p, cu, cv, rival)
     if status != OK:
-        return status, largest(p.net, p.weight) if status == WEIGHTS_OVERFLOW else -1
+        return status, largest(p.net, p.weight)[0] if status == WEIGHTS_BEYOND else -1
     if not record(p.plans, p.batch, w, p.net, p.state, p.by, ELIMINATION, score, p.out):
         return GROW_OUTPUT, -1
     return OK, -1

@@ -1,4 +1,4 @@
-"""The size of a world's weights, and whether sums of doubles keep the smallest one."""
+"""The size of a world's weights, and whether sums of doubles are fine enough to certify an answer."""
 
 import numpy as np
 
@@ -8,12 +8,10 @@ from onlinesrl.mln.kernels.ground_network import ATOMS, ROWS, Network
 
 UNIT = 2.0**-52
 """The relative distance of doubles."""
-LARGE = 2.0**22
-"""Sums of absolute weights up to this are exact to a billionth."""
-FAINT = 1e-4
-"""A rounding error below this hides no weight."""
-STEEP = 2.0**12
-"""Weights up to this are compared in doubles for probabilities."""
+TOLERANCE = 1e-3
+"""Sums whose rounding is at most this may certify an answer."""
+SAFE = 2.0**20
+"""Weights up to this are never refused."""
 HIGHEST = 1e300
 """Sums of absolute weights from here on may leave the range of doubles."""
 
@@ -30,36 +28,19 @@ def total(net: Network, weight: Floats) -> float:
 
 
 @kernel
-def lost(net: Network, weight: Floats, total: float, cost: Floats, augmented: bool) -> bool:
-    """Return whether the smallest weight but 0 may be lost in sums; ``total`` is the sum of their sizes.
+def fine(net: Network, total: float) -> bool:
+    """Return whether the rounding of any sum of the network's weights is at most ``TOLERANCE``.
 
-    If ``augmented``, the label losses, ``cost`` [atom], count as weights, too.
+    ``total`` is the sum of their absolute values. A sum of n doubles, in whatever order, has an error of at
+    most n ``UNIT`` times that (Higham, "Accuracy and Stability of Numerical Algorithms", 2002, equation 4.4).
     """
-    if total <= LARGE:
-        return False
-    if augmented:
-        for a in range(net.size[ATOMS]):
-            total += cost[a]
     terms = net.clause_start[net.size[ROWS]] + net.size[ATOMS] + 1
-    hidden = terms * UNIT * total
-    if hidden < FAINT:
-        return False
-    least = np.inf
-    for r in range(net.size[ROWS]):
-        if net.row_weight[r] >= 0:
-            for g in range(net.clause_start[r], net.clause_start[r + 1]):
-                if weight[g] != 0.0:
-                    least = min(least, abs(weight[g]))
-    if augmented:
-        for a in range(net.size[ATOMS]):
-            if cost[a] > 0.0:
-                least = min(least, cost[a])
-    return hidden >= least / 2
+    return terms * UNIT * total <= TOLERANCE
 
 
 @kernel
-def largest(net: Network, weight: Floats) -> int:
-    """Return the clause number of the soft clause of the largest weight; NaN counts as the largest."""
+def largest(net: Network, weight: Floats) -> tuple[int, float]:
+    """Return the clause number of the soft clause of the largest weight, and its size; NaN is the largest."""
     clause, most = -1, -1.0
     for r in range(net.size[ROWS]):
         if net.row_weight[r] >= 0:
@@ -67,4 +48,10 @@ def largest(net: Network, weight: Floats) -> int:
                 size = np.inf if np.isnan(weight[g]) else abs(weight[g])
                 if size > most:
                     clause, most = net.row_clause[r], size
-    return clause
+    return clause, most
+
+
+@kernel
+def beyond(net: Network, weight: Floats, total: float) -> bool:
+    """Return whether a network is refused: its sums are not fine, and that is due to a large weight."""
+    return not fine(net, total) and largest(net, weight)[1] > SAFE

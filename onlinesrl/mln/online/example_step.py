@@ -37,7 +37,6 @@ from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.ground.grounder import ROOM, Grounder
 from onlinesrl.mln.inference.protocols import MarginalEngine, Solution
-from onlinesrl.mln.inference.rounding import Magnitude
 from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.kernels import (
     elimination,
@@ -49,7 +48,7 @@ from onlinesrl.mln.kernels import (
 )
 from onlinesrl.mln.kernels.elimination_order import structure_memory
 from onlinesrl.mln.kernels.ground import partly_labelled
-from onlinesrl.mln.kernels.grounding_frames import INFEASIBLE, OK, WEIGHTS_OVERFLOW
+from onlinesrl.mln.kernels.grounding_frames import INFEASIBLE, OK, WEIGHTS_BEYOND
 from onlinesrl.mln.kernels.predict_and_learn import LEARN, OVERFLOW, PREDICT
 from onlinesrl.mln.kernels.weight_lookup import by_true_atoms, expected_gap, gap, mean_cost
 from onlinesrl.mln.online.atom_counts import AtomCounter
@@ -473,8 +472,8 @@ class ExampleProcessor:
         """Return the weights of the ground clauses; see ``WeightTable.of``. Raises _Bad."""
         net = self.grounder.net
         weight = self.weights.of(net, averaged)
-        if not weight_magnitude.total(net, weight) <= weight_magnitude.HIGHEST:
-            raise _Bad(WEIGHTS_OVERFLOW, weight_magnitude.largest(net, weight))
+        if weight_magnitude.beyond(net, weight, weight_magnitude.total(net, weight)):
+            raise _Bad(WEIGHTS_BEYOND, weight_magnitude.largest(net, weight)[0])
         return weight
 
     def _predict_wide(self, w: int, model: GroundMRF, place: Ints) -> None:
@@ -535,14 +534,8 @@ class ExampleProcessor:
         return Solution(state, 0.0, math.inf, engine.route, certified=False)
 
     def _tempered(self, weight: Floats) -> Floats:
-        """Return the weights whose probabilities are at the temperature. Raises _Bad."""
-        if self.temperature is None:
-            return weight
-        tempered: Floats = self.temperature.inverse * weight
-        if not np.abs(tempered).sum() <= weight_magnitude.HIGHEST:
-            clause = weight_magnitude.largest(self.grounder.net, self.weights.weight)
-            raise _Bad(WEIGHTS_OVERFLOW, clause)
-        return tempered
+        """Return the weights whose probabilities are at the temperature."""
+        return weight if self.temperature is None else self.temperature.inverse * weight
 
     def _margin(self, model: GroundMRF, weight: Floats, best: Solution) -> float:
         """Return the score of the best state minus the score of the second best state.
@@ -552,10 +545,7 @@ class ExampleProcessor:
         second = self.inference.whole.second_best(model, weight, best.state)
         if second is None or not second.certified:
             return math.inf
-        if not Magnitude.of(weight).lost:
-            return best.score - second.score
-        other = model.exact_score(second.state, weight)
-        return float(model.exact_score(best.state, weight) - other)
+        return best.score - second.score
 
     def _solve(
         self, w: int, model: GroundMRF, weight: Floats, bonus: Floats | None = None

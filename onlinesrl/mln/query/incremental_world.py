@@ -230,16 +230,14 @@ class MlnWorld:
         """Return the probabilities of open atoms, of all or of these, in the order of names, and statistics.
 
         They are exact in components that are narrow enough, and sampled in others. What no step has touched
-        since the last call is not computed again. In a component that the forest solves, and without steep
-        weights, this is so message by message, else for whole components. Raises DataError for an atom that
-        is not open.
+        since the last call is not computed again: no message where the forest solves a component, else no
+        component. Raises DataError for an atom that is not open.
         """
         if (other := next((a for a in atoms if a not in self._values), None)) is not None:
             raise DataError(f"{show_ground_atom(*other)} is no target")
-        engine, forest, steep = marginal_engine("exact"), self._forest, self._forest.steep
-        asked = sorted({*atoms} or self._values)
-        narrow = {} if steep else forest.marginals()
-        wide = [atom for atom in asked if steep or atom in self._component]
+        engine, forest = marginal_engine("exact"), self._forest
+        asked, narrow = sorted({*atoms} or self._values), forest.marginals()
+        wide = [atom for atom in asked if atom in self._component]
         for part in forest.components(a for a in wide if a not in self._marginals):
             solved = part.atoms, engine.marginals(part.model, part.weights)
             self._marginals |= dict.fromkeys(part.atoms, solved)
@@ -250,14 +248,11 @@ class MlnWorld:
             by_engine |= zip(part_atoms, probability, strict=True)
         all_marginals = [marginals for _, marginals in present.values()]
         routes = {route for one in all_marginals for route in one.route.split("+")}
-        roundings = [one.rounding for one in all_marginals]
         if any(atom in narrow and atom not in by_engine for atom in asked):
             routes.add("exact")
-            roundings.append(forest.rounding)
         stats = {
             "route": "+".join(sorted(routes)) or "exact",
             "samples": max((one.samples for one in all_marginals), default=0),
-            "rounding": max(roundings, default=0.0),
         }
         # a group decides the atoms that are in neither
         return {a: by_engine.get(a, narrow.get(a, 0.0)) for a in asked}, stats

@@ -40,16 +40,6 @@ NOT_REACHED = (
     "the requested error of {error:g} was not reached in {found.samples} samples: standard errors up to "
     "{of.largest_error:.2g}, R-hat {of.largest_r_hat:.3g}"
 )
-ROUNDED = (
-    f"{UNPROVEN}: rounding errors of its sums of weights are up to {{:.2g}}, more than small weights; "
-    "make a rule that must hold a hard rule, with a final period"
-)
-NOT_EXACT = (
-    "the probabilities may be wrong by up to {:.2g}, because scores are so large that rounding hides "
-    "small weights; make a rule that must hold a hard rule, with a final period"
-)
-LEAST_ERROR = 1e-2
-"""The error of probabilities above which a warning is given."""
 
 
 def no_atom(predicate: str, types: Iterable[str]) -> str:
@@ -174,15 +164,13 @@ def values_of(
 def _map(world: World, engine: MapEngine) -> tuple[Floats, dict[str, Any]]:
     solution = engine.solve(world.model, world.weight)
     state_cost, slack = cost(world, solution.state), solution.bound - solution.score
-    unproven = UNPROVEN if slack > solution.rounding else ROUNDED.format(solution.rounding)
     details = {
         "score": solution.score,
         "cost": state_cost,
         "bound": state_cost - slack if math.isfinite(slack) else None,
-        "rounding": solution.rounding,
         "route": solution.route,
         "certified": solution.certified,
-        "warnings": [] if solution.certified else [unproven],
+        "warnings": [] if solution.certified else [UNPROVEN],
     }
     return solution.state.astype(np.float64), details
 
@@ -206,7 +194,6 @@ def _marginals(
     details: dict[str, Any] = {
         "log_z": marginals.log_z,
         "route": marginals.route,
-        "rounding": marginals.rounding,
         "samples": marginals.samples,
     }
     if (diagnostics := marginals.diagnostics) is not None:  # of the least reliable atom
@@ -223,10 +210,9 @@ def _marginals(
 def _doubts(world: World, method: str, marginals: Marginals, error: float | None) -> list[str]:
     """Return warnings about marginals that miss the required error or are unreliable."""
     diagnostics = marginals.diagnostics
-    warnings = [NOT_EXACT.format(marginals.rounding)] if marginals.rounding > LEAST_ERROR else []
     if diagnostics is None:
-        return warnings
-    warnings += [SAMPLED.format(found=marginals, of=diagnostics)] if method == "exact" else []
+        return []
+    warnings = [SAMPLED.format(found=marginals, of=diagnostics)] if method == "exact" else []
     if error is not None and not diagnostics.reach(error):
         warnings.append(NOT_REACHED.format(error=error, found=marginals, of=diagnostics))
     if not diagnostics.agree:

@@ -131,7 +131,6 @@ def bits(model, forest, with_marginals):
     return (
         [(a, forest.value(a)) for a in model.atoms()],
         [marginals.get(a) for a in model.atoms() if forest.value(a) is not None],
-        forest.rounding,
         forest.score,
         forest.feasible,
         forest.certified,
