@@ -7,8 +7,10 @@ import os
 import sys
 import tempfile
 import tracemalloc
+from itertools import islice
 from pathlib import Path
 
+import duckdb
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from onlinesrl.core.errors import StorageError
 from onlinesrl.stream.sources import line_reader as opened_files
 from onlinesrl.stream.sources.files import MAX_BYTES, FileSource
+from onlinesrl.stream.sources.parquet import TableSource
 
 MARK = b"\xef\xbb\xbf"
 LIMIT = 12
@@ -117,7 +120,6 @@ def test_going_on_from_any_record_gives_the_rest(files):
 def behind(paths, count, ledger):
     """The position behind so many records, where all have been read."""
     source = FileSource(paths, LIMIT, ledger=ledger)
-    source.marked = True
     records = [record for record in source.read() if record is not None]
     return json.loads(json.dumps(source.after(None, records[:count], more=True)))
 
@@ -262,3 +264,42 @@ def test_a_reader_that_stops_early_closes_the_file(tmp_path, name):
     assert opened() == 1
     records.close()
     assert opened() == 0
+
+
+@pytest.mark.skipif(not Path("/proc/thread-self/io").exists(), reason="needs /proc to count bytes")
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.parquet", "tables"])
+def test_going_on_reads_as_much_however_long_the_stream_was(tmp_path, name):
+    def going_on(count):
+        """How many bytes are read to go on from there, where ten records follow."""
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        path = folder / name
+        if name in {"tables", "a.parquet"}:
+            file = path / "evidence" / "P.parquet" if name == "tables" else path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            rows = f"SELECT n AS id, repeat('x', 60) || n AS text FROM range({count + 10}) t(n)"
+            duckdb.connect().execute(f"COPY ({rows}) TO '{file}' (ROW_GROUP_SIZE 2048)")
+        else:
+            header = "id,text\n" if name == "a.csv" else ""
+            path.write_text(header + "".join(f"{n},{'x' * 60}\n" for n in range(count + 10)))
+
+        def source():
+            if name == "tables":
+                return TableSource(path, "id", MAX_BYTES)
+            return FileSource([path], ledger=folder / "ledger")
+
+        first = source()
+        records = (record for record in first.read() if record is not None)
+        position = first.after(None, [[*islice(records, count)][-1]])
+        first.close()
+        before = bytes_read()
+        rest = [record for record in source().read(position) if record is not None]
+        assert len(rest) == 10
+        return bytes_read() - before
+
+    assert going_on(40_000) <= 1.5 * going_on(4_000)
+
+
+def bytes_read():
+    """How many bytes this thread has asked the system for."""
+    return int(Path("/proc/thread-self/io").read_text().split()[1])

@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 
 from onlinesrl.core.errors import StorageError
 from onlinesrl.core.parallel import ray_executor
-from onlinesrl.stream.distributed.file_splits import FilePieces, Shards, measured
+from onlinesrl.core.parallel.executors import Inline
+from onlinesrl.stream.distributed.file_splits import FilePieces, Shards
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.sources.files import FileSource
 from tests.stream.test_crash import deadly, ids
@@ -46,7 +47,7 @@ FILES = st.lists(
 def in_shards(paths: list[Path], count: int) -> Iterator[Record]:
     """The records as the shards read them, in the order of the files."""
     source = Shards(paths, LIMIT, count)
-    source.number([measured(None, piece) for piece in source.pieces])
+    source.begin(None, Inline())
     found: list[Record] = []
     for shard in range(count):
         own = [p for p in source.pieces if p.shard == shard]
@@ -82,7 +83,7 @@ def test_a_shard_goes_on_behind_any_record(count, after):
         for path in paths:
             path.write_bytes(b"".join(b"%d\n" % n for n in range(60)))  # several lines a piece
         source = Shards(paths, LIMIT, count)
-        source.number([measured(None, piece) for piece in source.pieces])
+        source.begin(None, Inline())
         pieces = FilePieces(source.pieces, LIMIT)
         records = list(pieces.read())
         position = json.loads(json.dumps(pieces.after(None, records[: after + 1])))
@@ -93,7 +94,7 @@ def test_a_file_that_is_truncated_between_rounds_is_an_error(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"".join(b"%d\n" % n for n in range(40)))
     source = Shards([path], LIMIT, 1)
-    source.number([measured(None, piece) for piece in source.pieces])
+    source.begin(None, Inline())
     records = FilePieces(source.pieces, LIMIT).read()
     assert next(records).value == b"0"
     records.close()
@@ -270,6 +271,7 @@ def test_ray_gives_the_same_bits_and_its_workers_may_die(job, citations, kills, 
 KILLING = """
 import os, signal
 from onlinesrl.core.parallel import ray_executor
+from onlinesrl.core.parallel.executors import Inline
 check, calls = ray_executor._Raylet.check, 0
 def killing(raylet):
     global calls

@@ -9,7 +9,6 @@ piece in whose share of the bytes it begins.
 from __future__ import annotations
 
 import gzip
-import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, zip_longest
@@ -23,7 +22,13 @@ from onlinesrl.core.parallel.executors import Pool
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.source import Source, SourcePosition
 from onlinesrl.stream.sources.files import AGAIN, BYTE_ORDER_MARK, expand, is_world, line_value
-from onlinesrl.stream.sources.line_reader import READ_ERRORS, changed, unreadable
+from onlinesrl.stream.sources.line_reader import (
+    READ_ERRORS,
+    changed,
+    size_of,
+    tail_of,
+    unreadable,
+)
 
 BLOCK = 1 << 20
 DEALT = 16
@@ -118,20 +123,13 @@ class Piece(NamedTuple):
     lines: int = 0  # of the file before it
 
 
-class Measured(NamedTuple):
-    """The number of lines of a piece, and the SHA-256 of its bytes as they are in the file."""
-
-    lines: int
-    sha256: str
-
-
 class Shards(Cut):
     """The shards of some files.
 
     Raises StorageError for paths that do not exist or have no examples.
     """
 
-    Position = CutPosition[tuple[int, str, int, str], Natural] | None
+    Position = CutPosition[tuple[int, str, int, Natural, str], Natural] | None
 
     def __init__(self, paths: Sequence[Path], max_bytes: int, count: int) -> None:
         self.files = [file for path in paths for file in expand(path, empty=False)]
@@ -139,24 +137,34 @@ class Shards(Cut):
         self.pieces: list[Piece] = cut(self.files, count)
 
     def begin(self, known_stamp: Stamp | None, pool: Pool) -> Stamp:
-        """Measure the files, and compare them with what they were. Raises StorageError."""
-        measures = list(pool.map(measured, None, self.pieces))
+        """Count the lines of the files once, and compare their last bytes. Raises StorageError."""
+        lines = (
+            list(pool.map(count_lines, None, self.pieces))
+            if known_stamp is None
+            else [*(entry[3] for entry in known_stamp), *[0] * len(self.pieces)]
+        )
         # as JSON can hold it; files may be moved, not changed
         stamp: Stamp = [
-            [piece.shard, Path(piece.file).name, piece.start, sha256]
-            for piece, (_, sha256) in zip(self.pieces, measures, strict=True)
+            [
+                piece.shard,
+                Path(piece.file).name,
+                piece.start,
+                count,
+                tail_of(piece.path, end_of(piece)),
+            ]
+            for piece, count in zip(self.pieces, lines, strict=False)
         ]
-        self.number(measures)
         if known_stamp is not None:
             check_same(known_stamp, stamp)
+        self.number(lines)
         return stamp
 
-    def number(self, measured: Sequence[Measured]) -> None:
-        """Set which line each piece begins with; the measures of all are given in order."""
+    def number(self, lines: Sequence[int]) -> None:
+        """Set which line each piece begins with; the numbers of lines of all are given in order."""
         before = dict[int, int]()
-        for n, (piece, (lines, _)) in enumerate(zip(self.pieces, measured, strict=True)):
+        for n, (piece, count) in enumerate(zip(self.pieces, lines, strict=False)):
             self.pieces[n] = piece._replace(lines=before.get(piece.number, 0))
-            before[piece.number] = before.get(piece.number, 0) + lines
+            before[piece.number] = before.get(piece.number, 0) + count
 
 
 def check_same(before: Stamp, after: Stamp) -> None:
@@ -169,7 +177,7 @@ def check_same(before: Stamp, after: Stamp) -> None:
 
 def cut(files: Sequence[str], count: int) -> list[Piece]:
     """Cut files into so many shards, each in the order of the files; shards may be empty."""
-    sizes, pieces = [_size(file) for file in files], count * DEALT
+    sizes, pieces = [size_of(file) for file in files], count * DEALT
     ends = [sum(sizes) * n // pieces for n in range(1, pieces)]
     all_pieces, first = list[Piece](), 0
     for index, (file, size) in enumerate(zip(files, sizes, strict=True)):
@@ -189,11 +197,6 @@ def cut(files: Sequence[str], count: int) -> list[Piece]:
     return all_pieces
 
 
-def _size(file: str) -> int:
-    with storage_errors(file, "read"):
-        return Path(file).stat().st_size
-
-
 def _line_start(path: str, at: int) -> int:
     """Return where the first line starts at or after a byte."""
     with storage_errors(path, "read"), Path(path).open("rb") as stream:
@@ -203,17 +206,21 @@ def _line_start(path: str, at: int) -> int:
         return stream.tell()
 
 
-def measured(common: None, piece: Piece) -> Measured:
-    """Count the lines of a piece and hash it; a part of ``Pool.map``. Raises StorageError."""
-    lines, digest = 0, hashlib.sha256()
+def end_of(piece: Piece) -> int:
+    """Return the byte that a piece ends before. Raises StorageError."""
+    return size_of(piece.path) if piece.stop is None else piece.stop
+
+
+def count_lines(common: None, piece: Piece) -> int:
+    """Count the lines of a piece; a part of ``Pool.map``. Raises StorageError."""
+    lines = 0
     with storage_errors(piece.path, "read"), Path(piece.path).open("rb") as stream:
         stream.seek(piece.start)
-        bytes_left = piece.stop - piece.start if piece.stop is not None else _size(piece.path)
+        bytes_left = end_of(piece) - piece.start
         while bytes_left and (block := stream.read(min(BLOCK, bytes_left))):
             lines += block.count(b"\n")
-            digest.update(block)
             bytes_left -= len(block)
-    return Measured(lines, digest.hexdigest())
+    return lines
 
 
 class FilePieces(Pieces):

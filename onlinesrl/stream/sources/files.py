@@ -11,15 +11,14 @@ name among the files that have not been started yet, so they are read after all 
 from __future__ import annotations
 
 import glob
-import hashlib
 import os
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, TypedDict
+from typing import Any, ClassVar, Literal, TypedDict
 
 import msgspec
 from pydantic import field_validator
@@ -39,8 +38,8 @@ from onlinesrl.stream.sources.line_reader import (
     STANDARD_INPUT,
     WAIT_SECONDS,
     LineReader,
-    Span,
-    digest_at,
+    size_of,
+    tail_of,
     unreadable,
 )
 from onlinesrl.stream.sources.row_files import check_packages, is_row_file, rows_of
@@ -54,18 +53,11 @@ _BLANK_LINES = 4096
 _ASCII = bytes(range(128))
 
 
-class Read(msgspec.Struct, frozen=True):
-    """A file and what was read of it: its lines, its bytes (unpacked), and their SHA-256."""
+class Ended(msgspec.Struct, frozen=True):
+    """A file that was read to its end, and its size then, compressed if it is."""
 
     path: str
-    lines: int
-    bytes: int
-    sha256: str
-
-    @property
-    def known(self) -> str:
-        """The beginning of an error message about it."""
-        return f"{self.path}, of which {self.bytes:,} bytes ({self.lines:,} lines) were read"
+    size: int
 
 
 class ReadLog:
@@ -74,11 +66,11 @@ class ReadLog:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def first(self, count: int) -> list[Read]:
+    def first(self, count: int) -> list[Ended]:
         """Return the first entries, and remove the others, which no checkpoint includes."""
         if not self.path.exists() and not count:
             return []
-        entries = [Read(**line) for line in islice(json_lines(self.path, Read), count)]
+        entries = [Ended(**line) for line in islice(json_lines(self.path, Ended), count)]
         if len(entries) < count:
             raise StorageError(
                 f"{self.path}: has {len(entries)} of the {count} files that were read to their end; "
@@ -88,7 +80,7 @@ class ReadLog:
             file.truncate(sum(map(len, map(_line, entries))))
         return entries
 
-    def append(self, read: Iterable[Read]) -> None:
+    def append(self, read: Iterable[Ended]) -> None:
         """Add entries, durably."""
         with OutputFile(self.path) as file:
             for entry in read:
@@ -96,7 +88,7 @@ class ReadLog:
             file.flush()
 
 
-def _line(entry: Read) -> bytes:
+def _line(entry: Ended) -> bytes:
     return msgspec.json.encode(entry) + b"\n"
 
 
@@ -106,59 +98,17 @@ def path_of(file: str) -> str:
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
-def taken(opened: LineReader) -> Read:
-    """Return how much has been read of a file; of a world all or nothing."""
-    path = path_of(opened.file)
-    if opened.line == 0:
-        return Read(path, 0, 0, hashlib.sha256().hexdigest())
-    return Read(path, opened.line, opened.offset, opened.digest)
-
-
-def compare(opened: LineReader, entry: Read, whole: bool) -> Iterator[None]:
-    """Skip what was read of a file. Raises StorageError if that has changed.
-
-    If the ``whole`` file was read, it must not have grown either.
-    """
-    try:
-        for piece in opened.pieces(entry.bytes):
-            yield None
-            if piece is None:
-                opened.wait(WAIT_SECONDS)
-        digest = opened.digest
-        grown = whole and any(opened.pieces(entry.bytes + 1))
-    except READ_ERRORS as error:
-        raise unreadable(opened.file, 1, error) from error
-    opened.set_line(entry.lines)
-    reason = None
-    if opened.offset < entry.bytes:
-        reason = f"it has only {opened.offset:,} bytes now"
-    elif digest != entry.sha256:
-        reason = "these bytes are different now: it was changed or replaced"
-    elif grown:
-        reason = "it has grown after it was read to its end"
-    if reason is not None:
-        raise StorageError(f"{entry.known}: {reason}; {AGAIN}")
-
-
-class Mark(NamedTuple):
-    """How far files have been read: of the last one, whose number is ``file``, ``now``.
-
-    ``spans`` are the lines since the mark before, by the number of the file.
-    """
-
-    file: int
-    now: Read
-    spans: Mapping[int, Sequence[Span]]
-
-
 class FilePosition(TypedDict):
-    """How far files have been read: the number of the last one, and what ``Read`` has of it."""
+    """How far files have been read: the number of the last one, its lines, and its bytes (unpacked).
+
+    ``tail`` is the SHA-256 of the last ``TAIL_BYTES`` of these; None if it is not known.
+    """
 
     file: Natural
     path: str
     lines: Natural
     bytes: Natural
-    sha256: str
+    tail: str | None
 
 
 class FileSource(Source):
@@ -185,15 +135,13 @@ class FileSource(Source):
         self.paths = paths
         self.max_bytes = max_bytes
         self.live = live
-        self.marked = ledger is not None
         self.ledger = None if ledger is None else ReadLog(ledger)
         self.say = say
         self.files: list[str] = self._listed()
         check_packages(self.files)
         self.said: set[str] = set()
-        self._ended: dict[int, Read] = {}
+        self._ended: dict[int, Ended] = {}
         self._noted = 0
-        self._spans: dict[int, list[Span]] = {}
         self._index = -1
         self._opened: LineReader | None = None
         self._looked = time.monotonic()
@@ -201,10 +149,10 @@ class FileSource(Source):
     def read(self, position: dict[str, Any] | None = None) -> Iterator[Record | None]:
         """Yield the records after `position` (see `after`; None: from the start).
 
-        None: there are no more for now, or finding the next takes long. What was read before is read
-        again and compared; standard input must be fed again from its start. Raises StorageError,
-        with the place, when a file cannot be read or is damaged, or when the part read before has
-        changed.
+        None: there are no more for now, or finding the next takes long. Files are recognised by their
+        sizes, and the last one by the bytes before the position; standard input must be fed again from
+        its start. Raises StorageError, with the place, when a file cannot be read or is damaged, or is
+        not recognised.
         """
         yield from self._resume(position)
         while self._opened is not None or (yield from self._next()):
@@ -212,42 +160,51 @@ class FileSource(Source):
             assert opened is not None
             with opened:
                 yield from self._records(opened)
-                self._spans[self._index] = opened.settle()  # hashes the lines, then
-                self._ended[self._index] = taken(opened)
+                self._ended[self._index] = Ended(path_of(opened.file), opened.size_read)
+                self._last = self._position(opened)
             self._opened = None
 
-    def mark(self) -> Mark:
-        """Return how far the files have been read; the lines since the mark before are in it."""
-        index, opened = self._index, self._opened
-        spans, self._spans = self._spans, {}
-        if opened is None:
-            return Mark(index, self._ended[index], spans)
-        spans[index] = opened.settle()  # hashes the lines, then
-        return Mark(index, taken(opened), spans)
+    def mark(self) -> FilePosition:
+        """Return how far the files have been read."""
+        return self._last if self._opened is None else self._position(self._opened)
+
+    def _position(self, opened: LineReader) -> FilePosition:
+        """Return how far the last file has been read; of a world all or nothing."""
+        return FilePosition(
+            file=self._index,
+            path=path_of(opened.file),
+            lines=opened.line,
+            bytes=opened.offset if opened.line else 0,
+            tail=opened.last.sha256 if opened.line else None,
+        )
 
     def after(
         self,
         position: dict[str, Any] | None,
         records: Sequence[Record],
         more: bool = False,
-        mark: Mark | None = None,
+        mark: FilePosition | None = None,
     ) -> dict[str, Any]:
         """Return the position after records, the last that were read before the mark.
 
         ``more``: more was read after them, and has to be read again.
         """
-        assert self.marked or not more
-        mark = mark or self.mark()
-        index, now = mark.file, mark.now
+        now = mark or self.mark()
         if more:
             last = records[-1]
-            index, digest = last.index, digest_at(mark.spans[last.index], last.line)
-            now = Read(path_of(last.file), last.line, last.offset, digest)
-        ended = [self._ended.pop(n) for n in range(self._noted, index)]
+            compressed, pipe = last.file.endswith(".gz"), not Path(last.file).is_file()
+            now = FilePosition(
+                file=last.index,
+                path=path_of(last.file),
+                lines=last.line,
+                bytes=last.offset,
+                tail=None if compressed or pipe else tail_of(last.file, last.offset),
+            )
+        ended = [self._ended.pop(n) for n in range(self._noted, now["file"])]
         if self.ledger is not None and ended:
             self.ledger.append(ended)
-        self._noted = index
-        return {"file": index, **msgspec.to_builtins(now)}
+        self._noted = now["file"]
+        return dict(now)
 
     @property
     def over(self) -> bool:
@@ -295,7 +252,7 @@ class FileSource(Source):
         return True
 
     def _open(self, file: str) -> LineReader:
-        return LineReader(file, self.live, self.marked, is_rows(file))
+        return LineReader(file, self.live, is_rows(file))
 
     # the records of a file ------------------------------------------------------------------------
 
@@ -356,7 +313,7 @@ class FileSource(Source):
                     f"has since become longer; {AGAIN}"
                 )
             opened.whole = True
-            opened.set_line(opened.line - 1)
+            opened.line -= 1
             return None
         line, too_long = opened.line, len(raw) > self.max_bytes and not raw.endswith(b"\n")
         first = opened.rows and not opened.header
@@ -402,9 +359,7 @@ class FileSource(Source):
 
     def _rows(self, opened: LineReader) -> Iterator[Record | None]:
         """Yield the rows of a file that cannot grow; all of its bytes count as read before the first."""
-        for _ in opened.pieces():
-            yield None
-        opened.check_length()
+        yield from opened.skip(opened.size)
         for value in rows_of(opened.file, opened.line):
             opened.line += 1
             yield Record(
@@ -421,57 +376,81 @@ class FileSource(Source):
 
     def _resume(self, position: dict[str, Any] | None) -> Iterator[None]:
         """Compare the files with what was read of them, and open the last one at the position."""
-        self._ended, self._spans = {}, {}
+        self._ended = {}
         self._noted, self._index, self._opened = 0, -1, None
+        ended = (
+            [] if self.ledger is None else self.ledger.first(position["file"] if position else 0)
+        )
         if position is None:
-            if self.ledger is not None:
-                self.ledger.first(0)
             return
-        read = self.ledger.first(position["file"]) if self.ledger is not None else []
-        read.append(Read(**{key: position[key] for key in Read.__struct_fields__}))
-        files = self._find(read)
-        for file, entry in zip(files[:-1], read, strict=False):
+        *before, last = self._find([*(entry.path for entry in ended), position["path"]])
+        for file, entry in zip(before, ended, strict=True):
             if file is None:
-                self._gone(entry)
-            else:
-                with LineReader(file) as opened:
-                    yield from compare(opened, entry, whole=True)
-        last = files[-1]
+                self.say(f"{entry.path}: was read, and is no longer a file of the source")
+            elif (size := size_of(file)) != entry.size:
+                raise StorageError(
+                    f"{entry.path}: was read to its end when it had {entry.size:,} bytes, and has "
+                    f"{size:,} now; {AGAIN}"
+                )
         if last is None:
-            raise StorageError(f"{read[-1].known}: is no longer a file of the source; {AGAIN}")
+            raise changed_since(position, "is no longer a file of the source")
         opened = self._open(last)
         try:
-            whole = is_world(last) or is_row_file(last)
-            yield from compare(opened, read[-1], whole=whole and read[-1].lines > 0)
-            opened.header = self._header(last) if opened.rows and opened.line else b""
+            yield from self._recognise(opened, position)
         except BaseException:
             opened.close()
             raise
-        self._index, self._opened = position["file"], opened
+        self._index, self._opened = len(ended), opened
         self._noted = self._index
-        self.files = [file or entry.path for file, entry in zip(files, read, strict=True)]
+        self.files = [
+            *(file or entry.path for file, entry in zip(before, ended, strict=True)),
+            last,
+        ]
         self._look()
 
-    def _gone(self, entry: Read) -> None:
-        """Say that a file that was read to its end is missing."""
-        self.say(f"{entry.path}: was read, and is no longer a file of the source")
+    def _recognise(self, opened: LineReader, position: dict[str, Any]) -> Iterator[None]:
+        """Go to a position in a file. Raises StorageError if it is another, or was changed."""
+        whole = position["lines"] > 0 and (is_world(opened.file) or is_row_file(opened.file))
+        try:
+            yield from opened.skip(position["bytes"])
+            tail = opened.last.sha256
+            grown = whole and any(opened.pieces(position["bytes"] + 1))
+        except READ_ERRORS as error:
+            raise unreadable(opened.file, 1, error) from error
+        if opened.offset < position["bytes"]:
+            raise changed_since(position, f"it has only {opened.offset:,} bytes now")
+        if position["tail"] not in {None, tail}:
+            raise changed_since(
+                position,
+                "the bytes before that place are different now: it was changed or replaced",
+            )
+        if grown:
+            raise changed_since(position, "it has grown after it was read to its end")
+        opened.line = position["lines"]
+        opened.header = self._header(opened.file) if opened.rows and opened.line else b""
 
-    def _find(self, read: Sequence[Read]) -> list[str | None]:
+    def _find(self, paths: Sequence[str]) -> list[str | None]:
         """Find files that were read before, by path, or by name if they were moved."""
         unmatched: dict[str, list[str | None]] = {}
         for file in self.files:
             unmatched.setdefault(path_of(file), []).append(file)
-        files = [
-            unmatched[entry.path].pop(0) if unmatched.get(entry.path) else None for entry in read
-        ]
+        files = [unmatched[path].pop(0) if unmatched.get(path) else None for path in paths]
         if files[-1] is None:
             named: dict[str, list[str | None]] = {}
             for other in chain.from_iterable(unmatched.values()):
                 named.setdefault(Path(other or "").name, []).append(other)
-            for place, entry in enumerate(read):
+            for place, path in enumerate(paths):
                 if files[place] is None:
-                    files[place] = (named.get(Path(entry.path).name) or [None]).pop(0)
+                    files[place] = (named.get(Path(path).name) or [None]).pop(0)
         return files
+
+
+def changed_since(position: dict[str, Any], reason: str) -> StorageError:
+    """Return the error for a file that is not as it was at a position."""
+    return StorageError(
+        f"{position['path']}, of which {position['bytes']:,} bytes ({position['lines']:,} lines) were "
+        f"read: {reason}; {AGAIN}"
+    )
 
 
 def line_value(raw: bytes, line: int, too_long: bool) -> bytes | None:

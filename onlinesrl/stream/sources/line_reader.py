@@ -1,4 +1,4 @@
-"""Non-blocking reading of one file, pipe or standard input, decompressed and hashed."""
+"""Non-blocking reading of one file, pipe or standard input, decompressed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import stat
 import sys
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from onlinesrl.core.errors import StorageError
 from onlinesrl.core.io.atomic_write import storage_errors
@@ -21,6 +21,8 @@ from onlinesrl.stream.csv_rows import delimiter_of, is_open
 
 STANDARD_INPUT = "-"
 BUFFER_BYTES = 1 << 18
+TAIL_BYTES = 1 << 16
+"""A file that was read is recognised by so many bytes before the position."""
 READ_ERRORS = (OSError, EOFError, zlib.error)
 WAIT_SECONDS = 0.1
 _GZIP = 31
@@ -103,32 +105,46 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-class Span(NamedTuple):
-    """Lines after line ``line``, as bytes, and the SHA-256 of all bytes before them."""
+class LastBytes:
+    """The last bytes of what was read, by which it is recognised when a run resumes."""
 
-    line: int
-    hash: Any
-    lines: list[bytes]
+    def __init__(self) -> None:
+        self._bytes = bytearray()
 
-    def until(self, line: int) -> Any:
-        """Return the SHA-256 of the bytes up to the end of a line, as hashlib has it."""
-        digest = self.hash.copy()
-        digest.update(b"".join(self.lines[: line - self.line]))
-        return digest
+    def add(self, piece: bytes | bytearray) -> None:
+        """Note what was read next."""
+        self._bytes += piece
+        if len(self._bytes) > 4 * TAIL_BYTES:
+            del self._bytes[:-TAIL_BYTES]
+
+    def take(self, other: LastBytes) -> None:
+        """Note what another has, and empty that."""
+        self.add(other._bytes)
+        other._bytes.clear()
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the last ``TAIL_BYTES``, in hexadecimal digits."""
+        return hashlib.sha256(self._bytes[-TAIL_BYTES:]).hexdigest()
 
 
-def digest_at(spans: Sequence[Span], line: int) -> str:
-    """Return the SHA-256, in hexadecimal digits, of a file up to the end of a line that ``spans`` have."""
-    span = next(span for span in reversed(spans) if span.line <= line)
-    return str(span.until(line).hexdigest())
+def size_of(file: str) -> int:
+    """Return the size of a file. Raises StorageError."""
+    with storage_errors(file, "read"):
+        return Path(file).stat().st_size
+
+
+def tail_of(file: str, end: int) -> str:
+    """Return the SHA-256 of the last ``TAIL_BYTES`` before a byte of a file. Raises StorageError."""
+    with storage_errors(file, "read"), Path(file).open("rb") as stream:
+        stream.seek(max(0, end - TAIL_BYTES))
+        return hashlib.sha256(stream.read(min(end, TAIL_BYTES))).hexdigest()
 
 
 class LineReader(Closing):
     """The lines of one file, or its bytes in pieces.
 
-    ``spans`` are what was read since they were last taken by ``settle``; they have lines only with ``kept``.
-
-    ``line`` and ``offset`` count what has been read, decompressed; ``digest`` is its SHA-256. An
+    ``line`` and ``offset`` count what has been read, decompressed; ``last`` has its last bytes. An
     incomplete line does not count. ``dry``: the last read found nothing; ``ended``: that was the end
     of the file. With ``patient`` the file may grow. Raises StorageError if it cannot be opened, and
     READ_ERRORS if it cannot be read.
@@ -137,11 +153,8 @@ class LineReader(Closing):
     and ``header`` is the first row, once the caller has set it.
     """
 
-    def __init__(
-        self, file: str, patient: bool = False, keep_lines: bool = False, rows: bool = False
-    ) -> None:
+    def __init__(self, file: str, patient: bool = False, rows: bool = False) -> None:
         self.file = file
-        self.kept = keep_lines
         self.rows, self.header = rows, b""
         self._checked, self._inner, self._quoted = 0, 0, False
         with storage_errors(file, "read"):
@@ -149,8 +162,7 @@ class LineReader(Closing):
         packed = file.endswith(".gz")
         self._unpacked = _Unpacked(self._raw, patient) if packed else None
         self._buffered = io.BufferedReader(self._unpacked or self._raw, BUFFER_BYTES)
-        self.spans = [Span(0, hashlib.sha256(), [])]
-        self._ahead: Any = None
+        self.last, self._ahead = LastBytes(), LastBytes()
         self.part = b""
         self.waiting = 0
         self.line = self.offset = 0
@@ -168,14 +180,14 @@ class LineReader(Closing):
         return self.waiting > 0 or bool(self._unpacked and self._unpacked.member)
 
     @property
-    def digest(self) -> str:
-        """The SHA-256 of the first ``offset`` bytes, in hexadecimal digits."""
-        return str(self.spans[-1].until(sys.maxsize).hexdigest())
+    def size(self) -> int:
+        """The size of the file as it is now, compressed if it is; 0 for a pipe."""
+        return os.fstat(self._raw.descriptor).st_size
 
-    def settle(self) -> list[Span]:
-        """Return the spans, and begin anew."""
-        spans, self.spans = self.spans, [Span(self.line, self.spans[-1].until(sys.maxsize), [])]
-        return spans
+    @property
+    def size_read(self) -> int:
+        """How much of ``size`` has been read."""
+        return os.lseek(self._raw.descriptor, 0, os.SEEK_CUR) if self._raw.poll is None else 0
 
     def next_line(self, limit: int) -> bytes | None:
         """Return the next line with its end, or the first ``limit`` bytes of a longer one.
@@ -186,10 +198,7 @@ class LineReader(Closing):
         self.dry = not raw
         if self.waiting or not raw.endswith(b"\n") or (self.rows and b'"' in raw):
             return self._gather(raw, limit)
-        if self.kept:
-            self.spans[-1].lines.append(raw)
-        else:
-            self.spans[-1].hash.update(raw)
+        self.last.add(raw)
         self.offset += len(raw)
         self.line += 1
         return raw
@@ -198,8 +207,7 @@ class LineReader(Closing):
         """Add to an incomplete line."""
         if not raw:
             return None
-        self._ahead = self._ahead or self.spans[-1].until(sys.maxsize)
-        self._ahead.update(raw)
+        self._ahead.add(raw)
         self.part += raw[: limit - len(self.part)]
         self.waiting += len(raw)
         if self.rows and raw.endswith(b"\n"):
@@ -218,8 +226,7 @@ class LineReader(Closing):
         self.waiting = 0
         self.line += 1 + self._inner
         self._checked, self._inner, self._quoted = 0, 0, False
-        hashed, self._ahead = self._ahead, None
-        self.spans.append(Span(self.line, hashed, []))
+        self.last.take(self._ahead)
         return line
 
     def pieces(self, stop: int | None = None) -> Iterator[bytes | None]:
@@ -230,15 +237,23 @@ class LineReader(Closing):
             self.dry = not piece
             if self.ended:
                 return
-            self.spans[-1].hash.update(piece)
+            self.last.add(piece)
             self.offset += len(piece)
             self.whole = piece.endswith(b"\n") if piece else self.whole
             yield piece or None
 
-    def set_line(self, line: int) -> None:
-        """Set the number of lines read so far."""
-        self.line = line
-        self.settle()
+    def skip(self, stop: int) -> Iterator[None]:
+        """Go to an offset, or to the end if that is before it, waiting where there is no more for now.
+
+        Of a file that is neither compressed nor a pipe only the last bytes are read.
+        """
+        if self._unpacked is None and self._raw.poll is None:
+            self.offset = max(0, min(stop, self.size) - TAIL_BYTES)
+            os.lseek(self._raw.descriptor, self.offset, os.SEEK_CUR)
+        for piece in self.pieces(stop):
+            yield None
+            if piece is None:
+                self.wait(WAIT_SECONDS)
 
     def wait(self, seconds: float) -> None:
         """Wait for more, at most so long."""
@@ -256,9 +271,7 @@ class LineReader(Closing):
 
     def check_length(self) -> None:
         """Raise StorageError if the file was truncated since it was opened."""
-        descriptor = self._raw.descriptor
-        read = os.lseek(descriptor, 0, os.SEEK_CUR) if self._raw.poll is None else 0
-        if os.fstat(descriptor).st_size < read:
+        if self.size < self.size_read:
             raise changed(self.file, self.line)
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import tempfile
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import islice, pairwise, repeat
+from itertools import chain, pairwise, repeat
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, TypedDict
 
@@ -60,10 +60,15 @@ class Range(NamedTuple):
 
 
 class TablePosition(TypedDict):
-    """How many examples have been read, and the SHA-256 of their lines."""
+    """How many examples have been read, the name of the last, and the SHA-256 of its line.
+
+    ``rows`` is how many the tables had in all.
+    """
 
     examples: Natural
+    last: Constant
     sha256: str
+    rows: Natural
 
 
 class TableSource(Source):
@@ -71,8 +76,8 @@ class TableSource(Source):
 
     The folders ``evidence`` and, where there are such, ``truth`` and ``query`` in it have a file
     ``PREDICATE.parquet`` each, or a folder of this name with files. An example is made into a line of
-    JSON. Rows of an example keep their order in the files; ``only`` those of a range are read. Raises
-    StorageError and TableError.
+    JSON, and its name is the record's offset. Rows of an example keep their order in the files; ``only``
+    those of a range are read. Raises StorageError and TableError.
     """
 
     Position = TablePosition | None
@@ -84,8 +89,7 @@ class TableSource(Source):
         self.only = only
         self.by = by
         self.max_bytes = max_bytes
-        self.name: Constant = ""
-        """The name of the example that was read last."""
+        self._n_rows = 0
         self._opened = ExitStack()
         with storage_errors(path, "read"):
             self.tables = {
@@ -96,45 +100,51 @@ class TableSource(Source):
         self.files = [str(file) for files in self.tables.values() for file in files]
 
     def read(self, position: Any = None) -> Iterator[Record | None]:
-        """Yield the examples after a position; what comes before is read again and compared."""
+        """Yield the examples after a position, whose last example is read again and compared."""
+        only = self.only if position is None else self.only._replace(first=position["last"])
+        number = 1 if position is None else position["examples"]
         self._opened.close()
         self._opened = ExitStack()
         with self._opened as opened, duckdb_errors(self.path):
             spill = opened.enter_context(tempfile.TemporaryDirectory(prefix="onlinesrl-"))
             connection = opened.enter_context(connect(temp_directory=spill, **_SETTINGS))
             connection.execute("SET enable_progress_bar = false")
-            tables = {
-                key: self._rows(connection.cursor(), [*map(str, files)])
-                for key, files in self._readable(connection, spill).items()
+            readable = {
+                key: [*map(str, files)] for key, files in self._readable(connection, spill).items()
             }
+            tables = {
+                key: self._rows(connection.cursor(), files, only) for key, files in readable.items()
+            }
+            self._n_rows = _count(connection, [*chain.from_iterable(readable.values())])
             yield None
-            records = self._records(tables)
-            read, self._digest = 0 if position is None else position["examples"], hashlib.sha256()
-            for record in islice(records, read):
-                self._digest.update(record.value)
-                yield None
-            if read and self._digest.hexdigest() != position["sha256"]:
-                raise StorageError(
-                    f"{self.path}: the first {read:,} examples are not those that were read before; "
-                    f"{AGAIN}"
-                )
+            records = self._records(tables, number)
+            if position is not None:
+                last = next(records, None)
+                if (
+                    last is None
+                    or [last.offset, _hash(last)] != [position["last"], position["sha256"]]
+                    or self._n_rows < position["rows"]
+                ):
+                    raise StorageError(
+                        f"{self.path}: the first {number:,} examples are not those that were read "
+                        f"before; {AGAIN}"
+                    )
             yield from records
 
     def _readable(self, connection: Any, spill: str) -> Mapping[tuple[str, str], Sequence[Any]]:
         """Return the Parquet files of the tables."""
         return self.tables
 
-    def _records(self, tables: Mapping[tuple[str, str], Rows]) -> Iterator[Record]:
+    def _records(self, tables: Mapping[tuple[str, str], Rows], first: int) -> Iterator[Record]:
         path, most = str(self.path), self.max_bytes
         parts = [*dict.fromkeys(part for part, _ in tables)]
-        for number, (name, line) in enumerate(lines(tables, parts), 1):
-            self.name = name
-            yield Record(line[:most], path, number, 0, number, "json", len(line) > most)
+        for number, (name, line) in enumerate(lines(tables, parts), first):
+            yield Record(line[:most], path, number, 0, name, "json", len(line) > most)
 
-    def _rows(self, cursor: Any, files: list[str]) -> Rows:
+    def _rows(self, cursor: Any, files: list[str], only: Range) -> Rows:
         """Yield the rows of a table, by example."""
         kinds = self._types(cursor, files)
-        condition, bounds = self.only.condition(quoted(self.by))
+        condition, bounds = only.condition(quoted(self.by))
         relation = Relation(f"{_ORDERED} WHERE {condition}", [files, *bounds], _PLACE)
         try:
             yield from rows(cursor, relation, kinds, self.by, self.max_bytes)
@@ -154,10 +164,11 @@ class TableSource(Source):
         self, position: Any, records: Sequence[Record], more: bool = False, mark: None = None
     ) -> dict[str, Any]:
         """Return the position after records, the next that were read after a position."""
-        if not records:
-            return position or {"examples": 0, "sha256": ""}
-        self._digest.update(b"".join(record.value for record in records))
-        return {"examples": records[-1].line, "sha256": self._digest.hexdigest()}
+        last = records[-1]
+        read = TablePosition(
+            examples=last.line, last=last.offset, sha256=_hash(last), rows=self._n_rows
+        )
+        return dict(read)
 
     def close(self) -> None:
         """Close what is open."""
@@ -172,6 +183,17 @@ class TableSource(Source):
                     yield path.name, files
             elif path.suffix == self.suffix:
                 yield path.stem, [path]
+
+
+def _hash(record: Record) -> str:
+    return hashlib.sha256(record.value).hexdigest()
+
+
+def _count(connection: Any, files: list[str]) -> int:
+    """Return how many rows Parquet files have, as they say."""
+    query = "SELECT sum(num_rows)::BIGINT FROM parquet_file_metadata(?)"
+    [(n_rows,)] = connection.execute(query, [files]).fetchall()
+    return int(n_rows)
 
 
 class ParquetSection(SourceSection):

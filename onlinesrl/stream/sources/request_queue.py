@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -35,7 +35,7 @@ from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import PARTS, OutputFile, RunFolder, part_of, parts
 from onlinesrl.stream.shutdown import ShutdownSignal
 from onlinesrl.stream.source import Source, SourceContext
-from onlinesrl.stream.sources.files import FileSource, Read
+from onlinesrl.stream.sources.files import FileSource
 from onlinesrl.stream.sources.line_reader import WAIT_SECONDS, LineReader
 
 WAITING = 128
@@ -319,7 +319,8 @@ class WriteAheadLog(FileSource):
             _end_line(self.journal)
             sync_folder(path.parent)
         self._needed = checkpoints.NeededParts(self.folder.checkpoints)
-        super().__init__([path], setting.max_bytes, True, self.folder.files, setting.say)
+        self._first = 0
+        super().__init__([path], setting.max_bytes, live=True, say=setting.say)
 
     @property
     def over(self) -> bool:
@@ -359,11 +360,12 @@ class WriteAheadLog(FileSource):
         for part in self._needed.oldest():
             self.journal.forget(part, self.retention)
 
-    def _listed(self) -> list[str]:
-        return [str(path) for path in parts(self.path)]
+    def _resume(self, position: dict[str, Any] | None) -> Iterator[None]:
+        self._first = _part_at(position)
+        yield from super()._resume(position)
 
-    def _gone(self, entry: Read) -> None:
-        """Pass over a part that was removed."""
+    def _listed(self) -> list[str]:
+        return [str(path) for path in parts(self.path) if part_of(path) >= self._first]
 
     def _wait(self, opened: LineReader) -> None:
         if self.retention is not None and self.journal.length > self.retention // PARTS:

@@ -41,8 +41,14 @@ def rows_of(file: str, first: int) -> Iterator[bytes]:
 
 def _parquet_rows(file: str, first: int) -> Iterator[dict[str, Any]]:
     with duckdb_errors(Path(file)), connect(threads=1, memory_limit="512MiB") as connection:
-        cursor = connection.execute("SELECT * FROM read_parquet(?) OFFSET ?", [[file], first])
-        names = [column[0] for column in cursor.description]
+        query = "SELECT * FROM read_parquet(?)"
+        names = [
+            column[0] for column in connection.execute(f"{query} LIMIT 0", [[file]]).description
+        ]
+        if "file_row_number" in map(str.lower, names):  # not the number that DuckDB has
+            cursor = connection.execute(f"{query} OFFSET ?", [[file], first])
+        else:  # passes over groups of rows without reading them
+            cursor = connection.execute(f"{query} WHERE file_row_number >= ?", [[file], first])
         while chunk := cursor.fetchmany(CHUNK_ROWS):
             yield from (dict(zip(names, row, strict=True)) for row in chunk)
 
@@ -56,6 +62,8 @@ def _avro_rows(file: str, first: int) -> Iterator[Any]:
             schema = fastavro.parse_schema(fastavro.reader(stream).writer_schema, named)
             decoder = decoder_of(schema, named)
             stream.seek(0)
-            yield from islice(decoder.reader(stream), first, None)
+            for block in decoder.block_reader(stream):
+                yield from islice(block, first, None) if first < block.num_records else ()
+                first = max(0, first - block.num_records)
         except Exception as error:  # fastavro has no type for errors of damaged data
             raise StorageError(f"{file}: cannot be read as Avro: {error}") from error
