@@ -32,7 +32,6 @@ REPO = Path(__file__).parents[2]
 sys.path += [str(REPO), str(REPO / "streams" / "papers" / "searches")]
 
 from onlinesrl.core.arrays import Floats  # noqa: E402
-from onlinesrl.psl.ground.duckdb_joins import DuckDb  # noqa: E402
 from onlinesrl.psl.ground.form_assembly import Listing  # noqa: E402
 from onlinesrl.psl.ground.grounder import Grounder  # noqa: E402
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HingeLossMRF  # noqa: E402
@@ -184,8 +183,8 @@ def by_tandem(problem: Problem, **options: int) -> Curve:
 def run_tandem(problem: Problem, report: Callable[[TandemProgress], None], **options: int) -> None:
     """Ground and solve in tandem, in a temporary folder."""
     listing, none = Listing(problem.database), np.zeros(len(problem.weights), np.int64)
-    with tempfile.TemporaryDirectory() as place, DuckDb(Path(place), tandem.MEMORY) as engine:
-        models = Grounder(problem.program, most=10**9).models(listing, none, engine)
+    with tempfile.TemporaryDirectory() as place:
+        models = Grounder(problem.program, most=10**9).models(listing, none)
         found = Tandem(Path(place), **options)  # type: ignore[arg-type]
         found.solve(models, listing.n_variables, problem.weights, report)
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from onlinesrl.psl.ground.duckdb_joins import DuckDb
 from onlinesrl.psl.ground.form_assembly import Listing
 from onlinesrl.psl.ground.grounder import Grounder
 from onlinesrl.psl.inference.tandem import Tandem
@@ -19,7 +18,6 @@ from onlinesrl.psl.lang.data import AtomTable, Database, Relation
 from onlinesrl.psl.lang.reader import parse
 
 PEOPLE = 1080
-MEMORY = 400_000_000
 RULES = """
 1: Block(P1, A) & Block(P2, A) & Similar(P1, P2) & P1 != P2 -> Friends(P1, P2) ^2
 1: Block(P1, A) & Block(P2, A) & Block(P3, A) & Friends(P1, P2) & Friends(P2, P3)
@@ -51,9 +49,8 @@ def main(blocks: int, folder: Path) -> None:
     program = parse(RULES, declared={"Block": 2, "Similar": 2, "Friends": 2})
     weights = np.array([rule.weight for rule in program.rules])
     listing, inactive = Listing(database(blocks)), np.zeros(len(weights), np.int64)
-    with DuckDb(folder, MEMORY) as engine:
-        models = Grounder(program, most=10**9).models(listing, inactive, engine)
-        found = Tandem(folder).solve(models, listing.n_variables, weights)
+    models = Grounder(program, most=10**9).models(listing, inactive)
+    found = Tandem(folder).solve(models, listing.n_variables, weights)
     kept = {name: value for name, value in vars(found).items() if name != "y"}
     kept["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps(kept))

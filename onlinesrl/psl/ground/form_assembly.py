@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 
 import numpy as np
 
@@ -18,8 +16,6 @@ from onlinesrl.psl.lang.data import Database
 from onlinesrl.psl.lang.linear_form import LinearTerm, NormalRule
 from onlinesrl.psl.lang.model import Functions
 from onlinesrl.psl.lang.text import show_coefficient, show_psl_atom
-
-_INTEGER = re.compile("-?[0-9]+")
 
 
 class Listing:
@@ -92,21 +88,6 @@ def number_constants(
     new = [name for name in named if name not in place]
     place |= {name: len(constants) + n for n, name in enumerate(new)}
     return [*constants, *new], place
-
-
-def constant_ranks(constants: Sequence[str]) -> Ints32:
-    """Return the rank of each constant in the order of ``%``, int32[constants].
-
-    Integers come first, by value. Equal ones, such as 9 and 009, and all other constants are in the
-    order of their texts. So the order is total.
-    """
-    rank = {name: n for n, name in enumerate(sorted({*constants}, key=_order))}
-    return np.array([rank[name] for name in constants], np.int32)
-
-
-def _order(name: str) -> tuple[bool, Decimal, str]:
-    is_integer = _INTEGER.fullmatch(name) is not None
-    return not is_integer, Decimal(name) if is_integer else Decimal(0), name
 
 
 def spellings(constants: Sequence[str]) -> tuple[Bytes, Ints, Ints]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from onlinesrl.core.arrays import Ints
 from onlinesrl.core.errors import ModelError
 from onlinesrl.logic.cnf import Literal
-from onlinesrl.psl.ground.duckdb_joins import DuckDb, DuckDbJoins
 from onlinesrl.psl.ground.form_assembly import (
     Assembled,
     Assembler,
@@ -40,10 +39,6 @@ from onlinesrl.psl.lang.model import Functions
 
 MOST = 50_000_000
 """The default limit on the rows of a world's joins."""
-
-
-Executor: TypeAlias = ArrayJoins | DuckDbJoins
-"""Runs join plans; ``failures`` are those so far, by world."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,31 +92,23 @@ class Grounder:
         """
         listing = Listing(database)
         inactive, skipped = np.zeros(len(self.program.rules), np.int64), np.zeros(1, np.int64)
-        models = list(self.models(listing, inactive, skipped=skipped))
+        models = list(self.models(listing, inactive, skipped))
         model = united(listing.n_variables, models)
         whole = np.array([0, model.n_variables]), np.array([0, model.n_rows])
         return Grounded(Micrographs(model, *whole), inactive, skipped, {})
 
     def models(
-        self,
-        listing: Listing,
-        inactive: Ints,
-        engine: DuckDb | None = None,
-        skipped: Ints | None = None,
+        self, listing: Listing, inactive: Ints, skipped: Ints | None = None
     ) -> Iterator[HingeLossMRF]:
         """Ground one world in chunks: models of some rows each, over all variables.
 
-        Adds to ``inactive`` int64[rules] and ``skipped`` int64[1]. DuckDB, the ``engine``, runs the plans;
-        without it they run in memory. Errors as in `ground`, and StorageError as in `DuckDb`.
+        Adds to ``inactive`` int64[rules] and ``skipped`` int64[1]. A rule with summations is one chunk.
+        Errors as in `ground`.
         """
         plans = plan_program(self.program, listing.sizes())
         skipped = np.zeros(1, np.int64) if skipped is None else skipped
-        executor: Executor
-        if engine is not None:
-            executor = DuckDbJoins(engine, plans, listing, self.most, self.skip)
-        else:
-            compiled = [compile_plan(plan, with_worlds=False) for plan in plans]
-            executor = ArrayJoins(compiled, listing, False, self.most, self.skip)
+        compiled = [compile_plan(plan, with_worlds=False) for plan in plans]
+        executor = ArrayJoins(compiled, listing, False, self.most, self.skip)
         for plan, piece in self._pieces(plans, executor, listing, skipped):
             for failure in executor.failures.values():
                 raise rule_error(self.program, failure, self.advice)
@@ -198,7 +185,7 @@ class Grounder:
     def _pieces(
         self,
         plans: Sequence[RulePlan],
-        executor: Executor,
+        executor: ArrayJoins,
         listing: Listing,
         skipped: Ints,
     ) -> Iterator[tuple[RulePlan, Assembled]]:

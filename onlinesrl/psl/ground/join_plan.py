@@ -1,7 +1,6 @@
 """Join plans of PSL's rules: the order in which atoms are joined and conditions checked.
 
-A plan is an immutable value; ``str`` prints it. `onlinesrl.psl.ground.memory_joins` runs it in memory,
-`onlinesrl.psl.ground.duckdb_joins` as SQL.
+A plan is an immutable value; ``str`` prints it. `onlinesrl.psl.ground.memory_joins` runs it.
 """
 
 from __future__ import annotations

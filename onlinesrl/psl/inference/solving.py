@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from onlinesrl.psl.inference.admm_paged import PagedSolution
     from onlinesrl.psl.inference.tandem import Tandem, TandemProgress
 
-DUCKDB_BYTES = 400_000_000
-"""The memory, in bytes, that DuckDB may use for grounding in tandem inference."""
-
 Say: TypeAlias = Callable[[str], None]
 
 
@@ -134,7 +131,6 @@ def _solved_in_memory(
 def _solved_while_ground(
     problem: InferenceProblem, options: Options, tandem: Tandem, lap: Say
 ) -> Solved:
-    from onlinesrl.psl.ground.duckdb_joins import DuckDb
 
     def report(at: TandemProgress) -> None:
         if at.phase != "ground" and not laps:
@@ -150,9 +146,8 @@ def _solved_while_ground(
     skipped, folder = np.zeros(1, np.int64), options.of_engine.place
     with storage_errors(folder, "create"):
         folder.mkdir(parents=True, exist_ok=True)
-    with DuckDb(folder, DUCKDB_BYTES) as engine:
-        models = options.grounder(problem).models(listing, inactive, engine, skipped)
-        solution = tandem.solve(models, listing.n_variables, s * weights, report)
+    models = options.grounder(problem).models(listing, inactive, skipped)
+    solution = tandem.solve(models, listing.n_variables, s * weights, report)
     lap("solve")
     solution = replace(solution, energy=solution.energy / s, bound=solution.bound / s)
     counts = solution.potentials, solution.constraints, inactive

@@ -15,6 +15,11 @@ from onlinesrl.core.jit.frames import Frame
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio (Knuth, The Art of Computer Programming, section 6.4)."""
 
+NEAR = np.uint64(6)
+"""The number of a key's last constant's low bits that are those of its bucket's number."""
+LAST = np.uint64(63 << 32)
+"""Where these bits are in a hash: the lowest that ``bucket_of`` takes."""
+
 EQUAL, BEFORE, LISTED = 0, 1, 2
 """Conditions: the same constant; PSL's ``%``; an observed atom with a value above 0."""
 
@@ -86,8 +91,13 @@ class Loops(Frame):
 
 @kernel
 def hashed(seed: np.uint64, constant: int) -> np.uint64:
-    """Return the hash of a key that goes on with a constant; 0 is that of no constant."""
-    return (seed ^ np.uint64(np.int64(constant))) * MULTIPLIER
+    """Return the hash of a key that goes on with a constant; 0 is that of no constant.
+
+    It is random but for the bits ``LAST``, so that near constants have near buckets.
+    """
+    number = np.uint64(np.int64(constant))
+    mixed = ((seed * MULTIPLIER) ^ (number >> NEAR)) * MULTIPLIER
+    return (mixed & ~LAST) | ((number << np.uint64(32)) & LAST)
 
 
 @kernel
@@ -276,12 +286,12 @@ def _advance(relations: Relations, code: Code, loops: Loops, step: int, constant
         i = relations.row[loops.cursor[step]]
         loops.cursor[step] += 1
         atom = relations.base[r] + i
+        if not _matches(relations, code, probe, i, loops.binding, constant):
+            continue
         if step > 0 and code.clause and _satisfies(relations, atom, 0.0):
             continue
-        if (
-            _matches(relations, code, probe, i, loops.binding, constant)
-            and _bind(relations, code, step, i, loops.binding)
-            and _checks_hold(relations, code, step, loops.binding, constant)
+        if _bind(relations, code, step, i, loops.binding) and _checks_hold(
+            relations, code, step, loops.binding, constant
         ):
             loops.atom[step] = atom
             return True
