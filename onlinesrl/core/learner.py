@@ -18,7 +18,6 @@ from onlinesrl.core.evaluation.ranking_metrics import Ranking
 from onlinesrl.core.example import Atom, Atoms, Constant, Example, Rows, ValuedAtom
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Explanation
-from onlinesrl.core.online.drift import Monitor, Restarts
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.online.temperature import Temperature
 from onlinesrl.core.online.update_rules.rule import Update
@@ -58,13 +57,14 @@ class Prediction(msgspec.Struct, omit_defaults=True):
 class Outcome(msgspec.Struct):
     """The result for one example: its prediction, or the reason why it is bad.
 
-    ``unsolved``: it is bad only because a search reached its limit. ``drift``: it raised a signal.
+    ``unsolved``: it is bad only because a search reached its limit. ``wrong``: the share of its
+    units that were predicted wrongly, where its truth is known.
     """
 
     prediction: Prediction | None
     error: str | None = None
     unsolved: bool = False
-    drift: bool = False
+    wrong: float | None = None
 
 
 class Answered(NamedTuple):
@@ -165,7 +165,7 @@ def heaviest(entries: Iterable[E]) -> list[E]:
     return sorted(used, key=lambda e: -abs(e.weight) * max(1, e.uses))
 
 
-class LearnedWeights(Restarts, Protocol):
+class LearnedWeights(Protocol):
     """The weights of a learner; the length is their number."""
 
     dropped: int
@@ -174,7 +174,7 @@ class LearnedWeights(Restarts, Protocol):
 
     @property
     def updates(self) -> int:
-        """The number of updates so far, also before a restart."""
+        """The number of updates so far."""
 
     def entries(self) -> Iterator[WeightEntry]:
         """Yield every weight by name, in a fixed order."""
@@ -189,8 +189,6 @@ class OnlineLearning(Protocol):
 
     update: Update
     slowest: Slowest
-    monitor: Monitor | None
-    """Watches for drift, where this is asked for."""
     temperature: Temperature | None
     """The temperature of probabilities, where the update is ``calibrated``."""
     seen: int
@@ -235,10 +233,7 @@ class OnlineLearning(Protocol):
         """
 
     def certificate(self) -> dict[str, float | None]:
-        """Return the mean loss, the dual value and the bound on the regret, as far as known.
-
-        After a restart they are of the updates since; ``restarted`` is then the number of those before.
-        """
+        """Return the mean loss, the dual value and the bound on the regret, as far as known."""
 
     def start(self, program: Any) -> list[str]:
         """Set starting weights from a file of weights; returns what does not fit the model."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from onlinesrl.core.evaluation.drift import Window
 from onlinesrl.core.evaluation.prequential import Metrics
-from onlinesrl.core.io.restoring import restoring
+from onlinesrl.core.io.restoring import converted, restoring
 from onlinesrl.core.learner import Learner
-from onlinesrl.core.online.drift import DriftSection, Monitor
 from onlinesrl.library.checkpoint import Saved
 from onlinesrl.library.learner import OnlineLearner
 from onlinesrl.stream.checkpoints import Checkpoint, RunHeader, checked
@@ -22,7 +22,7 @@ def restore(saved: Checkpoint) -> tuple[Learner, Metrics, Shown]:
         checked(saved, RunHeader)
     with restoring(saved.path):
         learner = OnlineLearner.of(Saved.of(saved), {}).learned
-        Monitor(DriftSection(), learner.weights).restore(saved.arrays)
+        converted(saved.header.get("drift", []), Window)
         metrics, examples = Metrics.restore(saved.header["metrics"]), Shown()
         examples.restore(saved.header.get("shown", []))
         if "labels" in saved.header:

@@ -323,8 +323,7 @@ def print_summary(summary: Snapshot, stream: TextIO) -> None:
         (
             "Regret bound",
             _show(get("regret_bound"), "{:,.4g} in total")
-            + _show(_mean(summary), ", {:.3g} per example")
-            + _show(get("restarted"), ", since the restart after update {:,}"),
+            + _show(_mean(summary), ", {:.3g} per example"),
         ),
         (
             "Sampled",
@@ -361,7 +360,6 @@ def print_summary(summary: Snapshot, stream: TextIO) -> None:
 def _mean(figures: Snapshot) -> float | None:
     """Return the regret bound per example, where there is one."""
     bound, updates = figures.get("regret_bound"), figures.get("updates", 0)
-    updates -= figures.get("restarted", 0)
     return bound / updates if bound is not None and updates else None
 
 

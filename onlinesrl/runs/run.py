@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import StorageError, printable, shortened
+from onlinesrl.core.evaluation.drift import DriftDetector
 from onlinesrl.core.example import ambiguous_labels
 from onlinesrl.core.interrupt import Interrupted, leavable, polled
 from onlinesrl.core.io.restoring import converted, restoring
 from onlinesrl.core.jit.decorators import told_of_compiling
 from onlinesrl.core.language import Program, check_costs, check_query, counted, language_of
 from onlinesrl.core.learner import Learner
-from onlinesrl.core.online.drift import Monitor
 from onlinesrl.core.version import __version__
 from onlinesrl.runs.config.fingerprint import (
     check_fingerprint,
@@ -78,8 +78,6 @@ def make_learner(config: Config, program: Program | None = None, margins: bool =
 def new_learner(config: Config) -> Learner:
     """Return a learner to be trained, with its starting weights or state."""
     learner, start = make_learner(config), config.learner.start
-    if config.drift is not None:
-        learner.monitor = Monitor(config.drift, learner.weights)
     if start is not None and _has_state(start):
         _take_over(config, learner, start)
     elif start is not None:
@@ -433,6 +431,7 @@ def _make_trainer(
         answered=None if options.requests is None else options.requests.answered,
         first=lambda examples: [*map(warn, ambiguous_labels(examples, config.query))],
         copies=copies,
+        drift=None if config.drift is None else DriftDetector(config.drift),
     )
 
 

@@ -108,7 +108,6 @@ class _Summary(msgspec.Struct):
     accuracy: float | None = None
     hamming: float | None = None
     regret_bound: float | None = None
-    restarted: int | None = None
     sampled: int | None = None
     facts: int | None = None
     changed_atoms: int | None = None

@@ -89,8 +89,6 @@ class WorldLearner(Learner):
     Changes under which the hard rules cannot all hold are refused, or wait: ``keep_conflicts``.
     """
 
-    monitor = None
-
     def __init__(
         self,
         language: Language,

@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import Meta
 
 from onlinesrl.core.errors import StorageError
+from onlinesrl.core.evaluation.drift import Window
 from onlinesrl.core.example import Constant
 from onlinesrl.core.io.atomic_write import check_folder, storage_errors
 from onlinesrl.core.io.checkpoint_file import Checkpoint, DamagedCheckpoint, load, write
@@ -88,6 +89,7 @@ class RunHeader(Header):
     behind: NotRequired[dict[str, int]]
     sink: NotRequired[dict[str, Any]]
     labels: NotRequired[dict[str, Any]]
+    drift: NotRequired[Window]
 
 
 def named(path: Path) -> Checkpoint:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.evaluation.drift import DriftDetector
 from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.core.io.restoring import Misfit, converted
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction
@@ -42,12 +43,16 @@ class Work(NamedTuple):
         return self.item.example if isinstance(self.item, Answered) else self.item
 
 
-def drifts(outcomes: Sequence[Outcome], work: Sequence[Work]) -> list[int]:
+def drifts(
+    outcomes: Sequence[Outcome], work: Sequence[Work], detector: DriftDetector | None
+) -> list[int]:
     """Return how many examples there are up to each signal of drift; late labels are none."""
+    if detector is None:
+        return []
     return [
         sum(not isinstance(entry.item, Answered) for entry in work[: place + 1])
         for place, outcome in enumerate(outcomes)
-        if outcome.drift
+        if outcome.wrong is not None and detector.add(outcome.wrong)
     ]
 
 

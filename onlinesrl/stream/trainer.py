@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from onlinesrl.core.errors import DataError, ExampleError, printable
+from onlinesrl.core.evaluation.drift import DriftDetector
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Example, Label
 from onlinesrl.core.io.restoring import converted, restoring
@@ -64,6 +65,7 @@ class Trainer:
     cannot be written. An example in which ``crashes`` processes died is bad. ``answered`` is called
     with each record, its item and its outcome. ``first`` is called with the good labelled examples of a
     batch, until it returns something true or ``FIRST`` were learned from.
+    ``drift`` watches the errors of predictions.
     ``settings`` and ``config``, all keys and values of the run, are kept in checkpoints.
     """
 
@@ -87,6 +89,7 @@ class Trainer:
         answered: Callable[[Record, Any, Outcome], object] | None = None,
         first: Callable[[Sequence[Example]], object] | None = None,
         copies: CheckpointCopies | None = None,
+        drift: DriftDetector | None = None,
     ):
         self.learner = learner
         self.reader = reader
@@ -103,6 +106,7 @@ class Trainer:
         self.answered = answered
         self.first = first
         self.copies = copies
+        self.drift = drift
         self.log: Callable[[Mapping[str, Any]], object] | None = None
         self.sink_state: dict[str, Any] | None = None
         self.metrics = Metrics()
@@ -135,6 +139,8 @@ class Trainer:
                 self.reader.choice.restore(header["groups"])
                 self.shown.restore(header["shown"])
                 self.sink_state = converted(header.get("sink"), self.sink.State | None)
+                if self.drift is not None:
+                    self.drift = DriftDetector(self.drift.section, header["drift"])
                 if self.labels is not None:
                     self.labels.restore(converted(header.get("labels"), dict), saved.arrays)
         self.outputs.resume(saved.header if saved else {}, saved.number if saved else 0)
@@ -146,7 +152,7 @@ class Trainer:
         self.outputs.begin_parts()
         learner, arrays = self.learner.save()
         self.saves += 1
-        header = {
+        header: dict[str, Any] = {
             "version": __version__,
             "fingerprint": dict(self.fingerprint),
             "settings": dict(self.settings),
@@ -166,6 +172,8 @@ class Trainer:
             header["behind"] = behind
         if sink := self.sink.state():
             header["sink"] = sink
+        if self.drift is not None:
+            header["drift"] = self.drift.window
         if self.labels is not None:
             header["labels"], waiting = self.labels.save()
             arrays |= waiting
@@ -280,7 +288,7 @@ class Trainer:
             self.look(work, outcomes)
             self.write(work, outcomes)
             late = sum(isinstance(task.item, Answered) for task in work)
-            self.metrics.add(tally, len(work) - late, late, drifts(outcomes, work))
+            self.metrics.add(tally, len(work) - late, late, drifts(outcomes, work, self.drift))
         self.metrics.tombstones += sum(item is None for _, item in batch[:read])
         if work and self.schedule.metrics_due(self.metrics.steps):
             self.write_metrics()

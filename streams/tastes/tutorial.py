@@ -1,4 +1,4 @@
-"""Notice that a concept changes, and learn it anew.
+"""Notice that a concept changes.
 
 usage: python streams/tastes/tutorial.py
 """
@@ -22,11 +22,3 @@ for text in Path("runs/tastes/metrics.jsonl").read_text().splitlines():
         print(
             f"to page {line['examples']}: {line['window']['hamming']:.2f} wrong articles per page"
         )
-
-# Without the section `drift` what was learned of the old tastes is in the way for long.
-without = srl.run(CONFIG, settings={"output": Path("runs/without"), "drift": None})
-print(f"without a response: F1 {without['f1']:.3f}")
-
-# At the last signal learning started over, from the weights that it had. The bound is of the pages since.
-since = found["updates"] - found["restarted"]
-print(f"regret of the last {since} updates: at most {found['regret_bound'] / since:.2f} each")

@@ -149,15 +149,15 @@ def test_curves_predictions_and_letters(run):
     assert [letter.reason for letter in parts["operation"]["letters"]] == ["r"]
 
 
-def test_after_a_restart_the_bound_is_of_the_updates_since(run):
+def test_the_bound_is_that_of_an_update_and_signals_have_places(run):
     drift = {"signals": 1, "at": [7]}
     first = point(6, regret_bound=3.0, updates=6)
-    second = point(10, regret_bound=4.5, updates=9, restarted=6, drift=drift)
+    second = point(10, regret_bound=4.5, updates=9, drift=drift)
     (run / "metrics.jsonl").write_bytes(first + second)
     watched = Watched(run)
     watched.look()
     curves = watched.parts()["curves"]
-    assert curves["regret"] == [0.5, 1.5]
+    assert curves["regret"] == [0.5, 0.5]
     assert curves["drift"] == [7]
 
 

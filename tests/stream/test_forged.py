@@ -53,7 +53,7 @@ def kinds(job: Callable[..., Job], folder: Path, citations: list[bytes]) -> Iter
     bare = [json.dumps({**each, "truth": None}).encode() + b"\n" for each in labels]
     yield job(citations[:12], "plain", sink={"kind": "parquet"}, **every)
     yield job(citations[:12], "rounds", distribute={"shards": 2, "workers": 1, "round": 3})
-    yield job(citations[:12], "drift", drift={"response": "restart"}, learner=learner, **every)
+    yield job(citations[:12], "drift", drift={}, learner=learner, **every)
     yield job([*bare[:6], *citations[6:12]], "labels", labels={}, **every)
     for soft in (True, False):
         model = folder / ("world.psl" if soft else "world.mln")

@@ -97,7 +97,7 @@ def stream(job, citations, tmp_path):
                 "model": str(tmp_path / "drifting.mln"),
                 "query": "Class",
                 "metrics": {"every": 40},
-                "drift": {"response": "restart", "delta": 0.9},
+                "drift": {"delta": 0.9},
                 "checkpoint": {"every": 30},
             },
         ),

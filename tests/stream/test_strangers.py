@@ -179,9 +179,6 @@ ARRAYS: dict[str, tuple[str, Change]] = {
     "fewer scalars": ("scalar", lambda a: a[:3]),
     "negative square": ("square", changed(0, -1.0)),
     "complex": ("square", lambda a: a.astype(np.complex128)),
-    "drift: more than there is room for": ("drift_size", changed(slice(None), 6)),
-    "drift: negative size": ("drift_size", changed(slice(None), -5)),
-    "drift: total missing": ("drift_total", lambda a: None),
     "labels: other dimensions": ("early_labels", lambda a: np.zeros((2, 2), np.uint8)),
     **{
         f"labels: {line[:50]!r}": ("pending", lambda a, line=line: np.frombuffer(line, np.uint8))
@@ -201,7 +198,6 @@ HEADERS: list[tuple[str, str, Any]] = [
     ("learner", "constants", {}),
     ("learner", "constants", None),
     ("learner", "dropped", -1),
-    ("learner", "before", 1.5),
     ("learner", "seen", 2**70),
     ("learner", "shown", {"person": [[]]}),
     ("metrics", "examples", -1),
@@ -222,7 +218,7 @@ HEADERS: list[tuple[str, str, Any]] = [
 def full(warm, citations, tmp_path_factory):
     """A run of Markov logic whose checkpoint has all that a checkpoint may have."""
     bare = [json.dumps({**json.loads(c), "truth": None}).encode() + b"\n" for c in citations[12:15]]
-    keys = {"learner": {"update": "adagrad"}, "drift": {"response": "restart"}, "labels": {}}
+    keys = {"learner": {"update": "adagrad"}, "drift": {}, "labels": {}}
     run = Job(tmp_path_factory.mktemp("full"), [*citations[:12], *bare], **keys)
     assert run.run() == 0, run.said
     return run

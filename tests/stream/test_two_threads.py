@@ -98,9 +98,9 @@ def stop_after_five() -> None:
     """Have a signal come when five worlds of a micro-batch that has more have been learned from."""
     process = ExampleProcessor.process
 
-    def partly(worlds: ExampleProcessor, seen: int, learning: bool, monitor: Any) -> Any:
+    def partly(worlds: ExampleProcessor, seen: int, learning: bool) -> Any:
         if len(worlds.results.worlds) <= 5:
-            return process(worlds, seen, learning, monitor)
+            return process(worlds, seen, learning)
         worlds.run(0, 5, PREDICT | LEARN, learning)
         os.kill(os.getpid(), signal.SIGTERM)
         return 5, True

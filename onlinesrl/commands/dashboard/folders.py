@@ -64,7 +64,6 @@ class Point(msgspec.Struct):
     loss: float | None = None
     regret_bound: float | None = None
     updates: int = 0
-    restarted: int = 0
     drift: _Drift = msgspec.field(default_factory=_Drift)
     weights: int = 0
     errors: dict[str, int] = {}
@@ -290,9 +289,9 @@ def _decoded(lines: list[bytes], kind: type[T]) -> list[T]:
 
 
 def _per_update(point: Point) -> float | None:
-    """Return the bound on the regret divided by the updates that it is of, those since a restart."""
-    updates = point.updates - point.restarted
-    return point.regret_bound / updates if point.regret_bound is not None and updates else None
+    """Return the bound on the regret divided by the updates that it is of."""
+    bound, updates = point.regret_bound, point.updates
+    return bound / updates if bound is not None and updates else None
 
 
 def _listed(prediction: Prediction) -> dict[str, Any]:

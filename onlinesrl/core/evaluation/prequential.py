@@ -45,7 +45,8 @@ def known_sum(first: int | None, second: int | None) -> int | None:
     return None if first is None or second is None else first + second
 
 
-def _ratio(part: int, whole: int) -> float | None:
+def ratio(part: int, whole: int) -> float | None:
+    """Return a share; None of nothing."""
     return part / whole if whole else None
 
 
@@ -72,12 +73,12 @@ class Counts:
         examples = self.labelled if units else 0  # without a unit, nothing is scored
         return {
             "f1": f1(hits, false_alarms, misses),
-            "precision": _ratio(hits, hits + false_alarms),
-            "recall": _ratio(hits, hits + misses),
-            "accuracy": _ratio(right, units),
-            "exact": _ratio(exact, examples),
-            "hamming": _ratio(wrong, examples),
-            **({"mae": _ratio(self.l1, units * UNIT)} if self.l1 is not None else {}),
+            "precision": ratio(hits, hits + false_alarms),
+            "recall": ratio(hits, hits + misses),
+            "accuracy": ratio(right, units),
+            "exact": ratio(exact, examples),
+            "hamming": ratio(wrong, examples),
+            **({"mae": ratio(self.l1, units * UNIT)} if self.l1 is not None else {}),
         }
 
     def save(self) -> dict[str, Any]:
@@ -218,7 +219,7 @@ def class_scores(hits: int, false_alarms: int, misses: int) -> dict[str, Any]:
     """Return F1, precision and recall, each None where it is undefined, and the number of true ones."""
     return {
         "f1": f1(hits, false_alarms, misses),
-        "precision": _ratio(hits, hits + false_alarms),
-        "recall": _ratio(hits, hits + misses),
+        "precision": ratio(hits, hits + false_alarms),
+        "recall": ratio(hits, hits + misses),
         "support": hits + misses,
     }

@@ -17,6 +17,7 @@ EXTRAS = {
     "grpc_tools": "registry",
     "mlflow": "mlflow",
     "ray": "ray",
+    "river": "drift",
     "sklearn": "bayesian",
 }
 """The extra with which a module comes."""

@@ -78,19 +78,17 @@ def learn(
 
 
 def certificate(
-    updates: int, loss: float, primal: float, dual: float | None, before: int, sampled: int = 0
+    updates: int, loss: float, primal: float, dual: float | None, sampled: int = 0
 ) -> dict[str, float | None]:
     """Return the mean loss, the dual value and the bound on the regret, each None if unknown.
 
     ``loss`` and ``primal`` are sums over ``updates`` updates; an update without a dual has no bound.
-    After a restart, ``restarted`` is the number of updates ``before`` it. ``sampled`` is the number of those
-    along sampled expectations where exact ones were wanted.
+    ``sampled`` is the number of those along sampled expectations where exact ones were wanted.
     """
     return {
         "loss": loss / updates if updates else None,
         "dual": dual,
         "regret_bound": None if dual is None else primal - dual,
-        **({"restarted": before} if before else {}),
         **({"sampled": sampled} if sampled else {}),
     }
 
@@ -104,15 +102,14 @@ class AveragedWeights:
     def __init__(self, update: Update):
         self.update = update
         self.scalar: Floats = np.zeros(6)  # averaging.T .. averaging.LOSS
-        self.before = 0
         self.dropped = 0
         self.sampled = 0
         self._how: tuple[OptimizerState, UpdateParams] | None = None
 
     @property
     def updates(self) -> int:
-        """The number of updates so far: T, plus the number ``before`` the last restart."""
-        return self.before + int(self.scalar[T])
+        """The number T of updates so far."""
+        return int(self.scalar[T])
 
     def scale(self) -> float:
         """Return s_{T+1}: the present weights are base + s_{T+1} u."""
@@ -149,11 +146,10 @@ class AveragedWeights:
         If updates shrink the weights, this bounds the regret; otherwise, the excess of the summed loss over
         the least regularised loss. It is None for updates without a dual, and once weights were dropped or
         expectations were ``sampled``, as those of the log-likelihood are where elimination is too wide.
-        After a restart all values count from the restart and the weights at that time.
         """
         t, _, length, dual, primal, loss = self.scalar.tolist()
         if not self.update.dual or self.dropped or self.sampled or not t:
-            return certificate(int(t), loss, primal, None, self.before, self.sampled)
+            return certificate(int(t), loss, primal, None, self.sampled)
         sigma = self.update.strength
         dual -= (sigma / (2.0 * t) if self.update.shrinks else sigma / 2.0) * length
-        return certificate(int(t), loss, primal, dual, self.before)
+        return certificate(int(t), loss, primal, dual)

@@ -29,7 +29,6 @@ from onlinesrl.core.example import Constant, ValuedAtom
 from onlinesrl.core.interrupt import Interrupted, leavable
 from onlinesrl.core.jit.decorators import ready
 from onlinesrl.core.learner import Prediction
-from onlinesrl.core.online.drift import Monitor
 from onlinesrl.core.online.temperature import Temperature, fit
 from onlinesrl.core.timing import Slowest
 from onlinesrl.mln.ground.batch_packer import Packed
@@ -260,11 +259,11 @@ class ExampleProcessor:
 
     # the worlds of a batch in turn ---------------------------------------------------------
 
-    def process(self, seen: int, learning: bool, monitor: Monitor | None) -> tuple[int, bool]:
+    def process(self, seen: int, learning: bool) -> tuple[int, bool]:
         """Process the worlds of the current batch; return their number, and False if memory runs out.
 
         Processing stops early if memory runs out or a signal asks to stop. ``seen`` is the number of earlier
-        examples; ``monitor`` watches for drift. Raises MemoryError if memory runs out after an update: the
+        examples. Raises MemoryError if memory runs out after an update: the
         learner's state is then unusable.
         """
         w, weights, results = 0, self.weights, self.results
@@ -272,10 +271,10 @@ class ExampleProcessor:
         updates = None  # number of updates before the current world, if it is processed alone
         try:
             while w < len(results.worlds):
-                before, updates = weights.updates, None
-                stop = self._eliminated(w, seen, learning, monitor)
+                updates = None
+                stop = self._eliminated(w, seen, learning)
                 if stop == w:
-                    updates = before
+                    updates = weights.updates
                     self._take(w, learning, self._audited(seen, w))
                     w += 1
                 else:
@@ -292,13 +291,6 @@ class ExampleProcessor:
                         and results.out.status[w - 1] == OK
                     ):
                         self._count(w - 1)
-                if monitor is not None and weights.updates > before:
-                    if w - 1 in results.answered:
-                        self.counter.count_apart(results, w - 1, results.answered[w - 1])
-                    counts = results.out.counts[w - 1]
-                    units = int(counts[prediction_counts.UNITS])
-                    if monitor.heed(units - int(counts[prediction_counts.RIGHT_UNITS]), units):
-                        results.drifted.add(w - 1)
                 if most is not None and len(weights) > most:
                     weights.drop_least(most)
         except Interrupted:
@@ -310,14 +302,14 @@ class ExampleProcessor:
             return self.at, False
         return len(results.worlds), True
 
-    def _eliminated(self, w: int, seen: int, learning: bool, monitor: Monitor | None) -> int:
+    def _eliminated(self, w: int, seen: int, learning: bool) -> int:
         """Return the end of the range of worlds, starting at ``w``, that the kernel may process together."""
         update = self.weights.update
         if not self.inference.eliminates or self._audited(seen, w):
             return w
         if self.costs is not None or self.sampled if learning else self._measures_margins:
             return w
-        if monitor is not None or update.max_weights is not None:
+        if update.max_weights is not None:
             return w + 1
         interval, last = self.inference.audit_every, len(self.results.worlds)
         if learning and self.thresholds.counts:  # the next labelled world changes them

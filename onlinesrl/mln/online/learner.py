@@ -26,7 +26,6 @@ from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Explanation
 from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally, heaviest
-from onlinesrl.core.online.drift import Monitor
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.online.temperature import scaled_by
 from onlinesrl.core.online.update_rules.rule import Update
@@ -86,7 +85,6 @@ class MlnOnlineLearner:
         self.slowest = self.worlds.slowest
         self.reporter = Reporter(self.grounder, counter)
         self.together = AdaptiveBatcher()
-        self.monitor: Monitor | None = None
         self.seen = 0
         self.quiet: Callable[[], object] = lambda: None
         quiet = lambda: self.quiet()  # noqa: E731, PLW0108 (a run sets it)
@@ -111,8 +109,6 @@ class MlnOnlineLearner:
         self.packer.clear()
         self.packer.lines.read(b"{}")
         self.worlds.compile()
-        if self.monitor is not None:
-            self.monitor.compile()
         return time.perf_counter() - started
 
     def start(self, program: Program) -> list[str]:
@@ -312,7 +308,7 @@ class MlnOnlineLearner:
             with suppress(MemoryError):
                 results = self.worlds.begin(packing.batch, worlds, packing.answered)
         if results is not None:
-            processed_worlds, complete = self.worlds.process(self.seen, learning, self.monitor)
+            processed_worlds, complete = self.worlds.process(self.seen, learning)
         if results is None or not complete:
             self.packings.undo()
             self.grounder.allocate()
@@ -356,7 +352,6 @@ class MlnOnlineLearner:
         """Return the header and the arrays of a checkpoint."""
         self._forget()
         header, arrays = self.weights.save(self.packings.then)
-        arrays |= {} if self.monitor is None else self.monitor.save()
         header |= {"seen": self.seen, "shown": self.packer.shown()}
         return header | {name: part.save() for name, part in self.worlds.counted.items()}, arrays
 
@@ -365,8 +360,6 @@ class MlnOnlineLearner:
         saved = converted(header, _Saved)
         self.packings.forget()
         self.weights.restore(header, arrays)
-        if self.monitor is not None:
-            self.monitor.restore(arrays)
         self.packer.set_stream(self.weights.stream)
         self.packer.set_shown(saved.shown)
         self.seen = saved.seen

@@ -14,6 +14,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import extended
 from onlinesrl.core.errors import printable
+from onlinesrl.core.evaluation.prequential import ratio
 from onlinesrl.core.evaluation.ranking_metrics import Ranking
 from onlinesrl.core.example import Atoms, Constant, Rows
 from onlinesrl.core.learner import Outcome, Prediction, Tally
@@ -95,7 +96,7 @@ class Reporter:
                 )
                 outcomes.append(Outcome(None, printable(reason), status == UNSOLVED))
                 continue
-            example, drift = world.example, w in results.drifted
+            example = world.example
             if w in results.answered:
                 prediction = msgspec.structs.replace(results.answered[w], hamming=hamming)
             else:
@@ -112,7 +113,9 @@ class Reporter:
                 if example.labelled and world.asked is not None:
                     self.counter.count_apart(results, w, prediction)
                     prediction.hamming = int(out.counts[w, k.HAMMING])
-            outcomes.append(Outcome(prediction, drift=drift))
+            units, right = out.counts[w, [k.UNITS, k.RIGHT_UNITS]].tolist()
+            share = ratio(units - right, units) if example.labelled else None
+            outcomes.append(Outcome(prediction, wrong=share))
         return outcomes
 
     def texts(self, results: Results) -> list[msgspec.Raw] | None:

@@ -54,7 +54,6 @@ class Results:
     """The scored atoms, true and predicted, of worlds that no kernel counts; see ``count_apart``."""
     unproven: set[int] = field(default_factory=set)  # worlds whose predicted state is not certified
     unsolved: set[int] = field(default_factory=set)  # worlds whose search ended at its limit
-    drifted: set[int] = field(default_factory=set)  # worlds that raised a drift signal
     audits: dict[int, float] = field(default_factory=dict)  # optimal score of the audit, by world
     marginals: dict[int, dict[str, list[ValuedAtom]]] = field(default_factory=dict)
     scored: dict[int, list[tuple[str, Floats, Bools]]] = field(default_factory=dict)

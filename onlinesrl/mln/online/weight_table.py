@@ -67,13 +67,12 @@ class Entry(NamedTuple):
 class _Header(msgspec.Struct):
     """The weights' part of a checkpoint's header.
 
-    ``constants`` is by type; ``dropped`` counts dropped weights, ``before`` updates before a restart, and
-    ``sampled`` those after it along sampled expectations.
+    ``constants`` is by type; ``dropped`` counts dropped weights, and ``sampled`` updates along sampled
+    expectations.
     """
 
     constants: dict[str, list[Constant]]
     dropped: Natural
-    before: Natural = 0
     sampled: Natural = 0
 
 
@@ -91,15 +90,6 @@ class WeightTable(ModelWeights, AveragedWeights):
         self.optimizer_state = {
             name: enlarged(column, 2 * len(column)) for name, column in self.optimizer_state.items()
         }
-
-    def restart(self) -> None:
-        """Restart learning with the current weights as the base, and T = 0."""
-        value = self.arrays.value
-        value[:, 0] += self.scale() * value[:, 1]
-        for array in (value[:, 1:], *self.optimizer_state.values()):
-            array[:] = 0.0
-        self.before, self.sampled = self.updates, 0
-        self.scalar[:] = 0.0
 
     def cut(self, weights: int, blocks: int) -> None:
         """Keep the first ``weights`` and ``blocks``; no later weight may have been updated."""
@@ -222,7 +212,6 @@ class WeightTable(ModelWeights, AveragedWeights):
                 t: d.names if sizes is None else d.names[: sizes[t]] for t, d in self.stream.items()
             },
             "dropped": self.dropped,
-            **({"before": self.before} if self.before else {}),
             **({"sampled": self.sampled} if self.sampled else {}),
         }
         arrays = {
@@ -254,7 +243,7 @@ class WeightTable(ModelWeights, AveragedWeights):
             raise Misfit("the number of updates is not an integer")
         self._check_blocks(stream, columns)
         self.stream = stream
-        self.dropped, self.before, self.sampled = saved.dropped, saved.before, saved.sampled
+        self.dropped, self.sampled = saved.dropped, saved.sampled
         n, blocks = len(columns["uses"]), len(columns["block"])
         while n > len(self.arrays.uses):
             self._grow_weights()

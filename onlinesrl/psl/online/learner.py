@@ -24,14 +24,13 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError, Infeasible, ModelError, UsageError
 from onlinesrl.core.evaluation.class_balance import BALANCED, LABELS, ClassBalance
 from onlinesrl.core.evaluation.label_loss import Costs
-from onlinesrl.core.evaluation.prequential import known_sum
+from onlinesrl.core.evaluation.prequential import known_sum, ratio
 from onlinesrl.core.example import Atom, Atoms, Example, decode, decoded, show_ground_atom
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Explanation
-from onlinesrl.core.io.restoring import Natural, converted
+from onlinesrl.core.io.restoring import converted
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally
 from onlinesrl.core.online.averaged_weights import BEYOND_RANGE
-from onlinesrl.core.online.drift import Monitor
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.online.temperature import Temperature
 from onlinesrl.core.online.update_rules.rule import Update
@@ -146,7 +145,6 @@ class PslOnlineLearner:
         self.unmatched = self.grounder.constants
         """The constants of rules that no example has had."""
         self.together = AdaptiveBatcher()
-        self.monitor: Monitor | None = None
         self.seen = 0
         self.quiet: Callable[[], object] = lambda: None
 
@@ -218,8 +216,6 @@ class PslOnlineLearner:
         self._ground([self.packer.world(example)], learning=True)
         self.inference.engine.solve(_ONE_HINGE, np.ones(1))
         self._features(_ONE_HINGE, np.ones(1))
-        if self.monitor is not None:
-            self.monitor.compile()
         return time.perf_counter() - started
 
     def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
@@ -345,10 +341,8 @@ class PslOnlineLearner:
             prediction, units = new_prediction(checked, predicted)
         else:
             prediction, units = copied_prediction(served)
-        learned = False
         if learning and labelled is not None:
-            learned = self._learn(graph, labelled, predicted, batch)
-            unsolved |= not learned
+            unsolved |= not self._learn(graph, labelled, predicted, batch)
             if self.balance is not None:
                 for name, labels in _labels(checked):
                     self.balance.add(name, [label for label in labels if label])
@@ -359,10 +353,10 @@ class PslOnlineLearner:
             batch.tally.skipped += skipped
             batch.tally.routes[predicted.route] += 1
             batch.tally.certified = known_sum(batch.tally.certified, int(predicted.certified))
-        outcome = Outcome(batch.score(checked, prediction, units))
-        if learned and self.monitor is not None:
-            outcome.drift = self.monitor.heed(prediction.hamming or 0, int(checked.scored.sum()))
-        return outcome
+        batch.score(checked, prediction, units)
+        wrong = prediction.hamming
+        share = None if wrong is None else ratio(wrong, int(checked.scored.sum()))
+        return Outcome(prediction, wrong=share)
 
     def _solve(
         self,
@@ -488,21 +482,17 @@ class PslOnlineLearner:
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return header and arrays of a checkpoint."""
-        header = {"language": "psl", **({"before": n} if (n := self.weights.before) else {})}
+        header: dict[str, Any] = {"language": "psl"}
         header |= {} if self.balance is None else {"labels": self.balance.save()}
         header |= {"unmatched": sorted(self.unmatched)} if self.unmatched else {}
-        return header, self.weights.save() | ({} if self.monitor is None else self.monitor.save())
+        return header, self.weights.save()
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore what ``save`` returned, bit for bit. Raises Misfit."""
-        before = converted(header.get("before", 0), Natural)
         self.weights.restore(arrays)
         if self.balance is not None:
             self.balance.restore(header.get("labels", {}))
         self.unmatched = {*converted(header.get("unmatched", []), list[str])}
-        self.weights.before = before
-        if self.monitor is not None:
-            self.monitor.restore(arrays)
 
     def gain(self, start: State) -> merging.Gain:
         """See ``Learner.gain``."""

@@ -83,7 +83,7 @@ class BatchCounts:
     pairs: Confusion = field(default_factory=Confusion)
     scored: dict[str, list[tuple[Ints, Bools]]] = field(default_factory=dict)
 
-    def score(self, checked: CheckedExample, prediction: Prediction, units: Ints) -> Prediction:
+    def score(self, checked: CheckedExample, prediction: Prediction, units: Ints) -> None:
         """Score a prediction, and add the scores to it, if the truth is known."""
         if checked.truth is not None:
             scored, predicted = checked.scored, predicted_true(checked, units, self.functional)
@@ -98,7 +98,6 @@ class BatchCounts:
             self.tally.labelled += 1
             self._count_predicates(checked, units, predicted, true)
             prediction.hamming, prediction.l1 = wrong, l1 / UNIT
-        return prediction
 
     def _count_predicates(
         self, checked: CheckedExample, units: Ints, predicted: Bools, true: Bools

@@ -65,7 +65,6 @@ class RuleWeights:
         self.dual, self.total, self.uses = np.zeros(n), np.zeros(n), np.zeros(n, np.int64)
         self.optimizer_state = {name: np.zeros(n) for name in update.columns}
         self.scalar = np.zeros(4)
-        self.before = 0
 
     def __len__(self) -> int:
         """Return the number of weighted rules."""
@@ -73,8 +72,8 @@ class RuleWeights:
 
     @property
     def updates(self) -> int:
-        """The number of updates so far: T, and those ``before`` the last restart."""
-        return self.before + int(self.scalar[T])
+        """The number T of updates so far."""
+        return int(self.scalar[T])
 
     @property
     def vanished(self) -> bool:
@@ -129,29 +128,21 @@ class RuleWeights:
         self.total = self.total + self.current()
         return loss
 
-    def restart(self) -> None:
-        """Start over from the present weights: they are the base, and T = 0."""
-        self.base = self.current()
-        for array in (self.dual, self.total, *self.optimizer_state.values()):
-            array[:] = 0.0
-        self.before, self.scalar = self.updates, np.zeros(4)
-
     def certificate(self) -> dict[str, float | None]:
         """Return the mean loss, the dual value D_T and the bound that it gives on the regret.
 
         CDA2, subgradient: an upper bound on the regret. CDA1: on the excess of the summed loss over
-        the least regularised one. None for MIRA and the perceptron. After a restart all are of the
-        updates since, and the weights it started from.
+        the least regularised one. None for MIRA and the perceptron.
         """
         t, loss, primal = int(self.scalar[T]), float(self.scalar[LOSS]), float(self.scalar[PRIMAL])
         if not self.update.dual or not t:
-            return certificate(t, loss, primal, None, self.before)
+            return certificate(t, loss, primal, None)
         sigma, weights = self.update.strength, self.current()
         strength = sigma * (t if self.update.shrinks else 1)
         metric = self.update.metric(self.optimizer_state)
         dual = float(self.scalar[ALPHA_RHO]) - sigma * float(weights @ self.dual)
         dual += 0.5 * strength * float(np.sum(metric * (weights - self.base) ** 2))
-        return certificate(t, loss, primal, dual, self.before)
+        return certificate(t, loss, primal, dual)
 
     # names ---------------------------------------------------------------------------------------
 

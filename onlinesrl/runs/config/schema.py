@@ -8,6 +8,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from onlinesrl.core.engine import EngineSection
 from onlinesrl.core.errors import ConfigError
+from onlinesrl.core.evaluation.drift import DriftSection
 from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import (
     Address,
@@ -22,7 +23,6 @@ from onlinesrl.core.io.config_types import (
 )
 from onlinesrl.core.io.located_yaml import Place, Tree
 from onlinesrl.core.language import Language, language_of
-from onlinesrl.core.online.drift import DriftSection
 from onlinesrl.core.online.update_rules import AnyUpdate, Standard
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.core.parallel.config import PoolSection

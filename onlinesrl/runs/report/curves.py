@@ -95,20 +95,13 @@ def regret_bound(metrics: Sequence[Figures], learner: Mapping[str, Any]) -> Mark
     if not bounded:
         return None
     last = bounded[-1]
-    bounded = [line for line in bounded if line.get("restarted") == last.get("restarted")]
     lower = _points(bounded, lambda line: _per_update(line, "dual"))
     upper = _points(bounded, lambda line: _per_update(line, "dual", "regret_bound"))
     gap, bound = _per_update(last, "regret_bound"), number(last["regret_bound"])
     rule = UPDATES.get(str(learner.get("update")))
     words = _IN_EVERY_STEP if rule is None or rule.shrinks else _ONCE
     words = words.format(gap=or_dash(gap, figure), bound=or_dash(bound, figure))
-    since = number(last.get("restarted"))
-    if since:
-        words += (
-            f" All this is of the updates since drift made learning start over, after update {count(since)}; "
-            "regularisation is towards the weights it started from."
-        )
-    elif learner.get("start"):
+    if learner.get("start"):
         words += (
             " Regularisation is towards the starting weights, and norms are distances from them."
         )
@@ -129,7 +122,7 @@ def _points(metrics: Sequence[Figures], value: Callable[[Figures], float | None]
 def _per_update(line: Figures, *keys: str) -> float | None:
     """Return the sum of some figures divided by the examples learned from."""
     values = [number(line.get(key)) for key in keys]
-    updates = (number(line.get("updates")) or 0.0) - (number(line.get("restarted")) or 0.0)
+    updates = number(line.get("updates"))
     if not updates or any(value is None for value in values):
         return None
     return sum(value for value in values if value is not None) / updates

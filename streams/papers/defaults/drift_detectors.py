@@ -1,4 +1,4 @@
-"""Compare what a drift detector may watch, and how, on real data with and without planted changes.
+"""Compare what a drift detector may watch on real data with and without planted changes.
 
 usage: python streams/papers/defaults/drift_detectors.py CITESEER.jsonl ATIS.tsv [RUNS]
 
@@ -14,14 +14,13 @@ import random
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from onlinesrl.core.evaluation.drift import DriftDetector, DriftSection
 from onlinesrl.core.example import decode
-from onlinesrl.core.kernels import adwin
-from onlinesrl.core.online.drift import COOLDOWN
 from onlinesrl.runs.config.loading import load
 from onlinesrl.runs.run import make_learner
 
@@ -38,69 +37,17 @@ DELTAS = 0.5, 0.1, 0.02, 0.002
 Line = dict[str, Any]
 
 
-class Watched(NamedTuple):
-    """What became of an example: its wrong units, all its units, and the loss of the update."""
-
-    wrong: int
-    units: int
-    loss: float
-
-
-def followed(config: Path, lines: Sequence[Line], settings: Sequence[str]) -> list[Watched]:
-    """Predict and learn from each line in turn."""
+def followed(config: Path, lines: Sequence[Line], settings: Sequence[str]) -> list[float]:
+    """Predict and learn from each line in turn; return the share of each prediction that is wrong."""
     learner = make_learner(load(config, list(settings)))
-    total, watched = 0.0, list[Watched]()
-    for number, line in enumerate(lines, 1):
-        _, tally = learner.step([decode(json.dumps(line).encode())])
-        before, total = total, number * (learner.certificate()["loss"] or 0.0)
-        units, right = tally.counts[3:5].tolist()
-        watched.append(Watched(units - right, units, max(total - before, 0.0)))
-    return watched
+    outcomes = (learner.step([decode(json.dumps(line).encode())])[0][0] for line in lines)
+    return [outcome.wrong for outcome in outcomes if outcome.wrong is not None]
 
 
-def values(watched: Sequence[Watched], name: str) -> Iterator[Sequence[float]]:
-    """Yield what a detector is given after each example; the loss and its ranges are those of a unit."""
-    losses: list[float] = []
-    shares: list[float] = []
-    for wrong, units, loss in watched:
-        share, per_unit = wrong / max(units, 1), loss / max(units, 1)
-        losses.append(per_unit)
-        shares.append(share)
-        if name == "share":
-            yield [share]
-        elif name == "share, range 3 means":
-            yield [min(share / max(3 * fmean(shares), 1e-9), 1.0)]
-        elif name == "any wrong":
-            yield [float(wrong > 0)]
-        elif name == "each unit":
-            yield [1.0] * wrong + [0.0] * (units - wrong)
-        elif name == "loss, range 3 means":
-            yield [min(per_unit / max(3 * fmean(losses), 1e-9), 1.0)]
-        elif name == "loss / (1 + loss)":
-            yield [per_unit / (1.0 + per_unit)]
-
-
-NAMES = (
-    "share",
-    "share, range 3 means",
-    "any wrong",
-    "each unit",
-    "loss, range 3 means",
-    "loss / (1 + loss)",
-)
-
-
-def signals(watched: Sequence[Watched], name: str, delta: float) -> list[int]:
-    """Return the examples at which drift is signalled, with the pause of ``drift``."""
-    window, wait, at = adwin.empty(), 0, list[int]()
-    for number, some in enumerate(values(watched, name)):
-        risen = sum(adwin.add(window, value, delta) for value in some) > 0
-        if wait > 0:
-            wait -= 1
-        elif risen:
-            at.append(number)
-            wait = COOLDOWN
-    return at
+def signals(shares: Sequence[float], section: DriftSection) -> list[int]:
+    """Return the examples at which drift is signalled."""
+    detector = DriftDetector(section)
+    return [number for number, share in enumerate(shares) if detector.add(share)]
 
 
 class Stream(NamedTuple):
@@ -154,7 +101,7 @@ def sentences(path: Path) -> list[Line]:
 
 def main(citeseer: Path, atis: Path, runs: int) -> None:
     """Print the tables."""
-    found: dict[str, list[tuple[Stream, list[Watched]]]] = {}
+    found: dict[str, list[tuple[Stream, list[float]]]] = {}
     lines = [json.loads(line) for line in citeseer.read_text(encoding="utf-8").splitlines()]
     topics: dict[str, list[Line]] = {}
     for line in lines:
@@ -173,24 +120,24 @@ def main(citeseer: Path, atis: Path, runs: int) -> None:
         jobs = [(s, settings) for s in (*streams(lines, "CiteSeer", "InField", runs), *orders)]
         jobs += [(s, tagging) for s in streams(tagged, "ATIS", "Label", runs)]
         for stream, keys in jobs:
-            watched = followed(CONFIGS / "citeseer.yaml", stream.lines, keys)
-            found.setdefault(stream.name, []).append((stream, watched))
+            shares = followed(CONFIGS / "citeseer.yaml", stream.lines, keys)
+            found.setdefault(stream.name, []).append((stream, shares))
             print(stream.name, file=sys.stderr, flush=True)
     print("| watched | delta |", " | ".join(found), "|")
     print("|---|---|" + "---|" * len(found))
-    for name in NAMES:
-        for delta in DELTAS:
-            cells = (cell(of, name, delta) for of in found.values())
-            print(f"| {name} | {delta:g} |", " | ".join(cells), "|", flush=True)
+    for metric, delta in product(("hamming", "exact"), DELTAS):
+        section = DriftSection(metric=metric, delta=delta)
+        cells = (cell(of, section) for of in found.values())
+        print(f"| {metric} | {delta:g} |", " | ".join(cells), "|", flush=True)
 
 
-def cell(of: Sequence[tuple[Stream, list[Watched]]], name: str, delta: float) -> str:
+def cell(of: Sequence[tuple[Stream, list[float]]], section: DriftSection) -> str:
     """Return false signals in 10,000 examples; and the share of noticed changes with their mean delay."""
     false, examples, delays, changes = 0, 0, list[int](), 0
-    for stream, watched in of:
-        examples += len(watched)
+    for stream, shares in of:
+        examples += len(shares)
         changes += len(stream.changes)
-        at = signals(watched, name, delta)
+        at = signals(shares, section)
         true = set[int]()
         for change in stream.changes:
             soon = [n for n in at if 0 <= n - change < SOON]

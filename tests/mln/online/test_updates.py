@@ -249,31 +249,6 @@ def test_no_fixed_weights_do_better_than_the_dual_value(
         assert dual <= least + 1e-9 * max(1.0, abs(least))
 
 
-@pytest.mark.parametrize("rule", RULES)
-@FEWER
-@given(st.lists(pairs(), max_size=12), st.integers(0, 12), sigmas, base_weights)
-def test_a_restart_is_a_new_learner_from_the_present_weights(
-    rule: str, seen: list[Pair], at: int, sigma: float, base: Vector
-) -> None:
-    """So that its certificate is of the updates since."""
-    table = new_table(rule, sigma, 1.0, base)
-    for each in seen[:at]:
-        take(table, each)
-    present, updates = current(table), table.updates
-    table.restart()
-    np.testing.assert_allclose(current(table), present, rtol=1e-12, atol=1e-12)
-    np.testing.assert_array_equal(current(table), table.averaged()[:WEIGHTS])
-    new = new_table(rule, sigma, 1.0, np.zeros(WEIGHTS))
-    new.arrays.value[:, 0] = table.arrays.value[:, 0]
-    table.arrays.uses[:] = 0
-    for each in seen[at:]:
-        assert take(table, each) == take(new, each)
-    assert contents(table) == contents(new)
-    restarted = {"restarted": updates} if updates else {}
-    assert table.certificate() == new.certificate() | restarted
-    assert (table.updates, table.before) == (len(seen), updates)
-
-
 numbers = st.floats(-1e3, 1e3)
 
 

@@ -159,28 +159,3 @@ def test_weights_are_found_again_by_their_rules() -> None:
     twice = RuleWeights(reader.parse("1: !Q(X)\n1: !Q(X)\n"), Cda2())
     assert twice.start(reader.parse("2: !Q(X)\n3: !Q(X)\n")) == []
     np.testing.assert_array_equal(twice.base, [2.0, 3.0])
-
-
-@given(rounds, st.integers(0, 12), st.sampled_from(RULES), sigmas, bases)
-def test_a_restart_is_a_new_learner_from_the_present_weights(
-    seen: list[Round], at: int, rule: str, sigma: float, base: Vector
-) -> None:
-    """So that its certificate is of the updates since."""
-    weights = rule_weights(rule, base, sigma)
-    for each in seen[:at]:
-        weights.learn(each.rho, with_hard(each.delta))
-    present, updates = weights.current(), weights.updates
-    weights.restart()
-    np.testing.assert_array_equal(weights.current(), present)
-    np.testing.assert_array_equal(weights.averaged(), present)
-    new = rule_weights(rule, np.zeros(3), sigma)
-    new.base = present.copy()
-    for each in seen[at:]:
-        delta = with_hard(each.delta)
-        assert weights.learn(each.rho, delta) == new.learn(each.rho, delta)
-    for name, array in new.save().items():
-        if name != "uses":
-            np.testing.assert_array_equal(weights.save()[name], array)
-    restarted = {"restarted": updates} if updates else {}
-    assert weights.certificate() == new.certificate() | restarted
-    assert (weights.updates, weights.before) == (len(seen), updates)

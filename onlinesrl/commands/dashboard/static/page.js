@@ -30,8 +30,7 @@ function begin(paths) {
 const show = {
   head(run, value) {
     const last = value.last ?? {};
-    const updates = last.updates - last.restarted;
-    const each = last.regret_bound == null || !updates ? null : last.regret_bound / updates;
+    const each = last.regret_bound == null || !last.updates ? null : last.regret_bound / last.updates;
     const state = el("span", { class: `state ${value.state.replace(" ", "-")}` }, value.state);
     return [figures({
       state,
