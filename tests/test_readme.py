@@ -96,7 +96,7 @@ def test_configurations_have_only_keys_that_exist(page):
             root = PslBatch if "data" in values else MlnBatch
         for key, value in values.items():
             if isinstance(value, dict):
-                kinds = sections_of(root.model_fields[key].annotation)
+                kinds = sections_of(root.model_fields[key])
                 assert set(value) <= {key for kind in kinds for key in kind.model_fields}
             else:
                 assert key in root.model_fields

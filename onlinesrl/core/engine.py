@@ -14,7 +14,7 @@ class EngineSection(Section, ABC):
 
     tag = "engine"
 
-    engine: str
+    engine: str = ""
     """how examples are predicted"""
     max_groundings: Count = 1_000_000
     """the most ground clauses (PSL: rows of joins) of an example; one with more is bad."""

@@ -77,7 +77,7 @@ def learn(
         problem, kinds = _mln_problem(model, evidence, query, seed)
     chosen = {"kind": learner} if isinstance(learner, str) else learner
     try:
-        batch_learner: BatchLearner[Any] = TypeAdapter(kinds).validate_python(chosen)
+        batch_learner: BatchLearner = TypeAdapter(kinds).validate_python(chosen)
     except ValidationError as error:
         first = error.errors()[0]
         raise UsageError(

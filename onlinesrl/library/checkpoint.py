@@ -81,8 +81,8 @@ class Saved:
         fingerprint = header["fingerprint"]
         language = language_of(f".{header['learner'].get('language', 'mln')}")
         settings: Any = {"seed": 0} | converted(fingerprint, _Settings)
-        settings["learner"] = section_of(fingerprint, "learner", "update", AnyUpdate)
-        settings["inference"] = section_of(fingerprint, "inference", "engine", language.engines)
+        settings["learner"] = section_of(fingerprint, "learner", AnyUpdate)
+        settings["inference"] = section_of(fingerprint, "inference", language.engines)
         return cls(
             header["model"],
             language,

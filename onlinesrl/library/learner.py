@@ -17,7 +17,7 @@ from onlinesrl.core.errors import ConfigError, ExampleError, OnlinesrlWarning, U
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Constant, Example, Label
 from onlinesrl.core.interrupt import whole
-from onlinesrl.core.io.config_section import kind_of, not_for, sections_of
+from onlinesrl.core.io.config_section import Section, kinds_of, not_for
 from onlinesrl.core.io.located_yaml import Place
 from onlinesrl.core.io.restoring import Misfit, restoring
 from onlinesrl.core.language import check_costs, check_query, counted, language_of
@@ -97,11 +97,11 @@ class OnlineLearner:
         model: Model | str,
         query: str | Sequence[str],
         *,
-        update: str | Mapping[str, Any] = STANDARD,
+        update: str | Mapping[str, Any] | type[Update] | Update = STANDARD,
         loss: str | None = None,
         sigma: float | None = None,
         calibrated: bool | None = None,
-        inference: str | Mapping[str, Any] | None = None,
+        inference: str | Mapping[str, Any] | type[EngineSection] | EngineSection | None = None,
         background: Given | None = None,
         by: str | None = None,
         seed: int = 0,
@@ -509,13 +509,18 @@ def lasting(model: Model) -> dict[Kind, frozenset[str] | None]:
     return {**declared, **dict.fromkeys(program.open)}
 
 
-def section(value: str | Mapping[str, Any], tag: str) -> dict[str, Any]:
-    """Return the keys of a section that may be given by the name of its kind alone. Raises UsageError."""
-    if isinstance(value, str):
+def section(value: object, tag: str) -> dict[str, Any]:
+    """Return the keys of a section, which may be given by its kind's name or class alone, or be made.
+
+    Raises UsageError.
+    """
+    if isinstance(value, str | type):
         return {tag: value}
+    if isinstance(value, Section):
+        return {name: getattr(value, name) for name in value.model_fields_set} | {tag: type(value)}
     if not isinstance(value, Mapping):
         raise UsageError(
-            f"{tag} is {shown(value)}, expected its name, or a mapping of keys with their values"
+            f"{tag} is {shown(value)}, expected its name, its class, or a mapping of keys with their values"
         )
     return {**value}
 
@@ -526,17 +531,21 @@ def validated(kind: Any, section: str, values: dict[str, Any]) -> Any:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
         raise UsageError(
-            "; ".join(_said(kind, section, problem) for problem in error.errors())
+            "; ".join(_said(kind, section, values, problem) for problem in error.errors())
         ) from None
 
 
-def _said(kind: Any, section: str, error: Any) -> str:
-    """Return what is wrong with a key of a section, the first of whose places is its kind."""
-    name, *place = error["loc"] or ("",)
-    key, kinds = ".".join([section, *map(str, place)]), sections_of(kind)
+def _said(annotation: Any, section: str, values: Mapping[str, Any], error: Any) -> str:
+    """Return what is wrong with a key of a section."""
+    kinds, place = kinds_of(annotation), error["loc"]
+    assert kinds is not None
+    key, tag = ".".join([section, *map(str, place)]), kinds.base.tag
     reason = str(error.get("ctx", {}).get("error", error["msg"]))
+    if error["type"] == "kind":
+        key, reason = f"{key}.{tag}", f"{reason}, found {shown(values[tag])}"
     if error["type"] == "extra_forbidden":
-        chosen = next(section_ for section_ in kinds if kind_of(section_) == name)
+        chosen = kinds.resolve(values.get(tag, next(iter(kinds.own))))
         names = ", ".join(chosen.model_fields)
-        reason = f"{not_for(str(place[-1]), chosen, kinds) or 'unknown key'}; known here: {names}"
+        other = not_for(str(place[-1]), chosen, kinds.own.values())
+        reason = f"{other or 'unknown key'}; known here: {names}"
     return f"{key}: {reason}"

@@ -20,7 +20,7 @@ from onlinesrl.core.evaluation.metrics import measured
 from onlinesrl.core.example import Example
 from onlinesrl.core.io.atomic_write import read_plain, storage_errors, sync_folder, write_atomic
 from onlinesrl.core.language import check_query, language_of
-from onlinesrl.core.learning.batch import BatchLearner, Problem, UnfitError
+from onlinesrl.core.learning.batch import Problem, UnfitError
 from onlinesrl.core.version import __version__
 from onlinesrl.logic.dialect import dialect_of
 from onlinesrl.runs.config.fingerprint import check_fingerprint, leaves, mismatch
@@ -50,10 +50,9 @@ def learn(config: MlnBatch | PslBatch, fresh: bool, say: Callable[[str], object]
         say("reading and grounding")
         problem, test = read_problem(config, folder), read_held_out(config)
         say("learning")
-        learner: BatchLearner[Any] = config.learner
         cpu_before = sum(os.times()[:4])  # of this process, and of its children that have ended
         try:
-            learned = learner.learn(
+            learned = config.learner.learn(
                 problem, lambda step: say(f"step {step.number}: objective {step.objective:.8g}")
             )
         except UnfitError as error:
@@ -156,8 +155,7 @@ def check(config: MlnBatch | PslBatch, most: int) -> Iterator[str]:
 
     Raises the located errors of the files, and ConfigError.
     """
-    learner: BatchLearner[Any] = config.learner
-    yield f"learner: {learner.kind}"
+    yield f"learner: {config.learner.kind}"
     if _is_psl(config):
         from onlinesrl.psl.query import infer
 

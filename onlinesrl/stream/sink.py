@@ -54,7 +54,7 @@ class SinkSection(Section):
     replaceable: ClassVar[frozenset[str]] = frozenset({"max_bytes", "bootstrap", "security"})
     """Keys that say how to get there, and may change from one start of a run to the next."""
 
-    kind: str
+    kind: str = ""
     """where predictions go."""
 
     def check(self, config: Sections) -> None:

@@ -134,7 +134,7 @@ class SourceSection(Section):
     served: ClassVar[bool] = False
     """Whether a server may take the place of such a source."""
 
-    kind: str
+    kind: str = ""
     """where examples come from."""
     background: Files | None = None
     """databases (.db) of facts that every example has, as if it brought a copy of them."""

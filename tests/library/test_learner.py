@@ -436,8 +436,8 @@ PSL_MODEL = srl.Model("1: Knows(A, B) -> Trusts(A, B)", "psl")
 @pytest.mark.parametrize(
     ("said", "call"),
     [
-        ("update is", lambda odd: srl.OnlineLearner(SMOKING, "Cancer", update=odd)),
-        ("engine is", lambda odd: srl.OnlineLearner(SMOKING, "Cancer", inference=odd)),
+        ("update", lambda odd: srl.OnlineLearner(SMOKING, "Cancer", update=odd)),
+        ("engine", lambda odd: srl.OnlineLearner(SMOKING, "Cancer", inference=odd)),
         (
             r"learner\.costs",
             lambda odd: srl.OnlineLearner(SMOKING, "Cancer", update={"costs": odd}),
@@ -452,7 +452,7 @@ PSL_MODEL = srl.Model("1: Knows(A, B) -> Trusts(A, B)", "psl")
         ("model is", lambda odd: srl.OnlineLearner(odd, "Cancer")),
         ("model is", lambda odd: srl.infer(odd, {}, "Cancer")),
         ("truth is", lambda odd: srl.infer(PSL_MODEL, {}, {}, truth=odd)),
-        ("update is", lambda odd: srl.SequenceTagger(update=odd).fit([[["a"]]], [["x"]])),
+        ("update", lambda odd: srl.SequenceTagger(update=odd).fit([[["a"]]], [["x"]])),
     ],
 )
 def test_an_argument_of_another_type_is_told_what_is_expected(said, call, odd) -> None:

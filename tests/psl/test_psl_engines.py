@@ -139,7 +139,7 @@ def test_the_error_for_a_wrong_engine_lists_those_of_the_language(
     wrong: str, model: str, tmp_path: Path
 ) -> None:
     known = [*ENGINES] if model == "trust.psl" else [*MLN_ENGINES]
-    expected = " or ".join(map(", ".join, ([repr(each) for each in known[:-1]], [repr(known[-1])])))
+    expected = f"{', '.join(map(repr, known))} or module:Class"
     (tmp_path / model).touch()
     (tmp_path / "a").touch()
     (tmp_path / "c.yaml").write_text(

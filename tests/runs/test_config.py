@@ -217,7 +217,7 @@ batch: 0
         "run.yaml:8:7: source.only: expected text (quote what reads as a number), found 2024",
         "run.yaml:9:14: source.max_bytes: expected a whole number, found 'ten'",
         "run.yaml:11:11: learner.update: expected 'adagrad', 'cda1', 'cda2', 'pa1', 'simple', 'mira', "
-        "'subgradient', 'perceptron', 'cd' or 'log-likelihood', found 'cda3'",
+        "'subgradient', 'perceptron', 'cd', 'log-likelihood' or module:Class, found 'cda3'",
         "run.yaml:12:3: learner.update: duplicate key (first on line 11)",
         "run.yaml:13:10: learner.sigma: expected more than 0, found -0.001",
         "run.yaml:14:10: learner.start: expected a file that can be read (No such file or directory), "

@@ -29,7 +29,7 @@ ROWS = {row.key: row for section in reference.sections() for row in section.rows
 def keys(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every key that a configuration may have, and its default."""
     for name, field in section.model_fields.items():
-        inner = sections_of(field.annotation)
+        inner = sections_of(field)
         if not inner or prefix + name in SHOWN_BEFORE:
             yield prefix + name, field
         for kind in inner if prefix + name not in SHOWN_BEFORE else ():

@@ -17,8 +17,10 @@ import numba
 from numba import types
 from numba.core import event
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.errors import NumbaError
 from numba.core.registry import CPUDispatcher
 
+from onlinesrl.core.errors import UsageError
 from onlinesrl.core.jit.cache import KernelCache, file_stamp, lasting
 from onlinesrl.core.jit.frames import Column
 from onlinesrl.core.jit.pipeline import KernelCompiler, PartCompiler
@@ -112,8 +114,7 @@ def threaded(function: F) -> F:
 
 def plain(function: F) -> F:
     """Return the Python function of a kernel that calls no other kernel, without compiling it."""
-    dispatcher: Any = function
-    result: F = dispatcher.py_func
+    result: F = _dispatcher(function).py_func
     return result
 
 
@@ -145,8 +146,34 @@ def _kernel(function: F, feature: str, otherwise: Any, inline: bool = False, **o
 
 def ready(function: Callable[..., Any], *arguments: Any) -> None:
     """Compile a kernel for arguments of these types, or load it from the cache, without calling it."""
-    dispatcher: Any = function
-    dispatcher.compile(tuple(map(numba.typeof, arguments)))
+    _dispatcher(function).compile(tuple(map(numba.typeof, arguments)))
+
+
+def address_of(function: Callable[..., Any], returns: Any, *arguments: Any) -> int:
+    """Return the address of a kernel's code for arguments of these types; the kernel must live on.
+
+    Raises UsageError where it cannot be compiled, or does not return what numba's type ``returns`` is.
+    """
+    dispatcher, kinds = _dispatcher(function), tuple(map(numba.typeof, arguments))
+    name = f"{function.__module__}:{function.__qualname__}"
+    try:
+        dispatcher.compile(kinds)
+    except NumbaError as error:
+        raise UsageError(f"{name} cannot be compiled: {error}") from error
+    code = dispatcher.overloads[tuple(map(_wide, kinds))]
+    if code.signature.return_type != returns:
+        raise UsageError(f"{name} returns {code.signature.return_type}, expected {returns}")
+    address: int = code.library.get_pointer_to_function(code.fndesc.mangled_name)
+    return address
+
+
+def _dispatcher(function: Any) -> Any:
+    """Return a kernel as what compiles it. Raises UsageError for a function that is none."""
+    if not isinstance(function, _Kernel):
+        raise UsageError(
+            f"{function.__module__}:{function.__qualname__} is no kernel: write @kernel above it"
+        )
+    return function
 
 
 def _returning(value: Any, function: Callable[..., Any]) -> Callable[..., Any]:

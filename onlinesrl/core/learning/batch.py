@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.core.evaluation.metrics import Scored
+from onlinesrl.core.io.config_section import Section
 
 
 class LearningError(OnlinesrlError):
@@ -89,15 +91,12 @@ class Problem(Protocol):
         """Predict the data of ``test``, or its own; by predicate, the atoms whose truth is known."""
 
 
-P_contra = TypeVar("P_contra", bound=Problem, contravariant=True)
+class BatchLearner(Section, ABC):
+    """How weights are learned from a batch."""
 
+    kind: str = ""
+    """how weights are learned."""
 
-class BatchLearner(Protocol[P_contra]):
-    """Learns the weights of a problem; a section of the configuration, chosen by ``kind``."""
-
-    @property
-    def kind(self) -> str:
-        """The name of the learner."""
-
-    def learn(self, problem: P_contra, watch: Watch) -> Learned:
-        """Return the weights learned. Raises LearningError."""
+    @abstractmethod
+    def learn(self, problem: Any, watch: Watch) -> Learned:
+        """Return the weights learned of a ``Problem``. Raises LearningError."""

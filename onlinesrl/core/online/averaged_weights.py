@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
+from onlinesrl.core.jit.address import pair_at
 from onlinesrl.core.jit.decorators import kernel, ready
 from onlinesrl.core.kernels.averaging import (
     DUAL,
@@ -23,7 +24,6 @@ from onlinesrl.core.kernels.averaging import (
     measure,
     move,
 )
-from onlinesrl.core.online.update_rules import params_of, step
 from onlinesrl.core.online.update_rules.adagrad import measure_by_rates, move_by_rates
 from onlinesrl.core.online.update_rules.rule import (
     OptimizerState,
@@ -59,7 +59,7 @@ def learn(
     loss = loss if loss > 0.0 else 0.0
     c, alpha = 0.0, 1.0
     if norm != 0.0:
-        c, alpha = step(params, t, margin, cost * moved, cost * cost * norm)
+        c, alpha = pair_at(params.formula, params, t, margin, cost * moved, cost * cost * norm)
         c *= cost
     length, dual, primal = scalar[NORM], scalar[DUAL] + alpha * margin, scalar[PRIMAL] + loss
     if params.shrinks:
@@ -126,7 +126,7 @@ class AveragedWeights:
     def how(self) -> UpdateParams:
         """The update and its constants, with the state of its optimiser."""
         if self._how is None or self._how[0] is not self.optimizer_state:
-            self._how = self.optimizer_state, params_of(self.update, self.optimizer_state)
+            self._how = self.optimizer_state, self.update.compiled(self.optimizer_state)
         return self._how[1]
 
     def compile_learning(self) -> None:
@@ -148,7 +148,7 @@ class AveragedWeights:
         expectations were ``sampled``, as those of the log-likelihood are where elimination is too wide.
         """
         t, _, length, dual, primal, loss = self.scalar.tolist()
-        if not self.update.dual or self.dropped or self.sampled or not t:
+        if not self.update.bounds or self.dropped or self.sampled or not t:
             return certificate(int(t), loss, primal, None, self.sampled)
         sigma = self.update.strength
         dual -= (sigma / (2.0 * t) if self.update.shrinks else sigma / 2.0) * length

@@ -10,10 +10,10 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from onlinesrl.core.engine import EngineSection
-from onlinesrl.core.io.config_section import kind_of, sections_of, standard
+from onlinesrl.core.io.config_section import Kinds, named
 from onlinesrl.core.io.config_types import Count, Natural
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class SamplerSection(MlnEngine):
 class MpeSection(MlnEngine):
     """The most probable state, proven, by elimination, branch and bound, and the integer linear program."""
 
-    engine: Literal["mpe"] = "mpe"
+    name = "mpe"
     audit_every: Natural = 0
     """every n-th example is also solved whole, and the two answers are compared; 0: none."""
 
@@ -122,7 +122,7 @@ class MpeSection(MlnEngine):
 class WalkSatSection(StateSection):
     """Where elimination is too wide, a good state by local search, MaxWalkSAT."""
 
-    engine: Literal["walksat"] = "walksat"
+    name = "walksat"
 
     @staticmethod
     def state_engine(seed: int) -> MapEngine:
@@ -135,7 +135,7 @@ class WalkSatSection(StateSection):
 class LpSection(StateSection):
     """Where elimination is too wide, a good state by rounding the linear relaxation."""
 
-    engine: Literal["lp"] = "lp"
+    name = "lp"
 
     @staticmethod
     def state_engine(seed: int) -> MapEngine:
@@ -148,7 +148,7 @@ class LpSection(StateSection):
 class McSatSection(SamplerSection):
     """The probability of each atom, by MC-SAT where it is not exact."""
 
-    engine: Literal["mcsat"] = "mcsat"
+    name = "mcsat"
 
     @staticmethod
     def sampler(**options: Any) -> Chains:
@@ -161,7 +161,7 @@ class McSatSection(SamplerSection):
 class GibbsSection(SamplerSection):
     """The probability of each atom, by Gibbs sampling where it is not exact."""
 
-    engine: Literal["gibbs"] = "gibbs"
+    name = "gibbs"
 
     @staticmethod
     def sampler(**options: Any) -> Chains:
@@ -171,12 +171,8 @@ class GibbsSection(SamplerSection):
         return Gibbs(**options)
 
 
-AnyMlnEngine: TypeAlias = Annotated[
-    MpeSection | WalkSatSection | LpSection | McSatSection | GibbsSection,
-    Field(discriminator="engine"),
-    BeforeValidator(standard("engine", "mpe")),
-]
-ENGINES: dict[str, Any] = {kind_of(section): section for section in sections_of(AnyMlnEngine)}
+ENGINES: dict[str, Any] = named(MpeSection, WalkSatSection, LpSection, McSatSection, GibbsSection)
+AnyMlnEngine: TypeAlias = Annotated[MlnEngine, Kinds("onlinesrl.engines", MlnEngine, ENGINES)]
 MARGINAL_METHODS = (
     "exact",
     *(name for name, section in ENGINES.items() if issubclass(section, SamplerSection)),

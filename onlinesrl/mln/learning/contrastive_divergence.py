@@ -193,8 +193,7 @@ class Chain:
 class ContrastiveDivergence(Contrast):
     """Contrastive divergence with persistent Markov chains that start at the truth."""
 
-    kind: Literal["contrastive-divergence"] = "contrastive-divergence"
-    """how weights are learned."""
+    name = "contrastive-divergence"
     sampler: Literal["gibbs", "mcsat"] = "gibbs"
     """the sampler: a sample is one sweep of Gibbs sampling, or one step of MC-SAT."""
     samples: Count = 50
@@ -221,8 +220,7 @@ class ContrastiveDivergence(Contrast):
 class VotedPerceptron(Contrast):
     """The voted perceptron: counts of the most probable state, found by MaxWalkSAT."""
 
-    kind: Literal["voted-perceptron"] = "voted-perceptron"
-    """how weights are learned."""
+    name = "voted-perceptron"
     perturbed: bool = True
     """perturb each atom with random noise, so that states are approximate samples; false: the most probable
     state, as the learner was published (Singla & Domingos 2005)."""

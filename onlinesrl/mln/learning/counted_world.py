@@ -16,10 +16,9 @@ from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import ExampleError, Unsolved
 from onlinesrl.core.example import GroundAtom
-from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count
 from onlinesrl.core.kernels.random import Generator
-from onlinesrl.core.learning.batch import UnfitError
+from onlinesrl.core.learning.batch import BatchLearner, UnfitError
 from onlinesrl.logic.ast import And, Equal, Formula, Not, Program
 from onlinesrl.mln.counting.exact import Counter, counter
 from onlinesrl.mln.counting.flip_estimates import DenseWorld, FlipEstimates
@@ -34,7 +33,7 @@ from onlinesrl.mln.lang.clausal_form import Clause
 EMPTY = np.zeros(0)
 
 
-class CountingSection(Section):
+class CountingSection(BatchLearner):
     """How a learner counts groundings."""
 
     counting: str

@@ -15,18 +15,16 @@ from typing import Any, Literal
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.io.config_section import Section
 from onlinesrl.core.io.config_types import Count, Positive
-from onlinesrl.core.learning.batch import Learned, Trace, Watch
+from onlinesrl.core.learning.batch import BatchLearner, Learned, Trace, Watch
 from onlinesrl.mln.inference.registry import LpSection, MpeSection
 from onlinesrl.mln.learning.problem import LIMITS, MlnProblem
 
 
-class MaxMargin(Section):
+class MaxMargin(BatchLearner):
     """Max-margin learning by one-slack cutting planes."""
 
-    kind: Literal["max-margin"] = "max-margin"
-    """how weights are learned."""
+    name = "max-margin"
     c: Positive = 100.0
     """the cost of a unit of loss, relative to half the squared norm of the weights."""
     gap: Positive = 1e-3

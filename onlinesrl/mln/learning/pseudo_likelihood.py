@@ -240,8 +240,7 @@ class Mple(CountingSection):
     An atom whose flip breaks a hard rule has conditional probability 1 for any weights.
     """
 
-    kind: Literal["mple"] = "mple"
-    """how weights are learned."""
+    name = "mple"
     counting: Literal["exact", "ijgp"] = "exact"
     """how groundings are counted: exactly, or by IJGP(i) if a formula is too wide for ``i_bound``."""
     optimizer: Literal["lbfgs", "newton"] = "lbfgs"

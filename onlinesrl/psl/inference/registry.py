@@ -9,10 +9,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from onlinesrl.core.engine import EngineSection
-from onlinesrl.core.io.config_section import kind_of, sections_of, standard
+from onlinesrl.core.io.config_section import Kinds, named
 from onlinesrl.core.io.config_types import Count, Positive
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class PslEngine(EngineSection):
 class AdmmSection(PslEngine):
     """Consensus ADMM with a certificate."""
 
-    engine: Literal["admm"] = "admm"
+    name = "admm"
 
     def make(self, options: EngineOptions) -> HingeEngine:
         """See ``PslEngine.make``."""
@@ -53,7 +53,7 @@ class AdmmSection(PslEngine):
 class LiftedAdmmSection(PslEngine):
     """ADMM on classes of targets that cannot be distinguished."""
 
-    engine: Literal["lifted-admm"] = "lifted-admm"
+    name = "lifted-admm"
 
     def make(self, options: EngineOptions) -> HingeEngine:
         """See ``PslEngine.make``."""
@@ -66,7 +66,7 @@ class TronSection(PslEngine):
     """Trust-region Newton, for squared and linear potentials without hard rules."""
 
     takes_hard_rules = False
-    engine: Literal["tron"] = "tron"
+    name = "tron"
 
     def make(self, options: EngineOptions) -> HingeEngine:
         """See ``PslEngine.make``."""
@@ -78,7 +78,7 @@ class TronSection(PslEngine):
 class TandemSection(PslEngine):
     """Stochastic gradient descent, then ADMM, over ground rules in pages on disk."""
 
-    engine: Literal["tandem"] = "tandem"
+    name = "tandem"
     optimizer: OptimizerName = "adagrad"
     """stochastic gradient descent, Adam, or AdaGrad."""
     rate: Positive | None = None
@@ -112,9 +112,5 @@ class TandemSection(PslEngine):
         )
 
 
-AnyPslEngine: TypeAlias = Annotated[
-    AdmmSection | LiftedAdmmSection | TandemSection | TronSection,
-    Field(discriminator="engine"),
-    BeforeValidator(standard("engine", "admm")),
-]
-ENGINES: dict[str, Any] = {kind_of(section): section for section in sections_of(AnyPslEngine)}
+ENGINES: dict[str, Any] = named(AdmmSection, LiftedAdmmSection, TandemSection, TronSection)
+AnyPslEngine: TypeAlias = Annotated[PslEngine, Kinds("onlinesrl.engines", PslEngine, ENGINES)]

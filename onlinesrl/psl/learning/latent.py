@@ -19,12 +19,12 @@ from pydantic import Field
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Bools, Floats
 from onlinesrl.core.io.config_types import Count, Names, Natural, Positive
-from onlinesrl.core.learning.batch import Learned, Trace, UnfitError, Watch
+from onlinesrl.core.learning.batch import BatchLearner, Learned, Trace, UnfitError, Watch
 from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, HingeLossMRF, clamp
 from onlinesrl.psl.inference.admm import AdmmState
 from onlinesrl.psl.inference.consensus_admm import ConsensusAdmm
 from onlinesrl.psl.kernels.features import add
-from onlinesrl.psl.learning.problem import PslBatchLearner, PslProblem
+from onlinesrl.psl.learning.problem import PslProblem
 
 TOLERANCE, VIOLATION, ROUNDS = 1e-4, 1e-4, 25_000
 """To what a minimisation is solved (as ``Admm`` has it), and after how many rounds this may be missed."""
@@ -43,7 +43,7 @@ class Update(NamedTuple):
     objective: float
 
 
-class Latent(PslBatchLearner):
+class Latent(BatchLearner):
     """Subgradient steps on F, divided by the number of potentials of each rule; the mean is returned."""
 
     latent: Names
@@ -205,7 +205,7 @@ class Side:
 class PairedDual(Latent):
     """Paired-dual learning: weights change after every few rounds of ADMM (algorithm 1)."""
 
-    kind: Literal["paired-dual"] = "paired-dual"
+    name = "paired-dual"
     rounds: Count = 1
     """N, the most rounds of ADMM between updates, in either minimisation: fewer where it converges."""
     warm_up: Natural = 0
@@ -240,7 +240,7 @@ class PairedDual(Latent):
 class Primal(Latent):
     """The subgradient where both minimisations are solved before each update."""
 
-    kind: Literal["primal"] = "primal"
+    name = "primal"
 
     def minimise(self, free: Side, clamped: Side) -> Iterator[int]:
         """See ``Latent.minimise``."""
@@ -253,7 +253,7 @@ class Primal(Latent):
 class Em(Latent):
     """EM with the most probable latent values: they are held for several updates of the weights."""
 
-    kind: Literal["em"] = "em"
+    name = "em"
     held: Count = 10
     """for how many updates the latent values are held."""
 

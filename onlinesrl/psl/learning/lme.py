@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.config_types import Positive
-from onlinesrl.core.learning.batch import Learned, LearningError, Trace, Watch
+from onlinesrl.core.learning.batch import BatchLearner, Learned, LearningError, Trace, Watch
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.learning.cutting_planes import CuttingPlanes, Plane
-from onlinesrl.psl.learning.problem import PslBatchLearner, PslProblem, uncertain
+from onlinesrl.psl.learning.problem import PslProblem, uncertain
 
 
-class Lme(PslBatchLearner):
+class Lme(BatchLearner):
     """Large margins: the truth's energy is to be below that of others by their L1 distance."""
 
-    kind: Literal["lme"] = "lme"
+    name = "lme"
     c: Positive = 1.0
     """what a unit of slack costs, against half the squared norm of the weights."""
 

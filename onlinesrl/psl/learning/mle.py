@@ -9,22 +9,22 @@ does not matter for the most probable values: weights have the sum 1, and the re
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.config_types import Positive
-from onlinesrl.core.learning.batch import Learned, Trace, Watch
+from onlinesrl.core.learning.batch import BatchLearner, Learned, Trace, Watch
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.learning.cutting_planes import CuttingPlanes, Minimum, Oracle, Plane
-from onlinesrl.psl.learning.problem import PslBatchLearner, PslProblem, uncertain
+from onlinesrl.psl.learning.problem import PslProblem, uncertain
 
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class OnSimplex(PslBatchLearner):
+class OnSimplex(BatchLearner):
     """A convex function of weights with the sum 1 is minimised, with a regulariser."""
 
     log: Positive = 1.0
@@ -42,7 +42,7 @@ class OnSimplex(PslBatchLearner):
 class Mle(OnSimplex):
     """Maximum likelihood, with the most probable values in place of expectations."""
 
-    kind: Literal["mle"] = "mle"
+    name = "mle"
 
     def learn(self, problem: PslProblem, watch: Watch) -> Learned:
         """Minimise ``w . (Phi(truth) - Phi(MAP)) + regulariser`` over weights with the sum 1."""
@@ -64,7 +64,7 @@ class Mle(OnSimplex):
 class Energy(OnSimplex):
     """The energy of the truth, a loss of PSL 2.4: nothing is inferred."""
 
-    kind: Literal["energy"] = "energy"
+    name = "energy"
 
     def learn(self, problem: PslProblem, watch: Watch) -> Learned:
         """Minimise ``w . Phi(truth) + regulariser`` over weights with the sum 1."""

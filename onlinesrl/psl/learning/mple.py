@@ -9,16 +9,16 @@ subtracted once for every open variable in it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.io.config_types import Positive
-from onlinesrl.core.learning.batch import Learned, LearningError, Trace, Watch
+from onlinesrl.core.learning.batch import BatchLearner, Learned, LearningError, Trace, Watch
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HINGE, HingeLossMRF
 from onlinesrl.psl.kernels.pseudo_likelihood import pseudo_likelihood
-from onlinesrl.psl.learning.problem import PslBatchLearner, PslProblem
+from onlinesrl.psl.learning.problem import PslProblem
 
 PANELS, NODES = 8, 8
 """Panels of [0, 1], and nodes in each."""
@@ -26,10 +26,10 @@ NARROW = 1e-6
 """A variable that hard rules leave less room than this has no density."""
 
 
-class Mple(PslBatchLearner):
+class Mple(BatchLearner):
     """Maximum pseudo-likelihood: each variable is predicted from the truth of all others."""
 
-    kind: Literal["mple"] = "mple"
+    name = "mple"
     prior_sd: Positive = 10.0
     """the standard deviation of a Gaussian prior of every weight, which keeps weights finite."""
 

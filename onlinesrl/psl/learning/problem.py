@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
@@ -13,8 +12,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Bools, Floats
 from onlinesrl.core.evaluation.metrics import Scored
-from onlinesrl.core.io.config_section import Section
-from onlinesrl.core.learning.batch import Learned, LearningError, Watch
+from onlinesrl.core.learning.batch import LearningError
 from onlinesrl.logic.ast import Atom, Constant
 from onlinesrl.psl.ground.grounder import Grounder
 from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
@@ -193,14 +191,3 @@ def uncertain(least: Minimum) -> list[str]:
         f"the objective may be {least.value - least.bound:.3g} above its least value, after {PLANES} "
         "planes"
     ]
-
-
-class PslBatchLearner(Section, ABC):
-    """How the weights of PSL's rules are learned from a batch."""
-
-    kind: str
-    """how weights are learned."""
-
-    @abstractmethod
-    def learn(self, problem: PslProblem, watch: Watch) -> Learned:
-        """See ``BatchLearner.learn``."""

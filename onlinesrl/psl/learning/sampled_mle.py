@@ -6,26 +6,24 @@ some sweeps of a Markov chain that goes on while weights change (Tieleman 2008).
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.config_types import Count, Positive
-from onlinesrl.core.learning.batch import Learned, Trace, Watch
+from onlinesrl.core.learning.batch import BatchLearner, Learned, Trace, Watch
 from onlinesrl.core.learning.diagonal_newton import Newton
 from onlinesrl.psl.inference.sampling import Sampler
-from onlinesrl.psl.learning.problem import PslBatchLearner, PslProblem
+from onlinesrl.psl.learning.problem import PslProblem
 
 TRUST = 0.01
 """The trust in the first Newton step."""
 
 
-class SampledMle(PslBatchLearner):
+class SampledMle(BatchLearner):
     """Maximum likelihood, with sampled expectations; the objective shown is the gradient's norm."""
 
-    kind: Literal["sampled-mle"] = "sampled-mle"
+    name = "sampled-mle"
     steps: Count = 200
     """the number of steps, of which the mean weights of the last half are returned."""
     samples: Count = 50

@@ -13,19 +13,18 @@ by Danskin's theorem, where y is the first minimiser and y' that of V. With the 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Literal
 
 import numpy as np
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.config_types import Positive
-from onlinesrl.core.learning.batch import Learned, LearningError, Trace, Watch
+from onlinesrl.core.learning.batch import BatchLearner, Learned, LearningError, Trace, Watch
 from onlinesrl.psl.ground.hinge_loss_mrf import with_powers
 from onlinesrl.psl.inference.augmented_lagrangian import Augmented
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.learning.mle import LogEntropy, NotNegative
-from onlinesrl.psl.learning.problem import PslBatchLearner, PslProblem
+from onlinesrl.psl.learning.problem import PslProblem
 
 ENGINE = Augmented()
 """Where both minimisations are solved: lambda multiplies what their values are off by."""
@@ -39,7 +38,7 @@ SHORTEST, ROUNDING = 1e-9, 1e-14
 """The shortest share of a step; what an objective may be off by, relative to it (absolute below 1)."""
 
 
-class Supervised(PslBatchLearner):
+class Supervised(BatchLearner):
     """A loss of the most probable values, smoothed; weights have the sum 1, and PSL 2.4's regulariser."""
 
     penalty: Positive = 1000.0
@@ -98,7 +97,7 @@ class Supervised(PslBatchLearner):
 class SquaredError(Supervised):
     """The squared error of the most probable values."""
 
-    kind: Literal["squared-error"] = "squared-error"
+    name = "squared-error"
 
     def loss(self, y: Floats, truth: Floats) -> Floats:
         """See ``Supervised.loss``."""
@@ -113,7 +112,7 @@ class SquaredError(Supervised):
 class CrossEntropy(Supervised):
     """The binary cross-entropy of truth and most probable values."""
 
-    kind: Literal["cross-entropy"] = "cross-entropy"
+    name = "cross-entropy"
 
     def loss(self, y: Floats, truth: Floats) -> Floats:
         """See ``Supervised.loss``; ``FLOOR`` is added to y and to 1 - y, so that it is finite."""

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.config_types import Count, Positive
-from onlinesrl.core.learning.batch import Learned, Trace, Watch
+from onlinesrl.core.learning.batch import BatchLearner, Learned, Trace, Watch
 from onlinesrl.psl.inference.protocols import HingeSolution
-from onlinesrl.psl.learning.problem import PslBatchLearner, PslProblem
+from onlinesrl.psl.learning.problem import PslProblem
 
 
-class VotedPerceptron(PslBatchLearner):
+class VotedPerceptron(BatchLearner):
     """Steps along ``Phi(MAP) - Phi(truth)``, over w >= 0; the mean of the weights is returned.
 
     The objective shown is by how much the truth's energy is above the least, which ``Mle`` minimises.
     """
 
-    kind: Literal["voted-perceptron"] = "voted-perceptron"
+    name = "voted-perceptron"
     steps: Count = 100
     """the number of steps."""
     step: Positive = 1.0

@@ -135,7 +135,7 @@ class RuleWeights:
         the least regularised one. None for MIRA and the perceptron.
         """
         t, loss, primal = int(self.scalar[T]), float(self.scalar[LOSS]), float(self.scalar[PRIMAL])
-        if not self.update.dual or not t:
+        if not self.update.bounds or not t:
             return certificate(t, loss, primal, None)
         sigma, weights = self.update.strength, self.current()
         strength = sigma * (t if self.update.shrinks else 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from onlinesrl.core.evaluation.metrics import METRICS, Scored
 from onlinesrl.core.evaluation.prequential import Metrics
 from onlinesrl.core.example import Example, Rows, arguments, unlabelled_atoms
 from onlinesrl.core.learner import Learner, Outcome
-from onlinesrl.core.learning.batch import BatchLearner
 from onlinesrl.core.operating_system import peak_bytes
 from onlinesrl.runs.batch_learning import mln_examples, mln_problem
 from onlinesrl.runs.comparison.candidates import Configured
@@ -113,8 +112,7 @@ def _batch(config: MlnBatch, fold: Fold, metric: str) -> tuple[float | None, flo
         mln_problem(config, ((f"example {e.id}", e) for e in part), None)
         for part in (fold.training, fold.test)
     )
-    learner: BatchLearner[Any] = config.learner
-    weights = learner.learn(problem, lambda _: None).weights
+    weights = config.learner.learn(problem, lambda _: None).weights
     seconds = time.process_time() - began
     scored = [*problem.predicted(weights, test).values()]
     truth, values, groups = map(np.concatenate, zip(*scored, strict=True))

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
 
 from onlinesrl.core.errors import OnlinesrlError
-from onlinesrl.core.io.config_section import kind_of, sections_of
+from onlinesrl.core.io.config_section import kinds_of
 from onlinesrl.core.io.restoring import Misfit
 from onlinesrl.core.online.update_rules import AnyUpdate
 from onlinesrl.core.online.update_rules.rule import Update
@@ -155,18 +156,22 @@ def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield prefix + key, value
 
 
-def section_of(
-    fingerprint: Mapping[str, Any], section: str, tag: str, kinds: Any
-) -> dict[str, Any]:
-    """Return the keys of a section of a fingerprint, those that its kind has. Raises Misfit."""
-    by_name = {kind_of(kind): kind for kind in sections_of(kinds)}
-    standard = next(iter(by_name))
+def section_of(fingerprint: Mapping[str, Any], section: str, annotation: Any) -> dict[str, Any]:
+    """Return the keys of a section of a fingerprint, those that its kind has. Raises Misfit.
+
+    A module is not imported because a checkpoint names it.
+    """
+    kinds = kinds_of(annotation)
+    assert kinds is not None
+    tag, standard = kinds.base.tag, next(iter(kinds.own))
     name = fingerprint.get(f"{section}.{tag}", standard)
     if name == "mpe" and standard == "admm":  # what version 0.2.0 wrote for PSL
         name = standard
-    if not isinstance(name, str) or name not in by_name:
-        raise Misfit(f"there is no {section} {name}")
-    keys = [key for key in by_name[name].model_fields if key != "start"]
+    try:
+        kind = kinds.resolve(name, imports=False)
+    except PydanticCustomError as error:
+        raise Misfit(f"{section}.{tag}: {error.message()}") from None
+    keys = [key for key in kind.model_fields if key != "start"]
     values = {key: _value(fingerprint, f"{section}.{key}") for key in keys}
     return {key: value for key, value in values.items() if value is not None} | {tag: name}
 
@@ -175,7 +180,7 @@ def update_of(fingerprint: Mapping[str, Any]) -> Update:
     """Return the update that a fingerprint has. Raises Misfit."""
     try:
         update: Update = TypeAdapter(AnyUpdate).validate_python(
-            section_of(fingerprint, "learner", "update", AnyUpdate)
+            section_of(fingerprint, "learner", AnyUpdate)
         )
     except ValidationError as error:
         raise Misfit(f"its learner is not valid: {error}") from None

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import difflib
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
 from onlinesrl.core.errors import ConfigError, LocatedError, shortened
-from onlinesrl.core.io.config_section import Section, kind_of, not_for, sections_of
+from onlinesrl.core.io.config_section import Section, kinds_of, not_for, sections_of
 from onlinesrl.core.io.config_types import STDIN
 from onlinesrl.core.io.located_yaml import Key, Place, Tree, secretive, spelled
 from onlinesrl.core.io.remote import is_address, local_copy
@@ -93,7 +96,8 @@ def load_as(root: Callable[[Any], type[R]], path: Path, overrides: Sequence[str]
     if tree.problems and values is None:
         raise ConfigError(tree.problems)
     values = _rebase({} if values is None else values, path.parent)
-    return _overridden(root, tree, _merge({"output": f"runs/{path.stem}"}, values), overrides)
+    values = _merge({"output": f"runs/{path.stem}"}, values)
+    return _overridden(root, tree, values, overrides, path.parent)
 
 
 def of_values(values: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
@@ -110,19 +114,33 @@ def section_of(kind: type[S], values: Mapping[str, Any], name: str) -> S:
     try:
         return kind.model_validate(read)
     except ValidationError as error:
-        raise ConfigError([_explain(kind, tree, detail) for detail in error.errors()]) from None
+        problems = [_explain(kind, tree, read, detail) for detail in error.errors()]
+        raise ConfigError(problems) from None
 
 
 def _overridden(
-    root: Callable[[Any], type[R]], tree: Tree, values: Any, overrides: Sequence[str]
+    root: Callable[[Any], type[R]],
+    tree: Tree,
+    values: Any,
+    overrides: Sequence[str],
+    folder: Path | None = None,
 ) -> R:
-    """Apply overrides, and check the whole. Raises ConfigError."""
+    """Apply overrides, and check the whole; modules may be in the ``folder``. Raises ConfigError."""
     parsed = [_read_override(tree, override) for override in overrides]
     values = reduce(_merge, parsed, _fitting(values, reduce(_merge, parsed, {})))
+    if folder is not None and _names_module(values) and str(folder.resolve()) not in sys.path:
+        sys.path.insert(0, str(folder.resolve()))
     config = _validate(root(values), tree, values)
     if config is None or tree.problems:
         raise ConfigError(sorted(tree.problems, key=lambda p: (not p.line, p.line, p.column)))
     return config
+
+
+def _names_module(values: Any) -> bool:
+    """Tell whether a section is to be of a class ``module:Class``."""
+    sections = values.values() if isinstance(values, dict) else ()
+    keyed = [section for section in sections if isinstance(section, dict)]
+    return any(":" in str(s.get(tag)) for s in keyed for tag in ("update", "engine", "kind"))
 
 
 def _read_override(tree: Tree, text: str) -> Any:
@@ -216,7 +234,7 @@ def _validate(root: type[R], tree: Tree, values: Any) -> R | None:
             return None
         reported = {(problem.file, problem.line, problem.column) for problem in tree.problems}
         problems = [
-            _explain(root, tree, detail)
+            _explain(root, tree, values, detail)
             for detail in [*error.errors(), *_beside(root, values, error)]
         ]
         tree.problems += [p for p in problems if (p.file, p.line, p.column) not in reported]
@@ -237,20 +255,18 @@ def _n_strange(root: type[Root], values: Any) -> int:
 def _strange(error: ValidationError) -> int:
     """Return how many keys are unknown, outside of sections and in ``learner``."""
     places = (
-        detail["loc"]
-        for detail in error.errors()
-        if detail["type"] in ("extra_forbidden", "union_tag_invalid")
+        detail["loc"] for detail in error.errors() if detail["type"] in ("extra_forbidden", "kind")
     )
     return sum(len(place) == 1 or place[0] == "learner" for place in places)
 
 
 def _beside(root: type[Root], values: Any, error: ValidationError) -> list[Any]:
     """Return what else is wrong in sections that are of no known kind, as if of the standard one."""
-    unknown = [detail for detail in error.errors() if detail["type"] == "union_tag_invalid"]
+    unknown = [detail for detail in error.errors() if detail["type"] == "kind"]
     if not unknown:
         return []
     for detail in unknown:
-        [name], tag = detail["loc"], detail["ctx"]["discriminator"].strip("'")
+        [name], tag = detail["loc"], detail["ctx"]["tag"]
         rest = {key: value for key, value in values[name].items() if key != tag}
         values = {**values, name: rest}
     reported = {str(detail) for detail in error.errors()}
@@ -282,9 +298,9 @@ _WORDS = {
 }
 
 
-def _explain(root: type[Section], tree: Tree, detail: Any) -> LocatedError:
+def _explain(root: type[Section], tree: Tree, values: Any, detail: Any) -> LocatedError:
     """Turn one of pydantic's errors into a message with its place."""
-    key, section, whole = _located(root, detail["loc"])
+    key, section, whole = _located(root, values, detail["loc"])
     name = spelled(tuple(part for part in key if isinstance(part, str)))
     context = detail.get("ctx", {})
     if detail["type"] == "extra_forbidden":
@@ -295,12 +311,11 @@ def _explain(root: type[Section], tree: Tree, detail: Any) -> LocatedError:
 
         wanted = meaning(section, str(key[-1]))
         return tree.key_place(key[:-1]).problem(f"{name}: missing; expected {wanted}")
-    if detail["type"] == "union_tag_invalid":
-        expected = " or ".join(context["expected_tags"].rsplit(", ", 1))
-        tag = context["discriminator"].strip("'")
+    if detail["type"] == "kind":
+        tag = context["tag"]
         key, quoted = (*key, tag), show(detail["input"][tag])
         quoted = "" if secretive(quoted) else f", found {quoted}"
-        return tree.value_place(key).problem(f"{name}.{tag}: expected {expected}{quoted}")
+        return tree.value_place(key).problem(f"{name}.{tag}: {detail['msg']}{quoted}")
     words = _WORDS[detail["type"]].format(**context) if detail["type"] in _WORDS else detail["msg"]
     reason = context.get("error", words)
     if whole and "error" in context:  # the error of a section names the key
@@ -328,26 +343,29 @@ def _unknown(root: type[Section], key: Key, section: type[BaseModel]) -> str:
     return f"unknown key; {meant}known here: {', '.join(names)}"
 
 
-def _located(root: type[Section], place: Key) -> tuple[Key, type[BaseModel], bool]:
-    """Return the key at pydantic's location, without the kinds of sections in it.
-
-    Also its section, and whether it is a section itself.
-    """
-    key: Key = ()
+def _located(root: type[Section], values: Any, place: Key) -> tuple[Key, type[BaseModel], bool]:
+    """Return the key at pydantic's location in some values, its section, and whether it is one itself."""
     section: type[BaseModel] = root
-    inner: dict[str, type[BaseModel]] = {"": root}
+    inner: type[BaseModel] | None = root
     for part in place:
-        if len(inner) > 1:
-            inner = {"": inner[str(part)]}
-            continue
-        section = inner.get("", section)
-        key = (*key, part)
+        section = inner or section
         field = section.model_fields.get(str(part))
-        if field is None:  # an unknown key, or a name under which there is such a section
-            continue
-        kinds = sections_of(field.annotation)
-        inner = {kind_of(kind) if len(kinds) > 1 else "": kind for kind in kinds}
-    return key, section, bool(inner)
+        values = values.get(part) if isinstance(values, dict) else None
+        if field is not None:  # else an unknown key, or a name under which there is such a section
+            inner = _section_at(field, values)
+    return place, section, inner is not None
+
+
+def _section_at(field: FieldInfo, values: Any) -> type[BaseModel] | None:
+    """Return the class of a key's section, the standard one where the values name none; None: it has none."""
+    kinds = kinds_of(field)
+    if kinds is None:
+        return next(iter(sections_of(field)), None)
+    given = values.get(kinds.base.tag) if isinstance(values, dict) else None
+    try:
+        return kinds.resolve(given)
+    except PydanticCustomError:
+        return next(iter(kinds.own.values()))
 
 
 def _kinds(root: type[Section], key: Key) -> list[type[BaseModel]]:
@@ -355,7 +373,7 @@ def _kinds(root: type[Section], key: Key) -> list[type[BaseModel]]:
     kinds: list[type[BaseModel]] = [root]
     for part in map(str, key):
         fields = [kind.model_fields[part] for kind in kinds if part in kind.model_fields]
-        kinds = sections_of(fields[0].annotation) if fields else kinds
+        kinds = sections_of(fields[0]) if fields else kinds
     return kinds
 
 

@@ -13,9 +13,8 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
-from onlinesrl.core.io.config_section import Section, kind_of, sections_of, tag_of
+from onlinesrl.core.io.config_section import Section, kind_of, sections_of
 from onlinesrl.core.language import languages
 from onlinesrl.runs.config import schema
 from onlinesrl.runs.config.mln_batch import MlnBatch
@@ -68,7 +67,7 @@ def sections(*roots: type[schema.Root]) -> Iterator[Part]:
             dotted = f"{name}.{key}".removeprefix(".")
             having = [[kind for kind in part if key in kind.model_fields] for part in languages]
             inside: list[Kinds] = [
-                sections_of(part[0].model_fields[key].annotation) if part else [] for part in having
+                sections_of(part[0].model_fields[key]) if part else [] for part in having
             ]
             if any(inside) and not seen.issuperset(chain(*inside)):
                 seen.update(chain(*inside))
@@ -83,11 +82,11 @@ def sections(*roots: type[schema.Root]) -> Iterator[Part]:
 
 def _alike(kinds: Kinds, key: str) -> list[Kinds]:
     """Group the kinds of a section for which a key has the same meaning and default; it may name the kind."""
-    if len(kinds) > 1 and key == tag_of(kinds[0]):
+    if _names_kind(kinds, key):
         return [kinds]
     groups: dict[tuple[str, str], list[type[BaseModel]]] = {}
     for kind in kinds:
-        alike = meaning(kind, key), _default(kind.model_fields[key])
+        alike = meaning(kind, key), _default(kind, key)
         groups.setdefault(alike, []).append(kind)
     return [*groups.values()]
 
@@ -103,12 +102,13 @@ def _row(dotted: str, kinds: Kinds, by_language: Sequence[Kinds]) -> KeyRow:
     *section, key = dotted.split(".")
     having = [*dict.fromkeys(chain(*by_language))]
     allowed = ["section"]
-    if not sections_of(having[0].model_fields[key].annotation):
-        allowed = [_kind(_properties(kind)[key]) for kind in having]
+    if not sections_of(having[0].model_fields[key]):
+        naming = _names_kind(kinds, key)
+        allowed = [kind_of(kind) if naming else _kind(_properties(kind)[key]) for kind in having]
     every = all(kind in having for kind in kinds)
     text = "" if every else f"{', '.join(map(kind_of, having))}: "
     text += meaning(having[0], key)
-    if len(kinds) > 1 and key == tag_of(kinds[0]):
+    if _names_kind(kinds, key):
         text += ". " + "; ".join(f"{kind_of(kind)}: {_described([kind])}" for kind in kinds)
         text = text.replace(".;", ";").removesuffix(".")
     fitting = [
@@ -118,9 +118,7 @@ def _row(dotted: str, kinds: Kinds, by_language: Sequence[Kinds]) -> KeyRow:
     ]
     if len(fitting) < len(by_language):
         text += f"; {' and '.join(fitting)} only"
-    default = " or ".join(
-        dict.fromkeys(_default(kinds[0].model_fields[key]) for kinds in by_language if kinds)
-    )
+    default = " or ".join(dict.fromkeys(_default(kinds[0], key) for kinds in by_language if kinds))
     return KeyRow(
         dotted, default, " | ".join(dict.fromkeys(" | ".join(allowed).split(" | "))), text
     )
@@ -133,7 +131,15 @@ def _properties(kind: type[BaseModel]) -> Mapping[str, Any]:
     return properties
 
 
-def _default(field: FieldInfo) -> str:
+def _names_kind(kinds: Kinds, key: str) -> bool:
+    """Tell whether a key names the kind of its section."""
+    return len(kinds) > 1 and issubclass(kinds[0], Section) and key == kinds[0].tag
+
+
+def _default(section: type[BaseModel], key: str) -> str:
+    field = section.model_fields[key]
+    if issubclass(section, Section) and key == section.tag:
+        return kind_of(section)
     if field.is_required():
         return "-"
     value = field.get_default()

@@ -141,7 +141,7 @@ class KafkaSection(Brokers, SourceSection):
         "(section distribute; see onlinesrl guide cluster)"
     }
 
-    kind: Literal["kafka"] = "kafka"
+    name = "kafka"
     topic: Name
     """the topic; the value of each record is an example, tombstones are passed over."""
     group: Name | None = None
@@ -213,7 +213,7 @@ class KafkaSection(Brokers, SourceSection):
 class KafkaSinkSection(SinkSection):
     """A topic of Kafka."""
 
-    kind: Literal["kafka"] = "kafka"
+    name = "kafka"
     topic: Name
     """the topic that predictions go to."""
     bootstrap: Bootstrap | None = None

@@ -2,17 +2,11 @@
 
 from typing import Annotated, TypeAlias
 
-from pydantic import BeforeValidator, Field
-
-from onlinesrl.core.io.config_section import standard
+from onlinesrl.core.io.config_section import Kinds, named
 from onlinesrl.stream.kafka.config import KafkaSinkSection
+from onlinesrl.stream.sink import SinkSection
 from onlinesrl.stream.sinks.file import FileSinkSection
 from onlinesrl.stream.sinks.parquet import ParquetSinkSection
 
-AnySink: TypeAlias = Annotated[
-    FileSinkSection  # one line a kind
-    | KafkaSinkSection
-    | ParquetSinkSection,
-    Field(discriminator="kind"),
-    BeforeValidator(standard("kind", "file")),
-]
+SINKS: dict[str, type[SinkSection]] = named(FileSinkSection, KafkaSinkSection, ParquetSinkSection)
+AnySink: TypeAlias = Annotated[SinkSection, Kinds("onlinesrl.sinks", SinkSection, SINKS)]

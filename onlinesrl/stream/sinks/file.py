@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from onlinesrl.core.learner import Outcome
 from onlinesrl.stream.predictions import messages
@@ -29,7 +29,7 @@ class FileSink(Sink):
 class FileSinkSection(SinkSection):
     """``predictions.jsonl`` in the run folder."""
 
-    kind: Literal["file"] = "file"
+    name = "file"
 
     def make(
         self, config: Sections, stopping: Callable[[], bool], say: Callable[[str], None]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -192,7 +192,7 @@ class _Answers:
 class ParquetSinkSection(SinkSection):
     """Tables in Parquet files, in the folder ``predictions`` of the run folder."""
 
-    kind: Literal["parquet"] = "parquet"
+    name = "parquet"
 
     def make(
         self, config: Sections, stopping: Callable[[], bool], say: Callable[[str], None]

@@ -2,19 +2,14 @@
 
 from typing import Annotated, TypeAlias
 
-from pydantic import BeforeValidator, Field
-
-from onlinesrl.core.io.config_section import standard
+from onlinesrl.core.io.config_section import Kinds, named
 from onlinesrl.stream.kafka.config import KafkaSection
+from onlinesrl.stream.source import SourceSection
 from onlinesrl.stream.sources.csv_tables import CsvSection
 from onlinesrl.stream.sources.files import FileSection
 from onlinesrl.stream.sources.parquet import ParquetSection
 
-AnySource: TypeAlias = Annotated[
-    FileSection  # one line a kind
-    | KafkaSection
-    | ParquetSection
-    | CsvSection,
-    Field(discriminator="kind"),
-    BeforeValidator(standard("kind", "file")),
-]
+SOURCES: dict[str, type[SourceSection]] = named(
+    FileSection, KafkaSection, ParquetSection, CsvSection
+)
+AnySource: TypeAlias = Annotated[SourceSection, Kinds("onlinesrl.sources", SourceSection, SOURCES)]

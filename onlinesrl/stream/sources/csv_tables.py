@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from onlinesrl.core.errors import ExampleError, TableError, UsageError
 from onlinesrl.core.io.config_types import Name
@@ -107,7 +107,7 @@ def _header(file: Path) -> bytes:
 class CsvSection(ParquetSection):
     """Tables, one per predicate, in CSV files."""
 
-    kind: Literal["csv"] = "csv"  # type: ignore[assignment]
+    name = "csv"
     by: Name | None = "id"  # type: ignore[assignment]
     """the column that says which example a row belongs to; null: all rows are of one example."""
 

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import msgspec
 from pydantic import field_validator
@@ -501,7 +501,7 @@ class FileSection(Brokers, SourceSection):
     replaceable: ClassVar[frozenset[str]] = SourceSection.replaceable | {"path"}
     served: ClassVar[bool] = True
 
-    kind: Literal["file"] = "file"
+    name = "file"
     path: Inputs
     """a file of examples, a folder, a pattern such as "day*.jsonl" or a list of them, read in this
     order; "-" (quoted): standard input."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain, pairwise, repeat
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, TypedDict
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
 import numpy as np
@@ -201,7 +201,7 @@ class ParquetSection(SourceSection):
 
     replaceable: ClassVar[frozenset[str]] = SourceSection.replaceable | {"path"}
 
-    kind: Literal["parquet"] = "parquet"
+    name = "parquet"
     path: Existing
     """a folder with the folders evidence and truth, in which PREDICATE.parquet has a predicate's
     atoms."""

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from onlinesrl.core.example import decode
-from onlinesrl.core.online import update_rules
+from onlinesrl.core.jit.address import pair_at
+from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.online.update_rules import UPDATES
+from onlinesrl.core.online.update_rules.rule import UpdateParams
 from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.ground.model_index import Layout
@@ -252,6 +254,13 @@ def test_no_fixed_weights_do_better_than_the_dual_value(
 numbers = st.floats(-1e3, 1e3)
 
 
+@kernel
+def compiled_step(
+    params: UpdateParams, t: int, margin: float, dot: float, norm: float
+) -> tuple[float, float]:
+    return pair_at(params.formula, params, t, margin, dot, norm)
+
+
 @pytest.mark.parametrize("rule", RULES)
 @given(st.integers(1, 10**9), st.tuples(numbers, numbers, positive), positive)
 def test_steps_are_the_same_compiled(
@@ -259,5 +268,5 @@ def test_steps_are_the_same_compiled(
 ) -> None:
     """PSL takes them without compiling."""
     update = update_of(rule, sigma=sigma)
-    compiled = update_rules.step(update_rules.params_of(update, {}), t, *measures)
+    compiled = compiled_step(update.compiled({}), t, *measures)
     assert np.array(compiled).tobytes() == np.array(update.step(t, *measures)).tobytes()

@@ -26,7 +26,8 @@ CASES = [
     ),
     (
         HEAD + "source: {kind: carafe, path: m.mln}\n",
-        "run.yaml:3:16: source.kind: expected 'file', 'kafka', 'parquet' or 'csv', found 'carafe'",
+        "run.yaml:3:16: source.kind: expected 'file', 'kafka', 'parquet', 'csv' or module:Class, "
+        "found 'carafe'",
     ),
     (
         HEAD + "source: {kind: file, path: m.mln, topic: t}\n",

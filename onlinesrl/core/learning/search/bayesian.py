@@ -54,7 +54,7 @@ probability of improvement, or the expected improvement.
 class Bayesian(Sampled):
     """Bayesian optimisation: each configuration is chosen by what those before it have shown."""
 
-    kind: Literal["bayesian"] = "bayesian"
+    name = "bayesian"
     configurations: Count = 50
     """the most that are tried, beside the model's own weights."""
     acquisition: Literal["ucb", "ts", "pi", "ei"] = "ucb"

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.evaluation.metrics import METRICS
 from onlinesrl.core.io.config_types import Count, Name, Positive, Positives
-from onlinesrl.core.learning.batch import Learned, Trace, Watch
+from onlinesrl.core.learning.batch import BatchLearner, Learned, Trace, Watch
 from onlinesrl.core.learning.search.evaluator import Evaluations, Scorer, Searchable, Trial
 from onlinesrl.core.learning.search.weight_space import Space
 from onlinesrl.core.parallel.config import PoolSection, opened
@@ -27,10 +27,9 @@ ATTEMPTS = 1000
 """How often a configuration that is not a multiple of an explored one is drawn for."""
 
 
-class Search(PoolSection):
+class Search(PoolSection, BatchLearner):
     """Weights that make a metric best on the data learned from."""
 
-    kind: str
     metric: Name = "f1"
     """what is made best: auroc, aupr, aupr_negative, mse, mae, accuracy, categorical_accuracy, f1, map or
     cll."""
@@ -132,7 +131,7 @@ class Run:
 class RandomGrid(Search):
     """Random search on a grid: configurations of which none is a multiple of another."""
 
-    kind: Literal["random-grid"] = "random-grid"
+    name = "random-grid"
     configurations: Count = 50
     """how many are tried, beside the model's own weights."""
     grid: Positives = (0.001, 0.01, 0.1, 1.0, 10.0)
@@ -169,7 +168,7 @@ class Sampled(Search):
 class RandomSearch(Sampled):
     """Continuous random search."""
 
-    kind: Literal["random"] = "random"
+    name = "random"
     configurations: Count = 50
     """how many are tried, beside the model's own weights."""
 
@@ -181,7 +180,7 @@ class RandomSearch(Sampled):
 class Hyperband(Sampled):
     """Hyperband (Li et al. 2018): many configurations with little effort, the best ones with more."""
 
-    kind: Literal["hyperband"] = "hyperband"
+    name = "hyperband"
     iterations: Count | None = None
     """R, the most iterations of inference for a configuration: rounds of ADMM (at least ten are done), flips
     of MaxWalkSAT in place of mpe and lp, which the last round of a bracket uses, or samples of gibbs and

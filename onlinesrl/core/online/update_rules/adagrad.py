@@ -17,7 +17,7 @@ array([6., 1.])
 from __future__ import annotations
 
 from abc import ABC
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +65,7 @@ class AdaptiveRates(Regularised, ABC):
 class AdaGradCda(AdaptiveRates, CoordinateAscent):
     """Coordinate dual ascent, each weight's step divided by ``delta`` + the norm of its gaps so far."""
 
-    update: Literal["adagrad"] = "adagrad"
+    name = "adagrad"
 
 
 @kernel_of("rates", (0.0, 0.0, 0.0, 0.0, 0.0))

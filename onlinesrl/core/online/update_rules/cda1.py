@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from abc import ABC
-from typing import Literal
 
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.online.update_rules.rule import Regularised, UpdateParams
@@ -33,4 +32,4 @@ class CoordinateAscent(Regularised, ABC):
 class Cda1(CoordinateAscent):
     """Coordinate dual ascent, regularised once."""
 
-    update: Literal["cda1"] = "cda1"
+    name = "cda1"

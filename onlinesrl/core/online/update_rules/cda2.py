@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.online.update_rules.rule import Regularised, UpdateParams
 
@@ -15,7 +13,7 @@ from onlinesrl.core.online.update_rules.rule import Regularised, UpdateParams
 class Cda2(Regularised):
     """Coordinate dual ascent, regularised at every step."""
 
-    update: Literal["cda2"] = "cda2"
+    name = "cda2"
     shrinks = True
 
     @staticmethod

@@ -15,7 +15,7 @@ from onlinesrl.core.online.update_rules.perceptron import ConstantStep
 class ContrastiveDivergence(ConstantStep):
     """The perceptron on the mean counts of samples by MC-SAT, from the truth on (Lowd & Domingos 2007)."""
 
-    update: Literal["cd"] = "cd"
+    name = "cd"
     loss: Literal["pl"] = "pl"
     costs: None = None
     """not for cd, which has no label loss."""

@@ -38,7 +38,7 @@ class LogLikelihood(AdaptiveRates):
     """The gradient of the conditional log-likelihood, by exact marginals."""
 
     expects: ClassVar[bool] = True
-    update: Literal["log-likelihood"] = "log-likelihood"
+    name = "log-likelihood"
     loss: Literal["pl"] = "pl"
     costs: None = None
     """not for the log-likelihood, which has no label loss."""

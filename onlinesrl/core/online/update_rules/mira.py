@@ -15,7 +15,7 @@ from onlinesrl.core.online.update_rules.rule import Update, UpdateParams
 class Mira(Update):
     """The 1-best margin infused relaxed algorithm (Crammer et al. 2005)."""
 
-    update: Literal["mira"] = "mira"
+    name = "mira"
     loss: Literal["pl"] = "pl"
 
     @staticmethod

@@ -14,6 +14,6 @@ from onlinesrl.core.online.update_rules.cda1 import CoordinateAscent
 class PassiveAggressive(CoordinateAscent):
     """PA-I: CDA1 that asks for a margin of the square root of the label loss (Crammer et al. 2006)."""
 
-    update: Literal["pa1"] = "pa1"
+    name = "pa1"
     loss: Literal["pl"] = "pl"
     rooted = True

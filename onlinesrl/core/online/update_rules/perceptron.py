@@ -37,5 +37,5 @@ class ConstantStep(Update, ABC):
 class Perceptron(ConstantStep):
     """The structured perceptron (Collins 2002)."""
 
-    update: Literal["perceptron"] = "perceptron"
+    name = "perceptron"
     loss: Literal["pl"] = "pl"

@@ -17,8 +17,9 @@ from pydantic import ValidationInfo, field_validator
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.evaluation.label_loss import Given
-from onlinesrl.core.io.config_section import Section
+from onlinesrl.core.io.config_section import Section, own
 from onlinesrl.core.io.config_types import Count, Existing, Positive
+from onlinesrl.core.jit.address import pair_address
 from onlinesrl.core.jit.decorators import kernel, plain
 from onlinesrl.core.jit.frames import Frame
 
@@ -30,7 +31,7 @@ _NONE = np.zeros(0)
 class UpdateParams(Frame):
     """A rule and its constants."""
 
-    kind: int  # the place of its formula in ``update_rules.FORMULAS``
+    formula: int  # the address of its compiled formula
     shrinks: bool  # each step shrinks all weights by (t - 1) / t
     rooted: bool  # the required margin is the square root of the label loss
     sigma: float
@@ -71,7 +72,7 @@ class Update(Section, ABC):
     expects: ClassVar[bool] = False
     """Whether the expected features of all states stand for those of a rival."""
 
-    update: str
+    update: str = ""
     """the online update."""
     loss: Literal["pl", "ml"] = "pl"
     """the rival of the truth is the plain (pl) or the loss-augmented (ml) prediction."""
@@ -130,10 +131,15 @@ class Update(Section, ABC):
         """A second constant of the formula; 0 without one."""
         return 0.0
 
-    def params(self, kind: int, state: OptimizerState) -> UpdateParams:
-        """Return the rule as kernels take it, with the optimiser's ``state``."""
+    @property
+    def bounds(self) -> bool:
+        """Whether its dual is proven to bound the regret; that of another package's rule is not."""
+        return self.dual and own(type(self))
+
+    def params(self, state: OptimizerState, formula: int = 0) -> UpdateParams:
+        """Return the constants with the optimiser's ``state``, and the address of the ``formula``."""
         return UpdateParams(
-            kind=kind,
+            formula=formula,
             shrinks=self.shrinks,
             rooted=self.rooted,
             sigma=self.strength,
@@ -142,6 +148,10 @@ class Update(Section, ABC):
             rates="square" in state,
             expects=self.expects,
         )
+
+    def compiled(self, state: OptimizerState) -> UpdateParams:
+        """Return the rule as kernels take it, with the optimiser's ``state``."""
+        return self.params(state, pair_address(self.formula, self.params(state)))
 
     def scale(self, t: int) -> float:
         """Return s_t: w_t = base + s_t u_t."""
@@ -153,7 +163,7 @@ class Update(Section, ABC):
 
     def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
         """Return what ``formula`` does, without compiling it."""
-        return plain(type(self).formula)(self.params(0, {}), t, margin, dot, norm)
+        return plain(type(self).formula)(self.params({}), t, margin, dot, norm)
 
     def drawn(self) -> int:
         """Return the number of sampled states that replace the rival; 0: the rival is the best state.

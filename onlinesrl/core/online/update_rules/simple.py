@@ -8,8 +8,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.online.update_rules.rule import Regularised, UpdateParams
 
@@ -17,7 +15,7 @@ from onlinesrl.core.online.update_rules.rule import Regularised, UpdateParams
 class Simple(Regularised):
     """Dual ascent that sets the new multiplier to a subgradient: steps of 1 / sigma."""
 
-    update: Literal["simple"] = "simple"
+    name = "simple"
 
     @staticmethod
     @kernel

@@ -15,7 +15,7 @@ from onlinesrl.core.online.update_rules.rule import Regularised, UpdateParams
 class Subgradient(Regularised):
     """The subgradient method with the step 1 / (sigma t) (Ratliff, Bagnell & Zinkevich 2007)."""
 
-    update: Literal["subgradient"] = "subgradient"
+    name = "subgradient"
     loss: Literal["ml"] = "ml"
     shrinks = True
 
