@@ -337,12 +337,6 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     end_unless_needed(item, nextitem)
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import benchmarks for nothing."""
-    left_out = collection_path.name == "benchmarks" and not measuring(config)
-    return True if left_out else None
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
     """Tests that wait come first; and every property is soaked, too."""
     items.sort(key=lambda item: [f"tests/{each}" in item.nodeid for each in FIRST], reverse=True)
@@ -374,7 +368,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            kafka = "tests/stream/kafka/" in nodeid
+            kafka = "kafka" in nodeid.partition("::")[0]
             return "kafka" if kafka else super()._split_scope(nodeid)
 
     return Scheduling(config, log) if config.option.dist == "loadfile" else None

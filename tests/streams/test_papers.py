@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.benchmarks import limits
 from tests.runs.test_report import Page
 from tests.support.stream_scripts import REPO, generator
 
 FIGURES = {"Huynh 2010": 2, "Sarkhel 2016": 7, "Srinivasan 2020": 28, "Bach 2015": 1}
-papers = generator("papers", "page")
+papers, limits = generator("papers", "page"), generator("papers", "limits")
 
 
 def results() -> list[tuple[str, dict[str, Any]]]:

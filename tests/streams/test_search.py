@@ -157,7 +157,7 @@ def test_one_pass_beats_the_weights_of_the_table(lines: list[bytes]) -> None:
 
 
 def test_the_comparison_runs(tmp_path: Path) -> None:
-    command = [sys.executable, str(REPO / "tests" / "benchmarks" / "micrographs.py"), "20"]
+    command = [sys.executable, str(STREAM / "micrographs.py"), "20"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPO)
     assert done.returncode == 0, done.stderr
     rows = [line.split(" | ")[0].strip("| ") for line in done.stdout.splitlines()]

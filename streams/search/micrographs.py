@@ -1,6 +1,6 @@
 """Compare the models of table 5.2 on generated queries, and TRON with ADMM in solving them.
 
-usage: python tests/benchmarks/micrographs.py [QUERIES]
+usage: python streams/search/micrographs.py [QUERIES]
 
 Generates QUERIES (2,000) as generate.py does, with another seed. The first table has precision, recall and
 F1 of a mismatch (a value above 1/2), over all queries and over those with both sure and unsure scores. S2MC
@@ -32,7 +32,7 @@ from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.tron import Tron
 from onlinesrl.psl.lang import reader
 
-STREAM = Path(__file__).parents[2] / "streams" / "search"
+STREAM = Path(__file__).parent
 sys.path.insert(0, str(STREAM))
 
 from generate import PRODUCTS, examples  # noqa: E402

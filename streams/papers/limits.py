@@ -1,6 +1,6 @@
 """Limits of sure scores against coverage: table 5.3 and figures 5.2 to 5.4 of Srinivasan (2020).
 
-usage: python tests/benchmarks/limits.py FOLDER [QUERIES]
+usage: python streams/papers/limits.py FOLDER [QUERIES]
 
 Generates QUERIES (2,000) as micrographs.py does. A score is sure where it says a match with more than an
 upper or with less than a lower limit: those of the thesis, and symmetric ones, for the classifier here is
@@ -27,8 +27,8 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.tron import Tron
-from tests.benchmarks.measure import keep, show_and_keep
-from tests.benchmarks.micrographs import (
+from streams.papers.recording import keep, show_and_keep
+from streams.search.micrographs import (
     MODELS,
     PRODUCTS,
     Bools,

@@ -1,9 +1,8 @@
-"""Lifted inference beside ADMM and a QP: table 3.1 and figures 3.3 to 3.6 of Srinivasan (2020).
+"""Lifted inference beside ADMM: table 3.1 and figures 3.3 to 3.5 of Srinivasan (2020).
 
-usage: python tests/benchmarks/lifting.py symmetry|qp|density|cases FOLDER
+usage: python streams/papers/lifting.py symmetry|density|cases FOLDER
 
   symmetry  a voting model of 22,050 people without symmetry; every ground rule 1 to 10 times, shuffled
-  qp        the same with a tenth of the people, also as a QP; with all of them one takes minutes
   density   1,000 people, half of them with a label; friendship is 1, or a number of one or four decimals
   cases     CiteSeer and others from PSL's own data, where those are beside the project
 
@@ -31,9 +30,8 @@ from onlinesrl.psl.lang.reader import parse
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.benchmarks.measure import keep, show_and_keep
+from streams.papers.recording import keep, show_and_keep
 from tests.support.hinge_models import psl_case
-from tests.support.qp import Qp
 
 T = TypeVar("T")
 Cells = tuple[str | float, ...]
@@ -130,30 +128,12 @@ def symmetry(folder: Path) -> None:
     show_and_keep(folder, "lifting-symmetry", head, rows)
 
 
-def qp(folder: Path) -> None:
-    """Figure 3.6."""
-    model, weights = voters(VOTERS // 10)
-    rows = [_with_qp(repeated(model, n), weights, n) for n in COPIES]
-    head = ("copies", "ADMM", "lifted ADMM", "QP", "lifted QP")
-    show_and_keep(folder, "lifting-qp", head, rows)
-
-
 def _copies(model: HingeLossMRF, weights: Floats, copies: int) -> Cells:
     whole, unlifted = seconds(lambda: Admm().solve(model, weights))
     lifting, lifted = seconds(lambda: lift(model, weights))
     small, solved = seconds(lambda: Admm().solve(lifting.model, lifting.weights))
     agree(whole, small)
     return copies, unlifted, solved, lifted, lifted + solved
-
-
-def _with_qp(model: HingeLossMRF, weights: Floats, copies: int) -> Cells:
-    _, unlifted, _, lifted, both = _copies(model, weights, copies)
-    lifting = lift(model, weights)
-    whole, by_qp = seconds(lambda: Qp().solve(model, weights))
-    small, lifted_by_qp = seconds(lambda: Qp().solve(lifting.model, lifting.weights))
-    agree(whole, small)
-    agree(whole, Admm().solve(model, weights))
-    return copies, unlifted, both, by_qp, float(lifted) + lifted_by_qp
 
 
 def agree(one: HingeSolution, other: HingeSolution) -> None:
@@ -242,7 +222,7 @@ def cases(folder: Path) -> None:
     show_and_keep(folder, "lifting-cases", ("model", *HEAD), rows)
 
 
-EXPERIMENTS = {"symmetry": symmetry, "qp": qp, "density": density, "cases": cases}
+EXPERIMENTS = {"symmetry": symmetry, "density": density, "cases": cases}
 
 if __name__ == "__main__":
     if "--help" in sys.argv:
