@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -70,79 +70,79 @@ class Certificate(NamedTuple):
         )
 
 
-class InitialSums(NamedTuple):
-    """Sums over rows at the start: the degrees, and the gradient of the duals and of the clipped duals."""
+class PagedRounds:
+    """ADMM's rounds over rows in pages, in memory a page at a time (two for several threads).
 
-    certificate: Certificate
-    degree: Floats
-    gradient: Floats
-    clipped: Floats
-
-
-class RoundSums(NamedTuple):
-    """Sums over rows in a round: the gradient, and how far duals have moved since the last mark.
-
-    Where values were given: their certificate with the duals before the round, and the gradient of these
-    duals, clipped.
+    ``weight_sums`` and ``ridge``, float64[n], are those of ``admm_rows.weigh`` over all rows; the values
+    begin with ``y``, float64[n]. The rows keep one number each between rounds, their dual; ``y_before`` are
+    the values before the last round.
     """
 
-    gradient: Floats
-    moved: float
-    certificate: Certificate
-    clipped: Floats
-
-
-class Rows(Protocol):
-    """All rows, or a part of them; arrays that they return are valid until the next call."""
-
-    def begin(self, y: Floats) -> InitialSums:
-        """Set the duals to the slopes at values."""
-
-    def round(self, ahead: Floats, eta: float, y: Floats | None, mark: bool) -> RoundSums:
-        """Update the duals; with ``y`` certify them before, with ``mark`` remember them."""
-
-
-class PageRows:
-    """Rows in pages, in memory a page at a time (two for several threads).
-
-    ``weight_sums`` float64[n] are of all rows of the model.
-    """
-
-    def __init__(self, pages: Pages, weight_sums: Floats, threads: int = 1) -> None:
-        self._pages, self._weight_sums = pages, weight_sums
-        self._threads = threads
-        self._degree, self._gradient, self._clipped = np.zeros((3, len(weight_sums)))
+    def __init__(
+        self, pages: Pages, weight_sums: Floats, ridge: Floats, y: Floats, threads: int = 1
+    ) -> None:
+        n = len(y)
+        self.count, self.eta, self._next = 0, 1.0, PERIOD
+        self.y, self.y_before, self._marked = y, y.copy(), y.copy()
+        self._pages, self._weight_sums, self._threads = pages, weight_sums, threads
+        self._iterate = admm.Iterate(y, _NONE, np.zeros(n), np.empty(n))
         self._memory = deque(np.empty((pages.in_memory, 4, pages.most_rows)))
+        start, variable = np.zeros(1, np.int32), np.empty(0, np.int32)
+        no_rows = start, variable, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE
+        self._variables = admm.AdmmProblem(*no_rows, np.zeros(n), bonus=np.zeros(n), ridge=ridge)
 
-    def begin(self, y: Floats) -> InitialSums:
-        """See ``Rows.begin``."""
-        self._degree[:] = self._gradient[:] = self._clipped[:] = 0.0
-        certificate = Certificate()
+    def start(self) -> Certificate:
+        """Set the duals to the slopes at the values; return the certificate of both."""
+        certificate, gradient = Certificate(), np.zeros_like(self.y)
         for k, (page, problem) in enumerate(self._read()):
-            iterate = admm.Iterate(y, page.dual, self._gradient, _NONE)
+            iterate = replace(self._iterate, dual=page.dual)
             kernel.begin(page.rows, self._weight_sums, problem, iterate, False)
             page.mark[:] = page.dual
             self._pages.keep(k, page, with_mark=True)
-            certificate = certificate.add(admm.of_rows(problem, iterate, self._clipped, 0, 1))
-        return InitialSums(certificate, self._degree, self._gradient, self._clipped)
+            certificate = certificate.add(admm.of_rows(problem, iterate, gradient, 0, 1))
+        kernel.free_variables(self._variables)
+        return certificate.add(self._of_variables(self.y, gradient))
 
-    def round(self, ahead: Floats, eta: float, y: Floats | None, mark: bool) -> RoundSums:
-        """See ``Rows.round``."""
-        self._gradient[:] = self._clipped[:] = 0.0
-        certificate, moved = Certificate(), 0.0
+    def step(self) -> None:
+        """Do a round."""
+        self._round(None)
+
+    def look(self) -> Certificate:
+        """Do a round; return the certificate of the values before it."""
+        gradient = np.zeros_like(self.y)
+        certificate = self._round(gradient)
+        return certificate.add(self._of_variables(self.y_before, gradient))
+
+    def _round(self, certified: Floats | None) -> Certificate:
+        """Do a round; return the rows' part of a certificate before it, and set its gradient, if any."""
+        self.y_before[:] = self.y
+        self.count += 1
+        mark, certificate, moved = self.count % PERIOD == 0, Certificate(), 0.0
+        admm.x_update(self._variables, self._iterate, self.eta, RELAXATION)
         for k, (page, problem) in enumerate(self._read()):
-            if y is not None:
-                before = admm.Iterate(y, page.dual, _NONE, _NONE)
-                certificate = certificate.add(admm.of_rows(problem, before, self._clipped, 0, 1))
-            iterate = admm.Iterate(_NONE, page.dual, self._gradient, ahead)
-            admm.dual_update(problem, iterate, eta, RELAXATION)
+            iterate = replace(self._iterate, dual=page.dual)
+            if certified is not None:
+                before = replace(iterate, y=self.y_before)
+                certificate = certificate.add(admm.of_rows(problem, before, certified, 0, 1))
+            admm.dual_update(problem, iterate, self.eta, RELAXATION)
             if mark:
                 change = page.dual - page.mark
                 moving = change != 0  # not in a row without variables, whose row_step is 0
                 moved += float(np.sum(change[moving] ** 2 / problem.row_step[moving]))
                 page.mark[:] = page.dual
             self._pages.keep(k, page, with_mark=mark)
-        return RoundSums(self._gradient, moved, certificate, _NONE if y is None else self._clipped)
+        if mark:
+            if self.count >= self._next:  # the step size, by the movement since the last mark
+                self._next = int(GROWTH * self.count)
+                primal = float(np.sum((self.y - self._marked) ** 2 * self._variables.degree))
+                self.eta = balanced(primal, moved, self.eta)
+            self._marked[:] = self.y
+        return certificate
+
+    def _of_variables(self, y: Floats, gradient: Floats) -> tuple[float, float, float, float]:
+        """Return the variables' part of a certificate."""
+        iterate = replace(self._iterate, y=y)
+        return *admm.of_variables(self._variables, iterate, gradient), 0.0, 0.0
 
     def _read(self) -> Iterator[tuple[Page, admm.AdmmProblem]]:
         """Yield the pages in their order, also as ADMM's kernels read them."""
@@ -156,64 +156,11 @@ class PageRows:
         low, high, curvature, row_step = self._memory[0][:, : len(page.dual)]
         forms = rows.start, rows.variable, rows.coefficient, rows.constant
         conjugates = low, high, curvature, row_step
-        problem = admm.AdmmProblem(*forms, *conjugates, self._degree, bonus=_NONE, ridge=_NONE)
+        problem = admm.AdmmProblem(
+            *forms, *conjugates, self._variables.degree, bonus=_NONE, ridge=_NONE
+        )
         kernel.expand(rows, self._weight_sums, problem)
         return page, problem
-
-
-class Consensus:
-    """The values of ADMM, which asks its rows for what they add; see ``AdmmState``."""
-
-    def __init__(self, rows: Rows, y: Floats, ridge: Floats) -> None:
-        n = len(y)
-        self.iterate = admm.Iterate(y, _NONE, np.zeros(n), np.empty(n))
-        self.y_before = y.copy()
-        self.count = 0
-        self.eta = 1.0
-        self._next = PERIOD
-        self._rows = rows
-        start, variable = np.zeros(1, np.int32), np.empty(0, np.int32)
-        no_rows = start, variable, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE
-        self._variables = admm.AdmmProblem(*no_rows, np.zeros(n), bonus=np.zeros(n), ridge=ridge)
-        self._marked = y.copy()
-
-    def start(self) -> Certificate:
-        """Set the duals to the slopes at the values; return the certificate of both."""
-        sums = self._rows.begin(self.iterate.y)
-        self._variables.degree[:] = sums.degree
-        self.iterate.gradient[:] = sums.gradient
-        kernel.free_variables(self._variables)
-        return self._certificate(sums.certificate, self.iterate, sums.clipped)
-
-    def look(self) -> Certificate:
-        """Do a round; return the certificate of the values before it, which are ``y_before``."""
-        sums = self.step(self.y_before)
-        before = replace(self.iterate, y=self.y_before)
-        return self._certificate(sums.certificate, before, sums.clipped)
-
-    def step(self, y: Floats | None = None) -> RoundSums:
-        """Do a round; ``y`` is as in ``Rows.round``."""
-        self.y_before[:] = self.iterate.y
-        self.count += 1
-        mark = self.count % PERIOD == 0
-        admm.x_update(self._variables, self.iterate, self.eta, RELAXATION)
-        sums = self._rows.round(self.iterate.ahead, self.eta, y, mark)
-        self.iterate.gradient[:] += sums.gradient
-        if mark:
-            if self.count >= self._next:  # the step size, by the movement since the last mark
-                self._next = int(GROWTH * self.count)
-                change = self.iterate.y - self._marked
-                primal = float(np.sum(change**2 * self._variables.degree))
-                self.eta = balanced(primal, sums.moved, self.eta)
-            self._marked[:] = self.iterate.y
-        return sums
-
-    def _certificate(
-        self, rows: Certificate, iterate: admm.Iterate, clipped: Floats
-    ) -> Certificate:
-        """Add the part of the variables to a certificate."""
-        energy, bound = admm.of_variables(self._variables, iterate, clipped)
-        return rows.add((energy, bound, 0.0, 0.0))
 
 
 class Limits(NamedTuple):
@@ -231,14 +178,14 @@ class Limits(NamedTuple):
 
 
 def polish(
-    rounds: Consensus, limits: Limits, report: Callable[[int, Certificate], object]
+    rounds: PagedRounds, limits: Limits, report: Callable[[int, Certificate], object]
 ) -> tuple[Certificate, Floats, bool]:
     """Do rounds; return the best values' certificate, the values, whether certified. Raises Infeasible.
 
     ``report`` is called with the number of every round and the last certificate.
     """
     lowest = certificate = rounds.start()
-    best = np.clip(rounds.iterate.y, 0.0, 1.0)
+    best = np.clip(rounds.y, 0.0, 1.0)
     while True:
         status = verdict(*certificate, limits.highest, limits.tolerance, limits.violation)
         if status == INFEASIBLE:

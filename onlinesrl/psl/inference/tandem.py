@@ -21,10 +21,9 @@ from onlinesrl.core.parallel.threads import ahead
 from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
 from onlinesrl.psl.inference.admm_paged import (
     Certificate,
-    Consensus,
     Limits,
+    PagedRounds,
     PagedSolution,
-    PageRows,
     polish,
 )
 from onlinesrl.psl.inference.dual import conjugates, weighted_rows
@@ -88,7 +87,7 @@ class Tandem:
         """Minimise ``w . Phi(y)`` over the feasible values, rows as of one model of all chunks.
 
         The chunks' variables are ``0 .. n_variables - 1`` of the whole model. The duals of every page, in
-        the order of rows, are appended to ``duals``; see ``Consensus``. Raises StorageError where
+        the order of rows, are appended to ``duals``; see ``PagedRounds``. Raises StorageError where
         the folder cannot take the pages, UsageError where a row is larger than a page, Infeasible
         and ValueError as the other engines.
         """
@@ -117,7 +116,7 @@ class Tandem:
             def report_round(count: int, certificate: Certificate) -> None:
                 report(TandemProgress("admm", count, n_rows, *certificate[:3]))
 
-            rounds = Consensus(PageRows(pages, weight_sums, self.threads), y, ridge)
+            rounds = PagedRounds(pages, weight_sums, ridge, y, self.threads)
             limits = Limits(self.tolerance, self.violation, self.rounds, highest)
             certificate, y, certified = polish(rounds, limits, report_round)
             if duals is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -32,7 +32,6 @@ TOLERANCE, VIOLATION, ROUNDS = 1e-4, 1e-4, 25_000
 
 SETTLED = 10
 """Over how many updates weights that hardly move have settled."""
-State: TypeAlias = AdmmState | ConsensusAdmm
 
 
 class Update(NamedTuple):
@@ -131,7 +130,7 @@ class Latent(BatchLearner):
             Side(self.state(beside, weights, nothing), weights, nothing, 0.0),
         )
 
-    def state(self, model: HingeLossMRF, weights: Floats, bonus: Floats) -> State:
+    def state(self, model: HingeLossMRF, weights: Floats, bonus: Floats) -> AdmmState:
         """Return ADMM before its first round."""
         return AdmmState(model, weights, bonus)
 
@@ -168,7 +167,7 @@ class Side:
     beside ``bonus . y``.
     """
 
-    def __init__(self, state: State, weights: Floats, bonus: Floats, offset: float) -> None:
+    def __init__(self, state: AdmmState, weights: Floats, bonus: Floats, offset: float) -> None:
         self.state = state
         self.model = state.model
         self.weights = weights
@@ -185,7 +184,6 @@ class Side:
 
     def solve(self) -> None:
         """Solve, from where ADMM is; potentials are then those of the solution."""
-        assert isinstance(self.state, AdmmState)
         until = self.state.n_rounds + ROUNDS
         self.y = self.state.solve(TOLERANCE, VIOLATION, until).y
         self.phi = self.model.totals(self.y, len(self.weights))
@@ -219,7 +217,7 @@ class PairedDual(Latent):
     """ADMM as in algorithm 1 of the paper: no over-relaxation, and the penalty ``eta`` (null: 1) for every
     copy."""
 
-    def state(self, model: HingeLossMRF, weights: Floats, bonus: Floats) -> State:
+    def state(self, model: HingeLossMRF, weights: Floats, bonus: Floats) -> AdmmState:
         """See ``Latent.state``."""
         if self.published:
             return ConsensusAdmm(model, weights, bonus)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onlinesrl.core.errors import StorageError, UsageError
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, PLAIN, HingeLossMRF
 from onlinesrl.psl.inference.admm import AdmmState
-from onlinesrl.psl.inference.admm_paged import Consensus, PageRows
+from onlinesrl.psl.inference.admm_paged import PagedRounds
 from onlinesrl.psl.inference.dual import conjugates, weighted_rows
 from onlinesrl.psl.inference.protocols import HingeSolution
 from onlinesrl.psl.inference.row_pages import Pages
@@ -130,7 +130,7 @@ def test_the_rounds_of_admm_are_those_in_memory(folder, problem):
         dual = conjugates(weighted_rows(model, weights)).slope(model.forms(y))
         start = HingeSolution(y, 0.0, dual, 0.0, 0.0, 0, "", certified=False)
         state = AdmmState(model, weights, None, start)
-        rounds = Consensus(PageRows(pages, weight_sums), y, ridge)
+        rounds = PagedRounds(pages, weight_sums, ridge, y)
         found = rounds.start()
         np.testing.assert_allclose(found, state.certificate(), atol=1e-9)
         for _ in range(3):
@@ -138,7 +138,7 @@ def test_the_rounds_of_admm_are_those_in_memory(folder, problem):
             for _ in range(9):
                 rounds.step()
             state.step(10)
-        np.testing.assert_allclose(rounds.iterate.y, state.iterate.y, atol=1e-7)
+        np.testing.assert_allclose(rounds.y, state.iterate.y, atol=1e-7)
         assert rounds.eta == pytest.approx(state.eta)
 
 
