@@ -254,11 +254,11 @@ def command(*arguments: str) -> int:
     from typer.main import get_command
 
     from onlinesrl.commands import cli
-    from onlinesrl.core import interrupt
+    from onlinesrl.core import search_status
 
     if isinstance(cli.app, typer.Typer):
         cli.app = get_command(cli.app)  # type: ignore[assignment]  # once, not by every fork
-    interrupt.left_behind.clear()  # by tests before, or this process would end with the command
+    search_status.left_behind.clear()  # by tests before, or this process would end with the command
     sys.argv = ["onlinesrl", *arguments]
     try:
         cli.main()

@@ -187,7 +187,7 @@ def main() -> None:
         code = code or (READER_GONE if gone else 74)
     if "duckdb" not in sys.modules:  # DuckDB would report frozen objects as leaks
         gc.freeze()  # else the interpreter visits all objects of numba when it ends
-    if (module := sys.modules.get("onlinesrl.core.interrupt")) and module.left_behind:
+    if (module := sys.modules.get("onlinesrl.core.search_status")) and module.left_behind:
         with suppress(OSError):
             sys.stderr.flush()
         os._exit(code or 0)  # a solver that still runs would delay the exit, or crash it

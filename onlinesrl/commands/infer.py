@@ -171,14 +171,14 @@ def _infer_mln(
     max_work: int | None,
     to_stdout: bool,
 ) -> dict[str, Any]:
-    from onlinesrl.core.interrupt import polled
     from onlinesrl.core.jit.decorators import told_of_compiling
+    from onlinesrl.core.search_status import observed
     from onlinesrl.mln.query import infer as infer_module
     from onlinesrl.runs.progress import Search, Status
 
     with told_of_compiling(say), closing(Status(sys.stderr)) as status:
         advice = None if method != "mpe" else LIMITED if max_work else UNLIMITED
-        with polled(Search(status, advice)):
+        with observed(Search(status, advice)):
             values, stats = infer_module.solve(world, method, seed, error, max_work)
     if tables is not None:
         _write_tables(tables, infer_module.columns(world, values))

@@ -35,10 +35,6 @@ def run(
         str, typer.Option(help="The interface of that port; 0.0.0.0: every one.")
     ] = "127.0.0.1",
     allow_host: AllowHost = [],  # noqa: B006
-    threads: Annotated[
-        int,
-        typer.Option(min=1, help="2: read ahead while learning; the results are the same."),
-    ] = 1,
 ) -> None:
     """Learn online from a stream; resumes from the last checkpoint if there is one."""
     from onlinesrl.runs.config.loading import load
@@ -50,7 +46,7 @@ def run(
 
     seconds = time.perf_counter() - STARTED
     with _exporter(metrics_host, metrics_port, allow_host, say) as exporter:
-        options = run_module.Options(fresh, strict, _until(until), exporter, threads=threads)
+        options = run_module.Options(fresh, strict, _until(until), exporter)
         summary = run_module.run(settings, options, seconds, say)
     print_summary(summary, sys.stdout)
 

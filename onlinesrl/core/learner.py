@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -180,10 +180,6 @@ class LearnedWeights(Protocol):
         """Yield every weight by name, in a fixed order."""
 
 
-AHEAD = 3
-"""The most micro-batches that are read, and prepared, before their turn."""
-
-
 class OnlineLearning(Protocol):
     """Predicts each example of a stream, then learns from it."""
 
@@ -222,8 +218,7 @@ class OnlineLearning(Protocol):
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
         """Predict, and learn from, each example in turn; an Answered one is not predicted again.
 
-        When a signal asks to stop there are fewer outcomes than items: nothing was learned from the
-        remaining items (see ``interrupt``).
+        There are as many outcomes as items. Raises MemoryError, after which the learner is of no more use.
         """
 
     def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
@@ -249,23 +244,6 @@ class OnlineLearning(Protocol):
 
     def complaints(self) -> list[str]:
         """Return what is suspicious after all that was learned from."""
-
-
-class Prefetching(Protocol):
-    """Prepares micro-batches while earlier ones are learned from."""
-
-    quiet: Callable[[], object]
-    """Called in a step after which no micro-batch must be prepared until the next ``turn``."""
-
-    def ahead(self, items: Sequence[Item]) -> None:
-        """Prepare a micro-batch, before those before it have been learned from.
-
-        Another thread may call it, and ``decode_all``, for up to ``AHEAD`` micro-batches, in their order,
-        during earlier steps, until one of these asks for ``quiet``.
-        """
-
-    def turn(self, items: Sequence[Item]) -> None:
-        """Take what was prepared for the micro-batch whose step is next, the oldest of these."""
 
 
 class Explainable(Protocol):
@@ -314,5 +292,5 @@ class Mergeable(Checkpointable, Protocol):
         """
 
 
-class Learner(OnlineLearning, Prefetching, Explainable, Mergeable, Protocol):
+class Learner(OnlineLearning, Explainable, Mergeable, Protocol):
     """All that a learner of a language does (``mln.online.learner``, ``psl.online.learner``)."""

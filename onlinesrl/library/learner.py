@@ -35,7 +35,7 @@ from onlinesrl.library.streams import TableExamples
 from onlinesrl.library.weights import Weights
 from onlinesrl.runs.config.fingerprint import LABEL_BYTES
 from onlinesrl.runs.config.schema import LimitsSection
-from onlinesrl.stream.late_labels import LabelJoiner, PendingExample
+from onlinesrl.stream.late_labels import LabelJoiner
 from onlinesrl.stream.process_batch import process_batch
 
 BATCH = 128
@@ -162,7 +162,7 @@ class OnlineLearner:
         constants, or a table), or ``x`` is an Example. ``query`` is that of ``predict_one``. ``unlabelled``
         has the open atoms whose truth is not known, which are completed; a list of predicates stands for all
         their atoms that the truth does not list. Raises ExampleError for a bad
-        example; then, as after KeyboardInterrupt, the learner is what it was before.
+        example; then the learner is what it was before. Ctrl-C takes effect after the step.
         """
         return self._step([example(x, y, query, unlabelled)], learning=True)[0]
 
@@ -178,18 +178,20 @@ class OnlineLearner:
         """
         if not self._labels.limit:
             raise UsageError("no example waits for its label: make the learner with pending=10_000")
-        before = self._labels.copy()
         label = Label(
             id=constant(id, "id"),
             truth=atoms(truth, "truth"),
             unlabelled=unlabelled_of(unlabelled),
         )
-        try:
+        with whole():
             joined = self._labels.join(label)
-            return None if joined is None else self._step([joined[0]], learning=True)[0]
-        except BaseException:
-            self._labels = before
-            raise
+            if joined is None:
+                return None
+            try:
+                return self._step([joined[0]], learning=True)[0]
+            except ExampleError:
+                self._labels.refuse(str(label.id), joined[1])
+                raise
 
     def learn_many(
         self,
@@ -271,21 +273,22 @@ class OnlineLearner:
         sample = example(x, None, query)
         while not isinstance(x, Example) and str(sample.id) in self._labels:
             sample = example(x, None, query)  # another number
-        before, bad = self._labels.copy(), None
-        try:
-            joined = self._labels.meet(sample)
-            if isinstance(joined, Example) and joined is not sample:
+        bad = None
+        with whole():
+            early = self._labels.early_label(sample)
+            if early is not None:
                 try:
-                    return self._step([joined], learning=True)[0]
+                    (prediction,) = self._step([early.of(sample)], learning=True)
                 except ExampleError as error:
-                    joined, bad = self._labels.wait(sample), error
+                    bad = error
+                else:
+                    self._labels.early.take(str(sample.id))
+                    return prediction
             (prediction,) = self._step([sample], learning=True)
-            if isinstance(joined, PendingExample):
-                joined.give_out(prediction.line)
+            if sample.truth is None:
+                self._labels.early.take(str(sample.id))
+                self._labels.wait(sample).give_out(prediction.line)
                 self._labels.weigh()
-        except BaseException:
-            self._labels = before
-            raise
         if bad is not None:
             message = f"the label of {sample.id} that came before it is bad, and dropped: {bad}"
             warnings.warn(message, OnlinesrlWarning, stacklevel=4)
@@ -325,9 +328,12 @@ class OnlineLearner:
             yield batch
 
     def _step(self, batch: Sequence[Item], learning: bool, first: int = 0) -> list[Prediction]:
-        seen, texts_before = self.learned.seen, self._texts
         with whole():
-            outcomes, tally = process_batch(self.learned, batch, learning)
+            return self._take_step(batch, learning, first)
+
+    def _take_step(self, batch: Sequence[Item], learning: bool, first: int) -> list[Prediction]:
+        seen, texts_before = self.learned.seen, self._texts
+        outcomes, tally = process_batch(self.learned, batch, learning)
         examples = [item.example if isinstance(item, Answered) else item for item in batch]
         late = sum(isinstance(item, Answered) for item in batch)
         if self._lasting:  # what later examples have too, given as text and read as a whole number

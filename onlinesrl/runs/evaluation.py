@@ -92,7 +92,7 @@ def _batches(reader: ExampleReader, most: int) -> Iterator[list[Decoded] | None]
         if not batch and not dry:
             return
         with pace.taking(len(batch)):
-            yield from reader.parts(batch)
+            yield batch
         if dry:
             yield None
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from onlinesrl.core import interrupt
+from onlinesrl.core import search_status
 from onlinesrl.core.errors import printable
 from onlinesrl.runs.console import acknowledge
 
@@ -197,7 +197,7 @@ class Search:
         """Show what is being done now."""
         seconds = time.monotonic() - self._begun
         if seconds >= SEARCH_SHOWN:
-            self._status(f"{interrupt.done()}: {seconds:.0f} s")
+            self._status(f"{search_status.description()}: {seconds:.0f} s")
         if seconds >= SEARCH_ADVISED and self._advice is not None:
             self._status.tell(self._advice)
             self._advice = None

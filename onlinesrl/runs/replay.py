@@ -136,11 +136,10 @@ def _paced(
         if stopper.asked:
             return
         try:
-            stopper.waiting = True
-            message = next(messages, None)
-            if message is not None and rate is not None:
-                time.sleep(max(0.0, started + number / rate - time.monotonic()))
-            stopper.waiting = False
+            with stopper.waiting():
+                message = next(messages, None)
+                if message is not None and rate is not None:
+                    time.sleep(max(0.0, started + number / rate - time.monotonic()))
         except Stopped:
             return
         if message is None:

@@ -14,11 +14,11 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.errors import StorageError, printable, shortened
 from onlinesrl.core.evaluation.drift import DriftDetector
 from onlinesrl.core.example import ambiguous_labels
-from onlinesrl.core.interrupt import Interrupted, leavable, polled
 from onlinesrl.core.io.restoring import converted, restoring
 from onlinesrl.core.jit.decorators import told_of_compiling
 from onlinesrl.core.language import Program, check_costs, check_query, counted, language_of
 from onlinesrl.core.learner import Learner
+from onlinesrl.core.search_status import observed
 from onlinesrl.core.version import __version__
 from onlinesrl.runs.config.fingerprint import (
     check_fingerprint,
@@ -27,7 +27,7 @@ from onlinesrl.runs.config.fingerprint import (
     settings,
 )
 from onlinesrl.runs.config.schema import KEEP_CONFLICTS, Config, MlnConfig, PslConfig
-from onlinesrl.runs.console import Say, acknowledge, warn
+from onlinesrl.runs.console import Say, warn
 from onlinesrl.runs.distributed_run import distribution
 from onlinesrl.runs.inputs import background, check_apart, make_reader
 from onlinesrl.runs.mlflow_log import MlflowLog
@@ -40,7 +40,7 @@ from onlinesrl.stream.distributed.coordinator import Rounds
 from onlinesrl.stream.late_labels import LabelJoiner
 from onlinesrl.stream.run_folder import RunFolder
 from onlinesrl.stream.schedule import Schedule
-from onlinesrl.stream.shutdown import ShutdownSignal
+from onlinesrl.stream.shutdown import ShutdownSignal, Stopped
 from onlinesrl.stream.source import Source
 from onlinesrl.stream.sources.request_queue import Requests
 from onlinesrl.stream.trainer import Trainer
@@ -233,8 +233,7 @@ class Options:
 
     ``until`` is "end" (of what is there at the start), "forever", or a total number of examples; None:
     forever if the source is live. ``exporter`` serves metrics. ``requests`` of clients, if any, are the
-    source. ``display`` shows the progress, by default on standard error. With several ``threads`` the next
-    micro-batch is read while one is learned from; what is learned is the same.
+    source. ``display`` shows the progress, by default on standard error.
     """
 
     fresh: bool = False
@@ -243,7 +242,6 @@ class Options:
     exporter: RunMonitor | None = None
     requests: Requests | None = None
     display: Shows | None = None
-    threads: int = 1
 
 
 def run(config: Config, options: Options, import_seconds: float, say: Say) -> dict[str, Any]:
@@ -252,13 +250,19 @@ def run(config: Config, options: Options, import_seconds: float, say: Say) -> di
     Returns the summary, which is also written, with the weights and the report. A first signal ends
     the run in good order, whenever it comes.
     """
+    display = options.display or Display()
     with options.requests or ShutdownSignal() as stopper:
-        stopper.acknowledge = acknowledge
-        return _run(config, options, import_seconds, say, stopper)
+        stopper.subscribe(display.stopping)
+        return _run(config, options, import_seconds, say, stopper, display)
 
 
 def _run(
-    config: Config, options: Options, import_seconds: float, say: Say, stopper: ShutdownSignal
+    config: Config,
+    options: Options,
+    import_seconds: float,
+    say: Say,
+    stopper: ShutdownSignal,
+    display: Shows,
 ) -> dict[str, Any]:
     learner = new_learner(config)
     fingerprint = config.fingerprint(learner.model_text)
@@ -274,7 +278,9 @@ def _run(
         if copies is not None:
             copying.enter_context(copies)
         with closing(reader.source):
-            compile_seconds = compile_kernels(learner, say)
+            compile_seconds = 0.0
+            with suppress(Stopped), stopper.waiting():
+                compile_seconds = compile_kernels(learner, say)
             saved = _accepted(config, folder, reader.source, fingerprint)
             ended = (
                 saved is not None
@@ -297,7 +303,7 @@ def _run(
             if config.metrics.mlflow is not None:
                 log = MlflowLog(config.metrics.mlflow, config.output.name, folder.mlflow, warn)
                 trainer.log = log.log
-            _complete(trainer, saved, ended, options, stopper)
+            _complete(trainer, saved, ended, options, stopper, display)
         complaints, metrics = trainer.reader.choice.complaints(), trainer.metrics
         if trainer.finished and not metrics.examples:
             complaints.append("the source has no example")
@@ -331,6 +337,7 @@ def _complete(
     ended: bool,
     options: Options,
     stopper: ShutdownSignal,
+    display: Shows,
 ) -> None:
     """Resume from a checkpoint and learn until the end or a stop.
 
@@ -343,11 +350,7 @@ def _complete(
         if not ended:
             if options.exporter is not None:
                 options.exporter.begin(trainer)
-            with (
-                options.display or Display() as display,
-                polled(lambda: trainer.learner.slowest.tell(display.working)),
-            ):
-                stopper.acknowledge = display.stopping
+            with display, observed(lambda: trainer.learner.slowest.tell(display.working)):
                 trainer.run(_Watcher(display, trainer, options.exporter), stopper)
         trainer.end()
 
@@ -427,7 +430,6 @@ def _make_trainer(
         labels=LabelJoiner(config.labels.pending, config.labels.max_bytes)
         if config.labels
         else None,
-        threads=options.threads,
         answered=None if options.requests is None else options.requests.answered,
         first=lambda examples: [*map(warn, ambiguous_labels(examples, config.query))],
         copies=copies,
@@ -436,10 +438,6 @@ def _make_trainer(
 
 
 def compile_kernels(learner: Learner, say: Say) -> float:
-    """Compile the kernels, with a message, or load them from the cache; return seconds.
-
-    A signal that asks to stop ends it.
-    """
-    with told_of_compiling(say), suppress(Interrupted), leavable():
+    """Compile the kernels, with a message, or load them from the cache; return seconds."""
+    with told_of_compiling(say):
         return learner.compile()
-    return 0.0

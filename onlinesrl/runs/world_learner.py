@@ -7,7 +7,7 @@ are those of any run.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import isnan, nan
@@ -35,7 +35,6 @@ from onlinesrl.core.example import (
 )
 from onlinesrl.core.explain.counterfactual import DEFAULTS, CounterfactualQuery
 from onlinesrl.core.explain.explanation import Explanation
-from onlinesrl.core.interrupt import Interrupted
 from onlinesrl.core.io.restoring import Natural, converted
 from onlinesrl.core.language import Language, Program
 from onlinesrl.core.learner import Item, Learner, Outcome, Prediction, Tally
@@ -104,7 +103,6 @@ class WorldLearner(Learner):
         self.valued = learner.valued
         self.slowest, self.update = learner.slowest, learner.update
         self.temperature = learner.temperature
-        self.quiet: Callable[[], object] = lambda: None
         self.seen = self.current = 0
         """Of updates of the weights, ``current`` is how many the answer has."""
 
@@ -116,8 +114,6 @@ class WorldLearner(Learner):
             ground: GroundWorld = language.world(program, query, targets, inference)
             return KeyedWorld(TransactionalWorld(ground, keep_conflicts), schema, parse)
 
-        self._before: tuple[dict[str, Any], dict[str, Any]] | None = None
-        """What was saved before a step of which only the change has been made, not the learning."""
         self._new = new
         self._world = new()
         self._figures = self._present_figures()
@@ -134,8 +130,6 @@ class WorldLearner(Learner):
                 prediction, learned = self._change(item)
                 outcomes.append(Outcome(prediction))
                 tally += replace(learned, predicted=1, certified=int(bool(prediction.certified)))
-            except Interrupted:
-                break
             except (ExampleError, DataError, ModelError, Infeasible, Unsolved) as error:
                 kind = error.kind if isinstance(error, ExampleError) else _KINDS[type(error)]
                 tally += Tally(errors={kind: 1}, unsolved=int(isinstance(error, Unsolved)))
@@ -149,7 +143,6 @@ class WorldLearner(Learner):
         if isinstance(item, ExampleError):
             raise item
         assert isinstance(item, WorldChange)
-        self._go_back()
         if not self._background:
             return self._changed(item, {})
         background, self._background = self._background, Background()
@@ -157,7 +150,7 @@ class WorldLearner(Learner):
             facts = self._facts(BACKGROUND, "evidence", background.atoms)
             return self._changed(item, self._world.change(BACKGROUND, _merged(facts)))
         except OnlinesrlError:  # the next record is then the first
-            self._world, self._before, self._background = self._new(), None, background
+            self._world, self._background = self._new(), background
             raise
 
     def _changed(
@@ -170,12 +163,10 @@ class WorldLearner(Learner):
         with self.slowest.timing(item.id, size, lambda: "step"):
             try:
                 changed, tally, not_learned = self._apply(item, parts)
-            except OnlinesrlError as error:
+            except OnlinesrlError:
                 if before is not None:
-                    self._before = before
-                    self._restore_learner(*before)  # its weights may be written before ``_go_back``
-                    if not isinstance(error, Interrupted):
-                        self._go_back()
+                    self._world = self._new()
+                    self.restore(*before)
                 raise
         add_changes(begun, changed)
         certificate = self._world.ground.certificate
@@ -229,13 +220,6 @@ class WorldLearner(Learner):
         world.not_learned += len(not_learned)
         return changed, self._learn(item.id, truth, changed) if truth else tally, not_learned
 
-    def _go_back(self) -> None:
-        """Undo the change of a step that did not end, if there is one."""
-        if self._before is not None:
-            self._world = self._new()
-            self.restore(*self._before)
-            self._before = None
-
     @property
     def age(self) -> int:
         """How many updates of the weights the answer lacks."""
@@ -248,12 +232,10 @@ class WorldLearner(Learner):
         """Learn from the truth of atoms that were open, in the part of the world around them.
 
         Then renew the weights of the answer if they are too old, and add what that changes to ``changed``.
-        Raises Interrupted; ExampleError and Unsolved where the truth cannot be learned from.
+        Raises ExampleError and Unsolved where the truth cannot be learned from.
         """
         example = self._example(name, truth, changed)
         outcomes, tally = self.learner.step([example])
-        if not outcomes:
-            raise Interrupted("the search was interrupted")
         if outcomes[0].prediction is None:
             reason = (
                 f"truth: {outcomes[0].error}; nothing of the record is asserted (to assert it without "
@@ -398,8 +380,6 @@ class WorldLearner(Learner):
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """See ``Checkpointable``."""
-        if self._before is not None:
-            return self._before
         header, arrays = self.learner.save()
         facts, world_arrays = self._world.save()
         saved = _Saved(facts=facts, seen=self.seen, current=self.current)
@@ -408,15 +388,12 @@ class WorldLearner(Learner):
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """See ``Checkpointable``."""
         saved = converted(header.get(WORLD), _Saved)
-        self._restore_learner(header, arrays)
+        self.learner.restore({key: header[key] for key in header if key != WORLD}, arrays)
         self._world.restore(saved["facts"], arrays)
         self.seen, self.current = saved["seen"], saved["current"]
         self._figures = self._present_figures()
         if self._world.asserted.by(BACKGROUND):
             self._background = Background()
-
-    def _restore_learner(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        self.learner.restore({key: header[key] for key in header if key != WORLD}, arrays)
 
     # the weights' part ---------------------------------------------------------------------------
 
@@ -471,12 +448,6 @@ class WorldLearner(Learner):
     def complaints(self) -> list[str]:
         """See ``Learner.complaints``; the learner of the weights has only seen parts of the world."""
         return []
-
-    def ahead(self, items: Sequence[Item]) -> None:
-        """Prepare nothing."""
-
-    def turn(self, items: Sequence[Item]) -> None:
-        """Take nothing."""
 
     def gain(self, start: State) -> Any:
         """Refuse: a world is not cut into shards."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeAlias, TypedDict
 
-import msgspec
 import numpy as np
 from msgspec import Meta
 
@@ -19,7 +17,6 @@ from onlinesrl.core.example import Constant
 from onlinesrl.core.io.atomic_write import check_folder, storage_errors
 from onlinesrl.core.io.checkpoint_file import Checkpoint, DamagedCheckpoint, load, write
 from onlinesrl.core.io.restoring import Natural, converted, restoring
-from onlinesrl.core.parallel.threads import BackgroundWorker
 from onlinesrl.core.timing import KEPT
 from onlinesrl.stream.run_folder import OutputFile
 
@@ -42,8 +39,6 @@ __all__ = [
     "write",
 ]
 
-COPIED_BYTES = 64 << 20
-"""Larger arrays are written by the calling thread, since a copy might not fit in memory."""
 NAME = re.compile(r"checkpoint-(\d{12,})\.ckpt")
 FOLDER = "checkpoints"
 _Scalar: TypeAlias = str | int | float | bool | None
@@ -206,48 +201,12 @@ class CheckpointWriter:
         self.written = written
         self.keep = keep
         self.outputs = outputs
-        self._other = BackgroundWorker(threaded=False)
-
-    @contextmanager
-    def aside(self, threaded: bool) -> Iterator[None]:
-        """Start another thread, if ``threaded``. When the context ends, all its checkpoints are written."""
-        with BackgroundWorker(threaded) as self._other:
-            try:
-                yield
-            finally:
-                self._other.wait()
-
-    def finish(self) -> None:
-        """Wait until the last checkpoint is written. Raises the error of the thread that wrote it."""
-        while len(self._other):
-            self._other.take()
 
     def write(
-        self,
-        number: int,
-        header: dict[str, Any],
-        arrays: Mapping[str, Any],
-        examples: Shown,
-        in_background: bool,
-    ) -> None:
-        """Write the outputs to disk, then a checkpoint; on the other thread if ``in_background``.
-
-        The caller has called ``finish`` before. Raises StorageError.
-        """
-        for file in self.outputs:
-            file.flush(fsync=False)
-        if in_background and sum(array.nbytes for array in arrays.values()) <= COPIED_BYTES:
-            copies = {name: array.copy() for name, array in arrays.items()}
-            self._other.begin(
-                self._put, number, msgspec.to_builtins(header), copies, examples.copy()
-            )
-        else:
-            self._put(number, header, arrays, examples)
-
-    def _put(
         self, number: int, header: dict[str, Any], arrays: Mapping[str, Any], examples: Shown
     ) -> None:
+        """Write the outputs to disk, then a checkpoint. Raises StorageError."""
         for file in self.outputs:
-            file.sync()
+            file.flush()
         header["shown"] = examples.save()
         self.written(save(self.folder, number, header, arrays, self.keep))

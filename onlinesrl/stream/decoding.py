@@ -75,8 +75,7 @@ class _WholeExamples(Decoder):
 def micro_batch(items: Iterator[Decoded | None], room: int) -> tuple[list[Decoded], bool]:
     """Take the next items: at most ``room``, until their bytes reach READ_BYTES.
 
-    Also return whether the source has no more for now. An empty batch and False mean that it has ended. An
-    item that did not fit in memory ends the batch; see ``ExampleReader.parts``.
+    Also return whether the source has no more for now. An empty batch and False mean that it has ended.
     """
     batch: list[Decoded] = []
     size = 0
@@ -85,19 +84,9 @@ def micro_batch(items: Iterator[Decoded | None], room: int) -> tuple[list[Decode
             return batch, True
         batch.append(item)
         size += len(item[0].value)
-        if size >= READ_BYTES or _unread(item):
+        if size >= READ_BYTES:
             break
     return batch, False
-
-
-def unread(batch: Sequence[Decoded]) -> bool:
-    """Tell whether ``ExampleReader.parts`` must decode a part of a micro-batch again."""
-    return len(batch) > 1 and _unread(batch[-1])
-
-
-def _unread(item: Decoded) -> bool:
-    """Tell whether there was too little memory to decode an example."""
-    return isinstance(item[1], ExampleError) and item[1].kind == "memory"
 
 
 class ExampleReader:
@@ -194,24 +183,15 @@ class ExampleReader:
         return Batch(batch, dry or (size >= READ_BYTES and not batch), mark, groups, size)
 
     def _contents(self, records: Sequence[Record]) -> list[Content]:
-        """Decode records. From the first that does not fit in memory on, ``parts`` decodes them."""
-        if all(record.kind == "json" and not record.too_long for record in records):
-            try:
-                lines = [*map(self._line, records)]
-                examples = iter(self.decoder.decode_all([x for x in lines if isinstance(x, bytes)]))
-                decoded_lines = [next(examples) if isinstance(x, bytes) else x for x in lines]
-            except MemoryError:
-                pass
-            else:
-                return [
-                    self._label(record) or content if isinstance(content, ExampleError) else content
-                    for record, content in zip(records, decoded_lines, strict=True)
-                ]
-        contents: list[Content] = []
-        for record in records:
-            short = contents and _unread((record, contents[-1]))
-            contents.append(contents[-1] if short else self.example(record))
-        return contents
+        if any(record.kind != "json" or record.too_long for record in records):
+            return [*map(self.example, records)]
+        lines = [*map(self._line, records)]
+        examples = iter(self.decoder.decode_all([x for x in lines if isinstance(x, bytes)]))
+        decoded_lines = [next(examples) if isinstance(x, bytes) else x for x in lines]
+        return [
+            self._label(record) or content if isinstance(content, ExampleError) else content
+            for record, content in zip(records, decoded_lines, strict=True)
+        ]
 
     def _line(self, record: Record) -> bytes | Label | ExampleError | None:
         """Return the line of an example, or what else a record is; labels are never mapped."""
@@ -228,21 +208,6 @@ class ExampleReader:
     def _taken(self, content: Content) -> bool:
         return not isinstance(content, Example) or self.choice.takes(content.group)
 
-    def parts(self, batch: list[Decoded]) -> Iterator[list[Decoded]]:
-        """Yield a micro-batch, then, one by one, those of its examples that did not fit in memory beside it.
-
-        The caller should empty each list before it asks for the next, to free memory.
-        """
-        first = next((n for n, item in enumerate(batch) if n and _unread(item)), len(batch))
-        unread_records = [record for record, _ in batch[first:]]
-        del batch[first:]
-        yield batch
-        batch.clear()
-        for record in unread_records:
-            example = self.example(record)
-            if self._taken(example):
-                yield [(record, example)]
-
     def example(self, record: Record) -> Example | ExampleError | Label | None:
         """Return the example of a record, or the error."""
         if record.kind == "tombstone":
@@ -257,9 +222,6 @@ class ExampleReader:
             return self.decoder.decode(line) if isinstance(line, bytes) else line
         except ExampleError as error:
             return self._label(record) or error
-        except MemoryError:
-            reason = f"decoding its {len(record.value)} bytes takes more memory than is available"
-            return ExampleError(reason, "memory")
 
     def _label(self, record: Record) -> Label | None:
         with suppress(ExampleError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any
 
 import msgspec
@@ -101,17 +101,10 @@ class Shelf(dict[str, PendingExample]):
             self.bytes -= entry.weight
         return entry
 
-    def copy(self) -> Shelf:
-        """Return a copy."""
-        copied = Shelf(self.most, self.max_bytes, self.kind)
-        copied.update(self)
-        copied.bytes, copied.given_up = self.bytes, self.given_up
-        return copied
-
-    def save(self) -> Any:
-        """Return all as lines of JSON, uint8."""
+    def save(self, later: Iterable[PendingExample] = ()) -> Any:
+        """Return all, then ``later``, as lines of JSON, uint8."""
         lines = bytearray()
-        for waiting in self.values():
+        for waiting in chain(self.values(), later):
             lines += _encode(waiting)
             lines += b"\n"
         return np.frombuffer(lines, np.uint8)
@@ -202,6 +195,11 @@ class LabelJoiner:
             return label.of(example)
         return self.wait(example)
 
+    def early_label(self, example: Example) -> Label | None:
+        """Return the label that has come before an example without truth."""
+        early = None if example.truth is not None else self.early.get(str(example.id))
+        return None if early is None else msgspec.json.decode(early.text, type=Label)
+
     def wait(self, example: Example) -> PendingExample:
         """Let an example wait for its label."""
         name, waiting = str(example.id), PendingExample(msgspec.Raw(_encode(example)))
@@ -275,13 +273,6 @@ class LabelJoiner:
             self.pending.put(name, entry)
         self.refused.clear()
 
-    def copy(self) -> LabelJoiner:
-        """Return a copy, to roll back to."""
-        copied = LabelJoiner(self.limit, self.max_bytes)
-        copied.pending, copied.early = self.pending.copy(), self.early.copy()
-        copied.refused, copied.replaced = self.refused.copy(), self.replaced.copy()
-        return copied
-
     def counts(self) -> dict[str, int]:
         """Return how many wait, and how many were dropped."""
         return {
@@ -315,15 +306,16 @@ class LabelJoiner:
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return header and arrays of a checkpoint: the refused examples are the last that wait."""
-        waiting = self.pending.copy()
-        waiting.update(self.refused)
         header = {
             "expired": self.pending.given_up,
             "unmatched": self.early.given_up,
             "refused": len(self.refused),
             "replaced": dict(self.replaced),
         }
-        return header, {"pending": waiting.save(), "early_labels": self.early.save()}
+        return header, {
+            "pending": self.pending.save(self.refused.values()),
+            "early_labels": self.early.save(),
+        }
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore what ``save`` returned. Raises Misfit."""

@@ -95,12 +95,6 @@ class Shown(deque[tuple[Example, Outcome]]):
             if outcome.prediction is not None  # so of all of them
         ]
 
-    def copy(self) -> Shown:
-        """Return a copy: what is shown now, whatever comes later."""
-        copy = Shown()
-        copy.extend(self)
-        return copy
-
     def save(self) -> msgspec.Raw:
         """Return them as JSON, which is the same after ``restore``."""
         return msgspec.Raw(msgspec.json.encode(self.whole()))

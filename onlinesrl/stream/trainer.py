@@ -17,11 +17,11 @@ from onlinesrl.core.io.restoring import converted, restoring
 from onlinesrl.core.learner import Answered, Learner, Outcome, Tally
 from onlinesrl.core.version import __version__
 from onlinesrl.stream import checkpoints as checkpoints_module
-from onlinesrl.stream.batching import Batches
+from onlinesrl.stream.batching import micro_batches
 from onlinesrl.stream.checkpoint_copies import CheckpointCopies
 from onlinesrl.stream.checkpoints import CheckpointWriter
 from onlinesrl.stream.crash_notes import CrashNote, run_of
-from onlinesrl.stream.decoding import Batch, Content, Decoded, ExampleReader, unread
+from onlinesrl.stream.decoding import Batch, Content, Decoded, ExampleReader
 from onlinesrl.stream.late_labels import LabelJoiner, PendingExample
 from onlinesrl.stream.output_files import Outputs
 from onlinesrl.stream.process_batch import process_batch
@@ -85,7 +85,6 @@ class Trainer:
         settle: bool = False,
         until: int | None = None,
         labels: LabelJoiner | None = None,
-        threads: int = 1,
         answered: Callable[[Record, Any, Outcome], object] | None = None,
         first: Callable[[Sequence[Example]], object] | None = None,
         copies: CheckpointCopies | None = None,
@@ -100,7 +99,6 @@ class Trainer:
         self.bad_share, self.settle = bad_share, settle
         self.until = until
         self.labels = labels
-        self.threaded = threads > 1 and reader.source.ahead and labels is None
         self.plain = labels is None and type(sink).fits is Sink.fits  # any record is work by itself
         self.sink = sink
         self.answered = answered
@@ -145,9 +143,8 @@ class Trainer:
                     self.labels.restore(converted(header.get("labels"), dict), saved.arrays)
         self.outputs.resume(saved.header if saved else {}, saved.number if saved else 0)
 
-    def save(self, in_background: bool = False) -> None:
+    def save(self) -> None:
         """Write the outputs, then state and position to one file; see ``CheckpointWriter.write``."""
-        self.saver.finish()
         self.sink.flush()
         self.outputs.begin_parts()
         learner, arrays = self.learner.save()
@@ -177,7 +174,7 @@ class Trainer:
         if self.labels is not None:
             header["labels"], waiting = self.labels.save()
             arrays |= waiting
-        self.saver.write(self.saves, header, arrays, self.shown, in_background)
+        self.saver.write(self.saves, header, arrays, self.shown)
         self.saved_position = self.position
         self.outputs.saved(self.saves)
         self.reader.source.acknowledge(self.position, self.saves)
@@ -188,15 +185,13 @@ class Trainer:
         """Learn until the source ends or a signal asks to stop; save a checkpoint in either case."""
         self.started = time.monotonic()
         self.drained = self.finished = False
-        stopper.told = self.crash.excuse
+        stopper.subscribe(self.crash.excuse)
         self.open()
-        with self.saver.aside(self.threaded), rare_collections():
+        with rare_collections():
             saved_at = self.started
             self.check_share()
-            reading = Batches(
-                self.reader, self.learner, self.threaded, self.count, self.room, self.save
-            )
-            with closing(reading.each(self.position, stopper)) as batches, watcher.running(stopper):
+            reading = micro_batches(self.reader, self.position, self.room, stopper, self.save)
+            with closing(reading) as batches, watcher.running(stopper):
                 for batch in batches:
                     with watcher.processing(batch):
                         saved_at = self.process(batch, watcher, saved_at)
@@ -221,7 +216,7 @@ class Trainer:
         now = time.monotonic()
         if not condemned and not self.save_due(now - saved_at):
             return saved_at
-        self.save(in_background=self.threaded)
+        self.save()
         self.crash.passed(self.metrics.steps)
         watcher.saved()
         return now
@@ -238,25 +233,13 @@ class Trainer:
     def learn(self, micro_batch: Batch) -> bool:
         """Process and clear a micro-batch; return whether an example was condemned for crashes."""
         items = micro_batch.batch
-        condemned, records, processed = False, [record for record, _ in items], 0
-        stopped = False
-        if unread(items):
-            self.learner.quiet()
-        for rest in self.reader.parts(items):
-            while rest:
-                crashed, read = self.step(rest)
-                condemned |= crashed
-                processed += read
-                del rest[:read]
-                if not read:
-                    break
-            if rest:  # a signal asked to stop
-                records, stopped = records[:processed], True
-                break
+        condemned, records = False, [record for record, _ in items]
+        while items:
+            crashed, read = self.step(items)
+            condemned |= crashed
+            del items[:read]
         if records:
-            self.position = self.reader.source.after(
-                self.position, records, stopped, micro_batch.mark
-            )
+            self.position = self.reader.source.after(self.position, records, mark=micro_batch.mark)
             if self.labels is not None and self.metrics.steps % WEIGH_EVERY == 0:
                 self.labels.weigh()
             self.check_share()
@@ -265,10 +248,8 @@ class Trainer:
     def step(self, batch: Sequence[Decoded]) -> tuple[bool, int]:
         """Process the first examples; return whether one was condemned for crashes, and how many were read.
 
-        It ends before the label of an example that has to be predicted first, and before the example
-        whose search was interrupted by a signal.
+        It ends before the label of an example that has to be predicted first.
         """
-        self.before = self.labels and self.labels.copy()
         work, read = self.work(batch)
         condemned = False
         if work:
@@ -280,11 +261,6 @@ class Trainer:
                 work, outcomes, tally = self.without_label(
                     work[0], batch[read - 1], outcomes, tally
                 )
-            if len(outcomes) < len(work):
-                first_left = work[len(outcomes)].record
-                read = next(n for n, (record, _) in enumerate(batch) if record is first_left)
-                self.labels = self.before
-                work, _ = self.work(batch[:read])
             self.look(work, outcomes)
             self.write(work, outcomes)
             late = sum(isinstance(task.item, Answered) for task in work)
@@ -305,12 +281,12 @@ class Trainer:
         labels, label, example = self.labels, task.early, origin[1]
         assert labels is not None and label is not None and isinstance(example, Example)
         again, counts = process_batch(self.learner, [example], True, self.crash, self.metrics.steps)
-        if again and again[0].prediction is not None:
+        labels.early.put(str(example.id), label)
+        if again[0].prediction is not None:
             self.refuse(Work(label.record, task.item), outcomes[0])
+            labels.early.take(str(example.id))
             self.metrics.refuse(next(iter(tally.errors)))
             task = Work(origin[0], example, labels.wait(example))
-        else:
-            labels.early.put(str(example.id), label)
         return [task], again, counts
 
     def look(self, work: Sequence[Work], outcomes: Sequence[Outcome]) -> None:
@@ -343,13 +319,7 @@ class Trainer:
             early = self.early(item)
             if name in undecided or (early is not None and work):
                 return work, read
-            try:
-                task = self.join(record, item)
-            except MemoryError:
-                if work:
-                    return work, read
-                reason = "to join it takes more memory than is available"
-                task = Work(record, ExampleError(reason, "memory"))
+            task = self.join(record, item)
             if early is not None and task is not None:
                 return [task._replace(early=early)], read + 1
             if task is not None:
@@ -396,15 +366,9 @@ class Trainer:
             self.write_metrics()
         self.lines.flush()
 
-    def count(self) -> tuple[int, int]:
-        """Return the number of steps, and of examples, without late labels, so far."""
-        return self.metrics.steps, self.metrics.examples
-
-    def room(self, steps: int, examples: int) -> int:
-        """Return the size of the micro-batch after so many steps: up to where something is due.
-
-        It is 0 at the end of the run.
-        """
+    def room(self) -> int:
+        """Return the size of the next micro-batch: up to where something is due; 0 at the end of the run."""
+        steps, examples = self.metrics.steps, self.metrics.examples
         due = [1 if self.strict or self.settle else self.schedule.room(steps)]
         due += [] if self.labels is None else [WEIGH_EVERY - steps % WEIGH_EVERY]
         due += [] if self.until is None else [self.until - examples]
@@ -426,13 +390,14 @@ class Trainer:
         """Write one prediction per example, and dead letters, in the order of the records."""
         for entry, outcome in zip(work, outcomes, strict=True):
             (record, item, waiting, _), prediction = entry, outcome.prediction
+            late = isinstance(item, Answered)
+            if late and prediction is None and waiting is not None and self.labels is not None:
+                self.labels.refuse(str(entry.example.id), waiting)
             if prediction is None:
                 self.refuse(entry, outcome)
             if self.answered is not None:
                 self.answered(record, item, outcome)
             if isinstance(item, Answered):
-                if prediction is None and waiting is not None and self.labels is not None:
-                    self.labels.refuse(str(item.example.id), waiting)
                 continue
             if waiting is not None:
                 waiting.give_out(prediction)
@@ -449,13 +414,12 @@ class Trainer:
             self.dead.append(record, reason, str(item.id) if isinstance(item, Example) else None)
 
     def refuse(self, work: Work, outcome: Outcome) -> None:
-        """Write a dead letter; with ``strict`` or ``settle`` save before it and raise DataError."""
+        """Write a dead letter; with ``strict`` or ``settle`` save the state before it and raise DataError."""
         record, example = work.record, work.example
         name = None if example.id is None else str(example.id)
         reason = outcome.error or ""
         if self.strict or (self.settle and outcome.unsolved):
-            self.labels = self.before
-            self.save()
+            self.save()  # with the position before the record, which was read alone
             suffix = f" (example {printable(name)})" if name else ""
             raise DataError(f"{record.file}:{record.line}: {reason}{suffix}")
         self.dead.append(record, reason, name)

@@ -71,19 +71,20 @@ def test_without_a_limit_nothing_is_put_aside(job, citations):
     assert run.lines("deadletter.jsonl") == []
 
 
-def test_an_error_that_nobody_expected_counts_as_a_death(job, citations):
+@pytest.mark.parametrize(("error", "code"), [(IndexError, 70), (MemoryError, 69)])
+def test_an_error_that_nobody_expected_counts_as_a_death(job, citations, error, code):
     def install():
         step = MlnOnlineLearner.step
 
         def stepping(self, examples, *arguments, **options):
             if any(getattr(each, "id", None) == ids(citations)[9] for each in examples):
-                raise IndexError("a defect")
+                raise error("a defect")
             return step(self, examples, *arguments, **options)
 
         MlnOnlineLearner.step = stepping
 
     run = job(citations[:20])
-    assert [run.run(first=install) for _ in range(4)] == [70, 70, 70, 0]
+    assert [run.run(first=install) for _ in range(4)] == [code] * 3 + [0]
     [letter] = run.lines("deadletter.jsonl")
     assert letter["id"] == ids(citations)[9]
 

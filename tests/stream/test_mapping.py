@@ -274,8 +274,6 @@ def test_a_run_over_rows_can_stop_after_any_of_them(orders, file):
     for until in "1", "24", "end":
         assert parts.run("--until", until) == 0, parts.said
     assert parts.results() == whole
-    assert parts.run("--fresh", "--threads", "2") == 0, parts.said
-    assert parts.results() == whole
     source = parts.folder / f"parts-{file}"
     source.write_bytes(source.read_bytes()[::-1])
     assert parts.run() == 74

@@ -66,8 +66,6 @@ def test_tables_teach_what_lines_teach(job, tables, numbered, name):
     assert table.run() == 0, table.said
     assert "after 11 examples" in table.said
     assert table.results() == lines.results()
-    assert table.run("--fresh", "--threads", "2") == 0, table.said
-    assert table.results() == lines.results()
 
 
 @pytest.mark.parametrize("name", ["tables", "in parts"])

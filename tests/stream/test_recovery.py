@@ -182,14 +182,14 @@ ERRORS = {
 @pytest.mark.parametrize(("call", "code"), ERRORS.items())
 def test_an_error_of_the_disk_ends_a_run_that_can_go_on_later(stream, tally, call, code):
     """At the first such call, at one in the middle, and at the last, also where a second thread reads."""
-    run, threads = stream("file", "mln"), ("--threads", "2" if call == "replace" else "1")
+    run = stream("file", "mln")
     with Storage(run.output, calls=(call,)) as unbroken:
-        assert run.run(*threads) == 0, run.said
+        assert run.run() == 0, run.said
     expected = outcome(run)
     for at in sorted({1, unbroken.count // 2, unbroken.count} - {0}):
         shutil.rmtree(run.output)
         with Storage(run.output, at, code, (call,)):
-            assert run.run(*threads) == 74, f"call {at} of {unbroken.count}"
+            assert run.run() == 74, f"call {at} of {unbroken.count}"
         last = run.said.splitlines()[-1]
         assert os.strerror(code) in last
         assert str(run.output) in last

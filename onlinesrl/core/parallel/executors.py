@@ -14,7 +14,8 @@ from contextlib import suppress
 from multiprocessing import connection
 from typing import Any, Protocol, TypeVar
 
-from onlinesrl.core import interrupt
+from onlinesrl.core import search_status
+from onlinesrl.core.interrupt import whole
 from onlinesrl.core.operating_system import process_context
 from onlinesrl.core.parallel.starting import starting
 from onlinesrl.core.parallel.task_result import (
@@ -45,7 +46,7 @@ class Pool(Protocol):
 
         The function is pure. If a worker dies, its part is repeated as ``again(part)``. Raises what the
         function raises, or PartError in its place; UnavailableError if workers die over one part again and
-        again; Interrupted when a signal asks to stop.
+        again.
         """
 
 
@@ -87,7 +88,7 @@ class Workers(ABC):
                     while waiting and len(running) < self.workers:
                         at = waiting.popleft()
                         running[self._start(function, shared, parts[at])] = at
-                    interrupt.check()
+                    search_status.poll()
                     for task in self._ended([*running]):
                         at = running.pop(task)
                         try:
@@ -159,7 +160,7 @@ class Forks(Workers):
             process = self.context.Process(
                 target=_work, args=(theirs, *([work] if self._forking else []))
             )
-            with starting():
+            with starting(), whole():  # Ctrl-C would be lost in a fork
                 process.start()
             theirs.close()  # or the end of the fork would not be seen
             self._idle.append((ours, process))
@@ -170,7 +171,7 @@ class Forks(Workers):
         return pipe, process
 
     def _ended(self, tasks: Sequence[Any]) -> Sequence[Any]:
-        ready = connection.wait([pipe for pipe, _ in tasks], interrupt.POLL_SECONDS)
+        ready = connection.wait([pipe for pipe, _ in tasks], search_status.POLL_SECONDS)
         return [task for task in tasks if task[0] in ready]
 
     def _result(self, task: Any) -> Done:

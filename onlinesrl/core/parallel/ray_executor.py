@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from onlinesrl.core import interrupt
+from onlinesrl.core import search_status
 from onlinesrl.core.errors import UnavailableError
 from onlinesrl.core.parallel.executors import Workers
 from onlinesrl.core.parallel.task_result import Done, WorkerDied, tried
@@ -83,7 +83,7 @@ class OnRay(Workers):
 
     def _ended(self, tasks: Sequence[Any]) -> Sequence[Any]:
         self.raylet.check()
-        ready: Sequence[Any] = self.ray.wait(list(tasks), timeout=interrupt.POLL_SECONDS)[0]
+        ready: Sequence[Any] = self.ray.wait(list(tasks), timeout=search_status.POLL_SECONDS)[0]
         return ready
 
     def _result(self, task: Any) -> Done:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
@@ -73,39 +72,6 @@ class ThreadTeam:
                 raise _LeftError
             time.sleep(0.0 if tries < TRIES else NAP_SECONDS)
             tries += 1
-
-
-class BackgroundWorker:
-    """A thread that does tasks in turn, if ``threaded``; otherwise there is none."""
-
-    def __init__(self, threaded: bool) -> None:
-        self._other = ThreadPoolExecutor(1, "aside") if threaded else None
-        self._coming = deque[Future[Any]]()
-
-    def __enter__(self) -> BackgroundWorker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._other is not None:
-            self._other.shutdown(cancel_futures=True)
-
-    def __len__(self) -> int:
-        """Return the number of tasks whose results have not been taken."""
-        return len(self._coming)
-
-    def begin(self, task: Callable[..., T], *arguments: Any) -> None:
-        """Begin a task after those before it, if there is another thread."""
-        if self._other is not None:
-            with starting():
-                self._coming.append(self._other.submit(task, *arguments))
-
-    def wait(self) -> None:
-        """Wait for the end of all tasks."""
-        wait(self._coming)
-
-    def take(self) -> Any:
-        """Wait for the result of the oldest task; raises what it raised."""
-        return self._coming.popleft().result()
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:

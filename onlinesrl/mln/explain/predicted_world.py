@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import ExampleError, Infeasible, Unsolved
 from onlinesrl.core.example import Atom, Example, named_atoms
-from onlinesrl.core.interrupt import Interrupted, leavable
 from onlinesrl.core.learner import Outcome
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
@@ -28,22 +27,15 @@ from onlinesrl.mln.kernels.grounding_frames import Batch
 class Predictor:
     """The parts of a learner that explanations need.
 
-    ``outcomes`` predicts examples without any effect on learning; it returns fewer outcomes after a signal to
-    stop. ``averaged`` returns the averaged weights of a network's ground clauses, float64[ground clauses].
+    ``predict`` returns the outcomes of examples, without margins and without any effect on learning.
+    ``averaged`` returns the averaged weights of a network's ground clauses, float64[ground clauses].
     """
 
     grounder: Grounder
     weights: ModelWeights
     inference: Inference
-    outcomes: Callable[[Sequence[Example]], list[Outcome]]
+    predict: Callable[[Sequence[Example]], list[Outcome]]
     averaged: Callable[[n.Network], Floats]
-
-    def predict(self, examples: Sequence[Example]) -> list[Outcome]:
-        """Return the outcomes of all examples, without margins. Raises Interrupted."""
-        outcomes = self.outcomes(examples)
-        if len(outcomes) < len(examples):
-            raise Interrupted("the prediction was interrupted")
-        return outcomes
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,13 +135,11 @@ class PredictedWorld:
 def _solve(inference: Inference, model: GroundMRF, weight: Floats) -> Solution:
     """Solve a problem, if need be by the fallback, as in prediction."""
     try:
-        with leavable():
-            return inference.engine.solve(model, weight)
+        return inference.engine.solve(model, weight)
     except Unsolved:
         if inference.fallback is None:
             raise
-    with leavable():
-        return inference.fallback.solve(model, weight)
+    return inference.fallback.solve(model, weight)
 
 
 def atom_names(grounder: Grounder, batch: Batch) -> list[Atom]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onlinesrl.core import interrupt
+from onlinesrl.core import search_status
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32, gathered
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.convert import network_of
@@ -42,7 +42,7 @@ class Search:
         self._folded = fold(self._costs, self._tables.folds)
         self._core, self._variables = core_of(self._costs, self._tables.folds)
         self._messages = messages(self._core)
-        self._tree = branch_and_bound.tree(self._core, interrupt.flag())
+        self._tree = branch_and_bound.tree(self._core)
         self._offered = -np.inf
 
     def offer(self, score: float) -> None:
@@ -58,10 +58,10 @@ class Search:
         the best, that is in the bound. Raises Infeasible.
         """
         model, tree = self._model, self._tree
-        with interrupt.doing(lambda: f"branch and bound on {model.n_atoms:,} atoms"):
-            interrupt.check()
+        with search_status.doing(lambda: f"branch and bound on {model.n_atoms:,} atoms"):
+            search_status.poll()
             status = branch_and_bound.search(self._core, self._messages, tree, most_work)
-            interrupt.check()
+            search_status.poll()
         proven = status == branch_and_bound.PROVEN
         values = np.zeros(len(self._costs.start) - 1, np.int32)
         values[self._variables] = tree.best

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.ground.convert import network_of
@@ -60,7 +59,7 @@ def build_structure(
     arcs, cells = 64 + 8 * len(model.literals), 4096 + 2 * len(model.literals)
     while True:
         memory = elimination_order.structure_memory(
-            model.n_atoms + 1, model.n_clauses + 1, arcs, cells, interrupt.flag(), growth
+            model.n_atoms + 1, model.n_clauses + 1, arcs, cells, growth
         )
         status = elimination_order.structure(net, memory)
         if status == elimination_order.SOLVED:

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.kernels.random import Generator
 from onlinesrl.mln.ground.ground_mrf import State
@@ -33,7 +32,7 @@ class Gibbs(Chains):
 
     def sampler(self, problem: Reduced, blocks: gibbs_mcsat.Blocks = NO_BLOCKS) -> Draw:
         """See ``Chains.sampler``."""
-        memory = maxwalksat.search(problem.clauses, interrupt.flag())
+        memory = maxwalksat.search(problem.clauses)
         scratch, first = np.zeros((2, problem.n_atoms)), problem.clauses.defining
 
         def draw(state: State, n: int, rng: Generator, total: Floats, square: Floats) -> None:

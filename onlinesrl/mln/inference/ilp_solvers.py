@@ -17,7 +17,7 @@ import highspy
 import numpy as np
 import pulp
 
-from onlinesrl.core import interrupt
+from onlinesrl.core import search_status
 
 GAP = 1e-9
 """The absolute gap between bound and best solution at which a search ends; the default, 1e-4, is coarse.
@@ -83,8 +83,8 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         """
         if lp.solverModel is None:
             lp.solverModel = _matrix(lp)
-        while not self._highs.wait(interrupt.POLL_SECONDS)[0]:  # highspy does one at a time
-            interrupt.check()
+        while not self._highs.wait(search_status.POLL_SECONDS)[0]:  # highspy does one at a time
+            search_status.poll()
         columns, matrix = lp.solverModel
         matrix.col_cost_ = [lp.objective.get(column, 0.0) for column in columns]
         self._highs.passModel(matrix)
@@ -97,13 +97,13 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         self._most_looks = math.inf if max_work is None else max(1, max_work // entries)
         try:  # in another thread: a signal is not handled while this one is inside HiGHS
             self._highs.startSolve()
-            while not self._highs.wait(interrupt.POLL_SECONDS)[0]:
-                interrupt.check()
+            while not self._highs.wait(search_status.POLL_SECONDS)[0]:
+                search_status.poll()
         except BaseException:
             # HiGHS checks only now and then whether to stop: a heuristic's problem may take seconds
             self._highs.cancelSolve()  # type: ignore[no-untyped-call]
             if not self._highs.wait(PATIENCE_SECONDS)[0]:
-                interrupt.left_behind.append(self._highs)
+                search_status.left_behind.append(self._highs)
             raise
         for column, x in zip(columns, self._highs.getSolution().col_value, strict=True):
             column.varValue = x
@@ -206,9 +206,9 @@ class Cbc(pulp.COIN_CMD):  # type: ignore[misc]
             )
             try:
                 while process.poll() is None:
-                    interrupt.check()
+                    search_status.poll()
                     with suppress(subprocess.TimeoutExpired):
-                        process.wait(interrupt.POLL_SECONDS)
+                        process.wait(search_status.POLL_SECONDS)
             finally:
                 process.kill()
                 process.wait()

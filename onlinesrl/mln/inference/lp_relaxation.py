@@ -10,7 +10,7 @@ import pulp
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
-from onlinesrl.core.interrupt import doing
+from onlinesrl.core.search_status import doing
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.ilp import CompactProgram, Merged
 from onlinesrl.mln.inference.ilp_solvers import Highs

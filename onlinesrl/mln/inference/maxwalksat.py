@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats, Ints32
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.kernels.random import Generator, generator
@@ -48,7 +47,7 @@ class WalkSat:
     def search(self, model: GroundMRF, problem: Reduced) -> State:
         """Return the best state found of a model that is simplified. Raises Unsolved."""
         clauses, rng = problem.clauses, generator(self.seed, self.record)
-        memory = kernel.search(clauses, interrupt.flag())
+        memory = kernel.search(clauses)
         preferences = np.random.default_rng((self.seed, self.record))
         best, lowest = memory.state.copy(), np.inf
         candidate = np.zeros_like(best)
@@ -81,7 +80,7 @@ def complete_state(
     proved to have no solution.
     """
     clauses = problem.clauses
-    trail = unit_propagation.trail(problem.n_atoms, len(clauses.weight), interrupt.flag())
+    trail = unit_propagation.trail(problem.n_atoms, len(clauses.weight))
     required = (np.arange(len(clauses.weight)) < clauses.hard).astype(np.float64)
     order = np.arange(problem.n_atoms, dtype=np.int32) if order is None else order
     status = unit_propagation.complete(clauses, trail, required, order, preferred, BACKTRACKS)
@@ -106,7 +105,7 @@ def feasible_state(
     state, feasible = complete_state(problem, preferred, order)
     if feasible:
         return state
-    memory = kernel.search(problem.clauses, interrupt.flag())
+    memory = kernel.search(problem.clauses)
     memory.weight[problem.clauses.hard :] = 0.0
     memory.state[:] = state
     if kernel.maxwalksat(problem.clauses, memory, flips, 0.5, 0, rng, state) > 0:

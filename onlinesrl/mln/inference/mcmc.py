@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from onlinesrl.core import interrupt
+from onlinesrl.core import search_status
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Unsolved
 from onlinesrl.core.kernels.random import generator
@@ -80,10 +80,10 @@ class Chains(ABC):
             and 2 * means.samples <= MOST
             and not means.diagnostics().reach(self.error)
         ):
-            interrupt.check()
+            search_status.poll()
             means.halve()
             means.fill(draw, states, rngs)
-        interrupt.check()
+        search_status.poll()
         diagnostics = means.diagnostics().of(problem.stands_for, means.samples)
         probability = problem.expand(means.mean())
         return Marginals(probability, None, self.route, means.samples, diagnostics)
@@ -112,7 +112,7 @@ def starts(problem: Reduced, seed: int, record: int) -> Starts:
     preferred = np.full(problem.n_atoms, BY_GAIN, np.uint8)
     order = np.arange(problem.n_atoms, dtype=np.int32)
     clauses, states = problem.clauses, Starts([], [])
-    memory = maxwalksat.search(clauses, interrupt.flag())
+    memory = maxwalksat.search(clauses)
     for _ in range(STARTS):
         try:
             state = feasible_state(problem, FLIPS, rng, preferred, order)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from onlinesrl.core import interrupt
+from onlinesrl.core import search_status
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.kernels.random import Generator, generator
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
@@ -38,7 +38,7 @@ class McSat(Chains):
     def sampler(self, problem: Reduced, blocks: gibbs_mcsat.Blocks = NO_BLOCKS) -> Draw:
         """See ``Chains.sampler``."""
         clauses, n_atoms = problem.clauses, problem.n_atoms
-        memory = maxwalksat.search(clauses, interrupt.flag())
+        memory = maxwalksat.search(clauses)
         trail = unit_propagation.trail(n_atoms, len(clauses.weight))
         last, tied = np.zeros(n_atoms, np.uint8), np.zeros(len(clauses.exactly), np.int32)
         probability, score = np.zeros((2, n_atoms))
@@ -76,5 +76,5 @@ def from_on(
     sample, sums = state[problem.atoms], np.zeros((2, problem.n_atoms))
     while True:
         draw(sample, 1, rng, *sums)
-        interrupt.check()
+        search_status.poll()
         yield problem.expand(sample)

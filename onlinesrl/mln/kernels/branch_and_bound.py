@@ -8,7 +8,7 @@ with the most edges per value: first on its best value, then on all others. A se
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
+from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
 from onlinesrl.mln.kernels.clauses import copy
@@ -42,10 +42,9 @@ class Tree(Frame):
     size: Ints  # depth, deaths, the table cells read so far, 1: the root's sweeps have ended
     best: Ints32  # [variable]
     value: Floats  # the cost of the best state, the bound at the root
-    stop: Bytes  # stop[0] is set: the work ends without a result
 
 
-def tree(p: Pairwise, stop: Bytes) -> Tree:
+def tree(p: Pairwise) -> Tree:
     """Return scratch memory for a search."""
     n, i32 = len(p.start) - 1, np.int32
     return Tree(
@@ -55,7 +54,6 @@ def tree(p: Pairwise, stop: Bytes) -> Tree:
         np.zeros(4, np.int64),
         np.zeros(n, i32),
         np.array([np.inf, -np.inf]),
-        stop,
     )
 
 
@@ -97,7 +95,7 @@ def _open(p: Pairwise, t: Messages, s: Tree, most_work: int) -> bool:
     reparameterise(p, t)
     last = -np.inf
     for i in range(ROOT_SWEEPS if root else SWEEPS):
-        if s.stop[0] or (root and s.size[WORK] > most_work):
+        if root and s.size[WORK] > most_work:
             return True
         sweep(p, t, True)
         sweep(p, t, False)
@@ -170,8 +168,6 @@ def search(p: Pairwise, t: Messages, s: Tree, most_work: int) -> int:
     """
     while s.size[WORK] <= most_work:
         branches = _open(p, t, s, most_work)
-        if s.stop[0]:
-            return LIMIT
         if not s.size[SWEPT]:
             continue
         v = _choose(p, t) if branches else -1

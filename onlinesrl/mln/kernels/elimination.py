@@ -328,8 +328,6 @@ def sweep(net: Network, st: Structure, weight: Floats, state: Bytes) -> float:
     """Eliminate all variables of tables that are filled; see ``eliminate``."""
     n, total = net.size[VARIABLES], 0.0
     for place in range(n):
-        if st.stop[0]:
-            return total
         v = st.order[place]
         members = st.clique_start[place + 1] - st.clique_start[place]
         if members == 1 and st.generic_head[v] < 0:
@@ -387,8 +385,6 @@ def margin(
     """
     second = -np.inf
     for v in range(net.size[VARIABLES]):
-        if st.stop[0]:
-            break
         atom = -1
         for a in range(net.var_start[v], net.var_start[v + 1]):
             if best[a]:

@@ -5,7 +5,7 @@ Both depend on the clauses alone. So one structure serves all weights, with and 
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
+from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
 from onlinesrl.mln.kernels.ground_network import ROWS, VARIABLES, Network
@@ -51,16 +51,15 @@ class Structure(Frame):
     table: Floats  # [cell]
     choice: Ints32  # [cell of a message]
     value: Ints32  # [variable]
-    stop: Bytes  # stop[0] is set: the work ends without a result
     growth: int  # more than growth * (cells of the clauses' tables) + MODEST_CELLS cells are WIDE
 
 
 def structure_memory(
-    atoms: int, rows: int, arcs: int, cells: int, stop: Bytes | None = None, growth: int = MAX_CELLS
+    atoms: int, rows: int, arcs: int, cells: int, growth: int = MAX_CELLS
 ) -> Structure:
     """Return scratch memory for a world of so many atoms, rows, arcs and table cells.
 
-    Kernels leave the work when ``stop[0]`` is set. For ``growth`` see ``Structure``.
+    For ``growth`` see ``Structure``.
     """
 
     def ints(n: int) -> Ints32:
@@ -94,7 +93,6 @@ def structure_memory(
         np.zeros(cells),
         ints(cells),
         ints(atoms),
-        np.zeros(1, np.uint8) if stop is None else stop,
         growth,
     )
 
@@ -303,8 +301,6 @@ def structure(net: Network, st: Structure) -> int:
     st.place[:n] = -1
     for r in range(net.size[ROWS]):
         status = _classify(net, st, r)
-        if st.stop[0]:
-            status = WIDE
         if status != SOLVED:
             return status
     status = _order(net, st)

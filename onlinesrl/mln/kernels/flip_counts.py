@@ -427,13 +427,12 @@ def sweep(
     weight: Floats,
     total: Floats,
     probability: Floats,
-    stop: Bytes,
 ) -> int:
     """Draw each atom from the number ``atom`` on; return the number of the next atom.
 
     That is the number of all ``atoms`` at the end, and less where there is no room for a flip.
     """
-    while atom < atoms and not stop[0] and room(c.tuples, 1):
+    while atom < atoms and room(c.tuples, 1):
         resample(c, atom, 0.0, rng, weight, total, probability)
         atom += 1
     return atom
@@ -601,10 +600,9 @@ def maxwalksat(
     rng: Generator,
     weight: Floats,
     total: Floats,
-    stop: Bytes,
 ) -> None:
     """Move ``len(journal)`` times, or until there is no room for a flip."""
-    while status[STEP] < len(journal) and not stop[0] and room(c.tuples, 1):
+    while status[STEP] < len(journal) and room(c.tuples, 1):
         n = candidates(c, atoms, seed, rng, weight)
         move(c, n, status, journal, chance, seed, rng, weight, total)
 

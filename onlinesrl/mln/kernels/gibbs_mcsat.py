@@ -156,8 +156,6 @@ def gibbs(
     count(cl, s)
     for _ in range(sweeps):
         for v in range(cl.drawn):
-            if s.stop[0]:
-                return
             resample(cl, s, v, 1.0, probability, score, rng)
         _add_draw(cl, s, probability, total, square)
         _flip_blocks(cl, s, blocks, rng)
@@ -258,7 +256,7 @@ def _sample_sat(
     Wei, Erenrich & Selman (2004). Returns whether this took at most ``flips`` moves.
     """
     for _ in range(flips):
-        if s.size[HARD] + s.size[SOFT] == 0 or s.stop[0]:
+        if s.size[HARD] + s.size[SOFT] == 0:
             return True
         if uniform(rng) < 0.5:
             _anneal(cl, s, tied[below(rng, n_tied)], TEMPERATURE, rng)
@@ -313,8 +311,6 @@ def mcsat(
             copy(last, s.state)
             count(cl, s)
         for _ in range(sweeps):
-            if s.stop[0]:
-                return failures
             for i in range(n_tied):
                 resample(cl, s, tied[i], 0.0, probability, score, rng)
         copy(cl.weight, s.weight)

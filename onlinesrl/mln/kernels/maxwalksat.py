@@ -37,10 +37,9 @@ class Search(Frame):
     moved: Ints  # [variable] the step of its last move
     move: Ints32  # atoms to flip OFF and ON, NONE: no such atom
     due: Ints32  # [gate + 1] a linked list of gates to check, from the last cell; NONE: not in it
-    stop: Bytes  # stop[0] is set: the work ends without a result
 
 
-def search(cl: Clauses, stop: Bytes | None = None) -> Search:
+def search(cl: Clauses) -> Search:
     """Return scratch memory for these clauses; those that define atoms have weight 0."""
     atoms, clauses = len(cl.var_of), len(cl.weight)
     i32 = np.int32
@@ -57,7 +56,6 @@ def search(cl: Clauses, stop: Bytes | None = None) -> Search:
         np.zeros(len(cl.exactly), np.int64),
         np.zeros(2, i32),
         np.append(np.full(cl.gates, NONE, i32), i32(END)),
-        np.zeros(1, np.uint8) if stop is None else stop,
     )
 
 
@@ -301,7 +299,7 @@ def maxwalksat(
     lowest = current
     copy(s.state, best)
     for step in range(flips):
-        if s.size[HARD] + s.size[SOFT] == 0 or s.stop[0]:
+        if s.size[HARD] + s.size[SOFT] == 0:
             break
         c = pick_broken(cl, s, rng)
         gained = choose(cl, s, c, noise, current - lowest + TIE, step - tabu, rng)

@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.arrays import Floats
 from onlinesrl.core.jit.decorators import kernel, kernel_of, threaded
 from onlinesrl.core.jit.frames import Frame
-from onlinesrl.core.kernels import averaging
 from onlinesrl.core.kernels.averaging import S, T
 from onlinesrl.core.online import averaged_weights, temperature
 from onlinesrl.core.online.update_rules.rule import UpdateParams, scale
@@ -63,7 +62,7 @@ from onlinesrl.mln.kernels.weight_lookup import (
 from onlinesrl.mln.kernels.weight_magnitude import beyond, fine, largest
 
 GROW_WEIGHTS, GROW_TABLES, GROW_OUTPUT, GROW_CLAUSES = 4, 5, 6, 8
-TOO_WIDE, STOPPED = 9, 10
+TOO_WIDE = 9
 TOGETHER = 1 << 16
 """The largest number of cells at which the tables of prediction and rival are filled together."""
 ELIMINATION = 0
@@ -88,7 +87,6 @@ class StepFrame(Frame):
     weights: Weights
     how: UpdateParams
     scalar: Floats  # averaging.T .. averaging.LOSS
-    begun: Ints  # the weights and blocks before the world at hand
     weight: Floats  # [ground clause]
     rival: Structure  # ``structure`` with tables of its own for the rival, or with little room for them
     more: Floats  # [ground clause] the weights for the rival
@@ -368,7 +366,7 @@ def find_gap(p: StepFrame, filled: bool, partly: bool) -> tuple[int, float]:
 
 @kernel
 def learn(p: StepFrame, w: int, filled: bool) -> int:
-    """Learn from the world just predicted; returns OK, or STOPPED or TOO_WIDE if it learned nothing."""
+    """Learn from the world just predicted; returns OK, or TOO_WIDE if it learned nothing."""
     partly = partly_labelled(p.plans, p.batch, w)
     n, rho = find_gap(p, filled, partly)
     if n == -NO_COMPLETION:
@@ -377,9 +375,6 @@ def learn(p: StepFrame, w: int, filled: bool) -> int:
     if n < 0:
         return TOO_WIDE
     slope = temperature_slope(p, partly)
-    if p.structure.stop[0]:
-        averaging.move(p.weights, n, 0.0, 0.0)  # clears the gap
-        return STOPPED
     cost = 1.0
     if not p.how.expects:
         cost = mean_cost(p.net, p.state.truth, p.state.rival, p.state.cost)
@@ -398,7 +393,6 @@ def step(p: StepFrame, w: int, tasks: int, learning: bool) -> int:
     filled = tasks & PREDICT != 0 and not partly_labelled(p.plans, p.batch, w)
     filled &= not p.probabilities.predict
     if tasks & PREDICT:
-        p.begun[0], p.begun[1] = p.weights.size[0], p.weights.size[1]
         p.out.true_start[w + 1] = p.out.true_start[w]
         p.probabilities.start[w + 1] = p.probabilities.start[w]
         status, detail = ground_labelled(
@@ -406,8 +400,6 @@ def step(p: StepFrame, w: int, tasks: int, learning: bool) -> int:
         )
         if status == OK:
             status, detail = predict(p, w, learning, learns and filled and not p.how.expects)
-        if p.structure.stop[0]:
-            return STOPPED
         if status != OK and status < FINAL:
             return status
         p.out.status[w], p.out.detail[w] = status, detail
@@ -436,7 +428,7 @@ def run(p: StepFrame, first: int, stop: int, tasks: int, learning: bool) -> tupl
 
     ``tasks`` is PREDICT, LEARN (from the world just predicted) or both. With ``learning``, new keys get
     weights. Returns ``stop`` and OK, or the first world that needs more than is done here and the reason:
-    GROW_*, TOO_WIDE, or STOPPED by a signal. Nothing was learned from that world.
+    GROW_* or TOO_WIDE. Nothing was learned from that world.
     """
     for w in range(first, stop):
         status = step(p, w, tasks, learning)

@@ -103,8 +103,6 @@ def _distribute(
 ) -> None:
     """Take the derivative of log Z backward through the elimination."""
     for place in range(net.size[VARIABLES] - 1, -1, -1):
-        if st.stop[0]:
-            return
         v = st.order[place]
         for cell in range(first_cell(net, st, v)):
             derivative = _derivative(net, st, v, cell, unary, table)
@@ -140,8 +138,6 @@ def sum_product(
     fill(net, st, weight, st, weight, False)
     log_z = 0.0
     for place in range(n):
-        if st.stop[0]:
-            return log_z
         v = st.order[place]
         message = 0.0
         for cell in range(first_cell(net, st, v)):

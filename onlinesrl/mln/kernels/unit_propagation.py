@@ -27,13 +27,12 @@ class Trail(Frame):
     n_false: Ints32  # [clause]
     decision: Ints32  # [decision] its place
     resume: Ints32  # [decision] where in the order it was made
-    stop: Bytes  # stop[0] is set: the work ends without a result
 
 
 FIXED, PROPAGATED, DECISIONS = 0, 1, 2
 
 
-def trail(atoms: int, clauses: int, stop: Bytes | None = None) -> Trail:
+def trail(atoms: int, clauses: int) -> Trail:
     """Return an empty trail for so many atoms and clauses."""
     i32 = np.int32
     return Trail(
@@ -44,7 +43,6 @@ def trail(atoms: int, clauses: int, stop: Bytes | None = None) -> Trail:
         np.zeros(clauses, i32),
         np.zeros(atoms, i32),
         np.zeros(atoms, i32),
-        np.zeros(1, np.uint8) if stop is None else stop,
     )
 
 
@@ -176,7 +174,7 @@ def _backtrack(cl: Clauses, t: Trail, required: Floats, limit: int) -> int:
     0: no decision remains. More than ``limit``: the search gave up.
     """
     steps = 0
-    while t.size[DECISIONS] > 0 and steps <= limit and not t.stop[0]:
+    while t.size[DECISIONS] > 0 and steps <= limit:
         steps += 1
         t.size[DECISIONS] -= 1
         place = t.decision[t.size[DECISIONS]]
@@ -185,7 +183,7 @@ def _backtrack(cl: Clauses, t: Trail, required: Floats, limit: int) -> int:
         _undo(cl, t, place)
         if fix(t, atom, other) and propagate(cl, t, required):
             return steps
-    return 0 if steps <= limit and not t.stop[0] else limit + 1
+    return 0 if steps <= limit else limit + 1
 
 
 @kernel
@@ -202,8 +200,6 @@ def complete(
         return CONTRADICTION
     i = 0
     while i < len(order):
-        if t.stop[0]:
-            return GIVEN_UP
         atom = order[i]
         i += 1
         if t.fixed[atom] != OPEN:

@@ -15,7 +15,6 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.config_types import Count, Natural, Positive
 from onlinesrl.core.kernels.random import generator
@@ -78,7 +77,6 @@ class Contrast(CountingSection):
         step = Newton(self.rate) if self.newton else None
         mean = np.zeros(n)
         for t in range(self.steps):
-            interrupt.check()
             drawn = draws(weights)
             gradient = -self.expected(drawn) - weights / self.prior_sd**2
             precision = self.prior_sd**-2 + least

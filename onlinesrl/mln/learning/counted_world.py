@@ -12,7 +12,6 @@ from math import prod
 
 import numpy as np
 
-from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import ExampleError, Unsolved
 from onlinesrl.core.example import GroundAtom
@@ -144,15 +143,14 @@ class CountedWorld:
 
     def sweep(self, weights: Floats, probability: Floats = EMPTY) -> None:
         """Draw each atom given all others; adds the atoms' probabilities to ``probability`` if it has any."""
-        own_weights, stop = self._own(weights), interrupt.flag()
+        own_weights = self._own(weights)
         c, rng, change, atom = self.counts, self.rng, self.change, 0
         while atom < self.atoms:
-            interrupt.check()
             if not kernel.room(c.frame.tuples, 1):
                 c.grow()
             if not self.estimates:
                 atom = kernel.sweep(
-                    c.frame, atom, self.atoms, rng, own_weights, change, probability, stop
+                    c.frame, atom, self.atoms, rng, own_weights, change, probability
                 )
                 continue
             extra = self.estimated_odds(atom, own_weights)
@@ -251,16 +249,15 @@ class CountedWorld:
 
         Each step draws a broken grounding, and flips one of its atoms, whose gains are counted.
         """
-        own_weights, stop, c = self._own(weights), interrupt.flag(), self.counts
+        own_weights, c = self._own(weights), self.counts
         status, journal = np.zeros(4), np.zeros(flips, np.int64)
         noise = kernel.NONE if seed is None else seed
         step = (status, journal, chance, noise, self.rng, own_weights, self.change)
         while status[kernel.STEP] < flips:
-            interrupt.check()
             if not kernel.room(c.frame.tuples, 1):
                 c.grow()
             if not self.estimates:
-                kernel.maxwalksat(c.frame, self.atoms, *step, stop)
+                kernel.maxwalksat(c.frame, self.atoms, *step)
                 continue
             n = kernel.candidates(c.frame, self.atoms, noise, self.rng, own_weights)
             scratch = c.frame.scratch

@@ -19,14 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Bytes, Floats, Ints
 from onlinesrl.core.errors import Infeasible, OnlinesrlError, Unsolved
 from onlinesrl.core.evaluation.class_balance import BALANCED, LABELS, ClassBalance
 from onlinesrl.core.evaluation.decision_threshold import Thresholds
 from onlinesrl.core.evaluation.label_loss import Costs
 from onlinesrl.core.example import Constant, ValuedAtom
-from onlinesrl.core.interrupt import Interrupted, leavable
 from onlinesrl.core.jit.decorators import ready
 from onlinesrl.core.learner import Prediction
 from onlinesrl.core.online.temperature import Temperature, fit
@@ -116,8 +114,6 @@ class ExampleProcessor:
         self.sampled = update.drawn() > 0 and not update.expects  # the rival is always sampled
         self.slowest = Slowest()
         self.routes = [*ROUTES]
-        self.at = 0  # the current world
-        self.begun = np.zeros(2, np.int64)  # numbers of weights and blocks before the current world
         self.allocate()
 
     def allocate(self, tables: int = 1 << 14, output: int = 1 << 12) -> None:
@@ -136,7 +132,6 @@ class ExampleProcessor:
             room["rows"],
             tables,
             4 * tables,
-            interrupt.flag(),
             self.inference.growth,
         )
         together = 4 * tables if self.temperature else min(4 * tables, predict_and_learn.TOGETHER)
@@ -185,8 +180,6 @@ class ExampleProcessor:
         self.results = Results(batch, worlds, out, self.routes, answered, probabilities)
         if self.thresholds.values:
             self._set_least()
-        if self.tables.stop is not interrupt.flag():  # that of an earlier run in this process
-            self._make_states()
         self._set_frame()
         return self.results
 
@@ -209,7 +202,6 @@ class ExampleProcessor:
             weights.arrays,
             weights.how,
             weights.scalar,
-            self.begun,
             weights.weight,
             self.rival,
             weights.more,
@@ -259,48 +251,26 @@ class ExampleProcessor:
 
     # the worlds of a batch in turn ---------------------------------------------------------
 
-    def process(self, seen: int, learning: bool) -> tuple[int, bool]:
-        """Process the worlds of the current batch; return their number, and False if memory runs out.
-
-        Processing stops early if memory runs out or a signal asks to stop. ``seen`` is the number of earlier
-        examples. Raises MemoryError if memory runs out after an update: the
-        learner's state is then unusable.
-        """
+    def process(self, seen: int, learning: bool) -> None:
+        """Process the worlds of the current batch; ``seen`` is the number of earlier examples."""
         w, weights, results = 0, self.weights, self.results
         most = weights.update.max_weights
-        updates = None  # number of updates before the current world, if it is processed alone
-        try:
-            while w < len(results.worlds):
-                updates = None
-                stop = self._eliminated(w, seen, learning)
-                if stop == w:
-                    updates = weights.updates
-                    self._take(w, learning, self._audited(seen, w))
+        while w < len(results.worlds):
+            stop = self._eliminated(w, seen, learning)
+            if stop == w:
+                self._take(w, learning, self._audited(seen, w))
+                w += 1
+            else:
+                first = w
+                w = self.run(w, stop, PREDICT | LEARN if learning else PREDICT, learning)
+                self._name_probabilities(first, w)
+                if w < stop:
+                    self._finish(w, learning)
                     w += 1
-                else:
-                    first = w
-                    w = self.run(w, stop, PREDICT | LEARN if learning else PREDICT, learning)
-                    self._name_probabilities(first, w)
-                    if w < stop:
-                        updates = weights.updates
-                        self._finish(w, learning)
-                        w += 1
-                    elif (
-                        learning
-                        and results.batch.labelled[w - 1]
-                        and results.out.status[w - 1] == OK
-                    ):
-                        self._count(w - 1)
-                if most is not None and len(weights) > most:
-                    weights.drop_least(most)
-        except Interrupted:
-            return self.at, True
-        except MemoryError:
-            if updates is not None and weights.updates > updates:
-                raise
-            weights.cut(*self.begun.tolist())
-            return self.at, False
-        return len(results.worlds), True
+                elif learning and results.batch.labelled[w - 1] and results.out.status[w - 1] == OK:
+                    self._count(w - 1)
+            if most is not None and len(weights) > most:
+                weights.drop_least(most)
 
     def _eliminated(self, w: int, seen: int, learning: bool) -> int:
         """Return the end of the range of worlds, starting at ``w``, that the kernel may process together."""
@@ -330,12 +300,10 @@ class ExampleProcessor:
     def run(self, first: int, stop: int, mode: int, learning: bool) -> int:
         """Process worlds by elimination alone; return ``stop`` or the first world too wide for elimination.
 
-        A world that is too wide is already ground. Raises Interrupted before learning from world ``self.at``.
+        A world that is too wide is already ground.
         """
         while True:
             first, status = predict_and_learn.run(self.memory, first, stop, mode, learning)
-            self.at = first
-            interrupt.check()
             if status not in GROWING:
                 return first
             self._grow(status)
@@ -343,18 +311,11 @@ class ExampleProcessor:
     # one world -----------------------------------------------------------------------------
 
     def _take(self, w: int, learning: bool, audit: bool) -> None:
-        """Process a world and write its results; with ``audit``, the ILP solves it as well.
-
-        Raises Interrupted before learning from the world.
-        """
-        self.at, self.begun[:] = w, self.weights.arrays.size
+        """Process a world and write its results; with ``audit``, the ILP solves it as well."""
         batch, out = self.results.batch, self.results.out
         out.true_start[w + 1] = out.true_start[w]
         if self.inference.eliminates:
-            try:
-                wide = self.run(w, w + 1, PREDICT, learning) == w
-            finally:
-                self.at = w  # nothing has been learned from this world yet
+            wide = self.run(w, w + 1, PREDICT, learning) == w
             if not wide:
                 self._name_probabilities(w, w + 1)
             if not wide and out.status[w] == OK and self._measures_margins and not learning:
@@ -363,7 +324,6 @@ class ExampleProcessor:
                 out.margin[w] = elimination.margin(
                     net, self.tables, weight, best, score, state.bonus, state.rival
                 )
-                interrupt.check()
         else:
             status, detail = self.grounder.ground(batch, w)
             wide = status == OK
@@ -412,8 +372,7 @@ class ExampleProcessor:
         with self.slowest.timing(results.worlds[w].example.id, atoms, route):
             if audit:
                 self._audit(w)
-            with leavable():
-                model, place = clause_model(net)
+            model, place = clause_model(net)
             if w not in results.answered:
                 self._predict_wide(w, model, place)
             else:
@@ -423,7 +382,6 @@ class ExampleProcessor:
                 # from exact marginals if the world is narrow, else from samples
                 while (status := predict_and_learn.learn_alone(self.memory, w)) in GROWING:
                     self._grow(status)
-                interrupt.check()
                 if status in {predict_and_learn.TOO_WIDE, INFEASIBLE}:
                     self._contrast(w, model, place)
             elif learning and self.sampled:
@@ -484,7 +442,7 @@ class ExampleProcessor:
         if not best.certified:
             results.unproven.add(w)
         elif self.margins:
-            with suppress(Unsolved), leavable():
+            with suppress(Unsolved):
                 results.out.margin[w] = self._margin(model, weight, best)
 
     def _likeliest(
@@ -498,8 +456,7 @@ class ExampleProcessor:
 
         results, net, weight = self.results, self.grounder.net, self._tempered(weight)
         try:
-            with leavable():
-                marginals = engine.marginals(model, weight)
+            marginals = engine.marginals(model, weight)
         except Unsolved:
             results.unsolved.add(w)
             raise
@@ -546,8 +503,7 @@ class ExampleProcessor:
         inference = self.inference
         solution = None
         try:
-            with leavable():
-                solution = inference.engine.solve(model, weight, bonus=bonus)
+            solution = inference.engine.solve(model, weight, bonus=bonus)
             if solution.certified or not inference.proven:
                 return solution
         except Unsolved:
@@ -555,16 +511,14 @@ class ExampleProcessor:
         self.results.unsolved.add(w)
         if inference.fallback is None:
             raise Unsolved("the search ended at its limit")
-        with leavable():
-            return solution or inference.fallback.solve(model, weight, bonus=bonus)
+        return solution or inference.fallback.solve(model, weight, bonus=bonus)
 
     # learning ----------------------------------------------------------------------------------
 
     def _learn_narrow(self, w: int) -> None:
         """Learn from a world predicted by elimination."""
         if self.sampled:
-            with leavable():
-                self._contrast(w, *clause_model(self.grounder.net))
+            self._contrast(w, *clause_model(self.grounder.net))
             return
         self._price(w)
         if self.run(w, w + 1, LEARN, True) == w:
@@ -585,8 +539,7 @@ class ExampleProcessor:
         if self._partly(w) and weights.update.expects:
             ground_network.clamp(net, self.state.truth)
             try:
-                with leavable():
-                    truths = self._samples(*clause_model(net))
+                truths = self._samples(*clause_model(net))
             finally:
                 ground_network.release(net)
         samples = self._samples(model, place)
@@ -638,7 +591,6 @@ class ExampleProcessor:
         partly = self._partly(w)
         while True:
             status, slope = predict_and_learn.slope_alone(self.memory, partly)
-            interrupt.check()
             if status not in GROWING:
                 break
             self._grow(status)
@@ -665,8 +617,7 @@ class ExampleProcessor:
             return True
         ground_network.clamp(net, truth)
         try:
-            with leavable():
-                model, place = clause_model(net)
+            model, place = clause_model(net)
             weight = clause_weights(model, place, self._weights(averaged=False))
             best = self._solve(w, model, weight)
         except Infeasible:
@@ -737,16 +688,14 @@ class ExampleProcessor:
     def _audit(self, w: int) -> None:
         """Solve a whole world by the ILP with the averaged weights; see ``check_audits``."""
         net, audits = self.grounder.net, self.results.audits
-        with leavable():
-            model, place = clause_model(net)
+        model, place = clause_model(net)
         ground = self.weights.of(net, averaged=True)
         weight = clause_weights(model, place, ground)
         baseline = net.fixed[: net.size[ground_network.ATOMS]] == ground_network.TRUE
         baseline = baseline.astype(np.uint8)
         constant = ground_network.soft_score(net, baseline, ground) - model.score(baseline, weight)
         try:
-            with leavable():
-                solution = self.inference.whole.solve(model, weight)
+            solution = self.inference.whole.solve(model, weight)
         except Infeasible:
             audits[w] = -math.inf
         except Unsolved:

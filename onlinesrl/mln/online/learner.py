@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
 from operator import add
@@ -29,7 +29,6 @@ from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally, h
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.online.temperature import scaled_by
 from onlinesrl.core.online.update_rules.rule import Update
-from onlinesrl.core.parallel.adaptive_batch import TOO_LARGE, AdaptiveBatcher
 from onlinesrl.logic.ast import Program
 from onlinesrl.mln.explain.explanation import explain, least_certain, words_of
 from onlinesrl.mln.explain.predicted_world import Predictor
@@ -44,7 +43,6 @@ from onlinesrl.mln.lang import weight_file as weight_files
 from onlinesrl.mln.online import merging
 from onlinesrl.mln.online.atom_counts import AtomCounter
 from onlinesrl.mln.online.example_step import ExampleProcessor, check_audits
-from onlinesrl.mln.online.packing_queue import PackingQueue
 from onlinesrl.mln.online.reporting import Reporter
 from onlinesrl.mln.online.weight_table import WeightTable
 
@@ -84,11 +82,7 @@ class MlnOnlineLearner:
         self.temperature = self.worlds.temperature
         self.slowest = self.worlds.slowest
         self.reporter = Reporter(self.grounder, counter)
-        self.together = AdaptiveBatcher()
         self.seen = 0
-        self.quiet: Callable[[], object] = lambda: None
-        quiet = lambda: self.quiet()  # noqa: E731, PLW0108 (a run sets it)
-        self.packings = PackingQueue(self.grounder, self.weights, self.together, quiet)
 
     @property
     def model_text(self) -> str:
@@ -208,14 +202,6 @@ class MlnOnlineLearner:
         examples = self.packer.lines.read_all(lines)
         return [example or decoded(line) for example, line in zip(examples, lines, strict=True)]
 
-    def ahead(self, items: Sequence[Item]) -> None:
-        """See ``Learner.ahead``."""
-        self.packings.ahead(items)
-
-    def turn(self, items: Sequence[Item]) -> None:
-        """See ``Learner.turn``."""
-        self.packings.turn(items)
-
     # the step ------------------------------------------------------------------------------
 
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
@@ -224,36 +210,16 @@ class MlnOnlineLearner:
             return self._step(items, learning)
         first, parts = 0, []
         for place, item in enumerate(items):
-            news: News | None = News([], False)
-            if not isinstance(item, ExampleError):
-                try:
-                    news = self.packer.news(item.example if isinstance(item, Answered) else item)
-                except MemoryError:
-                    news = None
-            if news is None or news.constants:
+            if isinstance(item, ExampleError):
+                continue
+            news = self.packer.news(item.example if isinstance(item, Answered) else item)
+            if news.constants:
                 parts.append(self._step(items[first:place], learning))
-                if len(parts[-1][0]) < place - first:
-                    break
-                parts.append(self._met(item, news, learning))
-                if not parts[-1][0]:
-                    break
+                parts.append(self._first_sight(item, news, learning))
                 first = place + 1
-        else:
-            parts.append(self._step(items[first:], learning))
+        parts.append(self._step(items[first:], learning))
         outcomes = [outcome for part, _ in parts for outcome in part]
         return outcomes, reduce(add, (tally for _, tally in parts))
-
-    def _met(self, item: Item, news: News | None, learning: bool) -> tuple[list[Outcome], Tally]:
-        """Process an example that has new constants; ``news`` is None if memory ran out."""
-        sizes, updates = self.packer.stream_sizes(), self.weights.updates
-        if news is not None and not isinstance(item, ExampleError):
-            try:
-                return self._first_sight(item, news, learning)
-            except MemoryError:
-                if self.weights.updates > updates:
-                    raise
-            self.packer.forget(sizes)
-        return self._step([ExampleError(TOO_LARGE, "memory")], learning)
 
     def _first_sight(
         self, item: Example | Answered, news: News, learning: bool
@@ -266,75 +232,68 @@ class MlnOnlineLearner:
         if not news.hidden:
             outcomes, tally = self._step([item], learning)
             labelled = isinstance(item, Answered) or item.truth is not None
-            if learning and labelled and _predicted(outcomes):
+            if learning and labelled and outcomes[0].prediction is not None:
                 self.packer.share(news.constants, learning)
             return outcomes, tally
-        predicted, seen = None, self.seen
+        predicted = None
         if isinstance(item, Example):
             blind, predicted = self._step([replace(item, truth=None)], learning=False)
-            if not (prediction := _predicted(blind)):
+            if (prediction := blind[0].prediction) is None:
                 return blind, predicted
             item = Answered(item, prediction)
         constants, stay = self.packer.shown(), False
         self.packer.share(news.constants, learning)
         try:
             outcomes, tally = self._step([item], learning)
-            if _predicted(outcomes):
+            if outcomes[0].prediction is not None:
                 stay = learning
                 tally = tally if predicted is None else predicted + tally
         finally:
             if not stay:
                 self.packer.set_shown(constants)
-        if not outcomes:
-            self.seen = seen
         return outcomes, tally
 
     def _step(self, items: Sequence[Item], learning: bool) -> tuple[list[Outcome], Tally]:
         """Process examples in turn; no example may need the new constants of an earlier one."""
-        tallies: list[Tally] = []
-        outcomes = self.together.take(
-            items, lambda part: self._attempt(part, learning, tallies), self.weights
-        )
-        return outcomes, reduce(add, tallies)
-
-    def _attempt(
-        self, items: Sequence[Item], learning: bool, tallies: list[Tally]
-    ) -> list[Outcome]:
-        """Process examples in turn, as far as memory allows; see ``AdaptiveBatcher``."""
-        dropped, packing = self.weights.dropped, self.packings.take(items, learning)
-        outcomes, worlds = packing.outcomes, packing.worlds
-        results, processed_worlds, complete = None, 0, False
-        if packing.batch is not None:
-            with suppress(MemoryError):
-                results = self.worlds.begin(packing.batch, worlds, packing.answered)
-        if results is not None:
-            processed_worlds, complete = self.worlds.process(self.seen, learning)
-        if results is None or not complete:
-            self.packings.undo()
-            self.grounder.allocate()
-            self.worlds.allocate()
-            if results is None or worlds[processed_worlds].place == 0:
-                self.packer.forget(packing.known)
-                raise MemoryError
-        results = results.first(processed_worlds)
-        check_audits(results)
-        processed = self.reporter.outcomes(results)
-        for world, outcome_ in zip(results.worlds, processed, strict=True):
-            outcomes[world.place] = outcome_
-        end = worlds[processed_worlds].place if processed_worlds < len(worlds) else len(items)
-        errors = [kind for place, kind in packing.bad.items() if place < end]
-        tallies.append(self.reporter.tally(results, processed, errors))
-        self.seen += processed_worlds
-        self.packings.clear()
-        if not complete:
-            self.packer.forget(packing.known)  # later worlds were packed, too
-            for world in results.worlds:
-                self.packer.add(world.example, world.place)
-            self.packer.batch(learning)
+        dropped = self.weights.dropped
+        try:
+            refused, answered = self._pack(items)
+            worlds = self.packer.worlds
+            results = self.worlds.begin(self.grounder.batch(learning), worlds, answered)
+            self.worlds.process(self.seen, learning)
+            check_audits(results)
+            processed = self.reporter.outcomes(results)
+            kinds = [kind for _, kind in refused.values()]
+            tally = self.reporter.tally(results, processed, kinds)
+        finally:
             self.packer.clear()
+        self.seen += len(worlds)
         if self.weights.dropped > dropped:
             self._forget()
-        return [outcome for outcome in outcomes[:end] if outcome is not None]
+        outcomes = {place: Outcome(None, reason) for place, (reason, _) in refused.items()}
+        outcomes |= {world.place: outcome for world, outcome in zip(worlds, processed, strict=True)}
+        return [outcomes[place] for place in range(len(items))], tally
+
+    def _pack(
+        self, items: Sequence[Item]
+    ) -> tuple[dict[int, tuple[str, str]], dict[int, Prediction]]:
+        """Pack the good examples.
+
+        Returns why the others are bad, and the kinds of their errors, by place; and earlier predictions by
+        world.
+        """
+        refused, answered = dict[int, tuple[str, str]](), dict[int, Prediction]()
+        for place, item in enumerate(items):
+            try:
+                if isinstance(item, ExampleError):
+                    raise item
+                self.packer.add(item.example if isinstance(item, Answered) else item, place)
+            except ExampleError as error:  # which holds the example, and is not kept
+                refused[place] = str(error), error.kind
+            else:
+                if isinstance(item, Answered):
+                    answered[len(self.packer) - 1] = item.prediction
+        return refused, answered
 
     # certificate and checkpoint ----------------------------------------------------------------
 
@@ -351,14 +310,13 @@ class MlnOnlineLearner:
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the header and the arrays of a checkpoint."""
         self._forget()
-        header, arrays = self.weights.save(self.packings.then)
+        header, arrays = self.weights.save()
         header |= {"seen": self.seen, "shown": self.packer.shown()}
         return header | {name: part.save() for name, part in self.worlds.counted.items()}, arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore the state that ``save`` returned, bit for bit. Raises Misfit."""
         saved = converted(header, _Saved)
-        self.packings.forget()
         self.weights.restore(header, arrays)
         self.packer.set_stream(self.weights.stream)
         self.packer.set_shown(saved.shown)
@@ -385,8 +343,3 @@ class MlnOnlineLearner:
         if self.weights.dropped:
             self.weights.forget_constants(self.packer.shown())
             self.packer.set_stream(self.weights.stream)
-
-
-def _predicted(outcomes: Sequence[Outcome]) -> Prediction | None:
-    """Return the prediction of the only example; None if it is bad or not processed."""
-    return outcomes[0].prediction if outcomes else None

@@ -60,33 +60,6 @@ class Results:
     """By world, predicate, probabilities and truth of its scored atoms, see ``AtomCounter.scored``."""
     diagnostics: dict[int, Diagnostics] = field(default_factory=dict)
 
-    def first(self, n: int) -> Results:
-        """Return the results of the first ``n`` worlds, the only processed ones."""
-        batch, out = self.batch, self.out
-        if n == len(self.worlds):
-            return self
-        classes = out.class_start[: n + 1]
-        by_atom = {"true_query", "true_key", "true_mark", "true_start", "class_start", "by_class"}
-        columns = {name: getattr(out, name)[:n] for name in out._names if name not in by_atom}
-        by_world = {x: getattr(batch, x)[:n] for x in ("labelled", "domain", "listed", "count")}
-        return replace(
-            self,
-            batch=replace(batch, **by_world),
-            worlds=self.worlds[:n],
-            out=replace(
-                out,
-                **columns,
-                true_start=out.true_start[: n + 1],
-                class_start=classes,
-                by_class=out.by_class[: classes[-1]],
-            ),
-            answered={w: prediction for w, prediction in self.answered.items() if w < n},
-            apart={w: atoms for w, atoms in self.apart.items() if w < n},
-            unproven={w for w in self.unproven if w < n},
-            unsolved={w for w in self.unsolved if w < n},
-            audits={w: value for w, value in self.audits.items() if w < n},
-        )
-
     def grow(self) -> None:
         """Double the memory for recorded atoms."""
         out = self.out

@@ -91,16 +91,6 @@ class WeightTable(ModelWeights, AveragedWeights):
             name: enlarged(column, 2 * len(column)) for name, column in self.optimizer_state.items()
         }
 
-    def cut(self, weights: int, blocks: int) -> None:
-        """Keep the first ``weights`` and ``blocks``; no later weight may have been updated."""
-        a = self.arrays
-        if a.size[1] > blocks:
-            for array in (a.value, *self.optimizer_state.values()):
-                array[weights : len(self)] = 0.0
-            a.size[:] = weights, blocks
-            a.slot[:] = -1
-            k.rehash(a)
-
     def averaged(self) -> Floats:
         """Return the weights that predict, averaged or current, [weight]."""
         cu, cv = self.mean()
@@ -204,13 +194,11 @@ class WeightTable(ModelWeights, AveragedWeights):
 
     # checkpoints ---------------------------------------------------------------------------
 
-    def save(self, sizes: Mapping[str, int] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return header and arrays of a checkpoint, with the first ``sizes[type]`` constants of each type."""
+    def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return header and arrays of a checkpoint."""
         a, n, blocks = self.arrays, len(self), int(self.arrays.size[1])
         header = {
-            "constants": {
-                t: d.names if sizes is None else d.names[: sizes[t]] for t, d in self.stream.items()
-            },
+            "constants": {kind: domain.names for kind, domain in self.stream.items()},
             "dropped": self.dropped,
             **({"sampled": self.sampled} if self.sampled else {}),
         }

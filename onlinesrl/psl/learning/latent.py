@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Bools, Floats
 from onlinesrl.core.io.config_types import Count, Names, Natural, Positive
 from onlinesrl.core.learning.batch import BatchLearner, Learned, Trace, UnfitError, Watch
@@ -72,7 +71,6 @@ class Latent(BatchLearner):
         trace, mean, path = Trace(watch), np.zeros(len(problem.start)), list[dict[str, Any]]()
         last = deque[Floats](maxlen=SETTLED + 1)
         for n, update in enumerate(self.path(problem), 1):
-            interrupt.check()
             mean += (update.weights - mean) / n
             trace.add(update.objective)
             last.append(update.weights)

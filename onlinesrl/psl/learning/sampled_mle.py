@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.config_types import Count, Positive
 from onlinesrl.core.learning.batch import BatchLearner, Learned, Trace, Watch
@@ -38,7 +37,6 @@ class SampledMle(BatchLearner):
         chain = Sampler(problem.model, problem.solve(problem.start).y, problem.seed)
         newton = Newton(TRUST)
         for t in range(self.steps):
-            interrupt.check()
             drawn = totals(chain, problem, problem.whole(weights), self.samples)[:, soft]
             gradient = drawn.mean(axis=0) - observed[soft] - weights / self.prior_sd**2
             gradient = np.where((weights > 0) | (gradient > 0), gradient, 0.0)

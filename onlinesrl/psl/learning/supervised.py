@@ -16,7 +16,6 @@ from abc import abstractmethod
 
 import numpy as np
 
-from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.config_types import Positive
 from onlinesrl.core.learning.batch import BatchLearner, Learned, LearningError, Trace, Watch
@@ -70,7 +69,6 @@ class Supervised(BatchLearner):
         smoothed = Smoothed(self, problem)
 
         def objective(logs: Floats) -> tuple[float, Floats]:
-            interrupt.check()
             w = softmax(logs)
             value, gradient = smoothed.value(problem.whole(w))
             gradient = gradient[soft] + prior.gradient(w)

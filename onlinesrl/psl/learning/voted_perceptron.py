@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.config_types import Count, Positive
 from onlinesrl.core.learning.batch import BatchLearner, Learned, Trace, Watch
@@ -30,7 +29,6 @@ class VotedPerceptron(BatchLearner):
         weights, mean = problem.start, np.zeros(len(problem.start))
         state: HingeSolution | None = None
         for t in range(1, self.steps + 1):
-            interrupt.check()
             state = problem.solve(weights, state)
             trace.add(float(weights @ observed) - state.energy)
             gradient: Floats = (problem.totals(state.y) - observed) / counts

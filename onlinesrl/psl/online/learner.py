@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -34,7 +34,6 @@ from onlinesrl.core.online.averaged_weights import BEYOND_RANGE
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.online.temperature import Temperature
 from onlinesrl.core.online.update_rules.rule import Update
-from onlinesrl.core.parallel.adaptive_batch import AdaptiveBatcher, Apart
 from onlinesrl.core.timing import Slowest
 from onlinesrl.psl.explain.explanation import explain, least_certain
 from onlinesrl.psl.ground.form_assembly import GroundingFailure, TooManyRows
@@ -144,9 +143,7 @@ class PslOnlineLearner:
         self.functional = functional_arguments(program)
         self.unmatched = self.grounder.constants
         """The constants of rules that no example has had."""
-        self.together = AdaptiveBatcher()
         self.seen = 0
-        self.quiet: Callable[[], object] = lambda: None
 
     @property
     def model_text(self) -> str:
@@ -232,24 +229,11 @@ class PslOnlineLearner:
         """See ``Learner.decode_all``."""
         return [*map(decoded, lines)]
 
-    def ahead(self, items: Sequence[Item]) -> None:
-        """See ``Learner.ahead``."""
-
-    def turn(self, items: Sequence[Item]) -> None:
-        """See ``Learner.turn``."""
-
     # the step ------------------------------------------------------------------------------------
 
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
         """Predict, and learn from, each example in turn; one that is Answered is not predicted again."""
         batch = BatchCounts(self.by, self.functional)
-        outcomes = self.together.take(
-            items, lambda part: self._attempt(part, batch, learning), self.weights
-        )
-        return outcomes, batch.complete()
-
-    def _attempt(self, items: Sequence[Item], batch: BatchCounts, learning: bool) -> list[Outcome]:
-        """Take examples in turn, ground together, as far as memory allows; see ``AdaptiveBatcher``."""
         checked_items: list[CheckedExample | ExampleError] = []
         for item in items:
             try:
@@ -267,7 +251,6 @@ class PslOnlineLearner:
         outcomes: list[Outcome] = []
         for item, world in zip(items, checked_items, strict=True):
             served = item.prediction if isinstance(item, Answered) else None
-            updates = self.weights.updates
             try:
                 if isinstance(world, ExampleError):
                     raise world
@@ -275,16 +258,12 @@ class PslOnlineLearner:
             except ExampleError as error:
                 batch.tally.errors[error.kind] += 1
                 outcomes.append(Outcome(None, str(error), error.kind == "unsolved"))
-            except MemoryError:
-                if not outcomes or self.weights.updates > updates:
-                    raise
-                break
-        return outcomes
+        return outcomes, batch.complete()
 
     def _ground(
         self, worlds: Sequence[CheckedExample], learning: bool
     ) -> list[_Ground | ExampleError]:
-        """Ground worlds together; returns their models, or what is wrong with them. Raises Apart.
+        """Ground worlds together, or in halves where that is too much; return their models, or what is wrong.
 
         Where nothing is learned between them, they are also predicted in one call, if the engine has one.
         """
@@ -294,8 +273,11 @@ class PslOnlineLearner:
         try:
             grounded = self.grounder.ground_worlds(database, len(worlds), query, ROWS_TOGETHER)
         except (ModelError, TooManyRows) as error:
-            if len(worlds) > 1:
-                raise Apart from error
+            if (half := len(worlds) // 2) > 0:
+                first, second = (
+                    self._ground(part, learning) for part in (worlds[:half], worlds[half:])
+                )
+                return [*first, *second]
             return [ExampleError(str(getattr(error, "message", error)), "schema")]
         graphs = grounded.graphs
         predicted: Sequence[HingeSolution | None] = [None] * len(worlds)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
 from onlinesrl.core.example import Example
-from onlinesrl.core.interrupt import whole
 from onlinesrl.core.parallel.config import PoolSection, opening
 from onlinesrl.runs.comparison.candidates import Candidate, Overrides
 from onlinesrl.runs.comparison.folds import Divide, Fold, last_tenth
@@ -78,10 +77,9 @@ def cross_validated(
             _Part(n, m) for n, entry in enumerate(work.candidates) for m in range(len(entry.folds))
         ]
         tested: list[Tested] = []
-        with whole():  # else Ctrl-C would be lost in a fork
-            for result in ready().map(_tested, work, todo):
-                tested.append(result)
-                say(f"{len(tested)} of {len(todo)} folds of all configurations")
+        for result in ready().map(_tested, work, todo):
+            tested.append(result)
+            say(f"{len(tested)} of {len(todo)} folds of all configurations")
     results = iter(tested)
     return [
         Compared(candidate, [next(results) for _ in entry.folds])

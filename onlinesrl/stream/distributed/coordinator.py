@@ -13,14 +13,13 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from onlinesrl.core.interrupt import Interrupted
 from onlinesrl.core.io.restoring import Misfit
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.core.parallel.executors import Pool
 from onlinesrl.core.timing import KEPT
 from onlinesrl.stream.distributed.file_splits import START, Cut
 from onlinesrl.stream.distributed.worker import Learned, ShardTask
-from onlinesrl.stream.shutdown import ShutdownSignal
+from onlinesrl.stream.shutdown import ShutdownSignal, Stopped
 from onlinesrl.stream.source import SourcePosition
 from onlinesrl.stream.trainer import Trainer, Watcher
 
@@ -65,10 +64,11 @@ class Rounds(Trainer):
         self.started = time.monotonic()
         self.drained = self.finished = False
         self.sink.open(self.sink_state, self.predictions)
-        with suppress(Interrupted), self.distribution.pool() as pool:
-            self.begin(pool)
+        with suppress(Stopped), self.distribution.pool() as pool:
+            with stopper.waiting():
+                self.begin(pool)
             while not (stopper.asked or self.enough or self.finished):
-                self.finished = not self.round(pool)
+                self.finished = not self.round(pool, stopper)
                 watcher.update(self.line, self.metrics.examples)
                 self.check_share(at_end=True)
                 self.save()
@@ -95,7 +95,7 @@ class Rounds(Trainer):
             for n in range(self.distribution.shards)
         ]
 
-    def round(self, pool: Pool) -> bool:
+    def round(self, pool: Pool, stopper: ShutdownSignal) -> bool:
         """Learn a round and merge it; False where there was no example left."""
         assert self.position is not None
         distribution, positions = self.distribution, list(self.position["shards"])
@@ -103,7 +103,8 @@ class Rounds(Trainer):
         parts = [Part(self.pieces[n], positions[n]) for n in open_]
         common = Common(distribution.recipe, self.learner.save(), distribution.asked)
         shards = pool.map(distribution.learned, common, parts, lambda p: p._replace(suspect=True))
-        results = [*shards]
+        with stopper.waiting():
+            results = [*shards]
         for n, result in zip(open_, results, strict=True):
             positions[n] = result.position
             self.add(result)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from onlinesrl.core import interrupt
 from onlinesrl.core.errors import DataError, UnavailableError
 from onlinesrl.core.io.restoring import Natural
 from onlinesrl.core.parallel.executors import Pool
@@ -119,6 +118,5 @@ class Spans(Pieces):
         with closing(self._source()) as source:
             source.open_span(piece.partition, start, piece.end)
             for record in source.read():
-                interrupt.check()
                 if record is not None:
                     yield replace(record, index=number)

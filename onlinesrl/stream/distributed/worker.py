@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from onlinesrl.core.errors import DataError, ExampleError, printable
 from onlinesrl.core.example import Example
-from onlinesrl.core.interrupt import Interrupted
 from onlinesrl.core.learner import Learner, Tally
 from onlinesrl.core.online.parameter_mixing import State
 from onlinesrl.stream.crash_notes import CrashNote
@@ -63,7 +62,7 @@ def learn(
 ) -> Learned:
     """Learn the next examples of a reader from a state; ``note`` finds those that crash the process.
 
-    Raises DataError, StorageError, Interrupted.
+    Raises DataError, StorageError.
     """
     learner.restore(*state)
     learner.slowest.found = []
@@ -84,9 +83,7 @@ def learn(
             learned.position = reader.source.after(None, [record for record, _ in batch])
             if not n:
                 continue
-            for part in reader.parts(batch):
-                tallies.append(_step(learner, part, learned, recent, task, note, first))
-                first += sum(content is not None for _, content in part)
+            tallies.append(_step(learner, batch, learned, recent, task, note, first))
     if learned.examples < task.examples:
         learned.position = None
     if tallies:
@@ -112,8 +109,6 @@ def _step(
     kinds = Example | ExampleError  # a shard has no separate labels
     work = [Work(record, content) for record, content in part if isinstance(content, kinds)]
     outcomes, tally = process_batch(learner, [entry.item for entry in work], True, note, number)
-    if len(outcomes) < len(work):
-        raise Interrupted("the round was interrupted")
     for entry, outcome in zip(work, outcomes, strict=True):
         if outcome.prediction is None:
             record, example, reason = entry.record, entry.example, outcome.error or ""

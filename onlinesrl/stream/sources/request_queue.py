@@ -18,7 +18,7 @@ from pathlib import Path
 from queue import Empty, Queue
 from threading import Lock
 from types import FrameType
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -33,7 +33,7 @@ from onlinesrl.stream.late_labels import LabelJoiner, PendingExample, Shelf
 from onlinesrl.stream.predictions import Refusal, answer
 from onlinesrl.stream.records import Record
 from onlinesrl.stream.run_folder import PARTS, OutputFile, RunFolder, part_of, parts
-from onlinesrl.stream.shutdown import ShutdownSignal
+from onlinesrl.stream.shutdown import ShutdownSignal, Stopped
 from onlinesrl.stream.source import Source, SourceContext
 from onlinesrl.stream.sources.files import FileSource
 from onlinesrl.stream.sources.line_reader import WAIT_SECONDS, LineReader
@@ -118,11 +118,9 @@ class Requests(ShutdownSignal):
     """The queue from the server's thread to the run, which takes some lines of each request in turn.
 
     It is also the run's Stopper: after a first signal no more requests are accepted, and the run stops
-    when it has answered those in the queue, without interrupting searches; it stops at once if it has
-    not finished reading its journal.
+    when it has answered those in the queue; it stops at once if it has not finished reading its journal.
     """
 
-    leaves_searches: ClassVar[bool] = False
     ended = False
 
     def __init__(self) -> None:
@@ -169,9 +167,11 @@ class Requests(ShutdownSignal):
         if self.closed:
             raise KeyboardInterrupt
         self.closed = True
-        self.acknowledge()
-        self.told()
+        for callback in self._callbacks:
+            callback()
         self.asked = not self.opened
+        if self._in_wait:
+            raise Stopped("stopped")
 
     def close(self) -> None:
         """Do nothing: the server is closed by its owner."""

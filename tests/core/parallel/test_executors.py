@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from onlinesrl.core import interrupt
 from onlinesrl.core.errors import DataError, UnavailableError
-from onlinesrl.core.interrupt import Interrupted
 from onlinesrl.core.parallel import task_result
 from onlinesrl.core.parallel.executors import Forks, Inline, Pool
 from onlinesrl.core.parallel.task_result import PartError
@@ -106,13 +104,12 @@ def test_a_signal_ends_it_and_its_workers(tmp_path: Path) -> None:
 
     def ask() -> None:
         until(lambda: len([*tmp_path.iterdir()]) == 2)
-        interrupt.note()
+        os.kill(os.getpid(), signal.SIGINT)
 
-    with interrupt.noted():
-        asking = threading.Thread(target=ask)
-        asking.start()
-        with pytest.raises(Interrupted):
-            list(Forks(2).map(waits, tmp_path, [0, 1]))
-        asking.join()
+    asking = threading.Thread(target=ask)
+    asking.start()
+    with pytest.raises(KeyboardInterrupt):
+        list(Forks(2).map(waits, tmp_path, [0, 1]))
+    asking.join()
     for worker in tmp_path.iterdir():
         assert not Path(f"/proc/{worker.name}").exists()

@@ -45,7 +45,6 @@ def no_threads_in_forks() -> None:
 @pytest.mark.parametrize(
     ("options", "keys", "first"),
     [
-        pytest.param(["run", "--threads", "2"], {}, no_threads, id="threads"),
         pytest.param(["run", "--metrics-port", "0"], {}, no_threads, id="metrics"),
         pytest.param(["serve", "--port", "0"], {}, no_threads, id="serve"),
         pytest.param(["run"], {"distribute": DISTRIBUTED}, no_threads_in_forks, id="workers"),

@@ -5,7 +5,7 @@ import io
 import pytest
 
 import onlinesrl as srl
-from onlinesrl.core import interrupt
+from onlinesrl.core import search_status
 from onlinesrl.mln.query.load_world import QueryError
 from onlinesrl.runs.progress import Search, Status
 from tests.support.ground_mrfs import BranchAndBound, clause_model
@@ -27,7 +27,7 @@ def test_a_search_is_shown_after_seconds_and_has_advice_after_a_minute(
     clock, shown = iter([0.0, 4.0, 20.0, 20.0, 20.0, 61.0, 61.0, 61.0]), io.StringIO()
     monkeypatch.setattr("time.monotonic", lambda: next(clock, 62.0))
     search = Search(Status(shown), "use another method")
-    with interrupt.doing(lambda: "searching 9 atoms"):
+    with search_status.doing(lambda: "searching 9 atoms"):
         for _ in range(5):
             search()
 
@@ -39,11 +39,11 @@ def test_a_search_is_shown_after_seconds_and_has_advice_after_a_minute(
 def test_engines_say_what_they_do() -> None:
     model, weights = clause_model(3, [(1.0, [1, 2]), (1.0, [-2, 3]), (-1.0, [1, 3])])
     said: list[str] = []
-    with interrupt.polled(lambda: said.append(interrupt.done())):
+    with search_status.observed(lambda: said.append(search_status.description())):
         BranchAndBound().solve(model, weights)
 
     assert "branch and bound on 3 atoms" in said
-    assert interrupt.done() == "searching"
+    assert search_status.description() == "searching"
 
 
 def test_a_limit_ends_the_search_of_mpe_with_a_state_that_is_not_proven() -> None:

@@ -103,7 +103,7 @@ def test_bounds_hold_for_all_states_and_each_value(p, sweeps):
 @given(graphs())
 def test_the_search_finds_the_best_state(p):
     by_state = costs(p)
-    tree = branch_and_bound.tree(p, np.zeros(1, np.uint8))
+    tree = branch_and_bound.tree(p)
 
     assert (
         branch_and_bound.search(p, tree_reweighted.messages(p), tree, 10**9)
@@ -113,13 +113,3 @@ def test_the_search_finds_the_best_state(p):
     assert tree.value[branch_and_bound.FOUND] == pytest.approx(min(by_state.values()), abs=1e-7)
     assert by_state[tuple(tree.best.tolist())] == pytest.approx(tree.value[branch_and_bound.FOUND])
     assert tree.value[branch_and_bound.ROOT] <= tree.value[branch_and_bound.FOUND]
-
-
-def test_a_search_that_is_told_to_stop_leaves():
-    p = pairwise(np.array([2, 2]), np.array([0], np.int32), np.array([1], np.int32))
-    tree = branch_and_bound.tree(p, np.ones(1, np.uint8))
-
-    assert (
-        branch_and_bound.search(p, tree_reweighted.messages(p), tree, 10**9)
-        == branch_and_bound.LIMIT
-    )

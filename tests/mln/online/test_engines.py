@@ -1,6 +1,7 @@
 """Runs whose predictions another engine than exact MPE makes: what they say, learn and count."""
 
 import json
+import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,46 @@ from onlinesrl.mln.inference.exact_marginals import ExactOrSampled
 from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.mcsat import McSat
 from onlinesrl.runs.config.loading import load
-from tests.stream.test_interrupted import DENSE, EASY, labelled_later, people
 from tests.support import ground_mrfs
 from tests.support.random_programs import Case, cases, with_numbers
 from tests.support.small_learners import CDA2, exact, online
 
 QUERY = ["Smokes", "Cancer"]
+
+DENSE = """Friends(person, person)
+Rivals(person, person)
+Smokes(person)
+Cancer(person)
+0.7 Smokes(x) => Cancer(x)
+-0.4 Smokes(x)
+-0.6 Cancer(x)
+0.9 Friends(x, y) => (Smokes(x) <=> Smokes(y))
+-0.8 Rivals(x, y) => (Smokes(x) <=> Smokes(y))
+0.5 Friends(x, y) ^ Cancer(x) => Cancer(y)
+"""
+
+
+def people(number: int, count: int, density: float) -> bytes:
+    """Who of so many are friends and who are rivals, and who smokes; dense ones stall a search."""
+    rng = random.Random(number)
+    pairs = [(a, b) for a in range(count) for b in range(count) if a != b]
+    related: dict[str, list[list[int]]] = {"Friends": [[0, 0]], "Rivals": []}
+    for a, b in pairs:
+        if rng.random() < density:
+            related[rng.choice(["Friends", "Rivals"])].append([a, b])
+    smokes = [[a] for a in {a for rows in related.values() for row in rows for a in row} if a % 3]
+    truth = {"Smokes": smokes, "Cancer": smokes[::2]}
+    return json.dumps({"id": number, "evidence": related, "truth": truth}).encode() + b"\n"
+
+
+def labelled_later(line: bytes) -> list[bytes]:
+    """An example without its truth, and the truth."""
+    example = json.loads(line)
+    label = {"id": example["id"], "truth": example.pop("truth")}
+    return [json.dumps(part).encode() + b"\n" for part in (example, label)]
+
+
+EASY = [people(number, 5, 0.4) for number in range(4)]
 WIDE = [people(number, 24, 0.5) for number in (30, 31)]
 
 

@@ -1,14 +1,11 @@
 """The online learner as a whole: which states it compares, by which route, and that audits bite."""
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from onlinesrl.core.errors import ExampleError, Infeasible
 from onlinesrl.core.example import Example, ValuedAtom
@@ -363,24 +360,3 @@ def test_bad_examples_are_counted_by_kind(values: dict[str, Any], kind: str) -> 
     outcomes, tally = learner.step(given)
     assert tally.errors == {"decode": 1, "too_long": 1, kind: 2}, outcomes[1].error
     assert tally.predicted == 2
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), max_size=8))
-def test_what_is_done_ahead_changes_nothing(steps: list[tuple[int, bool, bool]]) -> None:
-    """However many there are, whatever else is asked meanwhile, and if some never have their turn."""
-    made, alone = new_learner(), new_learner()
-    batches = iter([examples(3, seed) for seed in range(40)])
-    ahead: deque[list[Example]] = deque()
-    for more, asked, stopped in steps:
-        if stopped:
-            ahead.clear()
-        for n in range(min(more, 4 - len(ahead))):
-            if asked and n == 1:
-                made.predict(examples(1, 99))
-            ahead.append(next(batches))
-            made.ahead(ahead[-1])
-        now = ahead.popleft() if ahead else next(batches)
-        made.turn(now)
-        assert made.step(now)[0] == alone.step(now)[0]
-        assert named(made.weights) == named(alone.weights)
-    assert made.save()[0] == alone.save()[0]
