@@ -422,7 +422,7 @@ class FileSource(Source):
         if position["tail"] not in {None, tail}:
             raise changed_since(
                 position,
-                "the bytes before that place are different now: it was changed or replaced",
+                "the last of these bytes are different now: it was changed or replaced",
             )
         if grown:
             raise changed_since(position, "it has grown after it was read to its end")

@@ -247,7 +247,7 @@ class LineReader(Closing):
 
         Of a file that is neither compressed nor a pipe only the last bytes are read.
         """
-        if self._unpacked is None and self._raw.poll is None:
+        if self._unpacked is None and self._raw.poll is None and self.offset == 0:
             self.offset = max(0, min(stop, self.size) - TAIL_BYTES)
             os.lseek(self._raw.descriptor, self.offset, os.SEEK_CUR)
         for piece in self.pieces(stop):
