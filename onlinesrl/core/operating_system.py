@@ -167,11 +167,6 @@ def limits_memory() -> bool:
     return _limit("RLIMIT_AS") is not None or _limit("RLIMIT_DATA") is not None
 
 
-def most_files() -> int | None:
-    """Return how many files this process may open; None: without limit, or the system does not tell."""
-    return _limit("RLIMIT_NOFILE")
-
-
 def _limit(name: str) -> int | None:
     if _resource is None:
         return None

@@ -19,6 +19,7 @@ from onlinesrl.core.example import Atoms, Example
 from onlinesrl.core.explain.explanation import ExplanationError, read_atom
 from onlinesrl.core.learner import Learner
 from onlinesrl.runs.http.events import EventStream
+from onlinesrl.runs.http.server import CLIENTS
 from onlinesrl.runs.service import EXPLAINED, JSON, LINES, TEXT, Service, busy, refusal, written
 from onlinesrl.stream.run_folder import part_of, parts
 from onlinesrl.stream.sources.request_queue import PendingRequest, Requests
@@ -92,7 +93,7 @@ class WorldService(Service):
             return refusal(400, f"expected PART:OFFSET, the id of an event, found {shown(place)}")
         if not self.requests.accepting:
             return busy()
-        if len(self.followers) >= self.server.clients // 2:
+        if len(self.followers) >= CLIENTS // 2:
             return refusal(503, "too many clients follow what changes", {"Retry-After": "5"})
         start = self._end() if match is None else (int(match[1]), int(match[2]))
         return EventStream(self._events(*start), self.followers)

@@ -5,13 +5,12 @@ import os
 import random
 import signal
 import socket
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Barrier
 from typing import Any
 
 import msgspec
@@ -252,70 +251,28 @@ def test_its_state(served, citations):
     assert b"\nonlinesrl_examples_total 5.0\n" in served.ask("GET", "/metrics")[1]
 
 
-class Hasty:
-    """A server with all the patience there is, until it has none."""
-
-    def __init__(self, job: Job) -> None:
-        self.gate = job.folder / "gate"
-        self.served = Served(job, first=self._begin)
-
-    def _begin(self) -> None:
-        server.CLIENT_SECONDS, server.WATCH_SECONDS = 1e6, 0.05
-
-        def end() -> None:
-            while not self.gate.exists():
-                time.sleep(0.01)
-            server.CLIENT_SECONDS = 0.0
-
-        Thread(target=end, daemon=True).start()
-
-
-def test_slow_clients_are_hung_up_on(job):
-    hasty = Hasty(job([]))
-    began = [
-        b"",
-        b"POST /learn HT",
-        b"POST /learn HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b"Content-Length: 99\r\n\r\n{",
-    ]
-    with ExitStack() as held:
-        for text in began:
-            address = ("127.0.0.1", hasty.served.port)
-            connection = held.enter_context(socket.create_connection(address, 60))
-            connection.sendall(text)
-            held.callback(hung_up_on, connection)
-        hasty.gate.touch()
-    assert hasty.served.stop() == 0
-    assert "Traceback" not in hasty.served.job.said
-
-
-def hung_up_on(connection: socket.socket) -> None:
-    with suppress(ConnectionResetError):
-        assert connection.recv(100) == b""
-
-
 def test_who_does_not_take_an_answer_is_hung_up_on(job):
-    hasty = Hasty(job([], limits={"request_lines": 100_000}))
-    port = hasty.served.port
+    served = Served(
+        job([], limits={"request_lines": 100_000}),
+        first=lambda: setattr(server, "CLIENT_SECONDS", 0.5),
+    )
 
     def established():
         rows = map(str.split, Path("/proc/net/tcp").read_text().splitlines()[1:])
-        return sum(row[1].endswith(f":{port:04X}") and row[3] == "01" for row in rows)
+        return sum(row[1].endswith(f":{served.port:04X}") and row[3] == "01" for row in rows)
 
     until(lambda: not established())
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.connect(("127.0.0.1", port))
+        connection.connect(("127.0.0.1", served.port))
         line = b'{"id": "%s", "evidence": {"Tokn": []}}\n' % (b"x" * 2000)
         body = line * 4000  # the answers name the example
         head = f"Host: localhost\r\nContent-Type: {LINES}\r\nContent-Length: {len(body)}\r\n\r\n"
         connection.sendall(b"POST /predict HTTP/1.1\r\n" + head.encode() + body)
         assert connection.recv(8) == b"HTTP/1.1"
-        assert established() == 1
-        hasty.gate.touch()
         until(lambda: not established())
-    assert hasty.served.stop() == 0
-    assert "Traceback" not in hasty.served.job.said
+    assert served.stop() == 0
+    assert "Traceback" not in served.job.said
 
 
 @pytest.mark.parametrize(("module", "limit"), [(request_queue, "WAITING"), (service, "BODIES")])

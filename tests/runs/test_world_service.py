@@ -12,6 +12,7 @@ import pytest
 from conftest import wait
 
 from onlinesrl.runs import run as run_module
+from onlinesrl.runs import world_service
 from onlinesrl.runs.http import events as events_module
 from onlinesrl.runs.http import server
 from tests.support.serving import Client, Served, learned
@@ -140,7 +141,7 @@ def test_events_that_are_gone_are_said_to_be(world_run):
 
 def test_followers_keep_nobody_out_and_those_that_have_gone_are_noticed(world_run):
     def few():
-        server.CLIENTS, server.CLIENT_SECONDS, server.WATCH_SECONDS = 4, 0.2, 0.05
+        server.CLIENTS, world_service.CLIENTS, server.CLIENT_SECONDS = 6, 4, 0.2
         events_module.SILENT_SECONDS = 0.0
 
     served = Served(world_run([], False), first=few)

@@ -1,21 +1,18 @@
-"""A server of HTTP on a thread of its own: who may ask, how many clients, and for how long they may wait.
+"""A server of HTTP on a thread of its own, and who may ask.
 
 Runs that are served, metrics and the dashboard have it in common.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 import socket
 import time
 import traceback
 from collections.abc import Collection, Sequence
-from functools import partial
 from ipaddress import ip_address
-from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple, Self, cast
+from typing import NamedTuple, Self
 
 import uvicorn
 from starlette.applications import Starlette
@@ -25,21 +22,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from onlinesrl.core.errors import PortError, UnavailableError
-from onlinesrl.core.operating_system import limit_unreceived, most_files
+from onlinesrl.core.errors import PortError
+from onlinesrl.core.operating_system import limit_unreceived
 from onlinesrl.core.parallel.starting import starting
 from onlinesrl.runs.console import warn
 
 CLIENTS = 256
-"""The most connections; one more disconnects the client that the server has waited for longest."""
-SPARE = 64
-"""How many files the process may open beside the connections."""
+"""The most connections; requests over more of them are refused with 503."""
 CLIENT_SECONDS = 30.0
-"""How long a client may take to send a request, or to receive its answer."""
-WATCH_SECONDS = 1.0
-"""How often clients are checked."""
+"""How long a client may take to receive what was sent to it."""
 IDLE_SECONDS = 15
 """How long an idle connection is kept."""
 WAIT_SECONDS = 0.2
@@ -76,7 +68,7 @@ def listening(at: At) -> socket.socket:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         limit_unreceived(opened, CLIENT_SECONDS)  # of all its connections
         opened.bind((at.host, at.port))
-        opened.listen(1)  # the server asks for more; without it two processes could have the port
+        opened.listen(CLIENTS)  # without it two processes could have the port
     except (OSError, OverflowError, UnicodeError) as error:
         opened.close()
         raise PortError.of(at.options.format(at.host, at.port), error) from error
@@ -99,33 +91,14 @@ def may_ask(header: str, names: Collection[str]) -> bool:
         return False
 
 
-def most_clients() -> int:
-    """Return how many connections there may be, as far as the process may open files.
-
-    As many again are left for those that are accepted before others have been closed. Raises
-    UnavailableError if there is no room for any.
-    """
-    limit = most_files()
-    if limit is None:
-        return CLIENTS
-    needed = len([*Path("/dev/fd").iterdir()]) + SPARE
-    if limit < needed + 2:
-        raise UnavailableError(
-            f"the process may open {limit} files, and a server needs {needed + 2} at least; "
-            "raise the limit (ulimit -n)"
-        )
-    return min(CLIENTS, (limit - needed) // 2)
-
-
 class Server:
     """Serves routes at a port, from ``start`` on, to clients that ask by a name of ``at``; a context manager.
 
     At the end clients have ``end_seconds`` to receive their last answers. Raises PortError if the port
-    is not available, UnavailableError if the process may open too few files.
+    is not available.
     """
 
     def __init__(self, routes: Sequence[BaseRoute], at: At, end_seconds: int = 0) -> None:
-        self.clients = most_clients()
         self.socket = listening(at)
         self.port: int = self.socket.getsockname()[1]
         self.address = at.address(self.port)
@@ -133,11 +106,11 @@ class Server:
             warn(
                 f"{self.address}: open to other machines, without a password and without encryption"
             )
-        self.uvicorn = _Uvicorn(
+        self.uvicorn = uvicorn.Server(
             uvicorn.Config(
                 application(routes, at.names),
-                http=cast(Any, partial(_Connection, self.clients)),
-                backlog=max(1, self.clients // 4),  # so many are accepted at once
+                http="h11",
+                limit_concurrency=CLIENTS,
                 ws="none",
                 loop="asyncio",
                 lifespan="off",
@@ -184,13 +157,6 @@ class Server:
             self.thread.join(self.end_seconds)
 
 
-class _Uvicorn(uvicorn.Server):
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        for opened in sockets or ():
-            opened.listen(CLIENTS)  # so many wait, however few are accepted at once
-
-
 def application(routes: Sequence[BaseRoute], names: Collection[str]) -> Starlette:
     """Return the application that serves routes to clients that ask by one of the ``names``."""
     return Starlette(
@@ -206,68 +172,15 @@ def _defect(request: Request, error: Exception) -> Response:
 
 
 class _Guard:
-    """Refuses requests for another host, and those whose length can be read in two ways."""
+    """Refuses requests for another host; ``TrustedHostMiddleware`` cannot allow every IP address."""
 
     def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
         self.app = app
         self.names = names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers, reason = Headers(scope=scope), ""
-        if "transfer-encoding" in headers and (
-            "content-length" in headers or scope["http_version"] == "1.0"
-        ):
-            reason = "expected Content-Length, or Transfer-Encoding of HTTP/1.1, not both"
-        elif not may_ask(headers.get("host", ""), self.names):
-            reason = "the name in Host is not allowed here; the option --allow-host NAME allows it"
-        if reason:
-            refusal = PlainTextResponse(reason + "\n", 400, {"Connection": "close"})
-            await refusal(scope, receive, send)
-        else:
+        if may_ask(Headers(scope=scope).get("host", ""), self.names):
             await self.app(scope, receive, send)
-
-
-class _Connection(H11Protocol):
-    """A client connection, one of at most ``most``; it is aborted if the client takes too long."""
-
-    def __init__(self, most: int, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.most = most
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start to watch a client."""
-        super().connection_made(cast(asyncio.Transport, transport))
-        self.since, self.seen = self.loop.time(), self.cycle
-        connections = (
-            connection for connection in self.connections if isinstance(connection, _Connection)
-        )
-        alive = [connection for connection in connections if not connection.transport.is_closing()]
-        if len(alive) > self.most:
-            waited = (
-                connection for connection in alive if connection.theirs
-            )  # this one, if no other
-            min(waited, key=lambda connection: connection.since).transport.abort()
-        self._watch()
-
-    def shutdown(self) -> None:
-        """Shut down gracefully, but abort an incomplete request."""
-        if self.cycle is not None and self.cycle.more_body:
-            self.transport.abort()
-        else:
-            super().shutdown()
-
-    @property
-    def theirs(self) -> bool:
-        """Whether the server waits for the client: to send a request, or to receive an answer."""
-        cycle = self.cycle
-        ours = cycle is not None and not cycle.more_body and not cycle.response_complete
-        return not ours or self.transport.get_write_buffer_size() > 0
-
-    def _watch(self) -> None:
-        now = self.loop.time()
-        if not self.theirs or self.cycle is not self.seen:
-            self.since, self.seen = now, self.cycle
-        if now - self.since >= CLIENT_SECONDS:
-            self.transport.abort()
-        elif self in self.connections:
-            self.loop.call_later(WATCH_SECONDS, self._watch)
+            return
+        reason = "the name in Host is not allowed here; the option --allow-host NAME allows it\n"
+        await PlainTextResponse(reason, 400, {"Connection": "close"})(scope, receive, send)
