@@ -12,10 +12,12 @@ import numpy as np
 from onlinesrl.core.arrays import Ints, Ints32, extended
 from onlinesrl.core.background import Background
 from onlinesrl.core.example import Atoms, Constant, Example, arguments, listed_unlabelled
+from onlinesrl.logic.kernels.whole_numbers import NO_NUMBER
 from onlinesrl.logic.text import WHOLE
+from onlinesrl.logic.whole_numbers import whole_number
 from onlinesrl.mln.ground.background_tables import FactTables, NamesBeside
-from onlinesrl.mln.ground.model_index import Layout, number_of
-from onlinesrl.mln.kernels.grounding_frames import NO_NUMBER, Batch
+from onlinesrl.mln.ground.model_index import Layout
+from onlinesrl.mln.kernels.grounding_frames import Batch
 from onlinesrl.mln.kernels.renumber_constants import (
     Appearing,
     Numbered,
@@ -154,7 +156,7 @@ class Constants:
             np.diff(start).astype(np.int32),
             start.astype(np.int64),
             np.asarray(stream, np.int32),
-            np.asarray([number_of(str(name)) for name in numeric], np.int64),
+            np.asarray([whole_number(str(name)) for name in numeric], np.int64),
         )
         texts, unknown = [*map(str, self.constants.names[: self.first])], -2 - np.arange(self.first)
         known = [np.array([s.get(text, -1) for text in texts], np.int64) for s in streams]

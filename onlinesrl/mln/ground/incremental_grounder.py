@@ -28,7 +28,9 @@ from onlinesrl.logic.ast import Atom, Constant, Leaf, Program, Variable
 from onlinesrl.logic.atom_index import AtomIndex, Constants, GroundAtom
 from onlinesrl.logic.cnf import Literal
 from onlinesrl.logic.ground_world import GroundRule, GroundRules
+from onlinesrl.logic.kernels.whole_numbers import MOST_NUMBER, NO_NUMBER
 from onlinesrl.logic.text import WHOLE
+from onlinesrl.logic.whole_numbers import whole_number as number_of
 from onlinesrl.mln.ground.join_planner import (
     NUMBER,
     VALUE,
@@ -47,8 +49,6 @@ from onlinesrl.mln.ground.join_planner import (
 from onlinesrl.mln.ground.join_planner import (
     Step as PlanStep,
 )
-from onlinesrl.mln.ground.model_index import number_of
-from onlinesrl.mln.kernels.grounding_frames import MOST_NUMBER, NO_NUMBER
 from onlinesrl.mln.lang.clausal_form import Clause
 from onlinesrl.mln.lang.weight_file import rule_text
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.logic.ast import Constant, Leaf, Variable
-from onlinesrl.logic.text import WHOLE
+from onlinesrl.logic.kernels.whole_numbers import NO_NUMBER
+from onlinesrl.logic.whole_numbers import COMPARISONS, OPERATIONS, whole_number
 from onlinesrl.mln.ground.join_planner import (
     VALUE,
     Absent,
@@ -106,15 +107,8 @@ class Layout:
         return strides[::-1], size
 
 
-ORDERS = {"<": k.LESS, "<=": k.AT_MOST, "=": k.SAME, "!=": k.OTHER}
-OPERATIONS = {"+": k.PLUS, "-": k.MINUS, "*": k.TIMES, "/": k.OVER, "%": k.MODULO}
 _BYTES = {"run", "binds", "hard", "literal_positive", "found_again", "part_exists"}
 _WIDE = {"number", "first_weight", "unseen_weight"}
-
-
-def number_of(name: str) -> int:
-    """Return the integer value of a constant's name, or NO_NUMBER."""
-    return int(name) if WHOLE.fullmatch(name) else k.NO_NUMBER
 
 
 class _Encoder:
@@ -210,7 +204,7 @@ class _Encoder:
             self.step_of(k.DOMAIN, kind, [(slots[step.variable], True)], run=step.run)
         elif isinstance(step, Order):
             terms = [(step.left, False), (step.right, False)]
-            self.numbers(ORDERS[step.op], -1, terms, types, slots)
+            self.numbers(k.LESS + COMPARISONS[step.op], -1, terms, types, slots)
         elif isinstance(step, Compute):
             terms = [(step.variable, step.binds), (step.left, False), (step.right, False)]
             self.numbers(k.COMPUTE, OPERATIONS[step.op], terms, types, slots)
@@ -278,7 +272,9 @@ class _Encoder:
             if isinstance(term, Variable):
                 codes.append((slots[term.name], binds))
             else:
-                self.add(number=number_of(term.name) if isinstance(term, Constant) else k.NO_NUMBER)
+                self.add(
+                    number=whole_number(term.name) if isinstance(term, Constant) else NO_NUMBER
+                )
                 codes.append((-len(self.columns["number"]), binds))
         self.step_of(op, operation, codes)
         for place, (term, _) in enumerate(terms, first):

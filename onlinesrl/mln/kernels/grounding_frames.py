@@ -23,10 +23,7 @@ WEIGHTS_BEYOND = 18
 SATISFIED = 19
 
 SCAN, ABSENT, DOMAIN, EQUAL, UNEQUAL = 0, 1, 2, 3, 4
-LESS, AT_MOST, SAME, OTHER, COMPUTE = 5, 6, 7, 8, 9  # on whole numbers
-PLUS, MINUS, TIMES, OVER, MODULO = 0, 1, 2, 3, 4
-NO_NUMBER = -(1 << 62)
-MOST_NUMBER = 4 * 10**18 - 1  # the largest result of arithmetic; constants have at most 18 digits
+LESS, COMPUTE = 5, 9  # on whole numbers; LESS begins the comparisons of ``whole_numbers``
 SPARSE = 64  # the cells of an index on few tuples, where a type has many more constants
 NO_GROUP, AT_MOST_ONE, EXACTLY_ONE = 0, 1, 2
 ALL, LISTED, FOUND = 0, 1, 2

@@ -1,6 +1,7 @@
 """Join plans, run step by step by backtracking; steps on whole numbers compare or compute."""
 
 from onlinesrl.core.jit.decorators import kernel, kernel_of
+from onlinesrl.logic.kernels.whole_numbers import NO_NUMBER, compares, computed
 from onlinesrl.mln.kernels.background import number_beside, shared_beside
 from onlinesrl.mln.kernels.grounding_frames import (
     ABSENT,
@@ -8,15 +9,7 @@ from onlinesrl.mln.kernels.grounding_frames import (
     DOMAIN,
     EQUAL,
     LESS,
-    MINUS,
-    MOST_NUMBER,
-    NO_NUMBER,
-    OTHER,
-    OVER,
-    PLUS,
-    SAME,
     SCAN,
-    TIMES,
     Batch,
     Plans,
     Scratch,
@@ -74,35 +67,15 @@ def _find_number(plans: Plans, batch: Batch, w: int, kind: int, number: int) -> 
     return -1
 
 
-@kernel
-def _compute(op: int, a: int, b: int) -> int:
-    """Return a op b, NO_NUMBER where there is none (division by zero, more than MOST_NUMBER)."""
-    if NO_NUMBER in (a, b):
-        return NO_NUMBER
-    if op == TIMES and b != 0 and abs(a) > MOST_NUMBER // abs(b):
-        return NO_NUMBER
-    if op in (PLUS, MINUS, TIMES):
-        result = a + b if op == PLUS else a - b if op == MINUS else a * b
-        return result if abs(result) <= MOST_NUMBER else NO_NUMBER
-    if b == 0:
-        return NO_NUMBER
-    quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)  # as in C: towards zero
-    return quotient if op == OVER else a - quotient * b
-
-
 @kernel_of("numbers", False)
 def holds(plans: Plans, batch: Batch, w: int, step: int, s: Scratch) -> bool:
     """Decide a step on whole numbers; COMPUTE may bind its first term."""
     p, op = plans.term_start[step], plans.op[step]
     if op != COMPUTE:
         a, b = _number(plans, batch, w, p, s), _number(plans, batch, w, p + 1, s)
-        if NO_NUMBER in (a, b):
-            return False
-        if op in (SAME, OTHER):
-            return (a == b) == (op == SAME)
-        return a < b if op == LESS else a <= b
+        return compares(op - LESS, a, b)
     a, b = _number(plans, batch, w, p + 1, s), _number(plans, batch, w, p + 2, s)
-    result = _compute(plans.slot[step], a, b)
+    result = computed(plans.slot[step], a, b)
     if result == NO_NUMBER:
         return False
     if not plans.binds[p]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bools, Bytes, Floats, Ints, Ints32
+from onlinesrl.core.arrays import Bools, Floats, Ints, Ints32
 from onlinesrl.logic.ast import Atom, Constant, Variable, terms
 from onlinesrl.psl.ground.join_plan import RulePlan, Size
 from onlinesrl.psl.kernels import linear as kernel
@@ -88,16 +88,6 @@ def number_constants(
     new = [name for name in named if name not in place]
     place |= {name: len(constants) + n for n, name in enumerate(new)}
     return [*constants, *new], place
-
-
-def spellings(constants: Sequence[str]) -> tuple[Bytes, Ints, Ints]:
-    """Return the letters of constants, and where those of each begin and end.
-
-    They are in UTF-8, so that constants in their order are in that of text.
-    """
-    texts = [name.encode("utf-8", "surrogatepass") for name in constants]
-    stop = np.cumsum([0, *map(len, texts)])
-    return np.frombuffer(bytearray(b"".join(texts)), np.uint8), stop[:-1], stop[1:]
 
 
 @dataclass(eq=False)

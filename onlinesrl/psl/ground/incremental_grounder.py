@@ -30,7 +30,11 @@ from onlinesrl.core.explain.conflict import Pattern
 from onlinesrl.logic.ast import Atom, Variable, terms
 from onlinesrl.logic.atom_index import Constants, GroundAtom
 from onlinesrl.logic.cnf import Literal
+from onlinesrl.logic.compiled_joins import WORLD, begin
 from onlinesrl.logic.ground_world import GroundRule, GroundRules
+from onlinesrl.logic.indexed_atoms import IndexedAtoms
+from onlinesrl.logic.indexed_rows import IndexedRows, distinct
+from onlinesrl.logic.kernels import join as kernel
 from onlinesrl.psl.ground.conflict import HardRule, conflict
 from onlinesrl.psl.ground.form_assembly import (
     Assembled,
@@ -44,23 +48,17 @@ from onlinesrl.psl.ground.form_assembly import (
 )
 from onlinesrl.psl.ground.grounder import MOST, rows_of, united
 from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
-from onlinesrl.psl.ground.indexed_atoms import IndexedAtoms
-from onlinesrl.psl.ground.indexed_rows import IndexedRows, distinct
 from onlinesrl.psl.ground.join_plan import RulePlan, pinned_plan, plan_form, plan_program
 from onlinesrl.psl.ground.memory_joins import (
-    ROOM,
-    WORLD,
     ArrayJoins,
     CompiledPlan,
-    begin,
     compile_plan,
     failure_of,
     joined_rows,
 )
 from onlinesrl.psl.ground.rule_trace import bound
-from onlinesrl.psl.kernels import join as kernel
 from onlinesrl.psl.lang.ast import Number, PslProgram
-from onlinesrl.psl.lang.data import Relation
+from onlinesrl.psl.lang.data import AtomTable, Database, Relation, no_atoms
 from onlinesrl.psl.lang.linear_form import LinearTerm
 from onlinesrl.psl.lang.model import Functions
 from onlinesrl.psl.lang.text import show_unweighted
@@ -70,8 +68,6 @@ Key: TypeAlias = tuple[int, Constants]
 
 LARGE = 0.5
 """A form is ground from the start if the shares of changed atoms of its literals add up to it."""
-FIRST = 1 << 8
-"""The rows of a plan's first chunk."""
 BEGIN = 0, 1
 """The depth of loops that begin."""
 
@@ -149,19 +145,15 @@ class IncrementalGrounder:
         made = {n: compile_plan(plan, False, _keys_atom(plan)) for n, plan in self.plans.items()}
         pins = _pinned(self.plans, self._opened)
         every = [*made.values(), *(compiled for _, compiled, _, _ in pins)]
-        indexes = dict.fromkeys(i for c in every for i in c.indexes if i[0] != WORLD)
-        named = dict.fromkeys(name for c in every for name in c.constants)
-        ordered = any(np.any(c.code.condition[:, 0] == kernel.BEFORE) for c in every)
         widths = [0] * (max(self.plans, default=-1) + 1)
         for number, plan in self.plans.items():
             widths[number] = len(plan.outer)
-        asked = program.predicates, indexes, named, ordered, max(widths, default=0)
+        asked = program.predicates, every, max(widths, default=0)
         if old is None:
             self.listed, self._rules = IndexedAtoms(*asked), IndexedRows(widths)
         else:
             widths += old._rules.widths[len(widths) :]
-            self.listed, self._rules = old.listed.under_rules(*asked), old._rules.under(widths)
-        self._index = {index: n for n, index in enumerate(indexes, len(self.listed.predicates))}
+            self.listed, self._rules = old.listed.under_plans(*asked), old._rules.under(widths)
         self._made = {number: self._bound(compiled) for number, compiled in made.items()}
         self._pins: dict[int, list[_Pin]] = {}
         for atom, compiled, slots, numbers in pins:
@@ -225,14 +217,12 @@ class IncrementalGrounder:
 
     def _bound(self, compiled: CompiledPlan) -> CompiledPlan:
         """Return a plan with the numbers of the indexes, and what is to be done with unlisted atoms."""
-        code, scratch = compiled.code, self.listed.scratch
-        index = [scratch if key[0] == WORLD else self._index[key] for key in compiled.indexes]
+        compiled = self.listed.bound(compiled)
         opened = np.array([name in self._opened for name in compiled.looked_up], np.uint8)
         code = replace(
-            code,
-            probe_index=np.array(index, np.int32)[code.probe_index],
+            compiled.code,
             lookup_open=np.zeros_like(opened) if self._skip else opened,
-            without_targets=code.without_targets or (self._skip and bool(opened.any())),
+            without_targets=compiled.code.without_targets or (self._skip and bool(opened.any())),
         )
         return replace(compiled, code=code)
 
@@ -354,15 +344,7 @@ class IncrementalGrounder:
 
     def _run(self, compiled: CompiledPlan, loops: kernel.Loops) -> Iterator[tuple[Ints32, Ints32]]:
         """Yield the atoms and bindings of a plan's rows, in chunks. Raises RuleError."""
-        named = [self.listed.constant(name) for name in compiled.constants]
-        constant, relations, capacity = np.array(named, np.int32), self.listed.relations, FIRST
-        while loops.depth[0] >= 0:
-            atoms = np.empty((len(loops.atom) - 1, capacity), np.int32)
-            bindings = np.empty((compiled.slots, capacity), np.int32)
-            n = kernel.rows(relations, compiled.code, loops, constant, MOST, atoms, bindings)
-            capacity = min(4 * capacity, ROOM)
-            if n:
-                yield atoms[:, :n], bindings[:, :n]
+        yield from self.listed.run(compiled, loops, MOST)
         for world in np.flatnonzero(loops.problem).tolist():
             loops.problem[world] = kernel.FINE
             names = self.listed.constants
@@ -448,7 +430,7 @@ class IncrementalGrounder:
         """Make all ground rules of these plans. Raises RuleError."""
         if not numbers:
             return
-        database, atoms, constants = self.listed.database()
+        database, atoms, constants = _database(self.listed)
         listing = Listing(database)
         listing.opened = self._opened
         targets = np.concatenate([np.empty(0, np.int64), *_targets(database.relations, atoms)])
@@ -591,6 +573,29 @@ def _pinned(
 def _keys_atom(plan: RulePlan) -> Atom:
     """Return the atom of keys: the number of the key, and the outer variables."""
     return Atom(WORLD, (Variable(WORLD), *map(Variable, plan.outer)))
+
+
+def _database(listed: IndexedAtoms) -> tuple[Database, Ints, Ints]:
+    """Return listed atoms as a database.
+
+    Returns also the numbers of its atoms, predicate by predicate with observed ones before targets, and
+    those of its constants.
+    """
+    constants = listed.mentioned()
+    place = np.zeros(len(listed.constants), np.int32)
+    place[constants] = np.arange(len(constants))
+    relations, numbers = {}, [np.empty(0, np.int64)]
+    for relation, name in enumerate(listed.predicates):
+        every, arity = listed.numbers(relation), listed.widths[relation]
+        is_target = listed.variable[every] >= 0
+        parts = every[~is_target], every[is_target]
+        observed, targets = (
+            AtomTable(place[listed.cells(part)[:arity]], listed.value[part]) for part in parts
+        )
+        relations[name] = Relation(observed, targets, no_atoms(arity))
+        numbers += parts
+    names = tuple([listed.constants[n] for n in constants.tolist()])
+    return Database(names, relations), np.concatenate(numbers), constants
 
 
 def _targets(relations: Mapping[str, Relation], atoms: Ints) -> Iterator[Ints]:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate, chain
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import TypeAlias
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bytes, Ints, Ints32
-from onlinesrl.logic.ast import Atom, Constant, Term, Variable
-from onlinesrl.logic.cnf import Compared, Literal
+from onlinesrl.core.arrays import Ints32
+from onlinesrl.logic import compiled_joins
+from onlinesrl.logic.ast import Atom
+from onlinesrl.logic.compiled_joins import (
+    WORLD,
+    WORLDS,
+    Join,
+    Joins,
+    begin,
+    compile_joins,
+    spellings,
+)
+from onlinesrl.logic.kernels import join as kernel
 from onlinesrl.psl.ground.form_assembly import (
     GroundingFailure,
     Joined,
@@ -18,36 +29,14 @@ from onlinesrl.psl.ground.form_assembly import (
     TooManyRows,
     missing,
     number_constants,
-    spellings,
     too_many,
 )
 from onlinesrl.psl.ground.join_plan import RulePlan
-from onlinesrl.psl.kernels import join as kernel
-from onlinesrl.psl.lang.linear_form import Condition
 
 FIRST, ROOM = 1 << 10, 1 << 16
 """The rows of a plan's first chunk, and of the largest; a plan with summations yields one chunk."""
 
-WORLD = ""
-"""The name of the relation of worlds, and of the world variable, the first of every atom."""
-
-_Index = tuple[str, tuple[int, ...]]
-
-
-@dataclass(frozen=True, eq=False)
-class CompiledPlan:
-    """A plan as arrays for the kernel, independent of the data.
-
-    ``indexes`` are its indexes (relation, key columns), ``constants`` the names of its constants,
-    ``looked_up`` the predicates of its lookups.
-    """
-
-    plan: RulePlan
-    code: kernel.Code
-    indexes: tuple[_Index, ...]
-    constants: tuple[str, ...]
-    looked_up: tuple[str, ...]
-    slots: int
+CompiledPlan: TypeAlias = compiled_joins.CompiledPlan[RulePlan]
 
 
 class ArrayJoins:
@@ -163,22 +152,6 @@ class ArrayJoins:
             self.failures[world] = failure_of(plan, loops, world, self._names, self._most)
 
 
-def begin(compiled: CompiledPlan, rows: Ints, status: Bytes) -> kernel.Loops:
-    """Return the initial state of a plan's nested loops, over worlds that have so many rows already."""
-    steps, worlds = len(compiled.code.step_probe), len(rows)
-    return kernel.Loops(
-        np.array([0, 1], np.int32),
-        np.zeros(steps, np.int64),
-        np.zeros(steps, np.int64),
-        np.zeros(compiled.slots, np.int32),
-        np.full(steps + len(compiled.code.lookup_probe), -1, np.int32),
-        rows,
-        status,
-        np.zeros(worlds, np.int32),
-        np.zeros((worlds, compiled.slots), np.int32),
-    )
-
-
 def joined_rows(plan: RulePlan, atoms: Ints32, bindings: Ints32) -> Joined:
     """Return rows with their terms in the order of the form."""
     terms = [step.term for step in plan.steps]
@@ -200,97 +173,15 @@ def failure_of(
     return missing(plan.form, plan.form.lookups[loops.lookup[world]].atom, bound)
 
 
-class _PlanCompiler:
-    """Collects the probes and constants of a plan."""
-
-    def __init__(self, plan: RulePlan, with_worlds: bool):
-        self.slot = {WORLD: 0} | {name: 1 + n for n, name in enumerate(plan.variables)}
-        self.with_worlds = with_worlds
-        self.indexes: dict[_Index, int] = {}
-        self.constants: dict[str, int] = {}
-        self.probes: list[int] = []
-        self.keys: list[list[tuple[int, int]]] = []
-
-    def argument(self, term: Term) -> int:
-        if isinstance(term, Variable):
-            return self.slot[term.name]
-        assert isinstance(term, Constant)
-        return -1 - self.constants.setdefault(term.name, len(self.constants))
-
-    def probe(self, atom: Atom, columns: Sequence[int]) -> int:
-        """Add a probe of an atom by key columns; return its number."""
-        world = [(0, 0)] if self.with_worlds else []
-        keys = world + [(c + len(world), self.argument(atom.terms[c])) for c in columns]
-        return self.add((atom.predicate, tuple(column for column, _ in keys)), keys)
-
-    def add(self, index: _Index, keys: list[tuple[int, int]]) -> int:
-        self.probes.append(self.indexes.setdefault(index, len(self.indexes)))
-        self.keys.append(keys)
-        return len(self.probes) - 1
-
-
-WORLDS = Atom(WORLD, (Variable(WORLD),))
-
-
 def compile_plan(plan: RulePlan, with_worlds: bool, first: Atom = WORLDS) -> CompiledPlan:
-    """Compile a plan to arrays. Rows of the relation of worlds bind the variables of ``first``."""
-    writer = _PlanCompiler(plan, with_worlds)
-    terms = [*enumerate(first.terms)]
-    keys = [(n, writer.argument(term)) for n, term in terms if isinstance(term, Constant)]
-    bound = [(n, writer.argument(term)) for n, term in terms if isinstance(term, Variable)]
-    steps, binds = [writer.add((WORLD, ()), keys)], [bound]
-    for step in plan.steps:
-        steps.append(writer.probe(step.atom, step.keys))
-        binds.append(
-            [
-                (column + with_worlds, writer.argument(term))
-                for column, term in enumerate(step.atom.terms)
-                if column not in step.keys
-            ]
-        )
-    checks = [plan.first, *(step.checks for step in plan.steps)]
-    choices = [
-        [[_condition(condition, writer) for condition in choice] for choice in check]
-        for check in chain(*checks)
-    ]
-    lookups = [writer.probe(item.atom, range(len(item.atom.terms))) for item in plan.form.lookups]
-    flat = [*chain(*choices)]
-    code = kernel.Code(
-        _ints(writer.probes),
-        _starts(writer.keys),
-        _ints(column for keys in writer.keys for column, _ in keys),
-        _ints(argument for keys in writer.keys for _, argument in keys),
-        _ints(steps),
-        _starts(binds),
-        _ints(column for item in binds for column, _ in item),
-        _ints(slot for item in binds for _, slot in item),
-        _starts(checks),
-        _starts(choices),
-        _starts(flat),
-        np.array([*chain(*flat)], np.int32).reshape(-1, 4),
-        _ints(lookups),
-        np.zeros(len(lookups), np.uint8),
+    """Compile a plan to arrays, see ``compile_joins``."""
+    form = plan.form
+    joins = Joins(
+        plan.variables,
+        plan.first,
+        [Join(step.atom, step.keys, step.checks) for step in plan.steps],
+        [item.atom for item in form.lookups],
         plan.clause,
-        plan.form.weight is None or bool(plan.form.summations),
+        form.weight is None or bool(form.summations),
     )
-    looked_up = tuple(item.atom.predicate for item in plan.form.lookups)
-    names = tuple(writer.indexes), tuple(writer.constants), looked_up
-    return CompiledPlan(plan, code, *names, 1 + len(plan.variables))
-
-
-def _condition(condition: Condition, writer: _PlanCompiler) -> tuple[int, int, int, int]:
-    if isinstance(condition, Literal):
-        probe = writer.probe(condition.atom, range(len(condition.atom.terms)))
-        return kernel.LISTED, condition.positive, probe, 0
-    assert isinstance(condition, Compared)
-    kind = kernel.EQUAL if condition.op == "=" else kernel.BEFORE
-    left, right = writer.argument(condition.left), writer.argument(condition.right)
-    return kind, condition.positive, left, right
-
-
-def _ints(numbers: Iterable[int]) -> Ints32:
-    return np.array([*numbers], np.int32)
-
-
-def _starts(lists: Iterable[Sequence[object]]) -> Ints32:
-    return _ints([0, *accumulate(map(len, lists))])
+    return compile_joins(plan, joins, with_worlds, first)

@@ -1,38 +1,41 @@
-"""The listed atoms of a PSL world, in arrays over which joins run while atoms come and go."""
+"""The listed atoms of a world, in arrays over which joins run while atoms come and go."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints, enlarged
+from onlinesrl.core.arrays import Floats, Ints, Ints32, enlarged
 from onlinesrl.logic.atom_index import GroundAtom
-from onlinesrl.psl.ground.form_assembly import spellings
-from onlinesrl.psl.ground.indexed_rows import IndexedRows
-from onlinesrl.psl.lang.data import AtomTable, Database, Relation, no_atoms
+from onlinesrl.logic.compiled_joins import WORLD, CompiledPlan, P, spellings
+from onlinesrl.logic.indexed_rows import IndexedRows
+from onlinesrl.logic.kernels import join as kernel
+from onlinesrl.logic.kernels.join import BEFORE, COMPARES, COMPUTES, Loops
+from onlinesrl.logic.kernels.whole_numbers import NO_NUMBER
+
+FIRST, ROOM = 1 << 8, 1 << 16
+"""The rows of a plan's first chunk, and of the largest."""
+NO_LIMIT = 1 << 62
+ORDERED = BEFORE, COMPARES, COMPUTES
+"""The conditions for which constants are more than numbers."""
 
 
 class IndexedAtoms(IndexedRows):
-    """Numbered atoms with values, NaN for a target.
+    """Numbered atoms with values, NaN for a target, and the indexes that plans look atoms up in.
 
-    ``indexes`` are pairs of a predicate and some columns; ``named`` are constants that stay. ``value``
-    float64[room] is that of an atom, ``variable`` int32[room] its number where it is a target, else -1.
-    With ``ordered``, joins compare constants, letter by letter.
+    ``arities`` are those of predicates, ``key_width`` the most columns of lists of keys. ``value``
+    float64[room] is that of an atom, ``variable`` int32[room] its number where it is a target, else -1. The
+    constants of plans stay.
     """
 
     def __init__(
-        self,
-        arities: Mapping[str, int],
-        indexes: Iterable[tuple[str, tuple[int, ...]]],
-        named: Iterable[str],
-        ordered: bool,
-        key_width: int,
+        self, arities: Mapping[str, int], plans: Sequence[CompiledPlan[Any]], key_width: int
     ) -> None:
-        self.predicates = [*arities]
-        self.relation_of = {name: n for n, name in enumerate(arities)}
-        self._arities, self._ordered = np.array([*arities.values()], np.int64), ordered
         self._number: dict[GroundAtom, int] = {}
         self._atom = list[GroundAtom | None]()
         self.constants: list[str] = []
@@ -41,37 +44,62 @@ class IndexedAtoms(IndexedRows):
         self._mentions = np.zeros(0, np.int64)
         self._idle = list[int]()
         self._letters = 0
-        super().__init__(
-            [*arities.values()],
-            [(self.relation_of[name], columns) for name, columns in indexes],
-            key_width,
-        )
-        numbers = self._interned([*named])
-        self._mentions[numbers] = 1
+        super().__init__([*arities.values()], self._asked(arities, plans), key_width)
+        self._intern_constants(plans)
 
-    def under_rules(
-        self,
-        arities: Mapping[str, int],
-        indexes: Iterable[tuple[str, tuple[int, ...]]],
-        named: Iterable[str],
-        ordered: bool,
-        key_width: int,
+    def under_plans(
+        self, arities: Mapping[str, int], plans: Sequence[CompiledPlan[Any]], key_width: int
     ) -> IndexedAtoms:
-        """Return a copy for other rules, with the same numbers; it has its own and the other predicates."""
-        every = dict(zip(self.predicates, self._arities.tolist(), strict=True)) | {**arities}
-        relation_of = {name: n for n, name in enumerate(every)}
-        numbered = [(relation_of[name], columns) for name, columns in indexes]
-        other = self.under([*every.values()], numbered, key_width)
-        other.predicates, other.relation_of = [*every], relation_of
-        other._arities, other._ordered = np.array([*every.values()], np.int64), ordered
+        """Return a copy for other plans, with the same numbers; it has its own and the other predicates."""
+        every = dict(zip(self.predicates, self.widths, strict=True)) | {**arities}
+        other = copy(self)
+        other = other.under([*every.values()], other._asked(every, plans), key_width)
         other._number, other._constant = {**self._number}, {**self._constant}
         other._atom, other.constants, other._idle = [*self._atom], [*self.constants], [*self._idle]
         other._mentions = self._mentions.copy()
-        if ordered:
+        if other._ordered:
             other._spell_all()
-        numbers = other._interned([*named])
-        other._mentions[numbers] += 1
+        other._intern_constants(plans)
         return other
+
+    def _asked(
+        self, arities: Mapping[str, int], plans: Iterable[CompiledPlan[Any]]
+    ) -> list[tuple[int, tuple[int, ...]]]:
+        """Return the indexes that plans ask for beside those on all columns, and number all."""
+        self.predicates = [*arities]
+        self.relation_of = {name: n for n, name in enumerate(arities)}
+        self._arities = np.array([*arities.values()], np.int64)
+        whole = {(name, tuple(range(n))): self.relation_of[name] for name, n in arities.items()}
+        keys = dict.fromkeys(key for plan in plans for key in plan.indexes if key[0] != WORLD)
+        more = [key for key in keys if key not in whole]
+        self._index = whole | {key: n for n, key in enumerate(more, len(arities))}
+        kinds = [np.empty(0, np.int32), *(plan.code.condition[:, 0] for plan in plans)]
+        self._ordered = bool(np.isin(np.concatenate(kinds), ORDERED).any())
+        return [(self.relation_of[name], columns) for name, columns in more]
+
+    def _intern_constants(self, plans: Iterable[CompiledPlan[Any]]) -> None:
+        numbers = self._interned(dict.fromkeys(name for plan in plans for name in plan.constants))
+        self._mentions[numbers] += 1
+
+    def bound(self, plan: CompiledPlan[P]) -> CompiledPlan[P]:
+        """Return a plan with the numbers of the indexes, for ``run``."""
+        index = [self.scratch if key[0] == WORLD else self._index[key] for key in plan.indexes]
+        probes = np.array(index, np.int32)[plan.code.probe_index]
+        return replace(plan, code=replace(plan.code, probe_index=probes))
+
+    def run(
+        self, plan: CompiledPlan[Any], loops: Loops, limit: int = NO_LIMIT
+    ) -> Iterator[tuple[Ints32, Ints32]]:
+        """Yield the atoms and bindings of a bound plan's rows, in chunks; see ``kernels.join.rows``."""
+        constant = np.array([self._constant[name] for name in plan.constants], np.int32)
+        relations, capacity = self.relations, FIRST
+        while loops.depth[0] >= 0:
+            atoms = np.empty((len(loops.atom) - 1, capacity), np.int32)
+            bindings = np.empty((plan.slots, capacity), np.int32)
+            n = kernel.rows(relations, plan.code, loops, constant, limit, atoms, bindings)
+            capacity = min(4 * capacity, ROOM)
+            if n:
+                yield atoms[:, :n], bindings[:, :n]
 
     def get(self, atom: GroundAtom) -> float | None:
         """Return the value of an atom; None if it is not listed."""
@@ -147,37 +175,24 @@ class IndexedAtoms(IndexedRows):
         """Free the numbers of atoms that were removed, and of constants that no atom mentions."""
         gone = super().release()
         constants = [self._constant[name] for number in gone for name in self.atom(number)[1]]
+        idle = list[int]()
         np.subtract.at(self._mentions, constants, 1)
         for constant in {*constants}:
             if not self._mentions[constant]:
                 del self._constant[self.constants[constant]]
                 self.constants[constant] = ""
                 self._idle.append(constant)
+                idle.append(constant)
         for number in gone:
             self._atom[number] = None
+        if self._ordered and idle:
+            letter, start, stop, values, ascending = self._spellings
+            self.spell((letter, start, stop, values, ascending[~np.isin(ascending, idle)]))
         return gone
 
-    def database(self) -> tuple[Database, Ints, Ints]:
-        """Return the listed atoms as a database.
-
-        Returns also the numbers of its atoms, predicate by predicate with observed ones before targets, and
-        those of its constants.
-        """
-        constants = np.flatnonzero(self._mentions)
-        place = np.zeros(len(self._mentions), np.int32)
-        place[constants] = np.arange(len(constants))
-        relations, numbers = {}, [np.empty(0, np.int64)]
-        for relation, name in enumerate(self.predicates):
-            every, arity = self.numbers(relation), int(self._arities[relation])
-            is_target = self.variable[every] >= 0
-            parts = every[~is_target], every[is_target]
-            observed, targets = (
-                AtomTable(place[self.cells(part)[:arity]], self.value[part]) for part in parts
-            )
-            relations[name] = Relation(observed, targets, no_atoms(arity))
-            numbers += parts
-        names = tuple([self.constants[n] for n in constants.tolist()])
-        return Database(names, relations), np.concatenate(numbers), constants
+    def mentioned(self) -> Ints:
+        """Return the numbers of the constants of listed atoms and of those that stay."""
+        return np.flatnonzero(self._mentions)
 
     def _interned(self, names: Collection[str]) -> Ints:
         """Return the numbers of constants, new ones as well."""
@@ -199,22 +214,28 @@ class IndexedAtoms(IndexedRows):
 
     def _spell(self, names: Sequence[str]) -> None:
         """Write the letters of constants behind all others, or of all where there is no room."""
-        new, begins, stops = spellings(names)
-        letter, start, stop = self._spellings
+        new, begins, stops, values, _ = spellings(names)
+        letter, start, stop, number, ascending = self._spellings
         begin, end = self._letters, self._letters + len(new)
         if end > len(letter) or len(self.constants) > len(start):
             self._spell_all()
             return
-        numbers = [self._constant[name] for name in names]
+        numbers = np.array([self._constant[name] for name in names], np.int64)
         letter[begin:end], self._letters = new, end
-        start[numbers], stop[numbers] = begin + begins, begin + stops
+        start[numbers], stop[numbers], number[numbers] = begin + begins, begin + stops, values
+        if np.any(whole := values != NO_NUMBER):
+            order = np.argsort(values[whole])
+            places = np.searchsorted(number[ascending], values[whole][order])
+            ascending = np.insert(ascending, places, numbers[whole][order])
+            self.spell((letter, start, stop, number, ascending))
 
     def _spell_all(self) -> None:
         """Write the letters of all constants, with room for as many again."""
-        parts = spellings(self.constants)
-        self._letters = len(parts[0])
-        letter, start, stop = (enlarged(part, 2 * len(part) + 64) for part in parts)
-        self.spell(letter, start, stop)
+        letter, *places, ascending = spellings(self.constants)
+        self._letters, room = len(letter), 2 * len(self.constants) + 64
+        letter = enlarged(letter, 2 * len(letter) + 64)
+        start, stop, number = (enlarged(part, room) for part in places)
+        self.spell((letter, start, stop, number, ascending))
 
     def _extend(self, room: int) -> None:
         present = len(self.value)

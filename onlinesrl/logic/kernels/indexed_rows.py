@@ -8,7 +8,7 @@ import numpy as np
 from onlinesrl.core.arrays import Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
-from onlinesrl.psl.kernels.join import Relations, bucket_of, hashed
+from onlinesrl.logic.kernels.join import Relations, bucket_of, hashed
 
 
 class IndexedRows(Frame):

@@ -9,8 +9,9 @@ from typing import Self
 import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
-from onlinesrl.psl.kernels import indexed_rows as kernel
-from onlinesrl.psl.kernels.join import Relations
+from onlinesrl.logic.compiled_joins import spellings
+from onlinesrl.logic.kernels import indexed_rows as kernel
+from onlinesrl.logic.kernels.join import Relations
 
 LOAD = 4
 """A relation that has so many times the rows of its indexes' making is indexed anew."""
@@ -40,7 +41,7 @@ class IndexedRows:
         """Of relations, and of the keys."""
         self._free, self._gone = list[int](), list[int]()
         self._end = self._places = 0
-        self._spellings = np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64)
+        self._spellings = spellings(())
         self._set_relations(widths, indexes, key_width)
         self._grow(8, 8)
 
@@ -174,9 +175,9 @@ class IndexedRows:
         cells[0, :n] = np.arange(n)
         cells[1 : 1 + len(keys), :n] = keys
 
-    def spell(self, letter: Bytes, start: Ints, stop: Ints) -> None:
-        """Set the letters of constants, which joins compare, and where they are."""
-        self._spellings = letter, start, stop
+    def spell(self, letters: tuple[Bytes, Ints, Ints, Ints, Ints32]) -> None:
+        """Set the letters and numbers of constants, which joins compare, see ``spellings``."""
+        self._spellings = letters
         self._frame = self._framed()
 
     def _grow(self, room: int, list_room: int) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
+from onlinesrl.logic.kernels.whole_numbers import NO_NUMBER, compares, computed
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio (Knuth, The Art of Computer Programming, section 6.4)."""
@@ -20,14 +21,12 @@ NEAR = np.uint64(6)
 LAST = np.uint64(63 << 32)
 """Where these bits are in a hash: the lowest that ``bucket_of`` takes."""
 
-EQUAL, BEFORE, LISTED = 0, 1, 2
-"""Conditions: the same constant; PSL's ``%``; an observed atom with a value above 0."""
+EQUAL, BEFORE, LISTED, COMPARES, COMPUTES = 0, 1, 2, 3, 4
+"""Conditions: the same constant; PSL's ``%``; an observed atom with a value other than 0; a comparison of
+whole numbers; arithmetic, which binds a variable."""
 
 WRONG, PASSES = 1, 2
 """What an unlisted atom of a lookup is, if not 0: an error, or a reason to keep the row."""
-
-MINUS, ZERO, NINE = 45, 48, 57
-"""A minus sign, the first and the last digit in UTF-8."""
 
 FINE, MISSING, TOO_MANY = 0, 1, 2
 """The status of a world: fine, an open atom is not listed, too many rows."""
@@ -52,6 +51,8 @@ class Relations(Frame):
     letter: Bytes  # of constants, in UTF-8
     spelled: Ints  # [constant] where its letters begin
     spelled_stop: Ints  # [constant]
+    number: Ints  # [constant] the whole number that it is, or NO_NUMBER
+    ascending: Ints32  # the constants that are whole numbers, in the order of these
 
 
 class Code(Frame):
@@ -68,9 +69,12 @@ class Code(Frame):
     check_start: Ints32  # [step + 1] the checks after a step
     choice_start: Ints32  # [check + 1]
     condition_start: Ints32  # [choice + 1]
-    condition: Ints32  # [condition, 4] kind, whether positive, then two arguments or a probe
+    condition: (
+        Ints32  # [condition, 5] kind, whether positive or operator, two arguments or a probe, slot
+    )
     lookup_probe: Ints32  # [lookup]
     lookup_open: Bytes  # [lookup] what an unlisted atom is: 0, WRONG or PASSES
+    plain: Bytes  # [slot] 1: of a whole number, which need not be a constant
     clause: bool
     without_targets: bool  # also rows without targets
 
@@ -82,6 +86,7 @@ class Loops(Frame):
     cursor: Ints  # [step] among the index's rows
     stop: Ints  # [step]
     binding: Ints32  # [slot]
+    number: Ints  # [slot] of whole numbers
     atom: Ints32  # [step + lookup]
     rows: Ints  # [world] so far
     problem: Bytes  # [world] FINE, MISSING or TOO_MANY
@@ -177,67 +182,76 @@ def _look_up_atom(
 
 @kernel
 def _before(relations: Relations, left: int, right: int) -> bool:
-    """Compare two constants: integers come first, by value; equal ones, and all others, by their texts."""
-    first, second = _digits(relations, left), _digits(relations, right)
-    if (first < 0) != (second < 0):
-        return first >= 0
-    order = 0
-    if first >= 0:
-        stop, other_stop = relations.spelled_stop[left], relations.spelled_stop[right]
-        minus = first < stop and relations.letter[relations.spelled[left]] == MINUS
-        if minus != (second < other_stop and relations.letter[relations.spelled[right]] == MINUS):
-            return minus
-        order = (stop - first) - (other_stop - second)
-        if order == 0:
-            order = _letters(relations, first, stop, second, other_stop)
-        order = -order if minus else order
-    if order == 0:
-        order = _letters(
-            relations,
-            relations.spelled[left],
-            relations.spelled_stop[left],
-            relations.spelled[right],
-            relations.spelled_stop[right],
-        )
-    return order < 0
+    """Compare two constants: whole numbers come first, by value, and all others by their texts."""
+    first, second = relations.number[left], relations.number[right]
+    if first != second:
+        return first != NO_NUMBER and (second == NO_NUMBER or first < second)
+    place, stop = relations.spelled[left], relations.spelled_stop[left]
+    other, other_stop = relations.spelled[right], relations.spelled_stop[right]
+    while place < stop and other < other_stop:
+        if relations.letter[place] != relations.letter[other]:
+            return relations.letter[place] < relations.letter[other]
+        place, other = place + 1, other + 1
+    return stop - place < other_stop - other
 
 
 @kernel
-def _letters(relations: Relations, first: int, stop: int, second: int, other_stop: int) -> int:
-    """Compare two stretches of letters: below 0 where the first one comes first, 0 where they are equal."""
-    while first < stop and second < other_stop:
-        if relations.letter[first] != relations.letter[second]:
-            return -1 if relations.letter[first] < relations.letter[second] else 1
-        first, second = first + 1, second + 1
-    return (stop - first) - (other_stop - second)
+def _number(relations: Relations, code: Code, argument: int, loops: Loops, constant: Ints32) -> int:
+    """Return the whole number that an argument stands for, or NO_NUMBER."""
+    if argument >= 0 and code.plain[argument]:
+        return int(loops.number[argument])
+    return int(relations.number[_argument(argument, loops.binding, constant)])
 
 
 @kernel
-def _digits(relations: Relations, constant: int) -> int:
-    """Return where the digits of an integer begin behind its sign and zeros; -1 for another constant."""
-    place, stop = relations.spelled[constant], relations.spelled_stop[constant]
-    if place < stop and relations.letter[place] == MINUS:
-        place += 1
-    if place == stop:
-        return -1
-    for p in range(place, stop):
-        if not ZERO <= relations.letter[p] <= NINE:
-            return -1
-    while place < stop and relations.letter[place] == ZERO:
-        place += 1
-    return int(place)
+def _constant_of(relations: Relations, number: int) -> int:
+    """Return the constant that is a whole number, or -1."""
+    low, high = 0, len(relations.ascending)
+    while low < high:
+        middle = (low + high) // 2
+        if relations.number[relations.ascending[middle]] < number:
+            low = middle + 1
+        else:
+            high = middle
+    if low < len(relations.ascending) and relations.number[relations.ascending[low]] == number:
+        return int(relations.ascending[low])
+    return -1
 
 
 @kernel
-def _holds(relations: Relations, code: Code, c: int, binding: Ints32, constant: Ints32) -> bool:
+def _compute(relations: Relations, code: Code, c: int, loops: Loops, constant: Ints32) -> bool:
+    """Bind a variable to the result of arithmetic; return whether it has one."""
+    slot = code.condition[c, 4]
+    result = computed(
+        code.condition[c, 1],
+        _number(relations, code, code.condition[c, 2], loops, constant),
+        _number(relations, code, code.condition[c, 3], loops, constant),
+    )
+    if result == NO_NUMBER:
+        return False
+    loops.number[slot] = result
+    loops.binding[slot] = 0 if code.plain[slot] else _constant_of(relations, result)
+    return loops.binding[slot] >= 0
+
+
+@kernel
+def _holds(relations: Relations, code: Code, c: int, loops: Loops, constant: Ints32) -> bool:
     """Return whether a condition holds."""
     kind, positive = code.condition[c, 0], code.condition[c, 1] != 0
+    if kind == COMPUTES:
+        return _compute(relations, code, c, loops, constant)
+    if kind == COMPARES:
+        return compares(
+            code.condition[c, 1],
+            _number(relations, code, code.condition[c, 2], loops, constant),
+            _number(relations, code, code.condition[c, 3], loops, constant),
+        )
     if kind == LISTED:
-        atom = _look_up_atom(relations, code, code.condition[c, 2], binding, constant)
-        listed = atom >= 0 and relations.variable[atom] < 0 and relations.value[atom] > 0.0
+        atom = _look_up_atom(relations, code, code.condition[c, 2], loops.binding, constant)
+        listed = atom >= 0 and relations.variable[atom] < 0 and relations.value[atom] != 0.0
         return listed == positive
-    left = _argument(code.condition[c, 2], binding, constant)
-    right = _argument(code.condition[c, 3], binding, constant)
+    left = _argument(code.condition[c, 2], loops.binding, constant)
+    right = _argument(code.condition[c, 3], loops.binding, constant)
     if kind == EQUAL:
         return (left == right) == positive
     return _before(relations, left, right) == positive
@@ -245,7 +259,7 @@ def _holds(relations: Relations, code: Code, c: int, binding: Ints32, constant: 
 
 @kernel
 def _checks_hold(
-    relations: Relations, code: Code, step: int, binding: Ints32, constant: Ints32
+    relations: Relations, code: Code, step: int, loops: Loops, constant: Ints32
 ) -> bool:
     """Return whether all checks of a step hold."""
     for check in range(code.check_start[step], code.check_start[step + 1]):
@@ -255,7 +269,7 @@ def _checks_hold(
             holds = True
             c = code.condition_start[choice]
             while holds and c < code.condition_start[choice + 1]:
-                holds = _holds(relations, code, c, binding, constant)
+                holds = _holds(relations, code, c, loops, constant)
                 c += 1
             choice += 1
         if not holds:
@@ -291,7 +305,7 @@ def _advance(relations: Relations, code: Code, loops: Loops, step: int, constant
         if step > 0 and code.clause and _satisfies(relations, atom, 0.0):
             continue
         if _bind(relations, code, step, i, loops.binding) and _checks_hold(
-            relations, code, step, loops.binding, constant
+            relations, code, step, loops, constant
         ):
             loops.atom[step] = atom
             return True

@@ -1,0 +1,1 @@
+"""Kernels that both languages use."""
