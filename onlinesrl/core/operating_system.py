@@ -5,7 +5,6 @@ Windows has no fcntl, no resource, no fork, no positional reads and no SIGHUP.
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import socket
@@ -75,16 +74,6 @@ def head(descriptor: int, size: int) -> bytes:
     """Return the first bytes of an open file, at most ``size``. Raises OSError."""
     buffer = bytearray(size)
     return bytes(buffer[: read_at(descriptor, buffer, 0)])
-
-
-def memory_file(name: str, n_bytes: int) -> int:
-    """Return a nameless file in memory, opened without blocking. Raises OSError where there are none."""
-    if not hasattr(_os, "memfd_create"):
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    descriptor: int = _os.memfd_create(name)
-    os.truncate(descriptor, n_bytes)
-    _os.set_blocking(descriptor, False)
-    return descriptor
 
 
 def user() -> int | None:

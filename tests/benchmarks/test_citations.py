@@ -1,4 +1,4 @@
-"""What a citation costs: in a run beside CRFsuite, on two threads, in shards, one by one; growth.
+"""What a citation costs: in a run beside CRFsuite, in shards, one by one; growth.
 
 Tests read the citations of ``streams/citations``, benchmarks those of CiteSeer.
 """
@@ -71,7 +71,6 @@ def crfsuites(source: Path) -> Used:
 WAYS: dict[str, Callable[[Path], Used]] = {
     "a run": run,
     "CRFsuite": crfsuites,
-    "on two threads": lambda source: run(source, "--threads", "2"),
     "in shards": lambda source: shards(source, 1),
     "in shards, two processes": lambda source: shards(source, 2),
 }

@@ -94,28 +94,14 @@ class Packer(Constants):
 
     def clear(self) -> None:
         """Forget the packed worlds, and the numbers of constants if there are too many."""
-        self.start()
-        if self.full:
+        if len(self.constants.names) > self.first + KEPT_NAMES:
             self.begin()
-
-    def start(self) -> None:
-        """Forget the packed worlds."""
         self.worlds: list[Packed] = []
         self.rows: list[bytes] = []
         self.spans: list[bytes] = []
         self.listed = bytearray()
         self.labelled = bytearray()
         self.values = dict(self.fact_values)  # values of numeric atoms, numbered as they appear
-
-    @property
-    def full(self) -> bool:
-        """Whether there are so many numbered constants that numbering should restart."""
-        return len(self.constants.names) > self.first + KEPT_NAMES
-
-    def forget(self, sizes: Mapping[str, int]) -> None:
-        """Forget the packed worlds, and the stream's constants of each type beyond ``sizes[type]``."""
-        self.drop_stream(sizes)
-        self.clear()
 
     def __len__(self) -> int:
         return len(self.worlds)
@@ -325,10 +311,7 @@ class Packer(Constants):
         return true
 
     def batch(self, learning: bool) -> Batch:
-        """Return the packed worlds as arrays; ``learning`` adds constants of labelled worlds to the stream.
-
-        After a MemoryError, ``forget`` restores the stream.
-        """
+        """Return the packed worlds as arrays; if ``learning``, those labelled add constants to the stream."""
         worlds, types = len(self.worlds), len(self.layout.types)
         if self.strange and learning and any(self.labelled):
             for kind, constant in self.strange:  # now the stream has the constants of facts

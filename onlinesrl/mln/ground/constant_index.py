@@ -219,20 +219,6 @@ class Constants:
             self.shared[kind] = Domain([*self.layout.constants[kind], *constants.get(kind, ())])
         self.begin()
 
-    def stream_sizes(self) -> dict[str, int]:
-        """Return the number of the stream's constants, by type."""
-        return {kind: len(domain.names) for kind, domain in self.stream.items()}
-
-    def drop_stream(self, sizes: Mapping[str, int]) -> None:
-        """Forget the stream's constants beyond the first ``sizes[type]`` of each type."""
-        for kind, count in sizes.items():
-            stream = self.stream[kind]
-            for name in stream.names[count:]:
-                stream.pop(name, None)
-                stream.pop(str(name), None)
-            del stream.names[count:]
-        self.begin()
-
     # a batch -------------------------------------------------------------------------------------
 
     def numbers(self) -> Ints:

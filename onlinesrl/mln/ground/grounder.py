@@ -61,7 +61,7 @@ class Grounder:
     """The grounder of the worlds of a batch; ``net`` and ``truth`` belong to the last ground world.
 
     Their memory is reused, and grows if a kernel runs out of it. ``stream`` has, by type, the constants that
-    identify weights. A method that raises MemoryError leaves the grounder unchanged.
+    identify weights.
     """
 
     def __init__(
