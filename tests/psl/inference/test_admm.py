@@ -9,13 +9,6 @@ from tests.support.hinge_models import friendship, hinge_problems, smokers
 
 
 @given(hinge_problems(constraints=False))
-def test_without_constraints_it_is_always_certified(problem):
-    model, weights, bonus = problem
-
-    assert Admm().solve(model, weights, bonus=bonus).certified
-
-
-@given(hinge_problems(constraints=False))
 def test_the_optimality_conditions(problem):
     """Each dual is a slope of its potential, and no variable can gain (Karush, Kuhn and Tucker)."""
     model, weights, _ = problem
