@@ -1,17 +1,15 @@
 """Runs of PSL programs: learned, stopped, killed, gone on with, looked into and refused as others are."""
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-from conftest import Job, command, long_if, tiers, wait
+from conftest import Job, command, long_if, wait
 
 import onlinesrl as srl
 from onlinesrl.core.errors import ConfigError, OnlinesrlError
@@ -22,15 +20,12 @@ from onlinesrl.runs import weights as weights_module
 from onlinesrl.runs.config.loading import load
 from onlinesrl.runs.config.schema import Config
 from onlinesrl.runs.evaluation import check, evaluate
-from onlinesrl.runs.http.metrics import RunMonitor
-from onlinesrl.stream.trainer import Trainer
 from tests.core.evaluation.test_ranking_metrics import (
     f1_at,
     textbook_auc,
     textbook_average_precision,
 )
 from tests.stream.test_kill import LEARNERS
-from tests.stream.test_pipe import Piped
 from tests.support.trust_program import MODEL, examples
 
 BAD = [
@@ -75,25 +70,6 @@ def warm_soft(warm: None, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 def config_of(job: Job, *overrides: str) -> Config:
     return load(job.config, overrides)
-
-
-def test_a_pipe_is_answered_as_it_comes(trust: Callable[..., Job]) -> None:
-    run = trust(LINES[:20])
-    assert run.run() == 0, run.said
-    held_out = trust([], "held_out")
-    piped = Piped(held_out, "predict", str(run.output), str(held_out.config))
-    answers = []
-    for line in [LINES[20], BAD[0], LINES[21], BAD[1], b" \n", LINES[22].rstrip()]:
-        piped.write(line)
-        if line.strip() and line.endswith(b"\n"):
-            answers.append(json.loads(piped.stream.readline()))
-    os.close(piped.writing)
-    answers += map(json.loads, piped.stream.read().splitlines())
-    assert wait(piped.process) == 0
-    piped.stream.close()
-    ids = [json.loads(line)["id"] for line in LINES[20:23]]
-    assert [answer.get("id") for answer in answers] == [ids[0], None, ids[1], 1, ids[2]]
-    assert [answer.get("line") for answer in answers] == [None, 2, None, 4, None]
 
 
 def test_a_run_learns_and_says_what(trust: Callable[..., Job]) -> None:
@@ -270,53 +246,6 @@ def test_batches_and_stops_leave_no_trace(trust: Callable[..., Job], learner: st
         assert run.run("--set", "batch=3", "--until", until) == 0, run.said
     assert run.run("--set", "batch=3") == 0, run.said
     assert run.results() == expected
-
-
-@pytest.mark.long
-@tiers("kills", 4, 40)
-def test_kills_leave_no_trace(trust: Callable[..., Job], kills: int) -> None:
-    trust(mixed(60), checkpoint={"every": 7}, batch=4).survives(kills, 0)
-
-
-def test_labels_come_later(trust: Callable[..., Job]) -> None:
-    whole = trust(LINES[:20], "whole")
-    assert whole.run() == 0, whole.said
-    lines = []
-    for line in LINES[:20]:
-        example = json.loads(line)
-        label = {"id": example["id"], "truth": example.pop("truth")}
-        lines += [json.dumps(each).encode() + b"\n" for each in (example, label)]
-    late = trust(lines, "late", labels={})
-    assert late.run() == 0, late.said
-    assert late.results()["weights.psl"] == whole.results()["weights.psl"]
-    first, second = late.lines("predictions.jsonl"), whole.lines("predictions.jsonl")
-    assert [each["predicted"] for each in first] == [each["predicted"] for each in second]
-
-
-def test_the_error_is_served_where_there_is_one(tmp_path: Path) -> None:
-    figures = {
-        "f1": 0.5,
-        "loss": None,
-        "weights": 4,
-        "examples": 1,
-        "bad": 0,
-        "errors": {},
-        "routes": {},
-    }
-    for error in (None, 0.25):
-        monitor = RunMonitor()
-        trainer = SimpleNamespace(
-            seconds=0.0,
-            line=lambda error=error: {**figures, "mae": error},
-            reader=SimpleNamespace(source=SimpleNamespace(lag=dict)),
-            folder=SimpleNamespace(checkpoints=tmp_path),
-            copies=None,
-        )
-        monitor.begin(cast(Trainer, trainer))
-        served = {metric.name for metric in monitor.collect()}
-        assert served >= {"onlinesrl_f1_ratio", "onlinesrl_weights"}
-        assert "onlinesrl_mean_loss" not in served
-        assert ("onlinesrl_mean_absolute_error" in served) is (error is not None)
 
 
 # what is made of a run -----------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """A cluster of Ray whose machines leave, differ, or lack memory or files; slow, so only in soak."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -71,39 +70,6 @@ def test_a_machine_that_leaves_changes_nothing(cluster, job, citations):
     code, said = ended(process)
     assert code == 0, said
     assert one.results() == local
-
-
-def test_a_model_in_parts_outlives_a_machine(cluster, tmp_path):
-    names = [f"p{n}" for n in range(40)]
-    pairs = [(a, b) for a in names for b in names if a != b]
-    (tmp_path / "m.psl").write_text(
-        "1: Similar(P, Q) -> Friends(P, Q) ^2\n0.5: !Friends(P, Q) ^2\n"
-        "2: Friends(P, Q) & Friends(Q, R) & P != Q & Q != R & P != R -> Friends(P, R)\n"
-    )
-    rows = "".join(f"{a}\t{b}\t{(n * n) % 7 / 7:.2f}\n" for n, (a, b) in enumerate(pairs))
-    (tmp_path / "similar.txt").write_text(rows)
-    (tmp_path / "friends.txt").write_text("".join(f"{a}\t{b}\n" for a, b in pairs))
-    (tmp_path / "m.data").write_text(
-        "predicates:\n  Similar/2: closed\n  Friends/2: open\n"
-        "observations:\n  Similar: similar.txt\ntargets:\n  Friends: friends.txt\n"
-    )
-    model = ["--model", str(tmp_path / "m.psl"), "--data", str(tmp_path / "m.data")]
-    local, there = tmp_path / "local", tmp_path / "there"
-    here = begun("infer", *model, "--output", str(local), "--distribute", "workers=1")
-    code, said = ended(here)
-    assert code == 0, said
-    _, leaving = (cluster.add_node(num_cpus=1) for _ in range(2))
-    keys = ("engine=ray", f"address={cluster.address}", "workers=2")
-    options = [part for key in keys for part in ("--distribute", key)]
-    process = begun("infer", *model, "--output", str(there), *options)
-    assert process.stderr is not None
-    told = b""
-    while b"round" not in told and process.poll() is None:
-        told += os.read(process.stderr.fileno(), 4096)
-    cluster.remove_node(leaving)
-    code, said = ended(process)
-    assert code == 0, said
-    assert (there / "Friends.txt").read_bytes() == (local / "Friends.txt").read_bytes()
 
 
 def test_a_worker_of_another_version_is_refused(cluster, job, citations, tmp_path):

@@ -44,13 +44,6 @@ def test_the_same_bits_for_any_threads(problem, threads):
         assert one.energy == pytest.approx(whole.energy, rel=4e-6, abs=4e-6)
 
 
-def test_a_bonus_without_rows_counts_once():
-    found = Admm(large=0).solve(Rows().model(2), np.ones(1), bonus=np.array([0.5, -0.25]))
-    assert found.y == pytest.approx([1.0, 0.0], abs=1e-6)
-    assert found.energy == pytest.approx(-0.5, abs=1e-6)
-    assert found.certified
-
-
 def test_the_same_bits_of_many_blocks():
     model, weights = of_people(100)
     one, watched = Admm(large=0).solve(model, weights), []

@@ -7,7 +7,7 @@ from onlinesrl.psl.ground.hinge_loss_mrf import HARD, HINGE, PLAIN
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.dual import lower_bound
 from onlinesrl.psl.inference.lifting import Lifted, lift
-from tests.support.hinge_models import Rows, friendship, smokers
+from tests.support.hinge_models import Rows, friendship
 
 
 def test_the_thesis_example_4():
@@ -45,21 +45,6 @@ def test_symmetric_friends():
     assert lifted.energy == pytest.approx(plain.energy, rel=1e-6)
     assert lifted.bound == pytest.approx(lower_bound(model, weights, lifted.dual))
     assert lifted.iterations <= 2 * plain.iterations
-
-
-def test_a_warm_start():
-    rng = np.random.default_rng(1)
-    friend = rng.integers(300, size=(500, 2))
-    model, weights = smokers(
-        friend[friend[:, 0] != friend[:, 1]],
-        np.where(rng.random(300) < 0.5, np.nan, rng.integers(2, size=300)),
-    )
-    first = Lifted(Admm()).solve(model, weights)
-    again = Lifted(Admm()).solve(model, weights, start=first)
-
-    assert lift(model, weights).model.n_variables < model.n_variables
-    assert again.iterations <= 20
-    assert again.energy == pytest.approx(Admm().solve(model, weights).energy, rel=1e-6)
 
 
 def test_the_bonus_tells_variables_apart():

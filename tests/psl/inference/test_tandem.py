@@ -186,18 +186,6 @@ def test_chunks_do_not_matter(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_rows(tmp_path):
-    found = Tandem(tmp_path).solve([], 3, np.empty(0))
-
-    assert found.y.tolist() == [0.5, 0.5, 0.5]
-    assert (found.energy, found.potentials, found.bytes_on_disk, found.certified) == (
-        0.0,
-        0,
-        0,
-        True,
-    )
-
-
 def test_a_row_larger_than_a_page(tmp_path):
     rows = Rows()
     rows.add(0, np.arange(8), 1.0)
@@ -261,19 +249,3 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
 
     assert peaks[1] <= peaks[0] + 100_000  # of megabytes that the rows grow by
     assert found.bytes_on_disk > 10 * peaks[1]
-
-
-def test_progress(tmp_path):
-    model, weights = friends()
-    seen = []
-    found = Tandem(tmp_path, page_bytes=20_000).solve(
-        chunks(model, 100), model.n_variables, weights, seen.append
-    )
-    ground = [each.rows for each in seen if each.phase == "ground"]
-
-    assert len(ground) > 2
-    assert ground == sorted(ground)
-    assert {each.rows for each in seen if each.phase != "ground"} == {model.n_rows}
-    assert [each.round for each in seen if each.phase == "descend"] == list(range(2, 11))
-    assert [e.round for e in seen if e.phase == "admm"] == list(range(1, found.iterations + 1))
-    assert (seen[-1].energy, seen[-1].bound) == (found.energy, found.bound)

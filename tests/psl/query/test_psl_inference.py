@@ -7,7 +7,6 @@ from typer.testing import CliRunner
 
 from onlinesrl.commands.cli import app
 from onlinesrl.core.errors import ModelError, OnlinesrlError, UsageError
-from onlinesrl.runs.progress import Status
 from tests.support.paths import REPO
 
 PAGE = REPO / "onlinesrl" / "guide" / "psl.md"
@@ -184,32 +183,6 @@ def test_a_missing_target_has_its_rule(tmp_path):
     assert str(caught.value).startswith(
         f"{model}:1:1: the rule needs Likes('bob', 'milk'), which is"
     )
-
-
-class Terminal:
-    """A stream that says whether it is one."""
-
-    def __init__(self, terminal):
-        self.terminal, self.text = terminal, ""
-
-    def isatty(self):
-        return self.terminal
-
-    def write(self, text):
-        self.text += text
-
-    def flush(self):
-        pass
-
-
-def test_the_status_is_one_line(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-    stream = Terminal(True)
-    status = Status(stream)
-    status("grounding")
-    status("not so soon")
-    status.close()
-    assert stream.text == "\rgrounding\r         \r"
 
 
 def test_what_is_not_proven_is_said_to_be_so(tmp_path):
