@@ -17,15 +17,15 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import ExampleError, Infeasible, Unsolved
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.alternation import Alternation
-from onlinesrl.mln.inference.elimination import Elimination, Mpe
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.protocols import MapEngine, Solution, Wide
 from onlinesrl.mln.inference.registry import exact_engine
+from onlinesrl.mln.inference.router import Router
 from tests.support.families import FAMILIES, Atom, Case, Facts, case
 from tests.support.ground_mrfs import BranchAndBound, clause_model
 
 ENGINES: dict[str, MapEngine] = {
-    "elimination": Elimination(),
+    "elimination": Router(),
     "branch and bound": BranchAndBound(),
     "search": Alternation(Ilp()),
     "the engine of runs": exact_engine(Ilp(), None),
@@ -394,10 +394,10 @@ def test_an_audit_finds_a_wrong_certified_answer_in_a_run(
     job: Callable[..., Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine loses a pair of each matching: the run ends at the first audited one, and names it."""
-    honest = Mpe.solve
+    honest = Router.solve
 
     def careless(
-        self: Mpe, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None
+        self: Router, model: GroundMRF, weight: Floats, *, bonus: Floats | None = None
     ) -> Solution:
         found = honest(self, model, weight, bonus=bonus)
         state = found.state.copy()
@@ -418,6 +418,6 @@ def test_an_audit_finds_a_wrong_certified_answer_in_a_run(
     run = job(lines, metrics={}, **keys)
     assert run.run() == 0, run.said
     assert run.lines("metrics.jsonl")[-1]["audited"] == 2
-    monkeypatch.setattr(Mpe, "solve", careless)
+    monkeypatch.setattr(Router, "solve", careless)
     assert run.run("--fresh") == 70, run.said
     assert "audit of example 2: elimination gives" in run.said

@@ -12,8 +12,8 @@ from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.logic.ast import Program
 from onlinesrl.mln.ground.join_planner import Plan, compile_program
 from onlinesrl.mln.inference.brute_force import Brute
-from onlinesrl.mln.inference.elimination import Mpe
 from onlinesrl.mln.inference.ilp import Ilp
+from onlinesrl.mln.inference.router import Router
 from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.online.learner import MlnOnlineLearner
@@ -51,7 +51,7 @@ def update_of(name: str, **keys: Any) -> Update:
 def exact(engine: Ilp | Brute | None = None, **keys: Any) -> Inference:
     """One engine for what is given to it whole, and for what is too wide for elimination."""
     engine = engine or Ilp()
-    return Inference(engine, Mpe(engine), **keys)
+    return Inference(Router(engine) if keys.get("presolve", True) else engine, engine, **keys)
 
 
 def online(

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from onlinesrl.core.arrays import Floats, Ints
-from onlinesrl.core.errors import ExampleError, Infeasible, Unsolved
+from onlinesrl.core.errors import ExampleError, Infeasible
 from onlinesrl.core.example import Atom, Example, named_atoms
 from onlinesrl.core.learner import Outcome
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
@@ -17,7 +17,6 @@ from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.ground.model_weights import ModelWeights
 from onlinesrl.mln.inference.components import components, restrict
-from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.kernels import ground_network as n
 from onlinesrl.mln.kernels.grounding_frames import Batch
@@ -124,22 +123,12 @@ class PredictedWorld:
         clauses = np.flatnonzero(touching & (model.hard | (weight != 0)))
         try:
             part = restrict(model, atoms, clauses)
-            solution = _solve(self.predictor.inference, part, weight[clauses])
+            solution = self.predictor.inference.engine.solve(part, weight[clauses])
         except Infeasible:
             return None
         state = self.state.copy()
         state[atoms] = solution.state
         return state, solution.certified
-
-
-def _solve(inference: Inference, model: GroundMRF, weight: Floats) -> Solution:
-    """Solve a problem, if need be by the fallback, as in prediction."""
-    try:
-        return inference.engine.solve(model, weight)
-    except Unsolved:
-        if inference.fallback is None:
-            raise
-    return inference.fallback.solve(model, weight)
 
 
 def atom_names(grounder: Grounder, batch: Batch) -> list[Atom]:

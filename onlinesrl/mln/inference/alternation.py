@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -17,11 +18,12 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Unsolved
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.branch_and_bound import Search
-from onlinesrl.mln.inference.elimination import Elimination
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.protocols import Solution, Wide
 from onlinesrl.mln.inference.rounding import Magnitude
+from onlinesrl.mln.inference.router import eliminated
+from onlinesrl.mln.kernels.elimination_order import MAX_CELLS
 
 CELLS = 500
 """Cells of tables that branch and bound may read for each unit of work."""
@@ -40,8 +42,7 @@ class Alternation:
 
     Elimination comes after the first turn of branch and bound, if its tables fit memory. The best state so
     far, which a short MaxWalkSAT finds at first, is where the integer program starts, and what branch and
-    bound must exceed. An answer without a proof is no worse than that of MaxWalkSAT. It is the same on every
-    run.
+    bound must exceed. An answer without a proof is the same on every run.
     """
 
     def __init__(self, program: Ilp, max_work: int | None = None) -> None:
@@ -57,24 +58,13 @@ class Alternation:
         if best.certified:
             return best
         with suppress(Wide):
-            return Elimination().solve(model, weight, bonus=bonus)
+            plain = np.zeros(model.n_atoms) if bonus is None else bonus
+            return eliminated(model, weight, plain, MAX_CELLS)
         size = Magnitude.of(weight, bonus)
-        hidden = size.hidden(model.n_atoms + model.n_clauses)
-
-        def better(a: Solution, b: Solution) -> Solution:
-            """Return the better of two answers, the first of equal ones, with the least bound."""
-            best, least = a if a.score >= b.score else b, min(a.bound, b.bound)
-            certified = best.score > -np.inf and size.certifies(least - best.score + hidden)
-            route, bound = b.route if certified else best.route, max(least, best.score)
-            return Solution(best.state, best.score, bound, route, certified)
-
-        def searched_locally(best: Solution, engine: WalkSat) -> Solution:
-            with suppress(Unsolved):
-                answer = engine.solve(model, weight, bonus=bonus)
-                return better(best, replace(answer, route=best.route))
-            return best
-
-        best = searched_locally(best, WalkSat(tries=1))
+        better = partial(size.better, columns=model.n_atoms + model.n_clauses)
+        with suppress(Unsolved):
+            local = WalkSat(tries=1).solve(model, weight, bonus=bonus)
+            best = better(best, replace(local, route=best.route))
         most = weight[weight > 0].sum() + (0.0 if bonus is None else bonus[bonus > 0].sum())
         best = better(best, replace(best, bound=max(float(most), best.score)))
         for work in _turns(max(LEAST, entries), limit) if takes_turns else (first,):
@@ -94,8 +84,6 @@ class Alternation:
                 return best
             search.offer(best.score)
             best = better(best, search.go_on(CELLS * work))
-        if not best.certified:
-            best = searched_locally(best, WalkSat())
         if best.score == -np.inf:
             raise Unsolved(
                 f"no feasible state was found (max_work {self._max_work}): "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -12,27 +13,47 @@ from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.inference.clique_elimination import CliqueTables
 from onlinesrl.mln.inference.components import components, restrict, solve_components
-from onlinesrl.mln.inference.elimination import build_structure
 from onlinesrl.mln.inference.mcmc_diagnostics import combine
 from onlinesrl.mln.inference.protocols import MarginalEngine, Marginals, Wide
+from onlinesrl.mln.inference.router import build_structure
 from onlinesrl.mln.kernels import sum_product as sum_product_module
 from onlinesrl.mln.kernels.elimination_order import GENERIC
 
 
 class Exact:
-    """Sum-product variable elimination, clause by clause or, if that is too wide, on ``CliqueTables``.
+    """Sum-product variable elimination of each component that is narrow enough, ``sampler`` for the others.
 
-    Raises Wide if all of these tables would be too large.
+    It is clause by clause or, if that is too wide, on ``CliqueTables``. The route is ``exact``, the sampler's
+    route, or both as in ``exact+mcsat``. Raises Wide if a table would be too large and there is no sampler.
     """
 
-    route = "exact"
+    def __init__(self, sampler: MarginalEngine | None = None) -> None:
+        self._sampler = sampler
+
+    @property
+    def route(self) -> str:
+        """The sampler's."""
+        return "exact" if self._sampler is None else self._sampler.route
 
     def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
-        """See ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
-        try:
-            return _by_clause(model, weight)
-        except Wide:
-            return CliqueTables().marginals(model, weight)
+        """See ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``, known if nothing is sampled."""
+
+        def narrow(atoms: Ints, clauses: Ints) -> Marginals | None:
+            with suppress(Wide):
+                return _by_clause(restrict(model, atoms, clauses), weight[clauses])
+            return None
+
+        def wide(atoms: Ints, clauses: Ints) -> Marginals:
+            part = restrict(model, atoms, clauses)
+            try:
+                return CliqueTables().marginals(part, weight[clauses])
+            except Wide:
+                if self._sampler is None:
+                    raise
+                return self._sampler.marginals(part, weight[clauses])
+
+        live = model.hard | (weight != 0)
+        return together(model.n_atoms, solve_components(components(model, live), narrow, wide))
 
 
 def _by_clause(model: GroundMRF, weight: Floats) -> Marginals:
@@ -53,40 +74,6 @@ def _by_clause(model: GroundMRF, weight: Floats) -> Marginals:
     left_out = generic | model.satisfied(np.zeros(model.n_atoms, np.uint8))
     log_z += float(weight[left_out].sum())
     return Marginals(np.clip(probability, 0.0, 1.0), log_z, "exact", 0)
-
-
-class ExactOrSampled:
-    """Exact in each connected component that is narrow enough, ``core`` in the others.
-
-    The route is ``exact``, the core's route, or both as in ``exact+mcsat``.
-    """
-
-    def __init__(self, core: MarginalEngine) -> None:
-        self.core, self.exact = core, Exact()
-
-    @property
-    def route(self) -> str:
-        """The core's."""
-        return self.core.route
-
-    def marginals(self, model: GroundMRF, weight: Floats) -> Marginals:
-        """See ``MarginalEngine.marginals``; ``log_z`` is known if every component is exact."""
-
-        def narrow(atoms: Ints, clauses: Ints) -> Marginals | None:
-            try:
-                return _by_clause(restrict(model, atoms, clauses), weight[clauses])
-            except Wide:
-                return None
-
-        def wide(atoms: Ints, clauses: Ints) -> Marginals:
-            part = restrict(model, atoms, clauses)
-            try:
-                return self.exact.marginals(part, weight[clauses])
-            except Wide:
-                return self.core.marginals(part, weight[clauses])
-
-        live = model.hard | (weight != 0)
-        return together(model.n_atoms, solve_components(components(model, live), narrow, wide))
 
 
 def together(n_atoms: int, by_atoms: Sequence[tuple[Ints, Marginals]]) -> Marginals:

@@ -116,8 +116,8 @@ class Ilp:
             )
         score = model.score(state, weight, bonus)
         bound = max(score, self._solver.bound(problem) / size.for_solvers + constant)
-        rounding = size.hidden(len(problem.variables()))
-        close = size.certifies(bound - score + rounding)
+        hidden = size.rounding + size.hidden(len(problem.variables()))
+        close = size.certifies(bound - score + hidden)
         proven = problem.sol_status == pulp.LpSolutionOptimal
         return Solution(state, score, bound, "ilp", proven and close)
 

@@ -17,10 +17,10 @@ from onlinesrl.core.io.config_section import Kinds, named
 from onlinesrl.core.io.config_types import Count, Natural
 
 if TYPE_CHECKING:
-    from onlinesrl.mln.inference.elimination import Mpe
     from onlinesrl.mln.inference.ilp import Ilp
     from onlinesrl.mln.inference.mcmc import Chains
     from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine
+    from onlinesrl.mln.inference.router import Router
     from onlinesrl.mln.inference.settings import Inference
 
 
@@ -47,20 +47,21 @@ class MlnEngine(EngineSection):
     def inference(self, seed: int, max_atoms: int, core: MapEngine | None = None) -> Inference:
         """Return inference with ``core`` for what is too wide for elimination; None: with a proof."""
         from onlinesrl.mln.ground.grounder import Limits
-        from onlinesrl.mln.inference.elimination import Mpe
         from onlinesrl.mln.inference.ilp import Ilp
         from onlinesrl.mln.inference.maxwalksat import WalkSat
+        from onlinesrl.mln.inference.router import Router
         from onlinesrl.mln.inference.settings import Inference
 
         whole = Ilp(self.solver, max_nodes=self.max_nodes, max_work=self.max_work)
-        engine = exact_engine(whole, self.max_work) if core is None else Mpe(core)
+        router = exact_engine(whole, self.max_work) if core is None else Router(core)
+        engines = (whole, WalkSat(seed=seed)) if core is None else (core,)
         return Inference(
+            engine=router if self.presolve == "exact" else Router(*engines, growth=0),
             whole=whole,
-            exact=engine if self.presolve == "exact" else core or whole,
-            fallback=WalkSat(seed=seed) if self.unsolved == "fallback" else None,
+            predicts_unproven=self.unsolved == "fallback",
             proven=core is None,
             presolve=self.presolve == "exact",
-            growth=engine.growth,
+            growth=router.growth,
             limits=Limits(max_atoms, self.max_groundings),
             seed=seed,
         )
@@ -99,10 +100,10 @@ class SamplerSection(MlnEngine):
 
     def make(self, seed: int, max_atoms: int) -> Inference:
         """See ``MlnEngine.make``."""
-        from onlinesrl.mln.inference.exact_marginals import ExactOrSampled
+        from onlinesrl.mln.inference.exact_marginals import Exact
 
         sampler = self.sampler(seed=seed)
-        marginals = ExactOrSampled(sampler) if self.presolve == "exact" else sampler
+        marginals = Exact(sampler) if self.presolve == "exact" else sampler
         inference = self.inference(seed, max_atoms)
         return replace(inference, marginals=marginals, threshold=self.threshold)
 
@@ -205,17 +206,21 @@ def marginal_engine(
 
     ``seed``, ``error`` and ``samples`` are those of ``Chains``; a tenth as many are drawn before them.
     """
-    from onlinesrl.mln.inference.exact_marginals import ExactOrSampled
+    from onlinesrl.mln.inference.exact_marginals import Exact
 
     number = {} if samples is None else {"samples": samples, "burn_in": samples // 10}
     section = ENGINES["mcsat" if method == "exact" else method]
     sampler = section.sampler(seed=seed, error=error, **number)
-    return ExactOrSampled(sampler) if method == "exact" else sampler
+    return Exact(sampler) if method == "exact" else sampler
 
 
-def exact_engine(last: Ilp, max_work: int | None) -> Mpe:
-    """Return the engine that proves its answers: elimination, else a search and ``last`` in turns."""
+def exact_engine(last: Ilp, max_work: int | None) -> Router:
+    """Return the engine that proves its answers: elimination, else a search and ``last`` in turns.
+
+    What is not proven within ``max_work`` is no worse than an answer of MaxWalkSAT.
+    """
     from onlinesrl.mln.inference.alternation import Alternation
-    from onlinesrl.mln.inference.elimination import Mpe
+    from onlinesrl.mln.inference.maxwalksat import WalkSat
+    from onlinesrl.mln.inference.router import Router
 
-    return Mpe(Alternation(last, max_work), growth=1)
+    return Router(Alternation(last, max_work), WalkSat(), growth=1)

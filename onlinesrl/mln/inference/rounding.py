@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
+from onlinesrl.mln.inference.protocols import Solution
 from onlinesrl.mln.kernels.weight_magnitude import HIGHEST, TOLERANCE, UNIT
 
 SHARE = 1e-6
@@ -54,6 +55,17 @@ class Magnitude:
         """Tell whether an answer is certified if another state may score up to ``excess`` more."""
         return excess <= max(self.least / 2, min(SHARE * self.total, TOLERANCE))
 
+    def better(self, a: Solution, b: Solution, columns: int) -> Solution:
+        """Return the better of two answers, the first of equal ones, with the least bound.
+
+        A solver's program has at most so many ``columns``.
+        """
+        best, least = a if a.score >= b.score else b, min(a.bound, b.bound)
+        excess = least - best.score + self.rounding + self.hidden(columns)
+        certified = best.score > -np.inf and self.certifies(excess)
+        route = b.route if certified else best.route
+        return Solution(best.state, best.score, max(least, best.score), route, certified)
+
     def scale(self, total: float) -> float:
         """Return the power of two that makes the sum about ``total``."""
         return float(2.0 ** np.round(np.log2(total / self.total))) if self.total > 0 else 1.0
@@ -68,7 +80,6 @@ class Magnitude:
         return max(1.0, min(self.scale(SUM), float(2.0 ** np.ceil(np.log2(SMALL / self.least)))))
 
     def hidden(self, columns: int) -> float:
-        """Return the error that rounding and a solver's tolerances may cause over so many columns."""
+        """Return the error that a solver's tolerances may cause over so many columns."""
         scale = self.for_solvers
-        column = FINE if self.least * scale >= SMALL else COARSE
-        return self.rounding + columns * column / scale
+        return columns * (FINE if self.least * scale >= SMALL else COARSE) / scale

@@ -15,19 +15,19 @@ from onlinesrl.mln.kernels.elimination_order import MAX_CELLS
 class Inference:
     """How MPE problems are solved and how large they may be.
 
-    ``whole`` solves models that are not simplified first (``presolve: none``, audits). ``exact`` solves the
-    worlds that are too wide for elimination; ``growth`` bounds the width, see the kernel's ``structure`` in
-    ``kernels.elimination_order``. A search may end at its limit without a proof. The example is then bad,
-    unless there is a ``fallback``. In that case the best state so far predicts the example, or the
-    fallback's state if there is none. Learning uses such an example only if its rival is proven optimal.
+    ``engine`` solves the worlds that are too wide for elimination, or with ``presolve`` False all worlds;
+    ``growth`` bounds the width, see the kernel's ``structure`` in ``kernels.elimination_order``. ``whole``
+    audits and finds the second best state. A search may end at its limit without a proof. The example is then
+    bad, unless ``predicts_unproven``: then the best state so far predicts it. Learning uses such an example
+    only if its rival is proven optimal.
 
     With ``marginals``, the probabilities of atoms predict a world; its rival is still a best state. If
-    answers need not be ``proven``, ``exact`` may be any engine, and there is no bound on the regret.
+    answers need not be ``proven``, ``engine`` may be any engine, and there is no bound on the regret.
     """
 
+    engine: MapEngine
     whole: RankingEngine
-    exact: MapEngine
-    fallback: MapEngine | None = None
+    predicts_unproven: bool = False
     marginals: MarginalEngine | None = None
     threshold: Mapping[str, float | Literal["f1"]] | None = None  # see ``decision_threshold``
     proven: bool = True
@@ -37,24 +37,14 @@ class Inference:
     limits: Limits = LIMITS
     seed: int = 0
 
-    @property
-    def engine(self) -> MapEngine:
-        """The engine for a world's problem as a ``GroundMRF``."""
-        return self.exact if self.presolve or not self.proven else self.whole
-
-    @property
-    def eliminates(self) -> bool:
-        """Whether narrow worlds are predicted by elimination: max-sum, or sum-product for marginals."""
-        return self.presolve
-
     def ranking(self) -> Inference:
         """Return this inference with marginals: exact in narrow components, by MC-SAT in the others.
 
         It audits nothing, since the most probable values of atoms need not be a best state.
         """
-        from onlinesrl.mln.inference.exact_marginals import ExactOrSampled
+        from onlinesrl.mln.inference.exact_marginals import Exact
         from onlinesrl.mln.inference.mcsat import McSat
 
         if self.marginals is not None:
             return self
-        return replace(self, marginals=ExactOrSampled(McSat(seed=self.seed)), audit_every=0)
+        return replace(self, marginals=Exact(McSat(seed=self.seed)), audit_every=0)

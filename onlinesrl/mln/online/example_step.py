@@ -244,7 +244,7 @@ class ExampleProcessor:
         batch = self.grounder.batch(learning=True)
         self.begin(batch, [], {})
         self.weights.compile()
-        if self.inference.eliminates:
+        if self.inference.presolve:
             ready(predict_and_learn.run, self.memory, 0, 0, PREDICT, True)
         else:
             self.grounder.compile(batch)
@@ -275,7 +275,7 @@ class ExampleProcessor:
     def _eliminated(self, w: int, seen: int, learning: bool) -> int:
         """Return the end of the range of worlds, starting at ``w``, that the kernel may process together."""
         update = self.weights.update
-        if not self.inference.eliminates or self._audited(seen, w):
+        if not self.inference.presolve or self._audited(seen, w):
             return w
         if self.costs is not None or self.sampled if learning else self._measures_margins:
             return w
@@ -314,7 +314,7 @@ class ExampleProcessor:
         """Process a world and write its results; with ``audit``, the ILP solves it as well."""
         batch, out = self.results.batch, self.results.out
         out.true_start[w + 1] = out.true_start[w]
-        if self.inference.eliminates:
+        if self.inference.presolve:
             wide = self.run(w, w + 1, PREDICT, learning) == w
             if not wide:
                 self._name_probabilities(w, w + 1)
@@ -499,19 +499,18 @@ class ExampleProcessor:
     def _solve(
         self, w: int, model: GroundMRF, weight: Floats, bonus: Floats | None = None
     ) -> Solution:
-        """Solve a world, if need be by the fallback. Raises Infeasible, and Unsolved without a fallback."""
+        """Solve a world. Raises Infeasible, and Unsolved where a proof is needed and missing."""
         inference = self.inference
-        solution = None
         try:
             solution = inference.engine.solve(model, weight, bonus=bonus)
-            if solution.certified or not inference.proven:
-                return solution
         except Unsolved:
-            pass
-        self.results.unsolved.add(w)
-        if inference.fallback is None:
-            raise Unsolved("the search ended at its limit")
-        return solution or inference.fallback.solve(model, weight, bonus=bonus)
+            self.results.unsolved.add(w)
+            raise
+        if inference.proven and not solution.certified:
+            self.results.unsolved.add(w)
+            if not inference.predicts_unproven:
+                raise Unsolved("the search ended at its limit")
+        return solution
 
     # learning ----------------------------------------------------------------------------------
 

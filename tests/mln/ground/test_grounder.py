@@ -17,8 +17,8 @@ from onlinesrl.mln.ground.ground_mrf import validate
 from onlinesrl.mln.ground.grounder import ModelGrounder
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.brute_force import MAX_ATOMS, Brute
-from onlinesrl.mln.inference.elimination import Mpe
 from onlinesrl.mln.inference.ilp import Ilp
+from onlinesrl.mln.inference.router import Router
 from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.kernels import grounding_frames
 from onlinesrl.mln.kernels.ground_network import ROWS
@@ -32,7 +32,7 @@ from tests.support.soak import soaked
 
 def learner(case: Case, presolve: bool = True, margins: bool = False) -> MlnOnlineLearner:
     engine = Ilp()
-    inference = Inference(engine, Mpe(engine), presolve=presolve)
+    inference = Inference(Router(engine) if presolve else engine, engine, presolve=presolve)
     return MlnOnlineLearner(
         compile_program(case.program, case.query), Cda2(), inference, margins=margins
     )

@@ -10,10 +10,11 @@ from onlinesrl.mln.ground.ground_mrf import validate
 from onlinesrl.mln.inference.alternation import CELLS, Alternation
 from onlinesrl.mln.inference.branch_and_bound import Search
 from onlinesrl.mln.inference.brute_force import Brute
-from onlinesrl.mln.inference.elimination import Mpe
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.pure_literals import impure
+from onlinesrl.mln.inference.registry import exact_engine
+from onlinesrl.mln.inference.router import Router
 from tests.support.ground_mrfs import (
     BranchAndBound,
     Clause,
@@ -103,7 +104,7 @@ def test_at_its_limit_an_answer_is_at_least_that_of_local_search(max_work):
     local = WalkSat().solve(problem.model, problem.weights)
     best = Alternation(Ilp()).solve(problem.model, problem.weights)
 
-    found = Alternation(Ilp(), max_work).solve(problem.model, problem.weights)
+    found = exact_engine(Ilp(), max_work).solve(problem.model, problem.weights)
 
     assert local.score <= found.score <= best.score + 1e-9 <= found.bound + 2e-9
     assert found.score == problem.model.score(found.state, problem.weights)
@@ -138,7 +139,7 @@ def test_pure_literals_leave_nothing_to_search():
     rows += [(-1.0, [300, -301]), (2.0, [-300, -1])]
     model, weights = clause_model(301, rows)
 
-    found = Mpe(Refuses(), growth=1).solve(model, weights)
+    found = Router(Refuses(), growth=1).solve(model, weights)
 
     assert found.certified
     assert found.score == found.bound == sum(w for w, _ in rows if w > 0)

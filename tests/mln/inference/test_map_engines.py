@@ -10,12 +10,12 @@ from hypothesis import given
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.library.testing import check_map_engine
 from onlinesrl.mln.inference.brute_force import Brute
-from onlinesrl.mln.inference.elimination import Elimination, Mpe
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.lp_relaxation import Lp
 from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.protocols import MapEngine
 from onlinesrl.mln.inference.registry import exact_engine
+from onlinesrl.mln.inference.router import Router
 from tests.support import recorded_networks
 from tests.support.ground_mrfs import (
     BranchAndBound,
@@ -28,8 +28,8 @@ from tests.support.ground_mrfs import (
 )
 
 PROVING: dict[str, tuple[MapEngine, str]] = {
-    "elimination": (Elimination(), "elimination"),
-    "components": (Mpe(Refuses()), "elimination"),
+    "elimination": (Router(), "elimination"),
+    "components": (Router(Refuses()), "elimination"),
     "branch and bound": (BranchAndBound(), "branch-and-bound"),
     "highs": (Ilp("highs"), "ilp"),
     "cbc": (Ilp("cbc"), "ilp"),
@@ -119,8 +119,7 @@ def recorded() -> Iterator[object]:
     large = ["W3-400-weak-0", "W3-400-weak-1", "W3-400-strong-1", "W3-400-strong-0"]
     hard = [f"W3-100-{kind}-{n}" for kind in ("mild", "neg") for n in range(3)]
     for name in narrow:
-        yield Elimination, "elimination", name
-        yield lambda: Mpe(Refuses()), "elimination", name
+        yield lambda: Router(Refuses()), "elimination", name
     for name in (*narrow, *loopy, *large, *hard):
         yield BranchAndBound, "branch-and-bound", name
         yield lambda: exact_engine(Ilp(), None), None, name

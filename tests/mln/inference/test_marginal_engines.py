@@ -11,7 +11,7 @@ from onlinesrl.core.errors import Infeasible
 from onlinesrl.library.testing import check_marginal_engine, marginals_by_enumeration
 from onlinesrl.mln.inference.clique_elimination import CliqueTables
 from onlinesrl.mln.inference.components import components, restrict
-from onlinesrl.mln.inference.exact_marginals import Exact, ExactOrSampled
+from onlinesrl.mln.inference.exact_marginals import Exact
 from onlinesrl.mln.inference.gate_detection import Gate
 from onlinesrl.mln.inference.gibbs import Gibbs
 from onlinesrl.mln.inference.mcsat import McSat
@@ -27,7 +27,7 @@ from tests.support.ground_mrfs import (
     problems,
 )
 
-EXACT = [Exact(), ExactOrSampled(McSat()), CliqueTables()]
+EXACT = [Exact(), Exact(McSat()), CliqueTables()]
 SHORT = [McSat(samples=20, burn_in=5, flips=200), Gibbs(samples=20, burn_in=5)]
 
 

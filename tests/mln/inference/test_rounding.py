@@ -14,12 +14,12 @@ import pytest
 
 import onlinesrl as srl
 from onlinesrl.core.errors import ExampleError, Infeasible
-from onlinesrl.mln.inference.elimination import Elimination
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.lp_relaxation import Lp
 from onlinesrl.mln.inference.protocols import MapEngine
 from onlinesrl.mln.inference.registry import exact_engine, marginal_engine
 from onlinesrl.mln.inference.rounding import Magnitude
+from onlinesrl.mln.inference.router import Router
 from onlinesrl.mln.kernels.weight_magnitude import SAFE
 from tests.support.ground_mrfs import BranchAndBound, Clause, clause_model
 
@@ -83,7 +83,7 @@ def check(engine: MapEngine, case: Case) -> bool:
     ("engine", "cases", "certified"),
     [
         (exact_engine(Ilp(), None), 60, 50),
-        (Elimination(), 40, 30),
+        (Router(), 40, 30),
         (BranchAndBound(), 40, 30),
         (Ilp(), 40, 30),
         (Lp(), 40, 30),

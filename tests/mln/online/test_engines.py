@@ -14,7 +14,7 @@ from hypothesis import given
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.evaluation.ranking_metrics import Ranking
 from onlinesrl.mln.ground.join_planner import compile_program
-from onlinesrl.mln.inference.exact_marginals import ExactOrSampled
+from onlinesrl.mln.inference.exact_marginals import Exact
 from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.mcsat import McSat
 from onlinesrl.runs.config.loading import load
@@ -65,7 +65,7 @@ WIDE = [people(number, 24, 0.5) for number in (30, 31)]
 def compiled() -> None:
     """Compile the samplers here, so that forks need not."""
     model, weights = ground_mrfs.clause_model(2, [(1.0, [1, 2])])
-    for engine in (McSat(samples=10), ExactOrSampled(McSat())):
+    for engine in (McSat(samples=10), Exact(McSat())):
         engine.marginals(model, weights)
     WalkSat(flips=10).solve(model, weights)
 
@@ -130,7 +130,7 @@ def test_sampled_marginals_say_how_far_to_trust_them(stream: Callable[..., Job])
 @given(with_numbers(cases(examples=2, weighted=True)))
 def test_the_kernel_predicts_what_the_engine_of_marginals_does(case: Case) -> None:
     """With groups, hard rules, observed atoms and numbers: the same probabilities, and bad examples."""
-    plan, marginals = compile_program(case.program, case.query), ExactOrSampled(McSat())
+    plan, marginals = compile_program(case.program, case.query), Exact(McSat())
     by_kernel, by_engine = (
         online(plan, CDA2, exact(marginals=marginals, presolve=presolve))
         for presolve in (True, False)

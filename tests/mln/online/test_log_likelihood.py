@@ -16,7 +16,7 @@ from onlinesrl.core.online.update_rules.log_likelihood import LogLikelihood
 from onlinesrl.mln.ground import model_weights
 from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.join_planner import compile_program
-from onlinesrl.mln.inference.elimination import build_structure
+from onlinesrl.mln.inference.router import build_structure
 from onlinesrl.mln.kernels.sum_product import clause_probability, sum_product
 from tests.mln.online.test_online_cd import FACTS, SMOKERS, TRUTH, counts
 from tests.support.ground_mrfs import Problem, problems

@@ -15,15 +15,22 @@ from onlinesrl.mln.ground.ground_mrf import Floats, GroundMRF
 from onlinesrl.mln.ground.grounder import Limits
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.brute_force import Brute
-from onlinesrl.mln.inference.elimination import Mpe
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.protocols import Solution
+from onlinesrl.mln.inference.router import Router
 from onlinesrl.mln.inference.settings import Inference
 from onlinesrl.mln.lang import reader
 from onlinesrl.mln.online.example_step import AuditError
 from onlinesrl.mln.online.learner import MlnOnlineLearner
 from tests.support.random_networks import features, ground_weights
-from tests.support.small_learners import examples, learn, named, new_learner, state, update_of
+from tests.support.small_learners import (
+    examples,
+    learn,
+    named,
+    new_learner,
+    state,
+    update_of,
+)
 from tests.support.textbook_updates import CERTIFIED, Round, textbook
 
 LEARNERS = [
@@ -149,7 +156,7 @@ def test_a_stream_is_learned_as_in_the_textbook(
 def test_losses_that_are_no_sums_are_the_same_by_elimination(costly: bool) -> None:
     """In a batch, and one at a time where atoms have costs."""
     priced = {"costs": COSTS if costly else None, "label_loss": "f1"}
-    engines = Inference(Brute(), Mpe(Brute()))
+    engines = Inference(Router(Brute()), Brute())
     whole = with_engines(Inference(Brute(), Brute(), presolve=False), "cda1", "pl", **priced)
     narrow = with_engines(engines, "cda1", "pl", **priced)
     sums = with_engines(engines, "cda1", "pl")
@@ -170,7 +177,7 @@ def test_current_weights_predict_where_asked(
     update: str, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Line 5 of Algorithm 3: the prediction is the rival of PL. What is learned is the same."""
-    engines = Inference(Brute(), Brute() if whole else Mpe(Brute()), presolve=not whole)
+    engines = Inference(Brute() if whole else Router(Brute()), Brute(), presolve=not whole)
     learner = with_engines(engines, update, "pl", predict="current")
     averaged = with_engines(engines, update, "pl")
     different = 0
@@ -195,7 +202,7 @@ def test_current_weights_predict_where_asked(
 def test_audits_change_nothing_but_their_count(every: int) -> None:
     """Not even the route: the engine for wide worlds is not asked."""
     seen = [*examples(28), SELF_NEIGHBOUR, *examples(1, seed=1)]
-    engines = Inference(Mpe(Brute()), Liar(Mpe(Brute()), hopeless))
+    engines = Inference(Liar(Router(Brute()), hopeless), Router(Brute()))
     plain, audited = with_engines(engines), with_engines(replace(engines, audit_every=every))
     tallies = []
     for first in range(0, 30, 7):
@@ -226,7 +233,7 @@ def learned(learner: MlnOnlineLearner) -> Any:
 class Liar:
     """Another engine's answers, with a score that is too good, or no answer at all."""
 
-    def __init__(self, honest: Mpe, lie: Callable[[Solution], Solution]) -> None:
+    def __init__(self, honest: Router, lie: Callable[[Solution], Solution]) -> None:
         self.honest = honest
         self.lie = lie
 
@@ -248,8 +255,8 @@ def hopeless(found: Solution) -> Solution:
 
 @pytest.mark.parametrize("lie", [better, hopeless])
 def test_an_audit_catches_engines_that_disagree(lie: Callable[[Solution], Solution]) -> None:
-    honest = Mpe(Brute())
-    learner = with_engines(Inference(Liar(honest, lie), honest, audit_every=4))
+    honest = Router(Brute())
+    learner = with_engines(Inference(honest, Liar(honest, lie), audit_every=4))
     learner.step(examples(3))
     with pytest.raises(
         AuditError, match=r"audit of example 3: elimination gives .*, the whole ILP"
@@ -258,15 +265,15 @@ def test_an_audit_catches_engines_that_disagree(lie: Callable[[Solution], Soluti
 
 
 def test_an_audit_without_proof_proves_nothing() -> None:
-    honest = Mpe(Brute())
-    learner = with_engines(Inference(Liar(honest, unsure), honest, audit_every=1))
+    honest = Router(Brute())
+    learner = with_engines(Inference(honest, Liar(honest, unsure), audit_every=1))
     _, tally = learner.step(examples(3))
     assert tally.audited == 0
 
 
 def test_uncertified_rivals_are_not_learned_from() -> None:
-    engine = Liar(Mpe(Brute()), unsure)
-    learner = with_engines(Inference(engine, engine, engine, presolve=False))
+    engine = Liar(Router(Brute()), unsure)
+    learner = with_engines(Inference(engine, engine, predicts_unproven=True, presolve=False))
     outcomes, tally = learner.step(examples(3))
     assert [o.prediction.certified for o in outcomes if o.prediction] == [False] * 3
     assert (tally.certified, tally.unsolved, learner.weights.updates) == (0, 3, 0)
@@ -277,7 +284,7 @@ def test_room_that_runs_out_grows_and_changes_nothing(presolve: bool, most: int 
     """Nor does it change which weights are dropped: that depends on the stream alone."""
     found = []
     for room in (1, 1 << 12):
-        inference = Inference(Mpe(Brute()), Mpe(Brute()), presolve=presolve)
+        inference = Inference(Router(Brute()), Router(Brute()), presolve=presolve)
         learner = new_learner("cda1", most, inference)
         learner.grounder.allocate(atoms=room, rows=room)
         learner.worlds.allocate(tables=room, output=room)
@@ -317,7 +324,11 @@ def test_to_predict_between_steps_leaves_no_trace(presolve: bool) -> None:
 
     def learner() -> MlnOnlineLearner:
         return MlnOnlineLearner(
-            plan, Cda2(), Inference(Ilp(), Mpe(Ilp()), presolve=presolve, audit_every=5)
+            plan,
+            Cda2(),
+            Inference(
+                Router(Ilp()) if presolve else Ilp(), Ilp(), presolve=presolve, audit_every=5
+            ),
         )
 
     asked, alone = learner(), learner()

@@ -214,7 +214,7 @@ def test_no_update_makes_a_weight_that_is_not_finite(
 @pytest.mark.parametrize("presolve", [True, False])
 def test_an_update_out_of_range_is_a_bad_example(presolve: bool) -> None:
     plan = compile_program(reader.parse("Q(x)\nP(x)\nQ(x) => P(x)\n", "rules.mln"), ["P"])
-    engines = Inference(Brute(), Brute(), Brute(), presolve=presolve)
+    engines = Inference(Brute(), Brute(), presolve=presolve)
     learner = MlnOnlineLearner(plan, update_of("subgradient", sigma=5e-324), engines)
     bad = decode(b'{"id": 1, "evidence": {"Q": [["a"]]}, "truth": {"P": [["a"]]}}')
     outcomes, tally = learner.step([bad, bad])
