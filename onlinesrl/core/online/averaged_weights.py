@@ -93,10 +93,9 @@ def certificate(
     }
 
 
-class AveragedWeights:
+class LearnedWeights:
     """Weights that an ``update`` learns; ``optimizer_state`` has its columns, one number per weight."""
 
-    arrays: Any  # Averaged, or a frame with more
     optimizer_state: dict[str, Floats]
 
     def __init__(self, update: Update):
@@ -104,7 +103,6 @@ class AveragedWeights:
         self.scalar: Floats = np.zeros(6)  # averaging.T .. averaging.LOSS
         self.dropped = 0
         self.sampled = 0
-        self._how: tuple[OptimizerState, UpdateParams] | None = None
 
     @property
     def updates(self) -> int:
@@ -114,6 +112,34 @@ class AveragedWeights:
     def scale(self) -> float:
         """Return s_{T+1}: the present weights are base + s_{T+1} u."""
         return self.update.scale(int(self.scalar[T]) + 1)
+
+    def dual_value(self) -> float:
+        """Return the dual value D_T of an update that ``bounds`` the regret, T > 0."""
+        t, _, length, dual, _, _ = self.scalar.tolist()
+        sigma = self.update.strength
+        return float(dual - (sigma / (2.0 * t) if self.update.shrinks else sigma / 2.0) * length)
+
+    def certificate(self) -> dict[str, float | None]:
+        """Return the mean loss, the dual value D_T and the bound that it gives on the regret.
+
+        If updates shrink the weights, this bounds the regret; otherwise, the excess of the summed loss over
+        the least regularised loss. It is None for updates without a dual, and once weights were dropped or
+        expectations were ``sampled``, as those of the log-likelihood are where elimination is too wide.
+        """
+        t, primal, loss = (float(self.scalar[n]) for n in (T, PRIMAL, LOSS))
+        known = self.update.bounds and not self.dropped and not self.sampled and t
+        dual = self.dual_value() if known else None
+        return certificate(int(t), loss, primal, dual, self.sampled)
+
+
+class AveragedWeights(LearnedWeights):
+    """Weights in the arrays of ``core.kernels.averaging``."""
+
+    arrays: Any  # Averaged, or a frame with more
+
+    def __init__(self, update: Update):
+        super().__init__(update)
+        self._how: tuple[OptimizerState, UpdateParams] | None = None
 
     def mean(self) -> tuple[float, float]:
         """Return (cu, cv): the weight that predicts, averaged or current, is base + cu u + cv v."""
@@ -139,17 +165,3 @@ class AveragedWeights:
         The loss counts ``cost`` times. NaN: some number would not be finite, and no weight has changed.
         """
         return learn(self.arrays, self.how, self.scalar, n, rho, cost)
-
-    def certificate(self) -> dict[str, float | None]:
-        """Return the mean loss, the dual value D_T and the bound that it gives on the regret.
-
-        If updates shrink the weights, this bounds the regret; otherwise, the excess of the summed loss over
-        the least regularised loss. It is None for updates without a dual, and once weights were dropped or
-        expectations were ``sampled``, as those of the log-likelihood are where elimination is too wide.
-        """
-        t, _, length, dual, primal, loss = self.scalar.tolist()
-        if not self.update.bounds or self.dropped or self.sampled or not t:
-            return certificate(int(t), loss, primal, None, self.sampled)
-        sigma = self.update.strength
-        dual -= (sigma / (2.0 * t) if self.update.shrinks else sigma / 2.0) * length
-        return certificate(int(t), loss, primal, dual)

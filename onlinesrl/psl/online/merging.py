@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
+from onlinesrl.core.kernels.averaging import DUAL, T
 from onlinesrl.core.online.parameter_mixing import best_share, mean_share
 
 if TYPE_CHECKING:
     from onlinesrl.psl.online.rule_weights import RuleWeights
-
-T, ALPHA_RHO = 0, 1
 
 Gain: TypeAlias = Mapping[str, Any]
 """What each array of ``RuleWeights.save`` has more than at the start of the round."""
@@ -42,7 +41,7 @@ def merge(weights: RuleWeights, gains: Sequence[Gain], by_dual: bool) -> float:
         else mean_share(gain["scalar"][T] for gain in gains)
     )
     added["dual"] = share * added["dual"]
-    added["scalar"][ALPHA_RHO] *= share
+    added["scalar"][DUAL] *= share
     for name, array in added.items():
         setattr(weights, name, getattr(weights, name) + array)
     return share
@@ -60,7 +59,7 @@ def _share(weights: RuleWeights, step: Floats, added: Floats) -> float:
     moving = pace != 0.0
     crossing = -start[moving] / pace[moving]
     knots = np.unique([0.0, *crossing[(crossing > 0.0) & (crossing < 1.0)], 1.0]).tolist()
-    sigma, rho = weights.update.strength, float(added[ALPHA_RHO])
+    sigma, rho = weights.update.strength, float(added[DUAL])
     slopes = [
         rho - sigma * float(np.sum(np.maximum(start + gamma * pace, 0.0) * step)) for gamma in knots
     ]

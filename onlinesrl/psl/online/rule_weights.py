@@ -26,18 +26,18 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.io.restoring import LARGE, MOST, Expected, Misfit, restored
-from onlinesrl.core.online.averaged_weights import certificate
+from onlinesrl.core.kernels.averaging import DUAL, T
+from onlinesrl.core.online.averaged_weights import LearnedWeights
 from onlinesrl.core.online.update_rules.rule import Update
 from onlinesrl.psl.lang.ast import LARGEST, PslProgram, PslRule, with_weights
 from onlinesrl.psl.lang.text import show_unweighted
 
-T, ALPHA_RHO, PRIMAL, LOSS = 0, 1, 2, 3
 _SAVED = {
     "base": Expected(np.float64, ("rules",), 0.0),
     "dual": Expected(np.float64, ("rules",)),
     "total": Expected(np.float64, ("rules",), 0.0),
     "uses": Expected(np.int64, ("rules",), 0, MOST),
-    "scalar": Expected(np.float64, (4,), (0, *[-LARGE] * 3), (MOST, *[LARGE] * 3)),
+    "scalar": Expected(np.float64, (6,), (0, *[-LARGE] * 5), (MOST, *[LARGE] * 5)),
 }
 
 
@@ -52,28 +52,23 @@ class RuleWeight:
     instance: str = ""
 
 
-class RuleWeights:
-    """Owns the weights, float64[rules] each; those of hard rules stay 0."""
+class RuleWeights(LearnedWeights):
+    """Owns the weights, float64[rules] each; those of hard rules stay 0.
 
-    dropped = 0
+    Of the scalars, S and the norm of u are not needed.
+    """
 
     def __init__(self, program: PslProgram, update: Update):
+        super().__init__(update)
         self.program = program
-        self.update = update
         self.base = np.array([rule.weight or 0.0 for rule in program.rules])
         n = len(self.base)
         self.dual, self.total, self.uses = np.zeros(n), np.zeros(n), np.zeros(n, np.int64)
         self.optimizer_state = {name: np.zeros(n) for name in update.columns}
-        self.scalar = np.zeros(4)
 
     def __len__(self) -> int:
         """Return the number of weighted rules."""
         return sum(rule.weight is not None for rule in self.program.rules)
-
-    @property
-    def updates(self) -> int:
-        """The number T of updates so far."""
-        return int(self.scalar[T])
 
     @property
     def vanished(self) -> bool:
@@ -85,14 +80,13 @@ class RuleWeights:
     def current(self) -> Floats:
         """Return w_{T+1}, with which the next rival is found."""
         metric = self.update.metric(self.optimizer_state)
-        return self._weights(self.update.scale(int(self.scalar[T]) + 1), metric)
+        return self._weights(self.scale(), metric)
 
     def averaged(self) -> Floats:
         """Return what predicts: the mean of w_2 .. w_{T+1} (before it the start), or the current weights."""
         if self.update.predict == "current":
             return self.current()
-        updates = int(self.scalar[T])
-        return self.total / updates if updates else self.base
+        return self.total / self.updates if self.updates else self.base
 
     def _weights(self, scale: float, metric: Floats | float) -> Floats:
         return np.maximum(self.base + scale * self.dual / metric, 0.0)
@@ -104,7 +98,7 @@ class RuleWeights:
         the rival's, and the loss counts ``cost`` times; see ``core.online.averaged_weights.learn``. NaN: some
         number would not be finite, and nothing was changed.
         """
-        update, t = self.update, int(self.scalar[T]) + 1
+        update, t = self.update, self.updates + 1
         weights, rho = self.current(), cost * update.required(rho)
         loss = max(0.0, rho - cost * float(weights @ delta))
         metric = update.metric(self.optimizer_state, delta)
@@ -118,7 +112,7 @@ class RuleWeights:
         primal = loss
         if update.shrinks:
             primal += 0.5 * update.strength * float(np.sum((weights - self.base) ** 2))
-        scalar = self.scalar + np.array([1.0, alpha * rho, primal, loss])
+        scalar = self.scalar + np.array([1.0, 0.0, 0.0, alpha * rho, primal, loss])
         if not (np.all(np.abs(dual) <= LARGEST) and np.all(np.abs(scalar) <= LARGEST)):
             return float("nan")
         self.uses += (delta != 0.0) & (c != 0.0)
@@ -128,21 +122,13 @@ class RuleWeights:
         self.total = self.total + self.current()
         return loss
 
-    def certificate(self) -> dict[str, float | None]:
-        """Return the mean loss, the dual value D_T and the bound that it gives on the regret.
-
-        CDA2, subgradient: an upper bound on the regret. CDA1: on the excess of the summed loss over
-        the least regularised one. None for MIRA and the perceptron.
-        """
-        t, loss, primal = int(self.scalar[T]), float(self.scalar[LOSS]), float(self.scalar[PRIMAL])
-        if not self.update.bounds or not t:
-            return certificate(t, loss, primal, None)
+    def dual_value(self) -> float:
+        """See ``LearnedWeights.dual_value``; the minimum of the Lagrangian over w >= 0 is at ``current``."""
         sigma, weights = self.update.strength, self.current()
-        strength = sigma * (t if self.update.shrinks else 1)
+        strength = sigma * (self.updates if self.update.shrinks else 1)
         metric = self.update.metric(self.optimizer_state)
-        dual = float(self.scalar[ALPHA_RHO]) - sigma * float(weights @ self.dual)
-        dual += 0.5 * strength * float(np.sum(metric * (weights - self.base) ** 2))
-        return certificate(t, loss, primal, dual)
+        dual = float(self.scalar[DUAL]) - sigma * float(weights @ self.dual)
+        return dual + 0.5 * strength * float(np.sum(metric * (weights - self.base) ** 2))
 
     # names ---------------------------------------------------------------------------------------
 
