@@ -12,11 +12,21 @@ from __future__ import annotations
 import operator
 import struct
 from array import array
+from collections.abc import Mapping
 from ctypes import addressof, c_char
 from dataclasses import dataclass, fields
-from functools import reduce
+from functools import cache, reduce
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
+from math import prod
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Self,
+    dataclass_transform,
+    get_args,
+    get_type_hints,
+)
 
 import numpy as np
 from llvmlite import ir
@@ -84,6 +94,8 @@ class FrameType(types.Type):
 class Frame:
     """A frozen dataclass of C-contiguous arrays, numbers and other frames.
 
+    An array may be annotated with its lengths, which are sums of products of names and numbers:
+    ``start: Annotated[Ints, "row + 1"]`` has one dimension, ``Annotated[Floats, "row, 2 * column"]`` two.
     Raises TypeError for a field that is something else.
     """
 
@@ -128,6 +140,20 @@ class Frame:
         state.update(_table=table, _address=table.buffer_info()[0], _numba_type_=frame_type)
 
     @classmethod
+    def zeros(cls, fields: Mapping[str, Any] = {}, **sizes: int) -> Self:
+        """Return a frame of these fields, all others of which are arrays of zeros.
+
+        ``sizes`` has the number of each name in the lengths of these.
+        """
+        lengths, arrays = _annotated(cls)  # type: ignore[arg-type]  # a class can be hashed
+        at = {text: _length(text, sizes) for text in lengths}.__getitem__
+        values = dict(fields)
+        for name, shape, kind in arrays:
+            if name not in fields:
+                values[name] = np.zeros(tuple(map(at, shape)), kind)
+        return cls(*map(values.__getitem__, cls._names))
+
+    @classmethod
     def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
         """Return the features that a frame lacks; their functions are not compiled."""
         return ()
@@ -145,6 +171,23 @@ class Frame:
         members = tuple((name, _type_of(getattr(self, name))) for name in self._names)
         kind = self._types[kinds] = FrameType(type(self).__name__, members, without)
         return kind
+
+
+@cache
+def _annotated(cls: Any) -> tuple[set[str], list[tuple[str, list[str], Any]]]:
+    """Return the lengths in the annotations of a frame; and name, lengths and type of its arrays."""
+    arrays = []
+    for name, hint in get_type_hints(cls, include_extras=True).items():
+        for shape in getattr(hint, "__metadata__", ()):
+            (kind,) = get_args(get_args(hint.__origin__)[1])
+            arrays.append((name, shape.split(", "), np.dtype(kind)))
+    return {text for _, shape, _ in arrays for text in shape}, arrays
+
+
+def _length(text: str, sizes: Mapping[str, int]) -> int:
+    """Return a length: a sum of products of names and numbers."""
+    products = (product.split(" * ") for product in text.split(" + "))
+    return sum(prod(sizes[x] if x in sizes else int(x) for x in product) for product in products)
 
 
 def _type_of(value: Any) -> Any:

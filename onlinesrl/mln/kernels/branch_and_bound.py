@@ -6,6 +6,8 @@ pruned. So is a value whose reduced cost reaches it, in the node and below. A no
 with the most edges per value: first on its best value, then on all others. A search goes on where it stood.
 """
 
+from typing import Annotated
+
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
@@ -36,25 +38,19 @@ DEPTH, DEATHS, WORK, SWEPT = 0, 1, 2, 3
 class Tree(Frame):
     """Scratch memory: the path from the root, and the best state so far."""
 
-    killed: Ints32  # the variables of the values pruned on the path, in order
-    deaths: Ints  # [depth] the number of pruned values before the branch
-    branch: Ints32  # [depth, 2] the variable and its first value
-    size: Ints  # depth, deaths, the table cells read so far, 1: the root's sweeps have ended
-    best: Ints32  # [variable]
+    killed: Annotated[Ints32, "value"]  # the variables of the values pruned on the path, in order
+    deaths: Annotated[Ints, "variable + 1"]  # the number of pruned values before the branch
+    branch: Annotated[Ints32, "variable + 1, 2"]  # the variable and its first value
+    # depth, deaths, the table cells read so far, 1: the root's sweeps have ended
+    size: Annotated[Ints, "4"]
+    best: Annotated[Ints32, "variable"]
     value: Floats  # the cost of the best state, the bound at the root
 
 
 def tree(p: Pairwise) -> Tree:
     """Return scratch memory for a search."""
-    n, i32 = len(p.start) - 1, np.int32
-    return Tree(
-        np.zeros(len(p.unary), i32),
-        np.zeros(n + 1, np.int64),
-        np.zeros((n + 1, 2), i32),
-        np.zeros(4, np.int64),
-        np.zeros(n, i32),
-        np.array([np.inf, -np.inf]),
-    )
+    bounds = {"value": np.array([np.inf, -np.inf])}
+    return Tree.zeros(bounds, value=len(p.unary), variable=len(p.start) - 1)
 
 
 @kernel

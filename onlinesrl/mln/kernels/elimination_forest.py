@@ -19,6 +19,7 @@ moves. So what is far from a change keeps its bits, and the work ends there.
 """
 
 import math
+from typing import Annotated
 
 import numpy as np
 
@@ -51,155 +52,77 @@ POSITIVE, CLOSES = 1, 2
 class Forest(Frame):
     """Factors, the elimination of their variables, its messages and the best state."""
 
-    size: Ints
-    # [variable]
-    name: Ints  # a hash of its name
-    values: Ints32  # how many it has
-    first: Ints32  # its first literal
-    round: Ints32  # -1: it is no more
-    degree: Ints32  # variables of its clique
-    sender: Ints32  # its first arc from another one's clique
-    value: Ints32
-    message: Ints  # first cell of its message
-    block: Ints32  # size class of its message's cells, -1: none
-    load: Ints  # cells of tables up to here
-    wide: Bytes  # its component is not solved
-    total: Floats  # sum of absolute weights up to here
-    least: Floats
-    terms: Ints
-    known: Bytes
-    # [variable * MOST + place]
-    clique: Ints32
-    next_arc: Ints32
-    last_arc: Ints32
-    # [variable], while variables are eliminated again
-    touched: Bytes
-    old_round: Ints32
-    old_degree: Ints32
-    old_clique: Ints32
-    work: Ints32  # touched variables
-    candidate: Ints32
-    chosen: Ints32
-    table_size: Ints
-    table_stamp: Ints
-    seen: Ints
-    marked: Ints
-    # [variable], while messages are sent
+    size: Annotated[Ints, "8"]
+    name: Annotated[Ints, "variable"]  # a hash of its name
+    values: Annotated[Ints32, "variable"]  # how many it has
+    first: Annotated[Ints32, "variable"]  # its first literal
+    round: Annotated[Ints32, "variable"]  # -1: it is no more
+    degree: Annotated[Ints32, "variable"]  # variables of its clique
+    sender: Annotated[Ints32, "variable"]  # its first arc from another one's clique
+    value: Annotated[Ints32, "variable"]
+    message: Annotated[Ints, "variable"]  # first cell of its message
+    block: Annotated[Ints32, "variable"]  # size class of its message's cells, -1: none
+    load: Annotated[Ints, "variable"]  # cells of tables up to here
+    wide: Annotated[Bytes, "variable"]  # its component is not solved
+    total: Annotated[Floats, "variable"]  # sum of absolute weights up to here
+    least: Annotated[Floats, "variable"]
+    terms: Annotated[Ints, "variable"]
+    known: Annotated[Bytes, "variable"]
+    clique: Annotated[Ints32, "variable * place"]
+    next_arc: Annotated[Ints32, "variable * place"]
+    last_arc: Annotated[Ints32, "variable * place"]
+    # while variables are eliminated again
+    touched: Annotated[Bytes, "variable"]
+    old_round: Annotated[Ints32, "variable"]
+    old_degree: Annotated[Ints32, "variable"]
+    old_clique: Annotated[Ints32, "variable * place"]
+    work: Annotated[Ints32, "variable"]  # touched variables
+    candidate: Annotated[Ints32, "variable"]
+    chosen: Annotated[Ints32, "variable"]
+    table_size: Annotated[Ints, "variable"]
+    table_stamp: Annotated[Ints, "variable"]
+    seen: Annotated[Ints, "variable"]
+    marked: Annotated[Ints, "variable"]
+    # while messages are sent
     queue: Ints32  # [round]
-    queue_next: Ints32
-    queued: Bytes
-    trial: Ints32
-    moved: Ints32  # variables whose value changed
-    before: Ints32
-    is_stale: Bytes  # its probabilities are those before a change
-    stale: Ints32  # a list of these
-    # [literal]
-    variable: Ints32
-    holds: Ints32  # the value of which it speaks
-    bits: Bytes
-    factor: Ints32
-    next: Ints32
-    previous: Ints32
-    # [factor]
-    start: Ints
-    length: Ints32
-    weight: Floats  # infinite: hard
-    true: Bytes
-    order: Ints32
-    flipped: Ints32
-    # [cell]
-    cell: Floats
-    choice: Ints32
-    log_sum: Floats  # of a clique's values: the message of sums
-    share: Floats  # of a clique's values: the probability
-    probability: Floats  # of a variable's own values
+    queue_next: Annotated[Ints32, "variable"]
+    queued: Annotated[Bytes, "variable"]
+    trial: Annotated[Ints32, "variable"]
+    moved: Annotated[Ints32, "variable"]  # variables whose value changed
+    before: Annotated[Ints32, "variable"]
+    is_stale: Annotated[Bytes, "variable"]  # its probabilities are those before a change
+    stale: Annotated[Ints32, "variable"]  # a list of these
+    variable: Annotated[Ints32, "literal"]
+    holds: Annotated[Ints32, "literal"]  # the value of which it speaks
+    bits: Annotated[Bytes, "literal"]
+    factor: Annotated[Ints32, "literal"]
+    next: Annotated[Ints32, "literal"]
+    previous: Annotated[Ints32, "literal"]
+    start: Annotated[Ints, "factor"]
+    length: Annotated[Ints32, "factor"]
+    weight: Annotated[Floats, "factor"]  # infinite: hard
+    true: Annotated[Bytes, "factor"]
+    order: Annotated[Ints32, "factor + variable"]
+    flipped: Annotated[Ints32, "factor"]
+    cell: Annotated[Floats, "cell"]
+    choice: Annotated[Ints32, "cell"]
+    log_sum: Annotated[Floats, "cell"]  # of a clique's values: the message of sums
+    share: Annotated[Floats, "cell"]  # of a clique's values: the probability
+    probability: Annotated[Floats, "cell"]  # of a variable's own values
     free: Ints32  # [size class] first block
-    unary: Floats  # [value]
-    pair: Floats  # [cell of two variables]
-    table: Floats  # [cell of a variable and its clique]
-    neighbour: Ints32
-    stride: Ints  # [place in a clique]
-    digit: Ints
+    unary: Annotated[Floats, "table"]
+    pair: Annotated[Floats, "table"]
+    table: Annotated[Floats, "table"]
+    neighbour: Annotated[Ints32, "3 * place + 3"]
+    stride: Annotated[Ints, "place"]
+    digit: Annotated[Ints, "place"]
 
 
 def forest(variable: int = 64, factor: int = 64, literal: int = 128, cell: int = 256) -> Forest:
     """Return a forest without variables, with arrays for so many."""
-
-    def ints(n: int) -> Ints32:
-        return np.zeros(n, np.int32)
-
-    def longs(n: int) -> Ints:
-        return np.zeros(n, np.int64)
-
-    def small(n: int) -> Bytes:
-        return np.zeros(n, np.uint8)
-
-    v, arcs = variable, variable * MOST
-    empty = np.full(ROUNDS + 1, -1, np.int32), np.full(64, -1, np.int32)
-    return Forest(
-        size=longs(8),
-        name=longs(v),
-        values=ints(v),
-        first=ints(v),
-        round=ints(v),
-        degree=ints(v),
-        sender=ints(v),
-        value=ints(v),
-        message=longs(v),
-        block=ints(v),
-        load=longs(v),
-        wide=small(v),
-        total=np.zeros(v),
-        least=np.zeros(v),
-        terms=longs(v),
-        known=small(v),
-        clique=ints(arcs),
-        next_arc=ints(arcs),
-        last_arc=ints(arcs),
-        touched=small(v),
-        old_round=ints(v),
-        old_degree=ints(v),
-        old_clique=ints(arcs),
-        work=ints(v),
-        candidate=ints(v),
-        chosen=ints(v),
-        table_size=longs(v),
-        table_stamp=longs(v),
-        seen=longs(v),
-        marked=longs(v),
-        queue=empty[0],
-        queue_next=ints(v),
-        queued=small(v),
-        trial=ints(v),
-        moved=ints(v),
-        before=ints(v),
-        is_stale=small(v),
-        stale=ints(v),
-        variable=ints(literal),
-        holds=ints(literal),
-        bits=small(literal),
-        factor=ints(literal),
-        next=ints(literal),
-        previous=ints(literal),
-        start=longs(factor),
-        length=ints(factor),
-        weight=np.zeros(factor),
-        true=small(factor),
-        order=ints(factor + variable),
-        flipped=ints(factor),
-        cell=np.zeros(cell),
-        choice=ints(cell),
-        log_sum=np.zeros(cell),
-        share=np.zeros(cell),
-        probability=np.zeros(cell),
-        free=empty[1],
-        unary=np.zeros(MOST_CELLS),
-        pair=np.zeros(MOST_CELLS),
-        table=np.zeros(MOST_CELLS),
-        neighbour=ints(3 * (MOST + 1)),
-        stride=longs(MOST),
-        digit=longs(MOST),
-    )
+    empty = {"queue": np.full(ROUNDS + 1, -1, np.int32), "free": np.full(64, -1, np.int32)}
+    sizes = {"variable": variable, "factor": factor, "literal": literal, "cell": cell}
+    return Forest.zeros(empty, **sizes, place=MOST, table=MOST_CELLS)
 
 
 @kernel

@@ -3,6 +3,8 @@
 Both depend on the clauses alone. So one structure serves all weights, with and without the label loss.
 """
 
+from typing import Annotated
+
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
@@ -24,33 +26,38 @@ ARCS, MEMBERS, GENERICS, CELLS = 0, 1, 2, 3
 class Structure(Frame):
     """Scratch memory for an elimination order and its tables."""
 
-    size: Ints  # arcs, clique members, generic clauses, table cells
-    row_kind: Ints32  # [row] UNARY, GENERIC, PAIRS (an edge per clause), or the edge of all clauses
-    head: Ints32  # [variable] first arc
-    length: Ints32  # [variable] arcs in its list
-    degree: Ints32  # [variable] neighbours not yet eliminated
-    arc_next: Ints32  # [arc]; arcs 2e and 2e + 1 are edge e at its lower and its higher variable
-    arc_to: Ints32  # [arc]
-    edge_table: Ints  # [edge] first cell; index = value(lower) * values(higher) + value(higher)
-    place: Ints32  # [variable] its place in the order
-    order: Ints32  # [place]
-    clique_start: Ints32  # [place + 1]
-    clique: Ints32  # neighbours of the variable when it is eliminated
-    clique_edge: Ints32  # and the edges to them
-    message: Ints  # [variable] first cell of its message over its clique
-    message_head: Ints32  # [variable] first sender of a message over three or more variables
-    message_next: Ints32
-    generic_head: Ints32  # [variable] first clause that is decided where this one is eliminated
-    generic_next: Ints32  # [generic]
-    generic_row: Ints32
-    generic_k: Ints32
-    queue_head: Ints32  # [degree]
-    queue_next: Ints32
-    queue_variable: Ints32
-    unary: Floats  # [value slot]
-    table: Floats  # [cell]
-    choice: Ints32  # [cell of a message]
-    value: Ints32  # [variable]
+    size: Annotated[Ints, "4"]  # arcs, clique members, generic clauses, table cells
+    # UNARY, GENERIC, PAIRS (an edge per clause), or the edge of all clauses
+    row_kind: Annotated[Ints32, "row"]
+    head: Annotated[Ints32, "atom"]  # first arc
+    length: Annotated[Ints32, "atom"]  # arcs in its list
+    degree: Annotated[Ints32, "atom"]  # neighbours not yet eliminated
+    # arcs 2e and 2e + 1 are edge e at its lower and its higher variable
+    arc_next: Annotated[Ints32, "arc"]
+    arc_to: Annotated[Ints32, "arc"]
+    # first cell; index = value(lower) * values(higher) + value(higher)
+    edge_table: Annotated[Ints, "edge"]
+    place: Annotated[Ints32, "atom"]  # its place in the order
+    order: Annotated[Ints32, "atom"]
+    clique_start: Annotated[Ints32, "atom + 1"]
+    clique: Annotated[Ints32, "atom * member"]  # neighbours of the variable when it is eliminated
+    clique_edge: Annotated[Ints32, "atom * member"]  # and the edges to them
+    message: Annotated[Ints, "atom"]  # first cell of its message over its clique
+    # first sender of a message over three or more variables
+    message_head: Annotated[Ints32, "atom"]
+    message_next: Annotated[Ints32, "atom"]
+    # first clause that is decided where this one is eliminated
+    generic_head: Annotated[Ints32, "atom"]
+    generic_next: Annotated[Ints32, "arc"]
+    generic_row: Annotated[Ints32, "arc"]
+    generic_k: Annotated[Ints32, "arc"]
+    queue_head: Annotated[Ints32, "member"]
+    queue_next: Annotated[Ints32, "atom + 2 * arc"]
+    queue_variable: Annotated[Ints32, "atom + 2 * arc"]
+    unary: Annotated[Floats, "2 * atom"]
+    table: Annotated[Floats, "cell"]
+    choice: Annotated[Ints32, "cell"]
+    value: Annotated[Ints32, "atom"]
     growth: int  # more than growth * (cells of the clauses' tables) + MODEST_CELLS cells are WIDE
 
 
@@ -61,39 +68,14 @@ def structure_memory(
 
     For ``growth`` see ``Structure``.
     """
-
-    def ints(n: int) -> Ints32:
-        return np.zeros(n, np.int32)
-
-    return Structure(
-        np.zeros(4, np.int64),
-        ints(rows),
-        ints(atoms),
-        ints(atoms),
-        ints(atoms),
-        ints(arcs),
-        ints(arcs),
-        np.zeros(arcs // 2, np.int64),
-        ints(atoms),
-        ints(atoms),
-        ints(atoms + 1),
-        ints(atoms * (MAX_DEGREE + 1)),
-        ints(atoms * (MAX_DEGREE + 1)),
-        np.zeros(atoms, np.int64),
-        ints(atoms),
-        ints(atoms),
-        ints(atoms),
-        ints(arcs),
-        ints(arcs),
-        ints(arcs),
-        ints(MAX_DEGREE + 1),
-        ints(atoms + 2 * arcs),
-        ints(atoms + 2 * arcs),
-        np.zeros(2 * atoms),
-        np.zeros(cells),
-        ints(cells),
-        ints(atoms),
-        growth,
+    return Structure.zeros(
+        {"growth": growth},
+        atom=atoms,
+        row=rows,
+        arc=arcs,
+        edge=arcs // 2,
+        cell=cells,
+        member=MAX_DEGREE + 1,
     )
 
 

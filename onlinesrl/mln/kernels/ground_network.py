@@ -16,7 +16,7 @@ hard clauses of ``d <=> l1 ^ ... ^ ln``. The key of ``d`` is the row of ``d v !l
 counts and predictions ignore them.
 """
 
-import numpy as np
+from typing import Annotated
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
@@ -29,31 +29,34 @@ CLAMPED = 2
 class Network(Frame):
     """Scratch memory for one world's ground network; ``size`` says how much of it is in use."""
 
-    size: Ints  # atoms, variables, rows, literals, ground clauses, atoms with their definitions
-    var_of: Ints32  # [atom]
-    var_start: Ints32  # [variable + 1]
-    exactly: Bytes  # [variable] 1: one of its atoms must be true
-    fixed: Bytes  # [atom] OPEN; FALSE or TRUE by evidence; DEFINED by hard clauses on open atoms
-    latent: (
-        Bytes  # [atom] 1: an open atom of a labelled world whose truth is not known; see ``clamp``
-    )
-    key: Ints  # [atom] its number among its predicate's groundings (listed worlds); see DEFINED
-    query_base: Ints  # [query predicate + 1] its first atom
-    query_stride: Ints  # [argument of a query predicate] how far its constants are apart in a key
-    row_len: Ints32  # [row]
-    row_clause: Ints32  # [row]
-    row_weight: Ints  # [row] first weight, -1 for a hard clause
-    row_step: Ints32  # [row] 1 where each clause of the run has a weight of its own
-    row_factor: Floats  # [row] what each of its clauses counts
-    row_key: Ints32  # [row, template variable] the constants that its weights are known by
-    row_known: Bytes  # [row] BARE, KEYED or UNSEEN: whether there are such constants, and are known
-    row_offset: Ints32  # [row] and the place of the first weight among those of one key
-    clause_start: Ints  # [row + 1] its first ground clause
-    lit_start: Ints32  # [row + 1]
-    lit_atom: Ints32  # [literal]
-    lit_step: Ints32  # [literal]
-    lit_positive: Bytes  # [literal]
-    differ: Ints32  # [atom + 1] working memory of gaps
+    # atoms, variables, rows, literals, ground clauses, atoms with their definitions
+    size: Annotated[Ints, "6"]
+    var_of: Annotated[Ints32, "atom"]
+    var_start: Annotated[Ints32, "atom + 1"]
+    exactly: Annotated[Bytes, "atom"]  # 1: one of its atoms must be true
+    # OPEN; FALSE or TRUE by evidence; DEFINED by hard clauses on open atoms
+    fixed: Annotated[Bytes, "atom"]
+    # 1: open, of a labelled world, and its truth is not known; see ``clamp``
+    latent: Annotated[Bytes, "atom"]
+    # its number among its predicate's groundings in listed worlds; see DEFINED
+    key: Annotated[Ints, "atom"]
+    query_base: Annotated[Ints, "query + 1"]  # its first atom
+    query_stride: Annotated[Ints, "argument + 1"]  # how far its constants are apart in a key
+    row_len: Annotated[Ints32, "row"]
+    row_clause: Annotated[Ints32, "row"]
+    row_weight: Annotated[Ints, "row"]  # first weight, -1 for a hard clause
+    row_step: Annotated[Ints32, "row"]  # 1 where each clause of the run has a weight of its own
+    row_factor: Annotated[Floats, "row"]  # what each of its clauses counts
+    row_key: Annotated[Ints32, "row, key"]  # the constants that its weights are known by
+    # BARE, KEYED or UNSEEN: whether there are such constants, and are known
+    row_known: Annotated[Bytes, "row"]
+    row_offset: Annotated[Ints32, "row"]  # and the place of the first weight among those of one key
+    clause_start: Annotated[Ints, "row + 1"]  # its first ground clause
+    lit_start: Annotated[Ints32, "row + 1"]
+    lit_atom: Annotated[Ints32, "literal"]
+    lit_step: Annotated[Ints32, "literal"]
+    lit_positive: Annotated[Bytes, "literal"]
+    differ: Annotated[Ints32, "atom + 1"]  # working memory of gaps
 
 
 ATOMS, VARIABLES, ROWS, LITERALS, GROUNDINGS, SETTLED = 0, 1, 2, 3, 4, 5
@@ -73,31 +76,8 @@ def network(
     ``queries`` is the number of query predicates, ``arguments`` that of their arguments, and ``keys`` of
     the constants that weights are known by.
     """
-    i32, u8 = np.int32, np.uint8
-    return Network(
-        size=np.zeros(6, np.int64),
-        var_of=np.zeros(atoms, i32),
-        var_start=np.zeros(atoms + 1, i32),
-        exactly=np.zeros(atoms, u8),
-        fixed=np.zeros(atoms, u8),
-        latent=np.zeros(atoms, u8),
-        key=np.zeros(atoms, np.int64),
-        query_base=np.zeros(queries + 1, np.int64),
-        query_stride=np.zeros(arguments + 1, np.int64),
-        row_len=np.zeros(rows, i32),
-        row_clause=np.zeros(rows, i32),
-        row_weight=np.zeros(rows, np.int64),
-        row_step=np.zeros(rows, i32),
-        row_factor=np.zeros(rows, np.float64),
-        row_key=np.zeros((rows, keys), i32),
-        row_known=np.zeros(rows, u8),
-        row_offset=np.zeros(rows, i32),
-        clause_start=np.zeros(rows + 1, np.int64),
-        lit_start=np.zeros(rows + 1, i32),
-        lit_atom=np.zeros(literals, i32),
-        lit_step=np.zeros(literals, i32),
-        lit_positive=np.zeros(literals, u8),
-        differ=np.zeros(atoms + 1, i32),
+    return Network.zeros(
+        atom=atoms, row=rows, literal=literals, query=queries, argument=arguments, key=keys
     )
 
 

@@ -5,9 +5,7 @@ world: first the shared constants, then the others in order of first appearance.
 counting indexes relations, and mixed radix numbers atoms.
 """
 
-from typing import Any
-
-import numpy as np
+from typing import Annotated, Any
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.jit.frames import Frame
@@ -129,31 +127,20 @@ class Batch(Frame):
 class Scratch(Frame):
     """Working memory of grounding, reused from world to world."""
 
-    index_start: Ints32
-    index_row: Ints32
-    index_start_at: Ints  # [index]
-    index_row_at: Ints  # [index]
-    index_mask: Ints  # [index] the bits of a constant that give its cell
-    table: Ints32  # hash table of duplicate removal
-    variable: Ints  # [rule variable]
-    cursor: Ints  # [step]
-    stop: Ints  # [step]
-    own_cursor: Ints  # [step] where the world's own tuples begin; -1: the facts have been read
-    own_stop: Ints  # [step]
+    index_start: Annotated[Ints32, "cell"]
+    index_row: Annotated[Ints32, "cell"]
+    index_start_at: Annotated[Ints, "index + 1"]
+    index_row_at: Annotated[Ints, "index + 1"]
+    index_mask: Annotated[Ints, "index + 1"]  # the bits of a constant that give its cell
+    table: Annotated[Ints32, "cell"]  # hash table of duplicate removal
+    variable: Annotated[Ints, "variable + 1"]
+    cursor: Annotated[Ints, "depth"]
+    stop: Annotated[Ints, "depth"]
+    # where the world's own tuples begin; -1: the facts have been read
+    own_cursor: Annotated[Ints, "depth"]
+    own_stop: Annotated[Ints, "depth"]
 
 
 def scratch(indexes: int, cells: int, depth: int, variables: int) -> Scratch:
     """Return working memory for so many indexes, their cells, join steps and rule variables."""
-    return Scratch(
-        np.zeros(cells, np.int32),
-        np.zeros(cells, np.int32),
-        np.zeros(indexes + 1, np.int64),
-        np.zeros(indexes + 1, np.int64),
-        np.zeros(indexes + 1, np.int64),
-        np.zeros(cells, np.int32),
-        np.zeros(variables + 1, np.int64),
-        np.zeros(depth, np.int64),
-        np.zeros(depth, np.int64),
-        np.zeros(depth, np.int64),
-        np.zeros(depth, np.int64),
-    )
+    return Scratch.zeros(index=indexes, cell=cells, depth=depth, variable=variables)

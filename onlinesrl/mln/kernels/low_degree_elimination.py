@@ -5,6 +5,8 @@ is its neighbour's table, or the table of the edge, perhaps a new one, between i
 is a cost over fewer variables. Its best state gives the folded variables their values, in reverse order.
 """
 
+from typing import Annotated
+
 import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Ints, Ints32, gathered
@@ -24,35 +26,29 @@ class Folds(Frame):
     size: Ints  # folds, edges with the new ones
     low: Ints32  # [edge]
     high: Ints32  # [edge]
-    variable: Ints32  # [fold]
+    variable: Annotated[Ints32, "variable"]
     edge: Ints32  # [fold, 3] to its lower neighbour, to its higher one, and between them; -1: none
-    folded: Bytes  # [variable]
-    lost: Bytes  # [edge]
-    degree: Ints32  # [variable]
+    folded: Annotated[Bytes, "variable"]
+    lost: Annotated[Bytes, "edge + variable"]
+    degree: Annotated[Ints32, "variable"]
     head: Ints32  # [variable] its first arc
-    following: Ints32  # [arc]
-    previous: Ints32  # [arc]
-    waiting: Ints32  # variables that may have two edges
+    following: Annotated[Ints32, "2 * edge + 2 * variable"]
+    previous: Annotated[Ints32, "2 * edge + 2 * variable"]
+    waiting: Annotated[Ints32, "2 * variable"]  # variables that may have two edges
 
 
 def folds(size: Ints, low: Ints32, high: Ints32) -> Folds:
     """Return the folds of a cost whose variables have so many values and these edges."""
-    n, edges, i32 = len(size), len(low), np.int32
-    room = np.zeros(n, i32)
-    order = Folds(
-        size=np.array([0, edges]),
-        low=np.concatenate((low, room)),
-        high=np.concatenate((high, room)),
-        variable=np.zeros(n, i32),
-        edge=np.full((n, 3), -1, i32),
-        folded=np.zeros(n, np.uint8),
-        lost=np.zeros(edges + n, np.uint8),
-        degree=np.zeros(n, i32),
-        head=np.full(n, -1, i32),
-        following=np.zeros(2 * (edges + n), i32),
-        previous=np.zeros(2 * (edges + n), i32),
-        waiting=np.zeros(2 * n, i32),
-    )
+    n, edges = len(size), len(low)
+    room = np.zeros(n, np.int32)
+    fields = {
+        "size": np.array([0, edges]),
+        "low": np.concatenate((low, room)),
+        "high": np.concatenate((high, room)),
+        "edge": np.full((n, 3), -1, np.int32),
+        "head": np.full(n, -1, np.int32),
+    }
+    order = Folds.zeros(fields, variable=n, edge=edges)
     _find(order, size)
     return order
 

@@ -8,6 +8,8 @@ how much a move gains is read from these counts in the lists of the atoms that i
 Defined atoms are never flipped on their own: they follow the atoms that define them.
 """
 
+from typing import Annotated
+
 import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
@@ -27,36 +29,29 @@ TIE = 1e-9
 class Search(Frame):
     """Scratch memory: a state and its broken clauses."""
 
-    state: Bytes  # [atom]
+    state: Annotated[Bytes, "atom"]
     fixed: Bytes  # [atom] other than OPEN: never flipped
     weight: Floats  # [clause] its weight in this search; 0: the clause is ignored
-    n_true: Ints32  # [clause] true literals
-    broken: Ints32  # [clause] the broken clauses, hard ones from 0 on, soft ones from ``hard`` on
-    place: Ints32  # [clause] its place in ``broken``; NONE: it is not broken
-    size: Ints32  # broken hard clauses, broken soft clauses
-    moved: Ints  # [variable] the step of its last move
-    move: Ints32  # atoms to flip OFF and ON, NONE: no such atom
+    n_true: Annotated[Ints32, "clause"]  # true literals
+    # the broken clauses, hard ones from 0 on, soft ones from ``hard`` on
+    broken: Annotated[Ints32, "clause"]
+    place: Annotated[Ints32, "clause"]  # its place in ``broken``; NONE: it is not broken
+    size: Annotated[Ints32, "2"]  # broken hard clauses, broken soft clauses
+    moved: Annotated[Ints, "variable"]  # the step of its last move
+    move: Annotated[Ints32, "2"]  # atoms to flip OFF and ON, NONE: no such atom
     due: Ints32  # [gate + 1] a linked list of gates to check, from the last cell; NONE: not in it
 
 
 def search(cl: Clauses) -> Search:
     """Return scratch memory for these clauses; those that define atoms have weight 0."""
-    atoms, clauses = len(cl.var_of), len(cl.weight)
-    i32 = np.int32
     weight = cl.weight.copy()
     weight[: cl.defining] = 0.0
-    return Search(
-        np.zeros(atoms, np.uint8),
-        np.full(atoms, OPEN, np.uint8),
-        weight,
-        np.zeros(clauses, i32),
-        np.zeros(clauses, i32),
-        np.zeros(clauses, i32),
-        np.zeros(2, i32),
-        np.zeros(len(cl.exactly), np.int64),
-        np.zeros(2, i32),
-        np.append(np.full(cl.gates, NONE, i32), i32(END)),
-    )
+    fields = {
+        "fixed": np.full(len(cl.var_of), OPEN, np.uint8),
+        "weight": weight,
+        "due": np.append(np.full(cl.gates, NONE, np.int32), np.int32(END)),
+    }
+    return Search.zeros(fields, atom=len(cl.var_of), clause=len(weight), variable=len(cl.exactly))
 
 
 @kernel

@@ -4,7 +4,7 @@ The clauses whose ``required`` is above 0 and all groups must hold. Fixing an at
 implies. ``_undo`` frees the atoms that were fixed last.
 """
 
-import numpy as np
+from typing import Annotated
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints32
 from onlinesrl.core.jit.decorators import kernel
@@ -20,13 +20,14 @@ BY_GAIN = 2
 class Trail(Frame):
     """Scratch memory: the fixed atoms in order, and each clause's true and false literals so far."""
 
-    size: Ints32  # the numbers of fixed atoms, of propagated atoms, and of decisions
-    fixed: Bytes  # [atom] OPEN, FALSE, TRUE
-    atom: Ints32  # [place]
-    n_true: Ints32  # [clause] literals that are true, of the propagated atoms
-    n_false: Ints32  # [clause]
-    decision: Ints32  # [decision] its place
-    resume: Ints32  # [decision] where in the order it was made
+    # the numbers of fixed atoms, of propagated atoms, and of decisions
+    size: Annotated[Ints32, "3"]
+    fixed: Annotated[Bytes, "atom"]  # OPEN, FALSE, TRUE
+    atom: Annotated[Ints32, "atom"]
+    n_true: Annotated[Ints32, "clause"]  # literals that are true, of the propagated atoms
+    n_false: Annotated[Ints32, "clause"]
+    decision: Annotated[Ints32, "atom"]  # its place
+    resume: Annotated[Ints32, "atom"]  # where in the order it was made
 
 
 FIXED, PROPAGATED, DECISIONS = 0, 1, 2
@@ -34,16 +35,7 @@ FIXED, PROPAGATED, DECISIONS = 0, 1, 2
 
 def trail(atoms: int, clauses: int) -> Trail:
     """Return an empty trail for so many atoms and clauses."""
-    i32 = np.int32
-    return Trail(
-        np.zeros(3, i32),
-        np.zeros(atoms, np.uint8),
-        np.zeros(atoms, i32),
-        np.zeros(clauses, i32),
-        np.zeros(clauses, i32),
-        np.zeros(atoms, i32),
-        np.zeros(atoms, i32),
-    )
+    return Trail.zeros(atom=atoms, clause=clauses)
 
 
 @kernel

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,27 @@ class Outside(Frame):
     cube: npt.NDArray[np.uint8]
     flag: bool
     number: int
+
+
+class Rows(Frame):
+    start: Annotated[npt.NDArray[np.int64], "row + 1"]
+    value: Annotated[npt.NDArray[np.float64], "row, 2 * column + 3"]
+    named: npt.NDArray[np.int32]
+    number: int
+
+
+def test_a_frame_makes_the_zeros_that_it_is_annotated_with():
+    fields = {"named": np.ones(4, np.int32), "number": 7}
+    frame = Rows.zeros(fields, row=5, column=2)
+    assert (frame.start.dtype, frame.start.shape) == (np.int64, (6,))
+    assert (frame.value.dtype, frame.value.shape) == (np.float64, (5, 7))
+    assert not frame.start.any() and not frame.value.any()
+    assert (frame.named is fields["named"], frame.number) == (True, 7)
+    assert Rows.zeros({**fields, "start": np.ones(1, np.int64)}, row=0, column=0).start.all()
+    with pytest.raises(ValueError, match="row"):
+        Rows.zeros(fields, column=2)
+    with pytest.raises(KeyError, match="named"):
+        Rows.zeros({"number": 7}, row=1, column=1)
 
 
 @kernel
