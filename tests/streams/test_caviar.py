@@ -14,7 +14,7 @@ from conftest import soaked
 import onlinesrl as srl
 from onlinesrl.core.example import Example, decode
 from tests.support.paths import REPO, SHARED
-from tests.support.stream_scripts import converted, refusal
+from tests.support.stream_scripts import converted
 
 CAVIAR = SHARED / "data" / "caviar"
 STREAM = REPO / "streams" / "meetings"
@@ -95,28 +95,8 @@ def test_who_stands_idle_and_came_walking_has_arrived() -> None:
     assert from_caviar.arrived({**names, "Happens": rows[1:]}) == []
 
 
-def test_the_distances_between_are_left_out() -> None:
-    [example] = windows(DATABASE.replace(",24,1)", ",25,1)"), 50)
-    assert "Close" not in example["evidence"]
-
-
 def test_a_pair_that_never_meets_gives_nothing() -> None:
     assert windows(DATABASE.replace("HoldsAt(Meet_ID1_ID2", "HoldsAt(Move_ID1_ID2"), 2) == []
-
-
-def test_an_atom_said_to_be_false_is_left_out() -> None:
-    [example] = windows(DATABASE.replace("Close(", "!Close("), 50)
-    assert "Close" not in example["evidence"]
-
-
-def test_a_bad_database_is_named(tmp_path: Path) -> None:
-    (tmp_path / "07-Talk.id1_id2.db").write_text("Next(1,0)\nNext(2,\n")
-    said = refusal("caviar", tmp_path, tmp_path / "out")
-    assert said.startswith(f"{tmp_path / '07-Talk.id1_id2.db'}:2:")
-
-
-def test_a_folder_without_databases_is_an_error(tmp_path: Path) -> None:
-    assert str(tmp_path) in refusal("caviar", tmp_path, tmp_path / "out")
 
 
 @pytest.fixture(scope="module")

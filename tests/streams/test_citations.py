@@ -1,4 +1,4 @@
-"""Our own citation stream: what it holds, how it is made, and what its features mean."""
+"""Our own citation stream: how it is made, what its features mean, and citations like each other."""
 
 import json
 import sys
@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+import onlinesrl as srl
 from tests.support.paths import REPO, SHARED
-from tests.support.stream_scripts import converted
+from tests.support.stream_scripts import converted, generator
 
 CITESEER = SHARED / "data" / "citeseer"
 STREAM = REPO / "streams" / "citations"
@@ -17,11 +18,7 @@ sys.path.insert(0, str(STREAM))
 
 import make  # noqa: E402
 
-
-@pytest.fixture(scope="module")
-def examples() -> list[dict[str, Any]]:
-    text = (STREAM / "citations.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+make_joint = generator("citations", "joint").joint
 
 
 def example(paragraph: str) -> dict[str, Any]:
@@ -31,49 +28,6 @@ def example(paragraph: str) -> dict[str, Any]:
 
 def test_the_stream_is_what_its_source_makes() -> None:
     assert (STREAM / "citations.jsonl").read_text(encoding="utf-8") == make.made()
-
-
-def test_every_reference_of_the_four_papers_is_there_once(examples: list[dict[str, Any]]) -> None:
-    assert Counter(e["group"] for e in examples) == {
-        "online-max-margin": 29,
-        "approximate-counting": 27,
-        "structured-prediction": 166,
-        "paired-dual-learning": 30,
-    }
-    assert len({e["id"] for e in examples}) == 252
-
-
-def test_a_repeat_names_the_first_reference_to_the_work(examples: list[dict[str, Any]]) -> None:
-    first: set[str] = set()
-    for e in examples:
-        if "dup_of" in e:
-            assert e["dup_of"] in first, e["id"]
-        else:
-            first.add(e["id"])
-    assert len(first) == 217
-
-
-def test_works_with_one_title_are_repeats_but_for_a_book_and_an_article(
-    examples: list[dict[str, Any]],
-) -> None:
-    titles: Counter[str] = Counter()
-    for e in examples:
-        if "dup_of" not in e:
-            fields = dict(e["truth"]["InField"])
-            title = (w for w, i in e["evidence"]["Token"] if fields.get(i) == "title")
-            titles[" ".join(title)] += 1
-    assert "" not in titles
-    assert [t for t, works in titles.items() if works > 1] == ["statistical relational learning"]
-
-
-def test_author_title_and_venue_are_unbroken_and_in_this_order(
-    examples: list[dict[str, Any]],
-) -> None:
-    for e in examples:
-        fields = dict(e["truth"]["InField"])
-        labels = [fields.get(i) for _, i in e["evidence"]["Token"]]
-        changes = [b for a, b in zip([None, *labels], labels, strict=False) if b and b != a]
-        assert changes == sorted(set(changes)), e["id"]
 
 
 def test_a_paragraph_becomes_an_example() -> None:
@@ -172,3 +126,52 @@ def test_the_features_mean_what_they_mean_for_citeseer(tmp_path: Path) -> None:
         "LastInitial": 25,
         "HasPunc": 121,
     }
+
+
+# citations that speak for each other ----------------------------------------------------------------
+
+
+def words(citation: dict[str, Any]) -> list[str]:
+    return [word for word, _ in sorted(citation["evidence"]["Token"], key=lambda atom: atom[1])]
+
+
+def after_punctuation(citation: dict[str, Any], i: int) -> bool:
+    return [i - 1] in citation["evidence"].get("HasPunc", [])
+
+
+def test_candidates_are_where_an_earlier_citation_has_punctuation() -> None:
+    lines = (STREAM / "citations.jsonl").read_text().splitlines()
+    plain = [json.loads(line) for line in lines[:50]]
+    found = [*make_joint(plain)]
+    total = 0
+    for n, citation in enumerate(plain):
+        here = words(citation)
+        expected = [
+            [i]
+            for i in range(1, len(here) - 2)
+            if not after_punctuation(citation, i)
+            and any(
+                words(other)[k : k + 3] == here[i : i + 3] and after_punctuation(other, k)
+                for other in plain[:n]
+                for k in range(1, len(words(other)) - 2)
+            )
+        ]
+        evidence = dict(found[n]["evidence"])
+        assert evidence.pop("JntInfCandidate", []) == expected
+        assert found[n] | {"evidence": evidence} == citation
+        total += len(expected)
+    assert total > 3
+
+
+def test_without_candidates_the_joint_model_is_the_isolated_one() -> None:
+    examples = [*srl.read(STREAM / "citations.jsonl")][:60]
+    of = [
+        srl.OnlineLearner(srl.Model.read(STREAM / f"{name}.mln"), "InField")
+        for name in ("segmentation", "joint")
+    ]
+    alone, both = ([p["InField"] for p in learner.learn_many(examples)] for learner in of)
+    assert alone == both
+    lines = (STREAM / "citations.jsonl").read_text().splitlines()[:60]
+    spoken = [srl.Example(**each) for each in make_joint(map(json.loads, lines))]
+    of[1].learn_many(spoken)
+    assert any("JntInfCandidate" in str(key) and w for key, w in of[1].weights.items())

@@ -26,42 +26,6 @@ def sessions(table_2: Any) -> Any:
     return sys.modules["sessions"]
 
 
-def test_sessions_are_what_their_seed_says(sessions: Any) -> None:
-    one = [*sessions.examples(3, 0.5)]
-    assert one == [*sessions.examples(3, 0.5)]
-    assert one != [*sessions.examples(4, 0.5)]
-    assert [e["group"] for e in one] == [name for name, n in sessions.PARTS for _ in range(n)]
-
-
-def test_a_session_knows_earlier_ones_only(sessions: Any) -> None:
-    for e in sessions.examples(0, 0.0):
-        now, atoms = int(e["id"][1:]), e["evidence"]
-        like = {name for (name,) in atoms["Like"]}
-        assert all(int(name[1:]) < now for name in like)
-        assert like >= {name for name, _ in atoms["Chose"]}
-        shown = [name for name, _ in atoms["Rank"]]
-        assert len(shown) == sessions.RESULTS
-        assert {name for (name,) in e["truth"]["Clicked"]} <= {*shown}
-        assert e["truth"]["Clicked"]
-
-
-def test_noise_is_the_share_of_clicks_that_nothing_explains(sessions: Any) -> None:
-    """Clicks on results that are about a word searched for, against those on others."""
-
-    def matching(noise: float) -> float:
-        hits = []
-        for e in sessions.examples(1, noise):
-            searched = {word for (word,) in e["evidence"]["Searched"]}
-            about = {name for name, word in e["evidence"]["About"] if word in searched}
-            hits += [name in about for (name,) in e["truth"]["Clicked"]]
-        return float(np.mean(hits))
-
-    clean, half, noisy = map(matching, (0.0, 0.5, 1.0))
-    assert clean > half > noisy
-    chance = matching(1.0)
-    assert clean > chance + 0.2
-
-
 @pytest.mark.parametrize("model", ["mln1", "mln2", "mln3"])
 def test_probabilities_are_exact_and_each_model_has_the_rules_of_the_one_before(
     table_2: Any, model: str

@@ -55,17 +55,6 @@ def test_a_user_becomes_an_example(tmp_path: Path) -> None:
     }
 
 
-def test_the_folders_as_published_give_the_same(tmp_path: Path) -> None:
-    flat = write(tmp_path)
-    same = converted("jester", flat, tmp_path / "flat")
-    for part in ("ratings", "joketext"):
-        (tmp_path / "published" / part).mkdir(parents=True)
-    for path in flat.iterdir():
-        part = "joketext" if path.name.startswith("joke") else "ratings"
-        path.rename(tmp_path / "published" / part / path.name)
-    assert converted("jester", tmp_path / "published", tmp_path / "out") == same
-
-
 def test_neighbours_are_rated_alike_by_the_users_to_train_on(tmp_path: Path) -> None:
     ratings = [(1, 10, 0.9), (1, 20, 0.8), (1, 30, 0.1), (2, 10, 0.1), (2, 20, 0.4), (2, 30, 0.7)]
     hidden = [(1, 40, 0.2), (3, 10, 0.3), (3, 20, 0.3), (3, 30, 0.3), (4, 10, 0.3), (5, 20, 0.3)]
@@ -85,16 +74,6 @@ def test_similar_texts_are_kept_where_the_user_rates_both(tmp_path: Path) -> Non
     assert third["evidence"]["SimilarText"] == [
         {"args": [10, 20], "value": 0.5},
         {"args": [20, 10], "value": 0.5},
-    ]
-
-
-def test_users_in_the_order_of_their_numbers_those_to_train_on_first(tmp_path: Path) -> None:
-    examples = converted("jester", write(tmp_path), tmp_path / "out")
-    assert [(e["id"], e["group"]) for e in examples] == [
-        (1, "train"),
-        (2, "train"),
-        (7, "test"),
-        (8, "test"),
     ]
 
 
@@ -118,33 +97,10 @@ def test_hidden_ratings_and_those_of_others_to_test_on_decide_nothing(tmp_path: 
             assert new["evidence"] == old["evidence"]
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("1\t10\n", "expected two numbers and a value"),
-        ("one\t10\t0.5\n", "expected two numbers and a value"),
-        ("5\t10\t1.5\n", "expected a value from 0 to 1, not 1.5"),
-        ("5\t10\tnan\n", "expected a value from 0 to 1, not nan"),
-        ("1\t10\t0.9\n", "expected one value for 1 and 10; this is the second"),
-    ],
-)
-def test_a_bad_line_is_named(tmp_path: Path, line: str, message: str) -> None:
-    source = write(tmp_path, **{"tr-obs": rows(RATINGS["tr-obs"]) + line})
-    said = refusal("jester", source, tmp_path / "out")
-    assert said.startswith(f"{source / 'jester-1-tr-obs-0.txt'}:7: {message}")
-
-
 def test_a_rating_seen_and_hidden_is_an_error(tmp_path: Path) -> None:
     source = write(tmp_path, **{"tr-uno": [(1, 10, 0.9)]})
     said = refusal("jester", source, tmp_path / "out")
     assert "joke 10 by user 1 is both observed and hidden" in said
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    source = write(tmp_path)
-    (source / "jester-1-te-obs-0.txt").unlink()
-    with pytest.raises((SystemExit, OSError), match=r"jester-1-te-obs-0\.txt"):
-        converted("jester", source, tmp_path / "out")
 
 
 def test_the_model_grounds_what_the_converter_writes(tmp_path: Path) -> None:

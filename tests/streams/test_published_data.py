@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import onlinesrl as srl
 from onlinesrl.core.example import decode
-from tests.support.paths import REPO, SHARED
+from tests.support.paths import SHARED
 from tests.support.stream_scripts import PAPERS, converted, ground, refusal
 
 DATA = SHARED / "data"
@@ -133,17 +132,6 @@ def test_what_stands_for_none_leaves_no_atom(
     assert EXAMPLE["evidence"].keys() - example["evidence"].keys() == missing  # type: ignore[attr-defined]
 
 
-def test_the_first_token_may_be_the_last_initial(tmp_path: Path) -> None:
-    facts = FACTS.replace("tada", "ta").replace("lastinitial(b1007,p01)", "lastinitial(b1007,p00)")
-    (example,) = citations(tmp_path, facts)
-    assert example["evidence"]["LastInitial"] == [[0]]
-
-
-def test_a_citation_without_fields_keeps_its_empty_truth(tmp_path: Path) -> None:
-    (example,) = citations(tmp_path, fields="")
-    assert example["truth"] == {"InField": []}
-
-
 def test_citations_by_number_from_all_folds(tmp_path: Path) -> None:
     for n, numbers in enumerate((("b3001",), ("b0002", "b0001")), 1):
         facts = "".join(f"token(ta,p00,{number}).\n" for number in numbers)
@@ -154,39 +142,6 @@ def test_citations_by_number_from_all_folds(tmp_path: Path) -> None:
         ("b0002", "constraint"),
         ("b3001", "reinforcement"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("token(tx,p00,b1007", "expected an atom such as `professor(person5).`"),
-        ("token(tx,p00).", "expected token(token, position, citation)"),
-        ("words(tx,p00,b1007).", "expected token(token, position, citation)"),
-        ("infield_ftitle(b1007_p99).", "a position that isbibpos knows"),
-        ("token(tx,p00,b9001).", "expected a citation such as b0295"),
-        ("token(tx,first,b1007).", "a position such as p04, not b1007 and first"),
-        ("token(tx,p06,b1007).", "expected one token for position 6 of b1007"),
-    ],
-)
-def test_a_bad_line_of_citations_is_named(tmp_path: Path, line: str, said: str) -> None:
-    facts = FACTS.lstrip() + line
-    source = fold(tmp_path / "citeseer", facts, FIELDS)
-    message = refusal("citeseer", source, tmp_path / "out")
-    path = source / "fold1" / "test" / "test_facts.txt"
-    assert message.startswith(f"{path}:{len(facts.splitlines())}: ")
-    assert said in message
-
-
-def test_two_fields_of_a_position_are_an_error(tmp_path: Path) -> None:
-    source = fold(tmp_path / "citeseer", FACTS, FIELDS + "infield_ftitle(b1007_p00).")
-    message = refusal("citeseer", source, tmp_path / "out")
-    assert "test_pos.txt:7: expected one infield_ftitle for position 0 of b1007" in message
-
-
-def test_a_missing_token_is_an_error(tmp_path: Path) -> None:
-    source = fold(tmp_path / "citeseer", FACTS.replace("token(ton,p02,b1007).", ""), "")
-    message = refusal("citeseer", source, tmp_path / "out")
-    assert "expected a token for each position of b1007 from 0 on" in message
 
 
 @needs_data
@@ -203,22 +158,6 @@ def test_the_real_citations(tmp_path: Path) -> None:
     assert atoms["FirstIn"] == 1049 - 489
     assert atoms["FirstNonAuthorTitleTkn"] == 1049 - 337
     assert all(i < len(e["evidence"]["Token"]) for e in examples for [i] in atoms_of_one(e))
-
-
-@needs_data
-def test_the_real_citations_in_the_published_form(tmp_path: Path) -> None:
-    for path in CITESEER.glob("*.db"):
-        facts, fields = [], []
-        for line in path.read_text().lower().splitlines():
-            if match := re.fullmatch(r"infield\((b\d+),f(\w+),(p\d+)\)", line):
-                number, field, position = match.groups()
-                facts.append(f"isbibpos({number}_{position},{number},{position}).")
-                fields.append(f"infield_f{field}({number}_{position}).")
-            elif line and not line.startswith("//"):
-                facts.append(f"{line}.")
-        fold(tmp_path / "published", "\n".join(facts), "\n".join(fields), name=path.stem)
-    same = converted("citeseer", tmp_path / "published", tmp_path / "published.jsonl")
-    assert same == converted("citeseer", CITESEER, tmp_path / "databases.jsonl")
 
 
 def atoms_of_one(example: dict[str, Any]) -> list[list[int]]:
@@ -270,51 +209,6 @@ def test_databases_become_worlds(tmp_path: Path) -> None:
             ("yeast-fold2", {"location": [["Y1", "L_2"]]}, "Y1"),
         )
     ]
-
-
-def test_batch_learners_learn_from_worlds(tmp_path: Path) -> None:
-    for n, (ann, bob) in enumerate((("ann", "bob"), ("eve", "fay")), 1):
-        facts = f"student({ann}).\ncourseprof(c{n},{bob}).\n"
-        fold(tmp_path, facts, f"faculty({bob}).\n", f"faculty({ann}).\n", name=f"fold{n}")
-    converted("webkb", tmp_path, tmp_path / "out")
-    model = (PAPERS / "batch" / "webkb.mln").read_text()
-    learned = srl.learn(
-        model, srl.read(tmp_path / "out"), "Faculty", learner={"kind": "mple", "prior_sd": 2}
-    )
-    weights = {rule.text: rule.weight for rule in learned.model.rules}
-    assert weights["Courseprof(c, p) => Faculty(p)"] > 0 > weights["Student(p) => Faculty(p)"]
-
-
-def test_an_atom_both_true_and_false_is_an_error(tmp_path: Path) -> None:
-    source = fold(tmp_path, "student(ann).\n", "faculty(bob).\n", "faculty(ann).\nfaculty(bob).\n")
-    path = source / "fold1" / "test" / "test_neg.txt"
-    message = refusal("webkb", source, tmp_path / "out")
-    assert message == f"{path}:2: expected a false atom, but test_pos.txt has it, too"
-
-
-def test_a_fold_without_the_query_is_an_error(tmp_path: Path) -> None:
-    source = fold(tmp_path, "student(ann).\n", "faculty(bob).\n")
-    message = refusal("uwcse", source, tmp_path / "out")
-    assert message == f"{source}: expected true atoms of Advisedby in fold1; there are none"
-
-
-def test_a_missing_part_of_a_fold_is_named(tmp_path: Path) -> None:
-    source = fold(tmp_path, "student(ann).\n", "faculty(bob).\n")
-    path = source / "fold1" / "test" / "test_neg.txt"
-    path.unlink()
-    assert refusal("webkb", source, tmp_path / "out").startswith(f"{path}: No such file")
-
-
-def test_a_bad_database_is_named(tmp_path: Path) -> None:
-    (tmp_path / "fold1.db").write_text("function(Y2, F)\nenzyme(Y2\n")
-    message = refusal("yeast", tmp_path, tmp_path / "out")
-    assert message.startswith(f"{tmp_path / 'fold1.db'}:2:")
-
-
-@pytest.mark.parametrize("name", ["citeseer", "uwcse", "webkb", "cora", "yeast"])
-def test_a_folder_without_folds_is_an_error(tmp_path: Path, name: str) -> None:
-    message = refusal(name, tmp_path, tmp_path / "out")
-    assert message.startswith(f"{tmp_path}: expected foldN/test/test_facts.txt")
 
 
 @needs_data
@@ -379,21 +273,6 @@ def arguments(atom: Any) -> list[Any]:
     return atom["args"] if isinstance(atom, dict) else atom
 
 
-@pytest.mark.parametrize(
-    ("end", "text", "said"),
-    [
-        ("labels", "1\t2\n2 3\n", "expected a document and its category, separated by tabs"),
-        ("labels", "1\t2\n2\tTheory\n", "expected a document and its category"),
-        ("words", "1\t3:1\n2\tx:1\n", "expected a document and words such as 352:1"),
-        ("links", "1\t8\n1\t8\t9\n", "expected two documents"),
-    ],
-)
-def test_a_bad_line_of_documents_is_named(tmp_path: Path, end: str, text: str, said: str) -> None:
-    source = documents(tmp_path, **{end: text})
-    message = refusal("cora-documents", source, tmp_path / "out")
-    assert message.startswith(f"{source / f'cora.{end}'}:2: {said}")
-
-
 def test_an_eighth_of_the_opinions_is_asked_for(tmp_path: Path) -> None:
     opinions = {(str(n), str(n + 1)): n % 2 for n in range(16)}
     text = "".join(f"{a}\t{b}\t{value}\n" for (a, b), value in opinions.items())
@@ -410,15 +289,6 @@ def test_an_eighth_of_the_opinions_is_asked_for(tmp_path: Path) -> None:
             assert value == opinions[tuple(arguments(atom))]  # type: ignore[index]
 
 
-def test_a_bad_opinion_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "trusts.txt"
-    path.write_text("1\t2\t1\n1\t3\ttrust\n")
-    message = refusal("epinions", tmp_path, tmp_path / "out")
-    assert message == (
-        f"{path}:2: expected who, whom and a value, separated by tabs, not `1\t3\ttrust`"
-    )
-
-
 @needs_data
 def test_the_real_documents_and_opinions(tmp_path: Path) -> None:
     examples = converted(
@@ -429,8 +299,94 @@ def test_the_real_documents_and_opinions(tmp_path: Path) -> None:
     assert sum(len(e["query"]["Trusts"]) for e in opinions) == 8675
 
 
-@pytest.mark.parametrize("name", ["webkb", "cora", "yeast"])
-def test_batch_configurations_read_what_was_converted_in_the_folder_of_the_project(name):
-    values = yaml.safe_load((REPO / "configs" / f"{name}.yaml").read_text())
-    for section in "source", "test":
-        assert (REPO / "configs" / values[section]["path"]).resolve() == REPO / f"{name}.jsonl"
+# mistakes ------------------------------------------------------------------------------------------
+
+BAD: list[tuple[str, dict[str, str], str]] = [
+    *(
+        ("citeseer", {"fold1/test/test_facts.txt": FACTS.lstrip() + line}, f"27: {said}")
+        for line, said in (
+            ("token(tx,p00,b1007", "expected an atom such as `professor(person5).`"),
+            ("token(tx,p00).", "expected token(token, position, citation)"),
+            ("words(tx,p00,b1007).", "expected token(token, position, citation)"),
+            (
+                "infield_ftitle(b1007_p99).",
+                "expected token(token, position, citation), a feature, or a field",
+            ),
+            ("token(tx,p00,b9001).", "expected a citation such as b0295"),
+            (
+                "token(tx,first,b1007).",
+                "expected a citation such as b0295 and a position such as p04",
+            ),
+            ("token(tx,p06,b1007).", "expected one token for position 6 of b1007"),
+        )
+    ),
+    (
+        "citeseer",
+        {"fold1/test/test_pos.txt": FIELDS + "infield_ftitle(b1007_p00)."},
+        "7: expected one infield_ftitle for position 0 of b1007",
+    ),
+    (
+        "citeseer",
+        {"fold1/test/test_facts.txt": FACTS.replace("token(ton,p02,b1007).", "")},
+        "expected a token for each position of b1007 from 0 on",
+    ),
+    (
+        "webkb",
+        {"fold1/test/test_neg.txt": "faculty(ann).\nfaculty(bob).\n"},
+        "2: expected a false atom, but test_pos.txt has it, too",
+    ),
+    (
+        "webkb",
+        {"fold1/test/test_pos.txt": ""},
+        "expected true atoms of Faculty in fold1; there are none",
+    ),
+    ("yeast", {"fold1.db": "function(Y2, F)\nenzyme(Y2\n"}, "2:"),
+    ("cora-documents", {"cora.labels": "1\t2\n2 3\n"}, "2: expected a document and its category"),
+    ("cora-documents", {"cora.words": "1\t3:1\n2\tx:1\n"}, "2: expected a document and words"),
+    ("cora-documents", {"cora.links": "1\t8\n1\t8\t9\n"}, "2: expected two documents"),
+    ("epinions", {"trusts.txt": "1\t2\t1\n1\t3\ttrust\n"}, "2: expected who, whom and a value"),
+    *(
+        ("jester", {"jester-1-tr-obs-0.txt": f"2\t10\t0.8\n{line}\n"}, f"2: expected {said}")
+        for line, said in (
+            ("1\t10", "two numbers and a value"),
+            ("one\t10\t0.5", "two numbers and a value"),
+            ("5\t10\t1.5", "a value from 0 to 1, not 1.5"),
+            ("5\t10\tnan", "a value from 0 to 1, not nan"),
+            ("2\t10\t0.9", "one value for 2 and 10; this is the second"),
+        )
+    ),
+    ("caviar", {"07-Talk.id1_id2.db": "Next(1,0)\nNext(2,\n"}, "2:"),
+]
+
+
+@pytest.mark.parametrize(("name", "changed", "said"), BAD)
+def test_a_mistake_is_named_with_its_place(
+    tmp_path: Path, name: str, changed: dict[str, str], said: str
+) -> None:
+    if name == "citeseer":
+        fold(tmp_path, FACTS, FIELDS)
+    elif name == "webkb":
+        fold(tmp_path, "student(ann).\n", "faculty(bob).\n", "faculty(ann).\n")
+    elif name == "cora-documents":
+        tmp_path = documents(tmp_path)
+    elif name == "jester":
+        for part in ("tr-obs", "tr-uno", "te-obs", "te-uno"):
+            (tmp_path / f"jester-1-{part}-0.txt").write_text("")
+        (tmp_path / "jokeTextSim.txt").write_text("")
+    [(path, text)] = changed.items()
+    (tmp_path / path).write_text(text)
+    message = refusal(name, tmp_path, tmp_path / "out")
+    assert message.startswith(str(tmp_path))
+    assert said in message
+    assert path in message or not said[0].isdigit()
+
+
+@pytest.mark.parametrize("name", ["citeseer", "uwcse", "webkb", "cora", "yeast"])
+def test_a_folder_without_data_is_an_error(tmp_path: Path, name: str) -> None:
+    assert refusal(name, tmp_path, tmp_path / "out").startswith(f"{tmp_path}: expected ")
+
+
+def test_a_missing_part_of_a_fold_is_named(tmp_path: Path) -> None:
+    path = fold(tmp_path, "student(ann).\n", "faculty(bob).\n") / "fold1" / "test" / "test_neg.txt"
+    path.unlink()
+    assert refusal("webkb", tmp_path, tmp_path / "out").startswith(f"{path}: No such file")
