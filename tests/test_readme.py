@@ -71,7 +71,7 @@ def test_links_lead_somewhere(page):
         assert link.startswith("https://") or (folder / link).exists(), link
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "modules"])
 def test_configurations_have_only_keys_that_exist(page):
     for text in blocks(PAGES[page], "yaml"):
         values = yaml.safe_load(text)

@@ -39,6 +39,7 @@ PAGES = (
     "metrics",
     "troubleshooting",
     "glossary",
+    "modules",
     "results",
     "internals",
 )

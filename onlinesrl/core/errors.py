@@ -176,6 +176,10 @@ UNPROVEN = "this answer is not proven to be the best"
 """The warning for an uncertified answer."""
 
 
+class ModuleError(OnlinesrlError):
+    """A module of somebody's own does not do what its kind promises."""
+
+
 class UnavailableError(OnlinesrlError):
     """Something outside the process that the run needs is missing."""
 

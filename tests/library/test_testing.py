@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.library.testing import (
+from onlinesrl.mln.inference.brute_force import Brute
+from onlinesrl.mln.inference.protocols import Marginals, Solution
+from onlinesrl.psl.inference.admm import Admm
+from onlinesrl.testing import (
     check_hinge_engine,
     check_map_engine,
     check_marginal_engine,
     marginals_by_enumeration,
 )
-from onlinesrl.mln.inference.brute_force import Brute
-from onlinesrl.mln.inference.protocols import Marginals, Solution
-from onlinesrl.psl.inference.admm import Admm
 from tests.support.ground_mrfs import clause_model
 from tests.support.hinge_models import Rows
 

@@ -158,10 +158,11 @@ class Kinds:
         code. Raises PydanticCustomError with what is wrong.
         """
         name = _name(given)
-        section: Any = self.own.get(name)
-        if section is None and ":" in name:
+        if name in self.own:
+            return self.own[name]
+        if ":" in name:
             section = self._imported(name, imports)
-        elif section is None:
+        else:
             from importlib.metadata import entry_points
 
             points = {point.name: point.value for point in entry_points(group=self.group)}
@@ -170,9 +171,7 @@ class Kinds:
                 raise self._wrong(f"expected {names} or module:Class")
             section = self._imported(points[name], imports=True)
         if not isinstance(section, type) or not issubclass(section, self.base):
-            raise self._wrong(
-                f"expected a subclass of {self.base.__module__}.{self.base.__qualname__}"
-            )
+            raise self._wrong(f"expected a subclass of onlinesrl.modules.{self.base.__name__}")
         if missing := getattr(section, "__abstractmethods__", None):
             raise self._wrong(f"{name} does not define {', '.join(sorted(missing))}")
         if isinstance(given, type) and section is not given:

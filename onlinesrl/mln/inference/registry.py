@@ -6,7 +6,7 @@ command ``infer`` and of batch learning follow from the sections.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -17,6 +17,8 @@ from onlinesrl.core.io.config_section import Kinds, named
 from onlinesrl.core.io.config_types import Count, Natural
 
 if TYPE_CHECKING:
+    from onlinesrl.core.arrays import Floats
+    from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
     from onlinesrl.mln.inference.ilp import Ilp
     from onlinesrl.mln.inference.mcmc import Chains
     from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine
@@ -172,8 +174,29 @@ class GibbsSection(SamplerSection):
         return Gibbs(**options)
 
 
+class MlnMapEngine(MlnEngine, ABC):
+    """A search for a good state where elimination is too wide: the base class of engines of one's own.
+
+    Learned from are rivals found the same way, never proven: there is no bound on the regret.
+    """
+
+    @abstractmethod
+    def solve(self, model: GroundMRF, weights: Floats, bonus: Floats) -> State:
+        """Return a feasible state of high ``weights . f(state) + bonus . state``, uint8[atoms].
+
+        ``weights`` is float64[clauses], 0 for hard clauses; ``bonus`` is float64[atoms]. The same arguments
+        must give the same state. Raises Unsolved where no feasible state is found.
+        """
+
+    def make(self, seed: int, max_atoms: int) -> Inference:
+        """See ``MlnEngine.make``."""
+        from onlinesrl.mln.inference.checked import Checked
+
+        return self.inference(seed, max_atoms, Checked(self.engine, self.solve))
+
+
 ENGINES: dict[str, Any] = named(MpeSection, WalkSatSection, LpSection, McSatSection, GibbsSection)
-AnyMlnEngine: TypeAlias = Annotated[MlnEngine, Kinds("onlinesrl.engines", MlnEngine, ENGINES)]
+AnyMlnEngine: TypeAlias = Annotated[MlnEngine, Kinds("onlinesrl.engines", MlnMapEngine, ENGINES)]
 MARGINAL_METHODS = (
     "exact",
     *(name for name, section in ENGINES.items() if issubclass(section, SamplerSection)),

@@ -6,7 +6,7 @@ engine of the section ``inference``. The command ``infer`` takes the name of an 
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
@@ -16,6 +16,8 @@ from onlinesrl.core.io.config_section import Kinds, named
 from onlinesrl.core.io.config_types import Count, Positive
 
 if TYPE_CHECKING:
+    from onlinesrl.core.arrays import Floats
+    from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
     from onlinesrl.psl.inference.protocols import EngineOptions, HingeEngine
     from onlinesrl.psl.inference.tandem import Tandem
 
@@ -112,5 +114,30 @@ class TandemSection(PslEngine):
         )
 
 
+class PslMapEngine(PslEngine, ABC):
+    """A minimiser of the energy: the base class of engines of one's own.
+
+    The bound that certifies values is computed from their multipliers. Learned from are certified values
+    alone, so that an engine without multipliers only predicts.
+    """
+
+    @abstractmethod
+    def solve(
+        self, model: HingeLossMRF, weights: Floats, bonus: Floats
+    ) -> tuple[Floats, Floats | None]:
+        """Return values of low energy ``weights . Phi(y) - bonus . y``, and their multipliers or None.
+
+        ``weights`` is float64[weights], ``bonus`` float64[variables]. The values are float64[variables] in
+        [0, 1]; the multipliers float64[rows], for a potential the slope ``w_i phi_i'`` at its form. The same
+        arguments must give the same values.
+        """
+
+    def make(self, options: EngineOptions) -> HingeEngine:
+        """See ``PslEngine.make``."""
+        from onlinesrl.psl.inference.checked import Checked
+
+        return Checked(self.engine, self.solve)
+
+
 ENGINES: dict[str, Any] = named(AdmmSection, LiftedAdmmSection, TandemSection, TronSection)
-AnyPslEngine: TypeAlias = Annotated[PslEngine, Kinds("onlinesrl.engines", PslEngine, ENGINES)]
+AnyPslEngine: TypeAlias = Annotated[PslEngine, Kinds("onlinesrl.engines", PslMapEngine, ENGINES)]

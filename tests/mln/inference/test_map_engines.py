@@ -8,7 +8,6 @@ from conftest import long, soaked
 from hypothesis import given
 
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.library.testing import check_map_engine
 from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.ilp import Ilp
 from onlinesrl.mln.inference.lp_relaxation import Lp
@@ -16,6 +15,7 @@ from onlinesrl.mln.inference.maxwalksat import WalkSat
 from onlinesrl.mln.inference.protocols import MapEngine
 from onlinesrl.mln.inference.registry import exact_engine
 from onlinesrl.mln.inference.router import Router
+from onlinesrl.testing import check_map_engine
 from tests.support import recorded_networks
 from tests.support.ground_mrfs import (
     BranchAndBound,

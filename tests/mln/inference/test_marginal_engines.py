@@ -8,7 +8,6 @@ from conftest import long
 from hypothesis import given
 
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.library.testing import check_marginal_engine, marginals_by_enumeration
 from onlinesrl.mln.inference.clique_elimination import CliqueTables
 from onlinesrl.mln.inference.components import components, restrict
 from onlinesrl.mln.inference.exact_marginals import Exact
@@ -17,6 +16,7 @@ from onlinesrl.mln.inference.gibbs import Gibbs
 from onlinesrl.mln.inference.mcsat import McSat
 from onlinesrl.mln.inference.protocols import Wide
 from onlinesrl.mln.inference.registry import marginal_engine
+from onlinesrl.testing import check_marginal_engine, marginals_by_enumeration
 from tests.support import recorded_networks
 from tests.support.ground_mrfs import (
     Clause,

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.core.kernels.random import generator
-from onlinesrl.library.testing import marginals_by_enumeration
 from onlinesrl.mln.inference import mcmc
 from onlinesrl.mln.inference.exact_marginals import Exact
 from onlinesrl.mln.inference.gibbs import Gibbs
@@ -19,6 +18,7 @@ from onlinesrl.mln.inference.mcmc import NO_BLOCKS, STARTS, Chains, blocks, star
 from onlinesrl.mln.inference.mcsat import McSat
 from onlinesrl.mln.inference.presolve import reduced
 from onlinesrl.mln.kernels import gibbs_mcsat, maxwalksat, unit_propagation
+from onlinesrl.testing import marginals_by_enumeration
 from tests.support import multimodal_models, plain_clauses
 from tests.support.ground_mrfs import clause_model
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.library.testing import check_hinge_engine
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, EQUAL, HARD, HINGE, PLAIN
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.lifting import Lifted
@@ -16,6 +15,7 @@ from onlinesrl.psl.inference.registry import ENGINES as SECTIONS
 from onlinesrl.psl.inference.tandem import Tandem, TandemEngine
 from onlinesrl.psl.inference.tron import Tron
 from onlinesrl.psl.lang.reader import parse
+from onlinesrl.testing import check_hinge_engine
 from tests.support.hinge_models import hinge_problems, model_of
 from tests.support.qp import Qp
 from tests.support.trust_program import MODEL, SQUARED, examples, soft

@@ -1,4 +1,4 @@
-"""Public contract checks of engines, on ground models of your choice.
+"""Public contract checks of modules of one's own, and of engines on ground models of your choice.
 
 They raise AssertionError with the violated condition. Checks on clause models compare with enumeration,
 for up to ``brute_force.MAX_ATOMS`` atoms; the check on hinge-loss models, which may be large, compares with
@@ -7,27 +7,169 @@ ADMM's certified answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
 from functools import partial
-from typing import TypeVar
+from itertools import product
+from typing import Any, TypeVar
 
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.errors import Infeasible, ModuleError, OnlinesrlError, Unsolved
+from onlinesrl.core.online.update_rules.rule import Update
+from onlinesrl.library.learner import OnlineLearner
 from onlinesrl.mln.ground.ground_mrf import GroundMRF
 from onlinesrl.mln.inference.brute_force import Brute, state_scores
+from onlinesrl.mln.inference.checked import Checked
 from onlinesrl.mln.inference.protocols import MapEngine, MarginalEngine, Marginals
+from onlinesrl.mln.inference.registry import MlnEngine, MlnMapEngine
 from onlinesrl.mln.inference.rounding import Magnitude
-from onlinesrl.psl.ground.hinge_loss_mrf import HingeLossMRF
+from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HARD, HINGE, HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm
 from onlinesrl.psl.inference.dual import lower_bound
-from onlinesrl.psl.inference.protocols import HingeEngine
+from onlinesrl.psl.inference.protocols import EngineOptions, HingeEngine
+from onlinesrl.psl.inference.registry import PslEngine
 
 T = TypeVar("T")
 CLOSE = 1e-6
 GAP = 1e-3
 """The tolerance of certified values in energy and violation."""
+MODEL = """person = {A, B, C}
+Friends(person, person)
+Smokes(person)
+0.5 Smokes(x)
+0 Friends(x, y) ^ Smokes(x) => Smokes(y)
+"""
+"""What updates are checked on."""
+
+
+# modules of one's own ----------------------------------------------------------------------------
+
+
+def check_update(update: Update | type[Update]) -> None:
+    """Check an update rule of Markov logic, of which a class is made with its default options.
+
+    Its formula is a kernel, whose steps are finite and the same compiled; a learner by it has finite weights,
+    and goes on from a checkpoint as if it had not been saved.
+    """
+    try:
+        learner = OnlineLearner(MODEL, "Smokes", update=update)
+        rule = learner.settings.learner
+        params = rule.compiled({name: np.zeros(1) for name in rule.columns})
+    except OnlinesrlError as error:
+        raise AssertionError(str(error)) from error
+    grid = product((1, 2, 1_000_000), (-1.0, 0.0, 0.5, 3.0), (-2.0, 0.0, 1.0), (0.25, 4.0))
+    for t, margin, dot, norm in grid:
+        measures = f"t={t}, margin={margin}, dot={dot}, norm={norm}"
+        try:
+            step = rule.step(t, margin, dot, norm)
+        except ArithmeticError as error:
+            raise AssertionError(f"the step at {measures} is not finite: {error}") from error
+        compiled = rule.formula(params, t, margin, dot, norm)
+        _require(bool(np.all(np.isfinite(step))), f"the step {step} at {measures} is not finite")
+        _require(step == compiled, f"the step at {measures} is {step}, and compiled {compiled}")
+    rng = np.random.default_rng(0)
+    examples = [_example(rng) for _ in range(20)]
+    for evidence, truth in examples[:10]:
+        learner.learn_one(evidence, truth)
+    again = copy(learner)  # by way of its checkpoint
+    for evidence, truth in examples[10:]:
+        learner.learn_one(evidence, truth)
+        again.learn_one(evidence, truth)
+    arrays = learner.learned.save()[1].values()
+    finite = all(np.all(np.isfinite(array)) for array in arrays)
+    _require(finite, "a learned weight is not finite")
+    _require(
+        learner.weights_text() == again.weights_text(), "a learner of a checkpoint learns otherwise"
+    )
+
+
+def check_engine(engine: MlnEngine | PslEngine | type[MlnEngine | PslEngine]) -> None:
+    """Check an engine on small random models; of a class, one with its default options.
+
+    Besides ``check_map_engine``, ``check_marginal_engine`` and ``check_hinge_engine``, an engine of one's
+    own solves models without hard clauses: it may raise Unsolved for others alone.
+    """
+    section = engine() if isinstance(engine, type) else engine
+    rng = np.random.default_rng(0)
+    if isinstance(section, PslEngine):
+        for n in range(1, 9):
+            model_of_n = _hinge_model(rng, n, section.takes_hard_rules)
+            with _broken():
+                check_hinge_engine(section.make(EngineOptions()), *model_of_n)
+        return
+    inference = section.make(0, 1000)
+    own = Checked(section.engine, section.solve) if isinstance(section, MlnMapEngine) else None
+    for n in range(1, 9):
+        model, weights, bonus = _clause_model(rng, n)
+        try:
+            with _broken():
+                check_map_engine(own or inference.engine, model, weights, bonus)
+        except Unsolved as error:
+            _require(bool(model.hard.any()), f"solves no model without hard clauses: {error}")
+        if inference.marginals is not None:
+            check_marginal_engine(inference.marginals, model, weights)
+
+
+@contextmanager
+def _broken() -> Iterator[None]:
+    """Tell of a broken promise as of a failed check."""
+    try:
+        yield
+    except ModuleError as error:
+        raise AssertionError(str(error)) from error
+
+
+def _example(rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return friends, and who of them smoke."""
+    friends = [pair for pair in product("ABC", repeat=2) if rng.random() < 0.5]
+    return {"Friends": friends}, {"Smokes": [(name,) for name in "ABC" if rng.random() < 0.6]}
+
+
+def _clause_model(rng: np.random.Generator, n: int) -> tuple[GroundMRF, Floats, Floats]:
+    """Return a model of ``n`` atoms that has a feasible state; every second one has hard clauses."""
+    truth, group = rng.integers(2, size=n), np.full(n, -1, np.int32)
+    clauses: list[Any] = []
+    for _ in range(2 * n):
+        atoms = rng.choice(n, rng.integers(1, min(n, 3) + 1), replace=False)
+        clauses.append((atoms + 1) * rng.choice((-1, 1), len(atoms)))
+    hard = rng.random(2 * n) < 0.3 * (n % 2)
+    for clause in (clause for clause, is_hard in zip(clauses, hard, strict=True) if is_hard):
+        clause[0] = (abs(clause[0])) * (1 if truth[abs(clause[0]) - 1] else -1)
+    if n % 2 and n > 3:
+        group[:2], truth[:2] = 0, (1, 0)
+        hard[:] = False
+    start = np.cumsum([0, *map(len, clauses)])
+    literals = np.concatenate(clauses).astype(np.int32)
+    exactly = np.ones(int(group.max(initial=-1)) + 1, np.bool_)
+    model = GroundMRF(n, start, literals, hard, group, exactly)
+    return model, np.where(hard, 0.0, rng.normal(size=2 * n)), rng.normal(size=n)
+
+
+def _hinge_model(
+    rng: np.random.Generator, n: int, hard_rules: bool
+) -> tuple[HingeLossMRF, Floats, Floats]:
+    """Return a model of ``n`` variables that has feasible values; without ``hard_rules`` of squares alone."""
+    rows = 2 * n
+    entries = [rng.choice(n, rng.integers(1, min(n, 3) + 1), replace=False) for _ in range(rows)]
+    start = np.cumsum([0, *map(len, entries)])
+    variable = np.concatenate(entries).astype(np.int32)
+    coefficient = rng.choice((-1.0, 1.0), len(variable))
+    constant, power = rng.normal(size=rows), rng.integers(1, 3, rows).astype(np.uint8)
+    kind, index = np.full(rows, HINGE, np.uint8), np.zeros(rows, np.int64)
+    if not hard_rules:
+        power[:] = 2
+    elif n % 2:
+        y = rng.random(n)
+        form = np.add.reduceat(coefficient * y[variable], start[:-1])
+        kind[0], power[0], index[0], constant[0] = AT_MOST, 1, HARD, -form[0]
+    model = HingeLossMRF(n, start, variable, coefficient, constant, index, power, kind)
+    return model, rng.random(1) + 0.5, rng.normal(size=n)
+
+
+# engines on models of your choice ----------------------------------------------------------------
 
 
 def check_map_engine(

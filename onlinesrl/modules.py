@@ -1,0 +1,40 @@
+"""What modules of one's own are made of: base classes, kernels and types of options.
+
+`onlinesrl guide modules` has a module of each kind, and ``onlinesrl.testing`` checks them.
+"""
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import ModuleError, Unsolved
+from onlinesrl.core.io.config_types import Count, Natural, Positive
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.learning.batch import BatchLearner, Learned, LearningError, Trace, Watch
+from onlinesrl.core.online.update_rules.rule import Regularised, Update, UpdateParams
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
+from onlinesrl.mln.inference.registry import MlnMapEngine
+from onlinesrl.psl.ground.hinge_loss_mrf import HINGE, PLAIN, HingeLossMRF
+from onlinesrl.psl.inference.registry import PslMapEngine
+
+__all__ = [
+    "HINGE",
+    "PLAIN",
+    "BatchLearner",
+    "Count",
+    "Floats",
+    "GroundMRF",
+    "HingeLossMRF",
+    "Learned",
+    "LearningError",
+    "MlnMapEngine",
+    "ModuleError",
+    "Natural",
+    "Positive",
+    "PslMapEngine",
+    "Regularised",
+    "State",
+    "Trace",
+    "Unsolved",
+    "Update",
+    "UpdateParams",
+    "Watch",
+    "kernel",
+]

@@ -1,0 +1,308 @@
+"""Modules of one's own, as the guide has them: outside of the package, by a process and in Python."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onlinesrl as srl
+from onlinesrl import modules
+from onlinesrl.core.errors import ModuleError
+from onlinesrl.core.io.config_section import kinds_of
+from onlinesrl.core.jit.decorators import kernel
+from onlinesrl.core.online.update_rules import UPDATES, AnyUpdate
+from onlinesrl.mln.inference.registry import ENGINES, AnyMlnEngine
+from onlinesrl.psl.inference.registry import ENGINES as PSL_ENGINES
+from onlinesrl.psl.inference.registry import AnyPslEngine
+from onlinesrl.runs.config.loading import load
+from onlinesrl.testing import check_engine, check_update
+
+ROOT = Path(__file__).parents[1]
+GUIDE = ROOT / "onlinesrl" / "guide"
+SAVED = re.compile(r"`([\w.]+)`(?:\.[^`]*|:)\n\n```\w+\n(.*?)^```", re.DOTALL | re.MULTILINE)
+MAIN = "from onlinesrl.commands.start import main; main()"
+PSL_MODEL = "0.7: Likes(a) & Near(a, b) -> Likes(b) ^2\n0.3: !Likes(a) ^2\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The files of the quickstart and of the page on modules."""
+    (tmp_path / "mine").mkdir()
+    for page in ("quickstart", "modules"):
+        for name, text in SAVED.findall((GUIDE / f"{page}.md").read_text()):
+            (tmp_path / "mine" / name).write_text(text)
+    return tmp_path / "mine"
+
+
+@pytest.fixture
+def mine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder on this process's path."""
+    monkeypatch.syspath_prepend(folder)
+    for file in folder.glob("*.py"):
+        monkeypatch.delitem(sys.modules, file.stem, raising=False)
+    return folder
+
+
+def command(folder: Path, *arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
+    """Call the command line in a process, from the folder above."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), path]))}
+    words = [sys.executable, "-P", "-c", MAIN, *arguments]
+    return subprocess.run(
+        words, cwd=folder.parent, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def rules(text: str) -> str:
+    """The lines of a file of weights without its comments."""
+    return "\n".join(line for line in text.splitlines() if not line.startswith("//"))
+
+
+def run(folder: Path, name: str, *more: str) -> tuple[str, list[dict[str, Any]]]:
+    """Run a configuration; return its weights, without the first line, and its predictions."""
+    done = command(folder, "run", f"mine/{name}.yaml", *more)
+    assert done.returncode == 0, done.stderr
+    output = folder.parent / "runs" / name
+    text = rules((output / "weights.mln").read_text())
+    lines = (output / "predictions.jsonl").read_text().splitlines()
+    return text, [json.loads(line) for line in lines]
+
+
+def learned(folder: Path, **options: Any) -> str:
+    """Learn in Python from the mails of the quickstart; return the weights."""
+    model = srl.Model.read(folder / "mail.mln")
+    learner = srl.OnlineLearner(model, "Label", **options)
+    learner.learn_many(srl.read(folder / "mail.jsonl"))
+    return rules(learner.weights_text())
+
+
+# update rules -------------------------------------------------------------------------------------
+
+
+def test_a_rule_of_the_guide_learns_the_same_in_a_process_and_in_python(mine: Path) -> None:
+    alma = import_module("steps").Alma
+    check_update(alma)
+    weights, _ = run(mine, "steps")
+    for update in (alma(speed=0.5), {"update": alma, "speed": 0.5}):
+        assert learned(mine, update=update) == weights
+    assert learned(mine, update={"update": "steps:Alma", "speed": 0.5}) == weights
+    assert learned(mine, update=alma) == learned(mine, update="steps:Alma") != weights
+    learner = srl.OnlineLearner(srl.Model.read(mine / "mail.mln"), "Label", update=alma)
+    learner.learn_many(srl.read(mine / "mail.jsonl"))
+    assert learner.certificate["regret_bound"] is None
+
+
+def test_a_run_goes_on_with_its_module_and_not_with_another(folder: Path) -> None:
+    lines = (folder / "mail.jsonl").read_text().splitlines(keepends=True)
+    whole, _ = run(folder, "steps")
+    (folder / "mail.jsonl").write_text(lines[0])
+    run(folder, "steps", "--fresh")
+    (folder / "mail.jsonl").write_text("".join(lines))
+    assert run(folder, "steps")[0] == whole
+    other = command(folder, "run", "mine/steps.yaml", "--set", "learner.speed=0.7")
+    assert (other.returncode, "learner.speed: was 0.5, is 0.7" in other.stderr) == (78, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "{update: 'steps:Alma', sped: 1}",
+            "steps.yaml:4:33: learner.sped: unknown key; did you mean speed?",
+        ),
+        (
+            "{update: 'steps:Alma', speed: 0}",
+            "steps.yaml:4:40: learner.speed: expected more than 0, found 0",
+        ),
+        (
+            "{update: 'steps:Alme'}",
+            "steps.yaml:4:19: learner.update: steps:Alme cannot be imported",
+        ),
+        ("{update: 'stops:Alma'}", "No module named 'stops'"),
+        ("{update: 'steps:kernel'}", "expected a subclass of onlinesrl.modules.Update"),
+        ("{update: 'broken:Alma'}", "ZeroDivisionError: division by zero"),
+        ("{update: 'json:dumps'}", "expected a subclass of onlinesrl.modules.Update"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(mine: Path, line: str, said: str) -> None:
+    (mine / "broken.py").write_text("1 / 0\n")
+    text = (mine / "steps.yaml").read_text().splitlines()
+    (mine / "steps.yaml").write_text("\n".join([*text[:3], f"learner: {line}\n"]))
+    with pytest.raises(srl.ConfigError) as error:
+        load(mine / "steps.yaml")
+    assert said in str(error.value)
+
+
+def test_an_installed_package_names_its_rules(folder: Path) -> None:
+    package = folder.parent / "installed"
+    (package / "alma-1.dist-info").mkdir(parents=True)
+    (package / "alma-1.dist-info" / "METADATA").write_text("Name: alma\nVersion: 1\n")
+    points = "[onlinesrl.updates]\nalma = steps:Alma\n"
+    (package / "alma-1.dist-info" / "entry_points.txt").write_text(points)
+    (folder / "steps.py").rename(package / "steps.py")
+    named = ["run", "mine/steps.yaml", "--set", "learner.update=alma"]
+    done = command(folder, *named, path=str(package))
+    assert done.returncode == 0, done.stderr
+    other = command(
+        folder, "check", "mine/steps.yaml", "--set", "learner.update=x", path=str(package)
+    )
+    assert "'log-likelihood', 'alma' or module:Class, found 'x'" in other.stderr
+
+
+def test_a_checkpoint_imports_nothing(mine: Path, tmp_path: Path) -> None:
+    learner = srl.OnlineLearner(srl.Model.read(mine / "mail.mln"), "Label", update="steps:Alma")
+    learner.save(tmp_path / "saved")
+    again = srl.OnlineLearner.load(tmp_path / "saved")
+    assert again.settings == learner.settings
+    del sys.modules["steps"]
+    with pytest.raises(srl.StorageError, match="import steps before"):
+        srl.OnlineLearner.load(tmp_path / "saved")
+    assert "steps" not in sys.modules
+    told = command(mine, "weights", str(tmp_path / "saved"), path=str(mine))
+    assert told.returncode == 74
+    assert "a checkpoint must not import" in told.stderr
+
+
+class Refused(modules.Update):
+    """No kernel."""
+
+    @staticmethod
+    def formula(params, t, margin, dot, norm):
+        return 1.0, 0.0
+
+
+class Whole(modules.Update):
+    """Returns whole numbers, whose bits would be read as floats."""
+
+    @staticmethod
+    @kernel
+    def formula(params, t, margin, dot, norm):
+        return 1, 0
+
+
+class Endless(modules.Update):
+    """Its steps may be infinite."""
+
+    @staticmethod
+    @kernel
+    def formula(params, t, margin, dot, norm):
+        return norm / (margin - dot), 0.0
+
+
+class Untyped(modules.Update):
+    """Cannot be compiled."""
+
+    @staticmethod
+    @kernel
+    def formula(params, t, margin, dot, norm):
+        return params.nothing, 0.0
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (Refused, "is no kernel: write @kernel"),
+        (Whole, r"returns .*, expected UniTuple\(float64 x 2\)"),
+        (Endless, "is not finite"),
+        (Untyped, "cannot be compiled"),
+        (int, "expected a subclass"),
+    ],
+)
+def test_a_rule_that_is_wrong(rule: Any, said: str) -> None:
+    with pytest.raises(AssertionError, match=said):
+        check_update(rule)
+
+
+def test_a_class_within_a_function_has_no_name_to_come_back_by() -> None:
+    class Local(UPDATES["cda2"]):  # type: ignore[misc]
+        pass
+
+    with pytest.raises(srl.UsageError, match="Local cannot be imported"):
+        srl.OnlineLearner(srl.datasets.citations().model, "InField", update=Local)
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_the_packages_own_rules_keep_the_contract(update: str) -> None:
+    check_update(UPDATES[update])
+
+
+def test_bases_are_offered_under_one_name() -> None:
+    for annotation in (AnyUpdate, AnyMlnEngine, AnyPslEngine):
+        kinds = kinds_of(annotation)
+        assert kinds is not None
+        assert getattr(modules, kinds.base.__name__) is kinds.base
+
+
+# engines ------------------------------------------------------------------------------------------
+
+
+def test_an_engine_of_the_guide_predicts_and_is_never_certified(mine: Path) -> None:
+    icm = import_module("search").Icm
+    check_engine(icm)
+    weights, predictions = run(mine, "search")
+    assert [line["certified"] for line in predictions] == [False] * 2
+    inference = {"engine": icm, "presolve": "none"}
+    assert learned(mine, inference=inference) == weights
+
+
+def test_an_engine_of_psl_is_certified_by_its_multipliers(mine: Path) -> None:
+    descent = import_module("descent").Descent
+    check_engine(descent)
+    for sure, engine in ((True, descent), (False, descent(steps=1))):
+        learner = srl.OnlineLearner(srl.Model(PSL_MODEL, "psl"), "Likes", inference=engine)
+        facts = {"Near": {("a", "b"): 1.0}, "Likes": {("a",): 0.9}}
+        truth = {"Likes": {("b",): 1.0}}
+        prediction = learner.learn_one(facts, truth, query={"Likes": ["b"]})
+        assert prediction.certified is sure
+        assert learner.metrics["updates"] == sure
+
+
+class Lying(modules.MlnMapEngine):
+    """Its state breaks a hard rule, if there is one."""
+
+    truth: int = 1
+
+    def solve(self, model, weights, bonus):
+        return np.full(model.n_atoms, self.truth, np.uint8)
+
+
+class Short(modules.PslMapEngine):
+    """Too few values, or no multipliers."""
+
+    missing: int = 1
+
+    def solve(self, model, weights, bonus):
+        return np.zeros(model.n_variables - self.missing), None
+
+
+def test_engines_that_are_wrong_are_told(mine: Path) -> None:
+    model, lines = srl.Model.read(mine / "mail.mln"), [*srl.read(mine / "mail.jsonl")]
+    learner = srl.OnlineLearner(model, "Label", inference={"engine": Lying, "presolve": "none"})
+    with pytest.raises(ModuleError, match="Lying: its state breaks a hard clause"):
+        learner.learn_one(lines[0])
+    learner = srl.OnlineLearner(
+        model, "Label", inference={"engine": Lying, "presolve": "none", "truth": 2}
+    )
+    with pytest.raises(ModuleError, match="of 4 zeros and ones"):
+        learner.learn_one(lines[0])
+    with pytest.raises(AssertionError, match="breaks a hard clause"):
+        check_engine(Lying)
+    with pytest.raises(AssertionError, match="values from 0 to 1"):
+        check_engine(Short)
+    with pytest.raises(srl.UsageError, match=r"expected a subclass of onlinesrl\.modules\.PslMap"):
+        srl.OnlineLearner(srl.Model(PSL_MODEL, "psl"), "Likes", inference=Lying)
+
+
+OWN = [*ENGINES.values(), *(PSL_ENGINES[name] for name in sorted({*PSL_ENGINES} - {"tandem"}))]
+"""All but tandem, whose bound is that of its pages, which have the bonus as rows."""
+
+
+@pytest.mark.parametrize("engine", OWN)
+def test_the_packages_own_engines_keep_the_contract(engine: Any) -> None:
+    check_engine(engine)
