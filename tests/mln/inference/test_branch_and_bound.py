@@ -16,7 +16,6 @@ from onlinesrl.mln.inference.pure_literals import impure
 from onlinesrl.mln.inference.registry import exact_engine
 from onlinesrl.mln.inference.router import Router
 from tests.support.ground_mrfs import (
-    BranchAndBound,
     Clause,
     Problem,
     Refuses,
@@ -27,16 +26,6 @@ from tests.support.ground_mrfs import (
     problems,
     transitive,
 )
-
-
-@pytest.mark.parametrize("n", [20, long(25)])
-def test_frustrated_cliques_agree_with_the_integer_program(n):
-    problem = clique(n)
-
-    found = BranchAndBound().solve(problem.model, problem.weights)
-
-    check(found, problem, "branch-and-bound")
-    assert found.score == pytest.approx(Ilp().solve(problem.model, problem.weights).score, abs=1e-6)
 
 
 def test_a_search_in_turns_is_the_same_search():
@@ -89,8 +78,16 @@ def test_what_has_no_state_is_unsolved_at_the_limit_and_infeasible_without():
         Alternation(Ilp()).solve(problem.model, problem.weights)
 
 
-@pytest.mark.parametrize("problem", [transitive(9, 0), transitive(10, 1, hard=False), clique(25)])
-@pytest.mark.parametrize("program", [Ilp(), Ilp("cbc"), Ilp(max_nodes=100_000)])
+@pytest.mark.parametrize(
+    ("problem", "program"),
+    [
+        (transitive(9, 0), Ilp()),
+        (transitive(10, 1, hard=False), Ilp()),
+        (clique(25), Ilp()),
+        long(transitive(7, 0), Ilp("cbc")),
+        long(transitive(7, 0), Ilp(max_nodes=100_000)),
+    ],
+)
 def test_both_in_turns_prove_what_either_does(problem, program):
     found = Alternation(program).solve(problem.model, problem.weights)
 
@@ -98,7 +95,7 @@ def test_both_in_turns_prove_what_either_does(problem, program):
     assert found.score == pytest.approx(Ilp().solve(problem.model, problem.weights).score, abs=1e-6)
 
 
-@pytest.mark.parametrize("max_work", [1, 1_000, 20_000])
+@pytest.mark.parametrize("max_work", [1, 20_000])
 def test_at_its_limit_an_answer_is_at_least_that_of_local_search(max_work):
     problem = transitive(14, 2, hard=False)
     local = WalkSat().solve(problem.model, problem.weights)

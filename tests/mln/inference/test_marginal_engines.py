@@ -1,7 +1,5 @@
 """Every engine of marginals: against enumeration, arithmetic and other systems' exact answers."""
 
-import re
-
 import numpy as np
 import pytest
 from conftest import long
@@ -23,7 +21,6 @@ from tests.support.ground_mrfs import (
     Problem,
     clause_model,
     defined_problems,
-    listed,
     problems,
 )
 
@@ -121,14 +118,6 @@ def test_friends_and_smokers(n):
         assert sampled.samples == engine.samples
 
 
-def test_friends_and_smokers_with_a_biconditional():
-    world = recorded_networks.friends_smokers(50, "fs-infer-iff")
-    exact = Exact().marginals(world.model, world.weights).probability
-    found = Gibbs(samples=20_000).marginals(world.model, world.weights)
-
-    assert np.abs(found.probability - exact).mean() <= 0.005
-
-
 def log_z_of_connected(world: recorded_networks.Network) -> float:
     """Log Z in costs, of the atoms that share a clause with another one, as the exact answers have it.
 
@@ -163,19 +152,6 @@ def test_caviar(fold, pair):
     for seed in range(2 if fold else 0):
         sampled = McSat(samples=1_000, seed=seed).marginals(case.model, case.weights)
         assert np.abs(sampled.probability - expected).mean() <= 0.003
-
-
-def test_the_tiny_worlds():
-    """Worlds with answers by hand: n atoms of weight w; exactly one of six values."""
-    lines = recorded_networks.here(recorded_networks.WORLDS / "tiny.exact").read_text().splitlines()
-    exact = {m[1]: float(m[2]) for m in (re.match(r"(\w+) .* ([\d.]+)$", x) for x in lines) if m}
-    heads, ones = clause_model(1, [(1.0, [1])])
-    outcome = clause_model(6, [], [(True, range(6))])
-
-    assert Exact().marginals(heads, 0 * ones).probability[0] == exact["uniform"]
-    assert Exact().marginals(heads, ones).probability[0] == pytest.approx(exact["binomial"])
-    probability = Exact().marginals(*outcome).probability
-    assert probability == pytest.approx(np.full(6, exact["multinomial"]), abs=1e-8)
 
 
 # arithmetic, and the choice of an engine ---------------------------------------------------------
@@ -250,29 +226,3 @@ def test_the_choice_is_by_component_and_said():
     assert engine.marginals(*narrow).route == "exact"
     assert (free.route, free.log_z) == ("exact", pytest.approx(33 * np.log(2)))
     assert engine.marginals(*clause_model(0, [])).log_z == 0.0
-
-
-def test_samplers_by_name_are_those_with_the_seed():
-    model, weights = clause_model(1, [(0.5, [1])])
-    for name, sampler in (("mcsat", McSat(seed=4)), ("gibbs", Gibbs(seed=4))):
-        named, own = (e.marginals(model, weights) for e in (marginal_engine(name, 4), sampler))
-        assert (named.route, named.probability) == (own.route, own.probability)
-
-
-@given(problems(max_atoms=6))
-def test_probabilities_are_the_derivatives_of_log_z(problem: Problem):
-    """Expected features are d log Z / d w: what learning by gradient rests on."""
-    try:
-        Exact().marginals(problem.model, problem.weights)
-    except Infeasible:
-        return
-    n, (clauses, groups) = problem.model.n_atoms, listed(problem)
-    z = [
-        Exact().marginals(
-            *clause_model(n, [*clauses, *((h, [a]) for a in range(1, n + 1))], groups)
-        )
-        for h in (-1e-4, 0.0, 1e-4)
-    ]
-    assert z[0].log_z is not None
-    assert z[2].log_z is not None
-    assert (z[2].log_z - z[0].log_z) / 2e-4 == pytest.approx(z[1].probability.sum(), abs=1e-5)

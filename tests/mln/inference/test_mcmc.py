@@ -273,21 +273,3 @@ def test_warnings_go_with_wrong_answers(engine, models):
     print(f"\n{engine.route}: {count}")
     assert count["right, warned"] <= 1 + 0.03 * models
     assert count["wrong"] <= 1 + 0.03 * models
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(("engine", "samples"), [(McSat, 1_000), (Gibbs, 1_000), (Gibbs, 20_000)])
-def test_errors_over_many_seeds(network, engine, samples):
-    """And that the standard error says how far off they are: within two of them in 19 of 20 atoms or so."""
-    name, model, weights, exact = network
-    far, within = [], []
-    for seed in range(100):
-        found = engine(samples=samples, seed=seed).marginals(model, weights)
-        assert found.diagnostics is not None
-        off = np.abs(found.probability - exact)
-        far.append(off.mean())
-        within.append(np.mean(off <= 2 * found.diagnostics.error))
-    print(f"\n{name}, {engine.route} {samples}: mean error {np.mean(far):.4f}, largest "
-          f"{max(far):.4f}, within two standard errors {np.mean(within):.3f}")  # fmt: skip
-    assert np.mean(far) <= 0.03
-    assert np.mean(within) >= 0.85

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.mln.inference.brute_force import Brute
 from onlinesrl.mln.inference.presolve import reduced
 from onlinesrl.mln.kernels.clause_merging import NONE, distinct, distinguish
 from tests.support import plain_clauses
@@ -78,29 +77,6 @@ def test_groups_propagate_and_keep_their_places():
     found = reduced(*clause_model(4, equal, [(True, [0, 1]), (False, [2, 3])]))
     assert found.n_atoms == 4
     assert found.clauses.hard == 2
-
-
-@pytest.mark.parametrize(
-    "clauses",
-    [
-        [(None, [1]), (None, [-1])],
-        [(None, [1]), (None, [-1, 2]), (None, [-2])],
-        [*chain(5), (None, [1]), (None, [5])],
-        [(None, [])],
-    ],
-)
-def test_contradictions_are_found(clauses):
-    with pytest.raises(Infeasible):
-        reduced(*clause_model(5, clauses))
-    with pytest.raises(Infeasible):
-        Brute().solve(*clause_model(5, clauses))
-
-
-def test_numbers_that_are_not_finite_are_refused():
-    model, _ = clause_model(1, [(1.0, [1])])
-    for weights, bonus in ((np.array([np.inf]), None), (np.ones(1), np.array([np.nan]))):
-        with pytest.raises(ValueError, match="must be finite"):
-            reduced(model, weights, bonus)
 
 
 ATOMS = 5

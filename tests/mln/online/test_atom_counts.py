@@ -125,19 +125,6 @@ def test_a_run_tells_what_sets_of_atoms_tell(labels: Callable[..., Job]) -> None
     assert "F1 of Spam" in run.printed
 
 
-def test_trained_weights_are_scored_as_sets_of_atoms_tell(labels: Callable[..., Job]) -> None:
-    """By evaluate, of what predict gives out."""
-    examples = documents(30)
-    run = labels(examples)
-    assert run.run() == 0, run.said
-    trained = run.output / "weights.mln"
-    assert run.call("evaluate", trained, run.config) == 0, run.said
-    evaluated = json.loads(run.printed)
-    assert run.call("predict", trained, run.config) == 0, run.said
-    predictions = [json.loads(line) for line in run.printed.splitlines()]
-    assert told(evaluated) == scored(examples, predictions)
-
-
 Atoms = set[tuple[int, str]]
 
 

@@ -18,7 +18,7 @@ from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.join_planner import compile_program
 from onlinesrl.mln.inference.router import build_structure
 from onlinesrl.mln.kernels.sum_product import clause_probability, sum_product
-from tests.mln.online.test_online_cd import FACTS, SMOKERS, TRUTH, counts
+from tests.mln.online.test_online_cd import SMOKERS
 from tests.support.ground_mrfs import Problem, problems
 from tests.support.naive_grounder import World, holds
 from tests.support.random_programs import Case, cases, with_numbers
@@ -57,24 +57,6 @@ def test_the_probability_of_each_clause_is_that_over_all_states(problem: Problem
     np.testing.assert_allclose([p for p, _ in found], expected, atol=1e-9)
     log_sum = score.max() + np.log(mass.sum())
     assert log_z + left_out == pytest.approx(log_sum, abs=1e-8 * max(1.0, np.abs(weight).sum()))
-
-
-@pytest.mark.parametrize("engine", ["mpe", "mcsat"])
-def test_a_step_is_along_the_gradient(engine: str) -> None:
-    update = {"update": "log-likelihood", "sigma": 2.0, "delta": 0.5}
-    learner = srl.OnlineLearner(SMOKERS, query=["Smokes", "Likes"], update=update, inference=engine)
-    learner.learn_one(FACTS, TRUTH)
-    features = np.array([counts(*state) for state in STATES])
-    score = features @ WEIGHTS
-    p = np.exp(score - score.max())
-    p /= p.sum()
-    truth = np.array(counts((1, 1, 0), (1, 0, 0)))
-    delta = truth - p @ features
-    moved = np.array([row.weight for row in learner.weights.rows])
-    np.testing.assert_allclose(moved, WEIGHTS + delta / (2.0 * (0.5 + np.abs(delta))), atol=1e-12)
-    log_likelihood = truth @ WEIGHTS - score.max() - np.log(np.exp(score - score.max()).sum())
-    assert learner.certificate["loss"] == pytest.approx(-log_likelihood, abs=1e-9)
-    assert learner.certificate["dual"] <= learner.certificate["loss"]
 
 
 @given(with_numbers(cases(weighted=True)), st.data())
@@ -258,9 +240,3 @@ def test_label_costs_are_refused(name: str) -> None:
     update = {"update": name, "costs": {"InField": 2.0}}
     with pytest.raises(srl.UsageError, match=r"learner\.costs"):
         srl.OnlineLearner(citations.model, citations.query, update=update)
-
-
-def test_psl_refuses_it_and_names_what_to_take() -> None:
-    model = srl.Model("1: Knows(A, B) & Trusts(A, B) -> Trusts(B, A)", "psl")
-    with pytest.raises(srl.ConfigError, match=r"normaliser of the density.*adagrad.*sampled-mle"):
-        srl.OnlineLearner(model, query="Trusts", update="log-likelihood")

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,9 +73,22 @@ def test_what_is_learned_depends_on_the_seed_and_not_on_batches() -> None:
     assert weights(0, together=True) == weights(0, together=False) != weights(1, together=True)
 
 
-def test_it_is_for_markov_logic_alone() -> None:
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"update": "cd"}, "samples are of Markov logic"),
+        ({"update": "log-likelihood"}, "normaliser of the density.*adagrad.*sampled-mle"),
+        ({"calibrated": True}, r"learner\.calibrated.*normaliser.*Markov logic"),
+    ],
+)
+def test_what_needs_probabilities_is_for_markov_logic_alone(
+    keys: dict[str, Any], message: str
+) -> None:
     model = srl.Model("1: Knows(A, B) & Trusts(A, B) -> Trusts(B, A)", "psl")
-    with pytest.raises(srl.ConfigError, match="samples are of Markov logic"):
-        srl.OnlineLearner(model, query="Trusts", update="cd")
+    with pytest.raises(srl.ConfigError, match=message):
+        srl.OnlineLearner(model, query="Trusts", **keys)
+
+
+def test_a_tagger_has_no_samples() -> None:
     with pytest.raises(srl.UsageError, match="cd does not apply to a tagger"):
         srl.SequenceTagger(update="cd").fit([[["a"]]], [["x"]])

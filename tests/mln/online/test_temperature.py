@@ -131,9 +131,3 @@ def test_explanations_say_by_what_probabilities_are_scaled() -> None:
     text = str(srl.explain(learner, FACTS, "Smokes(a)"))
     value = learner.certificate["temperature"]
     assert f"probabilities are scaled by temperature {value:.3g}, which was fitted to" in text
-
-
-def test_psl_has_none() -> None:
-    model = srl.Model("1: Knows(A, B) & Trusts(A, B) -> Trusts(B, A)", "psl")
-    with pytest.raises(srl.ConfigError, match=r"learner\.calibrated.*normaliser.*Markov logic"):
-        srl.OnlineLearner(model, query="Trusts", calibrated=True)
