@@ -101,7 +101,7 @@ def hashed(seed: np.uint64, constant: int) -> np.uint64:
     It is random but for the bits ``LAST``, so that near constants have near buckets.
     """
     number = np.uint64(np.int64(constant))
-    mixed = ((seed * MULTIPLIER) ^ (number >> NEAR)) * MULTIPLIER
+    mixed = (seed ^ (number >> NEAR)) * MULTIPLIER
     return (mixed & ~LAST) | ((number << np.uint64(32)) & LAST)
 
 
