@@ -2,7 +2,7 @@
 
 Gibbs sampling draws an atom S by P(S = s | rest) proportional to exp(sum_j theta_j M_j(rest, S = s)), over
 the formulas with the atom (Sarkhel et al. 2016, equation 5). Only the change of the counts by a flip is
-counted (`mln.counting.flip_plan`), or estimated for wide formulas (`mln.counting.flip_estimates`).
+counted (`mln.counting.flip_counts`), or estimated for wide formulas (`mln.counting.flip_estimates`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from onlinesrl.core.kernels.random import Generator
 from onlinesrl.core.learning.batch import BatchLearner, UnfitError
 from onlinesrl.logic.ast import And, Equal, Formula, Not, Program
 from onlinesrl.mln.counting.exact import Counter, counter
+from onlinesrl.mln.counting.flip_counts import FlipCounts
 from onlinesrl.mln.counting.flip_estimates import DenseWorld, FlipEstimates
-from onlinesrl.mln.counting.flip_plan import FlipCounts
 from onlinesrl.mln.counting.ijgp import Estimator
 from onlinesrl.mln.counting.program_counts import Counters, Place, numbered
 from onlinesrl.mln.counting.world import World, world_of
 from onlinesrl.mln.ground.join_planner import Group
-from onlinesrl.mln.kernels import flip_counts as kernel
+from onlinesrl.mln.kernels import flip_samplers as kernel
+from onlinesrl.mln.kernels.tuple_index import NONE, room
 from onlinesrl.mln.lang.clausal_form import Clause
 
 EMPTY = np.zeros(0)
@@ -146,7 +147,7 @@ class CountedWorld:
         own_weights = self._own(weights)
         c, rng, change, atom = self.counts, self.rng, self.change, 0
         while atom < self.atoms:
-            if not kernel.room(c.frame.tuples, 1):
+            if not room(c.frame.tuples, 1):
                 c.grow()
             if not self.estimates:
                 atom = kernel.sweep(
@@ -251,10 +252,10 @@ class CountedWorld:
         """
         own_weights, c = self._own(weights), self.counts
         status, journal = np.zeros(4), np.zeros(flips, np.int64)
-        noise = kernel.NONE if seed is None else seed
+        noise = NONE if seed is None else seed
         step = (status, journal, chance, noise, self.rng, own_weights, self.change)
         while status[kernel.STEP] < flips:
-            if not kernel.room(c.frame.tuples, 1):
+            if not room(c.frame.tuples, 1):
                 c.grow()
             if not self.estimates:
                 kernel.maxwalksat(c.frame, self.atoms, *step)
@@ -264,10 +265,10 @@ class CountedWorld:
             for k in range(n):
                 scratch.extra[k] = self.estimated_odds(int(scratch.atom[k]), own_weights)
             atom = kernel.move(c.frame, n, *step)
-            if atom != kernel.NONE:
+            if atom != NONE:
                 self.dense.flip(*c.atom(atom))
         while status[kernel.JOURNAL]:
-            if not kernel.room(c.frame.tuples, 1):
+            if not room(c.frame.tuples, 1):
                 c.grow()
             kernel.go_back(c.frame, status, journal, own_weights, self.change)
         self.dense.set({name: c.rows(name) for name in self.query})

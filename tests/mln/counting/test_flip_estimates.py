@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from onlinesrl.mln.counting.flip_counts import FlipCounts
 from onlinesrl.mln.counting.flip_estimates import DenseWorld, FlipEstimates
-from onlinesrl.mln.counting.flip_plan import FlipCounts
 from onlinesrl.mln.counting.program_counts import Counters
 from onlinesrl.mln.counting.world import Table, World
 from onlinesrl.mln.lang import reader

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import UsageError
-from onlinesrl.mln.counting.flip_plan import FlipCounts
+from onlinesrl.mln.counting.flip_counts import FlipCounts
 from onlinesrl.mln.counting.program_counts import Counters
 from onlinesrl.mln.counting.world import Table, World
 from onlinesrl.mln.lang import reader
