@@ -5,10 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO, get_type_hints
 
 import typer
 
@@ -112,6 +115,42 @@ DialectOption = Annotated[
         "pracmln-standard or lomrf.",
     ),
 ]
+
+
+def with_records(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command for typer: each field of a dataclass among its parameters is an option of its own."""
+    hints = get_type_hints(command, include_extras=True)
+    records: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters = []
+    for name, parameter in signature(command).parameters.items():
+        if name not in records:
+            kind = Parameter.KEYWORD_ONLY
+            parameters.append(parameter.replace(kind=kind, annotation=hints[name]))
+            continue
+        types = get_type_hints(records[name], include_extras=True)
+        for field in fields(records[name]):
+            made = MISSING if field.default_factory is MISSING else field.default_factory()
+            default = field.default if made is MISSING else made
+            parameters.append(
+                Parameter(
+                    field.name,
+                    Parameter.KEYWORD_ONLY,
+                    default=default,
+                    annotation=types[field.name],
+                )
+            )
+
+    @wraps(command)
+    def flat(**values: Any) -> None:
+        made = {
+            name: record(**{field.name: values.pop(field.name) for field in fields(record)})
+            for name, record in records.items()
+        }
+        command(**values, **made)
+
+    flat.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    flat.__annotations__ = {each.name: each.annotation for each in parameters}
+    return flat
 
 
 @contextmanager

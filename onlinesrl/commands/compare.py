@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from onlinesrl.commands.common import Distribute, Overrides, interruptible
+from onlinesrl.commands.common import Distribute, Overrides, interruptible, with_records
 from onlinesrl.core.errors import FolderError, UsageError, legible
 
 Grid = Annotated[
@@ -37,16 +38,24 @@ Workers = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class CandidateArguments:
+    """What is compared, beside the configurations."""
+
+    grid: Grid = field(default_factory=list)
+    tune: Tune = field(default_factory=list)
+    set_: Overrides = field(default_factory=list)
+
+
+@with_records
 def compare(
     configs: Annotated[list[Path], typer.Argument(metavar="CONFIG...", help="Runs' YAML files.")],
-    grid: Grid = [],  # noqa: B006 - typer's way
-    tune: Tune = [],  # noqa: B006
+    arguments: CandidateArguments,
     folds: Annotated[
         int | None,
         typer.Option(min=2, help="The number of folds; by default each group of examples is one."),
     ] = None,
     metric: Metric = "f1",
-    set_: Overrides = [],  # noqa: B006
     output: Annotated[Path, typer.Option(help="The folder of the CSV.")] = Path("runs/comparison"),
     fresh: Annotated[bool, typer.Option(help="Replace an earlier comparison.")] = False,
     workers: Workers = None,
@@ -68,7 +77,8 @@ def compare(
     table = output / "comparison.csv"
     if not fresh and table.exists():
         raise FolderError(f"{output}: there is a comparison already; --fresh replaces it")
-    chosen, alternatives = candidates.candidates(configs, set_, grid), candidates.grid(tune)
+    chosen = candidates.candidates(configs, arguments.set_, arguments.grid)
+    alternatives = candidates.grid(arguments.tune)
     divide = partial(divided, k=folds)
     with interruptible(), closing(Status(sys.stderr)) as status, told_of_compiling(status.tell):
         compared = cross_validation.cross_validated(
@@ -78,7 +88,7 @@ def compare(
     for text in statistics.text(lines, metric):
         print(legible(text))
     for candidate, line in zip(chosen, lines, strict=True):
-        if line.best and not tune:
+        if line.best and not arguments.tune:
             print(f"\n{candidate.command()}")
     with storage_errors(output, "make the folder"):
         output.mkdir(parents=True, exist_ok=True)

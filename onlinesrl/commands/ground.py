@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,27 +16,48 @@ from onlinesrl.commands.common import (
     Open,
     OutputOption,
     Query,
+    with_records,
     write_lines,
 )
 from onlinesrl.core.errors import UsageError
 from onlinesrl.runs.console import say, warn
 
 if TYPE_CHECKING:
-    from onlinesrl.mln.query.load_world import WorldOptions
     from onlinesrl.mln.query.world import World
 
 
-def ground(
-    model: Model,
-    query: Query,
-    evidence: Evidence = [],  # noqa: B006
-    closed: Closed = "",
-    open_: Open = "",
-    dialect: DialectOption = "alchemy",
-    output: OutputOption = None,
-    max_atoms: MaxAtoms = 1_000_000,
-    max_groundings: MaxGroundings = None,
-) -> None:
+@dataclass(frozen=True)
+class WorldArguments:
+    """The evidence of a world of Markov logic, and how it is read."""
+
+    evidence: Evidence = field(default_factory=list)
+    closed: Closed = ""
+    open_: Open = ""
+    dialect: DialectOption = "alchemy"
+    max_atoms: MaxAtoms = 1_000_000
+    max_groundings: MaxGroundings = None
+
+    def read(self, model: Path, query: str) -> World:
+        """Load the world; warn of predicates that are open only because no database mentions them."""
+        from onlinesrl.logic.dialect import dialect_of
+        from onlinesrl.mln.query.load_world import LIMITS, WorldOptions, load_world
+
+        closed, opened = (tuple(filter(None, _names(x))) for x in (self.closed, self.open_))
+        options = WorldOptions(closed, opened, dialect_of(self.dialect))
+        most = self.max_groundings or 1_000_000
+        limits = replace(LIMITS, atoms=self.max_atoms, groundings=most)
+        world = load_world(model, self.evidence, _names(query), options, limits)
+        if world.assumed:
+            names = ",".join(world.assumed)
+            warn(
+                f"no database has an atom of {names.replace(',', ', ')}: all their atoms are open, as in "
+                f"Alchemy; --closed {names} makes them false, --open {names} says that it is meant so"
+            )
+        return world
+
+
+@with_records
+def ground(model: Model, query: Query, world: WorldArguments, output: OutputOption = None) -> None:
     """Write the ground network: a weighted clause a line, hard ones with a final period."""
     if is_psl(model):
         raise UsageError(
@@ -45,10 +66,8 @@ def ground(
     from onlinesrl.core.jit.decorators import told_of_compiling
     from onlinesrl.mln.query import infer as infer_module
 
-    options = world_options(closed, open_, dialect)
     with told_of_compiling(say):
-        world = read_world(model, evidence, query, options, max_atoms, max_groundings)
-        write_lines(output, infer_module.network_lines(world))
+        write_lines(output, infer_module.network_lines(world.read(model, query)))
 
 
 def is_psl(model: Path) -> bool:
@@ -61,34 +80,3 @@ def is_psl(model: Path) -> bool:
 def _names(text: str) -> list[str]:
     """Return the names between commas."""
     return [name.strip() for name in text.split(",")]
-
-
-def world_options(closed: str, opened: str, dialect: str) -> WorldOptions:
-    """Return the options of a world: its closed and open predicates, and its dialect."""
-    from onlinesrl.logic.dialect import dialect_of
-    from onlinesrl.mln.query.load_world import WorldOptions
-
-    false, unknown = (tuple(filter(None, _names(text))) for text in (closed, opened))
-    return WorldOptions(false, unknown, dialect_of(dialect))
-
-
-def read_world(
-    model: Path,
-    evidence: list[Path],
-    query: str,
-    options: WorldOptions,
-    max_atoms: int,
-    max_groundings: int | None,
-) -> World:
-    """Load a world; warn of predicates that are open only because no database mentions them."""
-    from onlinesrl.mln.query import load_world as inference
-
-    limits = replace(inference.LIMITS, atoms=max_atoms, groundings=max_groundings or 1_000_000)
-    world = inference.load_world(model, evidence, _names(query), options, limits)
-    if world.assumed:
-        names = ",".join(world.assumed)
-        warn(
-            f"no database has an atom of {names.replace(',', ', ')}: all their atoms are open, as in "
-            f"Alchemy; --closed {names} makes them false, --open {names} says that it is meant so"
-        )
-    return world

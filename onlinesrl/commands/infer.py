@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,18 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onlinesrl.commands.common import (
-    Closed,
-    DialectOption,
-    Evidence,
-    MaxAtoms,
-    MaxGroundings,
-    Open,
     TablesOption,
     interruptible,
     located,
+    with_records,
     write_lines,
 )
-from onlinesrl.commands.ground import is_psl, read_world, world_options
+from onlinesrl.commands.ground import WorldArguments, is_psl
 from onlinesrl.core.errors import UsageError
 from onlinesrl.runs.console import say, warn
 
@@ -110,88 +106,80 @@ OnTargets = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class SolverArguments:
+    """How an answer is searched for."""
+
+    method: Method = None
+    seed: Seed = 0
+    error: Error = None
+    max_work: MaxWork = None
+    targets: OnTargets = None
+    threads: Threads = None
+
+
+@dataclass(frozen=True)
+class OutputArguments:
+    """Where an answer is written."""
+
+    output: OutputPath = None
+    tables: TablesOption = None
+    stats: Stats = False
+
+    @property
+    def prints(self) -> bool:
+        """Whether the answer goes to standard output."""
+        return self.output is None and self.tables is None and not self.stats
+
+
+@with_records
 def infer(
     model: AnyModel,
     query: OptionalQuery = None,
-    evidence: Evidence = [],  # noqa: B006
-    closed: Closed = "",
-    open_: Open = "",
-    dialect: DialectOption = "alchemy",
     data: Data = None,
-    method: Method = None,
-    output: OutputPath = None,
-    tables: TablesOption = None,
-    seed: Seed = 0,
-    error: Error = None,
-    max_work: MaxWork = None,
-    max_atoms: MaxAtoms = 1_000_000,
-    max_groundings: MaxGroundings = None,
-    targets: OnTargets = None,
-    threads: Threads = None,
-    stats: Stats = False,
+    *,
+    world: WorldArguments,
+    solver: SolverArguments,
+    results: OutputArguments,
 ) -> None:
     """Infer the most probable world, marginal probabilities, or PSL's truth values."""
-    to_stdout, skip = not stats, targets is Targets.SKIP
     if is_psl(model):
-        mln_options = query is not None or evidence or closed or open_ or dialect != "alchemy"
-        if mln_options or (error, max_work) != (None, None):
+        mln_options = query is not None or world.evidence or world.closed or world.open_
+        if mln_options or (world.dialect, solver.error, solver.max_work) != ("alchemy", None, None):
             raise UsageError(
                 f"{model} is a PSL model, whose data say what is asked: not --query, --evidence, "
                 "--closed, --open, --dialect, --error, --max-work"
             )
-        method, most, several = method or "admm", max_groundings, threads or 1
-        result = _infer_psl(
-            model, data, method, output, tables, seed, most, skip, several, to_stdout
-        )
-    elif query is None or data is not None or targets is not None or threads:
+        stats = _infer_psl(model, data, world.max_groundings, solver, results)
+    elif query is None or data is not None or solver.targets is not None or solver.threads:
         raise UsageError(
             f"{model} is Markov logic, which needs --query, and takes --evidence, not --data, "
             "--targets, --threads"
         )
     else:
-        options = world_options(closed, open_, dialect)
-        world = read_world(model, evidence, query, options, max_atoms, max_groundings)
-        result = _infer_mln(
-            world, method or "mpe", output, tables, seed, error, max_work, to_stdout
-        )
-    if stats:
-        print(json.dumps(result, indent=2))
+        stats = _infer_mln(world.read(model, query), solver, results)
+    for message in stats["warnings"]:  # even where nothing else is shown
+        warn(message)
+    if results.stats:
+        print(json.dumps(stats, indent=2))
 
 
-# Markov logic ------------------------------------------------------------------------------------
-
-
-def _infer_mln(
-    world: World,
-    method: str,
-    output: Path | None,
-    tables: Path | None,
-    seed: int,
-    error: float | None,
-    max_work: int | None,
-    to_stdout: bool,
-) -> dict[str, Any]:
+def _infer_mln(world: World, solver: SolverArguments, results: OutputArguments) -> dict[str, Any]:
     from onlinesrl.core.jit.decorators import told_of_compiling
     from onlinesrl.core.search_status import observed
     from onlinesrl.mln.query import infer as infer_module
     from onlinesrl.runs.progress import Search, Status
 
+    method, max_work = solver.method or "mpe", solver.max_work
     with told_of_compiling(say), closing(Status(sys.stderr)) as status:
         advice = None if method != "mpe" else LIMITED if max_work else UNLIMITED
         with observed(Search(status, advice)):
-            values, stats = infer_module.solve(world, method, seed, error, max_work)
-    if tables is not None:
-        _write_tables(tables, infer_module.columns(world, values))
-    if output is not None or (to_stdout and tables is None):
-        write_lines(output, infer_module.lines(world, values, method))
-    _warn_all(stats)
+            values, stats = infer_module.solve(world, method, solver.seed, solver.error, max_work)
+    if results.tables is not None:
+        _write_tables(results.tables, infer_module.columns(world, values))
+    if results.output is not None or results.prints:
+        write_lines(results.output, infer_module.lines(world, values, method))
     return stats
-
-
-def _warn_all(stats: dict[str, Any]) -> None:
-    """Say, even where nothing else is shown, that an answer is not what was asked for."""
-    for message in stats["warnings"]:
-        warn(message)
 
 
 def _write_tables(folder: Path, tables: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
@@ -201,37 +189,36 @@ def _write_tables(folder: Path, tables: Mapping[str, Mapping[str, Sequence[Any]]
         write_parquet(folder / f"{name}.parquet", columns)
 
 
-# PSL ---------------------------------------------------------------------------------------------
-
-
 def _infer_psl(
     model: Path,
     data: Path | None,
-    method: str,
-    output: Path | None,
-    tables: Path | None,
-    seed: int,
     max_groundings: int | None,
-    skip: bool,
-    threads: int,
-    to_stdout: bool,
+    solver: SolverArguments,
+    results: OutputArguments,
 ) -> dict[str, Any]:
     from onlinesrl.psl.ground.grounder import MOST
     from onlinesrl.psl.inference.solving import Options
     from onlinesrl.psl.query import infer as inference
     from onlinesrl.runs.progress import Status
 
-    most = max_groundings or MOST
     with interruptible(), closing(Status(sys.stderr)) as status:
-        options = Options(method, seed, output, status, status.tell, most, skip, threads)
+        options = Options(
+            solver.method or "admm",
+            solver.seed,
+            results.output,
+            status,
+            status.tell,
+            max_groundings or MOST,
+            solver.targets is Targets.SKIP,
+            solver.threads or 1,
+        )
         inferred = inference.infer(model, data, options)
-    if tables is not None:
-        _write_tables(tables, inference.columns(inferred))
-    if output is not None:
-        inference.write(inferred, output)
-    elif to_stdout and tables is None:
+    if results.tables is not None:
+        _write_tables(results.tables, inference.columns(inferred))
+    if results.output is not None:
+        inference.write(inferred, results.output)
+    elif results.prints:
         write_lines(None, inference.lines(inferred))
-    _warn_all(inferred.stats)
-    if output is not None or inferred.stats["warnings"] or inferred.stats["skipped"]:
+    if results.output is not None or inferred.stats["warnings"] or inferred.stats["skipped"]:
         print(inference.summary(inferred), file=sys.stderr)
     return inferred.stats

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from onlinesrl.core.errors import UsageError, shown
 from onlinesrl.core.example import Atoms, Constant, GroundAtom
@@ -73,6 +73,16 @@ class Answer(Mapping[str, dict[Atom, float]]):
         return table_html(f"{len(rows):,} atoms", ["atom", VALUE], rows)
 
 
+class Search(TypedDict, total=False):
+    """How an answer is searched for; see ``infer``."""
+
+    seed: int
+    error: float | None
+    max_work: int | None
+    threads: int
+    targets: str
+
+
 def infer(
     model: Model | str,
     evidence: Evidence = (),
@@ -82,11 +92,7 @@ def infer(
     truth: Given | None = None,
     closed: Sequence[str] = (),
     opened: Sequence[str] = (),
-    seed: int = 0,
-    error: float | None = None,
-    max_work: int | None = None,
-    threads: int = 1,
-    targets: str = "stop",
+    **search: Unpack[Search],
 ) -> Answer:
     """Return the most probable world, marginals, or PSL's truth values, as ``onlinesrl infer`` does.
 
@@ -107,7 +113,11 @@ def infer(
     >>> infer(model, {"Friends": [["Anna", "Bob"]], "Smokes": ["Anna"]}, "Smokes", method="exact")
     <Answer: 1 of Smokes>
     """
-    model = model_of(model)
+    model, seed, threads = model_of(model), search.get("seed", 0), search.get("threads", 1)
+    error, max_work = search.get("error"), search.get("max_work")
+    targets = search.get("targets", "stop")
+    if unknown := search.keys() - Search.__annotations__:
+        raise TypeError(f"infer has no parameter {', '.join(sorted(unknown))}")
     if not (method is None or isinstance(method, str)):
         raise UsageError(f"method is {shown(method)}, expected the name of one")
     for key, number in {"error": error, "max_work": max_work}.items():

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -67,6 +67,14 @@ class Settings:
         }
 
 
+class UpdateKeys(TypedDict, total=False):
+    """Keys of the section ``learner`` of a run's configuration."""
+
+    loss: str | None
+    sigma: float | None
+    calibrated: bool | None
+
+
 class OnlineLearner:
     """Learns the weights of a model from examples, one at a time.
 
@@ -98,18 +106,17 @@ class OnlineLearner:
         query: str | Sequence[str],
         *,
         update: str | Mapping[str, Any] | type[Update] | Update = STANDARD,
-        loss: str | None = None,
-        sigma: float | None = None,
-        calibrated: bool | None = None,
         inference: str | Mapping[str, Any] | type[EngineSection] | EngineSection | None = None,
         background: Given | None = None,
         by: str | None = None,
         seed: int = 0,
         pending: int = 0,
+        **keys: Unpack[UpdateKeys],
     ):
         self.model = model = model_of(model)
-        overrides = {"loss": loss, "sigma": sigma, "calibrated": calibrated}
-        chosen = section(update, "update") | {k: v for k, v in overrides.items() if v is not None}
+        if unknown := keys.keys() - UpdateKeys.__annotations__:
+            raise TypeError(f"OnlineLearner has no parameter {', '.join(sorted(unknown))}")
+        chosen = section(update, "update") | {k: v for k, v in keys.items() if v is not None}
         self.settings = Settings(
             names_of(query, "query"),
             validated(AnyUpdate, "learner", chosen),
