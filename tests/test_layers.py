@@ -36,6 +36,23 @@ def test_a_kernel_imports_arrays_errors_updates_and_kernels_only() -> None:
                     assert folders or updates or module in plain, (file, module)
 
 
+MANY = 8
+LARGER = {"onlinesrl/stream/trainer.py: __init__"}
+"""Functions that still have more arguments."""
+
+
+def test_no_function_has_more_arguments_than_a_reader_can_hold() -> None:
+    """But for kernels, where numba asks for arrays and numbers one by one."""
+    found = set()
+    for file in FILES:
+        for node in ast.walk(tree(file)) if "kernels" not in file.parts else ():
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                if sum(argument.arg not in ("self", "cls") for argument in arguments) > MANY:
+                    found.add(f"{file.relative_to(REPO).as_posix()}: {node.name}")
+    assert found <= LARGER
+
+
 FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
 
