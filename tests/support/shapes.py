@@ -2,8 +2,7 @@
 
 from onlinesrl.core.jit.frames import Frame
 from onlinesrl.core.online.update_rules.rule import UpdateParams
-from onlinesrl.mln.kernels.background import Facts
-from onlinesrl.mln.kernels.grounding_frames import Plans
+from onlinesrl.mln.kernels.grounding_frames import Facts, Plans
 
 SHAPED = Plans, Facts, UpdateParams
 """Kernels are compiled for what a plan, facts and an update have, and for nothing else."""

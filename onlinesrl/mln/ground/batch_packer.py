@@ -333,14 +333,13 @@ class Packer(Constants):
             np.frombuffer(bytes(self.listed), np.uint8),
             np.frombuffer(bytes(self.labelled), np.uint8),
             self.fact_arrays,
-            self.facts.own(worlds, len(data)),
             np.array([*self.values], np.float64),
         )
         self.make_room(len(data))
-        at, early = 0, 0
+        at = 0
         before, self.worlds_ever = self.worlds_ever, self.worlds_ever + worlds
         for number in range(types):
-            at, early = self.localise(batch, number, before, at, early, learning)
+            at = self.localise(batch, number, before, at, learning)
         if self.layout.plan.numeric and self.constants.names:
             return replace(batch, number=self.numbers()[batch.member])
         return batch

@@ -15,16 +15,10 @@ from onlinesrl.core.example import Atoms, Constant, Example, arguments, listed_u
 from onlinesrl.logic.kernels.whole_numbers import NO_NUMBER
 from onlinesrl.logic.text import WHOLE
 from onlinesrl.logic.whole_numbers import whole_number
-from onlinesrl.mln.ground.background_tables import FactTables, NamesBeside
+from onlinesrl.mln.ground.background_tables import FactTables
 from onlinesrl.mln.ground.model_index import Layout
 from onlinesrl.mln.kernels.grounding_frames import Batch
-from onlinesrl.mln.kernels.renumber_constants import (
-    Appearing,
-    Numbered,
-    Slots,
-    localise,
-    localise_beside,
-)
+from onlinesrl.mln.kernels.renumber_constants import Numbered, Slots, localise
 
 
 class Domain(dict[Constant, int]):
@@ -248,36 +242,41 @@ class Constants:
                 numbers = [stream.get(text, -1) for text in map(str, self.constants.names[first:])]
                 table.stream[first : self.known] = numbers
 
-    def localise(
-        self, batch: Batch, kind: int, before: int, at: int, early: int, learning: bool
-    ) -> tuple[int, int]:
+    def localise(self, batch: Batch, kind: int, before: int, at: int, learning: bool) -> int:
         """Renumber one type's constants by world, by stream, or both; add new constants to the stream."""
         stream = self.stream.get(self.layout.types[kind])
-        shared = len(self.shared[self.layout.types[kind]].names)
+        shared, local = len(self.names_shared[kind]), self.local[kind]
         numbered, first = self.numbered[kind], 0 if stream is None else len(stream.names)
         numbered.next[:] = first
-        shared_arguments = batch, self.slots, numbered
-        options = stream is not None, learning, shared
-        if len(self.facts.constants[kind]):
-            facts = Appearing(*self.facts.appearance[kind])
-            at, early = localise_beside(*shared_arguments, facts, kind, before, at, early, *options)
-        else:
-            at = localise(*shared_arguments, kind, before, at, self.local[kind], *options)
+        streamed = stream is not None
+        at = localise(
+            batch, self.slots, numbered, kind, before, at, local, streamed, learning, shared
+        )
         if stream is not None:
             for constant in numbered.fresh[: numbered.next.item(0) - first].tolist():
                 stream[self.constants.names[constant]]
             self.stream_size[kind] = len(stream.names)
-        return at, early
+        return at
 
     def names(self, batch: Batch, w: int, kind: int) -> Sequence[Constant]:
         """Return the constants of a local type in one world, by their number in the world."""
         shared, first = self.names_shared[kind], batch.member_start.item(w, kind)
-        if len(self.facts.constants[kind]):
-            return NamesBeside(
-                shared, self.constants.names, batch.member, batch.own, w, kind, first
-            )
         size = batch.domain.item(w, kind) - len(shared)
         if not size:
             return shared
-        local = batch.member[first : first + size].tolist()
-        return [*shared, *map(self.constants.names.__getitem__, local)]
+        own = [*map(self.constants.names.__getitem__, batch.member[first : first + size].tolist())]
+        return _Names(shared, own) if len(shared) > size else [*shared, *own]
+
+
+class _Names(Sequence[Constant]):
+    """Shared constants, which may be many and are not copied, and those of one world."""
+
+    def __init__(self, shared: Sequence[Constant], own: Sequence[Constant]):
+        self._shared, self._own = shared, own
+
+    def __len__(self) -> int:
+        return len(self._shared) + len(self._own)
+
+    def __getitem__(self, number: int) -> Constant:  # type: ignore[override]
+        beyond = number - len(self._shared)
+        return self._shared[number] if beyond < 0 else self._own[beyond]

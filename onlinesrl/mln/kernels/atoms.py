@@ -1,7 +1,7 @@
 """The numbers of a world's query atoms, by mixed radix or from a list, and their variables."""
 
+from onlinesrl.core.arrays import Ints
 from onlinesrl.core.jit.decorators import kernel
-from onlinesrl.mln.kernels.background import count_below
 from onlinesrl.mln.kernels.ground_network import (
     ATOMS,
     FALSE,
@@ -33,12 +33,25 @@ def radix_key(plans: Plans, batch: Batch, w: int, q: int, slot: int, i: int, net
 
 
 @kernel
+def _count_below(values: Ints, first: int, count: int, value: int) -> int:
+    """Return how many of some ascending values are below ``value``."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if values[first + middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
 def find_atom(batch: Batch, w: int, q: int, key: int, net: Network) -> int:
     """Return the atom of a radix key, -1 if the world does not list it."""
     if not batch.listed[w]:
         return net.query_base[q] + key
     first, stop = net.query_base[q], net.query_base[q + 1]
-    atom = first + count_below(net.key, first, stop - first, key)
+    atom = first + _count_below(net.key, first, stop - first, key)
     return atom if atom < stop and net.key[atom] == key else -1
 
 

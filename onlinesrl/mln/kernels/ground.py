@@ -98,7 +98,7 @@ def _emit_key(
         constant = s.variable[plans.template_variable[p]]
         kind = plans.template_type[p]
         if batch.member_start[w, kind] >= 0 and constant >= plans.declared[kind]:
-            shared = shared_constant(batch, w, kind, constant)
+            shared = shared_constant(batch, kind, constant)
             if shared >= 0:
                 constant = batch.shared_stream[batch.shared_start[kind] + shared]
             else:

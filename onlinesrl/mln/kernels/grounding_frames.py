@@ -1,15 +1,14 @@
 """The frames of grounding: the compiled rules, packed worlds, working memory.
 
 All constants are integers. Types that are joined on, enumerated or queried are numbered anew in every
-world: first the shared constants, then the others in order of first appearance. These numbers are dense. So
-counting indexes relations, and mixed radix numbers atoms.
+world: first the shared constants, those of facts among them, then the others in order of first appearance.
+These numbers are dense. So counting indexes relations, and mixed radix numbers atoms.
 """
 
 from typing import Annotated, Any
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.jit.frames import Frame
-from onlinesrl.mln.kernels.background import Facts, Own
 
 # The statuses of a world.
 OK = 0
@@ -102,6 +101,23 @@ class Plans(Frame):
         return (*(("existentials", "numbers") if plain else ()), *(() if valued else ("values",)))
 
 
+class Facts(Frame):
+    """The facts of all worlds, relations of shared numbers row after row, indexed once."""
+
+    data: Ints32
+    start: Ints  # [slot] into data
+    count: Ints  # [slot]
+    order_start: Ints  # [slot] into order
+    order: Ints32  # the rows of a slot, sorted
+    index_start: Ints  # [index] into cell, for the constants of the index's type and one more
+    cell: Ints32  # into row
+    row: Ints32  # the rows of each index's slot by constant
+
+    @classmethod
+    def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
+        return () if len(values["data"]) or values["count"].any() else ("facts",)
+
+
 class Batch(Frame):
     """Packed worlds: relations of integers, row after row."""
 
@@ -120,7 +136,6 @@ class Batch(Frame):
     listed: Bytes  # [world] ALL, LISTED or FOUND
     labelled: Bytes  # [world] 1: the truth is known
     facts: Facts
-    own: Own
     value: Floats  # by number, the values of numeric atoms
 
 

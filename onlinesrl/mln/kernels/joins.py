@@ -2,7 +2,6 @@
 
 from onlinesrl.core.jit.decorators import kernel, kernel_of
 from onlinesrl.logic.kernels.whole_numbers import NO_NUMBER, compares, computed
-from onlinesrl.mln.kernels.background import number_beside, shared_beside
 from onlinesrl.mln.kernels.grounding_frames import (
     ABSENT,
     COMPUTE,
@@ -16,16 +15,9 @@ from onlinesrl.mln.kernels.grounding_frames import (
 )
 
 
-@kernel_of("facts", 0)
-def _beside_facts(batch: Batch, w: int, kind: int, number: int) -> int:
-    return shared_beside(batch.own, batch.member_start, w, kind, number)
-
-
 @kernel
-def shared_constant(batch: Batch, w: int, kind: int, number: int) -> int:
+def shared_constant(batch: Batch, kind: int, number: int) -> int:
     """Return the shared number of a world's constant; without one, -1 - its place among the own ones."""
-    if batch.facts.constants[kind] > 0:
-        return _beside_facts(batch, w, kind, number)
     shared = batch.shared[kind]
     return number if number < shared else shared - 1 - number
 
@@ -33,7 +25,7 @@ def shared_constant(batch: Batch, w: int, kind: int, number: int) -> int:
 @kernel
 def _constant_number(plans: Plans, batch: Batch, w: int, kind: int, constant: int) -> int:
     """Return the whole number that a world's constant is, or NO_NUMBER."""
-    shared = shared_constant(batch, w, kind, constant)
+    shared = shared_constant(batch, kind, constant)
     if shared >= 0:
         return batch.shared_number[batch.shared_start[kind] + shared]
     return batch.number[batch.member_start[w, kind] - 1 - shared]
@@ -58,8 +50,6 @@ def _find_number(plans: Plans, batch: Batch, w: int, kind: int, number: int) -> 
         guess = number - batch.shared_number[batch.shared_start[kind]]
         at = batch.shared_start[kind] + guess
         if 0 <= guess < shared and batch.shared_number[at] == number:
-            if batch.facts.constants[kind] > 0:
-                return number_beside(batch.own, batch.member_start, w, kind, guess)
             return guess
     for constant in range(batch.domain[w, kind]):
         if _constant_number(plans, batch, w, kind, constant) == number:
@@ -110,19 +100,17 @@ def open_step(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scra
             s.cursor[depth], s.stop[depth] = s.index_start[at], s.index_start[at + 1]
         s.own_cursor[depth] = -1
         if batch.facts.count[slot] > 0:
-            _open_facts(plans, batch, w, step, depth, s)
+            _open_facts(plans, batch, step, depth, s)
 
 
 @kernel_of("facts", None)
-def _open_facts(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> None:
+def _open_facts(plans: Plans, batch: Batch, step: int, depth: int, s: Scratch) -> None:
     """Let a step read the matching facts first, then the world's own tuples."""
     x, facts = plans.probe[step], batch.facts
     first, stop = 0, int(facts.count[plans.slot[step]])
     if x >= 0:
-        constant = shared_constant(
-            batch, w, plans.index_type[x], term_value(s, plans.probe_term[step])
-        )
-        if constant < 0:
+        constant = term_value(s, plans.probe_term[step])
+        if constant >= batch.shared[plans.index_type[x]]:
             return
         cell = facts.index_start[x] + constant
         first, stop = facts.cell[cell], facts.cell[cell + 1]
@@ -147,7 +135,7 @@ def _matches(plans: Plans, batch: Batch, w: int, step: int, i: int, s: Scratch) 
 
 
 @kernel_of("facts", -1)
-def _next_fact(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> int:
+def _next_fact(plans: Plans, batch: Batch, step: int, depth: int, s: Scratch) -> int:
     """Return the place after the next fact that matches, binding the free terms; -1: there is none."""
     facts, slot = batch.facts, plans.slot[step]
     first, last = plans.term_start[step], plans.term_start[step + 1]
@@ -157,9 +145,6 @@ def _next_fact(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scr
         fits, p = True, first
         while fits and p < last:
             value = facts.data[at + p]
-            kind = facts.column_type[facts.column_start[slot] + p - first]
-            if kind >= 0:
-                value = number_beside(batch.own, batch.member_start, w, kind, value)
             if plans.binds[p]:
                 s.variable[plans.term[p]] = value
             else:
@@ -174,7 +159,7 @@ def _next_fact(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scr
 def _next_match(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> bool:
     """Move to a relation's next tuple that matches, first among facts; False: there is none."""
     if s.own_cursor[depth] >= 0:
-        row = _next_fact(plans, batch, w, step, depth, s)
+        row = _next_fact(plans, batch, step, depth, s)
         if row >= 0:
             s.cursor[depth] = row
             return True

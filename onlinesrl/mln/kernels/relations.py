@@ -4,7 +4,6 @@ import numpy as np
 
 from onlinesrl.core.arrays import Ints32
 from onlinesrl.core.jit.decorators import kernel, kernel_of
-from onlinesrl.mln.kernels.background import shared_beside
 from onlinesrl.mln.kernels.grounding_frames import GROW_INDEX, OK, SPARSE, Batch, Plans, Scratch
 
 
@@ -56,35 +55,33 @@ def deduplicate(batch: Batch, w: int, slot: int, arity: int, table: Ints32) -> N
 
 
 @kernel
-def _compare(batch: Batch, w: int, slot: int, row: int, at: int, arity: int) -> int:
-    """Compare a fact with a tuple of the world, both by shared numbers: below 0, 0 or above."""
+def _compare(batch: Batch, slot: int, row: int, at: int, arity: int) -> int:
+    """Compare a fact with a tuple of the world: below 0, 0 or above."""
     facts = batch.facts
     fact = facts.start[slot] + row * arity
     for k in range(arity):
-        kind, value = facts.column_type[facts.column_start[slot] + k], batch.data[at + k]
-        if kind >= 0:
-            value = shared_beside(batch.own, batch.member_start, w, kind, value)
+        value = batch.data[at + k]
         if facts.data[fact + k] != value:
             return -1 if facts.data[fact + k] < value else 1
     return 0
 
 
 @kernel
-def _is_fact(batch: Batch, w: int, slot: int, at: int, arity: int) -> bool:
+def _is_fact(batch: Batch, slot: int, at: int, arity: int) -> bool:
     """Return whether a tuple of the world is a fact as well, by binary search."""
     facts = batch.facts
     low, high = 0, facts.count[slot]
     while low < high:
         middle = (low + high) // 2
         row = facts.order[facts.order_start[slot] + middle]
-        if _compare(batch, w, slot, row, at, arity) < 0:
+        if _compare(batch, slot, row, at, arity) < 0:
             low = middle + 1
         else:
             high = middle
     if low == facts.count[slot]:
         return False
     row = facts.order[facts.order_start[slot] + low]
-    return _compare(batch, w, slot, row, at, arity) == 0
+    return _compare(batch, slot, row, at, arity) == 0
 
 
 @kernel_of("facts", 0)
@@ -93,7 +90,7 @@ def _without_facts(batch: Batch, w: int, slot: int, arity: int) -> int:
     start, distinct = batch.start[w, slot], 0
     for i in range(batch.count[w, slot]):
         at = start + i * arity
-        if not _is_fact(batch, w, slot, at, arity):
+        if not _is_fact(batch, slot, at, arity):
             for k in range(arity):
                 batch.data[start + distinct * arity + k] = batch.data[at + k]
             distinct += 1

@@ -1,16 +1,19 @@
 """The ground network of the kernels against the reference grounder, and what is read off it."""
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import combinations
 from unittest.mock import patch
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError, Infeasible
-from onlinesrl.core.example import Example, decode
+from onlinesrl.core.example import Example, GroundAtom, ValuedAtom, decode
 from onlinesrl.core.online.update_rules import Cda2
 from onlinesrl.mln.ground.convert import clause_model
 from onlinesrl.mln.ground.ground_mrf import validate
@@ -30,12 +33,26 @@ from tests.support.random_programs import Case, cases
 from tests.support.soak import soaked
 
 
-def learner(case: Case, presolve: bool = True, margins: bool = False) -> MlnOnlineLearner:
+def learner(
+    case: Case, presolve: bool = True, margins: bool = False, facts: Sequence[GroundAtom] = ()
+) -> MlnOnlineLearner:
     engine = Ilp()
     inference = Inference(Router(engine) if presolve else engine, engine, presolve=presolve)
-    return MlnOnlineLearner(
-        compile_program(case.program, case.query), Cda2(), inference, margins=margins
-    )
+    plan, background = compile_program(case.program, case.query), Background(facts)
+    return MlnOnlineLearner(plan, Cda2(), inference, margins=margins, background=background)
+
+
+def copied(example: Example, facts: Sequence[GroundAtom]) -> Example:
+    """An example with copies of facts before its own evidence of the predicate."""
+    evidence = dict(example.evidence)
+    for name in dict.fromkeys(fact.predicate for fact in facts):
+        copies = [
+            [*fact.arguments] if fact.value is True else ValuedAtom([*fact.arguments], fact.value)
+            for fact in facts
+            if fact.predicate == name
+        ]
+        evidence[name] = [*copies, *evidence.get(name, ())]
+    return msgspec.structs.replace(example, evidence=evidence)
 
 
 class Grounded:
@@ -196,14 +213,21 @@ def test_rules_over_declared_types_ground_as_defined(rule, strange):
     assert agrees_with_the_definition(case) == "ground"
 
 
-def agrees_with_the_definition(case: Case) -> str:
-    """Compare all that is ground; a bad example must be found to be one."""
-    own, example = learner(case), case.examples[0]
+def agrees_with_the_definition(case: Case, facts: Sequence[GroundAtom] = ()) -> str:
+    """Compare all that is ground; a bad example must be found to be one. All examples have the facts."""
+    own, example = learner(case, facts=facts), case.examples[0]
     if example.truth is None:  # unlabelled examples get no new weights
         example = Example(id=1, evidence=example.evidence, query=example.query, truth={})
-    world = World(case.program, case.query, example)
+    whole = copied(example, facts)
+    try:
+        batch = packed(own, [example], True)
+    except ExampleError:
+        with pytest.raises(ExampleError):
+            packed(learner(case), [whole], True)
+        return "bad"
+    world = World(case.program, case.query, whole)
 
-    found = Grounded(own, packed(own, [example], True), 0, True)
+    found = Grounded(own, batch, 0, True)
 
     if breaks(world):
         assert found.status == grounding_frames.EVIDENCE_BREAKS_RULE
