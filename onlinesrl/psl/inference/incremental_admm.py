@@ -18,12 +18,12 @@ the tolerance. Where that is much of the model, ADMM goes on with the whole mode
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints, extended, gathered
+from onlinesrl.core.arrays import Floats, Ints, gathered
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.psl.ground.hinge_loss_mrf import AT_MOST, HingeLossMRF
 from onlinesrl.psl.inference.admm import Admm
@@ -64,55 +64,6 @@ class Certificate(NamedTuple):
         return 0.0 - self.energy
 
 
-ENTRY = "variable", "coefficient", "row", "following", "preceding"
-VARIABLE = "first", "y", "reduced_cost", "variable_gap"
-"""The fields of ``LinkedRows`` by what they are about; all others are about rows, or blocks of rows."""
-
-
-def _longer(frame: Any, row: int = 0, variable: int = 0, entry: int = 0) -> Any:
-    """Return a frame whose arrays of entries, rows or variables have these sizes, or more."""
-    longer, sizes = {}, dict.fromkeys(ENTRY, entry) | dict.fromkeys(VARIABLE, variable)
-    sizes["worst"] = -(-2 * row // kernel.BLOCK)
-    for field in fields(frame):
-        array, size = getattr(frame, field.name), sizes.get(field.name, row)
-        if size > len(array):
-            longer[field.name] = extended(array, size)
-    return replace(frame, **longer) if longer else frame
-
-
-def _no_rows() -> kernel.LinkedRows:
-    floats, names = np.empty(0), [field.name for field in fields(kernel.LinkedRows)]
-    others: dict[str, Any] = {
-        "variable": np.int32,
-        "row": np.int32,
-        "following": np.int32,
-        "preceding": np.int32,
-        "first": np.int32,
-        "start": np.int64,
-        "stop": np.int64,
-        "weight_index": np.int64,
-        "power": np.uint8,
-        "kind": np.uint8,
-    }
-    return kernel.LinkedRows(
-        **{name: floats.astype(others.get(name, np.float64)) for name in names}
-    )
-
-
-def _marks(rows: int, variables: int) -> kernel.Marks:
-    return kernel.Marks(
-        np.zeros(rows, np.int64),
-        np.zeros(variables, np.int64),
-        np.zeros(variables, np.int32),
-        np.empty(rows, np.int64),
-        np.empty(variables, np.int64),
-        np.empty(rows),
-        np.empty(variables),
-        np.empty(variables, np.int64),
-        np.zeros(variables, np.uint8),
-    )
-
-
 class Moved(NamedTuple):
     """Variables with their values before and after a step; NaN: there was none, or there is none."""
 
@@ -131,20 +82,17 @@ class IncrementalAdmm:
     def __init__(self, weights: Floats, tolerance: float = 1e-6, violation: float = 1e-4):
         self.weights = weights
         self.tolerance, self.violation = tolerance, violation
-        self._linked = _no_rows()
-        self._is_row, self._is_variable = np.zeros((2, 0), np.uint8)
+        self._linked = kernel.LinkedRows.zeros(row=0, block=0, variable=0, entry=0)
         self._size = self._n_rows = self._hard = 0
         """The numbers of variables, of rows, and of constraints among these."""
         self._free, self._end = dict[int, list[int]](), 0
         """Where entries of removed rows were, by their number; the end of all entries."""
-        self._marks = _marks(0, 0)
+        self._marks = kernel.Marks.zeros(row=0, variable=0)
         self._mark = 0
         self._energy = self._gap = 0.0
         self._old_duals = list[tuple[Ints, Floats]]()
         self._old_values = list[tuple[Ints, Floats]]()
         """Of the present step: duals and values that were replaced, to go back to."""
-        self._valued = np.zeros(0, np.int64)
-        """The last step in which a variable's value was replaced."""
         self._steps = self.largest_part = 0
         """The number of steps; of the variables that the last step solved for at once."""
 
@@ -174,7 +122,7 @@ class IncrementalAdmm:
 
     def set_weights(self, weights: Floats) -> None:
         """Change the weights, and the duals of the rows in proportion; ``step`` then solves again."""
-        rows, linked = np.flatnonzero(self._is_row), self._linked
+        rows, linked = np.flatnonzero(self._linked.is_row), self._linked
         numbers = linked.weight_index[rows]
         weighted = linked.kind[rows] < AT_MOST
         old, new = self.weights[numbers], weights[numbers]
@@ -203,10 +151,10 @@ class IncrementalAdmm:
         figures = self._energy, self._gap
         self._reserve(row=int(rows.max(initial=-1)) + 1, variable=int(added.max(initial=-1)) + 1)
         differs = np.empty(len(rows), np.uint8)
-        kernel.compare(self._linked, rows, self._is_row, differs, *_columns(model))
+        kernel.compare(self._linked, rows, differs, *_columns(model))
         places = np.flatnonzero(differs)
         rows = rows[places]
-        replaced = np.concatenate((rows[self._is_row[rows] > 0], gone))
+        replaced = np.concatenate((rows[self._linked.is_row[rows] > 0], gone))
         old_rows = self._model(replaced), self._linked.dual[replaced]
         touched = np.concatenate((self._variables_of(replaced), _NONE))
         self._remove_rows(replaced)
@@ -216,11 +164,11 @@ class IncrementalAdmm:
         self._gap -= float(linked.variable_gap[removed].sum())
         self._remove_variables(removed)
         self._add_variables(added)
-        self._valued[added] = self._steps
+        linked.replaced[added] = self._steps
         self._old_values.append((added, np.full(len(added), np.nan)))
         self._add_rows(rows, _chosen(model, places))
         touched = np.union1d(touched, self._variables_of(rows))
-        touched = touched[self._is_variable[touched] > 0]
+        touched = touched[self._linked.is_variable[touched] > 0]
         single = touched[self._linked.first[touched] < 0]
         self._keep_values(single)
         self._gap -= float(self._linked.variable_gap[single].sum())
@@ -235,7 +183,7 @@ class IncrementalAdmm:
             self._energy, self._gap = figures
             raise
         variables, old = (np.concatenate(part) for part in zip(*self._old_values, strict=True))
-        new = np.where(self._is_variable[variables] > 0, self._linked.y[variables], np.nan)
+        new = np.where(self._linked.is_variable[variables] > 0, self._linked.y[variables], np.nan)
         moves = old != new
         return Moved(variables[moves], old[moves], new[moves])
 
@@ -262,7 +210,7 @@ class IncrementalAdmm:
 
     def whole(self) -> tuple[Ints, HingeLossMRF, HingeSolution]:
         """Return the numbers of the variables, ascending, the model over them, and its solution."""
-        variables, certificate = np.flatnonzero(self._is_variable), self.certificate
+        variables, certificate = np.flatnonzero(self._linked.is_variable), self.certificate
         rows, model = self._part(variables)
         solution = HingeSolution(
             self._linked.y[variables],
@@ -306,24 +254,24 @@ class IncrementalAdmm:
 
     def renew(self) -> None:
         """Compute reduced costs and the whole certificate anew."""
-        linked, rows = self._linked, np.flatnonzero(self._is_row)
+        linked, rows = self._linked, np.flatnonzero(self._linked.is_row)
         dual = linked.dual[rows]
         linked.reduced_cost[:] = linked.dual[rows] = 0.0
         kernel.set_duals(linked, rows, dual)
         self._energy = self._gap = 0.0
         for terms in (linked.energy, linked.row_gap, linked.variable_gap):
             terms[:] = 0.0
-        self._refresh(rows, np.flatnonzero(self._is_variable))
+        self._refresh(rows, np.flatnonzero(self._linked.is_variable))
 
     # variables and rows --------------------------------------------------------------------------
 
     def _add_variables(self, variables: Ints) -> None:
-        self._is_variable[variables] = 1
+        self._linked.is_variable[variables] = 1
         self._size += len(variables)
         self._begin(variables)
 
     def _remove_variables(self, variables: Ints) -> None:
-        self._is_variable[variables] = 0
+        self._linked.is_variable[variables] = 0
         self._size -= len(variables)
 
     def _begin(self, variables: Ints) -> None:
@@ -335,30 +283,34 @@ class IncrementalAdmm:
     def _keep_values(self, variables: Ints, values: Floats | None = None) -> None:
         """Note the values of variables, to which this step gives others."""
         values = self._linked.y[variables] if values is None else values
-        is_fresh = self._valued[variables] != self._steps
-        self._valued[variables] = self._steps
+        is_fresh = self._linked.replaced[variables] != self._steps
+        self._linked.replaced[variables] = self._steps
         self._old_values.append((variables[is_fresh], values[is_fresh]))
 
     def _reserve(self, row: int = 0, variable: int = 0, entry: int = 0) -> None:
-        linked = self._linked
-        room = len(linked.start), len(linked.first), len(linked.variable)
-        if row <= room[0] and variable <= room[1] and entry <= room[2]:
+        """Make room for so many; where there is too little, twice as much."""
+        linked, wanted = self._linked, {"row": row, "variable": variable, "entry": entry}
+        room = [len(linked.start), len(linked.first), len(linked.variable)]
+        sizes = {
+            name: n if n >= wanted[name] else 2 * wanted[name]
+            for name, n in zip(wanted, room, strict=True)
+        }
+        if [*sizes.values()] == room:
             return
-        self._linked = linked = _longer(linked, row=row, variable=variable, entry=entry)
-        rows, variables = len(linked.start), len(linked.first)
-        if len(self._marks.row) < rows or len(self._marks.variable) < variables:
-            self._is_row = extended(self._is_row, rows)[:rows]
-            self._is_variable = extended(self._is_variable, variables)[:variables]
-            self._valued = extended(self._valued, variables)[:variables]
-            self._marks = _marks(rows, variables)
-            self._mark = 0
+        blocks = -(-sizes["row"] // kernel.BLOCK)
+        self._linked = kernel.LinkedRows.zeros({}, **sizes, block=blocks)
+        for field in fields(linked):
+            before = getattr(linked, field.name)
+            getattr(self._linked, field.name)[: len(before)] = before
+        self._marks = kernel.Marks.zeros(row=sizes["row"], variable=sizes["variable"])
+        self._mark = 0
 
     def _remove_rows(self, rows: Ints) -> None:
         linked = self._linked
         energy, gap = kernel.remove(linked, rows)
         self._energy -= energy
         self._gap -= gap
-        self._is_row[rows] = 0
+        self._linked.is_row[rows] = 0
         self._n_rows -= len(rows)
         self._hard -= int((linked.kind[rows] >= AT_MOST).sum())
         start, sizes = linked.start[rows], linked.stop[rows] - linked.start[rows]
@@ -376,7 +328,7 @@ class IncrementalAdmm:
         linked.constant[rows], linked.weight_index[rows] = model.constant, model.weight_index
         linked.power[rows], linked.kind[rows] = model.power, model.kind
         self._set_conjugates(rows, model)
-        self._is_row[rows] = 1
+        self._linked.is_row[rows] = 1
         self._n_rows += len(rows)
         self._hard += int((model.kind >= AT_MOST).sum())
         kernel.insert(linked, rows)
@@ -446,12 +398,7 @@ class IncrementalAdmm:
         """
         linked = self._linked
         n_rows, n_entries = len(rows), int((linked.stop[rows] - linked.start[rows]).sum())
-        part = kernel.Part(
-            np.empty(n_rows + 1, np.int64),
-            np.empty(n_entries, np.int32),
-            np.empty(n_entries),
-            np.empty(n_rows),
-        )
+        part = kernel.Part.zeros(row=n_rows, entry=n_entries)
         kernel.restrict(linked, rows, self._marks.number, part)
         end = part.start[-1]
         return HingeLossMRF(
@@ -473,7 +420,7 @@ class IncrementalAdmm:
             return
         others = self._gap - float(self._linked.variable_gap[touched].sum())
         if others > FULL * self._allowed:
-            gaps = np.where(self._is_variable > 0, self._linked.variable_gap, 0.0)
+            gaps = np.where(self._linked.is_variable > 0, self._linked.variable_gap, 0.0)
             is_large = gaps > MARGIN * self._allowed / max(1, self._size)
             touched, others = np.flatnonzero(is_large), float(gaps.sum(where=~is_large))
         touched, moved = self._descend(touched, others + MARGIN * (self._allowed - others))
@@ -559,7 +506,7 @@ class IncrementalAdmm:
 
     def _solve_whole(self) -> None:
         """Continue ADMM on the whole model. Raises Infeasible."""
-        variables = np.flatnonzero(self._is_variable)
+        variables = np.flatnonzero(self._linked.is_variable)
         rows, model = self._part(variables)
         engine = Admm(MARGIN * self.tolerance, self.violation)
         self.largest_part = len(variables)

@@ -30,8 +30,7 @@ class Descent:
         self._optimizer = optimizer
         self._rate = RATES[optimizer] if rate is None else rate
         self._decay = optimizer == "sgd" if decay is None else decay
-        first, second = np.zeros((2, n_variables))
-        self._moments = kernel.Moments(first, second, np.zeros(n_variables, np.int64))
+        self._moments = kernel.Moments.zeros(variable=n_variables)
 
     def step(self, rows: potentials.Potentials, order: Ints, y: Floats, t: int) -> float:
         """Take a step for each row in ``order``, in pass ``t`` from 1.

@@ -92,7 +92,7 @@ class Tron(ScaledEngine):
         rows = potential_rows(model, s * weights, gain, s * self.ridge)
         y = np.full(model.n_variables, 0.5) if start is None else start.copy()
         steps = np.full(len(graphs.first_row) - 1, self.iterations)
-        memory = kernel.memory(model.n_variables, model.n_rows)
+        memory = kernel.Memory.zeros(variable=model.n_variables, row=model.n_rows)
         kernel.minimise_each(
             rows, memory, graphs.first_variable, graphs.first_row, y, self.tolerance, steps
         )

@@ -4,6 +4,8 @@ The entries of a row lie together. The entries of a variable form a doubly linke
 added and removed at the cost of its entries.
 """
 
+from typing import Annotated
+
 import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
@@ -24,52 +26,55 @@ KINK = 2
 class LinkedRows(Frame):
     """Rows with their conjugates (``psl.inference.dual``), values, duals, and terms of the gap."""
 
-    variable: Ints32  # [entry]
-    coefficient: Floats  # [entry]
-    row: Ints32  # [entry]
-    following: Ints32  # [entry] the next entry of the same variable, or -1
-    preceding: Ints32  # [entry]
-    first: Ints32  # [variable] its first entry, or -1
-    start: Ints  # [row]
-    stop: Ints  # [row]
-    constant: Floats  # [row]
-    low: Floats  # [row]
-    high: Floats  # [row]
-    curvature: Floats  # [row]
-    weight_index: Ints  # [row]
-    power: Bytes  # [row]
-    kind: Bytes  # [row]
-    dual: Floats  # [row] u
-    energy: Floats  # [row]
-    row_gap: Floats  # [row]
-    excess: Floats  # [row] the violation of a constraint
-    worst: Floats  # [block of rows] the largest of them
-    y: Floats  # [variable]
-    reduced_cost: Floats  # [variable] r = Q' u
-    variable_gap: Floats  # [variable]
+    variable: Annotated[Ints32, "entry"]
+    coefficient: Annotated[Floats, "entry"]
+    row: Annotated[Ints32, "entry"]
+    following: Annotated[Ints32, "entry"]  # the next entry of the same variable, or -1
+    preceding: Annotated[Ints32, "entry"]
+    first: Annotated[Ints32, "variable"]  # its first entry, or -1
+    start: Annotated[Ints, "row"]
+    stop: Annotated[Ints, "row"]
+    constant: Annotated[Floats, "row"]
+    low: Annotated[Floats, "row"]
+    high: Annotated[Floats, "row"]
+    curvature: Annotated[Floats, "row"]
+    weight_index: Annotated[Ints, "row"]
+    power: Annotated[Bytes, "row"]
+    kind: Annotated[Bytes, "row"]
+    dual: Annotated[Floats, "row"]  # u
+    energy: Annotated[Floats, "row"]
+    row_gap: Annotated[Floats, "row"]
+    excess: Annotated[Floats, "row"]  # the violation of a constraint
+    worst: Annotated[Floats, "block"]  # the largest of them
+    is_row: Annotated[Bytes, "row"]  # whether there is a row of this number
+    is_variable: Annotated[Bytes, "variable"]
+    replaced: Annotated[Ints, "variable"]  # the last step that gave it another value
+    y: Annotated[Floats, "variable"]
+    reduced_cost: Annotated[Floats, "variable"]  # r = Q' u
+    variable_gap: Annotated[Floats, "variable"]
 
 
 class Marks(Frame):
     """Working memory: rows and variables are marked by the number of the search that reached them."""
 
-    row: Ints  # [row]
-    variable: Ints  # [variable]
-    number: Ints32  # [variable] of an active variable in its part, -1 for one beside it
-    around: Ints  # [row] the rows that the search reached
-    beside: Ints  # [variable] the variables that it reached
-    old_dual: Floats  # [row] before ``descend``, in the order of ``around``
-    old_y: Floats  # [variable] in the order of ``beside``
-    queue: Ints  # [variable] a ring
-    waits: Bytes  # [variable] 1 in the queue
+    row: Annotated[Ints, "row"]
+    variable: Annotated[Ints, "variable"]
+    number: Annotated[Ints32, "variable"]  # of an active variable in its part, -1 for one beside it
+    around: Annotated[Ints, "row"]  # the rows that the search reached
+    beside: Annotated[Ints, "variable"]  # the variables that it reached
+    old_dual: Annotated[Floats, "row"]  # before ``descend``, in the order of ``around``
+    old_y: Annotated[Floats, "variable"]  # in the order of ``beside``
+    queue: Annotated[Ints, "variable"]  # a ring
+    waits: Annotated[Bytes, "variable"]  # 1 in the queue
 
 
 class Part(Frame):
     """Rows over active variables only; the values of the others are in the constants."""
 
-    start: Ints  # [row + 1]
-    variable: Ints32  # [entry]
-    coefficient: Floats  # [entry]
-    constant: Floats  # [row]
+    start: Annotated[Ints, "row + 1"]
+    variable: Annotated[Ints32, "entry"]
+    coefficient: Annotated[Floats, "entry"]
+    constant: Annotated[Floats, "row"]
 
 
 @kernel
@@ -339,7 +344,6 @@ def variables_of(rows: LinkedRows, numbers: Ints, mark: int, marked: Ints, out: 
 def compare(
     rows: LinkedRows,
     numbers: Ints,
-    is_row: Bytes,
     differs: Bytes,
     start: Ints,
     variable: Ints32,
@@ -352,7 +356,7 @@ def compare(
     """Tell which rows of a model differ from those of these numbers, or are new."""
     for k in range(len(numbers)):
         i = numbers[k]
-        same = is_row[i] != 0 and rows.constant[i] == constant[k] and rows.kind[i] == kind[k]
+        same = rows.is_row[i] != 0 and rows.constant[i] == constant[k] and rows.kind[i] == kind[k]
         same = same and rows.weight_index[i] == weight_index[k] and rows.power[i] == power[k]
         size = start[k + 1] - start[k]
         same = same and rows.stop[i] - rows.start[i] == size

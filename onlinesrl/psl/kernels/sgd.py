@@ -4,6 +4,8 @@ Srinivasan (2020), equations 4.4 and 4.5: y <- clip(y - rate w_i grad phi_i), wi
 printed twice).
 """
 
+from typing import Annotated
+
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
@@ -18,9 +20,9 @@ FIRST_DECAY, SECOND_DECAY, SMALL = 0.9, 0.999, 1e-8
 class Moments(Frame):
     """Adam's state; a variable's moments change when a row that contains it is visited."""
 
-    first: Floats  # [variable]
-    second: Floats  # [variable]
-    visits: Ints  # [variable]
+    first: Annotated[Floats, "variable"]
+    second: Annotated[Floats, "variable"]
+    visits: Annotated[Ints, "variable"]
 
 
 @threaded

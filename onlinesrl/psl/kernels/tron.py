@@ -6,6 +6,8 @@ Hessian H = 2 ridge I + sum of 2 w q q' over the active squared rows (5.16). A s
 with a projected search. Functions work on one micrograph: a range of variables and one of rows.
 """
 
+from typing import Annotated
+
 import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints
@@ -29,21 +31,15 @@ ROUNDING = 1e-12
 class Memory(Frame):
     """Working memory, shared by all micrographs."""
 
-    active: Bytes  # [row] in the Hessian
-    free: Bytes  # [variable] strictly within its bounds at the end of the step
-    gradient: Floats  # [variable] of f
-    step: Floats  # [variable]
-    curved: Floats  # [variable] H step
-    residual: Floats  # [variable]
-    direction: Floats  # [variable]
-    product: Floats  # [variable] H direction
-    inner: Floats  # [variable] step of conjugate gradients
-
-
-def memory(n_variables: int, n_rows: int) -> Memory:
-    """Return working memory."""
-    free = np.zeros(n_variables, np.uint8)
-    return Memory(np.zeros(n_rows, np.uint8), free, *np.zeros((7, n_variables)))
+    active: Annotated[Bytes, "row"]  # in the Hessian
+    free: Annotated[Bytes, "variable"]  # strictly within its bounds at the end of the step
+    gradient: Annotated[Floats, "variable"]  # of f
+    step: Annotated[Floats, "variable"]
+    curved: Annotated[Floats, "variable"]  # H step
+    residual: Annotated[Floats, "variable"]
+    direction: Annotated[Floats, "variable"]
+    product: Annotated[Floats, "variable"]  # H direction
+    inner: Annotated[Floats, "variable"]  # step of conjugate gradients
 
 
 @kernel

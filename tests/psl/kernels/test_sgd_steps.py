@@ -89,7 +89,7 @@ def test_a_round_of_adam(problem):
         return RATE * moved
 
     expected, energy = descended(model, weights, order, y.copy(), step)
-    moments = sgd.Moments(np.zeros(n), np.zeros(n), np.zeros(n, np.int64))
+    moments = sgd.Moments.zeros(variable=n)
     found = sgd.descend_adam(rows_of(model, weights), order, y, RATE, moments)
 
     np.testing.assert_allclose(y, expected, atol=1e-6)

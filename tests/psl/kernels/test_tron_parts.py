@@ -20,7 +20,10 @@ def test_energy_gradient_and_hessian(problem):
     w, y = model.row_weights(weights), np.linspace(0.1, 0.9, n)
     parts = (model.start, model.variable, model.coefficient, model.constant, w, hinge, square)
     rows = potentials.Potentials(*parts, bonus, RIDGE)
-    memory, whole = tron.memory(n, model.n_rows), potentials.Range(0, n, 0, model.n_rows)
+    memory, whole = (
+        tron.Memory.zeros(variable=n, row=model.n_rows),
+        potentials.Range(0, n, 0, model.n_rows),
+    )
     tron.differentiate(rows, memory, whole, y)
     product, x = np.empty(n), np.cos(np.arange(n))
     tron.multiply(rows, memory, whole, x, product)
