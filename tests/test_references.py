@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from support.paths import REPO
 
 DOTTED = re.compile(r"(?<!`)``?([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)``?(?!`)")
-SAVED = re.compile(r"Save this as `([\w.]+)`")
+SAVED = re.compile(r"Save (?:this )?as `([\w.]+)`")
 FILE = re.compile(r"[\w/-]+\.(?:py|md)\b")
 LAYERS = ("core", "logic", "mln", "psl", "stream", "runs", "library", "commands")
 ENDINGS = (".csv", ".data", ".html", ".json", ".jsonl", ".md", ".mln", ".parquet", ".py", ".yaml")

@@ -8,7 +8,6 @@ from onlinesrl.logic.ast import (
     And,
     Arithmetic,
     Atom,
-    Compare,
     Constant,
     Equal,
     Exists,
@@ -24,8 +23,7 @@ from onlinesrl.logic.ast import (
 )
 from onlinesrl.logic.text import show, show_term
 from onlinesrl.mln.lang.clausal_form import clauses, rule_clauses
-from onlinesrl.mln.lang.reader import load, parse
-from tests.support.paths import SHARED
+from onlinesrl.mln.lang.reader import parse
 from tests.support.random_formulas import compound
 
 EVENTS = """
@@ -100,8 +98,6 @@ def test_constants_have_the_types_of_their_places():
     ("text", "term"),
     [
         ("t + 1", Arithmetic("+", Variable("t"), Constant("1"))),
-        ("t+1", Arithmetic("+", Variable("t"), Constant("1"))),
-        ("t - 1", Arithmetic("-", Variable("t"), Constant("1"))),
         ("t -1", Arithmetic("-", Variable("t"), Constant("1"))),
         ("t - -1", Arithmetic("-", Variable("t"), Constant("-1"))),
         ("t++", Arithmetic("+", Variable("t"), Constant("1"))),
@@ -131,25 +127,6 @@ def test_arithmetic(text, term):
     plus = "+t" in text
     assert rule.formula.operands == (Atom("P", (term,)), Atom("P", (Variable("t", plus),)))
     assert parse(EVENTS + f"1 P({show_term(term)}) ^ P(t)").rules[0].formula == rule.formula
-
-
-@pytest.mark.parametrize(
-    ("text", "formula"),
-    [
-        ("t > 2", Compare(">", Variable("t"), Constant("2"))),
-        ("t >= 2", Compare(">=", Variable("t"), Constant("2"))),
-        ("t <= 2", Compare("<=", Variable("t"), Constant("2"))),
-        ("t =< 2", Compare("<=", Variable("t"), Constant("2"))),
-        ("!t < -2", Not(Compare("<", Variable("t"), Constant("-2")))),
-        ("(t + 1) * 2 = t", None),
-        ("1 + t != t", None),
-    ],
-)
-def test_comparisons(text, formula):
-    (rule,) = parse(EVENTS + f"{text} v P(t).").rules
-    assert rule.hard
-    assert formula in {None, rule.formula.operands[0]}
-    assert parse(EVENTS + f"{show(rule.formula)}.").rules[0].formula == rule.formula
 
 
 @pytest.mark.parametrize(
@@ -189,7 +166,6 @@ def test_a_number_that_begins_a_rule_is_its_weight_unless_an_operator_follows(li
             "1 Happens(e, t) ^ walking(a) = walking(b) => P(t)",
             "!Happens(e,t) P(t) !walking(a,walking1) !walking(b,walking2) walking1!=walking2",
         ),
-        ("1 P(t) => P(t + 1)", "!P(t) P(t1) t1:=t+1"),
         ("1 P(t) ^ u = t + 1 => P(u)", "!P(t) P(u) u:=t+1"),
         ("P(t) ^ P(u) => u != t + 1.", "!P(t) !P(u) u:=t+1"),
         ("P(t) ^ P(u) => u = t + 1.", "!P(t) !P(u) u=t1 t1:=t+1"),
@@ -223,15 +199,6 @@ def test_every_clause_of_a_formula_names_its_own_terms():
         "HoldsAt(meet1,t) !meet(a,b,meet1)",
         "t<3 t:time",
     ]
-
-
-def test_a_conjunction_with_functions_stays_one_clause():
-    (clause,) = clauses(parse(EVENTS + "2 Happens(walking(a), t) ^ HoldsAt(meet(a, b), t)"))
-    assert (clause.sign, clause.weight) == (-1, 2.0)
-    assert spelled(clause) == (
-        "!Happens(walking1,t) !HoldsAt(meet1,t) !walking(a,walking1) !meet(a,b,meet1)"
-    )
-    assert clause.text == "Happens(walking(a), t) ^ HoldsAt(meet(a, b), t)"
 
 
 def test_families_have_holes_in_functions_but_not_in_numbers():
@@ -286,12 +253,9 @@ def test_variables_of_one_name_are_told_apart():
         ("1 P(t) => EXIST u (F(t,u) ^ u > t)", [("!P(t)", [("u", "F(t,u) u>t")])]),
         ("1 EXIST u (P(u) v F(u,t))", [("t:time", [("u", "P(u)"), ("u", "F(u,t)")])]),
         ("1 EXIST u, w (P(u) v P(w) v P(t))", [("P(t)", [("u", "P(u)"), ("w", "P(w)")])]),
-        ("1 !(EXIST u F(t,u) ^ P(u))", [("!F(t,u) !P(u)", [])]),
         ("1 (EXIST u F(t,u)) => P(t)", [("!F(t,u) P(t)", [])]),
         ("1 (FORALL u F(t,u)) => P(t)", [("P(t)", [("u", "!F(t,u)")])]),
-        ("1 FORALL t (P(t) => F(t,t))", [("!P(t) F(t,t)", [])]),
         ("1 EXIST u (EXIST w (F(u,w) ^ P(w)))", [("", [("u w", "F(u,w) P(w)")])]),
-        ("1 FORALL t (EXIST u F(t,u))", [("t:time", [("u", "F(t,u)")])]),
         (
             "1 P(t) => EXIST u (u = t * 2 ^ u > 3 ^ P(3))",
             [("!P(t) t1:=t*2", [("u", "P(3) u=t1 u>3 u:time")])],
@@ -312,7 +276,6 @@ def test_variables_of_one_name_are_told_apart():
         ("1 P(t) => EXIST u (F(t,u) ^ P(u + 1))", [("!P(t)", [("u u1", "F(t,u) P(u1) u1:=u+1")])]),
         ("P(t) <=> (EXIST u F(t,u)).", [("!P(t)", [("u", "F(t,u)")]), ("!F(t,u) P(t)", [])]),
         ("1 (EXIST u P(u)) v !(EXIST w P(w))", [("!P(w)", [("u", "P(u)")])]),
-        ("1 (EXIST u P(u)) <=> (EXIST u P(u))", [("!P(u1)", [("u2", "P(u2)")])] * 2),
         (
             "1 EXIST u (P(u) v (P(t) ^ P(3)))",
             [("P(t)", [("u", "P(u)")]), ("P(3)", [("u", "P(u)")])],
@@ -326,9 +289,6 @@ def test_clauses_with_existential_parts(text, expected):
         (spelled(part), [(" ".join(each.variables), spelled(each)) for each in part.exists])
         for part in clauses(parse(EVENTS + text))
     ]
-    if "<=> (EXIST u P(u))" in text:
-        assert len(found) == 2
-        return
     assert found == expected
 
 
@@ -430,38 +390,3 @@ def test_a_family_shares_out_its_table():
         assert part.template == ("c1",)
         assert part.table == tuple(((f"C{n}",), n / 2) for n in range(1, 10))
         assert part.weight == 0.0
-
-
-@pytest.mark.parametrize(
-    "path",
-    sorted(SHARED.glob("data/caviar_goldens/*/*/meet_trained_func.mln")),
-    ids=lambda path: "/".join(path.parts[-3:-1]),
-)
-def test_a_trained_theory_of_caviar(path):
-    program = load(path)
-    assert set(program.functions) == {
-        *("exit", "meet", "walking", "active", "enter", "running", "inactive")
-    }
-    assert program.predicates["meet"].types == ("id", "id", "fluent")
-    statistics = next(path.parent.glob("*.statistics")).read_text()
-    assert f"mln.formulas.size={sum(rule.weight != 0 for rule in program.rules)}\n" in statistics
-    parts = clauses(program)
-    assert len(parts) == len(program.rules)
-    comments = [
-        line.removeprefix("// Source formula: ").rstrip(".")
-        for line in path.read_text().split("\n")
-        if line.startswith("// Source formula: ")
-    ]
-    for part, comment in zip(parts, comments, strict=True):
-        assert sorted(lomrf_literals(comment)) == sorted(
-            ("" if each.positive else "!")
-            + ("ReturnValueOf" if each.atom.predicate in program.functions else "")
-            + each.atom.predicate
-            for each in part.literals
-        )
-
-
-def lomrf_literals(source):
-    """The literals of LoMRF's flat form of a formula, without arguments and weight."""
-    text = source.split(" ", 1)[1] if source[0] in "-0123456789" else source
-    return [literal.split("(")[0] for literal in text.split(" v ")]

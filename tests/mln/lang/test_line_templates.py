@@ -59,22 +59,10 @@ def test_constants_that_vary_alike_share_a_variable():
     assert family.table[0] == (("W0", "V0"), 1.0)
 
 
-def test_constants_of_two_types_do_not_share_a_variable():
-    lines = [f"1 Token(A{n}, i) ^ InField(i, A{n})" for n in range(9)]
-    (family,) = unfolded_equals(DECLARED + "\n".join(lines)).rules
-    assert family.text == "Token(+c1, i) ^ InField(i, +c2)"
-
-
 def test_new_variables_avoid_the_names_that_are_taken():
     lines = [f"1 Token(A{n}, c1)" for n in range(9)]
     (family,) = parse(DECLARED + "\n".join(lines)).rules
     assert family.text == "Token(+c2, c1)"
-
-
-def test_constants_in_equalities_follow_those_in_atoms():
-    lines = [f"1 InField(i, A{n}) ^ A{n} != B{n} => InField(i, B{n})" for n in range(9)]
-    (family,) = unfolded_equals(DECLARED + "\n".join(lines)).rules
-    assert family.text == "InField(i, +c1) ^ +c1 != +c2 => InField(i, +c2)"
 
 
 def test_the_weights_of_a_repeated_line_add_up():

@@ -105,13 +105,6 @@ def test_a_file_cannot_include_itself(tmp_path):
     assert error(main).message == "this file includes itself: main.mln includes main.mln"
 
 
-def test_a_missing_file_is_a_located_error(tmp_path):
-    main = files(tmp_path, main='P(t)\n#include "none.mln"')
-    found = error(main)
-    assert (found.line, found.column) == (2, 10)
-    assert "none.mln: No such file or directory" in found.message
-
-
 # sign expansion
 
 
@@ -137,11 +130,6 @@ def test_a_star_gives_a_rule_for_each_sign():
     ]
 
 
-def test_lines_with_stars_are_no_family():
-    lines = "\n".join(f"{n} *P(A{n}) ^ Q(A{n})" for n in range(12))
-    assert len(rules(lines)) == 24
-
-
 # definite clauses
 
 
@@ -158,14 +146,6 @@ def test_definite_clauses_are_implications_and_their_completion():
     assert dict(found.rules[3].types) == {"x": "t", "z": "t"}
     reread = parse(DECLARED + "".join(f"{rule.text}.\n" for rule in found.rules))
     assert [rule.formula for rule in reread.rules] == [rule.formula for rule in found.rules]
-
-
-def test_weightless_definite_clauses_have_a_hard_completion():
-    found = parse(DECLARED + "P(+x) :- R(x, y)")
-    assert [(rule.weight, rule.hard, rule.text) for rule in found.rules] == [
-        (None, False, "R(x, y) => P(+x)"),
-        (None, True, "P(x) => (EXIST y (R(x, y)))"),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Writing and reading files of learned weights."""
 
 import io
-from itertools import product
 
 import pytest
 from hypothesis import given
@@ -88,23 +87,6 @@ def test_what_is_written_reads_back_the_same(places, random, values):
     random.shuffle(places)
     entries = [(*place, value) for place, value in zip(places, values, strict=False)]
     matched = read(CLAUSES, parse(written(entries)))
-    assert matched.unmatched == ()
-    assert {(index, key): weight for index, key, weight in matched.entries} == {
-        (CLAUSES.index(clause), key): weight for clause, key, weight in entries
-    }
-
-
-def test_families_read_back_the_same():
-    constants = [*"ABCDEFG", "w", "3", "2.5", '"', "é"]
-    entries = [
-        (clause, key, (1 + number) / 7)
-        for clause in SOFT
-        for number, key in enumerate(product(constants, repeat=len(clause.template)))
-    ]
-    program = parse(written(entries))
-    matched = read(CLAUSES, program)
-    assert len(entries) > 1000
-    assert len(program.rules) < 30
     assert matched.unmatched == ()
     assert {(index, key): weight for index, key, weight in matched.entries} == {
         (CLAUSES.index(clause), key): weight for clause, key, weight in entries

@@ -130,7 +130,7 @@ def test_features_are_those_of_the_definition(number: int) -> None:
                 assert found == approx(by.features(state) - here, abs=1e-6)
 
 
-@tiers("number", 20, 1000)
+@tiers("number", 8, 1000)
 def test_the_features_of_states_by_counts_are_those_of_the_definition(number: int) -> None:
     rng, tried = np.random.default_rng(2), 0
     while tried < number:

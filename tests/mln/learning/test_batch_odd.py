@@ -93,30 +93,6 @@ def test_the_command_says_where_the_world_is(
     assert "w.jsonl:2: the truth breaks the hard rule F(x) => P(x)" in capfd.readouterr().err
 
 
-ROWS = {
-    "lists": [["Ann"], ["Bob"]],
-    "tuples": [("Ann",), ("Bob",)],
-    "lone constants": ["Ann", "Bob"],
-    "a set": {"Bob", "Ann"},
-    "an array": np.array([["Ann"], ["Bob"]]),
-    "values": {("Ann",): 1, ("Bob",): 1, ("Cid",): 0},
-}
-
-
-@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
-def test_examples_take_rows_in_every_form(rows: object) -> None:
-    def learned(evidence: object, truth: object) -> float:
-        world = srl.Example(id=1, evidence={"E": evidence}, truth={"P": truth})
-        (weight,) = weights("E(x) => P(x)\n", [world], {"kind": "max-margin"})
-        return weight
-
-    assert learned([["Ann"], ["Bob"], ["Cid"]], rows) == pytest.approx(1.0, abs=1e-6)
-    online = srl.OnlineLearner(DECLARED + "E(x) => P(x)\n", "P")
-    online.learn_one(srl.Example(id=1, evidence={"E": ["Ann", "Bob", "Cid"]}, truth={"P": rows}))
-    said = online.predict_one(srl.Example(id=2, evidence={"E": rows}))
-    assert {*said["P"]} == {("Ann",), ("Bob",)}
-
-
 @pytest.mark.parametrize(
     ("worlds", "query", "message"),
     [

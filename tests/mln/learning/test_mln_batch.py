@@ -1,7 +1,6 @@
 """Batch learners of Markov logic: features against counts, gradients and optima against enumeration."""
 
 import itertools
-import json
 from functools import cache
 from pathlib import Path
 
@@ -176,13 +175,6 @@ LEARNERS = [
 ]
 
 
-def test_newton_steps_divide_by_the_variance() -> None:
-    drawn = np.array([[1.0, 4.0], [-1.0, -4.0]])
-    step = Newton(trust=1e-12).of(np.array([1.0, 16.0]), drawn, np.zeros(2))
-    assert step[0] == pytest.approx(step[1])
-    assert step @ np.array([1.0, 16.0]) > 0
-
-
 @pytest.mark.parametrize("learner", LEARNERS, ids=lambda each: "-".join(map(str, each.values())))
 def test_planted_predictions_are_found_again(learner: dict[str, object]) -> None:
     """Old people like it, young ones do not, the others where a friend does."""
@@ -199,24 +191,6 @@ def test_planted_predictions_are_found_again(learner: dict[str, object]) -> None
     answer = srl.infer(learned.model, evidence, "Likes", closed=["Knows", "Age"])
     right = sum((value > 0.5) == (int(p) in likes) for (p,), value in answer["Likes"].items())
     assert right >= 27
-
-
-def test_the_command_learns(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "m.mln").write_text(PROGRAM)
-    for k, world in enumerate(WORLDS):
-        (tmp_path / f"{k}.db").write_text(world.replace(") ", ")\n"))
-    config = tmp_path / "learn.yaml"
-    config.write_text(
-        f"model: m.mln\nsource: {{path: [0.db, 1.db]}}\nquery: [Likes, Owns]\ntest: {{path: 0.db}}\n"
-        f"output: {tmp_path / 'out'}\nlearner: {{kind: contrastive-divergence, steps: 5}}\n"
-    )
-    assert command("learn", str(config)) == 0, capfd.readouterr().err
-    said = json.loads((tmp_path / "out" / "learned.json").read_text())
-    assert said["stats"]["worlds"] == 2
-    assert np.isfinite([each["weight"] for each in said["weights"]]).all()
-    assert command("learn", str(config), "--fresh") == 0
-    again = json.loads((tmp_path / "out" / "learned.json").read_text())
-    assert again["weights"] == said["weights"]
 
 
 ALONE = """
@@ -266,16 +240,6 @@ def test_unit_clauses_begin_at_their_log_odds() -> None:
     odds = np.log(3.5 / 1.5)
     of = MlnProblem(reader.parse(model), [atoms], ("P", "Q", "R"))
     assert started(of) == pytest.approx([odds, odds, 1.5, 0.0])
-
-
-def test_newton_steps_go_on_where_gains_are_noise() -> None:
-    rng, newton = np.random.default_rng(0), Newton(trust=0.01)
-    sizes = []
-    for _ in range(200):
-        drawn = rng.normal(size=(20, 3))
-        sizes.append(np.abs(newton.of(drawn.mean(axis=0), drawn, np.zeros(3))).max())
-    assert np.mean(sizes[-20:]) > 0.1 * np.mean(sizes[:20])
-    assert np.mean(sizes[-20:]) < 0.5 * np.mean(sizes[:20])
 
 
 def test_worlds_without_the_truth_of_the_query_are_refused(
