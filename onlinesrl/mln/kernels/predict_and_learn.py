@@ -70,8 +70,6 @@ OVERFLOW = 24
 """The status of a world whose update is beyond the range of numbers."""
 NO_COMPLETION = 25
 """The status of a world whose labels, with any values of its unlabelled atoms, break a hard rule."""
-PREDICT, LEARN = 1, 2
-"""The tasks of ``run``."""
 FINAL = TOO_MANY_ATOMS
 """The first status of bad worlds; a world with a smaller status needs more than is done here."""
 
@@ -387,24 +385,22 @@ def learn(p: StepFrame, w: int, filled: bool) -> int:
 
 
 @kernel
-def step(p: StepFrame, w: int, tasks: int, learning: bool) -> int:
-    """Do the tasks of ``run`` for one world; returns OK, or the reason why it needs more."""
-    learns = tasks & LEARN != 0 and p.batch.labelled[w] == 1
-    filled = tasks & PREDICT != 0 and not partly_labelled(p.plans, p.batch, w)
-    filled &= not p.probabilities.predict
-    if tasks & PREDICT:
-        p.out.true_start[w + 1] = p.out.true_start[w]
-        p.probabilities.start[w + 1] = p.probabilities.start[w]
-        status, detail = ground_labelled(
-            p.plans, p.batch, w, p.net, p.scratch, p.state.truth, p.max_atoms, p.max_groundings
-        )
-        if status == OK:
-            status, detail = predict(p, w, learning, learns and filled and not p.how.expects)
-        if status != OK and status < FINAL:
-            return status
-        p.out.status[w], p.out.detail[w] = status, detail
-        if status != OK:
-            return OK
+def step(p: StepFrame, w: int, learns: bool, learning: bool) -> int:
+    """Do as ``run`` for one world; returns OK, or the reason why it needs more."""
+    learns = learns and p.batch.labelled[w] == 1
+    filled = not p.probabilities.predict and not partly_labelled(p.plans, p.batch, w)
+    p.out.true_start[w + 1] = p.out.true_start[w]
+    p.probabilities.start[w + 1] = p.probabilities.start[w]
+    status, detail = ground_labelled(
+        p.plans, p.batch, w, p.net, p.scratch, p.state.truth, p.max_atoms, p.max_groundings
+    )
+    if status == OK:
+        status, detail = predict(p, w, learning, learns and filled and not p.how.expects)
+    if status != OK and status < FINAL:
+        return status
+    p.out.status[w], p.out.detail[w] = status, detail
+    if status != OK:
+        return OK
     return learn(p, w, filled) if learns else OK
 
 
@@ -423,15 +419,15 @@ def slope_alone(p: StepFrame, partly: bool) -> tuple[int, float]:
 
 
 @threaded
-def run(p: StepFrame, first: int, stop: int, tasks: int, learning: bool) -> tuple[int, int]:
-    """Predict worlds, record them, and learn from those with a truth, one after the other.
+def run(p: StepFrame, first: int, stop: int, learns: bool, learning: bool) -> tuple[int, int]:
+    """Predict worlds, record them, and with ``learns`` learn from those with a truth, one after the other.
 
-    ``tasks`` is PREDICT, LEARN (from the world just predicted) or both. With ``learning``, new keys get
+    With ``learning``, new keys get
     weights. Returns ``stop`` and OK, or the first world that needs more than is done here and the reason:
     GROW_* or TOO_WIDE. Nothing was learned from that world.
     """
     for w in range(first, stop):
-        status = step(p, w, tasks, learning)
+        status = step(p, w, learns, learning)
         if status != OK:
             return w, status
     return stop, OK

@@ -1,5 +1,7 @@
 """The results of a world's prediction: its predicted and true atoms, and counts."""
 
+from typing import Annotated
+
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
@@ -31,19 +33,20 @@ class By(Frame):
 class Output(Frame):
     """The results of each world."""
 
-    status: Ints32  # [world]
-    detail: Ints  # [world] clause, variable or tuple that the status is about
-    route: Ints32  # [world]
-    counts: Ints  # [world, 7] HITS .. EXACT
-    score: Floats  # [world]
-    loss: Floats  # [world] hinge loss g_t(w_t)
+    status: Annotated[Ints32, "world"]
+    detail: Annotated[Ints, "world"]  # clause, variable or tuple that the status is about
+    route: Annotated[Ints32, "world"]
+    counts: Annotated[Ints, "world, 7"]  # HITS .. EXACT
+    score: Annotated[Floats, "world"]
+    loss: Annotated[Floats, "world"]  # hinge loss g_t(w_t)
     margin: Floats  # [world] score less that of the second best state; infinite: there is no other
-    true_start: Ints  # [world + 1]
-    true_query: Ints32  # true and predicted atoms: query predicate
-    true_key: Ints  # and number among its groundings
-    true_mark: Bytes  # 1: predicted, 2: true, 3: both; and 4 if its truth is not known
+    true_start: Annotated[Ints, "world + 1"]
+    true_query: Annotated[Ints32, "atom"]  # true and predicted atoms: query predicate
+    true_key: Annotated[Ints, "atom"]  # and number among its groundings
+    # 1: predicted, 2: true, 3: both; and 4 if its truth is not known
+    true_mark: Annotated[Bytes, "atom"]
     class_start: Ints  # [world + 1]
-    by_class: Ints  # [class, 3] hits, false alarms, misses
+    by_class: Annotated[Ints, "class_, 3"]  # hits, false alarms, misses
 
 
 class Probabilities(Frame):
@@ -51,12 +54,13 @@ class Probabilities(Frame):
 
     predict: bool  # they predict, and not the best state
     heat: Floats  # the state of the temperature, see ``core.online.temperature``
-    answered: Bytes  # [world] 1: predicted earlier, so that no probability is computed
+    # 1: predicted earlier, so that no probability is computed
+    answered: Annotated[Bytes, "world"]
     least: Floats  # [query predicate] the least probability of a true atom
-    start: Ints  # [world + 1]
-    query: Ints32  # [open atom] query predicate
-    key: Ints  # [open atom] number among its groundings
-    value: Floats  # [open atom]
+    start: Annotated[Ints, "world + 1"]
+    query: Annotated[Ints32, "atom"]  # query predicate
+    key: Annotated[Ints, "atom"]  # number among its groundings
+    value: Annotated[Floats, "atom"]
 
     @classmethod
     def _without(cls, values: dict[str, object]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -31,7 +31,7 @@ from onlinesrl.core.online.temperature import Temperature, fit
 from onlinesrl.core.timing import Slowest
 from onlinesrl.mln.ground.batch_packer import Packed
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
-from onlinesrl.mln.ground.ground_mrf import GroundMRF
+from onlinesrl.mln.ground.ground_mrf import GroundMRF, State
 from onlinesrl.mln.ground.grounder import ROOM, Grounder
 from onlinesrl.mln.inference.protocols import MarginalEngine, Solution
 from onlinesrl.mln.inference.settings import Inference
@@ -46,7 +46,7 @@ from onlinesrl.mln.kernels import (
 from onlinesrl.mln.kernels.elimination_order import structure_memory
 from onlinesrl.mln.kernels.ground import partly_labelled
 from onlinesrl.mln.kernels.grounding_frames import INFEASIBLE, OK, WEIGHTS_BEYOND
-from onlinesrl.mln.kernels.predict_and_learn import LEARN, OVERFLOW, PREDICT
+from onlinesrl.mln.kernels.predict_and_learn import OVERFLOW
 from onlinesrl.mln.kernels.weight_lookup import by_true_atoms, expected_gap, gap, mean_cost
 from onlinesrl.mln.online.atom_counts import AtomCounter
 from onlinesrl.mln.online.results import ILP, ROUTES, UNSOLVED, Results
@@ -149,32 +149,21 @@ class ExampleProcessor:
         classes = np.zeros(n + 1, np.int64)
         if self.counter.by.query >= 0:
             np.cumsum(batch.domain[:, self.counter.kind], out=classes[1:])
-        out = prediction_counts.Output(
-            status=np.zeros(n, np.int32),
-            detail=np.zeros(n, np.int64),
-            route=np.zeros(n, np.int32),
-            counts=np.zeros((n, 7), np.int64),
-            score=np.zeros(n),
-            loss=np.zeros(n),
-            margin=np.full(n, np.inf),
-            true_start=np.zeros(n + 1, np.int64),
-            true_query=np.zeros(room, np.int32),
-            true_key=np.zeros(room, np.int64),
-            true_mark=np.zeros(room, np.uint8),
-            class_start=classes,
-            by_class=np.zeros((int(classes[-1]), 3), np.int64),
+        out = prediction_counts.Output.zeros(
+            {"margin": np.full(n, np.inf), "class_start": classes},
+            world=n,
+            atom=room,
+            class_=int(classes[-1]),
         )
         predict = self.inference.marginals is not None
-        room = room if predict else 0
-        probabilities = prediction_counts.Probabilities(
-            predict=predict,
-            heat=np.zeros(2) if self.temperature is None else self.temperature.state,
-            answered=np.zeros(n, np.uint8),
-            least=np.full(len(self.grounder.names), 0.5 + prediction_counts.TIE),
-            start=np.zeros(n + 1, np.int64),
-            query=np.zeros(room, np.int32),
-            key=np.zeros(room, np.int64),
-            value=np.zeros(room),
+        probabilities = prediction_counts.Probabilities.zeros(
+            {
+                "predict": predict,
+                "heat": np.zeros(2) if self.temperature is None else self.temperature.state,
+                "least": np.full(len(self.grounder.names), 0.5 + prediction_counts.TIE),
+            },
+            world=n,
+            atom=room if predict else 0,
         )
         probabilities.answered[[*answered]] = 1
         self.results = Results(batch, worlds, out, self.routes, answered, probabilities)
@@ -245,7 +234,7 @@ class ExampleProcessor:
         self.begin(batch, [], {})
         self.weights.compile()
         if self.inference.presolve:
-            ready(predict_and_learn.run, self.memory, 0, 0, PREDICT, True)
+            ready(predict_and_learn.run, self.memory, 0, 0, False, True)
         else:
             self.grounder.compile(batch)
 
@@ -262,7 +251,7 @@ class ExampleProcessor:
                 w += 1
             else:
                 first = w
-                w = self.run(w, stop, PREDICT | LEARN if learning else PREDICT, learning)
+                w = self.run(w, stop, learning, learning)
                 self._name_probabilities(first, w)
                 if w < stop:
                     self._finish(w, learning)
@@ -297,13 +286,13 @@ class ExampleProcessor:
         interval = self.inference.audit_every
         return interval > 0 and (seen + 1 + w) % interval == 0 and w not in self.results.answered
 
-    def run(self, first: int, stop: int, mode: int, learning: bool) -> int:
+    def run(self, first: int, stop: int, learns: bool, learning: bool) -> int:
         """Process worlds by elimination alone; return ``stop`` or the first world too wide for elimination.
 
         A world that is too wide is already ground.
         """
         while True:
-            first, status = predict_and_learn.run(self.memory, first, stop, mode, learning)
+            first, status = predict_and_learn.run(self.memory, first, stop, learns, learning)
             if status not in GROWING:
                 return first
             self._grow(status)
@@ -315,7 +304,7 @@ class ExampleProcessor:
         batch, out = self.results.batch, self.results.out
         out.true_start[w + 1] = out.true_start[w]
         if self.inference.presolve:
-            wide = self.run(w, w + 1, PREDICT, learning) == w
+            wide = self.run(w, w + 1, False, learning) == w
             if not wide:
                 self._name_probabilities(w, w + 1)
             if not wide and out.status[w] == OK and self._measures_margins and not learning:
@@ -339,55 +328,31 @@ class ExampleProcessor:
     def _finish(self, w: int, learning: bool, audit: bool = False, wide: bool = True) -> None:
         """Complete the step of a ground world.
 
-        A ``wide`` world is still to be predicted; other worlds already have a prediction.
+        A ``wide`` world is still to be predicted, by the engines; other worlds already have a prediction.
         """
-        out = self.results.out
-        learning = learning and bool(self.results.batch.labelled[w])
-        status = out.status[w]
-        try:
-            if wide:
-                self._take_wide(w, learning, audit)
-            elif audit and status in {OK, INFEASIBLE}:
-                self._audit(w)
-            if not wide and status == OK and learning:
-                self._learn_narrow(w)
-            if learning and out.status[w] == OK:
-                self._count(w)
-        except Infeasible:
-            out.status[w] = INFEASIBLE
-        except Unsolved:
-            out.status[w] = UNSOLVED
-        except _Bad as bad:
-            out.status[w], out.detail[w] = bad.args
-
-    def _take_wide(self, w: int, learning: bool, audit: bool) -> None:
-        """Process a world that is too wide for elimination, by the engines."""
-        net, results = self.grounder.net, self.results
+        results, net = self.results, self.grounder.net
         out = results.out
         atoms = int(np.sum(net.fixed[: net.size[ground_network.ATOMS]] == ground_network.OPEN))
 
         def route() -> str:
             return results.routes[int(out.route[w])] if out.status[w] == OK else "unsolved"
 
-        with self.slowest.timing(results.worlds[w].example.id, atoms, route):
-            if audit:
-                self._audit(w)
-            model, place = clause_model(net)
-            if w not in results.answered:
-                self._predict_wide(w, model, place)
-            else:
-                self.state.predicted[: model.n_atoms] = 0
-                self._record(w, ILP, 0.0)
-            if learning and self.weights.update.expects:
-                # from exact marginals if the world is narrow, else from samples
-                while (status := predict_and_learn.learn_alone(self.memory, w)) in GROWING:
-                    self._grow(status)
-                if status in {predict_and_learn.TOO_WIDE, INFEASIBLE}:
-                    self._contrast(w, model, place)
-            elif learning and self.sampled:
-                self._contrast(w, model, place)
-            elif learning:
-                self._find_rival(w, model, place)
+        identity = results.worlds[w].example.id
+        try:
+            with self.slowest.timing(identity, atoms, route) if wide else nullcontext():
+                clauses = clause_model(net) if wide else None
+                if audit and out.status[w] in {OK, INFEASIBLE}:
+                    self._audit(w, *(clauses or clause_model(net)))
+                if clauses is not None:
+                    self._predict_wide(w, *clauses)
+                if learning and results.batch.labelled[w] and out.status[w] == OK:
+                    self._learn(w, clauses)
+        except Infeasible:
+            out.status[w] = INFEASIBLE
+        except Unsolved:
+            out.status[w] = UNSOLVED
+        except _Bad as bad:
+            out.status[w], out.detail[w] = bad.args
 
     def _record(self, w: int, route: int, score: float) -> None:
         """Write the prediction, its counts and its score to the results."""
@@ -427,15 +392,20 @@ class ExampleProcessor:
         return weight
 
     def _predict_wide(self, w: int, model: GroundMRF, place: Ints) -> None:
-        """Predict a world and record it. Raises Unsolved, Infeasible."""
-        results, ground = self.results, self._weights(averaged=True)
+        """Predict a world and record it, unless it was predicted earlier. Raises Unsolved, Infeasible."""
+        results, predicted = self.results, self.state.predicted
+        if w in results.answered:
+            predicted[: model.n_atoms] = 0
+            self._record(w, ILP, 0.0)
+            return
+        ground = self._weights(averaged=True)
         weight = clause_weights(model, place, ground)
         if self.inference.marginals is not None:
             best = self._likeliest(w, model, weight, self.inference.marginals)
         else:
             best = self._solve(w, model, weight)
-        self.state.predicted[: model.n_atoms] = best.state
-        score = ground_network.soft_score(self.grounder.net, self.state.predicted, ground)
+        predicted[: model.n_atoms] = best.state
+        score = ground_network.soft_score(self.grounder.net, predicted, ground)
         if best.route not in results.routes:
             results.routes.append(best.route)
         self._record(w, results.routes.index(best.route), score)
@@ -443,7 +413,9 @@ class ExampleProcessor:
             results.unproven.add(w)
         elif self.margins:
             with suppress(Unsolved):
-                results.out.margin[w] = self._margin(model, weight, best)
+                second = self.inference.whole.second_best(model, weight, best.state)
+                if second is not None and second.certified:
+                    results.out.margin[w] = best.score - second.score
 
     def _likeliest(
         self, w: int, model: GroundMRF, weight: Floats, engine: MarginalEngine
@@ -486,16 +458,6 @@ class ExampleProcessor:
         """Return the weights whose probabilities are at the temperature."""
         return weight if self.temperature is None else self.temperature.inverse * weight
 
-    def _margin(self, model: GroundMRF, weight: Floats, best: Solution) -> float:
-        """Return the score of the best state minus the score of the second best state.
-
-        The margin is infinite if the second best state is not proven. Raises Unsolved.
-        """
-        second = self.inference.whole.second_best(model, weight, best.state)
-        if second is None or not second.certified:
-            return math.inf
-        return best.score - second.score
-
     def _solve(
         self, w: int, model: GroundMRF, weight: Floats, bonus: Floats | None = None
     ) -> Solution:
@@ -514,56 +476,63 @@ class ExampleProcessor:
 
     # learning ----------------------------------------------------------------------------------
 
-    def _learn_narrow(self, w: int) -> None:
-        """Learn from a world predicted by elimination."""
-        if self.sampled:
-            self._contrast(w, *clause_model(self.grounder.net))
-            return
-        self._price(w)
-        if self.run(w, w + 1, LEARN, True) == w:
-            learn = self._contrast if self.weights.update.expects else self._find_rival
-            learn(w, *clause_model(self.grounder.net))
+    def _learn(self, w: int, clauses: tuple[GroundMRF, Ints] | None) -> None:
+        """Learn from a world, and count it; ``clauses`` has those of a wide one. Raises Unsolved, Infeasible.
 
-    def _contrast(self, w: int, model: GroundMRF, place: Ints) -> None:
+        A kernel finds the gap of a narrow world, and expected features as far as it can. Else states are
+        sampled, or the engine finds the rival.
+        """
+        update = self.weights.update
+        if self.sampled or not (clauses is None or update.expects) or not self._learned_alone(w):
+            model, place = clauses or clause_model(self.grounder.net)
+            slope = self._slope(w, model, place)
+            if self._complete(w):
+                learn = self._contrast if self.sampled or update.expects else self._find_rival
+                learn(w, model, place, slope)
+        if self.results.out.status[w] == OK:
+            self._count(w)
+
+    def _learned_alone(self, w: int) -> bool:
+        """Learn from a world by a kernel; return False if it is too wide."""
+        self._price(w)
+        while (status := predict_and_learn.learn_alone(self.memory, w)) in GROWING:
+            self._grow(status)
+        return status not in {predict_and_learn.TOO_WIDE, INFEASIBLE}
+
+    def _contrast(self, w: int, model: GroundMRF, place: Ints, slope: float) -> None:
         """Learn from the truth of a world and states sampled from a chain that starts there.
 
         Where atoms are unlabelled and features are expected, states sampled beside the labels stand for the
         truth. Raises Infeasible.
         """
-        slope = self._slope(w, model, place)
-        if not self._complete(w):
-            return
         net, weights = self.grounder.net, self.weights
         truths = self.state.truth[None, : model.n_atoms]
         if self._partly(w) and weights.update.expects:
-            ground_network.clamp(net, self.state.truth)
-            try:
-                truths = self._samples(*clause_model(net))
-            finally:
-                ground_network.release(net)
+            with self._beside_labels() as beside:
+                truths = self._samples(*beside)
         samples = self._samples(model, place)
-        self._learn(w, expected_gap(net, weights.arrays, truths, samples), 0.0, slope)
+        self._update(w, expected_gap(net, weights.arrays, truths, samples), 0.0, slope)
         if weights.update.expects and self.results.out.status[w] == OK:
             weights.sampled += 1
 
     def _samples(self, model: GroundMRF, place: Ints) -> Bytes:
         """Return states of a chain that starts at the truth: uint8[sample, atom]. Raises Infeasible."""
+        weight = clause_weights(model, place, self._weights(averaged=False))
+        return np.stack([*islice(self._chain(model, weight), self.weights.update.drawn())])
+
+    def _chain(self, model: GroundMRF, weight: Floats) -> Iterator[State]:
+        """Return a chain of sampled states that starts at the truth. Raises Infeasible."""
         from onlinesrl.mln.inference.mcsat import from_on
 
-        weights, truth = self.weights, self.state.truth[: model.n_atoms]
-        weight = clause_weights(model, place, self._weights(averaged=False))
-        chain = from_on(truth, model, weight, self.inference.seed, weights.updates)
-        return np.stack([*islice(chain, weights.update.drawn())])
+        truth = self.state.truth[: model.n_atoms]
+        return from_on(truth, model, weight, self.inference.seed, self.weights.updates)
 
-    def _find_rival(self, w: int, model: GroundMRF, place: Ints) -> None:
+    def _find_rival(self, w: int, model: GroundMRF, place: Ints, slope: float) -> None:
         """Learn from a world if its rival is proven optimal or needs no proof.
 
         The rival is the state of highest loss-augmented score. Raises Unsolved, Infeasible.
         """
-        slope = self._slope(w, model, place)
         net, state, weights = self.grounder.net, self.state, self.weights
-        if not self._complete(w):
-            return
         self._price(w)
         augmented = weights.update.loss == "ml"
         elimination.set_bonus(net, state.truth, augmented, state.cost, state.bonus)
@@ -575,16 +544,13 @@ class ExampleProcessor:
             if weights.update.label_loss == "f1":
                 rho = by_true_atoms(net, state.truth, state.rival, rho)
             cost = mean_cost(net, state.truth, state.rival, state.cost)
-            self._learn(w, n, rho, slope, cost)
+            self._update(w, n, rho, slope, cost)
 
     def _slope(self, w: int, model: GroundMRF, place: Ints) -> float:
         """Return the slope for the temperature: exact if the world is narrow, else by samples.
 
-        The chain of samples starts from the truth. It is 0 where nothing is fitted, and in a wide world that
-        lists unlabelled atoms. Raises Infeasible.
+        It is 0 where nothing is fitted, and in a wide world that lists unlabelled atoms. Raises Infeasible.
         """
-        from onlinesrl.mln.inference.mcsat import from_on
-
         if self._fitted is None:
             return 0.0
         partly = self._partly(w)
@@ -595,15 +561,26 @@ class ExampleProcessor:
             self._grow(status)
         if status != predict_and_learn.TOO_WIDE or partly:
             return float(slope)
-        truth, weights = self.state.truth[: model.n_atoms].copy(), self.weights
+        truth = self.state.truth[: model.n_atoms]
         weight = self._tempered(clause_weights(model, place, self._weights(averaged=True)))
-        chain = from_on(truth, model, weight, self.inference.seed, weights.updates)
-        scores = [model.score(state, weight) for state in islice(chain, SAMPLES)]
+        scores = [
+            model.score(state, weight) for state in islice(self._chain(model, weight), SAMPLES)
+        ]
         return float(model.score(truth, weight) - np.mean(scores))
 
     def _partly(self, w: int) -> bool:
         """Tell whether a world lists unlabelled atoms."""
         return bool(partly_labelled(self.grounder.layout.plans, self.results.batch, w))
+
+    @contextmanager
+    def _beside_labels(self) -> Iterator[tuple[GroundMRF, Ints]]:
+        """Fix the labelled atoms for a while; yields the clauses of the others."""
+        net = self.grounder.net
+        ground_network.clamp(net, self.state.truth)
+        try:
+            yield clause_model(net)
+        finally:
+            ground_network.release(net)
 
     def _complete(self, w: int) -> bool:
         """Give unlabelled atoms their most probable values beside the labels (Yu & Joachims 2009, eq. 5).
@@ -611,19 +588,15 @@ class ExampleProcessor:
         Returns False if a proof of them is needed and missing: where features are expected they are only the
         start of a chain. Raises Unsolved, and _Bad if there are none.
         """
-        net, truth = self.grounder.net, self.state.truth
         if not self._partly(w):
             return True
-        ground_network.clamp(net, truth)
         try:
-            model, place = clause_model(net)
-            weight = clause_weights(model, place, self._weights(averaged=False))
-            best = self._solve(w, model, weight)
+            with self._beside_labels() as (model, place):
+                weight = clause_weights(model, place, self._weights(averaged=False))
+                best = self._solve(w, model, weight)
         except Infeasible:
             raise _Bad(predict_and_learn.NO_COMPLETION, 0) from None
-        finally:
-            ground_network.release(net)
-        truth[: model.n_atoms] = best.state
+        self.state.truth[: model.n_atoms] = best.state
         return best.certified or self.weights.update.expects or not self.inference.proven
 
     def _price(self, w: int) -> None:
@@ -673,7 +646,7 @@ class ExampleProcessor:
                     label[unit] = ", ".join(str(row[place]) for place in exclusive)
             yield name, [*units.values()], [label.get(unit, "") for unit in units]
 
-    def _learn(self, w: int, n: int, rho: float, slope: float, cost: float = 1.0) -> None:
+    def _update(self, w: int, n: int, rho: float, slope: float, cost: float = 1.0) -> None:
         """Update the weights along a gap, and the temperature; OVERFLOW is the status of too large a step."""
         loss = self.weights.learn(n, rho, cost)
         self.results.out.loss[w] = loss
@@ -684,10 +657,9 @@ class ExampleProcessor:
 
     # audits --------------------------------------------------------------------------------------
 
-    def _audit(self, w: int) -> None:
+    def _audit(self, w: int, model: GroundMRF, place: Ints) -> None:
         """Solve a whole world by the ILP with the averaged weights; see ``check_audits``."""
         net, audits = self.grounder.net, self.results.audits
-        model, place = clause_model(net)
         ground = self.weights.of(net, averaged=True)
         weight = clause_weights(model, place, ground)
         baseline = net.fixed[: net.size[ground_network.ATOMS]] == ground_network.TRUE
