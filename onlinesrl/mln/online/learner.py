@@ -283,6 +283,7 @@ class MlnOnlineLearner:
         world.
         """
         refused, answered = dict[int, tuple[str, str]](), dict[int, Prediction]()
+        self.packer.clear()  # of an example that was explained
         for place, item in enumerate(items):
             try:
                 if isinstance(item, ExampleError):
