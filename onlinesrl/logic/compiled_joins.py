@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -13,8 +13,7 @@ from onlinesrl.core.arrays import Bytes, Ints, Ints32
 from onlinesrl.logic.ast import Atom, Constant, Term, Variable
 from onlinesrl.logic.cnf import Compared, Literal
 from onlinesrl.logic.kernels import join as kernel
-from onlinesrl.logic.kernels.whole_numbers import NO_NUMBER
-from onlinesrl.logic.whole_numbers import COMPARISONS, OPERATIONS, whole_number
+from onlinesrl.logic.whole_numbers import whole_number
 
 P = TypeVar("P")
 WORLD = ""
@@ -23,25 +22,9 @@ WORLDS = Atom(WORLD, (Variable(WORLD),))
 _Index = tuple[str, tuple[int, ...]]
 
 
-class NumbersCompared(NamedTuple):
-    """A comparison of two whole numbers by ``<``, ``<=``, ``=`` or ``!=``."""
-
-    op: str
-    left: Term
-    right: Term
-
-
-class NumberComputed(NamedTuple):
-    """A variable that is bound to the result of arithmetic, which is a constant unless it is ``plain``."""
-
-    variable: str
-    op: str
-    left: Term
-    right: Term
-
-
-Check: TypeAlias = "Sequence[Sequence[Literal | Compared | NumbersCompared | NumberComputed]]"
-"""Alternatives, of which one must hold; its conditions are decided one after another."""
+Condition: TypeAlias = Literal | Compared
+Check: TypeAlias = Sequence[Sequence[Condition]]
+"""Alternatives, of which one must hold."""
 
 
 class Join(NamedTuple):
@@ -56,9 +39,8 @@ class Join(NamedTuple):
 class Joins:
     """Joins and lookups in their order.
 
-    ``variables`` are all in the order of slots, ``first`` are the checks before the joins. ``plain`` are the
-    variables of whole numbers that need not be constants, ``same`` those that stand for another term. For
-    ``clause`` and ``without_targets`` see ``kernels.join.Code``.
+    ``variables`` are all in the order of slots, ``first`` are the checks before the joins. For ``clause`` and
+    ``without_targets`` see ``kernels.join.Code``.
     """
 
     variables: Sequence[str]
@@ -67,8 +49,6 @@ class Joins:
     lookups: Sequence[Atom]
     clause: bool
     without_targets: bool
-    plain: frozenset[str] = frozenset()
-    same: Mapping[str, Term] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +75,6 @@ def begin(compiled: CompiledPlan[P], rows: Ints, status: Bytes) -> kernel.Loops:
         np.zeros(steps, np.int64),
         np.zeros(steps, np.int64),
         np.zeros(compiled.slots, np.int32),
-        np.zeros(compiled.slots, np.int64),
         np.full(steps + len(compiled.code.lookup_probe), -1, np.int32),
         rows,
         status,
@@ -104,19 +83,15 @@ def begin(compiled: CompiledPlan[P], rows: Ints, status: Bytes) -> kernel.Loops:
     )
 
 
-def spellings(constants: Sequence[str]) -> tuple[Bytes, Ints, Ints, Ints, Ints32]:
+def spellings(constants: Sequence[str]) -> tuple[Bytes, Ints, Ints, Ints]:
     """Return the letters of constants, where those of each begin and end, and the constants as numbers.
 
-    Letters are in UTF-8, so that constants in their order are in that of text. For the last two arrays see
-    ``kernels.join.Relations``.
+    Letters are in UTF-8, so that constants in their order are in that of text.
     """
     texts = [name.encode("utf-8", "surrogatepass") for name in constants]
     stop = np.cumsum([0, *map(len, texts)])
     letter = np.frombuffer(bytearray(b"".join(texts)), np.uint8)
-    number = np.array([*map(whole_number, constants)], np.int64)
-    whole = np.flatnonzero(number != NO_NUMBER)
-    ascending = whole[np.argsort(number[whole])].astype(np.int32)
-    return letter, stop[:-1], stop[1:], number, ascending
+    return letter, stop[:-1], stop[1:], np.array([*map(whole_number, constants)], np.int64)
 
 
 class _Writer:
@@ -124,7 +99,6 @@ class _Writer:
 
     def __init__(self, joins: Joins, with_worlds: bool):
         self.slot = {WORLD: 0} | {name: 1 + n for n, name in enumerate(joins.variables)}
-        self.same = joins.same
         self.with_worlds = with_worlds
         self.indexes: dict[_Index, int] = {}
         self.constants: dict[str, int] = {}
@@ -132,8 +106,6 @@ class _Writer:
         self.keys: list[list[tuple[int, int]]] = []
 
     def argument(self, term: Term) -> int:
-        while isinstance(term, Variable) and term.name in self.same:
-            term = self.same[term.name]
         if isinstance(term, Variable):
             return self.slot[term.name]
         assert isinstance(term, Constant)
@@ -188,10 +160,9 @@ def compile_joins(
         _starts(checks),
         _starts(choices),
         _starts(flat),
-        np.array([*chain(*flat)], np.int32).reshape(-1, 5),
+        np.array([*chain(*flat)], np.int32).reshape(-1, 4),
         _ints(lookups),
         np.zeros(len(lookups), np.uint8),
-        np.array([name in joins.plain for name in writer.slot], np.uint8),
         joins.clause,
         joins.without_targets,
     )
@@ -200,20 +171,13 @@ def compile_joins(
     return CompiledPlan(plan, code, *names, len(writer.slot))
 
 
-def _condition(
-    condition: Literal | Compared | NumbersCompared | NumberComputed, writer: _Writer
-) -> tuple[int, int, int, int, int]:
+def _condition(condition: Condition, writer: _Writer) -> tuple[int, int, int, int]:
     if isinstance(condition, Literal):
         probe = writer.probe(condition.atom, range(len(condition.atom.terms)))
-        return kernel.LISTED, condition.positive, probe, 0, 0
+        return kernel.LISTED, condition.positive, probe, 0
     left, right = writer.argument(condition.left), writer.argument(condition.right)
-    if isinstance(condition, NumbersCompared):
-        return kernel.COMPARES, COMPARISONS[condition.op], left, right, 0
-    if isinstance(condition, NumberComputed):
-        slot = writer.slot[condition.variable]
-        return kernel.COMPUTES, OPERATIONS[condition.op], left, right, slot
     kind = kernel.EQUAL if condition.op == "=" else kernel.BEFORE
-    return kind, condition.positive, left, right, 0
+    return kind, condition.positive, left, right
 
 
 def _ints(numbers: Iterable[int]) -> Ints32:

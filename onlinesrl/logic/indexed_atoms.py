@@ -15,14 +15,11 @@ from onlinesrl.logic.atom_index import GroundAtom
 from onlinesrl.logic.compiled_joins import WORLD, CompiledPlan, P, spellings
 from onlinesrl.logic.indexed_rows import IndexedRows
 from onlinesrl.logic.kernels import join as kernel
-from onlinesrl.logic.kernels.join import BEFORE, COMPARES, COMPUTES, Loops
-from onlinesrl.logic.kernels.whole_numbers import NO_NUMBER
+from onlinesrl.logic.kernels.join import Loops
 
 FIRST, ROOM = 1 << 8, 1 << 16
 """The rows of a plan's first chunk, and of the largest."""
 NO_LIMIT = 1 << 62
-ORDERED = BEFORE, COMPARES, COMPUTES
-"""The conditions for which constants are more than numbers."""
 
 
 class IndexedAtoms(IndexedRows):
@@ -73,8 +70,7 @@ class IndexedAtoms(IndexedRows):
         keys = dict.fromkeys(key for plan in plans for key in plan.indexes if key[0] != WORLD)
         more = [key for key in keys if key not in whole]
         self._index = whole | {key: n for n, key in enumerate(more, len(arities))}
-        kinds = [np.empty(0, np.int32), *(plan.code.condition[:, 0] for plan in plans)]
-        self._ordered = bool(np.isin(np.concatenate(kinds), ORDERED).any())
+        self._ordered = any(np.any(plan.code.condition[:, 0] == kernel.BEFORE) for plan in plans)
         return [(self.relation_of[name], columns) for name, columns in more]
 
     def _intern_constants(self, plans: Iterable[CompiledPlan[Any]]) -> None:
@@ -175,19 +171,14 @@ class IndexedAtoms(IndexedRows):
         """Free the numbers of atoms that were removed, and of constants that no atom mentions."""
         gone = super().release()
         constants = [self._constant[name] for number in gone for name in self.atom(number)[1]]
-        idle = list[int]()
         np.subtract.at(self._mentions, constants, 1)
         for constant in {*constants}:
             if not self._mentions[constant]:
                 del self._constant[self.constants[constant]]
                 self.constants[constant] = ""
                 self._idle.append(constant)
-                idle.append(constant)
         for number in gone:
             self._atom[number] = None
-        if self._ordered and idle:
-            letter, start, stop, values, ascending = self._spellings
-            self.spell((letter, start, stop, values, ascending[~np.isin(ascending, idle)]))
         return gone
 
     def mentioned(self) -> Ints:
@@ -214,8 +205,8 @@ class IndexedAtoms(IndexedRows):
 
     def _spell(self, names: Sequence[str]) -> None:
         """Write the letters of constants behind all others, or of all where there is no room."""
-        new, begins, stops, values, _ = spellings(names)
-        letter, start, stop, number, ascending = self._spellings
+        new, begins, stops, values = spellings(names)
+        letter, start, stop, number = self._spellings
         begin, end = self._letters, self._letters + len(new)
         if end > len(letter) or len(self.constants) > len(start):
             self._spell_all()
@@ -223,19 +214,14 @@ class IndexedAtoms(IndexedRows):
         numbers = np.array([self._constant[name] for name in names], np.int64)
         letter[begin:end], self._letters = new, end
         start[numbers], stop[numbers], number[numbers] = begin + begins, begin + stops, values
-        if np.any(whole := values != NO_NUMBER):
-            order = np.argsort(values[whole])
-            places = np.searchsorted(number[ascending], values[whole][order])
-            ascending = np.insert(ascending, places, numbers[whole][order])
-            self.spell((letter, start, stop, number, ascending))
 
     def _spell_all(self) -> None:
         """Write the letters of all constants, with room for as many again."""
-        letter, *places, ascending = spellings(self.constants)
+        letter, *places = spellings(self.constants)
         self._letters, room = len(letter), 2 * len(self.constants) + 64
         letter = enlarged(letter, 2 * len(letter) + 64)
         start, stop, number = (enlarged(part, room) for part in places)
-        self.spell((letter, start, stop, number, ascending))
+        self.spell((letter, start, stop, number))
 
     def _extend(self, room: int) -> None:
         present = len(self.value)

@@ -175,7 +175,7 @@ class IndexedRows:
         cells[0, :n] = np.arange(n)
         cells[1 : 1 + len(keys), :n] = keys
 
-    def spell(self, letters: tuple[Bytes, Ints, Ints, Ints, Ints32]) -> None:
+    def spell(self, letters: tuple[Bytes, Ints, Ints, Ints]) -> None:
         """Set the letters and numbers of constants, which joins compare, see ``spellings``."""
         self._spellings = letters
         self._frame = self._framed()

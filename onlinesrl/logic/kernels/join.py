@@ -11,7 +11,7 @@ import numpy as np
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
-from onlinesrl.logic.kernels.whole_numbers import NO_NUMBER, compares, computed
+from onlinesrl.logic.kernels.whole_numbers import NO_NUMBER
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio (Knuth, The Art of Computer Programming, section 6.4)."""
@@ -21,9 +21,8 @@ NEAR = np.uint64(6)
 LAST = np.uint64(63 << 32)
 """Where these bits are in a hash: the lowest that ``bucket_of`` takes."""
 
-EQUAL, BEFORE, LISTED, COMPARES, COMPUTES = 0, 1, 2, 3, 4
-"""Conditions: the same constant; PSL's ``%``; an observed atom with a value other than 0; a comparison of
-whole numbers; arithmetic, which binds a variable."""
+EQUAL, BEFORE, LISTED = 0, 1, 2
+"""Conditions: the same constant; PSL's ``%``; an observed atom with a value above 0."""
 
 WRONG, PASSES = 1, 2
 """What an unlisted atom of a lookup is, if not 0: an error, or a reason to keep the row."""
@@ -52,7 +51,6 @@ class Relations(Frame):
     spelled: Ints  # [constant] where its letters begin
     spelled_stop: Ints  # [constant]
     number: Ints  # [constant] the whole number that it is, or NO_NUMBER
-    ascending: Ints32  # the constants that are whole numbers, in the order of these
 
 
 class Code(Frame):
@@ -69,12 +67,9 @@ class Code(Frame):
     check_start: Ints32  # [step + 1] the checks after a step
     choice_start: Ints32  # [check + 1]
     condition_start: Ints32  # [choice + 1]
-    condition: (
-        Ints32  # [condition, 5] kind, whether positive or operator, two arguments or a probe, slot
-    )
+    condition: Ints32  # [condition, 4] kind, whether positive, then two arguments or a probe
     lookup_probe: Ints32  # [lookup]
     lookup_open: Bytes  # [lookup] what an unlisted atom is: 0, WRONG or PASSES
-    plain: Bytes  # [slot] 1: of a whole number, which need not be a constant
     clause: bool
     without_targets: bool  # also rows without targets
 
@@ -86,7 +81,6 @@ class Loops(Frame):
     cursor: Ints  # [step] among the index's rows
     stop: Ints  # [step]
     binding: Ints32  # [slot]
-    number: Ints  # [slot] of whole numbers
     atom: Ints32  # [step + lookup]
     rows: Ints  # [world] so far
     problem: Bytes  # [world] FINE, MISSING or TOO_MANY
@@ -196,62 +190,15 @@ def _before(relations: Relations, left: int, right: int) -> bool:
 
 
 @kernel
-def _number(relations: Relations, code: Code, argument: int, loops: Loops, constant: Ints32) -> int:
-    """Return the whole number that an argument stands for, or NO_NUMBER."""
-    if argument >= 0 and code.plain[argument]:
-        return int(loops.number[argument])
-    return int(relations.number[_argument(argument, loops.binding, constant)])
-
-
-@kernel
-def _constant_of(relations: Relations, number: int) -> int:
-    """Return the constant that is a whole number, or -1."""
-    low, high = 0, len(relations.ascending)
-    while low < high:
-        middle = (low + high) // 2
-        if relations.number[relations.ascending[middle]] < number:
-            low = middle + 1
-        else:
-            high = middle
-    if low < len(relations.ascending) and relations.number[relations.ascending[low]] == number:
-        return int(relations.ascending[low])
-    return -1
-
-
-@kernel
-def _compute(relations: Relations, code: Code, c: int, loops: Loops, constant: Ints32) -> bool:
-    """Bind a variable to the result of arithmetic; return whether it has one."""
-    slot = code.condition[c, 4]
-    result = computed(
-        code.condition[c, 1],
-        _number(relations, code, code.condition[c, 2], loops, constant),
-        _number(relations, code, code.condition[c, 3], loops, constant),
-    )
-    if result == NO_NUMBER:
-        return False
-    loops.number[slot] = result
-    loops.binding[slot] = 0 if code.plain[slot] else _constant_of(relations, result)
-    return loops.binding[slot] >= 0
-
-
-@kernel
-def _holds(relations: Relations, code: Code, c: int, loops: Loops, constant: Ints32) -> bool:
+def _holds(relations: Relations, code: Code, c: int, binding: Ints32, constant: Ints32) -> bool:
     """Return whether a condition holds."""
     kind, positive = code.condition[c, 0], code.condition[c, 1] != 0
-    if kind == COMPUTES:
-        return _compute(relations, code, c, loops, constant)
-    if kind == COMPARES:
-        return compares(
-            code.condition[c, 1],
-            _number(relations, code, code.condition[c, 2], loops, constant),
-            _number(relations, code, code.condition[c, 3], loops, constant),
-        )
     if kind == LISTED:
-        atom = _look_up_atom(relations, code, code.condition[c, 2], loops.binding, constant)
-        listed = atom >= 0 and relations.variable[atom] < 0 and relations.value[atom] != 0.0
+        atom = _look_up_atom(relations, code, code.condition[c, 2], binding, constant)
+        listed = atom >= 0 and relations.variable[atom] < 0 and relations.value[atom] > 0.0
         return listed == positive
-    left = _argument(code.condition[c, 2], loops.binding, constant)
-    right = _argument(code.condition[c, 3], loops.binding, constant)
+    left = _argument(code.condition[c, 2], binding, constant)
+    right = _argument(code.condition[c, 3], binding, constant)
     if kind == EQUAL:
         return (left == right) == positive
     return _before(relations, left, right) == positive
@@ -259,7 +206,7 @@ def _holds(relations: Relations, code: Code, c: int, loops: Loops, constant: Int
 
 @kernel
 def _checks_hold(
-    relations: Relations, code: Code, step: int, loops: Loops, constant: Ints32
+    relations: Relations, code: Code, step: int, binding: Ints32, constant: Ints32
 ) -> bool:
     """Return whether all checks of a step hold."""
     for check in range(code.check_start[step], code.check_start[step + 1]):
@@ -269,7 +216,7 @@ def _checks_hold(
             holds = True
             c = code.condition_start[choice]
             while holds and c < code.condition_start[choice + 1]:
-                holds = _holds(relations, code, c, loops, constant)
+                holds = _holds(relations, code, c, binding, constant)
                 c += 1
             choice += 1
         if not holds:
@@ -305,7 +252,7 @@ def _advance(relations: Relations, code: Code, loops: Loops, step: int, constant
         if step > 0 and code.clause and _satisfies(relations, atom, 0.0):
             continue
         if _bind(relations, code, step, i, loops.binding) and _checks_hold(
-            relations, code, step, loops, constant
+            relations, code, step, loops.binding, constant
         ):
             loops.atom[step] = atom
             return True

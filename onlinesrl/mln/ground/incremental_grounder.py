@@ -28,9 +28,9 @@ from onlinesrl.logic.ast import Atom, Constant, Leaf, Program, Variable
 from onlinesrl.logic.atom_index import AtomIndex, Constants, GroundAtom
 from onlinesrl.logic.cnf import Literal
 from onlinesrl.logic.ground_world import GroundRule, GroundRules
-from onlinesrl.logic.kernels.whole_numbers import MOST_NUMBER, NO_NUMBER
+from onlinesrl.logic.kernels.whole_numbers import NO_NUMBER, compares, computed
 from onlinesrl.logic.text import WHOLE
-from onlinesrl.logic.whole_numbers import whole_number as number_of
+from onlinesrl.logic.whole_numbers import COMPARISONS, OPERATIONS, whole_number
 from onlinesrl.mln.ground.join_planner import (
     NUMBER,
     VALUE,
@@ -494,10 +494,11 @@ class IncrementalGrounder:
                     yield binding
             case Order(op, left, right):
                 a, b = (_number(clause, term, binding) for term in (left, right))
-                if NO_NUMBER not in (a, b) and _holds(op, a, b):
+                if compares(COMPARISONS[op], a, b):
                     yield binding
             case Compute(variable, op, left, right, binds):
-                result = _result(op, *(_number(clause, t, binding) for t in (left, right)))
+                a, b = (_number(clause, term, binding) for term in (left, right))
+                result = computed(OPERATIONS[op], a, b)
                 if result == NO_NUMBER:
                     return
                 if not binds:
@@ -641,23 +642,4 @@ def _number(clause: _Clause, term: Leaf, binding: Binding) -> int:
     """Return the whole number that a term stands for, or NO_NUMBER."""
     if isinstance(term, Variable) and term.name in clause.numbers:
         return int(binding[term.name])
-    return number_of(_constant(term, binding))
-
-
-def _holds(op: str, a: int, b: int) -> bool:
-    if op in ("=", "!="):
-        return (a == b) == (op == "=")
-    return a < b if op == "<" else a <= b
-
-
-def _result(op: str, a: int, b: int) -> int:
-    """Return a op b, NO_NUMBER where there is none (division by zero, more than MOST_NUMBER)."""
-    if NO_NUMBER in (a, b):
-        return NO_NUMBER
-    if op in "+-*":
-        result = a + b if op == "+" else a - b if op == "-" else a * b
-        return result if abs(result) <= MOST_NUMBER else NO_NUMBER
-    if b == 0:
-        return NO_NUMBER
-    quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)  # as in C: towards zero
-    return quotient if op == "/" else a - quotient * b
+    return whole_number(_constant(term, binding))
