@@ -414,6 +414,31 @@ def warm(citations: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> No
     enlarge()
 
 
+@pytest.fixture(scope="module")
+def counting() -> Iterator[Callable[..., Any]]:
+    """Let the runs of a module learn by counting, without kernels; yields what makes the real learner."""
+    from onlinesrl.mln.language import MarkovLogic
+    from tests.support.counting_learner import CountingLearner
+
+    def make(_: Any, config: Any, program: Any, *rest: Any) -> CountingLearner:
+        return CountingLearner(config.learner, config.query, program)
+
+    real = MarkovLogic.learner
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MarkovLogic, "learner", make)
+        patch.setitem(KEYS, "model", str(REPO / "tests" / "programs" / "declarations.mln"))
+        yield real
+
+
+@pytest.fixture
+def kernels(counting: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a test of such a module have the learner of Markov logic all the same."""
+    from onlinesrl.mln.language import MarkovLogic
+
+    monkeypatch.setattr(MarkovLogic, "learner", counting)
+    monkeypatch.setitem(KEYS, "model", str(MODEL))
+
+
 @pytest.fixture
 def job(warm: None, tmp_path: Path) -> Iterator[Callable[..., Job]]:
     """Makes jobs: `job(lines, name="job", **keys)`."""

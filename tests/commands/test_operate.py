@@ -14,6 +14,8 @@ from onlinesrl.stream import checkpoints as checkpoints_module
 from onlinesrl.stream.dead_letters import DeadLetters
 from onlinesrl.stream.records import Record
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 BAD = [
     b"{\n",
     b'{"id": "\\u001b[31m", "evidence": {"Nothing": [["a"]]}}\r\n',

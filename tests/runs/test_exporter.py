@@ -26,6 +26,8 @@ from onlinesrl.runs.http.server import At
 from onlinesrl.stream.decoding import Batch
 from tests.support.waiting import PATIENCE, until
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 Samples = dict[tuple[str, str], float]
 
 
@@ -92,6 +94,7 @@ def lines(citations):
     ]
 
 
+@pytest.mark.usefixtures("kernels")
 def test_metrics_are_those_of_the_summary(job, lines):
     run = job(
         [],

@@ -20,6 +20,8 @@ from onlinesrl.stream.sources.request_queue import PendingRequest, Requests
 from tests.support.serving import JSON, LINES, Served, ask
 from tests.support.waiting import PATIENCE
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 # turns and limits --------------------------------------------------------------------------------
 
 

@@ -25,6 +25,8 @@ from tests.support import trust_program
 from tests.support.serving import JSON, LINES, Served, ask, learned
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 Make = Callable[..., Job]
 BAD = [b"{", b'{"id": 7, "evidence": {"Tokn": []}}', b"\xff", b"[]"]
 CLIENTS, REQUESTS = 6, 20
@@ -57,6 +59,7 @@ def stream(request, job, citations, tmp_path):
     return lambda given, name="job", **more: job(given, name, **keys | more), lines
 
 
+@pytest.mark.usefixtures("kernels")
 def test_each_client_has_its_answers(stream):
     make, lines = stream
     run = make([])
@@ -287,6 +290,7 @@ def test_no_room(job, citations, module, limit):
     assert (served.job.output / "requests.jsonl").read_bytes() == b""
 
 
+@pytest.mark.usefixtures("kernels")
 def test_truth_that_comes_later(job, citations):
     run = job([], labels={"pending": 2}, source={"path": "nowhere", "without": ["face"]})
     served = Served(run)

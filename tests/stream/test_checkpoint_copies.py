@@ -26,6 +26,8 @@ from onlinesrl.stream.run_folder import RunFolder
 from tests.support.serving import Served
 from tests.support.waiting import PATIENCE, until
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 EVERY = {"every": 7}
 
 
@@ -304,6 +306,7 @@ def test_an_address_that_cannot_be_read_ends_the_start_and_none_is_refused(
     assert "expected an address such as s3://bucket/run" in run.said
 
 
+@pytest.mark.usefixtures("kernels")
 def test_a_model_and_a_start_are_read_from_an_address(
     memory: str, job: Callable[..., Job], citations: list[bytes]
 ) -> None:

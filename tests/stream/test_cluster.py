@@ -12,7 +12,7 @@ from onlinesrl.core.errors import UnavailableError
 from onlinesrl.core.parallel.ray_executor import on_ray
 from onlinesrl.core.parallel.task_result import PartError
 from onlinesrl.core.version import __version__
-from onlinesrl.stream.distributed.file_splits import Piece, measured
+from onlinesrl.stream.distributed.file_splits import Piece, count_lines
 from tests.stream.test_kill import mixed
 from tests.support.waiting import until
 
@@ -105,7 +105,7 @@ def test_a_file_that_a_worker_has_not_is_said(cluster, tmp_path):
     cluster.add_node(num_cpus=1)
     piece = Piece(0, 0, "day.jsonl", str(tmp_path / "day.jsonl"), 0, 10)
     with on_ray(cluster.address, None) as pool, pytest.raises(PartError) as error:
-        list(pool.map(measured, None, [piece]))
+        list(pool.map(count_lines, None, [piece]))
     assert error.value.exit_code == 74
     assert "day.jsonl" in str(error.value)
     assert str(error.value).startswith("worker ")

@@ -6,6 +6,8 @@ import random
 import pytest
 from conftest import Job, tiers
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 SUMMARIES = (
     b"",
     b"{",

@@ -1,10 +1,6 @@
 """Examples from every kind of source, and the choice of groups."""
 
-import gzip
 import json
-import os
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -105,31 +101,6 @@ def test_groups_are_chosen_and_left_out(tmp_path):
     assert ids(without=["face"]) == [2, 3, "bad"]
     assert ids(only=["face", "ai"], without=["ai"]) == [1, "bad", 4]
     assert ids(only=[]) == ["bad"]
-
-
-def feed(lines: list[bytes]) -> Callable[[], None]:
-    """Make these lines the standard input of this process."""
-
-    def install() -> None:
-        with tempfile.TemporaryFile() as file:
-            file.write(b"".join(lines))
-            file.seek(0)
-            os.dup2(file.fileno(), 0)
-
-    return install
-
-
-def test_every_kind_of_source_gives_the_same_run(job, citations, tmp_path):
-    lines = citations[:20]
-    plain = job(lines, "plain")
-    assert plain.run() == 0, plain.said
-    (tmp_path / "a.jsonl").write_bytes(b"".join(lines[:9]))
-    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(b"".join(lines[9:])))
-    files = job(lines, "files", source={"path": ["../a.jsonl", "../b.jsonl.gz"]})
-    assert files.run() == 0, files.said
-    piped = job([], "piped")
-    assert piped.run("--set", "source.path=-", first=feed(lines)) == 0, piped.said
-    assert files.results() == piped.results() == plain.results()
 
 
 @pytest.mark.parametrize(

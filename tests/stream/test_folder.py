@@ -12,6 +12,8 @@ import pytest
 from onlinesrl.core.errors import LockedError, StorageError
 from onlinesrl.stream.run_folder import RunFolder
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 
 def python(script, *arguments):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

@@ -12,6 +12,8 @@ from conftest import Job, wait
 from onlinesrl.stream.sources.files import FileSource
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 FINISHED = "this run is finished; --fresh starts it over"
 
 
@@ -40,21 +42,6 @@ def finish(run: Job, *options: str) -> Job:
 
 
 # the same as one unbroken run ---------------------------------------------------------------------
-
-
-def test_more_lines_in_the_file(job, citations):
-    keys = {"learner": {"update": "cda2"}, "checkpoint": {"every": 7}}
-    run = job(citations[:20], **keys)
-    for lines in (37, 37, 60):
-        finish(run)
-        assert run.run() == 0
-        assert FINISHED in run.said
-        run.source.write_bytes(b"".join(citations[:lines]))
-    finish(run)
-    assert "resuming from" in run.said
-    whole = finish(job(citations[:60], "whole", **keys))
-    assert run.results() == whole.results()
-    assert (run.output / "summary.json").read_text().count('"examples": 60')
 
 
 @pytest.mark.parametrize(
@@ -141,28 +128,6 @@ def test_a_source_that_was_moved_is_known_by_what_it_holds(days):
 
 
 # what changed is said -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda lines: lines[:15], "(20 lines) were read: it has only"),
-        (lambda lines: [b"{}\n", *lines[1:], *lines], "it was changed or replaced"),
-        (lambda lines: [*lines[:19], lines[3], *lines], "it was changed or replaced"),
-    ],
-)
-def test_a_source_that_changed_is_refused(job, citations, change, said):
-    run = finish(job(citations[:20]))
-    before = run.results()
-    run.source.write_bytes(b"".join(change(citations[:20])))
-    assert run.run() == 74
-    assert f"{run.source}, of which " in run.said
-    assert said in run.said
-    assert "--fresh" in run.said
-    assert run.results() == before
-    run.source.write_bytes(b"".join(citations[:20]))
-    assert run.run() == 0
-    assert FINISHED in run.said
 
 
 def test_what_became_of_files_read_before(days):

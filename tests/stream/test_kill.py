@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 
 import pytest
 from conftest import REPO, Job, soaked, tiers
@@ -25,7 +24,6 @@ LEARNERS = {
     "subgradient": {"update": "subgradient", "sigma": 0.01},
 }
 BAD = [b"{\n", b'{"id": 1, "evidence": {"Tokn": []}}\n', b"\xff\xfe\n", b"[]\n"]
-CALLS = ("write", "pwrite", "fsync", "replace", "ftruncate", "unlink")
 COLD = "from onlinesrl.commands.cli import main; main()"
 
 
@@ -57,33 +55,6 @@ def test_a_run_over_a_world_that_dies_leaves_no_trace(world_run, soft, kills):
     broken = world_run([*lines, *truths], soft, learner={"update": "cda2"}, **keys)
     broken.survives(kills, soft)
     assert broken.lines("metrics.jsonl")[-1]["labelled"]
-
-
-class Killer:
-    """Counts system calls in this process, and kills it before, within or after a given one."""
-
-    def __init__(self, victim: int = 0) -> None:
-        self.victim = victim
-        self.calls = 0
-
-    def install(self) -> None:
-        for name in CALLS:
-            setattr(os, name, self.wrapped(getattr(os, name)))
-
-    def wrapped(self, call: Callable[..., object]) -> Callable[..., object]:
-        def counted(*arguments, **options):
-            self.calls += 1
-            if self.calls != self.victim:
-                return call(*arguments, **options)
-            if self.victim % 3 == 1 and call.__name__ == "write":
-                target, data = arguments
-                call(target, bytes(data[: len(data) // 2]))
-            elif self.victim % 3 == 2:
-                call(*arguments, **options)
-            os.kill(os.getpid(), signal.SIGKILL)
-            raise AssertionError("survived")
-
-        return counted
 
 
 @pytest.mark.soak

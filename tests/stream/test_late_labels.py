@@ -12,6 +12,8 @@ from onlinesrl.core.evaluation.prequential import f1
 from onlinesrl.stream import checkpoints as checkpoints_module
 from tests.support.late_labels import apart
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 
 def shuffled(lines: Sequence[bytes], seed: int) -> list[bytes]:
     """Examples in their order, each truth at a random place, mostly after its example."""
@@ -51,6 +53,7 @@ def scores(run: Job, lines: Sequence[bytes]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.usefixtures("kernels")
 def test_what_was_given_out_is_scored(job, citations):
     """All labels last: everything was predicted by weights that knew nothing."""
     pairs = [apart(line) for line in citations[:40]]
@@ -77,6 +80,7 @@ def test_what_was_given_out_is_scored(job, citations):
     }
 
 
+@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("presolve", ["exact", long("none")])
 def test_scores_are_those_of_the_file_whatever_the_batches(job, citations, presolve):
     count = 30 if presolve == "exact" else 12
@@ -136,6 +140,7 @@ def test_truths_that_no_example_waits_for_are_told(job, citations):
     assert "met no example" not in whole.said
 
 
+@pytest.mark.usefixtures("kernels")
 def test_a_label_that_cannot_be_is_bad_and_its_example_still_counted_once(job, citations):
     pairs = [apart(line) for line in citations[:6]]
     wrong = json.loads(pairs[2][1])
@@ -171,6 +176,7 @@ def test_what_waits_is_bounded_and_counted(job, citations):
     assert [p["id"] for p in run.predictions()] == [json.loads(e)["id"] for e, _ in pairs]
 
 
+@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize(
     "truth",

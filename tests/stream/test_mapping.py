@@ -3,20 +3,22 @@
 import gzip
 import json
 import os
-import re
 
 import pytest
+from conftest import REPO
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 import onlinesrl as srl
 from onlinesrl.core.errors import ConfigError, DataError, ExampleError
 from onlinesrl.core.example import decode
 from onlinesrl.core.io import config_section
 from onlinesrl.runs.replay import messages
-from onlinesrl.stream.mapping import Mapper, MappingSection, path_of
+from onlinesrl.stream.mapping import Mapper, MappingSection
 from onlinesrl.stream.record_form import RecordForm
 from onlinesrl.stream.records import Record
+from tests.support import golden
 from tests.support.orders import MAPPING, MODEL, ORDERS, as_csv, as_file, as_json
 from tests.support.serving import Served
 
@@ -33,137 +35,17 @@ def mapped(record, place="file:1", **keys):
     return json.loads(Mapper(MappingSection.model_validate(keys)).line(record, place))
 
 
-@pytest.mark.parametrize(
-    ("rule", "atoms"),
-    [
-        ({"arguments": ["id"]}, [["7"]]),
-        ({"from": "words[]", "arguments": ["text", "index"]}, [["a", "3"], ["b", "4"], ["c", "5"]]),
-        ({"from": "words[1:]", "arguments": ["$.id", "text"]}, [["7", "b"], ["7", "c"]]),
-        (
-            {"from": "words[:-1]", "arguments": ["position(0)", "position(1)", "=k"]},
-            [["0", "1", "k"], ["1", "2", "k"]],
-        ),
-        ({"from": "words[-1]", "arguments": ["text", "$.words[0].text"]}, [["c", "a"]]),
-        (
-            {"from": "pages[].lines[]", "arguments": ["$.pages[].n", ".", "position(1)"]},
-            [["1", "x", "1"], ["1", "y", "2"], ["3", "z", "1"]],
-        ),
-        ({"from": "words[].text", "arguments": ["."]}, [["a"], ["b"], ["c"]]),
-        ({"arguments": ["$.id"], "value": "['a.b'].score"}, [{"args": ["7"], "value": -2.5}]),
-        ({"from": "['a.b']", "arguments": [], "value": "paid"}, [{"args": [], "value": 0.0}]),
-        ([{"arguments": ["=x"]}, {"arguments": ["=y"]}], [["x"], ["y"]]),
-        (
-            [{"arguments": [name], "optional": True} for name in ("new", "id")],  # renamed
-            [["7"]],
-        ),
-        ({"arguments": ["nothing"], "optional": True}, None),
-        ({"from": "none[]", "arguments": ["."], "optional": True}, None),
-    ],
-)
-def test_what_a_rule_makes_of_a_record(rule, atoms):
-    example = mapped(DOCUMENT, evidence={"P": rule})
-    assert example == {"id": "file:1", "evidence": {} if atoms is None else {"P": atoms}}
+def test_what_becomes_of_records():
+    """Of DOCUMENT, or of a record that is given: the example, or why there is none."""
 
+    def answer(text):
+        given = json.loads(text)
+        try:
+            return json.dumps(mapped(given.pop("record", DOCUMENT), **given))
+        except (ExampleError, ValidationError) as error:
+            return str(error).partition(" [type=")[0]
 
-@pytest.mark.parametrize(
-    ("value", "number"),
-    [
-        *[
-            ("true", 1),
-            (" False ", 0),
-            ("1e3", 1000),
-            (True, 1),
-            (0, 0),
-            ("-.5", -0.5),
-            (2.25, 2.25),
-        ],
-        *[("yes", 1), ("No", 0), ("1970-01-02", 86400), ("1970-01-01T00:00:01.5Z", 1.5)],
-        *[("1969-12-31 23:59:59", -1), ("2026-01-31T12:00:00+01:00", 1769857200)],
-    ],
-)
-def test_values_are_truth_or_numbers_also_as_text(value, number):
-    example = mapped({"v": value}, evidence={"P": {"arguments": [], "value": "v"}}, time="v")
-    assert example["evidence"]["P"] == [{"args": [], "value": number}]
-    assert example["time"] == number
-
-
-@pytest.mark.parametrize("kind", [list, tuple])
-def test_an_id_of_several_paths_joins_their_values_and_no_two_are_the_same(kind):
-    keys = {"evidence": {}, "id": kind(["shop.n", "order"])}
-    records = [
-        {"shop": {"n": n}, "order": order} for n, order in (("a/b", "c"), ("a", "b/c"), (7, 8))
-    ]
-    assert [mapped(record, **keys)["id"] for record in records] == ["a~1b/c", "a/b~1c", "7/8"]
-    with pytest.raises(ExampleError, match=r"mapping\.id: order: expected 'order'"):
-        mapped({"shop": {"n": 1}}, **keys)
-
-
-@pytest.mark.parametrize(
-    ("record", "reason"),
-    [
-        ({}, "P: words[].text: expected 'words', found an object with no keys"),
-        ({"words": None}, "P: words[].text: expected a value, found null"),
-        ({"words": {"k": 1}}, "P: words[].text: expected a list, found an object with 'k'"),
-        ({"words": ["a"]}, "P: words[].text: expected an object, found 'a', in words[0]"),
-        (
-            {"words": [{"t": 1}]},
-            "P: words[].text: expected 'text', found an object with 't', in words[0]",
-        ),
-        (
-            {"words": [{"text": 0.5}]},
-            "P: words[].text: expected text or a whole number, found 0.5, in words[0]",
-        ),
-        (
-            {"words": [{"text": "a", "v": "not"}]},
-            "P: words[].v: expected a number, a time such as 2026-01-31T12:00:00Z, true or false, found "
-            "'not', in words[0]",
-        ),
-        (
-            {"words": [{"text": True, "v": 1}]},
-            "P: words[].text: expected text or a whole number, found true; true and false may be a "
-            "`value`, in words[0]",
-        ),
-        ([1], "P: words[].text: expected an object, found a list of 1"),
-    ],
-)
-def test_what_does_not_fit_is_said_with_path_and_value(record, reason):
-    rule = {"from": "words[]", "arguments": ["text"], "value": "v"}
-    with pytest.raises(ExampleError) as caught:
-        mapped(record, evidence={"P": rule})
-    got = str(caught.value)
-    assert got.removeprefix("mapping.evidence.").replace("words[]:", "words[].text:") == reason
-
-
-@pytest.mark.parametrize(
-    ("origin", "record", "reason"),
-    [
-        ("s[].w[1:]", {"s": [{"w": []}, {"w": [{}, {"t": "a"}, {}]}]}, "no keys, in s[1].w[2]"),
-        ("s[].w[]", {"s": [{"w": []}, {"v": []}]}, "found an object with 'v', in s[1]"),
-        ("$.s[-2:].w", {"s": [1, {"w": {"t": "a"}}, 2]}, "expected an object, found 2, in s[2]"),
-    ],
-)
-def test_the_element_that_does_not_fit_is_said(origin, record, reason):
-    with pytest.raises(ExampleError, match=f"{re.escape(reason)}$") as caught:
-        mapped(record, evidence={"P": {"from": origin, "arguments": ["t"]}})
-    assert caught.value.id == "file:1"
-
-
-def test_a_truth_that_lacks_is_no_truth_and_a_label_that_lacks_is_unlabelled():
-    rule = {"from": "words[]", "arguments": ["text"], "value": "name", "optional": True}
-    keys = {"evidence": {}, "truth": {"Name": rule}}
-    words = [{"text": "a", "name": True}, {"text": "b", "name": None}, {"text": "c", "name": False}]
-    example = mapped({"words": words}, **keys)
-    assert example["truth"] == {"Name": [{"args": ["a"], "value": 1}, {"args": ["c"], "value": 0}]}
-    assert example["unlabelled"] == {"Name": [["b"]]}
-    assert mapped({"words": []}, **keys)["truth"] == {"Name": []}
-    for unlabelled in ({}, {"words": [{"text": "b"}]}):
-        assert mapped(unlabelled, **keys) == {"id": "file:1", "evidence": {}}
-
-
-@pytest.mark.parametrize("text", ["", "a..b", ".a", "a[", "a]", "a[x]", "a['b]", "a b["])
-def test_what_is_no_path(text):
-    with pytest.raises(ValueError, match="expected a path"):
-        path_of(text or "..")
+    golden.check(REPO / "tests" / "stream" / "golden" / "mappings.txt", answer)
 
 
 def test_complaints_about_a_mapping_have_key_and_line(job):
@@ -266,20 +148,6 @@ def test_lines_rows_and_examples_learn_the_same(orders, job):
     assert learned(orders(examples, "examples.jsonl", mapping=None)) == mapped_lines
 
 
-@pytest.mark.parametrize("file", ["orders.csv", "orders.parquet", "orders.avro"])
-def test_a_run_over_rows_can_stop_after_any_of_them(orders, file):
-    data = as_csv(ORDERS) if file == "orders.csv" else [as_file(ORDERS, file)]
-    whole = learned(orders(data, file, checkpoint={"every": 7}))
-    parts = orders(data, f"parts-{file}", checkpoint={"every": 7})
-    for until in "1", "24", "end":
-        assert parts.run("--until", until) == 0, parts.said
-    assert parts.results() == whole
-    source = parts.folder / f"parts-{file}"
-    source.write_bytes(source.read_bytes()[::-1])
-    assert parts.run() == 74
-    assert "these bytes are different now" in parts.said
-
-
 @pytest.mark.parametrize("file", ["damaged.parquet", "damaged.avro"])
 def test_a_damaged_file_of_rows_ends_the_run(orders, file):
     data = as_file(ORDERS, file)
@@ -294,17 +162,6 @@ def test_avro_needs_its_package(orders, monkeypatch):
     assert lacking.run() == 64
     assert "Avro needs the extra registry: pip install 'onlinesrl[registry]'" in lacking.said
     assert not (lacking.output / "predictions.jsonl").exists()
-
-
-def test_a_run_over_rows_goes_on_where_it_was(orders):
-    whole = learned(orders(as_csv(ORDERS), "orders.csv"))
-    parts = orders(as_csv(ORDERS[:23]), "part.csv")
-    learned(parts)
-    with (parts.folder / "part.csv").open("ab") as file:
-        file.write(b"".join(as_csv(ORDERS)[24:]))
-    results = learned(parts)
-    assert results["predictions.jsonl"] == whole["predictions.jsonl"]
-    assert results["weights.mln"] == whole["weights.mln"]
 
 
 def test_records_that_do_not_fit_are_dead_letters(orders):

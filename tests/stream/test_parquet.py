@@ -16,7 +16,7 @@ from onlinesrl.logic.tables import argument_names, read_parquet, write_parquet
 from onlinesrl.stream.distributed import parquet_splits
 from onlinesrl.stream.distributed.parquet_splits import TablePieces, TableShards
 from onlinesrl.stream.sources.parquet import TableSource
-from tests.support.tables import as_csv, predicted_rows, write_tables
+from tests.support.tables import predicted_rows, write_tables
 
 COUNT = 24
 PARQUET = {"kind": "parquet", "path": "tables"}
@@ -65,17 +65,6 @@ def test_tables_teach_what_lines_teach(job, tables, numbered, name):
     assert table.run("--until", "11") == 0, table.said
     assert table.run() == 0, table.said
     assert "after 11 examples" in table.said
-    assert table.results() == lines.results()
-
-
-@pytest.mark.parametrize("name", ["tables", "in parts"])
-def test_tables_of_csv_teach_what_lines_teach(job, tables, numbered, name):
-    lines = job(numbered, "lines", checkpoint={"every": 7})
-    table = tables(name, source={"kind": "csv", "path": "tables"})
-    as_csv(table.folder / "tables")
-    assert lines.run() == 0, lines.said
-    assert table.run("--until", "11") == 0, table.said
-    assert table.run() == 0, table.said
     assert table.results() == lines.results()
 
 
@@ -201,25 +190,6 @@ def test_a_huge_example_is_one_bad_example(tables):
     assert run.run() == 0, run.said
     assert len(run.lines("deadletter.jsonl")) == 1
     assert len(run.predictions()) == COUNT
-
-
-def test_tables_that_change_are_refused(tables, numbered):
-    run = tables()
-    assert run.run("--until", "11") == 0
-    write_tables(run.folder / "tables", numbered[1:])
-    assert run.run() == 74
-    assert "the first 11 examples are not those that were read before" in run.said
-
-
-def test_later_examples_are_learned_later(job, tables, numbered):
-    run = tables("in parts", numbered[:20])
-    assert run.run() == 0
-    write_tables(run.folder / "tables", numbered, 3)
-    assert run.run() == 0
-    lines = job(numbered, "lines", checkpoint={"every": 7})
-    assert lines.run() == 0
-    weights = [(each.output / "weights.mln").read_bytes() for each in (run, lines)]
-    assert weights[0] == weights[1]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from conftest import Job, wait
 
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 BAD = [b"{\n", b'{"id": 7, "evidence": {"Tokn": []}}\n', b"\xff\n"]
 
 

@@ -7,6 +7,8 @@ import resource
 import pytest
 from conftest import MODEL, Job
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 EVERY = {"every": 7}
 
 
@@ -38,7 +40,7 @@ def test_fresh_starts_over(stopped, unbroken):
     assert stopped.run("--fresh") == 0
     assert "resuming" not in stopped.said
     assert stopped.results() == unbroken
-    assert stopped.run("--fresh", "--set", "learner.sigma=1.0") == 0
+    assert stopped.run("--fresh", "--set", "learner.update=mira") == 0
     assert stopped.results() != unbroken
 
 

@@ -10,6 +10,8 @@ from onlinesrl.stream.dead_letters import letters
 from onlinesrl.stream.run_folder import OutputFile, parts
 from tests.support.serving import Served, learned
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 KEPT = 40_000
 
 

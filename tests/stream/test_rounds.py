@@ -29,6 +29,8 @@ from onlinesrl.stream.sources.files import FileSource
 from tests.stream.test_crash import deadly, ids
 from tests.stream.test_kill import mixed
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 LIMIT = 12
 MAIN = "from onlinesrl.commands.cli import main; main()"
 DISTRIBUTED = {"shards": 3, "round": 4, "workers": 1}
@@ -131,6 +133,7 @@ def test_kills_of_the_run_leave_no_trace(job, citations, kills):
     broken.survives(kills, 2)
 
 
+@pytest.mark.usefixtures("kernels")
 def test_an_example_that_kills_workers_is_put_aside(job, citations):
     lines, keys = citations[:16], {"distribute": DISTRIBUTED | {"workers": 2}}
     run = job(lines, **keys)
@@ -251,6 +254,7 @@ def on_ray(one: Job, kills: int, rng: random.Random) -> int:
     return len(killed)
 
 
+@pytest.mark.usefixtures("kernels")
 @tiers("kills", 1, 50)
 def test_ray_gives_the_same_bits_and_its_workers_may_die(job, citations, kills, tally):
     small = DISTRIBUTED | {"round": 1}

@@ -8,6 +8,8 @@ from conftest import Job
 
 from onlinesrl.stream import checkpoints as checkpoints_module
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 
 @pytest.fixture(scope="module")
 def plain(warm, citations, tmp_path_factory):

@@ -86,7 +86,7 @@ def as_file(records: Sequence[Mapping[str, Any]], file: str) -> bytes:
     if file.endswith(".parquet"):
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), stream, row_group_size=7)
     else:
-        fastavro.writer(stream, AVRO, records, sync_interval=100)
+        fastavro.writer(stream, AVRO, records, sync_interval=100, sync_marker=bytes(16))
     return stream.getvalue()
 
 

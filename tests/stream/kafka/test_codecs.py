@@ -5,6 +5,8 @@ import pytest
 
 from tests.support.kafka_streams import UNTIL_END, add, from_file, keys, predicted
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 CODECS = {"gzip": None, "snappy": "snappy", "lz4": "lz4.frame", "zstd": "zstandard"}
 
 

@@ -7,6 +7,8 @@ from conftest import tiers
 
 from tests.support.kafka_streams import add, fill, source
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 DISTRIBUTED = {"shards": 3, "round": 4, "workers": 2}
 
 

@@ -5,6 +5,7 @@ import os
 import random
 import signal
 
+import pytest
 from conftest import Job, wait
 
 from onlinesrl.stream import checkpoints
@@ -12,6 +13,8 @@ from onlinesrl.stream.kafka.read_order import Journal
 from tests.support.kafka_broker import Cluster
 from tests.support.kafka_streams import UNTIL_END, fill, source
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.usefixtures("counting")
 
 PARTITIONS = 3
 

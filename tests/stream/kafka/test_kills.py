@@ -25,6 +25,8 @@ from tests.support.kafka_streams import (
 )
 from tests.support.waiting import PATIENCE, until
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 LOCKED = 75
 
 

@@ -3,10 +3,13 @@
 import json
 import random
 
+import pytest
 from conftest import Job, tiers
 
 from tests.support.kafka_streams import UNTIL_END, fill, from_file, keys, predicted
 from tests.support.late_labels import apart
+
+pytestmark = pytest.mark.usefixtures("counting")
 
 DELAY = 9
 

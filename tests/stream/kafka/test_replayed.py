@@ -2,12 +2,15 @@
 
 import json
 
+import pytest
 from conftest import wait
 
 from onlinesrl.stream.dead_letters import DeadLetters
 from onlinesrl.stream.records import Record
 from tests.support.kafka_streams import in_a_fork
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.usefixtures("counting")
 
 
 def test_a_topic_gets_every_example_under_its_id(job, citations, broker, topic):

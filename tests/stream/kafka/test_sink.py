@@ -24,6 +24,8 @@ from tests.support.kafka_streams import (
 )
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 DATA = 65
 
 

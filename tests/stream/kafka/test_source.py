@@ -35,6 +35,8 @@ from tests.support.kafka_streams import (
 )
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.usefixtures("counting")
+
 LONG = b'{"id": "long", "evidence": {"Token": [["' + b"x" * 60_000 + b'"]]}}'
 BAD = [b"{", b'{"id": 1, "evidence": {"Tokn": []}}', b"\xff\xfe", b"[]", LONG]
 DATA, UNAVAILABLE = 65, 69
@@ -59,6 +61,7 @@ def saved_examples(job: Job) -> int:
 # as from a file ----------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("kernels")
 def test_a_topic_is_learned_from_as_a_file_is(broker, topic, job, mixed):
     limits = {"limits": {"bad_share": 1.0}}
     file = job(mixed, "file", source={"path": "source.jsonl", "max_bytes": 50_000}, **limits)
