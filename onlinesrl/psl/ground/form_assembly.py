@@ -215,14 +215,8 @@ class Assembler:
             variable = np.concatenate((variable, np.full(len(values), -1, np.int32)))
         ground = self._grouped if form.summations else _single
         rows = ground(plan, joined, atoms)
-        n, entries = len(rows.constant), len(rows.atom)
-        out = kernel.Forms(
-            np.zeros(n + 1, np.int64),
-            np.empty(entries, np.int32),
-            np.empty(entries),
-            np.empty(n),
-            np.empty(n, np.int32),
-        )
+        n, entries = len(rows.constant), len(rows.variable)
+        out = kernel.Forms.zeros(row=n, entry=entries)
         inactive, broken = np.zeros(listing.worlds, np.int64), np.full(listing.worlds, -1)
         # what is left out of a potential is multiplied by its weight, however large that is
         tolerance = 0.0 if form.weight is not None else kernel.ROUNDING
@@ -265,7 +259,7 @@ class Assembler:
             values[k] = value
         return place.reshape(n), values
 
-    def _grouped(self, plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.GroundRows:
+    def _grouped(self, plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.Forms:
         """Group rows by world and outer variables, one ground row per group, ascending."""
         form, slot = plan.form, plan.variables.index
         outer = [joined.bindings[slot(name)] for name in plan.outer]
@@ -286,7 +280,7 @@ class Assembler:
             entries.append((groups, distinct, coefficient[groups]))
         groups, atom, coefficient = (np.concatenate(part) for part in zip(*entries, strict=True))
         by_group = np.argsort(groups, kind="stable")
-        return kernel.GroundRows(
+        return kernel.Forms(
             np.concatenate(([0], np.cumsum(np.bincount(groups, minlength=n)))),
             atom[by_group],
             coefficient[by_group],
@@ -295,11 +289,11 @@ class Assembler:
         )
 
 
-def _single(plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.GroundRows:
+def _single(plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.Forms:
     """Return joined rows as ground rows."""
     k, n = atoms.shape
     coefficients = [_number(term.coefficient) for term in plan.form.terms]
-    return kernel.GroundRows(
+    return kernel.Forms(
         np.arange(n + 1) * k,
         np.ascontiguousarray(atoms.T).reshape(-1),
         np.tile(np.array(coefficients, np.float64), n),

@@ -1,5 +1,7 @@
 """Ground rows to linear forms: atoms become variables or numbers, trivial forms are left out."""
 
+from typing import Annotated
+
 from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.jit.decorators import kernel
 from onlinesrl.core.jit.frames import Frame
@@ -8,29 +10,19 @@ ROUNDING = 1e-7
 """By how much sums of observed values may violate a hard rule."""
 
 
-class GroundRows(Frame):
-    """Ground rows; atom -1 has value 0."""
-
-    start: Ints  # [row + 1]
-    atom: Ints32  # [entry]
-    coefficient: Floats  # [entry]
-    constant: Floats  # [row]
-    world: Ints32  # [row]
-
-
 class Forms(Frame):
-    """Linear forms; ``start[0]`` is 0."""
+    """Linear forms of atoms, of which -1 has value 0, or of variables; ``start[0]`` is 0."""
 
-    start: Ints  # [row + 1]
-    variable: Ints32  # [entry]
-    coefficient: Floats  # [entry]
-    constant: Floats  # [row]
-    world: Ints32  # [row]
+    start: Annotated[Ints, "row + 1"]
+    variable: Annotated[Ints32, "entry"]  # or atom
+    coefficient: Annotated[Floats, "entry"]
+    constant: Annotated[Floats, "row"]
+    world: Annotated[Ints32, "row"]
 
 
 @kernel
 def assemble(
-    rows: GroundRows,
+    rows: Forms,
     value: Floats,
     variable: Ints32,
     equality: bool,
@@ -40,7 +32,7 @@ def assemble(
     inactive: Ints,
     broken: Ints,
 ) -> int:
-    """Write the forms ``constant + sum coefficient * atom`` of ground rows; return their number.
+    """Write forms of atoms as forms of variables; return their number.
 
     ``value`` [atom] is that of an observed atom, ``variable`` [atom] that of a target, else -1. A row
     without a variable is left out; ``broken`` [world] is the first such row whose form is above the
@@ -52,7 +44,7 @@ def assemble(
         first, constant, w = out.start[n], rows.constant[i], rows.world[i]
         end = first
         for e in range(rows.start[i], rows.start[i + 1]):
-            a, q = rows.atom[e], rows.coefficient[e]
+            a, q = rows.variable[e], rows.coefficient[e]
             if a < 0:
                 continue
             v = variable[a]
