@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from onlinesrl.core import search_status
 from onlinesrl.core.errors import printable
+from onlinesrl.core.evaluation.metric_table import METRIC_TABLE
 from onlinesrl.runs.console import acknowledge
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ _REDRAW_SECONDS = 0.125
 _LINE_SECONDS = 60.0
 _STATUS_SECONDS = 10.0
 _SLOW_SECONDS = 2.0
+_FORMATS = {"count": "{:,}", "percent": "{:.1%}", "figure": "{:,.4g}"}
+"""How a metric of the table is shown, by its format."""
 SEARCH_SHOWN, SEARCH_ADVISED = 5.0, 60.0
 """Seconds after which a search is shown, and after which there is advice."""
 
@@ -269,90 +272,40 @@ class _Table(_Lines):
 
 def print_summary(summary: Snapshot, stream: TextIO) -> None:
     """Write the summary of a run, as in summary.json, in aligned lines of plain text."""
-    get, soft = summary.get, "mae" in summary
-    right = "the atoms are predicted right" if soft else "the units to label got the right label"
+    get = summary.get
+    lines = [
+        (entry.title, _FORMATS[entry.format].format(get(key)))
+        for key, entry in METRIC_TABLE.items()
+        if get(key) is not None and (get(key) or entry.format != "count" or key == "examples")
+    ]
     predicates = get("predicates") or {}
-    ended = "at its last iteration" if soft else "at its limit (inference.max_work, max_nodes)"
-    routes = (f"{route} {solved:,}" for route, solved in (get("routes") or {}).items())
-    slowest = (
+    for name, scores in predicates.items() if len(predicates) > 1 else ():
+        lines.append((f"F1 of {name}", _show(scores["f1"], "{:.1%}")))
+    solved = [f"{route} {n:,}" for route, n in (get("routes") or {}).items()]
+    slowest = [
         f"example {entry['id']}: {entry['seconds']:,.1f} s ({entry['atoms']:,} atoms, {entry['route']})"
         for entry in get("slowest") or ()
         if entry["seconds"] >= _SLOW_SECONDS
-    )
-    lines = [
-        (
-            "Examples",
-            _show(get("examples"), "{:,}")
-            + _show(get("updates"), ", {:,} learned from")
-            + _show(get("bad") or None, ", {:,} bad (see deadletter.jsonl)"),
-        ),
-        (
-            "Time",
-            _show(get("seconds"), "{:,.1f} s")
-            + _show(get("examples_per_second"), ", {:,.0f} examples per second")
-            + _show(get("import_seconds"), "; {:.1f} s of import")
-            + _show(get("compile_seconds"), ", {:.1f} s of compilation"),
-        ),
-        (
-            "F1",
-            _show(get("f1"), "{:.1%}")
-            + _show(get("precision"), ", precision {:.1%}")
-            + _show(get("recall"), ", recall {:.1%}"),
-        ),
-        *(
-            (f"F1 of {name}", _show(line["f1"], "{:.1%}"))
-            for name, line in predicates.items()
-            if len(predicates) > 1
-        ),
-        (
-            "Ranking",
-            _show(get("auc"), "AUC {:.1%}, ")
-            + _show(get("average_precision"), "average precision {:.1%}, ")
-            + _show(get("best_f1"), "best F1 {:.1%}")
-            + _show(get("best_threshold"), " at threshold {:.4g}"),
-        ),
-        (
-            "Calibration",
-            _show(get("brier"), "Brier score {:.3g}, ")
-            + _show(get("calibration_error"), "calibration error {:.3g}"),
-        ),
-        ("Mean error", _show(get("mae"), "{:.3g} between predicted and true values of atoms")),
-        ("Accuracy", _show(get("accuracy"), f"{{:.1%}} of {right}")),
-        ("Hamming loss", _show(get("hamming"), "{:.3g} wrong atoms per example")),
-        ("Drift", _drift(get("drift")) or ("none" if (get("config") or {}).get("drift") else "")),
-        (
-            "Regret bound",
-            _show(get("regret_bound"), "{:,.4g} in total")
-            + _show(_mean(summary), ", {:.3g} per example"),
-        ),
-        (
-            "Sampled",
-            _show(get("sampled"), "{:,} updates, of worlds too wide for exact expectations"),
-        ),
-        ("Temperature", _show(get("temperature"), "{:.3g}, by which probabilities are scaled")),
-        (
-            "Weights",
-            _show(get("weights"), "{:,}")
-            + _show(get("dropped_weights") or None, ", {:,} dropped (learner.max_weights)"),
-        ),
-        (
-            "Solver",
-            ", ".join(routes) + _show(get("unsolved") or None, f"; {{:,}} ended {ended}, unproven"),
-        ),
+    ]
+    config = get("config") or {}
+    lines += [
+        ("Regret bound per example", _show(_mean(summary), "{:.3g}")),
+        ("Drift", _drift(get("drift")) or ("none" if config.get("drift") else "")),
+        ("Seconds", _show(get("seconds"), "{:,.1f}")),
+        ("Examples per second", _show(get("examples_per_second"), "{:,.0f}")),
+        ("Seconds of import", _show(get("import_seconds"), "{:.1f}")),
+        ("Seconds of compilation", _show(get("compile_seconds"), "{:.1f}")),
+        ("Solver", ", ".join(solved)),
+        ("Unproven", _show(get("unsolved") or None, "{:,} searches that reached their limit")),
         ("Slowest", ", ".join(slowest)),
         (
             "Left out",
             _show(get("skipped"), "{:,} ground rules with an atom neither observed nor a target"),
         ),
-        (
-            "World",
-            _show(get("facts"), "{:,} facts and targets")
-            + _show(get("changed_atoms"), ", {:,} answers changed"),
-        ),
-        ("Results", str((get("config") or {}).get("output", ""))),
+        ("Results", str(config.get("output", ""))),
     ]
     known = [(name, text) for name, text in lines if text]
-    width = max((len(name) for name, _ in known), default=0)
+    width = max(len(name) for name, _ in known)
     for name, text in known:
         print(printable(f"{name:<{width}}  {text}"), file=stream)
 

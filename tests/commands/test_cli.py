@@ -191,8 +191,15 @@ def test_run_prints_a_summary(trained, job, citations):
     run = job(citations[:10])
     assert run.run() == 0
     printed = dict(line.split("  ", 1) for line in run.printed.splitlines())
-    assert printed["Examples"].strip() == "10, 10 learned from"
-    assert {"Time", "F1", "Accuracy", "Hamming loss", "Regret bound", "Weights"} <= printed.keys()
+    assert (printed["Examples"].strip(), printed["Updates"].strip()) == ("10", "10")
+    assert {
+        "Seconds",
+        "F1",
+        "Accuracy",
+        "Hamming loss",
+        "Regret bound",
+        "Weights",
+    } <= printed.keys()
     assert printed["Results"].strip() == str(run.output)
     assert [line.split(" | ")[0] for line in run.said.splitlines()] == [
         f"examples {n}" for n in (1, 2, 4, 8)

@@ -90,8 +90,7 @@ def test_a_run_learns_and_says_what(trust: Callable[..., Job]) -> None:
     page = (run.output / "report.html").read_text()
     for said in ("Mean absolute error", "!Trusts(A, B) ^2", "weight zero has no effect"):
         assert said in page
-    assert "Mean error" in run.printed
-    assert "of the atoms are predicted right" in run.printed
+    assert "Mean absolute error" in run.printed
 
 
 def test_values_are_ranked_as_the_predictions_have_them(trust: Callable[..., Job]) -> None:
@@ -113,7 +112,7 @@ def test_values_are_ranked_as_the_predictions_have_them(trust: Callable[..., Job
         assert measures["best_f1"] >= measures["f1"] == last["f1"]
     assert last["predicates"]["Trusts"]["support"] == sum(true for _, true in found)
     assert last["confusion"] is None  # who trusts several has no one class
-    assert f"AUC {last['auc']:.1%}, average precision" in run.printed
+    assert f"AUC {last['auc']:.1%} Average precision" in " ".join(run.printed.split())
     assert "Scores by predicate" in (run.output / "report.html").read_text()
     summary = json.loads((run.output / "summary.json").read_text())
     assert summary["best_threshold"] == last["best_threshold"]

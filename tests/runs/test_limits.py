@@ -48,7 +48,7 @@ def test_a_bad_example_names_the_key(job, tmp_path, example, override, said):
 def test_weights_that_are_dropped_name_the_key(job, citations):
     run = job(citations[:30], learner={"max_weights": 300})
     assert run.run() == 0, run.said
-    assert "dropped (learner.max_weights)" in run.printed
+    assert "Dropped weights" in run.printed
     assert "dropped past learner.max_weights" in (run.output / "report.html").read_text()
 
 
