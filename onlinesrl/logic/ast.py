@@ -187,6 +187,13 @@ def bound_variables(formula: Formula) -> Iterator[str]:
         yield from bound_variables(part)
 
 
+def free_variables(formula: Formula) -> tuple[str, ...]:
+    """Return the names of the variables that are not quantified, in order of first occurrence."""
+    bound = set(bound_variables(formula))
+    names = (term.name for term in terms(formula) if isinstance(term, Variable))
+    return tuple(dict.fromkeys(name for name in names if name not in bound))
+
+
 def replace_leaves(term: Term, new: Callable[[Leaf], Term]) -> Term:
     """Return the term with ``new(leaf)`` for each variable and constant, from left to right."""
     match term:

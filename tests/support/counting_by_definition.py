@@ -18,10 +18,10 @@ from onlinesrl.logic.ast import (
     Not,
     Or,
     Variable,
+    free_variables,
     replace_terms,
 )
 from onlinesrl.logic.ast import terms as ast_terms
-from onlinesrl.mln.counting.disjoint_conjunctions import free_variables
 from onlinesrl.mln.counting.world import world_of
 from onlinesrl.mln.lang import reader
 

@@ -23,17 +23,15 @@ from onlinesrl.logic.ast import (
     Forall,
     Formula,
     Function,
-    Iff,
-    Implies,
     Leaf,
     Not,
     Or,
     Term,
     Variable,
-    bound_variables,
+    free_variables,
     subformulas,
-    terms,
 )
+from onlinesrl.logic.partial_truth import truth, undecided
 from onlinesrl.logic.text import show
 
 Item = TypeVar("Item")
@@ -62,7 +60,7 @@ class Ways:
 def ways(formula: Formula) -> Ways:
     """Return the ways in which a formula is true or false, whichever are fewer. Raises Uncountable."""
     candidates = [
-        Ways(truth, (*islice(_ways(formula, truth, {}), MAX_TERMS + 1),)) for truth in (False, True)
+        Ways(value, (*islice(_ways(formula, value, {}), MAX_TERMS + 1),)) for value in (False, True)
     ]
     best = min(candidates, key=lambda candidate: len(candidate.conjunctions))
     if len(best.conjunctions) > MAX_TERMS:
@@ -72,50 +70,21 @@ def ways(formula: Formula) -> Ways:
     return best
 
 
-def _ways(formula: Formula, truth: bool, assigned: Mapping[Formula, bool]) -> Iterator[Conjunction]:
-    value = _value(formula, assigned)
-    if value is None:
-        part = next(_undecided(formula, assigned))
+def _ways(formula: Formula, value: bool, assigned: Mapping[Formula, bool]) -> Iterator[Conjunction]:
+    def known(part: Formula) -> bool | None:
+        if isinstance(part, Equal):
+            sides = part.left, part.right
+            if part.left == part.right or not any(isinstance(side, Variable) for side in sides):
+                return part.left == part.right
+        return assigned.get(part)
+
+    found = truth(formula, known)
+    if found is None:
+        part = next(undecided(formula, known))
         for chosen in (True, False):
-            yield from _ways(formula, truth, {**assigned, part: chosen})
-    elif value == truth:
+            yield from _ways(formula, value, {**assigned, part: chosen})
+    elif found == value:
         yield tuple((part, chosen) for part, chosen in assigned.items() if isinstance(part, Part))
-
-
-def _undecided(formula: Formula, assigned: Mapping[Formula, bool]) -> Iterator[Formula]:
-    if _value(formula, assigned) is None:
-        if isinstance(formula, Part):
-            yield formula
-        for part in subformulas(formula):
-            yield from _undecided(part, assigned)
-
-
-def _value(formula: Formula, assigned: Mapping[Formula, bool]) -> bool | None:
-    """Return the truth of a formula, None where what is known leaves it open."""
-    value: bool | None
-    match formula:
-        case Equal(left, right) if left == right or not any(map(_is_variable, (left, right))):
-            value = left == right
-        case Not(operand):
-            denied = _value(operand, assigned)
-            value = None if denied is None else not denied
-        case And(operands):
-            values = {_value(part, assigned) for part in operands}
-            value = False if False in values else None if None in values else True
-        case Or(operands):
-            value = _value(Not(And(tuple(map(Not, operands)))), assigned)
-        case Implies(left, right):
-            value = _value(Not(And((left, Not(right)))), assigned)
-        case Iff(left, right):
-            sides = _value(left, assigned), _value(right, assigned)
-            value = None if None in sides else sides[0] == sides[1]
-        case _:
-            value = assigned.get(formula)
-    return value
-
-
-def _is_variable(term: Term) -> bool:
-    return isinstance(term, Variable)
 
 
 @dataclass(frozen=True)
@@ -269,10 +238,3 @@ def quantified(formula: Formula) -> Iterator[Exists]:
 def derived(formula: Exists) -> Atom:
     """Return an existential as an atom of its free variables, whose predicate is its text."""
     return Atom(show(formula), tuple(map(Variable, free_variables(formula))))
-
-
-def free_variables(formula: Formula) -> tuple[str, ...]:
-    """Return the names of the variables that are not quantified, in order of first occurrence."""
-    bound = set(bound_variables(formula))
-    names = (term.name for term in terms(formula) if isinstance(term, Variable))
-    return tuple(dict.fromkeys(name for name in names if name not in bound))

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onlinesrl.logic.ast import Formula
+from onlinesrl.logic.ast import Formula, free_variables
 from onlinesrl.mln.counting.disjoint_conjunctions import (
     Conjunction,
     Monomial,
     Ways,
     derived,
-    free_variables,
     monomials,
     plain,
     quantified,

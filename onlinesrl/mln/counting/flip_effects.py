@@ -19,13 +19,12 @@ from itertools import chain, product
 
 import numpy as np
 
-from onlinesrl.logic.ast import Atom, Constant, Equal, Variable
+from onlinesrl.logic.ast import Atom, Constant, Equal, Variable, free_variables
 from onlinesrl.mln.counting.disjoint_conjunctions import (
     Conjunction,
     Monomial,
     Part,
     Uncountable,
-    free_variables,
     subsets,
     unify,
 )

@@ -15,8 +15,7 @@ from math import prod
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
-from onlinesrl.logic.ast import Atom, Constant, Variable
-from onlinesrl.mln.counting.disjoint_conjunctions import free_variables
+from onlinesrl.logic.ast import Atom, Constant, Variable, free_variables
 from onlinesrl.mln.counting.elimination_order import Scope, min_fill
 from onlinesrl.mln.counting.exact import Counter
 from onlinesrl.mln.counting.factors import TooLarge

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from onlinesrl.logic.ast import Atom, Constant, Leaf, Variable, replace_terms
-from onlinesrl.mln.counting.disjoint_conjunctions import SAME, Monomial, Part, free_variables
+from onlinesrl.logic.ast import Atom, Constant, Leaf, Variable, free_variables, replace_terms
+from onlinesrl.mln.counting.disjoint_conjunctions import SAME, Monomial, Part
 from onlinesrl.mln.counting.exact import Counter
 from onlinesrl.mln.counting.flip_effects import flips
 from onlinesrl.mln.counting.program_counts import Counters, strides_of

@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.logic.ast import Atom, Constant, Equal, Variable
+from onlinesrl.logic.ast import Atom, Constant, Equal, Variable, free_variables
 from onlinesrl.mln.counting.disjoint_conjunctions import (
     SAME,
     Conjunction,
     Part,
-    free_variables,
     unify,
 )
 from onlinesrl.mln.counting.elimination_order import Scope, min_fill

@@ -23,12 +23,11 @@ from onlinesrl.logic.ast import (
     Implies,
     Not,
     Or,
-    Variable,
-    bound_variables,
-    subformulas,
-    terms,
+    free_variables,
 )
 from onlinesrl.logic.cnf import Some, conjunctions, disjunctions, variables
+from onlinesrl.logic.partial_truth import parts as parts_of
+from onlinesrl.logic.partial_truth import truth, undecided
 from onlinesrl.mln.lang.clausal_form import disjunct_formula
 
 MAX_PARTS = 12
@@ -42,9 +41,9 @@ def clauses_of(formula: Formula) -> tuple[list[Formula], int] | None:
     """
     if _is_clause(formula):
         return [formula], 1
-    free, formula = _free(formula), _apart(formula)
-    parts = sorted(dict.fromkeys(_parts(formula)), key=lambda part: isinstance(part, Exists))
-    free_in = {part: _free(part) for part in parts}
+    free, formula = {*free_variables(formula)}, _apart(formula)
+    parts = sorted(dict.fromkeys(parts_of(formula)), key=lambda part: isinstance(part, Exists))
+    free_in = {part: {*free_variables(part)} for part in parts}
     if len(parts) > MAX_PARTS or not free <= set().union(*free_in.values()):
         return None
     candidates: list[tuple[list[Formula], int]] = []
@@ -67,10 +66,10 @@ def _is_clause(formula: Formula) -> bool:
     literals = [operand.operand if isinstance(operand, Not) else operand for operand in operands]
     if all(isinstance(operand, Atom | Equal | Compare) for operand in literals):
         return True
-    if any(isinstance(operand, Exists | Forall) for operand in _parts(formula)):
+    if any(isinstance(operand, Exists | Forall) for operand in parts_of(formula)):
         return False
     clauses = disjunctions(formula)
-    return len(clauses) == 1 and _free(formula) <= {
+    return len(clauses) == 1 and {*free_variables(formula)} <= {
         n for operand in clauses[0] for n in variables(operand)
     }
 
@@ -97,25 +96,11 @@ def _apart(formula: Formula) -> Formula:
     return formula
 
 
-def _parts(formula: Formula) -> Iterator[Formula]:
-    """Yield the atoms, comparisons and existentials of a formula from left to right."""
-    if isinstance(formula, Atom | Equal | Compare | Exists | Forall):
-        yield formula
-        return
-    for part in subformulas(formula):
-        yield from _parts(part)
-
-
-def _free(formula: Formula) -> set[str]:
-    bound = set(bound_variables(formula))
-    return {t.name for t in terms(formula) if isinstance(t, Variable) and t.name not in bound}
-
-
 def _paths(
     formula: Formula,
     free_in: Mapping[Formula, set[str]],
     free: set[str],
-    truth: bool,
+    wanted: bool,
     path: dict[Formula, bool],
 ) -> Iterator[dict[Formula, bool]]:
     """Yield the paths of Shannon expansion to a truth value.
@@ -123,51 +108,15 @@ def _paths(
     Each path has all free variables, so that its clause has as many groundings as the formula. ``free_in``
     has the parts of the formula with their free variables.
     """
-    value = _value(formula, path)
+    value = truth(formula, path.get)
     seen = {name for part in path for name in free_in[part]}
-    if value is not None and (value != truth or free <= seen):
-        if value == truth:
+    if value is not None and (value != wanted or free <= seen):
+        if value == wanted:
             yield dict(path)
         return
-    candidates = free_in if value is not None else set(_undecided(formula, path))
+    candidates = free_in if value is not None else set(undecided(formula, path.get))
     for part, names in free_in.items():
         if part not in path and part in candidates and (value is None or not names <= seen):
             for truth_of_part in (True, False):
-                yield from _paths(formula, free_in, free, truth, {**path, part: truth_of_part})
+                yield from _paths(formula, free_in, free, wanted, {**path, part: truth_of_part})
             return
-
-
-def _undecided(formula: Formula, path: Mapping[Formula, bool]) -> Iterator[Formula]:
-    """Yield the parts that still decide the truth of a formula."""
-    if _value(formula, path) is None:
-        if isinstance(formula, Atom | Equal | Compare | Exists | Forall):
-            yield formula
-        else:
-            for part in subformulas(formula):
-                yield from _undecided(part, path)
-
-
-def _value(formula: Formula, path: Mapping[Formula, bool]) -> bool | None:
-    """Return the truth of a formula, given the truth of some parts; None if it is undecided."""
-    match formula:
-        case Atom() | Equal() | Compare() | Exists() | Forall():
-            return path.get(formula)
-        case Not(operand):
-            value = _value(operand, path)
-            return None if value is None else not value
-        case And(operands):
-            return _all([_value(part, path) for part in operands])
-        case Or(operands):
-            value = _all([_value(Not(part), path) for part in operands])
-            return None if value is None else not value
-        case Implies(left, right):
-            return _value(Or((Not(left), right)), path)
-        case Iff(left, right):
-            sides = _value(left, path), _value(right, path)
-            return None if None in sides else sides[0] == sides[1]
-
-
-def _all(values: list[bool | None]) -> bool | None:
-    if False in values:
-        return False
-    return None if None in values else True

@@ -25,7 +25,7 @@ from onlinesrl.logic.ast import (
     Predicate,
     Rule,
     Variable,
-    bound_variables,
+    free_variables,
     replace_leaves,
     replace_terms,
     terms,
@@ -110,9 +110,7 @@ def _body(clause: Definite, names: Sequence[str], types: dict[str, str]) -> Form
     body = replace_terms(clause.formula.left, renamed)
     parts = (*equal, *(body.operands if isinstance(body, And) else (body,)))
     formula = And(parts) if len(parts) > 1 else body
-    bound = {*names, *bound_variables(formula)}
-    free = dict.fromkeys(leaf.name for leaf in terms(formula) if isinstance(leaf, Variable))
-    quantified = tuple(name for name in free if name not in bound)
+    quantified = tuple(name for name in free_variables(formula) if name not in names)
     return Exists(quantified, formula) if quantified else formula
 
 

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from onlinesrl.logic.ast import Not
-from onlinesrl.mln.counting.disjoint_conjunctions import free_variables
+from onlinesrl.logic.ast import Not, free_variables
 from onlinesrl.mln.counting.exact import counter
 from onlinesrl.mln.counting.flip_effects import EstimatedFlips, flips
 from onlinesrl.mln.counting.ijgp import Estimator
