@@ -1,14 +1,13 @@
 """Every engine of PSL in runs and in learning from batches, from one table."""
 
 import json
-from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from conftest import Job, command
+from conftest import command
 
 import onlinesrl as srl
 from onlinesrl.core.errors import ConfigError
@@ -21,24 +20,10 @@ from onlinesrl.runs.config.loading import load, load_batch
 from tests.support.trust_program import MODEL, SQUARED, examples
 
 EXAMPLES = examples(12)
-LINES = [msgspec.json.encode(example) + b"\n" for example in EXAMPLES]
 
 
 def learner(model: str = SQUARED, **inference: Any) -> Any:
     return srl.OnlineLearner(srl.Model(model, "psl"), "Trusts", inference=inference).learned
-
-
-@pytest.fixture
-def trust(job: Callable[..., Job], tmp_path: Path) -> Callable[..., Job]:
-    """Makes jobs of an engine."""
-    (tmp_path / "trust.psl").write_text(SQUARED)
-
-    def make(name: str, count: int = len(LINES), model: str = "", **inference: Any) -> Job:
-        (tmp_path / "trust.psl").write_text(model or SQUARED)
-        keys = {"model": str(tmp_path / "trust.psl"), "query": "Trusts", "inference": inference}
-        return job(LINES[:count], name, metrics={}, limits={"bad_share": 1.0}, **keys)
-
-    return make
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -95,10 +80,14 @@ def test_the_error_for_a_wrong_engine_lists_those_of_the_language(
     assert f":4:21: inference.engine: expected {expected}, found '{wrong}'" in str(error.value)
 
 
-def test_a_hard_rule_is_refused_before_an_example_is_taken(trust: Callable[..., Job]) -> None:
-    run = trust("hard", model=MODEL, engine="tron")
+def test_a_hard_rule_is_refused_before_an_example_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "trust.psl").write_text(MODEL)
+    (tmp_path / "a").touch()
+    (tmp_path / "c.yaml").write_text(
+        "model: trust.psl\nquery: Trusts\nsource: {path: a}\ninference: {engine: tron}\n"
+    )
     with pytest.raises(ConfigError) as error:
-        run_module.new_learner(load(run.config))
+        run_module.new_learner(load(tmp_path / "c.yaml"))
     assert "inference.engine: tron is for models without hard rules" in str(error.value)
     assert "Trusts(A, +B) <= 2" in str(error.value)
 

@@ -63,12 +63,6 @@ def test_the_values_of_targets(model, method):
     assert found == pytest.approx({f"Likes\t{each}": v for each, v in ANSWER.items()}, abs=5e-3)
 
 
-@pytest.mark.parametrize("method", ["admm", "lifted-admm", "tandem"])
-def test_the_same_for_any_threads(model, method):
-    one, two = (infer(model, "--method", method, "--threads", n) for n in "12")
-    assert one == two
-
-
 def test_files_and_statistics(model, tmp_path):
     folder = tmp_path / "new" / "out"
     assert infer(model, "--output", str(folder)) == ""
