@@ -76,9 +76,8 @@ def head(descriptor: int, size: int) -> bytes:
     return bytes(buffer[: read_at(descriptor, buffer, 0)])
 
 
-def user() -> int | None:
-    """Return the number of the user of this process; None where files have neither owners nor modes."""
-    return _os.geteuid() if hasattr(_os, "geteuid") else None
+USER: int | None = _os.geteuid() if hasattr(_os, "geteuid") else None
+"""The number of the user of this process; None where files have neither owners nor modes."""
 
 
 def lock(descriptor: int) -> None:

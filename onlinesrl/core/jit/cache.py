@@ -29,7 +29,7 @@ from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 
 from onlinesrl.core.errors import OnlinesrlWarning
-from onlinesrl.core.operating_system import user
+from onlinesrl.core.operating_system import USER
 
 PACKAGE = Path(__file__).parents[2]
 ADVICE = "set NUMBA_CACHE_DIR to a folder that you, and no other user, can write"
@@ -132,7 +132,7 @@ def _hash(name: str, content: bytes) -> bytes:
 def _own(status: os.stat_result, sticky: bool = False) -> bool:
     """Tell whether only this user and root can write a file, or, with ``sticky``, rename in a folder."""
     closed = not status.st_mode & 0o022 or (sticky and status.st_mode & stat.S_ISVTX)
-    return user() is None or (status.st_uid in {0, user()} and bool(closed))
+    return USER is None or (status.st_uid in {0, USER} and bool(closed))
 
 
 def _trusted(path: Path) -> bytes | None:
@@ -211,7 +211,7 @@ def _unsound(folder: Path) -> str | None:
     setting = _cache_setting() and above == Path(_cache_setting()).absolute()
     if not _own(folder.stat()) or (setting and not _own(above.stat(), sticky=True)):
         return OTHERS
-    if user() is None and not folder.resolve().is_relative_to(Path.home().resolve()):
+    if USER is None and not folder.resolve().is_relative_to(Path.home().resolve()):
         return "this system closes only your home folder to other users"
     return None
 
